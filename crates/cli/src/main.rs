@@ -1,0 +1,3 @@
+//! The `zerohop` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The real shell of a server: alone opens its sockets and files.

@@ -1,0 +1,3 @@
+//! `cargo xtask`: test, fuzz, bench.
+
+fn main() {}
