@@ -4,3 +4,4 @@
 //! disk it was given.
 
 pub mod disk;
+pub mod random;
