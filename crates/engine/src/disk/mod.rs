@@ -7,10 +7,13 @@
 //!
 //! What was issued and not synced may, after a crash, be there, be gone, be torn, or be garbage, sector by
 //! sector and name by name. Three implementations exist: [`simulated::SimulatedDisk`] here, and in the `node`
-//! crate real files and real files that forget what was not synced.
+//! crate real files and real files that forget what was not synced. [`contract`] holds what all of them must do.
 
 use std::fmt;
 
+pub mod contract;
+pub mod names;
+pub mod path;
 pub mod simulated;
 
 /// An open file of one [`Disk`]. Ids are never reused while the disk lives.
@@ -48,13 +51,50 @@ pub enum DiskError {
     /// No space is left. Nothing was written; the same call may succeed once space is freed.
     Full,
     /// There is no such file or folder.
-    NotFound { path: String },
-    /// A file of that name exists already.
-    AlreadyExists { path: String },
-    /// A read went past the end of the file.
-    BeyondEnd { path: String, offset: u64, bytes: u64 },
-    /// The device or the operating system refused. What was in flight to that file is in an unknown state.
-    Failed { path: String, operation: &'static str, reason: String },
+    NotFound {
+        /// What was asked for.
+        path: String,
+    },
+    /// A file or folder of that name exists already.
+    AlreadyExists {
+        /// What stands in the way.
+        path: String,
+    },
+    /// A read, or a cut, went past the end of the file.
+    BeyondEnd {
+        /// The file.
+        path: String,
+        /// Where the read or the cut was asked for.
+        offset: u64,
+        /// How many bytes were asked for; 0 for a cut.
+        bytes: u64,
+    },
+    /// The device or the operating system refused, or the call made no sense (a malformed path, an id that is not
+    /// open). What was in flight to that file is in an unknown state.
+    Failed {
+        /// The file or folder.
+        path: String,
+        /// The operation of [`Disk`].
+        operation: &'static str,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+impl DiskError {
+    /// The answer to an id that was closed, that a removal or a crash has ended, or that never was.
+    #[must_use]
+    pub fn not_open(file: FileId, operation: &'static str) -> Self {
+        let reason = "this id is not open: the file was closed, removed or replaced".to_owned();
+        DiskError::Failed { path: format!("file id {}", file.0), operation, reason }
+    }
+
+    /// The answer to a ticket that has been answered already, that a crash has ended, or that never was.
+    #[must_use]
+    pub fn no_such_ticket(ticket: SyncTicket) -> Self {
+        let reason = "no sync of this ticket is under way".to_owned();
+        DiskError::Failed { path: format!("sync ticket {}", ticket.0), operation: "sync_done", reason }
+    }
 }
 
 impl fmt::Display for DiskError {
@@ -78,11 +118,16 @@ impl std::error::Error for DiskError {}
 /// The result of a disk operation.
 pub type DiskResult<T> = Result<T, DiskError>;
 
-/// A folder of append-only files. Paths are relative, components joined by `/`, of `[a-z0-9.-]` only.
+/// A folder of append-only files. Paths are relative, components joined by `/`, of `[a-z0-9.-]` only (see [`path`]).
 ///
-/// Every operation is complete when it returns, except a begun sync.
+/// Every operation is complete when it returns, except a begun sync. What an operation refuses with
+/// [`DiskError::NotFound`], [`DiskError::AlreadyExists`], [`DiskError::BeyondEnd`] or [`DiskError::Full`] has changed
+/// nothing, but folders that were made on the way may stay.
+///
+/// Bytes once synced stay synced when later appends share their last sector: the device may tear or garble what it
+/// is writing, not what it keeps unchanged in the same sector.
 pub trait Disk {
-    /// Opens a file for appending and reading.
+    /// Opens a file for appending and reading. A file may be open under several ids; they see one file.
     fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId>;
 
     /// Forgets an open file. Its unsynced bytes keep their fate; a begun sync of it goes on.
@@ -100,29 +145,38 @@ pub trait Disk {
 
     /// Makes the file's bytes and its length, as issued so far, survive a crash. Does not make its name durable:
     /// that takes [`Disk::sync_dir`].
+    ///
+    /// After an error nothing issued since the last good sync of the file may be believed durable, **and a later
+    /// sync that succeeds does not heal it**: the system may have dropped what it could not write. Write the bytes
+    /// anew, elsewhere.
     fn sync(&mut self, file: FileId) -> DiskResult<()>;
 
-    /// Begins what [`Disk::sync`] does and returns at once. Covers what was issued before this call.
+    /// Begins what [`Disk::sync`] does and returns at once. Covers what was issued before this call. A disk may
+    /// refuse more than 1024 that are begun and not yet answered.
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket>;
 
     /// Whether a begun sync is done. An error means that the sync failed: nothing may be believed durable. A
     /// ticket is forgotten once this has returned `Ok(true)` or an error.
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool>;
 
-    /// Cuts the file to `bytes`, which must not exceed its length. Durable after the next sync of the file.
+    /// Cuts the file to `bytes`, which must not exceed its length ([`DiskError::BeyondEnd`]). Durable after the next
+    /// sync of the file.
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()>;
 
-    /// Gives a file another name, replacing a file of that name. Open ids follow the file. Durable after a sync of
-    /// the folder it lands in.
+    /// Gives a file another name in a folder that exists, replacing a file of that name. Open ids follow the file;
+    /// those of a replaced one become invalid. Atomic: after a crash the file stands under exactly one of its names.
+    /// Durable after a sync of the folder it lands in. Folders are not renamed.
     fn rename(&mut self, from: &str, to: &str) -> DiskResult<()>;
 
-    /// Removes a file, or an empty folder. Open ids of it become invalid. Durable after a sync of its folder.
+    /// Removes a file, or an empty folder. Open ids of it become invalid, and its bytes count as free. Durable after
+    /// a sync of its folder; until then a crash may bring the name back, with what the file held.
     fn remove(&mut self, path: &str) -> DiskResult<()>;
 
     /// The names in a folder, sorted; empty if there is no such folder. `""` is the top.
     fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>>;
 
     /// Makes creations, renames and removals in the folder survive a crash, and the names of the folders above it.
+    /// Other names in the folders above may stay undone. Without it, a crash keeps a prefix of a folder's changes.
     fn sync_dir(&mut self, dir: &str) -> DiskResult<()>;
 
     /// Bytes that can still be written, as far as the disk knows.

@@ -1,1 +1,367 @@
 //! A disk in memory that crashes, rots, fails, slows down and fills up, all from a seed.
+//!
+//! ```text
+//!   SimulatedDisk ── a handle; clones share the disk: the engine owns one, the test another
+//!     Names        what the issued and the durable names are        (disk::names)
+//!     FileBytes    what the issued and the durable bytes are        (file)
+//!     Faults       what is switched on; Counts, Latency             (faults)
+//!     State        all of it, with a stream of random numbers for   (state)
+//!                  each kind of draw, so that none shifts another
+//! ```
+//!
+//! The same seed and the same calls give the same disk, byte for byte.
+
+mod faults;
+mod file;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+
+pub use self::faults::{Chance, Counts, Faults, Latency, Operation};
+use self::file::FileBytes;
+pub use self::file::SECTOR_BYTES;
+use self::state::{Begun, State, Streams};
+use super::names::Named;
+use super::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+
+/// Polls after which a begun sync is done at the latest.
+pub const SYNC_POLLS_MAX: u64 = 4;
+
+/// A handle to a simulated disk; clones are handles to the same one. See the module.
+#[derive(Clone, Debug)]
+pub struct SimulatedDisk {
+    state: Rc<RefCell<State>>,
+}
+
+/// One byte that [`SimulatedDisk::rot_random`] hit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rot {
+    /// The file.
+    pub path: String,
+    /// The byte in it.
+    pub offset: u64,
+    /// The bits that were flipped.
+    pub mask: u8,
+}
+
+impl SimulatedDisk {
+    /// An empty disk without limits or faults.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        SimulatedDisk { state: Rc::new(RefCell::new(State::new(seed))) }
+    }
+
+    /// A second disk in the same state, with the same future, sharing nothing: to try several crashes at one point.
+    #[must_use]
+    pub fn duplicate(&self) -> Self {
+        SimulatedDisk { state: Rc::new(RefCell::new(self.state().clone())) }
+    }
+
+    /// Another seed for what is drawn from now on.
+    pub fn reseed(&self, seed: u64) {
+        self.state().random = Streams::new(seed);
+    }
+
+    /// The power goes and comes back. What was not synced is old, new, torn or garbage; names not covered by
+    /// `sync_dir` survive as a prefix per folder. All file ids and tickets are invalid from here on.
+    pub fn crash(&self) {
+        let state = &mut *self.state();
+        state.names.crash(&mut state.random.crash);
+        for file in state.files.values_mut() {
+            file.crash(&mut state.random.crash);
+        }
+        state.restart();
+    }
+
+    /// An orderly stop: everything issued survives. All file ids and tickets are invalid from here on.
+    pub fn power_off_clean(&self) {
+        let state = &mut *self.state();
+        state.names.settle_all();
+        state.files.values_mut().for_each(FileBytes::power_off_clean);
+        state.restart();
+    }
+
+    /// Lets `operations` more calls through and fails every later one, until [`SimulatedDisk::crash`] or
+    /// [`SimulatedDisk::power_off_clean`]: so a crash can come in the middle of what an engine does in one call.
+    pub fn cut_power_after(&self, operations: u64) {
+        self.state().operations_until_cut = Some(operations);
+    }
+
+    /// Replaces what is switched on.
+    pub fn set_faults(&self, faults: Faults) {
+        self.state().faults = faults;
+    }
+
+    /// What is switched on.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.state().faults.clone()
+    }
+
+    /// Makes the `nth` call of `operation` from now fail, once; 1 is the next.
+    pub fn fail_nth(&self, operation: Operation, nth: u64) {
+        assert!(nth > 0, "the next call is the first");
+        self.state().fail_nth.insert(operation, nth);
+    }
+
+    /// Switches the planted bug on or off that syncs of files answer well and make nothing durable.
+    pub fn lose_syncs(&self, lose: bool) {
+        self.state().faults.lose_syncs = lose;
+    }
+
+    /// Flips bits in `count` random bytes of durable files, larger files being hit more often, and says which. Fewer
+    /// if nothing is durable.
+    pub fn rot_random(&self, count: usize) -> Vec<Rot> {
+        let state = &mut *self.state();
+        let durable = |state: &State, file| state.files[&file].durable_bytes() as u64;
+        let mut files = state.names.files();
+        files.sort();
+        let total: u64 = files.iter().map(|(_, file)| durable(state, *file)).sum();
+        let mut hits = Vec::new();
+        for _ in 0..if total == 0 { 0 } else { count } {
+            let mut offset = state.random.rot.below(total);
+            let mask = 1 + state.random.rot.below(255) as u8;
+            for (path, file) in &files {
+                let bytes = durable(state, *file);
+                if offset < bytes {
+                    state.rot(*file, offset, mask);
+                    hits.push(Rot { path: path.clone(), offset, mask });
+                    break;
+                }
+                offset -= bytes;
+            }
+        }
+        hits
+    }
+
+    /// Flips the bits of `mask` in one durable byte.
+    ///
+    /// # Errors
+    /// [`DiskError::NotFound`]; [`DiskError::BeyondEnd`] if the file has no such durable byte.
+    pub fn rot_at(&self, path: &str, offset: u64, mask: u8) -> DiskResult<()> {
+        let mut state = self.state();
+        let file = state.names.file(path, "rot")?;
+        if offset >= state.files[&file].durable_bytes() as u64 {
+            return Err(DiskError::BeyondEnd { path: path.to_owned(), offset, bytes: 1 });
+        }
+        state.rot(file, offset, mask);
+        Ok(())
+    }
+
+    /// Bytes that all files together may have; `None` for no limit.
+    pub fn set_capacity(&self, bytes: impl Into<Option<u64>>) {
+        self.state().capacity = bytes.into();
+    }
+
+    /// Sets how long operations take from now on.
+    pub fn set_latency(&self, latency: Latency) {
+        self.state().latency = latency;
+    }
+
+    /// Simulated microseconds that all operations so far have taken.
+    #[must_use]
+    pub fn elapsed_us(&self) -> u64 {
+        self.state().elapsed_us
+    }
+
+    /// What was called since the disk was made, crashes notwithstanding. Subtract two to see what lies between.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.state().counts
+    }
+
+    fn state(&self) -> RefMut<'_, State> {
+        self.state.borrow_mut()
+    }
+}
+
+impl Disk for SimulatedDisk {
+    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+        let mut state = self.state();
+        state.admit(Operation::Open, 0, path)?;
+        let file = match mode {
+            OpenMode::Existing => state.names.file(path, "open")?,
+            OpenMode::Create => {
+                let file = state.names.create(path)?;
+                state.files.insert(file, FileBytes::default());
+                file
+            }
+        };
+        let id = FileId(state.id());
+        state.open.insert(id, file);
+        Ok(id)
+    }
+
+    fn close(&mut self, file: FileId) {
+        let mut state = self.state();
+        state.counts.count(Operation::Close);
+        state.open.remove(&file);
+    }
+
+    fn bytes(&mut self, file: FileId) -> DiskResult<u64> {
+        let mut state = self.state();
+        state.admit_file(Operation::Bytes, 0, file)?;
+        Ok(state.file(file, Operation::Bytes)?.issued().len() as u64)
+    }
+
+    fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
+        let mut state = self.state();
+        if let Err(error) = state.admit_file(Operation::Append, data.len(), file) {
+            let reached = state.random.fail.below(data.len() as u64 + 1) as usize;
+            if let Ok(file) = state.file(file, Operation::Append) {
+                file.append_failed(&data[..reached]);
+            }
+            return Err(error);
+        }
+        let added = data.len() as u64;
+        let has_room = state.free() >= added;
+        let bytes = state.file(file, Operation::Append)?;
+        if !has_room {
+            return Err(DiskError::Full);
+        }
+        bytes.append(data);
+        state.used += added;
+        state.counts.bytes_written += added;
+        Ok(())
+    }
+
+    fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
+        let mut state = self.state();
+        state.admit_file(Operation::ReadAt, into.len(), file)?;
+        let issued = state.file(file, Operation::ReadAt)?.issued();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let Some(bytes) = issued.get(start..start.saturating_add(into.len())) else {
+            return Err(state.beyond_end(file, offset, into.len()));
+        };
+        into.copy_from_slice(bytes);
+        state.counts.bytes_read += into.len() as u64;
+        Ok(())
+    }
+
+    fn sync(&mut self, file: FileId) -> DiskResult<()> {
+        let state = &mut *self.state();
+        if state.power_is_off() {
+            return state.admit_file(Operation::Sync, 0, file);
+        }
+        let admitted = state.admit_file(Operation::Sync, 0, file);
+        let number = state.number(file, Operation::Sync)?;
+        state.complete_begun(number, None);
+        let Some(bytes) = state.files.get_mut(&number) else { return admitted };
+        match admitted {
+            Ok(()) if state.faults.lose_syncs => {}
+            Ok(()) => bytes.sync(),
+            Err(_) => bytes.sync_failed(None, &mut state.random.fail),
+        }
+        admitted
+    }
+
+    fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
+        let mut state = self.state();
+        state.admit_file(Operation::SyncBegin, 0, file)?;
+        let number = state.number(file, Operation::SyncBegin)?;
+        let ticket = SyncTicket(state.id());
+        state.file(file, Operation::SyncBegin)?.sync_begin(ticket);
+        let polls_left = state.random.schedule.below(SYNC_POLLS_MAX + 1);
+        state.begun.insert(ticket, Begun { file: number, polls_left, carried_out: false });
+        Ok(ticket)
+    }
+
+    fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {
+        let state = &mut *self.state();
+        let Some(begun) = state.begun.get_mut(&ticket) else {
+            state.counts.count(Operation::SyncDone);
+            return Err(DiskError::no_such_ticket(ticket));
+        };
+        let (number, carried_out) = (begun.file, begun.carried_out);
+        let waiting = begun.polls_left > 0;
+        begun.polls_left = begun.polls_left.saturating_sub(1);
+        let power_was_off = state.power_is_off();
+        if let Err(error) = state.admit_number(Operation::SyncDone, 0, number) {
+            state.begun.remove(&ticket);
+            if !power_was_off && !carried_out {
+                state.complete_begun(number, Some(ticket));
+                if let Some(bytes) = state.files.get_mut(&number) {
+                    bytes.sync_failed(Some(ticket), &mut state.random.fail);
+                }
+            }
+            return Err(error);
+        }
+        if waiting {
+            return Ok(false);
+        }
+        if !carried_out {
+            state.complete_begun(number, Some(ticket));
+            state.complete(number, ticket);
+        }
+        state.begun.remove(&ticket);
+        Ok(true)
+    }
+
+    fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
+        let mut state = self.state();
+        state.admit_file(Operation::Truncate, 0, file)?;
+        let contents = state.file(file, Operation::Truncate)?;
+        let cut = (contents.issued().len() as u64).checked_sub(bytes);
+        let Some(cut) = cut else { return Err(state.beyond_end(file, bytes, 0)) };
+        contents.truncate(bytes as usize);
+        state.used -= cut;
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
+        let mut state = self.state();
+        state.admit(Operation::Rename, 0, from)?;
+        let replaced = state.names.rename(from, to)?;
+        state.forget(replaced);
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &str) -> DiskResult<()> {
+        let mut state = self.state();
+        state.admit(Operation::Remove, 0, path)?;
+        let removed = state.names.remove(path)?;
+        state.forget(removed);
+        Ok(())
+    }
+
+    fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
+        let mut state = self.state();
+        state.admit(Operation::List, 0, dir)?;
+        let entries = state.names.list(dir)?.map(|(name, named)| {
+            let (bytes, is_dir) = match named {
+                Named::File(file) => (state.files[&file].issued().len() as u64, false),
+                Named::Folder(_) => (0, true),
+            };
+            DirEntry { name: name.to_owned(), bytes, is_dir }
+        });
+        Ok(entries.collect())
+    }
+
+    fn sync_dir(&mut self, dir: &str) -> DiskResult<()> {
+        let state = &mut *self.state();
+        let power_was_off = state.power_is_off();
+        let admitted = state.admit(Operation::SyncDir, 0, dir);
+        let mut changes = state.names.needed_by(dir)?;
+        match admitted {
+            Ok(()) if state.faults.lose_folder_syncs => changes.clear(),
+            Ok(()) => {}
+            Err(_) if power_was_off => changes.clear(),
+            Err(_) => changes.truncate(state.random.fail.below(changes.len() as u64 + 1) as usize),
+        }
+        for change in changes {
+            if let Some(gone) = state.names.settle(change) {
+                state.files.remove(&gone);
+            }
+        }
+        admitted
+    }
+
+    fn free_bytes(&mut self) -> DiskResult<u64> {
+        let mut state = self.state();
+        state.admit(Operation::FreeBytes, 0, "")?;
+        Ok(state.free())
+    }
+}

@@ -1,0 +1,157 @@
+//! What can be switched on at a simulated disk, and what it counts.
+
+use std::collections::BTreeMap;
+
+/// The operations of [`crate::disk::Disk`], one each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each is the method of the same name")]
+pub enum Operation {
+    Open,
+    Close,
+    Bytes,
+    Append,
+    ReadAt,
+    Sync,
+    SyncBegin,
+    SyncDone,
+    Truncate,
+    Rename,
+    Remove,
+    List,
+    SyncDir,
+    FreeBytes,
+}
+
+impl Operation {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Operation; 14] = [
+        Operation::Open,
+        Operation::Close,
+        Operation::Bytes,
+        Operation::Append,
+        Operation::ReadAt,
+        Operation::Sync,
+        Operation::SyncBegin,
+        Operation::SyncDone,
+        Operation::Truncate,
+        Operation::Rename,
+        Operation::Remove,
+        Operation::List,
+        Operation::SyncDir,
+        Operation::FreeBytes,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Operation::Open => "open",
+            Operation::Close => "close",
+            Operation::Bytes => "bytes",
+            Operation::Append => "append",
+            Operation::ReadAt => "read_at",
+            Operation::Sync => "sync",
+            Operation::SyncBegin => "sync_begin",
+            Operation::SyncDone => "sync_done",
+            Operation::Truncate => "truncate",
+            Operation::Rename => "rename",
+            Operation::Remove => "remove",
+            Operation::List => "list",
+            Operation::SyncDir => "sync_dir",
+            Operation::FreeBytes => "free_bytes",
+        }
+    }
+}
+
+/// A probability: `numerator` in `denominator`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chance {
+    /// How often.
+    pub numerator: u32,
+    /// Out of how many; at least 1.
+    pub denominator: u32,
+}
+
+/// Faults that stay on until they are switched off. [`Faults::default`] has none.
+///
+/// A failing operation has no effect, but: a failing append may have left bytes that a crash brings to light past
+/// the end of the file; a failing sync makes a random part durable, and the rest is never written by a later sync; a
+/// failing sync of a folder makes a random prefix of the names durable. A `close` cannot fail.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// How likely each operation is to fail.
+    pub fail: BTreeMap<Operation, Chance>,
+    /// How likely any operation is to take `stall_us` longer.
+    pub stall: Option<Chance>,
+    /// Simulated microseconds of a stall.
+    pub stall_us: u64,
+    /// A planted bug: syncs of files answer well and make nothing durable.
+    pub lose_syncs: bool,
+    /// A planted bug: syncs of folders answer well and make nothing durable.
+    pub lose_folder_syncs: bool,
+}
+
+impl Faults {
+    /// With a chance that an operation fails.
+    #[must_use]
+    pub fn failing(mut self, operation: Operation, numerator: u32, denominator: u32) -> Self {
+        self.fail.insert(operation, Chance { numerator, denominator });
+        self
+    }
+
+    /// With a chance that any operation takes longer.
+    #[must_use]
+    pub fn stalling(mut self, numerator: u32, denominator: u32, stall_us: u64) -> Self {
+        self.stall = Some(Chance { numerator, denominator });
+        self.stall_us = stall_us;
+        self
+    }
+}
+
+/// How long operations take, in simulated microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// Any operation.
+    pub operation_us: u64,
+    /// On top, each begun KiB that an append or a read carries.
+    pub kib_us: u64,
+    /// On top, a sync of a file or a folder.
+    pub sync_us: u64,
+}
+
+impl Default for Latency {
+    /// About a local solid-state disk.
+    fn default() -> Self {
+        Latency { operation_us: 1, kib_us: 1, sync_us: 50 }
+    }
+}
+
+impl Latency {
+    pub(super) fn of(&self, operation: Operation, bytes: usize) -> u64 {
+        let sync_us = match operation {
+            Operation::Sync | Operation::SyncDir => self.sync_us,
+            _ => 0,
+        };
+        self.operation_us + sync_us + self.kib_us * bytes.div_ceil(1024) as u64
+    }
+}
+
+/// How often each operation was called, failures included, and the bytes of those that succeeded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    calls: [u64; Operation::ALL.len()],
+    /// Bytes appended.
+    pub bytes_written: u64,
+    /// Bytes read.
+    pub bytes_read: u64,
+}
+
+impl Counts {
+    /// Calls of one operation.
+    #[must_use]
+    pub fn of(&self, operation: Operation) -> u64 {
+        self.calls[operation as usize]
+    }
+
+    pub(super) fn count(&mut self, operation: Operation) {
+        self.calls[operation as usize] += 1;
+    }
+}

@@ -1,0 +1,401 @@
+//! The bytes of one simulated file: what was issued, what is durable, and what a crash makes of the difference.
+//!
+//! Files only grow at their end and are cut there, so what differs from the durable bytes is known by two things: a
+//! mark below which nothing was touched since the last sync, and the sectors written above it.
+
+use std::ops::Range;
+
+use crate::disk::SyncTicket;
+use crate::random::Random;
+
+/// The unit in which a device tears.
+pub const SECTOR_BYTES: usize = 512;
+
+/// One file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct FileBytes {
+    issued: Vec<u8>,
+    durable: Vec<u8>,
+    since_sync: Changes,
+    begun: Vec<BegunSync>,
+    /// What a failed append may have left on the device past the end of the file.
+    failed_tail: Vec<u8>,
+}
+
+/// What was done to a file since a moment.
+#[derive(Clone, Debug, Default)]
+struct Changes {
+    /// Bytes below this were neither written nor cut.
+    untouched: usize,
+    /// The sectors written, in order and apart. Only the last ones ever change, as files do.
+    sectors: Vec<Range<usize>>,
+}
+
+#[derive(Clone, Debug)]
+struct BegunSync {
+    ticket: SyncTicket,
+    /// The written sectors as they were, each run with the offset of its first byte.
+    written: Vec<(usize, Vec<u8>)>,
+    bytes: usize,
+    since: Changes,
+}
+
+impl FileBytes {
+    pub(super) fn issued(&self) -> &[u8] {
+        &self.issued
+    }
+
+    pub(super) fn durable_bytes(&self) -> usize {
+        self.durable.len()
+    }
+
+    pub(super) fn append(&mut self, data: &[u8]) {
+        let from = self.issued.len();
+        self.issued.extend_from_slice(data);
+        let to = self.issued.len();
+        self.each_record(|changes| changes.wrote(from, to));
+        self.failed_tail.clear();
+    }
+
+    /// An append that failed after some of it had reached the device.
+    pub(super) fn append_failed(&mut self, reached: &[u8]) {
+        self.failed_tail = reached.to_vec();
+    }
+
+    pub(super) fn truncate(&mut self, bytes: usize) {
+        self.issued.truncate(bytes);
+        self.each_record(|changes| changes.cut(bytes));
+        self.failed_tail.clear();
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.begun.clear();
+        self.durable.resize(self.issued.len(), 0);
+        for sectors in &self.since_sync.sectors {
+            let bytes = bytes_of(sectors, self.issued.len());
+            self.durable[bytes.clone()].copy_from_slice(&self.issued[bytes]);
+        }
+        self.since_sync.restart(self.issued.len());
+        self.failed_tail.clear();
+    }
+
+    pub(super) fn sync_begin(&mut self, ticket: SyncTicket) {
+        let length = self.issued.len();
+        let written = self.since_sync.sectors.iter().map(|sectors| {
+            let bytes = bytes_of(sectors, length);
+            (bytes.start, self.issued[bytes].to_vec())
+        });
+        let mut since = Changes::default();
+        since.restart(length);
+        self.begun.push(BegunSync { ticket, written: written.collect(), bytes: length, since });
+    }
+
+    /// Carries out a begun sync. Those begun before it must have been carried out.
+    pub(super) fn sync_complete(&mut self, ticket: SyncTicket) {
+        let Some(begun) = self.take_begun(ticket) else { return };
+        begun.write_to(&mut self.durable);
+        self.since_sync = begun.since;
+        self.failed_tail.clear();
+    }
+
+    /// Forgets a begun sync without effect.
+    pub(super) fn sync_forget(&mut self, ticket: SyncTicket) {
+        self.take_begun(ticket);
+    }
+
+    /// A sync, or the begun one of `ticket`, fails as on Linux: a random part of what was written becomes durable,
+    /// and none of it counts as unsynced any longer, so that no later sync writes it.
+    pub(super) fn sync_failed(&mut self, ticket: Option<SyncTicket>, random: &mut Random) {
+        let begun = match ticket {
+            Some(ticket) => self.take_begun(ticket),
+            None => {
+                self.sync_begin(SyncTicket(u64::MAX));
+                self.begun.pop()
+            }
+        };
+        let Some(begun) = begun else { return };
+        let untouched = self.since_sync.untouched;
+        let length = pick_length(self.durable.len(), begun.bytes, untouched, random);
+        self.durable.resize(length, 0);
+        for (start, bytes) in &begun.written {
+            for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                let from = start + number * SECTOR_BYTES;
+                let to = (from + sector.len()).min(length);
+                if from < to && random.chance(1, 2) {
+                    self.durable[from..to].copy_from_slice(&sector[..to - from]);
+                }
+            }
+        }
+        // Syncs that were begun meanwhile only waited for those writes: they will not repeat them.
+        for later in &mut self.begun {
+            later.keep_only(&begun.since);
+        }
+        self.since_sync.sectors = begun.since.sectors;
+    }
+
+    /// The power goes: what was not synced becomes old, new, torn or garbage, sector by sector.
+    pub(super) fn crash(&mut self, random: &mut Random) {
+        for begun in std::mem::take(&mut self.begun) {
+            if random.chance(1, 2) {
+                begun.write_to(&mut self.durable);
+                self.since_sync = begun.since;
+            }
+        }
+        let (issued, untouched) = (self.issued.len(), self.since_sync.untouched);
+        let mut length = self.durable.len();
+        if !self.since_sync.sectors.is_empty() || issued != length {
+            length = pick_length(length, issued, untouched, random);
+            self.durable.resize(length, 0);
+            let outcomes = Outcomes::draw(random);
+            for sector in self.since_sync.sectors.iter().cloned().flatten() {
+                let bytes = bytes_of(&(sector..sector + 1), length);
+                let from = bytes.start.max(untouched);
+                if from < bytes.end {
+                    let new = self.issued.get(from..).unwrap_or_default();
+                    outcomes.apply(&mut self.durable[from..bytes.end], new, random);
+                }
+            }
+        }
+        if length == issued && !self.failed_tail.is_empty() && random.chance(1, 2) {
+            let reached = random.below(self.failed_tail.len() as u64 + 1) as usize;
+            self.durable.extend_from_slice(&self.failed_tail[..reached]);
+        }
+        self.restart_from_durable();
+    }
+
+    /// Everything issued is durable, as after an orderly stop.
+    pub(super) fn power_off_clean(&mut self) {
+        self.durable.clone_from(&self.issued);
+        self.restart_from_durable();
+    }
+
+    /// Flips the bits of `mask` in a durable byte. Readers see it unless they are served from unsynced bytes.
+    pub(super) fn rot(&mut self, offset: usize, mask: u8) {
+        self.durable[offset] ^= mask;
+        let sector = offset / SECTOR_BYTES;
+        let unsynced = self.since_sync.sectors.iter().any(|sectors| sectors.contains(&sector));
+        if let (false, Some(byte)) = (unsynced, self.issued.get_mut(offset)) {
+            *byte ^= mask;
+        }
+    }
+
+    fn restart_from_durable(&mut self) {
+        self.issued.clone_from(&self.durable);
+        self.since_sync.restart(self.durable.len());
+        self.begun.clear();
+        self.failed_tail.clear();
+    }
+
+    fn each_record(&mut self, what: impl Fn(&mut Changes)) {
+        what(&mut self.since_sync);
+        self.begun.iter_mut().for_each(|begun| what(&mut begun.since));
+    }
+
+    fn take_begun(&mut self, ticket: SyncTicket) -> Option<BegunSync> {
+        let at = self.begun.iter().position(|begun| begun.ticket == ticket)?;
+        Some(self.begun.remove(at))
+    }
+}
+
+impl Changes {
+    fn restart(&mut self, length: usize) {
+        self.untouched = length;
+        self.sectors.clear();
+    }
+
+    fn wrote(&mut self, from: usize, to: usize) {
+        if from == to {
+            return;
+        }
+        let written = from / SECTOR_BYTES..to.div_ceil(SECTOR_BYTES);
+        match self.sectors.last_mut() {
+            Some(last) if written.start <= last.end => last.end = last.end.max(written.end),
+            _ => self.sectors.push(written),
+        }
+    }
+
+    fn cut(&mut self, length: usize) {
+        self.untouched = self.untouched.min(length);
+        let end = length.div_ceil(SECTOR_BYTES);
+        while self.sectors.last().is_some_and(|last| last.start >= end) {
+            self.sectors.pop();
+        }
+        if let Some(last) = self.sectors.last_mut() {
+            last.end = last.end.min(end);
+        }
+    }
+}
+
+impl BegunSync {
+    /// Drops the sectors that were not written again since.
+    fn keep_only(&mut self, since: &Changes) {
+        let runs = std::mem::take(&mut self.written);
+        for (start, bytes) in runs {
+            for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                let from = start + number * SECTOR_BYTES;
+                if since.sectors.iter().any(|sectors| sectors.contains(&(from / SECTOR_BYTES))) {
+                    self.written.push((from, sector.to_vec()));
+                }
+            }
+        }
+    }
+
+    fn write_to(&self, durable: &mut Vec<u8>) {
+        durable.resize(self.bytes, 0);
+        for (start, bytes) in &self.written {
+            durable[*start..start + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+}
+
+/// How likely a sector is to become each of the four; drawn once per file and crash, so that "all of it" and "none
+/// of it" happen too.
+struct Outcomes {
+    weights: [u64; 4],
+}
+
+impl Outcomes {
+    fn draw(random: &mut Random) -> Self {
+        const PROFILES: [[u64; 4]; 4] = [[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1], [1, 12, 1, 1]];
+        Outcomes { weights: PROFILES[random.below(4) as usize] }
+    }
+
+    /// `sector` holds the old bytes; `new` begins with the new ones and may be shorter or longer.
+    fn apply(&self, sector: &mut [u8], new: &[u8], random: &mut Random) {
+        let new = &new[..new.len().min(sector.len())];
+        let [old, all_new, torn, _] = self.weights;
+        let drawn = random.below(self.weights.iter().sum());
+        if drawn < old {
+            // Stays as it was; zeros where the file was shorter.
+        } else if drawn < old + all_new {
+            sector[..new.len()].copy_from_slice(new);
+        } else if drawn < old + all_new + torn {
+            let cut = random.below(new.len() as u64 + 1) as usize;
+            sector[..cut].copy_from_slice(&new[..cut]);
+            if random.chance(1, 2) {
+                sector[cut..].fill(0);
+            }
+        } else {
+            random.fill(sector);
+        }
+    }
+}
+
+/// A length that the file may have had on the device at some time since `untouched` was its length at least.
+fn pick_length(durable: usize, issued: usize, untouched: usize, random: &mut Random) -> usize {
+    match random.below(4) {
+        0 => durable,
+        1 => issued,
+        _ => untouched + random.below((issued - untouched) as u64 + 1) as usize,
+    }
+}
+
+fn bytes_of(sectors: &Range<usize>, length: usize) -> Range<usize> {
+    let end = (sectors.end * SECTOR_BYTES).min(length);
+    (sectors.start * SECTOR_BYTES).min(end)..end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn synced(bytes: usize) -> FileBytes {
+        let mut file = FileBytes::default();
+        file.append(&vec![b's'; bytes]);
+        file.sync();
+        file
+    }
+
+    #[test]
+    fn crash_outcomes_include_old_new_torn_garbage_and_lengths_between() {
+        let (mut old, mut new, mut torn, mut garbage, mut between) = (false, false, false, false, false);
+        for seed in 0..500 {
+            let mut file = synced(700);
+            file.append(&[b'n'; 2000]);
+            file.crash(&mut Random::new(seed));
+            let bytes = file.issued();
+            assert!((700..=2700).contains(&bytes.len()));
+            assert!(bytes[..700].iter().all(|&byte| byte == b's'), "synced bytes in a shared sector survive");
+            between |= bytes.len() > 700 && bytes.len() < 2700;
+            for sector in bytes[700..].chunks_exact(SECTOR_BYTES) {
+                let news = sector.iter().filter(|&&byte| byte == b'n').count();
+                let zeros = sector.iter().filter(|&&byte| byte == 0).count();
+                old |= zeros == SECTOR_BYTES;
+                new |= news == SECTOR_BYTES;
+                torn |= news > 0 && zeros > 0 && news + zeros == SECTOR_BYTES;
+                garbage |= news + zeros < SECTOR_BYTES / 2;
+            }
+        }
+        assert!(old && new && torn && garbage && between);
+    }
+
+    #[test]
+    fn an_unsynced_cut_may_or_may_not_have_happened() {
+        let mut lengths = std::collections::BTreeSet::new();
+        for seed in 0..50 {
+            let mut file = synced(1000);
+            file.truncate(300);
+            file.crash(&mut Random::new(seed));
+            lengths.insert(file.issued().len());
+            assert!(file.issued().iter().all(|&byte| byte == b's'));
+        }
+        assert_eq!(lengths, [300, 1000].into());
+    }
+
+    #[test]
+    fn a_cut_and_rewritten_file_keeps_only_what_was_below_the_cut() {
+        for seed in 0..200 {
+            let mut file = synced(1000);
+            file.truncate(600);
+            file.append(&[b'n'; 900]);
+            file.crash(&mut Random::new(seed));
+            assert!(file.issued().len() >= 600);
+            assert!(file.issued()[..600].iter().all(|&byte| byte == b's'));
+        }
+    }
+
+    #[test]
+    fn a_begun_sync_covers_what_was_issued_before_it_only() {
+        let mut later_lost = false;
+        for seed in 0..100 {
+            let mut file = synced(100);
+            file.append(&[b'1'; 600]);
+            file.sync_begin(SyncTicket(1));
+            file.append(&[b'2'; 600]);
+            file.sync_complete(SyncTicket(1));
+            file.crash(&mut Random::new(seed));
+            assert!(file.issued()[100..700].iter().all(|&byte| byte == b'1'));
+            later_lost |= file.issued().len() == 700;
+        }
+        assert!(later_lost);
+    }
+
+    #[test]
+    fn what_a_failed_sync_dropped_stays_dropped_after_a_good_one() {
+        let mut dropped = false;
+        for seed in 0..50 {
+            let mut file = FileBytes::default();
+            file.append(&[b'n'; 2048]);
+            file.sync_failed(None, &mut Random::new(seed));
+            assert_eq!(file.issued(), [b'n'; 2048], "readers are served from memory");
+            file.sync();
+            file.crash(&mut Random::new(seed));
+            assert_eq!(file.issued().len(), 2048);
+            dropped |= file.issued().contains(&0);
+        }
+        assert!(dropped);
+    }
+
+    #[test]
+    fn a_failed_append_may_lengthen_the_file_in_a_crash() {
+        let mut longer = false;
+        for seed in 0..50 {
+            let mut file = synced(10);
+            file.append_failed(b"partial");
+            assert_eq!(file.issued().len(), 10);
+            file.crash(&mut Random::new(seed));
+            longer |= file.issued().len() > 10;
+        }
+        assert!(longer);
+    }
+}

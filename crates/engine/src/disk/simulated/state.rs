@@ -1,0 +1,204 @@
+//! The state of a simulated disk, and what its operations have in common: being counted, taking time, failing.
+
+use std::collections::BTreeMap;
+
+use super::faults::{Counts, Faults, Latency, Operation};
+use super::file::FileBytes;
+use crate::disk::names::Names;
+use crate::disk::{DiskError, DiskResult, FileId, SyncTicket};
+use crate::random::Random;
+
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) names: Names,
+    /// By the numbers that `names` gives. A file without a name stays while a crash may bring it back.
+    pub(super) files: BTreeMap<u64, FileBytes>,
+    pub(super) open: BTreeMap<FileId, u64>,
+    pub(super) begun: BTreeMap<SyncTicket, Begun>,
+    pub(super) next_id: u64,
+    /// Issued bytes of all files that have a name.
+    pub(super) used: u64,
+    pub(super) capacity: Option<u64>,
+    pub(super) faults: Faults,
+    pub(super) fail_nth: BTreeMap<Operation, u64>,
+    pub(super) operations_until_cut: Option<u64>,
+    pub(super) latency: Latency,
+    pub(super) elapsed_us: u64,
+    pub(super) counts: Counts,
+    pub(super) random: Streams,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Begun {
+    pub(super) file: u64,
+    pub(super) polls_left: u64,
+    /// By a later sync of the file, before this one was asked about.
+    pub(super) carried_out: bool,
+}
+
+/// Independent streams of one seed.
+#[derive(Clone, Debug)]
+pub(super) struct Streams {
+    pub(super) fail: Random,
+    pub(super) rot: Random,
+    pub(super) stall: Random,
+    pub(super) crash: Random,
+    pub(super) schedule: Random,
+}
+
+impl Streams {
+    pub(super) fn new(seed: u64) -> Self {
+        let random = Random::new(seed);
+        Streams {
+            fail: random.fork(1),
+            rot: random.fork(2),
+            stall: random.fork(3),
+            crash: random.fork(4),
+            schedule: random.fork(5),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> Self {
+        State {
+            names: Names::default(),
+            files: BTreeMap::new(),
+            open: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            next_id: 0,
+            used: 0,
+            capacity: None,
+            faults: Faults::default(),
+            fail_nth: BTreeMap::new(),
+            operations_until_cut: None,
+            latency: Latency::default(),
+            elapsed_us: 0,
+            counts: Counts::default(),
+            random: Streams::new(seed),
+        }
+    }
+
+    /// Counts an operation on a path, lets its time pass, and decides whether it fails.
+    pub(super) fn admit(&mut self, operation: Operation, bytes: usize, path: &str) -> DiskResult<()> {
+        self.refusal(operation, bytes)
+            .map_or(Ok(()), |reason| Err(failed(path.to_owned(), operation, reason)))
+    }
+
+    pub(super) fn admit_file(&mut self, operation: Operation, bytes: usize, file: FileId) -> DiskResult<()> {
+        let refusal = self.refusal(operation, bytes);
+        let number = self.number(file, operation)?;
+        refusal.map_or(Ok(()), |reason| Err(failed(self.path_of(number), operation, reason)))
+    }
+
+    pub(super) fn admit_number(&mut self, operation: Operation, bytes: usize, number: u64) -> DiskResult<()> {
+        self.refusal(operation, bytes)
+            .map_or(Ok(()), |reason| Err(failed(self.path_of(number), operation, reason)))
+    }
+
+    pub(super) fn refusal(&mut self, operation: Operation, bytes: usize) -> Option<&'static str> {
+        self.counts.count(operation);
+        self.elapsed_us += self.latency.of(operation, bytes);
+        if let Some(stall) = self.faults.stall
+            && self.random.stall.chance(stall.numerator.into(), stall.denominator.into())
+        {
+            self.elapsed_us += self.faults.stall_us;
+        }
+        match &mut self.operations_until_cut {
+            Some(0) => return Some("the power is off"),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        if let Some(left) = self.fail_nth.get_mut(&operation) {
+            *left -= 1;
+            if *left == 0 {
+                self.fail_nth.remove(&operation);
+                return Some("simulated failure");
+            }
+        }
+        let chance = self.faults.fail.get(&operation)?;
+        self.random
+            .fail
+            .chance(chance.numerator.into(), chance.denominator.into())
+            .then_some("simulated failure")
+    }
+
+    pub(super) fn power_is_off(&self) -> bool {
+        self.operations_until_cut == Some(0)
+    }
+
+    pub(super) fn number(&self, file: FileId, operation: Operation) -> DiskResult<u64> {
+        self.open.get(&file).copied().ok_or_else(|| DiskError::not_open(file, operation.name()))
+    }
+
+    pub(super) fn file(&mut self, file: FileId, operation: Operation) -> DiskResult<&mut FileBytes> {
+        let number = self.number(file, operation)?;
+        self.files.get_mut(&number).ok_or_else(|| DiskError::not_open(file, operation.name()))
+    }
+
+    /// Carries out the syncs of a file that were begun before `before`, or all of them: syncs of one file end in the
+    /// order in which they began.
+    pub(super) fn complete_begun(&mut self, number: u64, before: Option<SyncTicket>) {
+        let before = before.unwrap_or(SyncTicket(u64::MAX));
+        let waiting = self.begun.range_mut(..before).filter(|(_, b)| b.file == number && !b.carried_out);
+        let tickets: Vec<SyncTicket> = waiting
+            .map(|(ticket, begun)| {
+                begun.carried_out = true;
+                *ticket
+            })
+            .collect();
+        tickets.into_iter().for_each(|ticket| self.complete(number, ticket));
+    }
+
+    pub(super) fn complete(&mut self, number: u64, ticket: SyncTicket) {
+        if let Some(bytes) = self.files.get_mut(&number) {
+            if self.faults.lose_syncs { bytes.sync_forget(ticket) } else { bytes.sync_complete(ticket) }
+        }
+    }
+
+    pub(super) fn rot(&mut self, number: u64, offset: u64, mask: u8) {
+        if let Some(bytes) = self.files.get_mut(&number) {
+            bytes.rot(offset as usize, mask);
+        }
+    }
+
+    /// Ends the ids of a file that lost its name and gives its space back.
+    pub(super) fn forget(&mut self, number: Option<u64>) {
+        let Some(number) = number else { return };
+        self.open.retain(|_, open| *open != number);
+        self.used -= self.files[&number].issued().len() as u64;
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.open.clear();
+        self.begun.clear();
+        self.operations_until_cut = None;
+        let mut named: Vec<u64> = self.names.files().into_iter().map(|(_, number)| number).collect();
+        named.sort_unstable();
+        self.files.retain(|number, _| named.binary_search(number).is_ok());
+        self.used = self.files.values().map(|bytes| bytes.issued().len() as u64).sum();
+    }
+
+    pub(super) fn free(&self) -> u64 {
+        self.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(self.used))
+    }
+
+    pub(super) fn id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    pub(super) fn beyond_end(&self, file: FileId, offset: u64, bytes: usize) -> DiskError {
+        let path = self.open.get(&file).map_or_else(String::new, |number| self.path_of(*number));
+        DiskError::BeyondEnd { path, offset, bytes: bytes as u64 }
+    }
+
+    pub(super) fn path_of(&self, number: u64) -> String {
+        let files = self.names.files().into_iter();
+        files.into_iter().find(|(_, file)| *file == number).map_or_else(String::new, |(path, _)| path)
+    }
+}
+
+fn failed(path: String, operation: Operation, reason: &str) -> DiskError {
+    DiskError::Failed { path, operation: operation.name(), reason: reason.to_owned() }
+}
