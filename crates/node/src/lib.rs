@@ -1,1 +1,3 @@
 //! The real shell of a server: alone opens its sockets and files.
+
+pub mod disk;

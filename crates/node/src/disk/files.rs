@@ -1,0 +1,445 @@
+//! A disk that is a folder of real files.
+//!
+//! Appending and reading are one system call each, at a length that this process keeps: after an error the length is
+//! what it was, so that the next append writes over what the failed one left. One process at a time has the folder,
+//! by a lock on a file in it.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions, TryLockError};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
+use rustix::fs::{fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
+use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+
+use super::OpenDiskError;
+use super::open_files::{OpenFiles, failed};
+use super::sync_thread::{SYNCS_BEGUN_MAX, SyncThread};
+
+/// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
+pub const LOCK_FILE: &str = "lock";
+
+/// A folder of real files. See the module.
+#[derive(Debug)]
+pub struct FilesDisk {
+    /// Started by the first begun sync. Before the lock, so that dropping ends the thread before the lock.
+    sync_thread: Option<SyncThread>,
+    begun: BTreeMap<u64, Begun>,
+    next_ticket: u64,
+    files: OpenFiles,
+    /// Folders whose own names are known to be durable.
+    durable_folders: BTreeSet<String>,
+    _lock: File,
+}
+
+#[derive(Debug)]
+struct Begun {
+    path: String,
+    file: u64,
+    /// The changes of the file that the sync covers.
+    changes: u64,
+    result: Option<rustix::io::Result<()>>,
+}
+
+impl FilesDisk {
+    /// Opens the folder `root`, and makes it if there is none.
+    ///
+    /// # Errors
+    /// [`OpenDiskError::InUse`] while another process (or another disk of this one) has it;
+    /// [`OpenDiskError::System`].
+    pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
+        make_root(root)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(root, flags, Mode::empty())
+            .map_err(|errno| system_error(root, "opening", &errno.into()))?;
+        Ok(FilesDisk {
+            sync_thread: None,
+            begun: BTreeMap::new(),
+            next_ticket: 0,
+            files: OpenFiles::new(folder),
+            durable_folders: BTreeSet::new(),
+            _lock: lock(root)?,
+        })
+    }
+
+    /// Makes a folder and those above it; one that exists is left as it is. [`Disk`] makes folders only with files in
+    /// them, but a crash can leave one without.
+    pub(super) fn make_folder(&mut self, path: &str) -> DiskResult<()> {
+        check(path, "make folder")?;
+        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+        for folder in ends.map(|end| &path[..end]) {
+            match mkdirat(self.files.root(), folder, Mode::from_raw_mode(0o700)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(Errno::NOTDIR) => return Err(self.what_stands_in_the_way(path)),
+                Err(errno) => return Err(refused(folder, "make folder", errno)),
+            }
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, path: &str) -> DiskResult<FileId> {
+        let flags = OFlags::CREATE | OFlags::EXCL;
+        let mut opened = self.files.open_new(path, flags);
+        if opened == Err(Errno::NOENT) {
+            self.make_folder(split(path).0)?;
+            opened = self.files.open_new(path, flags);
+        }
+        opened.map_err(|errno| match errno {
+            Errno::EXIST | Errno::ISDIR => DiskError::AlreadyExists { path: path.to_owned() },
+            Errno::NOTDIR => self.what_stands_in_the_way(path),
+            errno => refused(path, "open", errno),
+        })
+    }
+
+    /// The file that stands where a folder should.
+    fn what_stands_in_the_way(&self, path: &str) -> DiskError {
+        let folders = path.match_indices('/').map(|(end, _)| &path[..end]);
+        let is_file = |path: &&str| self.is_folder(path) == Ok(false);
+        DiskError::AlreadyExists { path: folders.into_iter().find(is_file).unwrap_or(path).to_owned() }
+    }
+
+    fn is_folder(&self, path: &str) -> rustix::io::Result<bool> {
+        let stat = statat(self.files.root(), path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+    }
+
+    fn open_folder(&self, path: &str) -> rustix::io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let path = if path.is_empty() { "." } else { path };
+        retry_on_intr(|| openat(self.files.root(), path, flags, Mode::empty()))
+    }
+
+    /// Takes note of the begun syncs that have ended.
+    fn collect_done(&mut self) -> rustix::io::Result<()> {
+        let Some(thread) = &self.sync_thread else { return Ok(()) };
+        while let Some((ticket, result)) = thread.next_done()? {
+            let Some(begun) = self.begun.get_mut(&ticket) else { continue };
+            begun.result = Some(result);
+            let (key, changes) = (begun.file, begun.changes);
+            if let Some(file) = self.files.by_key(key) {
+                file.syncs_begun -= 1;
+                match result {
+                    Ok(()) => file.changes_synced = file.changes_synced.max(changes),
+                    Err(errno) => drop(file.sync_failed(errno)),
+                }
+            }
+            self.files.forget_if_idle(key);
+        }
+        Ok(())
+    }
+}
+
+impl Disk for FilesDisk {
+    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+        check_name(path, "open")?;
+        match mode {
+            OpenMode::Create => self.create(path),
+            OpenMode::Existing => match self.files.open_known(path) {
+                Some(id) => Ok(id),
+                None => self.files.open_new(path, OFlags::empty()).map_err(|errno| match errno {
+                    Errno::NOENT | Errno::NOTDIR | Errno::ISDIR => not_found(path),
+                    errno => refused(path, "open", errno),
+                }),
+            },
+        }
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.files.close(file);
+    }
+
+    fn bytes(&mut self, file: FileId) -> DiskResult<u64> {
+        Ok(self.files.peek(file, "bytes")?.bytes)
+    }
+
+    fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
+        let (_, file) = self.files.get(file, "append")?;
+        file.cut_tail()?;
+        file.changes += 1;
+        match write_all(data, file.bytes, |piece, at| pwrite(file.descriptor(), piece, at)) {
+            Ok(()) => {
+                file.bytes += data.len() as u64;
+                Ok(())
+            }
+            Err(errno) => {
+                // If this cut fails too, the next append or sync of the file tries again before anything else.
+                file.tail_to_cut = true;
+                drop(file.cut_tail());
+                Err(refused(&file.path, "append", errno))
+            }
+        }
+    }
+
+    fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
+        let (_, file) = self.files.get(file, "read_at")?;
+        let bytes = into.len() as u64;
+        if offset.checked_add(bytes).is_none_or(|end| end > file.bytes) {
+            return Err(DiskError::BeyondEnd { path: file.path.clone(), offset, bytes });
+        }
+        read_all(into, offset, |piece, at| pread(file.descriptor(), piece, at)).map_err(|errno| match errno {
+            None => DiskError::Failed {
+                path: file.path.clone(),
+                operation: "read_at",
+                reason: "the file is shorter than this process left it".to_owned(),
+            },
+            Some(errno) => failed(&file.path, "read_at", errno),
+        })
+    }
+
+    fn sync(&mut self, file: FileId) -> DiskResult<()> {
+        let (_, file) = self.files.get(file, "sync")?;
+        file.sync()
+    }
+
+    fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
+        let (key, file) = self.files.get(file, "sync_begin")?;
+        file.check_sound()?;
+        let begun = Begun { path: file.path.clone(), file: key, changes: file.changes, result: None };
+        let not_begun = |reason: String| {
+            Err(DiskError::Failed { path: begun.path.clone(), operation: "sync_begin", reason })
+        };
+        if self.begun.len() >= SYNCS_BEGUN_MAX {
+            return not_begun(format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about"));
+        }
+        let thread = match &mut self.sync_thread {
+            Some(thread) => thread,
+            none => match SyncThread::start() {
+                Ok(thread) => none.insert(thread),
+                Err(error) => return not_begun(format!("no thread for it: {error}")),
+            },
+        };
+        if let Err(errno) = thread.begin(self.next_ticket, Arc::clone(file.descriptor())) {
+            return not_begun(errno.to_string());
+        }
+        file.syncs_begun += 1;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.begun.insert(ticket, begun);
+        Ok(SyncTicket(ticket))
+    }
+
+    fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {
+        let collected = self.collect_done();
+        let begun = self.begun.get(&ticket.0).ok_or_else(|| DiskError::no_such_ticket(ticket))?;
+        let result = match (begun.result, collected) {
+            (Some(result), _) | (None, result @ Err(_)) => result,
+            (None, Ok(())) => return Ok(false),
+        };
+        // A failure may have been reported to another sync of the file meanwhile; then this one is not good either.
+        let earlier = self.files.by_key(begun.file).and_then(|file| file.failure.clone());
+        let answer = match (result, earlier) {
+            (Ok(()), None) => Ok(true),
+            (Ok(()), Some(failure)) => Err(failure),
+            (Err(errno), _) => Err(failed(&begun.path, "sync", errno)),
+        };
+        self.begun.remove(&ticket.0);
+        answer
+    }
+
+    fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
+        let (_, file) = self.files.get(file, "truncate")?;
+        if bytes > file.bytes {
+            return Err(DiskError::BeyondEnd { path: file.path.clone(), offset: bytes, bytes: 0 });
+        }
+        file.changes += 1;
+        retry_on_intr(|| ftruncate(file.descriptor(), bytes))
+            .map_err(|errno| failed(&file.path, "truncate", errno))?;
+        file.bytes = bytes;
+        file.tail_to_cut = false;
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
+        check_name(from, "rename")?;
+        check_name(to, "rename")?;
+        match self.is_folder(from) {
+            Ok(false) => {}
+            Ok(true) | Err(Errno::NOENT | Errno::NOTDIR) => return Err(not_found(from)),
+            Err(errno) => return Err(failed(from, "rename", errno)),
+        }
+        if from == to {
+            return Ok(());
+        }
+        let root = self.files.root();
+        renameat(root, from, root, to).map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR => not_found(to),
+            Errno::ISDIR => DiskError::AlreadyExists { path: to.to_owned() },
+            errno => refused(to, "rename", errno),
+        })?;
+        self.files.renamed(from, to);
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &str) -> DiskResult<()> {
+        check_name(path, "remove")?;
+        let removed = self.is_folder(path).and_then(|is_folder| {
+            let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            unlinkat(self.files.root(), path, flags)
+        });
+        removed.map_err(|errno| match errno {
+            Errno::NOENT | Errno::NOTDIR => not_found(path),
+            errno => failed(path, "remove", errno),
+        })?;
+        self.files.removed(path);
+        self.durable_folders.remove(path);
+        Ok(())
+    }
+
+    fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
+        check_folder(dir, "list")?;
+        let refusal = |errno| failed(dir, "list", errno);
+        let folder = match self.open_folder(dir) {
+            Ok(folder) => folder,
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
+            Err(errno) => return Err(refusal(errno)),
+        };
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&folder).map_err(refusal)? {
+            let entry = entry.map_err(refusal)?;
+            // What cannot be a name of the disk was not put there by it.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if !is_component(name) || (dir.is_empty() && name == LOCK_FILE) {
+                continue;
+            }
+            let stat = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refusal)?;
+            let is_dir = match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => true,
+                FileType::RegularFile => false,
+                _ => continue,
+            };
+            let known = self.files.by_path(&join(dir, name)).map(|file| file.bytes);
+            let bytes = if is_dir { 0 } else { known.unwrap_or(stat.st_size as u64) };
+            entries.push(DirEntry { name: name.to_owned(), bytes, is_dir });
+        }
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn sync_dir(&mut self, dir: &str) -> DiskResult<()> {
+        check_folder(dir, "sync_dir")?;
+        let mut folder = dir;
+        loop {
+            let descriptor = self.open_folder(folder).map_err(|errno| match errno {
+                Errno::NOENT | Errno::NOTDIR => not_found(folder),
+                errno => failed(folder, "sync_dir", errno),
+            })?;
+            retry_on_intr(|| fsync(&descriptor)).map_err(|errno| failed(folder, "sync_dir", errno))?;
+            if folder.is_empty() || self.durable_folders.contains(folder) {
+                break;
+            }
+            folder = split(folder).0;
+        }
+        // Only now, with every name on the way up durable.
+        let mut folder = dir;
+        while !folder.is_empty() && self.durable_folders.insert(folder.to_owned()) {
+            folder = split(folder).0;
+        }
+        Ok(())
+    }
+
+    fn free_bytes(&mut self) -> DiskResult<u64> {
+        let free = fstatvfs(self.files.root()).map_err(|errno| failed("", "free_bytes", errno))?;
+        Ok(free.f_bavail.saturating_mul(free.f_frsize))
+    }
+}
+
+fn make_root(root: &Path) -> Result<(), OpenDiskError> {
+    let missing: Vec<&Path> = root.ancestors().take_while(|folder| !folder.exists()).collect();
+    let missing = missing.into_iter().filter(|folder| !folder.as_os_str().is_empty());
+    let missing: Vec<&Path> = missing.collect();
+    std::fs::create_dir_all(root).map_err(|error| system_error(root, "making the folder", &error))?;
+    for folder in missing {
+        let above = match folder.parent() {
+            Some(above) if !above.as_os_str().is_empty() => above,
+            _ => Path::new("."),
+        };
+        rustix::fs::open(above, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .and_then(fsync)
+            .map_err(|errno| system_error(above, "syncing the folder", &errno.into()))?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "node is the home of files, and this module of the disk's")]
+fn lock(root: &Path) -> Result<File, OpenDiskError> {
+    let path = root.join(LOCK_FILE);
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.map_err(|error| system_error(&path, "opening the lock", &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenDiskError::InUse { root: root.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(system_error(&path, "locking", &error)),
+    }
+}
+
+fn system_error(path: &Path, operation: &'static str, error: &std::io::Error) -> OpenDiskError {
+    OpenDiskError::System { path: path.to_owned(), operation, reason: error.to_string() }
+}
+
+fn check_name(path: &str, operation: &'static str) -> DiskResult<()> {
+    check(path, operation)?;
+    if path == LOCK_FILE {
+        let reason = "this name belongs to the lock of the data folder".to_owned();
+        return Err(DiskError::Failed { path: path.to_owned(), operation, reason });
+    }
+    Ok(())
+}
+
+fn not_found(path: &str) -> DiskError {
+    DiskError::NotFound { path: path.to_owned() }
+}
+
+/// The answer to a refusal that may be for want of space.
+fn refused(path: &str, operation: &'static str, errno: Errno) -> DiskError {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => DiskError::Full,
+        errno => failed(path, operation, errno),
+    }
+}
+
+/// Writes all of `data`, however little of it one `write` takes.
+fn write_all(
+    mut data: &[u8],
+    mut at: u64,
+    mut write: impl FnMut(&[u8], u64) -> rustix::io::Result<usize>,
+) -> rustix::io::Result<()> {
+    while !data.is_empty() {
+        match write(data, at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                data = &data[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `into`, however little one `read` gives. The error is `None` at the end of the file.
+fn read_all(
+    mut into: &mut [u8],
+    mut at: u64,
+    mut read: impl FnMut(&mut [u8], u64) -> rustix::io::Result<usize>,
+) -> Result<(), Option<Errno>> {
+    while !into.is_empty() {
+        match read(into, at) {
+            Ok(0) => return Err(None),
+            Ok(got) => {
+                into = &mut into[got..];
+                at += got as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(Some(errno)),
+        }
+    }
+    Ok(())
+}

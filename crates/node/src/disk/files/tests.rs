@@ -1,0 +1,192 @@
+use zerohop_engine::disk::contract::{check_against_model, check_contract};
+
+use super::super::open_files::OPEN_DESCRIPTORS_MAX;
+use super::*;
+
+fn disk() -> (tempfile::TempDir, FilesDisk) {
+    let root = tempfile::tempdir().unwrap();
+    let disk = FilesDisk::open(root.path()).unwrap();
+    (root, disk)
+}
+
+fn create(disk: &mut FilesDisk, path: &str) -> FileId {
+    disk.open(path, OpenMode::Create).unwrap()
+}
+
+#[test]
+fn keeps_the_contract() {
+    let (_root, mut disk) = disk();
+    check_contract(&mut disk);
+}
+
+#[test]
+fn agrees_with_the_model() {
+    for seed in 0..5 {
+        let (_root, mut disk) = disk();
+        check_against_model(&mut disk, seed, 300);
+    }
+}
+
+#[test]
+fn a_folder_in_use_is_refused_and_free_again_after_a_drop() {
+    let (root, disk) = disk();
+    let error = FilesDisk::open(root.path()).unwrap_err();
+    assert_eq!(error, OpenDiskError::InUse { root: root.path().to_owned() });
+    assert!(error.to_string().contains(root.path().to_str().unwrap()));
+    drop(disk);
+    FilesDisk::open(root.path()).unwrap();
+}
+
+#[test]
+fn the_folder_is_made_with_those_above_it() {
+    let root = tempfile::tempdir().unwrap();
+    let deep = root.path().join("a/b/c");
+    FilesDisk::open(&deep).unwrap();
+    assert!(deep.join(LOCK_FILE).exists());
+}
+
+#[test]
+fn bytes_and_names_are_there_for_the_next_process() {
+    let (root, mut disk) = disk();
+    let file = create(&mut disk, "p/f");
+    disk.append(file, b"some bytes").unwrap();
+    drop(disk);
+    let mut disk = FilesDisk::open(root.path()).unwrap();
+    let file = disk.open("p/f", OpenMode::Existing).unwrap();
+    let mut bytes = [0; 10];
+    disk.read_at(file, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"some bytes");
+    assert_eq!(disk.bytes(file), Ok(10));
+}
+
+#[test]
+fn more_files_than_descriptors_can_be_open_written_synced_and_read() {
+    let (_root, mut disk) = disk();
+    let files: Vec<FileId> =
+        (0..2 * OPEN_DESCRIPTORS_MAX).map(|number| create(&mut disk, &format!("f{number}"))).collect();
+    for round in 0..3u8 {
+        let mut tickets = Vec::new();
+        for (number, file) in files.iter().enumerate() {
+            disk.append(*file, &[number as u8 ^ round]).unwrap();
+            if number % 3 == 0 {
+                tickets.push(disk.sync_begin(*file).unwrap());
+            }
+        }
+        disk.sync(files[1]).unwrap();
+        for ticket in tickets {
+            while !disk.sync_done(ticket).unwrap() {}
+        }
+    }
+    for (number, file) in files.iter().enumerate() {
+        let mut bytes = [0; 3];
+        disk.read_at(*file, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, [0, 1, 2].map(|round| number as u8 ^ round));
+    }
+}
+
+#[test]
+fn a_disk_dropped_with_syncs_begun_waits_for_its_thread_and_frees_the_folder() {
+    let (root, mut disk) = disk();
+    let file = create(&mut disk, "f");
+    for _ in 0..50 {
+        disk.append(file, &[1; 4096]).unwrap();
+        disk.sync_begin(file).unwrap();
+    }
+    drop(disk);
+    FilesDisk::open(root.path()).unwrap();
+}
+
+#[test]
+fn begun_syncs_that_nobody_asks_about_are_bounded() {
+    let (_root, mut disk) = disk();
+    let file = create(&mut disk, "f");
+    let tickets: Vec<_> = (0..SYNCS_BEGUN_MAX).map(|_| disk.sync_begin(file).unwrap()).collect();
+    assert!(matches!(disk.sync_begin(file), Err(DiskError::Failed { .. })));
+    while !disk.sync_done(tickets[0]).unwrap() {}
+    disk.sync_begin(file).unwrap();
+}
+
+#[test]
+fn a_failed_begun_sync_fails_every_later_sync_of_the_file() {
+    let (_root, mut disk) = disk();
+    let file = create(&mut disk, "f");
+    let ticket = disk.sync_begin(file).unwrap();
+    let (_, open) = disk.files.get(file, "test").unwrap();
+    open.sync_failed(Errno::IO);
+    // The failure was reported to another descriptor or thread: this ticket must not pass for good.
+    let answer = loop {
+        match disk.sync_done(ticket) {
+            Ok(false) => {}
+            answer => break answer,
+        }
+    };
+    assert!(matches!(answer, Err(DiskError::Failed { .. })), "{answer:?}");
+    assert!(disk.sync(file).is_err());
+    assert!(disk.sync_begin(file).is_err());
+    disk.append(file, b"still readable and writable").unwrap();
+}
+
+#[test]
+fn the_lock_and_foreign_names_are_not_of_the_disk() {
+    let (root, mut disk) = disk();
+    std::fs::create_dir(root.path().join("lost+found")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", root.path().join("link")).unwrap();
+    assert_eq!(disk.list(""), Ok(vec![]));
+    for mode in [OpenMode::Create, OpenMode::Existing] {
+        assert!(matches!(disk.open(LOCK_FILE, mode), Err(DiskError::Failed { .. })));
+    }
+    assert!(disk.remove(LOCK_FILE).is_err());
+    create(&mut disk, "f");
+    assert!(disk.rename("f", LOCK_FILE).is_err());
+    assert!(disk.open("link", OpenMode::Existing).is_err(), "links are not followed");
+}
+
+#[test]
+fn short_and_interrupted_writes_and_reads_are_carried_on() {
+    let mut file = vec![0; 10];
+    let mut calls = 0;
+    write_all(b"0123456", 3, |piece, at| {
+        calls += 1;
+        if calls % 2 == 0 {
+            return Err(Errno::INTR);
+        }
+        let piece = &piece[..piece.len().min(3)];
+        file[at as usize..at as usize + piece.len()].copy_from_slice(piece);
+        Ok(piece.len())
+    })
+    .unwrap();
+    assert_eq!(file, b"\0\0\x000123456");
+
+    let mut into = [0; 7];
+    read_all(&mut into, 3, |piece, at| {
+        let wanted = piece.len().min(2);
+        piece[..wanted].copy_from_slice(&file[at as usize..at as usize + wanted]);
+        Ok(wanted)
+    })
+    .unwrap();
+    assert_eq!(&into, b"0123456");
+    assert_eq!(read_all(&mut into, 0, |_, _| Ok(0)), Err(None));
+}
+
+#[test]
+fn a_write_that_runs_out_of_space_half_way_is_full() {
+    let mut left = 1;
+    let result = write_all(&[1; 10], 0, |_, _| {
+        left -= 1;
+        if left >= 0 { Ok(4) } else { Err(Errno::NOSPC) }
+    });
+    assert_eq!(refused("f", "append", result.unwrap_err()), DiskError::Full);
+    assert_eq!(refused("f", "append", Errno::DQUOT), DiskError::Full);
+}
+
+#[test]
+fn a_synced_folder_syncs_those_above_it_once() {
+    let (_root, mut disk) = disk();
+    create(&mut disk, "a/b/f");
+    disk.sync_dir("a/b").unwrap();
+    assert_eq!(disk.durable_folders.iter().collect::<Vec<_>>(), ["a", "a/b"]);
+    disk.remove("a/b/f").unwrap();
+    disk.remove("a/b").unwrap();
+    assert_eq!(disk.durable_folders.iter().collect::<Vec<_>>(), ["a"], "a new a/b would not be durable");
+    assert!(disk.free_bytes().unwrap() > 0);
+}

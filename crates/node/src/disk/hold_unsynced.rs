@@ -1,0 +1,436 @@
+//! Real files that get only what was synced, so that killing the process has the effect of a power cut.
+//!
+//! The system keeps what a killed process wrote, synced or not; so a test of whole processes cannot see a forgotten
+//! sync. Here unsynced bytes, cuts and names are held in this process's memory and reach the files at the sync that
+//! covers them. A kill loses all of it, cleanly: torn and garbled sectors are the simulated disk's business.
+//!
+//! ```text
+//!   append, truncate ──> Held: base + tail          ──sync──────> FilesDisk
+//!   open, rename, remove ──> Names: pending changes ──sync_dir──> FilesDisk
+//! ```
+//!
+//! A file whose name is not durable has no real file yet; what was synced of it waits in memory for its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use zerohop_engine::disk::names::{NameChange, Named, Names};
+use zerohop_engine::disk::path::join;
+use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+
+use super::files::{FilesDisk, LOCK_FILE};
+use super::{OpenDiskError, SYNCS_BEGUN_MAX};
+
+/// Bytes that may be held in memory; beyond it the disk is full. Tests that write more should sync now and then.
+pub const HELD_BYTES_MAX: u64 = 1 << 30;
+
+/// Real files that get only what was synced. See the module.
+#[derive(Debug)]
+pub struct HoldUnsyncedDisk {
+    real: FilesDisk,
+    names: Names,
+    /// By the numbers that `names` gives. A removed file stays until its removal is durable.
+    files: BTreeMap<u64, Held>,
+    open: BTreeMap<FileId, u64>,
+    begun: BTreeSet<SyncTicket>,
+    next_id: u64,
+    held_bytes: u64,
+}
+
+/// One file: the first `base` bytes of what was synced, then the tail.
+#[derive(Debug)]
+struct Held {
+    synced: Synced,
+    base: u64,
+    tail: Vec<u8>,
+}
+
+/// What was synced of a file, and how long it is.
+#[derive(Debug)]
+enum Synced {
+    /// In a real file.
+    Real { id: FileId, bytes: u64 },
+    /// In memory, as the file's name is not durable.
+    Nameless(Vec<u8>),
+}
+
+impl HoldUnsyncedDisk {
+    /// Opens the folder `root`, and makes it if there is none.
+    ///
+    /// # Errors
+    /// As [`FilesDisk::open`].
+    pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
+        let mut disk = HoldUnsyncedDisk {
+            real: FilesDisk::open(root)?,
+            names: Names::default(),
+            files: BTreeMap::new(),
+            open: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            next_id: 0,
+            held_bytes: 0,
+        };
+        disk.load("")?;
+        disk.names.settle_all();
+        Ok(disk)
+    }
+
+    /// Takes in the names and lengths of a real folder and those below it.
+    fn load(&mut self, folder: &str) -> DiskResult<()> {
+        for entry in self.real.list(folder)? {
+            let path = join(folder, &entry.name);
+            if entry.is_dir {
+                self.names.create_folder(&path)?;
+                self.load(&path)?;
+            } else {
+                let file = self.names.create(&path)?;
+                let id = self.real.open(&path, OpenMode::Existing)?;
+                let synced = Synced::Real { id, bytes: entry.bytes };
+                self.files.insert(file, Held { synced, base: entry.bytes, tail: Vec::new() });
+            }
+        }
+        Ok(())
+    }
+
+    fn held(&mut self, id: FileId, operation: &'static str) -> DiskResult<&mut Held> {
+        let file = self.open.get(&id).and_then(|number| self.files.get_mut(number));
+        file.ok_or_else(|| DiskError::not_open(id, operation))
+    }
+
+    fn beyond_end(&self, id: FileId, offset: u64, bytes: usize) -> DiskError {
+        let number = self.open.get(&id).copied();
+        let path = self.names.files().into_iter().find(|(_, file)| Some(*file) == number);
+        let path = path.map_or_else(String::new, |(path, _)| path);
+        DiskError::BeyondEnd { path, offset, bytes: bytes as u64 }
+    }
+
+    /// Ends the ids of a file that lost its name.
+    fn forget(&mut self, file: Option<u64>) {
+        self.open.retain(|_, open| Some(*open) != file);
+    }
+
+    /// Carries a change of names out on the real files, and returns the folders whose names it touched.
+    fn carry_out(&mut self, change: &NameChange) -> DiskResult<Vec<u64>> {
+        match change {
+            NameChange::MakeFolder { within, name, folder } => {
+                self.real.make_folder(&self.names.durable_path(*within, name))?;
+                Ok(vec![*within, *folder])
+            }
+            NameChange::Create { within, name, file } => {
+                let path = self.names.durable_path(*within, name);
+                self.create_real(&path, *file)?;
+                Ok(vec![*within])
+            }
+            NameChange::Rename { from, from_name, to, to_name } => {
+                let from_path = self.names.durable_path(*from, from_name);
+                self.real.rename(&from_path, &self.names.durable_path(*to, to_name))?;
+                Ok(vec![*from, *to])
+            }
+            NameChange::RemoveFile { within, name } | NameChange::RemoveFolder { within, name, .. } => {
+                self.real.remove(&self.names.durable_path(*within, name))?;
+                Ok(vec![*within])
+            }
+        }
+    }
+
+    /// Makes the real file of one that had none, with what was synced of it.
+    fn create_real(&mut self, path: &str, file: u64) -> DiskResult<()> {
+        let id = self.real.open(path, OpenMode::Create)?;
+        let Some(held) = self.files.get_mut(&file) else { return Ok(()) };
+        let Synced::Nameless(image) = &held.synced else { return Ok(()) };
+        let bytes = image.len() as u64;
+        if let Err(error) = self.real.append(id, image).and_then(|()| self.real.sync(id)) {
+            // So that the call can be repeated.
+            self.real.remove(path)?;
+            return Err(error);
+        }
+        held.synced = Synced::Real { id, bytes };
+        self.held_bytes -= bytes;
+        Ok(())
+    }
+}
+
+impl Disk for HoldUnsyncedDisk {
+    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+        let file = match mode {
+            OpenMode::Existing => self.names.file(path, "open")?,
+            OpenMode::Create => {
+                check_not_lock(path, "open")?;
+                let file = self.names.create(path)?;
+                let synced = Synced::Nameless(Vec::new());
+                self.files.insert(file, Held { synced, base: 0, tail: Vec::new() });
+                file
+            }
+        };
+        self.next_id += 1;
+        let id = FileId(self.next_id);
+        self.open.insert(id, file);
+        Ok(id)
+    }
+
+    fn close(&mut self, file: FileId) {
+        self.open.remove(&file);
+    }
+
+    fn bytes(&mut self, file: FileId) -> DiskResult<u64> {
+        Ok(self.held(file, "bytes")?.bytes())
+    }
+
+    fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
+        let has_room = self.free_bytes()? >= data.len() as u64;
+        let held = self.held(file, "append")?;
+        if !has_room {
+            return Err(DiskError::Full);
+        }
+        held.tail.extend_from_slice(data);
+        self.held_bytes += data.len() as u64;
+        Ok(())
+    }
+
+    fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
+        let held = self.held(file, "read_at")?;
+        if offset.checked_add(into.len() as u64).is_none_or(|end| end > held.bytes()) {
+            return Err(self.beyond_end(file, offset, into.len()));
+        }
+        let from_base = held.base.saturating_sub(offset).min(into.len() as u64) as usize;
+        let (base, tail) = into.split_at_mut(from_base);
+        if !tail.is_empty() {
+            let start = (offset + from_base as u64 - held.base) as usize;
+            tail.copy_from_slice(&held.tail[start..start + tail.len()]);
+        }
+        match &held.synced {
+            _ if base.is_empty() => {}
+            Synced::Nameless(image) => base.copy_from_slice(&image[offset as usize..][..base.len()]),
+            Synced::Real { id, .. } => {
+                let id = *id;
+                self.real.read_at(id, offset, base)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, file: FileId) -> DiskResult<()> {
+        let number = self.open.get(&file).copied();
+        let held = number.and_then(|number| self.files.get_mut(&number));
+        let held = held.ok_or_else(|| DiskError::not_open(file, "sync"))?;
+        let before = held.bytes_in_memory();
+        let result = held.sync(&mut self.real);
+        self.held_bytes = self.held_bytes - before + held.bytes_in_memory();
+        result
+    }
+
+    /// Carries the sync out at once.
+    fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
+        if self.begun.len() >= SYNCS_BEGUN_MAX {
+            let reason = format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about");
+            return Err(DiskError::Failed { path: String::new(), operation: "sync_begin", reason });
+        }
+        self.sync(file)?;
+        self.next_id += 1;
+        let ticket = SyncTicket(self.next_id);
+        self.begun.insert(ticket);
+        Ok(ticket)
+    }
+
+    fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {
+        if self.begun.remove(&ticket) { Ok(true) } else { Err(DiskError::no_such_ticket(ticket)) }
+    }
+
+    fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
+        let held = self.held(file, "truncate")?;
+        if bytes > held.bytes() {
+            return Err(self.beyond_end(file, bytes, 0));
+        }
+        let before = held.bytes_in_memory();
+        held.tail.truncate(bytes.saturating_sub(held.base) as usize);
+        held.base = held.base.min(bytes);
+        let after = held.bytes_in_memory();
+        self.held_bytes = self.held_bytes - before + after;
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
+        check_not_lock(to, "rename")?;
+        let replaced = self.names.rename(from, to)?;
+        self.forget(replaced);
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &str) -> DiskResult<()> {
+        let removed = self.names.remove(path)?;
+        self.forget(removed);
+        Ok(())
+    }
+
+    fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
+        let entries = self.names.list(dir)?.map(|(name, named)| {
+            let (bytes, is_dir) = match named {
+                Named::File(file) => (self.files.get(&file).map_or(0, Held::bytes), false),
+                Named::Folder(_) => (0, true),
+            };
+            DirEntry { name: name.to_owned(), bytes, is_dir }
+        });
+        Ok(entries.collect())
+    }
+
+    fn sync_dir(&mut self, dir: &str) -> DiskResult<()> {
+        let mut touched = BTreeSet::new();
+        for number in self.names.needed_by(dir)? {
+            let Some(change) = self.names.pending(number).cloned() else { continue };
+            touched.extend(self.carry_out(&change)?);
+            if let Some(gone) = self.names.settle(number)
+                && let Some(held) = self.files.remove(&gone)
+            {
+                self.held_bytes -= held.bytes_in_memory();
+            }
+        }
+        for folder in touched {
+            if let Some(path) = self.names.durable_folder(folder) {
+                self.real.sync_dir(&path)?;
+            }
+        }
+        self.real.sync_dir(dir)
+    }
+
+    fn free_bytes(&mut self) -> DiskResult<u64> {
+        let free = self.real.free_bytes()?.saturating_sub(self.held_bytes);
+        Ok(free.min(HELD_BYTES_MAX.saturating_sub(self.held_bytes)))
+    }
+}
+
+impl Held {
+    fn bytes(&self) -> u64 {
+        self.base + self.tail.len() as u64
+    }
+
+    fn bytes_in_memory(&self) -> u64 {
+        let image = match &self.synced {
+            Synced::Real { .. } => 0,
+            Synced::Nameless(image) => image.len(),
+        };
+        (image + self.tail.len()) as u64
+    }
+
+    /// Brings the file's bytes to the real file, if it has one. After an error everything is still held, or already
+    /// there, and the call may be repeated.
+    fn sync(&mut self, real: &mut FilesDisk) -> DiskResult<()> {
+        match &mut self.synced {
+            Synced::Nameless(image) => {
+                image.truncate(self.base as usize);
+                image.append(&mut self.tail);
+                self.base = image.len() as u64;
+                Ok(())
+            }
+            Synced::Real { id, bytes } => {
+                if self.base < *bytes {
+                    real.truncate(*id, self.base)?;
+                    *bytes = self.base;
+                }
+                real.append(*id, &self.tail)?;
+                *bytes += self.tail.len() as u64;
+                self.base = *bytes;
+                self.tail.clear();
+                real.sync(*id)
+            }
+        }
+    }
+}
+
+fn check_not_lock(path: &str, operation: &'static str) -> DiskResult<()> {
+    if path == LOCK_FILE {
+        let reason = "this name belongs to the lock of the data folder".to_owned();
+        return Err(DiskError::Failed { path: path.to_owned(), operation, reason });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_engine::disk::contract::{check_against_model, check_contract};
+    use zerohop_engine::random::Random;
+
+    use super::*;
+
+    fn contents(disk: &mut impl Disk, path: &str) -> Option<Vec<u8>> {
+        let id = disk.open(path, OpenMode::Existing).ok()?;
+        let mut bytes = vec![0; disk.bytes(id).unwrap() as usize];
+        disk.read_at(id, 0, &mut bytes).unwrap();
+        Some(bytes)
+    }
+
+    #[test]
+    fn keeps_the_contract() {
+        let root = tempfile::tempdir().unwrap();
+        check_contract(&mut HoldUnsyncedDisk::open(root.path()).unwrap());
+    }
+
+    #[test]
+    fn agrees_with_the_model_and_holds_nothing_once_all_is_synced() {
+        for seed in 0..10 {
+            let root = tempfile::tempdir().unwrap();
+            let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+            check_against_model(&mut disk, seed, 300);
+            let mut files = disk.names.files();
+            files.sort();
+            let expected: Vec<_> = files
+                .iter()
+                .map(|(path, _)| {
+                    let id = disk.open(path, OpenMode::Existing).unwrap();
+                    disk.sync(id).unwrap();
+                    (path.clone(), contents(&mut disk, path))
+                })
+                .collect();
+            for folder in ["", "p", "p/q", "r"] {
+                assert!(disk.names.find(folder).is_none() || disk.sync_dir(folder).is_ok());
+            }
+            assert_eq!(disk.held_bytes, 0);
+            drop(disk);
+            let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+            assert_eq!(disk.names.files().len(), expected.len());
+            for (path, bytes) in expected {
+                assert!(contents(&mut disk, &path) == bytes, "seed {seed}: {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_reaches_the_files_before_the_sync_that_covers_it() {
+        let root = tempfile::tempdir().unwrap();
+        let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+        let file = disk.open("d/f", OpenMode::Create).unwrap();
+        disk.append(file, b"synced, not named").unwrap();
+        disk.sync(file).unwrap();
+        disk.append(file, b"; unsynced").unwrap();
+        assert_eq!(disk.real.list(""), Ok(vec![]));
+        disk.sync_dir("d").unwrap();
+        assert_eq!(contents(&mut disk.real, "d/f").unwrap(), b"synced, not named");
+        disk.truncate(file, 6).unwrap();
+        disk.append(file, b"!").unwrap();
+        disk.rename("d/f", "d/g").unwrap();
+        assert_eq!(contents(&mut disk, "d/g").unwrap(), b"synced!");
+        assert_eq!(contents(&mut disk.real, "d/f").unwrap(), b"synced, not named");
+        disk.sync(file).unwrap();
+        assert_eq!(contents(&mut disk.real, "d/f").unwrap(), b"synced!");
+        disk.sync_dir("d").unwrap();
+        assert_eq!(contents(&mut disk.real, "d/f"), None);
+        assert_eq!(contents(&mut disk.real, "d/g").unwrap(), b"synced!");
+        disk.remove("d/g").unwrap();
+        disk.remove("d").unwrap();
+        assert_eq!(disk.real.list("").unwrap().len(), 1);
+        disk.sync_dir("").unwrap();
+        assert_eq!(disk.real.list(""), Ok(vec![]));
+    }
+
+    #[test]
+    fn what_is_held_counts_as_used() {
+        let root = tempfile::tempdir().unwrap();
+        let mut disk = HoldUnsyncedDisk::open(root.path()).unwrap();
+        let file = disk.open("f", OpenMode::Create).unwrap();
+        let mut data = vec![0; 1 << 20];
+        Random::new(1).fill(&mut data);
+        disk.append(file, &data).unwrap();
+        assert!(disk.free_bytes().unwrap() <= HELD_BYTES_MAX - (1 << 20));
+        disk.held_bytes = HELD_BYTES_MAX;
+        assert_eq!(disk.append(file, b"x"), Err(DiskError::Full));
+        assert_eq!(disk.bytes(file), Ok(1 << 20));
+    }
+}

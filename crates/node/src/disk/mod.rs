@@ -1,0 +1,221 @@
+//! Real disks behind the engine's [`Disk`].
+//!
+//! ```text
+//!   NodeDisk ── Files         FilesDisk: a folder of real files                            (files)
+//!            └─ HoldUnsynced  the same, but what was not synced never reaches the files,   (hold_unsynced)
+//!                             so that killing the process has the effect of a power cut
+//! ```
+
+mod files;
+mod hold_unsynced;
+mod open_files;
+mod slots;
+mod sync_thread;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+
+pub use self::files::{FilesDisk, LOCK_FILE};
+pub use self::hold_unsynced::{HELD_BYTES_MAX, HoldUnsyncedDisk};
+pub use self::open_files::OPEN_DESCRIPTORS_MAX;
+pub use self::sync_thread::SYNCS_BEGUN_MAX;
+
+/// Names a disk for tests of whole processes. The only value is [`HOLD_UNSYNCED`].
+pub const TEST_DISK_VARIABLE: &str = "ZEROHOP_TEST_DISK";
+
+/// The value of [`TEST_DISK_VARIABLE`] that takes [`HoldUnsyncedDisk`].
+pub const HOLD_UNSYNCED: &str = "hold-unsynced";
+
+/// The disk of one node: real files, unless a test asked for the forgetful kind.
+#[derive(Debug)]
+pub enum NodeDisk {
+    /// Real files.
+    Files(FilesDisk),
+    /// Real files that get only what was synced.
+    HoldUnsynced(HoldUnsyncedDisk),
+}
+
+/// Why a data folder could not be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenDiskError {
+    /// Another process works in the folder.
+    InUse {
+        /// The data folder.
+        root: PathBuf,
+    },
+    /// [`TEST_DISK_VARIABLE`] is set to something that is no disk.
+    UnknownTestDisk {
+        /// What it is set to.
+        value: String,
+    },
+    /// The operating system refused.
+    System {
+        /// The file or folder.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// Why not.
+        reason: String,
+    },
+    /// What is there could not be read.
+    Disk(DiskError),
+}
+
+impl NodeDisk {
+    /// Opens the data folder `root`, and makes it if there is none. Takes the kind of disk that the environment
+    /// variable [`TEST_DISK_VARIABLE`] asks for; unset or empty means real files.
+    ///
+    /// # Errors
+    /// [`OpenDiskError`], among them that another process has the folder open.
+    pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
+        let value = std::env::var_os(TEST_DISK_VARIABLE).unwrap_or_default();
+        Self::open_kind(root, &value.to_string_lossy())
+    }
+
+    /// What the caller must tell its user, loudly, at start: this disk is not for data.
+    #[must_use]
+    pub fn warning(&self) -> Option<&'static str> {
+        match self {
+            NodeDisk::Files(_) => None,
+            NodeDisk::HoldUnsynced(_) => Some(
+                "ZEROHOP_TEST_DISK=hold-unsynced: THIS IS A DISK FOR TESTS. Data that was not synced is held in \
+                 memory and IS LOST when this process ends. Unset the variable to keep data.",
+            ),
+        }
+    }
+
+    fn open_kind(root: &Path, kind: &str) -> Result<Self, OpenDiskError> {
+        match kind {
+            "" => Ok(NodeDisk::Files(FilesDisk::open(root)?)),
+            HOLD_UNSYNCED => Ok(NodeDisk::HoldUnsynced(HoldUnsyncedDisk::open(root)?)),
+            _ => Err(OpenDiskError::UnknownTestDisk { value: kind.to_owned() }),
+        }
+    }
+}
+
+/// Calls one method of whichever disk it is.
+macro_rules! either {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
+        match $self {
+            NodeDisk::Files(disk) => disk.$method($($argument),*),
+            NodeDisk::HoldUnsynced(disk) => disk.$method($($argument),*),
+        }
+    };
+}
+
+impl Disk for NodeDisk {
+    fn open(&mut self, path: &str, mode: OpenMode) -> DiskResult<FileId> {
+        either!(self.open(path, mode))
+    }
+
+    fn close(&mut self, file: FileId) {
+        either!(self.close(file));
+    }
+
+    fn bytes(&mut self, file: FileId) -> DiskResult<u64> {
+        either!(self.bytes(file))
+    }
+
+    fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
+        either!(self.append(file, data))
+    }
+
+    fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
+        either!(self.read_at(file, offset, into))
+    }
+
+    fn sync(&mut self, file: FileId) -> DiskResult<()> {
+        either!(self.sync(file))
+    }
+
+    fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
+        either!(self.sync_begin(file))
+    }
+
+    fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {
+        either!(self.sync_done(ticket))
+    }
+
+    fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
+        either!(self.truncate(file, bytes))
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> DiskResult<()> {
+        either!(self.rename(from, to))
+    }
+
+    fn remove(&mut self, path: &str) -> DiskResult<()> {
+        either!(self.remove(path))
+    }
+
+    fn list(&mut self, dir: &str) -> DiskResult<Vec<DirEntry>> {
+        either!(self.list(dir))
+    }
+
+    fn sync_dir(&mut self, dir: &str) -> DiskResult<()> {
+        either!(self.sync_dir(dir))
+    }
+
+    fn free_bytes(&mut self) -> DiskResult<u64> {
+        either!(self.free_bytes())
+    }
+}
+
+impl fmt::Display for OpenDiskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenDiskError::InUse { root } => write!(
+                f,
+                "{}: another zerohop process holds this data folder; stop it or give another folder",
+                root.display()
+            ),
+            OpenDiskError::UnknownTestDisk { value } => write!(
+                f,
+                "{TEST_DISK_VARIABLE}={value}: no such disk; the only value is {HOLD_UNSYNCED}, and unset means \
+                 real files"
+            ),
+            OpenDiskError::System { path, operation, reason } => {
+                write!(f, "{}: {operation} failed: {reason}", path.display())
+            }
+            OpenDiskError::Disk(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenDiskError {}
+
+impl From<DiskError> for OpenDiskError {
+    fn from(error: DiskError) -> Self {
+        OpenDiskError::Disk(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_engine::disk::contract::{check_against_model, check_contract};
+
+    use super::*;
+
+    #[test]
+    fn both_kinds_keep_the_contract_and_can_go_to_a_thread() {
+        fn is_send<T: Send>(_: &T) {}
+        for kind in ["", HOLD_UNSYNCED] {
+            let root = tempfile::tempdir().unwrap();
+            let mut disk = NodeDisk::open_kind(root.path(), kind).unwrap();
+            is_send(&disk);
+            check_contract(&mut disk);
+            check_against_model(&mut disk, 1, 200);
+            assert_eq!(disk.warning().is_some(), kind == HOLD_UNSYNCED);
+        }
+    }
+
+    #[test]
+    fn an_unknown_test_disk_is_refused_with_the_names_of_those_there_are() {
+        let root = tempfile::tempdir().unwrap();
+        let error = NodeDisk::open_kind(root.path(), "hold").unwrap_err();
+        assert_eq!(error, OpenDiskError::UnknownTestDisk { value: "hold".to_owned() });
+        assert!(error.to_string().contains(HOLD_UNSYNCED));
+    }
+}
