@@ -1,7 +1,50 @@
 //! Storage for the partitions of one instance: one log, an index, a journal, over a small [`disk::Disk`].
 //!
+//! ```text
+//!   Engine ── journal (sync partitions: one flush a batch)
+//!     │
+//!     └─ partition ── log: segments ── disk
+//!                 ├── hash index: where the newest version of a key stands
+//!                 ├── side table: lists, older versions
+//!                 └── checkpoint, compaction: in small steps, when the owner calls `maintain`
+//! ```
+//!
+//! The log is what is durable, replicated, moved and reclaimed; an index only says where in the log the newest
+//! version of a key stands, and can always be rebuilt from it. It succeeds NoVoHT (ZHT journal paper, section 2.8).
+//!
 //! The engine is driven by its owner and does nothing on its own: no thread, no clock, no file but through the
-//! disk it was given.
+//! disk it was given. One thread owns it; nothing in it is locked.
 
+pub mod checkpoint;
 pub mod disk;
+mod engine;
+pub mod error;
+pub mod index;
+mod io;
+pub mod journal;
+pub mod limits;
+pub mod log;
 pub mod random;
+mod side;
+mod store;
+
+pub use engine::options::{Durability, EngineOptions, PartitionOptions};
+pub use engine::report::{Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport};
+pub use engine::{Engine, Handle, SegmentFile};
+pub use error::{EngineError, EngineResult};
+pub use log::entry::{FLAG_LIST, FLAGS_FOR_UPPER_LAYERS, Kind, Meta};
+pub use log::{EntryRef, LogSizes};
+pub use side::chains::{Part, TrimTo};
+pub use store::read::{Body, Parts, Record};
+pub use store::recover::PartitionReport;
+
+/// Names a partition's folder. Opaque to the engine; its owner puts the keyspace into the upper half and the
+/// partition's number into the lower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionId(pub u64);
+
+impl std::fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.0 >> 32, self.0 & 0xFFFF_FFFF)
+    }
+}

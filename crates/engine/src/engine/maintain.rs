@@ -1,0 +1,285 @@
+//! Upkeep in small steps, called by the owner between batches: syncs of `interval` partitions, the journal's end,
+//! checkpoints, compaction.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{Engine, Handle, store_of};
+use crate::disk::Disk;
+use crate::engine::options::Durability;
+use crate::error::EngineResult;
+use crate::store::Store;
+use crate::store::compact::Policy;
+
+/// What is waiting to be done.
+pub(super) struct Upkeep {
+    /// `interval` partitions with entries that are not durable, and when they were first seen so.
+    dirty: VecDeque<(Handle, Option<u64>)>,
+    is_dirty: BTreeSet<Handle>,
+    /// Partitions with a sync under way.
+    syncing: Vec<Handle>,
+    checkpointing: Option<Handle>,
+    compacting: Option<Handle>,
+    /// Partitions that have enough new log for a checkpoint, or enough written for a look at their dead space.
+    due: BTreeSet<Handle>,
+    /// When each partition's dead space is looked at next, whatever was written.
+    collect_at: u64,
+    collect_next: usize,
+}
+
+/// A checkpoint is worth it once so much new log has come, however small the partition.
+const CHECKPOINT_TAIL_BYTES_MIN: u64 = 256 << 10;
+/// Partitions whose segments are synced at a time so that a journal file can go.
+const JOURNAL_SYNCS_AT_ONCE: usize = 8;
+/// Partitions looked at for dead space in one call.
+const LOOKS_PER_CALL: usize = 4;
+
+impl Upkeep {
+    pub(super) fn new() -> Upkeep {
+        Upkeep {
+            dirty: VecDeque::new(),
+            is_dirty: BTreeSet::new(),
+            syncing: Vec::new(),
+            checkpointing: None,
+            compacting: None,
+            due: BTreeSet::new(),
+            collect_at: 0,
+            collect_next: usize::MAX,
+        }
+    }
+
+    /// Takes note of a write. On the way of every write: no search, no allocation in the common case.
+    #[inline]
+    pub(super) fn wrote(&mut self, handle: Handle, store: &mut Store, entry_bytes: usize) {
+        store.checkpoints.tail_bytes += entry_bytes as u64;
+        if !store.is_dirty {
+            store.is_dirty = true;
+            if store.durability == Durability::Interval && self.is_dirty.insert(handle) {
+                self.dirty.push_back((handle, None));
+            }
+        }
+        if store.checkpoints.tail_bytes >= store.checkpoints.look_at_bytes {
+            store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + CHECKPOINT_TAIL_BYTES_MIN;
+            self.due.insert(handle);
+        }
+    }
+
+    pub(super) fn recovered(&mut self, handle: Handle, store: &Store) {
+        if !store.log.order.is_empty() {
+            self.due.insert(handle);
+        }
+    }
+
+    pub(super) fn forget(&mut self, handle: Handle) {
+        self.dirty.retain(|&(h, _)| h != handle);
+        self.is_dirty.remove(&handle);
+        self.syncing.retain(|&h| h != handle);
+        self.due.remove(&handle);
+        self.checkpointing.take_if(|h| *h == handle);
+        self.compacting.take_if(|h| *h == handle);
+    }
+}
+
+impl<D: Disk> Engine<D> {
+    /// Does a few small steps of upkeep. `now_ms` is any clock that does not run backwards. Returns whether there is
+    /// more that could be done at once; otherwise it wants to be called again within a few milliseconds.
+    ///
+    /// # Errors
+    /// What the disk answers; the partition concerned takes no more writes then, others go on.
+    pub fn maintain(&mut self, now_ms: u64) -> EngineResult<bool> {
+        self.sync_dirty(now_ms)?;
+        self.poll_syncs()?;
+        self.shorten_journal()?;
+        self.look_around(now_ms)?;
+        let checkpoint = self.step_checkpoint()?;
+        let compaction = self.step_compaction()?;
+        Ok(checkpoint || compaction)
+    }
+
+    /// Begins a checkpoint of a partition that carries an upper layer's state as of the present commit index.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub fn checkpoint_begin(&mut self, handle: Handle, extra: &[u8]) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        if extra.len() > crate::limits::CHECKPOINT_EXTRA_BYTES_MAX {
+            return Err(crate::EngineError::Limit {
+                what: "bytes an upper layer adds to a checkpoint (64 MiB)",
+            });
+        }
+        store.checkpoint_begin(io, extra)
+    }
+
+    /// Ends what is under way in one partition: its checkpoint and its compaction.
+    pub(super) fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        while !store.checkpoint_step(io)? {}
+        while !store.compaction_step(io)? {}
+        Ok(())
+    }
+
+    /// Compacts a partition until nothing more is to be gained, and waits for it.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
+        let policy = Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes };
+        self.finish_work(handle)?;
+        let (io, store) = self.store(handle)?;
+        store.log.sync(io)?;
+        while store.compaction_begin(io, &policy)? {
+            while !store.compaction_step(io)? {}
+        }
+        Ok(())
+    }
+
+    fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
+        let interval = self.options.interval_ms;
+        while let Some((handle, since)) = self.upkeep.dirty.front_mut() {
+            let since = *since.get_or_insert(now_ms);
+            if now_ms < since.saturating_add(interval) {
+                // Those behind it were dirtied later, but their time runs from now on.
+                for (_, since) in &mut self.upkeep.dirty {
+                    since.get_or_insert(now_ms);
+                }
+                return Ok(());
+            }
+            let handle = *handle;
+            self.upkeep.dirty.pop_front();
+            self.upkeep.is_dirty.remove(&handle);
+            self.begin_sync(handle)?;
+        }
+        Ok(())
+    }
+
+    fn begin_sync(&mut self, handle: Handle) -> EngineResult<()> {
+        let Engine { io, partitions, upkeep, .. } = self;
+        let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
+        store.is_dirty = false;
+        let begun = store.log.sync_begin(io);
+        store.stop_on_failure(begun)?;
+        if !upkeep.syncing.contains(&handle) {
+            upkeep.syncing.push(handle);
+        }
+        Ok(())
+    }
+
+    fn poll_syncs(&mut self) -> EngineResult<()> {
+        let mut still = Vec::new();
+        for handle in std::mem::take(&mut self.upkeep.syncing) {
+            let Engine { io, partitions, upkeep, .. } = self;
+            let Ok(store) = store_of(partitions, handle) else { continue };
+            let done = store.log.sync_done(io);
+            if !store.stop_on_failure(done)? {
+                still.push(handle);
+            } else if !store.is_dirty && store.log.mark_now(io, store.commit) {
+                // Idle from now on: the mark that tells what is synced is synced too, with the next interval.
+                store.is_dirty = true;
+                if upkeep.is_dirty.insert(handle) {
+                    upkeep.dirty.push_back((handle, None));
+                }
+            }
+        }
+        self.upkeep.syncing.extend(still);
+        Ok(())
+    }
+
+    /// Lets go of the oldest journal file once the segments hold what it holds.
+    fn shorten_journal(&mut self) -> EngineResult<()> {
+        let Some(holds) = self.journal.oldest_closed() else { return Ok(()) };
+        let mut behind = Vec::new();
+        for (&handle, &index) in holds {
+            let Ok(store) = store_of(&mut self.partitions, Handle(handle)) else { continue };
+            // An index that was cut off since needs no segment.
+            if store.log.synced_index() < index.min(store.log.last.1) {
+                behind.push(Handle(handle));
+            }
+            if behind.len() == JOURNAL_SYNCS_AT_ONCE {
+                break;
+            }
+        }
+        if behind.is_empty() {
+            self.journal.remove_oldest(&mut self.io.disk)?;
+            return Ok(());
+        }
+        for handle in behind {
+            if !self.upkeep.syncing.contains(&handle) {
+                self.begin_sync(handle)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides what to begin next: a checkpoint where much log has come, a compaction where much is dead.
+    fn look_around(&mut self, now_ms: u64) -> EngineResult<()> {
+        if now_ms >= self.upkeep.collect_at {
+            self.upkeep.collect_at = now_ms.saturating_add(self.options.collect_every_ms);
+            self.upkeep.collect_next = 0;
+        }
+        for _ in 0..LOOKS_PER_CALL {
+            let Some(&handle) = self.upkeep.due.first() else { break };
+            if self.upkeep.checkpointing.is_some() || self.upkeep.compacting.is_some() {
+                break;
+            }
+            self.upkeep.due.remove(&handle);
+            self.look_at(handle, self.options.dead_percent_max)?;
+        }
+        for _ in 0..LOOKS_PER_CALL {
+            if self.upkeep.collect_next >= self.partitions.len() || self.upkeep.compacting.is_some() {
+                break;
+            }
+            let handle = Handle(self.upkeep.collect_next as u32);
+            self.upkeep.collect_next += 1;
+            // By the timer also what the share would leave alone.
+            self.look_at(handle, self.options.dead_percent_max / 4 + 1)?;
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, handle: Handle, dead_percent_max: u64) -> EngineResult<()> {
+        let partitions = self.by_id.len().max(1) as u64;
+        let tail_max = (self.options.checkpoint_tail_bytes / partitions).max(CHECKPOINT_TAIL_BYTES_MIN);
+        let policy = Policy { dead_percent_max, segment_bytes: self.options.segment_bytes };
+        let begin_alone = self.options.checkpoints_begin_alone;
+        let Engine { io, partitions, upkeep, .. } = self;
+        let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
+        if store.durability == Durability::Memory || store.stopped.is_some() {
+            return Ok(());
+        }
+        // A checkpoint costs its own size: it must be worth it.
+        let own = store.checkpoints.kept.back().map_or(0, |&(_, bytes)| bytes);
+        if begin_alone && store.checkpoints.tail_bytes >= tail_max.max(own) && upkeep.checkpointing.is_none()
+        {
+            store.checkpoint_begin(io, &[])?;
+            upkeep.checkpointing = store.checkpoints.is_writing().then_some(handle);
+        }
+        if upkeep.compacting.is_none()
+            && store.wants_compaction(&policy)
+            && store.compaction_begin(io, &policy)?
+        {
+            upkeep.compacting = Some(handle);
+        }
+        Ok(())
+    }
+
+    fn step_checkpoint(&mut self) -> EngineResult<bool> {
+        let Some(handle) = self.upkeep.checkpointing else { return Ok(false) };
+        let (io, store) = self.store(handle)?;
+        if store.checkpoint_step(io)? {
+            store.checkpoints.look_at_bytes = 0;
+            self.upkeep.checkpointing = None;
+        }
+        Ok(true)
+    }
+
+    fn step_compaction(&mut self) -> EngineResult<bool> {
+        let Some(handle) = self.upkeep.compacting else { return Ok(false) };
+        let (io, store) = self.store(handle)?;
+        if store.compaction_step(io)? {
+            self.upkeep.compacting = None;
+            // There may be more where that came from.
+            self.upkeep.due.insert(handle);
+        }
+        self.evict();
+        Ok(true)
+    }
+}

@@ -1,0 +1,508 @@
+//! One instance's storage: its partitions, its journal, and the disk and memory they share.
+
+use std::collections::{BTreeMap, VecDeque};
+
+mod maintain;
+mod open;
+pub(crate) mod options;
+pub(crate) mod report;
+
+use crate::PartitionId;
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::io::Io;
+use crate::journal::Journal;
+use crate::log::EntryRef;
+use crate::log::entry::{FLAG_LIST, Kind, Meta, u32_at};
+use crate::log::{Log, LogOptions};
+use crate::side::chains::TrimTo;
+use crate::store::read::Record;
+use crate::store::{Pending, Store, units_of};
+use options::{Durability, EngineOptions, PartitionOptions};
+use report::{Damage, EngineStats, PartitionStats};
+
+/// An open partition of one [`Engine`]. Not reused while the engine lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Handle(pub u32);
+
+/// A sealed segment that may be copied away while it is pinned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentFile {
+    /// Its path on the engine's disk.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
+    /// First log index it covers.
+    pub first_index: u64,
+    /// Last log index it covers.
+    pub last_index: u64,
+    slot: u32,
+}
+
+/// The storage of one instance.
+pub struct Engine<D> {
+    io: Io<D>,
+    options: EngineOptions,
+    journal: Journal,
+    /// Why nothing more can be made durable through the journal, once its file is in an unknown state.
+    journal_stopped: Option<String>,
+    partitions: Vec<Option<Box<Store>>>,
+    by_id: BTreeMap<PartitionId, Handle>,
+    upkeep: maintain::Upkeep,
+}
+
+impl<D: Disk> Engine<D> {
+    /// Opens a partition, and creates it if it is new. A partition that nobody writes to costs no file.
+    ///
+    /// # Errors
+    /// [`EngineError::Limit`] for a `memory` partition whose files are on disk, and what the disk answers.
+    pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
+        let handle = match self.by_id.get(&id) {
+            Some(&handle) => handle,
+            None => {
+                let handle = Handle(self.partitions.len() as u32);
+                let log = Log::new(
+                    id,
+                    handle.0,
+                    folder_of(id),
+                    options.index_seed,
+                    self.log_options(options.durability),
+                );
+                self.partitions.push(Some(Box::new(Store::new(log, options.durability))));
+                self.by_id.insert(id, handle);
+                handle
+            }
+        };
+        self.set_durability(handle, options.durability)?;
+        Ok(handle)
+    }
+
+    /// Changes when a partition's entries survive a crash. What was accepted so far survives one once this returns,
+    /// if the new durability is `sync`.
+    ///
+    /// # Errors
+    /// [`EngineError::Limit`] for a change from or to `memory` once there are entries.
+    pub fn set_durability(&mut self, handle: Handle, durability: Durability) -> EngineResult<()> {
+        let log_options = self.log_options(durability);
+        let (io, store) = self.store(handle)?;
+        if store.durability == durability {
+            return Ok(());
+        }
+        let changes_disk = (store.durability == Durability::Memory) != (durability == Durability::Memory);
+        if changes_disk && store.log.last.1 > 0 {
+            return Err(EngineError::Limit {
+                what: "a partition with entries cannot change from or to memory durability",
+            });
+        }
+        if durability == Durability::Sync {
+            let synced = store.log.sync(io);
+            store.stop_on_failure(synced)?;
+        }
+        store.durability = durability;
+        store.log.set_options(log_options);
+        Ok(())
+    }
+
+    /// Adds an entry to a partition's log: the one after the last, of the same or a higher epoch. It changes nothing
+    /// to readers before [`Engine::commit`].
+    ///
+    /// # Errors
+    /// Before anything has changed: a full disk or memory, a length beyond its limit, a place that is not the next.
+    pub fn append(&mut self, handle: Handle, meta: &Meta, key: &[u8], payload: &[u8]) -> EngineResult<()> {
+        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
+        store.admit(io, meta, key, payload)?;
+        let placed = store.append(io, meta, key, payload)?;
+        if store.durability == Durability::Sync {
+            let pushed =
+                journal.push(&mut io.disk, handle.0, placed.slot, store.log.partition, (meta, key, payload));
+            store.stop_on_failure(pushed.map_err(Into::into))?;
+        }
+        store.pending.push_back(Pending { meta: *meta, placed });
+        upkeep.wrote(handle, store, placed.entry_bytes);
+        self.evict();
+        Ok(())
+    }
+
+    /// Commits everything up to a log index: readers see it from now on.
+    ///
+    /// # Errors
+    /// What the disk answers where older entries must be read.
+    pub fn commit(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        let committed = store.commit(io, index);
+        store.stop_on_failure(committed)
+    }
+
+    /// Adds an entry as the next one of the present epoch and commits it: a replica group of one. Returns its log
+    /// index. Of a `sync` partition it may be acknowledged once [`Engine::flush`] has returned.
+    ///
+    /// # Errors
+    /// As [`Engine::append`].
+    pub fn write(
+        &mut self,
+        handle: Handle,
+        kind: Kind,
+        flags: u8,
+        timestamp: u64,
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<u64> {
+        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
+        let (epoch, last) = store.log.last;
+        let meta = Meta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp };
+        store.admit(io, &meta, key, payload)?;
+        let placed = store.append(io, &meta, key, payload)?;
+        if store.durability == Durability::Sync {
+            let pushed =
+                journal.push(&mut io.disk, handle.0, placed.slot, store.log.partition, (&meta, key, payload));
+            store.stop_on_failure(pushed.map_err(Into::into))?;
+        }
+        if store.pending.is_empty() {
+            let units = units_of(kind, flags, payload);
+            let applied = store.apply(io, &meta, placed, key, payload, units);
+            store.stop_on_failure(applied)?;
+            store.commit = meta.index;
+        } else {
+            store.pending.push_back(Pending { meta, placed });
+            let committed = store.commit(io, meta.index);
+            store.stop_on_failure(committed)?;
+        }
+        upkeep.wrote(handle, store, placed.entry_bytes);
+        self.evict();
+        Ok(meta.index)
+    }
+
+    /// Cuts off the uncommitted entries after a log index.
+    ///
+    /// # Errors
+    /// [`EngineError::Committed`] if committed entries would go.
+    pub fn cut_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
+        let Engine { io, partitions, journal, .. } = self;
+        let store = store_of(partitions, handle)?;
+        store.cut_after(io, index)?;
+        if store.durability == Durability::Sync {
+            let pushed = journal.push_cut(&mut io.disk, handle.0, store.log.partition, index);
+            store.stop_on_failure(pushed.map_err(Into::into))?;
+        }
+        Ok(())
+    }
+
+    /// Makes every entry accepted so far by `sync` partitions survive a crash: one flush of the journal.
+    ///
+    /// # Errors
+    /// [`EngineError::DiskFull`]: nothing is lost, call again once there is space. Any other: the entries since the
+    /// last flush must not be acknowledged, and nothing more is accepted.
+    pub fn flush(&mut self) -> EngineResult<()> {
+        if let Some(reason) = &self.journal_stopped {
+            return Err(EngineError::Stopped { reason: reason.clone() });
+        }
+        if !self.journal.has_batch() {
+            return Ok(());
+        }
+        let large = self.journal.take_large();
+        for &(handle, slot) in &large {
+            let (io, store) = self.store(Handle(handle))?;
+            let synced = store.log.sync_segment(io, slot);
+            if let Err(error) = store.stop_on_failure(synced) {
+                self.journal.put_large_back(large);
+                return Err(self.full_or(error));
+            }
+        }
+        match self.journal.flush(&mut self.io.disk) {
+            Ok(held) => {
+                for (handle, index) in held {
+                    if let Ok((_, store)) = self.store(Handle(handle)) {
+                        store.journaled = store.journaled.max(index);
+                    }
+                }
+                Ok(())
+            }
+            Err(error) => {
+                let error = self.full_or(error.into());
+                if !matches!(error, EngineError::DiskFull { .. }) {
+                    self.journal_stopped = Some(error.to_string());
+                    for store in
+                        self.partitions.iter_mut().flatten().filter(|s| s.durability == Durability::Sync)
+                    {
+                        store.stopped.get_or_insert_with(|| error.to_string().into_boxed_str());
+                    }
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes everything accepted so far survive a crash, of all partitions, and waits for it.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub fn sync(&mut self) -> EngineResult<()> {
+        self.flush()?;
+        for at in 0..self.partitions.len() {
+            let Engine { io, partitions, .. } = self;
+            let Some(store) = partitions[at].as_mut() else { continue };
+            if store.durability != Durability::Memory && !store.log.is_durable() {
+                let synced = store.log.sync(io);
+                if let Err(error) = store.stop_on_failure(synced) {
+                    return Err(self.full_or(error));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The record of a key as it is now.
+    ///
+    /// # Errors
+    /// [`EngineError::Rotten`] if its bytes on disk are not the ones that were written.
+    pub fn lookup(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<Record<'_>>> {
+        let Engine { io, partitions, .. } = self;
+        store_of(partitions, handle)?.lookup(io, key)
+    }
+
+    /// The record of a key as it was at a timestamp above the horizon ([`Engine::set_horizon`]).
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn lookup_at(
+        &mut self,
+        handle: Handle,
+        key: &[u8],
+        timestamp: u64,
+    ) -> EngineResult<Option<Record<'_>>> {
+        let Engine { io, partitions, .. } = self;
+        store_of(partitions, handle)?.lookup_at(io, key, timestamp)
+    }
+
+    /// Reads the entry of a log index: a part of a record, or an entry to be sent on.
+    ///
+    /// # Errors
+    /// [`EngineError::Rotten`] also if the log does not hold it.
+    pub fn read_entry(&mut self, handle: Handle, index: u64) -> EngineResult<EntryRef<'_>> {
+        let Engine { io, partitions, .. } = self;
+        store_of(partitions, handle)?.read_entry(io, index)
+    }
+
+    /// The contents of a record put together: a bytes record's bytes, or a list's values as its parts hold them, each
+    /// part's four bytes of count left out. `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn lookup_whole(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<Vec<u8>>> {
+        let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
+        let is_list = record.is_list;
+        let start = if is_list { 4 } else { 0 };
+        match record.body {
+            crate::Body::Whole(payload) => Ok(Some(payload.get(start..).unwrap_or(&[]).to_vec())),
+            crate::Body::Parts(parts) => {
+                let mut whole = Vec::new();
+                for part in &parts.parts {
+                    let payload = self.read_entry(handle, part.index)?.payload;
+                    whole.extend_from_slice(payload.get(start..).unwrap_or(&[]));
+                }
+                if !is_list {
+                    whole.drain(..whole.len().min(parts.skipped as usize));
+                }
+                Ok(Some(whole))
+            }
+        }
+    }
+
+    /// Where a trim of so many units at the head of a record would cut: the payload for a [`Kind::Trim`] entry. `None`
+    /// if nothing would be left (or nothing is there): then the record is to be removed.
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn trim_point(&mut self, handle: Handle, key: &[u8], units: u64) -> EngineResult<Option<TrimTo>> {
+        let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
+        Ok(match record.body {
+            crate::Body::Whole(payload) => {
+                let held = if record.flags & FLAG_LIST == 0 {
+                    payload.len() as u64
+                } else {
+                    payload.first_chunk::<4>().map_or(0, |count| u64::from(u32_at(count, 0)))
+                };
+                (units < held).then_some(TrimTo { part: record.index, skip: units })
+            }
+            crate::Body::Parts(parts) => parts.trim_point(units),
+        })
+    }
+
+    /// Keeps older versions that end after `horizon` and forgets the others; `None` keeps none, which is the default.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn set_horizon(&mut self, handle: Handle, horizon: Option<u64>) -> EngineResult<()> {
+        self.store(handle)?.1.set_horizon(horizon);
+        Ok(())
+    }
+
+    /// Epoch of the entry at a log index; `None` if the log does not hold it (any more).
+    ///
+    /// # Errors
+    /// As [`Engine::read_entry`].
+    pub fn epoch_at(&mut self, handle: Handle, index: u64) -> EngineResult<Option<u32>> {
+        let (io, store) = self.store(handle)?;
+        store.log.epoch_at(io, index)
+    }
+
+    /// Log index of the last entry that survives a crash.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn durable_index(&mut self, handle: Handle) -> EngineResult<u64> {
+        let (_, store) = self.store(handle)?;
+        Ok(store.log.synced_index().max(store.journaled))
+    }
+
+    /// Walks the records of a partition: those of one page of the index, from a cursor on. Returns the log index and
+    /// key of each, and the next cursor. A record that is there throughout a walk from cursor 0 is met at least once.
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn scan(&mut self, handle: Handle, cursor: u32) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
+        let (io, store) = self.store(handle)?;
+        store.scan(io, cursor)
+    }
+
+    /// Pins the sealed segments of a partition, so that their files stand until [`Engine::unpin`].
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn pin_segments(&mut self, handle: Handle) -> EngineResult<Vec<SegmentFile>> {
+        let (_, store) = self.store(handle)?;
+        let order = store.log.order.clone();
+        let mut files = Vec::new();
+        for slot in order {
+            let segment = store.log.segment_mut(slot);
+            if segment.sealed && segment.is_durable() {
+                segment.pins += 1;
+                files.push(SegmentFile {
+                    path: segment.path.clone(),
+                    bytes: segment.bytes,
+                    first_index: segment.first_index(),
+                    last_index: segment.last_index,
+                    slot,
+                });
+            }
+        }
+        Ok(files)
+    }
+
+    /// Lets go of pinned segments.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn unpin(&mut self, handle: Handle, files: &[SegmentFile]) -> EngineResult<()> {
+        let (_, store) = self.store(handle)?;
+        for file in files {
+            let segment = store.log.segment_mut(file.slot);
+            segment.pins = segment.pins.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    /// How a partition stands.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn partition_stats(&mut self, handle: Handle) -> EngineResult<PartitionStats> {
+        let durable = self.durable_index(handle)?;
+        let (_, store) = self.store(handle)?;
+        Ok(PartitionStats {
+            records: store.index.len() as u64,
+            last: store.log.last,
+            commit: store.commit,
+            durable,
+            log: store.log.sizes(),
+            checkpoint_bytes: store.checkpoints.kept.back().map_or(0, |&(_, bytes)| bytes),
+            overhead_bytes: store.overhead_bytes() as u64,
+            index_bytes: store.index.bytes() as u64,
+            versions: store.versions.len() as u64,
+        })
+    }
+
+    /// How the engine stands.
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
+            partitions: self.by_id.len() as u64,
+            resident_bytes: self.io.memory.resident_bytes,
+            journal_bytes: self.journal.bytes_on_disk(),
+        }
+    }
+
+    /// What is known to be rotten or missing in a partition.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn damage(&mut self, handle: Handle) -> EngineResult<&[Damage]> {
+        Ok(&self.store(handle)?.1.damage)
+    }
+
+    /// The open partitions.
+    pub fn partitions(&self) -> impl Iterator<Item = (PartitionId, Handle)> {
+        self.by_id.iter().map(|(&id, &handle)| (id, handle))
+    }
+
+    /// The disk, for its owner's own files.
+    pub fn disk(&mut self) -> &mut D {
+        &mut self.io.disk
+    }
+
+    fn log_options(&self, durability: Durability) -> LogOptions {
+        LogOptions {
+            segment_bytes: self.options.segment_bytes,
+            in_memory_only: durability == Durability::Memory,
+        }
+    }
+
+    fn store(&mut self, handle: Handle) -> EngineResult<(&mut Io<D>, &mut Store)> {
+        Ok((&mut self.io, store_of(&mut self.partitions, handle)?))
+    }
+
+    fn full_or(&mut self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Disk(crate::disk::DiskError::Full) => {
+                EngineError::DiskFull { free_bytes: self.io.disk.free_bytes().unwrap_or(0) }
+            }
+            other => other,
+        }
+    }
+
+    /// Gives back the oldest blocks until memory is within its budget.
+    #[inline]
+    fn evict(&mut self) {
+        if self.io.memory.is_over() {
+            self.evict_slowly();
+        }
+    }
+
+    #[cold]
+    fn evict_slowly(&mut self) {
+        let mut stuck = VecDeque::new();
+        while self.io.memory.is_over() {
+            let Some(name @ (handle, slot, number)) = self.io.memory.evictable.pop_front() else { break };
+            let Some(Some(store)) = self.partitions.get_mut(handle as usize) else { continue };
+            let Some(Some(segment)) = store.log.slots.get_mut(slot as usize) else { continue };
+            let freed = segment.evict(number as usize);
+            if freed == 0 && segment.has_block(number as usize) {
+                stuck.push_back(name);
+            }
+            self.io.memory.freed(freed);
+        }
+        self.io.memory.evictable.extend(stuck);
+    }
+}
+
+fn store_of(partitions: &mut [Option<Box<Store>>], handle: Handle) -> EngineResult<&mut Store> {
+    match partitions.get_mut(handle.0 as usize) {
+        Some(Some(store)) => Ok(store),
+        _ => Err(EngineError::UnknownPartition),
+    }
+}
+
+fn folder_of(id: PartitionId) -> String {
+    format!("p-{:016x}", id.0)
+}

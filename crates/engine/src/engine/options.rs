@@ -1,0 +1,76 @@
+//! What an engine and a partition can be told, with defaults that are safe and fast.
+
+use crate::limits;
+
+/// When an acknowledged entry survives a crash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Never: nothing reaches a disk.
+    Memory,
+    /// After at most an interval of so many milliseconds.
+    #[default]
+    Interval,
+    /// Before it is acknowledged: [`crate::Engine::flush`] has returned.
+    Sync,
+}
+
+/// Options of one engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    /// Memory for log blocks: the newest entries are read from there, older ones from disk. Indexes come on top.
+    pub memory_bytes: u64,
+    /// A segment is sealed when it has this much.
+    pub segment_bytes: u64,
+    /// A journal file is closed when it has this much.
+    pub journal_file_bytes: u64,
+    /// How long an entry of an `interval` partition may stay unsynced, in milliseconds.
+    pub interval_ms: u64,
+    /// Log bytes, over all partitions, that recovery may have to read behind the checkpoints.
+    pub checkpoint_tail_bytes: u64,
+    /// Dead share of a partition's log, in percent, above which it is compacted.
+    pub dead_percent_max: u64,
+    /// How often a partition is looked at for dead space below that share, in milliseconds.
+    pub collect_every_ms: u64,
+    /// See [`limits::DISK_RESERVE_BYTES`].
+    pub disk_reserve_bytes: u64,
+    /// Whether checkpoints begin by themselves. An upper layer with state of its own begins them with that state.
+    pub checkpoints_begin_alone: bool,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        EngineOptions {
+            memory_bytes: 1 << 30,
+            segment_bytes: 16 << 20,
+            journal_file_bytes: 64 << 20,
+            interval_ms: 100,
+            checkpoint_tail_bytes: 256 << 20,
+            dead_percent_max: 40,
+            collect_every_ms: 60_000,
+            disk_reserve_bytes: limits::DISK_RESERVE_BYTES,
+            checkpoints_begin_alone: true,
+        }
+    }
+}
+
+impl EngineOptions {
+    /// The same with every field within its bounds.
+    pub(crate) fn bounded(self) -> EngineOptions {
+        EngineOptions {
+            segment_bytes: self.segment_bytes.clamp(limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX),
+            journal_file_bytes: self.journal_file_bytes.max(limits::SEGMENT_BYTES_MIN),
+            dead_percent_max: self.dead_percent_max.clamp(1, 99),
+            collect_every_ms: self.collect_every_ms.max(1),
+            ..self
+        }
+    }
+}
+
+/// Options of one partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionOptions {
+    /// When its entries survive a crash.
+    pub durability: Durability,
+    /// Seed of its index hash. A partition found on disk keeps the seed that it was created with.
+    pub index_seed: u64,
+}

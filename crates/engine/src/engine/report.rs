@@ -1,0 +1,117 @@
+//! What the engine tells about itself.
+
+use std::fmt;
+
+use crate::PartitionId;
+use crate::log::LogSizes;
+use crate::store::recover::PartitionReport;
+
+/// Something on disk that is not as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Whose.
+    pub partition: PartitionId,
+    /// What.
+    pub kind: DamageKind,
+    /// File and offset.
+    pub place: String,
+}
+
+/// What kind of damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DamageKind {
+    /// An entry's payload has rotted. Reading its key says so.
+    Entry {
+        /// Its log index.
+        index: u64,
+        /// Its key.
+        key: Vec<u8>,
+    },
+    /// Bytes that hold no readable entry; whatever stood there is lost.
+    Unreadable {
+        /// Log index of the last good entry before them; 0 if unknown.
+        after: u64,
+    },
+    /// Entries that are not there.
+    Missing {
+        /// First log index.
+        from: u64,
+        /// Last log index.
+        through: u64,
+    },
+    /// A checkpoint; an older one or the log stood in for it.
+    Checkpoint,
+    /// The journal.
+    Journal,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Damage { partition, place, .. } = self;
+        match &self.kind {
+            DamageKind::Entry { index, key } => write!(
+                f,
+                "partition {partition}: the value of key {:?} (entry {index}) at {place} is rotten; reading it will say so",
+                String::from_utf8_lossy(key)
+            ),
+            DamageKind::Unreadable { after } => {
+                write!(f, "partition {partition}: unreadable bytes at {place}, after entry {after}")
+            }
+            DamageKind::Missing { from, through } => {
+                write!(f, "partition {partition}: entries {from} to {through} are missing at {place}")
+            }
+            DamageKind::Checkpoint => write!(f, "partition {partition}: a checkpoint was not used: {place}"),
+            DamageKind::Journal => write!(f, "the journal has unreadable bytes at {place}"),
+        }
+    }
+}
+
+/// What opening an engine found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Partition by partition.
+    pub partitions: Vec<(PartitionId, PartitionReport)>,
+    /// Damage to the journal.
+    pub journal: Vec<Damage>,
+}
+
+impl RecoveryReport {
+    /// All that is rotten or missing.
+    pub fn damage(&self) -> impl Iterator<Item = &Damage> {
+        self.journal.iter().chain(self.partitions.iter().flat_map(|(_, p)| &p.damage))
+    }
+}
+
+/// How a partition stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// Records.
+    pub records: u64,
+    /// Epoch and index of the last entry.
+    pub last: (u32, u64),
+    /// Log index of the last committed entry.
+    pub commit: u64,
+    /// Log index of the last entry that survives a crash.
+    pub durable: u64,
+    /// Its log.
+    pub log: LogSizes,
+    /// Bytes of its newest checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Memory of its indexes and tables, in bytes.
+    pub overhead_bytes: u64,
+    /// Memory of its hash index alone.
+    pub index_bytes: u64,
+    /// Older versions kept.
+    pub versions: u64,
+}
+
+/// How an engine stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineStats {
+    /// Partitions open.
+    pub partitions: u64,
+    /// Memory of log blocks, in bytes.
+    pub resident_bytes: u64,
+    /// Bytes of journal files.
+    pub journal_bytes: u64,
+}

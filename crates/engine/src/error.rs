@@ -1,0 +1,124 @@
+//! What the engine answers instead of doing what it was asked.
+
+use std::fmt;
+
+use crate::PartitionId;
+use crate::disk::DiskError;
+
+/// The result of an engine operation.
+pub type EngineResult<T> = Result<T, EngineError>;
+
+/// Why an operation was refused or failed. Nothing accepted earlier is lost by any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EngineError {
+    /// The disk has no room for more entries. Reads and (for a while) removals still work; writes do again once
+    /// space is freed.
+    DiskFull {
+        /// Bytes still free.
+        free_bytes: u64,
+    },
+    /// A partition that never reaches a disk has filled the memory budget.
+    MemoryFull {
+        /// The budget, in bytes.
+        budget_bytes: u64,
+    },
+    /// The disk failed; the partition takes no writes until it is opened again.
+    Disk(DiskError),
+    /// An earlier failure of the disk left this partition without writes until it is opened again.
+    Stopped {
+        /// What failed.
+        reason: String,
+    },
+    /// The bytes on disk of this entry are not the ones that were written. They were not returned.
+    Rotten {
+        /// Where.
+        partition: PartitionId,
+        /// Segment file and offset, for the operator.
+        place: String,
+    },
+    /// The key is empty or longer than [`crate::limits::KEY_BYTES_MAX`].
+    KeyLength {
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// The payload is longer than [`crate::limits::PAYLOAD_BYTES_MAX`].
+    PayloadTooLong {
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// The partition was never opened, or has been dropped.
+    UnknownPartition,
+    /// The log ends elsewhere: an entry must follow the last one, in index and without a lower epoch.
+    NotNext {
+        /// Epoch and index of the last entry held.
+        last: (u32, u64),
+    },
+    /// Committed entries are never cut off.
+    Committed {
+        /// The commit index.
+        commit: u64,
+    },
+    /// The files belong to another format, or are not what their names say.
+    Format {
+        /// Which file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A bound of [`crate::limits`] was reached.
+    Limit {
+        /// Which bound, in words.
+        what: &'static str,
+    },
+}
+
+impl fmt::Display for EngineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EngineError::DiskFull { free_bytes } => write!(
+                f,
+                "the disk is nearly full ({free_bytes} bytes left): writes are refused until space is freed; reads and removals go on"
+            ),
+            EngineError::MemoryFull { budget_bytes } => {
+                write!(
+                    f,
+                    "data held only in memory has filled its budget of {budget_bytes} bytes: remove some or raise the budget"
+                )
+            }
+            EngineError::Disk(error) => write!(f, "{error}"),
+            EngineError::Stopped { reason } => {
+                write!(
+                    f,
+                    "writes stopped after a disk failure ({reason}): mend the disk and open the store again"
+                )
+            }
+            EngineError::Rotten { partition, place } => write!(
+                f,
+                "partition {partition}: the bytes at {place} are not the ones that were written; they were not returned"
+            ),
+            EngineError::KeyLength { bytes } => {
+                write!(f, "a key has 1 to {} bytes, this one {bytes}", crate::limits::KEY_BYTES_MAX)
+            }
+            EngineError::PayloadTooLong { bytes } => {
+                write!(f, "a value has at most {} bytes, this one {bytes}", crate::limits::PAYLOAD_BYTES_MAX)
+            }
+            EngineError::UnknownPartition => write!(f, "this partition is not open here"),
+            EngineError::NotNext { last: (epoch, index) } => {
+                write!(f, "the entry does not follow the last one, which is {index} of epoch {epoch}")
+            }
+            EngineError::Committed { commit } => {
+                write!(f, "entries up to {commit} are committed and cannot be cut off")
+            }
+            EngineError::Format { path, reason } => write!(f, "{path}: {reason}"),
+            EngineError::Limit { what } => write!(f, "limit reached: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for EngineError {}
+
+impl From<DiskError> for EngineError {
+    fn from(error: DiskError) -> Self {
+        EngineError::Disk(error)
+    }
+}

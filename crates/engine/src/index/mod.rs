@@ -1,0 +1,293 @@
+//! The hash index: where the newest version of each key stands, without the keys.
+//!
+//! ```text
+//!   fragment (32 bits of the key's hash)
+//!     leading bits ──> directory ──> page ──> line (64 B) ──> slot: fragment, location
+//! ```
+//!
+//! Extendible hashing over small pages: a page that fills grows, then splits into two by its next bit, so no
+//! insert ever waits for more than one page to be laid anew. Fragments are kept whole, so neither needs a key. Two
+//! keys may share a fragment: whoever looks reads the log to tell them apart (`accept`).
+//!
+//! Memory: 12 bytes of fragment and location a slot, 12.8 with the line's mask. Pages are laid out for a load
+//! between [`LOAD_AFTER_GROWTH`] and [`LOAD_MAX`], which makes 15 to 19 bytes an entry, directory included.
+
+use std::convert::Infallible;
+
+pub mod location;
+mod page;
+
+use location::Location;
+use page::{Page, SLOTS, SlotAt};
+
+/// Lines of a page at most: 16 KiB, about 1,100 entries, laid anew in some ten microseconds.
+const PAGE_LINES_MAX: usize = 256;
+/// A page grows or splits when more than this share of its slots is taken, in percent.
+pub const LOAD_MAX: usize = 86;
+/// The share taken after it has grown, in percent.
+pub const LOAD_AFTER_GROWTH: usize = 68;
+/// Fragments have 32 bits, of which a page needs some for its lines: 2^24 pages are 18 billion entries.
+const DEPTH_MAX: u8 = 24;
+/// Directory slots a page at most before it doubles again; evenly spread fragments need about two.
+const DIRECTORY_PER_PAGE_MAX: usize = 8;
+
+/// A slot found by [`HashIndex::find`]; valid until the index next changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    page: u32,
+    at: SlotAt,
+}
+
+/// The index of one partition.
+pub struct HashIndex {
+    directory: Vec<u32>,
+    depth: u8,
+    pages: Vec<Page>,
+    entries: usize,
+    page_bytes: usize,
+}
+
+impl Default for HashIndex {
+    fn default() -> Self {
+        HashIndex::new()
+    }
+}
+
+impl HashIndex {
+    /// An empty index. It allocates nothing until the first insert.
+    pub fn new() -> HashIndex {
+        HashIndex { directory: Vec::new(), depth: 0, pages: Vec::new(), entries: 0, page_bytes: 0 }
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Memory it takes, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.page_bytes
+            + self.directory.capacity() * size_of::<u32>()
+            + self.pages.capacity() * size_of::<Page>()
+    }
+
+    /// Finds the entry with this fragment whose location `accept` takes (it reads the key there).
+    ///
+    /// # Errors
+    /// Whatever `accept` returns.
+    pub fn find<E>(
+        &self,
+        fragment: u32,
+        accept: impl FnMut(Location) -> Result<bool, E>,
+    ) -> Result<Option<(Found, Location)>, E> {
+        let Some(page) = self.page_of(fragment) else { return Ok(None) };
+        let found = self.pages[page as usize].find(fragment, accept)?;
+        Ok(found.map(|(at, location)| (Found { page, at }, location)))
+    }
+
+    /// Finds the entry with this fragment at exactly this place.
+    pub fn find_place(&self, fragment: u32, location: Location) -> Option<(Found, Location)> {
+        self.find(fragment, |l| Ok::<_, Infallible>(l.same_place(location)))
+            .unwrap_or_else(|never| match never {})
+    }
+
+    /// Adds an entry; the caller has made sure that its key is not there.
+    pub fn insert(&mut self, fragment: u32, location: Location) {
+        if self.directory.is_empty() {
+            self.directory.push(0);
+            self.add_page(Page::new(0, 1));
+        }
+        let mut page = self.directory[self.slot_of(fragment)];
+        while self.pages[page as usize].used() * 100 >= self.pages[page as usize].slots() * LOAD_MAX {
+            self.make_room(fragment, page);
+            page = self.directory[self.slot_of(fragment)];
+        }
+        self.pages[page as usize].insert(fragment, location);
+        self.entries += 1;
+    }
+
+    /// Points a found entry elsewhere.
+    pub fn replace(&mut self, found: Found, location: Location) {
+        self.pages[found.page as usize].replace(found.at, location);
+    }
+
+    /// Drops a found entry.
+    pub fn remove(&mut self, found: Found) {
+        self.pages[found.page as usize].remove(found.at);
+        self.entries -= 1;
+    }
+
+    /// The entries of the page that holds `from`, and the first fragment behind it (`None` at the end). Walking so
+    /// from 0 meets every entry that is there throughout, whatever is inserted or split meanwhile.
+    pub fn page_entries(&self, from: u32) -> (impl Iterator<Item = (u32, Location)>, Option<u32>) {
+        let page = self.page_of(from).map(|p| &self.pages[p as usize]);
+        let next = page.and_then(|p| {
+            let span = 1u64 << (32 - u32::from(p.depth));
+            u32::try_from((u64::from(from) / span + 1) * span).ok()
+        });
+        (page.into_iter().flat_map(Page::entries), next)
+    }
+
+    fn page_of(&self, fragment: u32) -> Option<u32> {
+        self.directory.get(self.slot_of(fragment)).copied()
+    }
+
+    fn slot_of(&self, fragment: u32) -> usize {
+        (u64::from(fragment) >> (32 - u32::from(self.depth))) as usize
+    }
+
+    fn add_page(&mut self, page: Page) -> u32 {
+        self.page_bytes += page.bytes();
+        self.pages.push(page);
+        (self.pages.len() - 1) as u32
+    }
+
+    /// Grows the page that holds `fragment`, or splits it once it is of full size. Entries that all share their
+    /// leading bits cannot be split apart: their page grows on.
+    fn make_room(&mut self, fragment: u32, id: u32) {
+        let page = &self.pages[id as usize];
+        if page.lines() < PAGE_LINES_MAX {
+            let lines = lines_for(page.used()).max(page.lines() + 1).min(PAGE_LINES_MAX);
+            self.lay_anew(id, lines);
+        } else if page.depth < self.depth || self.may_double() {
+            self.split(fragment, id);
+        } else {
+            self.lay_anew(id, page.lines() + page.lines() / 4);
+        }
+    }
+
+    /// The directory stays in proportion to the pages, however unevenly fragments fall.
+    fn may_double(&self) -> bool {
+        self.depth < DEPTH_MAX && self.directory.len() <= DIRECTORY_PER_PAGE_MAX * self.pages.len()
+    }
+
+    fn lay_anew(&mut self, id: u32, lines: usize) {
+        let page = &self.pages[id as usize];
+        let anew = laid(page.depth, lines, page.entries());
+        self.page_bytes = self.page_bytes + anew.bytes() - page.bytes();
+        self.pages[id as usize] = anew;
+    }
+
+    fn split(&mut self, fragment: u32, id: u32) {
+        let old = &self.pages[id as usize];
+        let depth = old.depth + 1;
+        let is_upper = |f: u32| f >> (32 - u32::from(depth)) & 1 == 1;
+        let upper_used = old.entries().filter(|&(f, _)| is_upper(f)).count();
+        let lower_used = old.used() - upper_used;
+        // Where all went to one side, that page is as full as before and splits again.
+        let lower_lines = lines_for(lower_used).min(PAGE_LINES_MAX);
+        let upper_lines = lines_for(upper_used).min(PAGE_LINES_MAX);
+        let lower = laid(depth, lower_lines, old.entries().filter(|&(f, _)| !is_upper(f)));
+        let upper = laid(depth, upper_lines, old.entries().filter(|&(f, _)| is_upper(f)));
+        self.page_bytes = self.page_bytes + lower.bytes() - old.bytes();
+        self.pages[id as usize] = lower;
+        let upper = self.add_page(upper);
+        if depth > self.depth {
+            self.directory = self.directory.iter().flat_map(|&p| [p, p]).collect();
+            self.depth = depth;
+        }
+        // The directory slots of one page are neighbours: the upper half of them now leads to the new page.
+        let slots = 1usize << (self.depth - depth);
+        let first = self.slot_of(fragment) & !(2 * slots - 1);
+        debug_assert!(self.directory[first..first + 2 * slots].iter().all(|&p| p == id));
+        self.directory[first + slots..first + 2 * slots].fill(upper);
+    }
+}
+
+/// Lines for so many entries at the load that pages have after growth.
+fn lines_for(entries: usize) -> usize {
+    (entries * 100).div_ceil(LOAD_AFTER_GROWTH * SLOTS).max(1)
+}
+
+fn laid(depth: u8, lines: usize, entries: impl Iterator<Item = (u32, Location)>) -> Page {
+    let mut page = Page::new(depth, lines);
+    for (fragment, location) in entries {
+        page.insert(fragment, location);
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::random::Random;
+
+    fn at(n: u64) -> Location {
+        Location(n)
+    }
+
+    fn get(index: &HashIndex, fragment: u32, n: u64) -> bool {
+        index.find_place(fragment, at(n)).is_some()
+    }
+
+    #[test]
+    fn it_agrees_with_a_plain_map_under_random_inserts_replacements_and_removals() {
+        for seed in 0..20 {
+            let mut random = Random::new(seed);
+            let mut index = HashIndex::new();
+            let mut model: BTreeMap<u64, u32> = BTreeMap::new();
+            // Some seeds draw from few leading bits, so that pages split unevenly, some repeat whole fragments.
+            let mask = [u32::MAX, 0xFFFF, 0xFFFF_0000, 0x3FF][seed as usize % 4];
+            for n in 0..20_000u64 {
+                match random.below(4) {
+                    0 if !model.is_empty() => {
+                        let (&n, &fragment) = model
+                            .range(random.below(n)..)
+                            .next()
+                            .unwrap_or_else(|| model.iter().next().expect("not empty"));
+                        let (found, _) =
+                            index.find_place(fragment, at(n)).expect("what was inserted is found");
+                        index.remove(found);
+                        model.remove(&n);
+                    }
+                    _ => {
+                        let fragment = random.next_u64() as u32 & mask;
+                        index.insert(fragment, at(n));
+                        model.insert(n, fragment);
+                    }
+                }
+            }
+            assert_eq!(index.len(), model.len());
+            assert!(model.iter().all(|(&n, &fragment)| get(&index, fragment, n)));
+            assert!((20_000..20_100).all(|n| !get(&index, n as u32, n)));
+            let mut walked: Vec<u64> = Vec::new();
+            let mut from = Some(0);
+            while let Some(fragment) = from {
+                let (entries, next) = index.page_entries(fragment);
+                walked.extend(entries.map(|(_, l)| l.0));
+                from = next;
+            }
+            walked.sort_unstable();
+            assert_eq!(walked, model.keys().copied().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn an_entry_costs_at_most_24_bytes_at_every_size_from_ten_thousand_on() {
+        let mut random = Random::new(1);
+        let mut index = HashIndex::new();
+        let mut worst: f64 = 0.0;
+        for n in 0..600_000u64 {
+            index.insert(random.next_u64() as u32, at(n));
+            if n > 10_000 && n % 1_000 == 0 {
+                worst = worst.max(index.bytes() as f64 / n as f64);
+            }
+        }
+        assert!(worst <= 24.0, "{worst}");
+    }
+
+    #[test]
+    fn an_empty_index_allocates_nothing_and_one_entry_little() {
+        let mut index = HashIndex::new();
+        assert_eq!(index.bytes(), 0);
+        index.insert(7, at(1));
+        assert!(index.bytes() < 256, "{}", index.bytes());
+    }
+}

@@ -1,0 +1,89 @@
+//! What all partitions of one instance share: the disk, the memory budget, and the account of free space.
+
+use std::collections::VecDeque;
+
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::limits::FREE_SPACE_CHECK_BYTES;
+
+/// Shared by the partitions of one engine, handed down by `&mut`.
+pub(crate) struct Io<D> {
+    pub(crate) disk: D,
+    pub(crate) memory: Memory,
+    pub(crate) space: Space,
+}
+
+/// Names a block of a segment: partition handle, segment slot, block number.
+pub(crate) type BlockName = (u32, u32, u32);
+
+/// The account of memory held by log blocks.
+pub(crate) struct Memory {
+    pub(crate) budget_bytes: u64,
+    pub(crate) resident_bytes: u64,
+    /// Blocks that may be given back, oldest first. A name that has become stale does no harm: it names no block, or
+    /// another one that is in its file too.
+    pub(crate) evictable: VecDeque<BlockName>,
+}
+
+impl Memory {
+    pub(crate) fn new(budget_bytes: u64) -> Memory {
+        Memory { budget_bytes, resident_bytes: 0, evictable: VecDeque::new() }
+    }
+
+    pub(crate) fn took(&mut self, bytes: usize) {
+        self.resident_bytes += bytes as u64;
+    }
+
+    pub(crate) fn freed(&mut self, bytes: usize) {
+        self.resident_bytes = self.resident_bytes.saturating_sub(bytes as u64);
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.resident_bytes > self.budget_bytes
+    }
+}
+
+/// The account of free disk space, so that what is accepted can be written.
+pub(crate) struct Space {
+    /// What may be accepted before the disk is asked again; negative once entries eat into the reserve.
+    credit_bytes: i64,
+    until_check_bytes: i64,
+    reserve_bytes: i64,
+}
+
+impl Space {
+    pub(crate) fn new(reserve_bytes: u64) -> Space {
+        Space {
+            credit_bytes: 0,
+            until_check_bytes: 0,
+            reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Counts what is about to be accepted against the free space.
+    ///
+    /// # Errors
+    /// [`EngineError::DiskFull`] before anything was accepted.
+    pub(crate) fn admit(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
+        if self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
+            self.check(disk)?;
+        }
+        let floor = if is_removal { -self.reserve_bytes / 2 } else { 0 };
+        if self.credit_bytes - (bytes as i64) < floor {
+            let free_bytes = disk.free_bytes()?;
+            return Err(EngineError::DiskFull { free_bytes });
+        }
+        self.credit_bytes -= bytes as i64;
+        self.until_check_bytes -= bytes as i64;
+        Ok(())
+    }
+
+    /// Asks the disk anew. What is accepted and not yet written is covered by the reserve: it is at most a block a
+    /// partition and a journal batch.
+    fn check(&mut self, disk: &mut impl Disk) -> EngineResult<()> {
+        let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
+        self.credit_bytes = free.saturating_sub(self.reserve_bytes);
+        self.until_check_bytes = FREE_SPACE_CHECK_BYTES as i64;
+        Ok(())
+    }
+}

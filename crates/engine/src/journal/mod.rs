@@ -1,0 +1,193 @@
+//! The journal of one instance: entries of `sync` partitions, so that one flush makes a whole batch durable however
+//! many partitions it touches.
+//!
+//! ```text
+//!   push ... push ──flush──> append + one sync ──> all of them survive a crash
+//!   file full ──> next file; the old one goes once the segments hold, durably, what it holds
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+pub mod format;
+
+use crate::PartitionId;
+use crate::disk::{Disk, DiskResult, FileId, OpenMode};
+use crate::limits::JOURNAL_INLINE_BYTES_MAX;
+use crate::log::entry::Meta;
+use format::{HEADER_BYTES, Header, Record};
+
+/// The folder of journal files.
+pub(crate) const FOLDER: &str = "journal";
+
+/// The journal of one engine.
+pub(crate) struct Journal {
+    file_bytes_max: u64,
+    files: VecDeque<File>,
+    next_number: u64,
+    buffer: Vec<u8>,
+    /// What the buffer holds of each partition: handle and highest log index.
+    batch: BTreeMap<u32, u64>,
+    /// Segments that must be synced with this batch: partition handle and slot.
+    large: Vec<(u32, u32)>,
+}
+
+struct File {
+    path: String,
+    file: FileId,
+    salt: u32,
+    synced_bytes: u64,
+    /// Highest log index of each partition in here.
+    holds: BTreeMap<u32, u64>,
+}
+
+impl Journal {
+    pub(crate) fn new(file_bytes_max: u64, next_number: u64) -> Journal {
+        Journal {
+            file_bytes_max,
+            files: VecDeque::new(),
+            next_number,
+            buffer: Vec::new(),
+            batch: BTreeMap::new(),
+            large: Vec::new(),
+        }
+    }
+
+    /// Takes an entry into the batch. An entry above the inline size is only referred to: its segment (`slot`) is
+    /// synced with the batch.
+    pub(crate) fn push<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        handle: u32,
+        slot: u32,
+        partition: PartitionId,
+        entry: (&Meta, &[u8], &[u8]),
+    ) -> DiskResult<()> {
+        let (&meta, key, payload) = entry;
+        let record = if payload.len() > JOURNAL_INLINE_BYTES_MAX {
+            if !self.large.contains(&(handle, slot)) {
+                self.large.push((handle, slot));
+            }
+            Record::Reference { partition, meta, key, payload_bytes: payload.len() as u32 }
+        } else {
+            Record::Entry { partition, meta, key, payload }
+        };
+        self.push_record(disk, &record)?;
+        self.batch.insert(handle, meta.index);
+        Ok(())
+    }
+
+    /// Takes note that a partition's log was cut after `index`.
+    pub(crate) fn push_cut<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        handle: u32,
+        partition: PartitionId,
+        index: u64,
+    ) -> DiskResult<()> {
+        self.push_record(disk, &Record::Cut { partition, index })?;
+        self.batch.insert(handle, index);
+        Ok(())
+    }
+
+    fn push_record<D: Disk>(&mut self, disk: &mut D, record: &Record<'_>) -> DiskResult<()> {
+        let is_full = self.files.back().is_none_or(|f| f.synced_bytes >= self.file_bytes_max);
+        if self.buffer.is_empty() && is_full {
+            self.begin_file(disk)?;
+        }
+        let Some(file) = self.files.back() else { unreachable!("a file was begun") };
+        if self.buffer.is_empty() {
+            format::encode(file.salt, &Record::Batch { synced_bytes: file.synced_bytes }, &mut self.buffer);
+        }
+        format::encode(file.salt, record, &mut self.buffer);
+        Ok(())
+    }
+
+    fn begin_file<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+        let header = Header::new(self.next_number);
+        let path = format!("{FOLDER}/{:016x}.jnl", header.number);
+        let file = disk.open(&path, OpenMode::Create)?;
+        disk.append(file, &header.encode())?;
+        disk.sync(file)?;
+        disk.sync_dir(FOLDER)?;
+        self.next_number += 1;
+        self.files.push_back(File {
+            path,
+            file,
+            salt: header.salt,
+            synced_bytes: HEADER_BYTES as u64,
+            holds: BTreeMap::new(),
+        });
+        Ok(())
+    }
+
+    /// Segments that must be synced before [`Journal::flush`].
+    pub(crate) fn take_large(&mut self) -> Vec<(u32, u32)> {
+        std::mem::take(&mut self.large)
+    }
+
+    /// Puts them back, if syncing them failed.
+    pub(crate) fn put_large_back(&mut self, large: Vec<(u32, u32)>) {
+        self.large.extend(large);
+    }
+
+    pub(crate) fn has_batch(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    /// Makes the batch survive a crash: one append, one sync. Returns what it held: partition handles and their
+    /// highest log indexes. After `Full` the batch is kept and the call may be repeated.
+    pub(crate) fn flush<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
+        let Some(file) = self.files.back_mut().filter(|_| !self.buffer.is_empty()) else {
+            return Ok(BTreeMap::new());
+        };
+        disk.append(file.file, &self.buffer)?;
+        disk.sync(file.file)?;
+        file.synced_bytes += self.buffer.len() as u64;
+        for (&handle, &index) in &self.batch {
+            let held = file.holds.entry(handle).or_default();
+            *held = (*held).max(index);
+        }
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+        Ok(std::mem::take(&mut self.batch))
+    }
+
+    /// What the oldest file that is no longer written holds: partition handles and highest log indexes.
+    pub(crate) fn oldest_closed(&self) -> Option<&BTreeMap<u32, u64>> {
+        let is_closed = self.files.len() > 1;
+        self.files.front().filter(|_| is_closed).map(|f| &f.holds)
+    }
+
+    /// Removes the oldest file: the segments hold, durably, what it holds. In order, so that after a crash the files
+    /// that are left are the newest.
+    pub(crate) fn remove_oldest<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+        if let Some(file) = self.files.pop_front() {
+            disk.close(file.file);
+            disk.remove(&file.path)?;
+            disk.sync_dir(FOLDER)?;
+        }
+        Ok(())
+    }
+
+    /// Removes all files: at an orderly close, once the segments hold everything.
+    pub(crate) fn remove_all<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+        while !self.files.is_empty() {
+            self.remove_oldest(disk)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn bytes_on_disk(&self) -> u64 {
+        self.files.iter().map(|f| f.synced_bytes).sum()
+    }
+
+    pub(crate) fn forget_partition(&mut self, handle: u32) {
+        for file in &mut self.files {
+            file.holds.remove(&handle);
+        }
+        self.batch.remove(&handle);
+        self.large.retain(|&(h, _)| h != handle);
+    }
+}
+
+const BUFFER_BYTES_KEPT: usize = 4 << 20;

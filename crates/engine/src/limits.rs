@@ -1,0 +1,45 @@
+//! Every bound of the engine, in one place, each with its reason.
+
+/// The longest key, in bytes: 64 KiB, as the wire allows.
+pub const KEY_BYTES_MAX: usize = 64 << 10;
+
+/// The longest payload of one entry, in bytes: a value of 16 MiB and room for what upper layers put around it.
+pub const PAYLOAD_BYTES_MAX: usize = (16 << 20) + (64 << 10);
+
+/// Memory of a segment is held, written and given back in blocks of this many bytes. Large enough that a write
+/// costs little beside its copy, small enough that no operation waits long for one.
+pub const BLOCK_BYTES: usize = 64 << 10;
+
+/// The largest segment file: offsets are kept in 27 bits (see [`crate::index::location`]).
+pub const SEGMENT_FILE_BYTES_MAX: u64 = 1 << 27;
+
+/// The largest value for [`crate::EngineOptions::segment_bytes`]: one entry of the largest size must still fit
+/// behind it in [`SEGMENT_FILE_BYTES_MAX`], footer included.
+pub const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// The smallest segment size: below it, headers and footers would be a share worth speaking of.
+pub const SEGMENT_BYTES_MIN: u64 = 4 << 10;
+
+/// Segments of one partition: their slots are kept in 20 bits.
+pub const SEGMENTS_MAX: usize = 1 << 20;
+
+/// A sealed segment remembers the place of every so many entries, to find one by its log index: 8 bytes each, so
+/// half a byte an entry, and at most this many entries to step over.
+pub const SAMPLE_EVERY: u32 = 16;
+
+/// An entry above this size goes to its segment once; the journal then holds its head only.
+pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
+
+/// The largest extra state an upper layer may add to a checkpoint, in bytes.
+pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 64 << 20;
+
+/// Checkpoints kept of each partition: the newest, and one before it in case the newest has rotted.
+pub const CHECKPOINTS_KEPT: usize = 2;
+
+/// Bytes kept free on the disk for what the engine itself must still write when it refuses new entries: what is
+/// accepted and not yet written, checkpoints, and compaction, which is how space comes back. Removals may eat into
+/// half of it: a full store must still be able to be emptied.
+pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
+
+/// Free space is asked for again after this many bytes were accepted.
+pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;

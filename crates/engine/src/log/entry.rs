@@ -1,0 +1,249 @@
+//! One entry of the log as bytes: a fixed head, the key, the payload.
+//!
+//! | offset | bytes | field |
+//! | ---: | ---: | --- |
+//! | 0 | 4 | CRC-32C of bytes 4 to 28 and the key, xor the segment's salt |
+//! | 4 | 4 | CRC-32C of the payload |
+//! | 8 | 4 | payload length |
+//! | 12 | 3 | key length |
+//! | 15 | 1 | kind |
+//! | 16 | 4 | log index, less the segment's first |
+//! | 20 | 1 | flags |
+//! | 21 | 1 | epoch, less the segment's |
+//! | 22 | 6 | timestamp, less the segment's |
+//! | 28 | | key, then payload |
+//!
+//! All little-endian. The head with the key has a checksum of its own, so that a rotten payload is known by its key
+//! and stepped over by its length. The salt keeps bytes of another segment, left in a reused sector, from being
+//! taken for an entry of this one.
+
+use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+
+/// Bytes of the fixed head.
+pub const HEAD_BYTES: usize = 28;
+
+/// The longest entry.
+pub const ENTRY_BYTES_MAX: usize = HEAD_BYTES + KEY_BYTES_MAX + PAYLOAD_BYTES_MAX;
+
+/// Timestamps within one segment lie within so much of its first (6 bytes).
+pub const TIMESTAMP_SPAN: u64 = 1 << 48;
+
+/// What an entry does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// The record becomes this payload.
+    Put = 1,
+    /// The record is gone. The payload, if any, belongs to upper layers.
+    Remove = 2,
+    /// The record gains this payload at its end, and exists from then on. For a list the payload begins with the
+    /// number of its values (4 bytes); for bytes each byte counts one.
+    Append = 3,
+    /// The record loses units (values of a list, bytes) at its head: the payload is their number (8 bytes).
+    Trim = 4,
+    /// Nothing for the index: marks and state of upper layers. Kept until a checkpoint covers it.
+    Mark = 5,
+    /// Local, not of the replicated log: what was synced and committed when this was written.
+    Synced = 0xF0,
+    /// Local: the end of a sealed segment.
+    Footer = 0xF1,
+}
+
+impl Kind {
+    /// The kind of that number.
+    pub fn from_u8(byte: u8) -> Option<Kind> {
+        Some(match byte {
+            1 => Kind::Put,
+            2 => Kind::Remove,
+            3 => Kind::Append,
+            4 => Kind::Trim,
+            5 => Kind::Mark,
+            0xF0 => Kind::Synced,
+            0xF1 => Kind::Footer,
+            _ => return None,
+        })
+    }
+
+    /// Whether it stands in the replicated log (has an index of its own), or only in this file.
+    pub fn is_local(self) -> bool {
+        matches!(self, Kind::Synced | Kind::Footer)
+    }
+
+    /// Whether it names a record.
+    pub fn has_key(self) -> bool {
+        matches!(self, Kind::Put | Kind::Remove | Kind::Append | Kind::Trim)
+    }
+}
+
+/// Flag: the record is a list, not bytes.
+pub const FLAG_LIST: u8 = 1;
+
+/// Flags an upper layer may use as it likes; the engine returns them with the value.
+pub const FLAGS_FOR_UPPER_LAYERS: u8 = 0xF0;
+
+/// An entry's fields, all absolute, beside its key and payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meta {
+    /// What it does.
+    pub kind: Kind,
+    /// [`FLAG_LIST`] and the upper layers' bits.
+    pub flags: u8,
+    /// The epoch of the primary that numbered it.
+    pub epoch: u32,
+    /// Its log index, from 1.
+    pub index: u64,
+    /// When it committed, on the hybrid logical clock.
+    pub timestamp: u64,
+}
+
+/// What the fields of one segment are counted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base {
+    /// Xored into the head's checksum.
+    pub salt: u32,
+    /// Epoch of the first entry.
+    pub epoch: u32,
+    /// Lowest log index.
+    pub index: u64,
+    /// Timestamp of the first entry.
+    pub timestamp: u64,
+}
+
+impl Base {
+    /// Whether such an entry can be written into this segment; if not, a new one is begun.
+    pub fn reaches(&self, meta: &Meta) -> bool {
+        meta.index.checked_sub(self.index).is_some_and(|d| d <= u64::from(u32::MAX))
+            && meta.epoch.checked_sub(self.epoch).is_some_and(|d| d <= u32::from(u8::MAX))
+            && meta.timestamp.checked_sub(self.timestamp).is_some_and(|d| d < TIMESTAMP_SPAN)
+    }
+}
+
+/// A decoded head. Lengths are within bounds; the payload's checksum is not yet checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The fields.
+    pub meta: Meta,
+    /// Bytes of the key.
+    pub key_bytes: usize,
+    /// Bytes of the payload.
+    pub payload_bytes: usize,
+    /// What the payload's CRC-32C must be.
+    pub payload_crc: u32,
+}
+
+impl Head {
+    /// Bytes of the whole entry.
+    pub fn entry_bytes(&self) -> usize {
+        HEAD_BYTES + self.key_bytes + self.payload_bytes
+    }
+
+    /// Where the payload begins.
+    pub fn payload_at(&self) -> usize {
+        HEAD_BYTES + self.key_bytes
+    }
+}
+
+/// CRC-32C.
+pub fn crc(bytes: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Appends an entry to `out`. The caller has checked the lengths and that `base` reaches.
+pub fn encode(base: &Base, meta: &Meta, key: &[u8], payload: &[u8], out: &mut Vec<u8>) {
+    let head = encode_head(base, meta, key, payload.len(), crc(payload));
+    out.extend_from_slice(&head);
+    out.extend_from_slice(key);
+    out.extend_from_slice(payload);
+}
+
+/// The head of an entry whose payload has this length and checksum.
+pub fn encode_head(
+    base: &Base,
+    meta: &Meta,
+    key: &[u8],
+    payload_bytes: usize,
+    payload_crc: u32,
+) -> [u8; HEAD_BYTES] {
+    debug_assert!(base.reaches(meta) && key.len() <= KEY_BYTES_MAX && payload_bytes <= PAYLOAD_BYTES_MAX);
+    let mut head = [0u8; HEAD_BYTES];
+    head[4..8].copy_from_slice(&payload_crc.to_le_bytes());
+    head[8..12].copy_from_slice(&(payload_bytes as u32).to_le_bytes());
+    let key_and_kind = key.len() as u32 | (meta.kind as u32) << 24;
+    head[12..16].copy_from_slice(&key_and_kind.to_le_bytes());
+    head[16..20].copy_from_slice(&((meta.index - base.index) as u32).to_le_bytes());
+    let rest = u64::from(meta.flags)
+        | u64::from((meta.epoch - base.epoch) as u8) << 8
+        | (meta.timestamp - base.timestamp) << 16;
+    head[20..28].copy_from_slice(&rest.to_le_bytes());
+    let sum = head_crc(&head, key) ^ base.salt;
+    head[0..4].copy_from_slice(&sum.to_le_bytes());
+    head
+}
+
+/// Reads the fields of a head without checking its checksum: for bytes that never left memory. `None` if they
+/// cannot be a head.
+pub fn decode_head_unchecked(base: &Base, bytes: &[u8]) -> Option<Head> {
+    let head: &[u8; HEAD_BYTES] = bytes.first_chunk()?;
+    let payload_bytes = u32_at(head, 8) as usize;
+    let key_and_kind = u32_at(head, 12);
+    let key_bytes = (key_and_kind & 0xFF_FFFF) as usize;
+    let kind = Kind::from_u8((key_and_kind >> 24) as u8)?;
+    if key_bytes > KEY_BYTES_MAX || payload_bytes > PAYLOAD_BYTES_MAX {
+        return None;
+    }
+    let rest = u64_at(head, 20);
+    let meta = Meta {
+        kind,
+        flags: rest as u8,
+        epoch: base.epoch.checked_add(u32::from((rest >> 8) as u8))?,
+        index: base.index.checked_add(u64::from(u32_at(head, 16)))?,
+        timestamp: base.timestamp.checked_add(rest >> 16)?,
+    };
+    Some(Head { meta, key_bytes, payload_bytes, payload_crc: u32_at(head, 4) })
+}
+
+/// What stands at the beginning of some bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// A good head; the key follows within the bytes given.
+    Head(Head),
+    /// It could be a head, but this many bytes are needed to tell.
+    Need(usize),
+    /// No head.
+    Bad,
+}
+
+/// Reads and checks a head with its key.
+pub fn decode_head(base: &Base, bytes: &[u8]) -> Decoded {
+    if bytes.len() < HEAD_BYTES {
+        return Decoded::Need(HEAD_BYTES);
+    }
+    let Some(head) = decode_head_unchecked(base, bytes) else { return Decoded::Bad };
+    let Some(covered) = bytes.get(4..head.payload_at()) else { return Decoded::Need(head.payload_at()) };
+    if crc(covered) ^ base.salt == u32_at(bytes, 0) { Decoded::Head(head) } else { Decoded::Bad }
+}
+
+/// The checksum of head and key, without the salt, for a key that does not yet stand behind its head.
+fn head_crc(head: &[u8; HEAD_BYTES], key: &[u8]) -> u32 {
+    const SHORT: usize = 100;
+    if key.len() <= SHORT {
+        let mut buffer = [0u8; HEAD_BYTES - 4 + SHORT];
+        buffer[..HEAD_BYTES - 4].copy_from_slice(&head[4..]);
+        buffer[HEAD_BYTES - 4..HEAD_BYTES - 4 + key.len()].copy_from_slice(key);
+        crc(&buffer[..HEAD_BYTES - 4 + key.len()])
+    } else {
+        crc(&[&head[4..], key].concat())
+    }
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut out = [0u8; 4];
+    out.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(out)
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut out = [0u8; 8];
+    out.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(out)
+}

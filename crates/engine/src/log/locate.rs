@@ -1,0 +1,132 @@
+//! Finding entries by log index, stepping through a segment, and cutting the log's tail.
+
+use super::entry::{self, Decoded, HEAD_BYTES, Head, Kind};
+use super::{FIRST_ENTRY_AT, Log, Placed};
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::io::Io;
+use crate::limits::{KEY_BYTES_MAX, SAMPLE_EVERY};
+
+impl Log {
+    /// Where the entry of this log index stands; `None` if the log does not hold it (any more).
+    ///
+    /// # Errors
+    /// `Rotten` if the way to it leads over bytes that cannot be read.
+    pub(crate) fn locate<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<(Placed, Head)>> {
+        let Some(at) = self.order_of(index) else { return Ok(None) };
+        let slot = self.order[at];
+        let segment = self.segment(slot);
+        if index > segment.last_index {
+            return Ok(None);
+        }
+        let mut offset = segment.sample_before(index);
+        let mut scratch = Vec::new();
+        // A sample stands every so many entries; marks may stand between.
+        for _ in 0..8 * SAMPLE_EVERY {
+            let Some(head) = self.head_at(io, slot, offset, &mut scratch)? else { return Ok(None) };
+            if !head.meta.kind.is_local() {
+                if head.meta.index == index {
+                    let entry_bytes = head.entry_bytes();
+                    return Ok(Some((Placed { slot, offset: offset as u32, entry_bytes }, head)));
+                }
+                if head.meta.index > index {
+                    return Ok(None);
+                }
+            }
+            offset += head.entry_bytes() as u64;
+        }
+        Ok(None)
+    }
+
+    /// Epoch of the entry at this log index; `None` if the log does not hold it (any more).
+    pub(crate) fn epoch_at<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<u32>> {
+        if index == self.last.1 {
+            return Ok(Some(self.last.0));
+        }
+        Ok(self.locate(io, index)?.map(|(_, head)| head.meta.epoch))
+    }
+
+    /// The head at an offset, `None` at the segment's end.
+    pub(crate) fn head_at<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        slot: u32,
+        offset: u64,
+        scratch: &mut Vec<u8>,
+    ) -> EngineResult<Option<Head>> {
+        let segment = self.segment(slot);
+        if offset >= segment.bytes {
+            return Ok(None);
+        }
+        if let Some(head) = segment
+            .in_memory(offset, HEAD_BYTES)
+            .and_then(|bytes| entry::decode_head_unchecked(segment.base(), bytes))
+        {
+            return Ok((head.meta.kind != Kind::Footer).then_some(head));
+        }
+        let mut bytes = 4 * HEAD_BYTES;
+        loop {
+            segment.read(&mut io.disk, offset, bytes, scratch)?;
+            match entry::decode_head(segment.base(), scratch) {
+                Decoded::Head(head) => return Ok((head.meta.kind != Kind::Footer).then_some(head)),
+                Decoded::Need(needed) if needed > scratch.len() && scratch.len() == bytes => {
+                    bytes = needed.min(HEAD_BYTES + KEY_BYTES_MAX);
+                }
+                _ => return Err(self.rotten(slot, offset as u32)),
+            }
+        }
+    }
+
+    /// Which segment, by its place in the order, would hold this log index.
+    pub(crate) fn order_of(&self, index: u64) -> Option<usize> {
+        self.order.partition_point(|&s| self.segment(s).first_index() <= index).checked_sub(1)
+    }
+
+    /// Cuts off every entry after `index`. The cut survives a crash before this returns.
+    pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+        if index >= self.last.1 {
+            return Ok(());
+        }
+        // The last segment first: whatever a crash leaves is a prefix of the log.
+        while let Some(&slot) = self.order.last() {
+            if self.segment(slot).first_index() <= index {
+                break;
+            }
+            self.order.pop();
+            if let Some(segment) = self.drop_slot(io, slot)
+                && let Some(file) = segment.file
+            {
+                io.disk.close(file);
+                io.disk.remove(&segment.path)?;
+                io.disk.sync_dir(&self.folder)?;
+            }
+        }
+        let Some(&slot) = self.order.last() else {
+            self.set_end((0, 0));
+            return Ok(());
+        };
+        let segment = self.segment(slot);
+        if segment.last_index <= index {
+            let last = (segment.last_epoch, segment.last_index);
+            self.set_end(last);
+            return Ok(());
+        }
+        let mut offset = segment.sample_before(index);
+        let (mut cut, mut last) = (FIRST_ENTRY_AT, (0, 0));
+        let mut scratch = Vec::new();
+        while let Some(head) = self.head_at(io, slot, offset, &mut scratch)? {
+            if !head.meta.kind.is_local() {
+                if head.meta.index > index {
+                    break;
+                }
+                last = (head.meta.epoch, head.meta.index);
+            }
+            offset += head.entry_bytes() as u64;
+            cut = offset;
+        }
+        let freed = self.segment_mut(slot).cut(&mut io.disk, cut, last)?;
+        io.memory.freed(freed);
+        self.set_end(last);
+        Ok(())
+    }
+}

@@ -1,0 +1,456 @@
+//! The log of one partition: segments in the order of their log indexes, the last one open for appending.
+//!
+//! Entries are numbered by (epoch, index). Positions (segment slot and offset) change when compaction rewrites a
+//! segment; log indexes never do. A segment that compaction rewrote covers the same range with fewer entries, so the
+//! log stays sorted: "newer" is "further on".
+
+use crate::PartitionId;
+use crate::disk::{Disk, DiskError};
+use crate::error::{EngineError, EngineResult};
+use crate::index::location::Position;
+use crate::io::Io;
+use crate::limits::{BLOCK_BYTES, SEGMENTS_MAX};
+
+pub mod entry;
+pub mod header;
+pub(crate) mod locate;
+pub mod scan;
+pub(crate) mod segment;
+
+use entry::{Base, Decoded, HEAD_BYTES, Head, Kind, Meta};
+use header::{HEADER_BYTES, Header, salt_of};
+use segment::Segment;
+
+/// An entry as read: its fields, and key and payload where they lie.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryRef<'a> {
+    /// Fields and lengths.
+    pub head: Head,
+    /// The key.
+    pub key: &'a [u8],
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// Where an entry was put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) slot: u32,
+    pub(crate) offset: u32,
+    pub(crate) entry_bytes: usize,
+}
+
+/// How a log treats the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogOptions {
+    pub(crate) segment_bytes: u64,
+    /// Never writes a file.
+    pub(crate) in_memory_only: bool,
+}
+
+/// The log of one partition.
+pub(crate) struct Log {
+    pub(crate) partition: PartitionId,
+    /// The engine's handle of the partition, for naming blocks.
+    pub(crate) handle: u32,
+    pub(crate) folder: String,
+    pub(crate) index_seed: u64,
+    options: LogOptions,
+    pub(crate) slots: Vec<Option<Box<Segment>>>,
+    free_slots: Vec<u32>,
+    /// Slots in log order.
+    pub(crate) order: Vec<u32>,
+    /// Epoch and index of the last entry.
+    pub(crate) last: (u32, u64),
+    /// What the last [`Kind::Synced`] mark said.
+    marked_synced: u64,
+    mark_due_at: u64,
+    /// The first segment in `order` that may not be durable as a whole.
+    first_unsynced: usize,
+}
+
+/// A mark of what is synced and committed is written at least this often, so that recovery can apply entries as it
+/// reads them: 1 MiB.
+const MARK_EVERY_BYTES: u64 = 16 * BLOCK_BYTES as u64;
+
+impl Log {
+    pub(crate) fn new(
+        partition: PartitionId,
+        handle: u32,
+        folder: String,
+        index_seed: u64,
+        options: LogOptions,
+    ) -> Log {
+        Log {
+            partition,
+            handle,
+            folder,
+            index_seed,
+            options,
+            slots: Vec::new(),
+            free_slots: Vec::new(),
+            order: Vec::new(),
+            last: (0, 0),
+            marked_synced: 0,
+            mark_due_at: MARK_EVERY_BYTES,
+            first_unsynced: 0,
+        }
+    }
+
+    /// Treats the disk otherwise from now on.
+    pub(crate) fn set_options(&mut self, options: LogOptions) {
+        self.options = options;
+    }
+
+    /// Adds an entry. The caller has checked key, payload and space, and that the entry follows the last one.
+    pub(crate) fn append<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        meta: &Meta,
+        key: &[u8],
+        payload: &[u8],
+        commit: u64,
+    ) -> EngineResult<Placed> {
+        let entry_bytes = HEAD_BYTES + key.len() + payload.len();
+        let slot = self.open_segment_for(io, meta, entry_bytes)?;
+        self.mark_if_due(io, slot, commit);
+        let segment = self.segment_mut(slot);
+        let offset = segment.bytes;
+        let head = entry::encode_head(segment.base(), meta, key, payload.len(), entry::crc(payload));
+        let taken = segment.push(&head) + segment.push(key) + segment.push(payload);
+        segment.note(meta, offset, entry_bytes);
+        io.memory.took(taken);
+        self.last = (meta.epoch, meta.index);
+        if !self.options.in_memory_only && self.segment(slot).has_whole_block_to_write() {
+            self.write_out(io, slot, false)?;
+        }
+        Ok(Placed { slot, offset: offset as u32, entry_bytes })
+    }
+
+    /// Issues what a segment holds in memory only.
+    pub(crate) fn write_out<D: Disk>(&mut self, io: &mut Io<D>, slot: u32, all: bool) -> EngineResult<()> {
+        let handle = self.handle;
+        let segment = self.segment_mut(slot);
+        let first = segment.written / BLOCK_BYTES as u64;
+        let result = segment.write_out(&mut io.disk, all);
+        for number in first..segment.written / BLOCK_BYTES as u64 {
+            io.memory.evictable.push_back((handle, slot, number as u32));
+        }
+        match result {
+            // What could not be written stays in memory and is tried again; new entries are refused meanwhile.
+            Ok(_) | Err(DiskError::Full) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The open segment, or a new one if this entry does not go into it.
+    fn open_segment_for<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        meta: &Meta,
+        entry_bytes: usize,
+    ) -> EngineResult<u32> {
+        if let Some(&slot) = self.order.last() {
+            let segment = self.segment(slot);
+            let is_full =
+                segment.bytes + entry_bytes as u64 > self.options.segment_bytes && segment.entries > 0;
+            if !segment.sealed && !is_full && segment.base().reaches(meta) {
+                return Ok(slot);
+            }
+            if !segment.sealed {
+                self.seal(io, slot)?;
+            }
+        }
+        let base = Base {
+            salt: salt_of(self.partition, meta.index, meta.epoch, 0),
+            epoch: meta.epoch,
+            index: meta.index,
+            // Timestamps need not rise with the index: room on both sides.
+            timestamp: meta.timestamp.saturating_sub(entry::TIMESTAMP_SPAN / 2),
+        };
+        let header = Header {
+            partition: self.partition,
+            base,
+            covers_through: 0,
+            generation: 0,
+            compacted_at: 0,
+            index_seed: self.index_seed,
+        };
+        let segment = Segment::new(header, &self.folder);
+        io.memory.took(segment.resident_bytes());
+        // A segment says from its first bytes on what was synced before it.
+        self.mark_due_at = 0;
+        let slot = self.add_slot(segment)?;
+        self.order.push(slot);
+        Ok(slot)
+    }
+
+    /// Ends a segment with its footer and trailer.
+    pub(crate) fn seal<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> EngineResult<()> {
+        let segment = self.segment_mut(slot);
+        let taken = push_footer(segment);
+        io.memory.took(taken);
+        if self.options.in_memory_only { Ok(()) } else { self.write_out(io, slot, true) }
+    }
+
+    /// Writes a [`Kind::Synced`] mark if more is synced than the last one said, or if one is due by size.
+    fn mark_if_due<D>(&mut self, io: &mut Io<D>, slot: u32, commit: u64) {
+        if self.options.in_memory_only {
+            return;
+        }
+        let synced = self.synced_index();
+        if synced > self.marked_synced || self.segment(slot).bytes >= self.mark_due_at {
+            self.push_mark(io, slot, synced, commit);
+        }
+    }
+
+    /// Writes a mark if there is something new to say. Whether it did.
+    pub(crate) fn mark_now<D>(&mut self, io: &mut Io<D>, commit: u64) -> bool {
+        let synced = self.synced_index();
+        match self.order.last() {
+            Some(&slot) if synced > self.marked_synced && !self.segment(slot).sealed => {
+                self.push_mark(io, slot, synced, commit);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn push_mark<D>(&mut self, io: &mut Io<D>, slot: u32, synced: u64, commit: u64) {
+        let last = self.last;
+        let segment = self.segment_mut(slot);
+        let base = *segment.base();
+        let (epoch, index) = if segment.entries > 0 { last } else { (base.epoch, base.index) };
+        let meta = Meta { kind: Kind::Synced, flags: 0, epoch, index, timestamp: base.timestamp };
+        let mut bytes = Vec::new();
+        entry::encode(&base, &meta, &[], &scan::Mark { synced, commit }.encode(&segment.header), &mut bytes);
+        let taken = segment.push(&bytes);
+        let due = segment.bytes + MARK_EVERY_BYTES;
+        io.memory.took(taken);
+        self.marked_synced = synced;
+        self.mark_due_at = due;
+    }
+
+    /// Log index up to which everything survives a crash.
+    pub(crate) fn synced_index(&mut self) -> u64 {
+        while let Some(&slot) = self.order.get(self.first_unsynced) {
+            if !self.segment(slot).is_durable() || !self.segment(slot).sealed {
+                return self.segment(slot).synced_index;
+            }
+            self.first_unsynced += 1;
+        }
+        self.last.1
+    }
+
+    /// Whether something of the log would not survive a crash now.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.order[self.first_unsynced.min(self.order.len())..].iter().all(|&s| self.segment(s).is_durable())
+    }
+
+    /// Writes everything and begins to make it survive a crash.
+    pub(crate) fn sync_begin<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        for at in self.first_unsynced..self.order.len() {
+            let slot = self.order[at];
+            self.write_out(io, slot, true)?;
+            let folder = std::mem::take(&mut self.folder);
+            let result = self.segment_mut(slot).sync_begin(&mut io.disk, &folder);
+            self.folder = folder;
+            match result {
+                Ok(()) | Err(DiskError::Full) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no sync is under way any more.
+    pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
+        let mut done = true;
+        for at in self.first_unsynced..self.order.len() {
+            let slot = self.order[at];
+            done &= self.segment_mut(slot).sync_done(&mut io.disk)?;
+        }
+        Ok(done)
+    }
+
+    /// Writes everything and waits until it survives a crash.
+    pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        for at in self.first_unsynced..self.order.len() {
+            let slot = self.order[at];
+            self.write_out(io, slot, true)?;
+            let folder = std::mem::take(&mut self.folder);
+            let result = self.segment_mut(slot).sync(&mut io.disk, &folder);
+            self.folder = folder;
+            result?;
+        }
+        Ok(())
+    }
+
+    /// Makes one entry's segment survive a crash, for an entry too large for the journal.
+    pub(crate) fn sync_segment<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> EngineResult<()> {
+        self.write_out(io, slot, true)?;
+        let folder = std::mem::take(&mut self.folder);
+        let result = self.segment_mut(slot).sync(&mut io.disk, &folder);
+        self.folder = folder;
+        Ok(result?)
+    }
+
+    /// Reads the entry at a position, from memory if it is there, else from the file with its checksums checked.
+    pub(crate) fn read<'a, D: Disk>(
+        &'a self,
+        disk: &mut D,
+        at: Position,
+        scratch: &'a mut Vec<u8>,
+    ) -> EngineResult<EntryRef<'a>> {
+        let (entry, is_checked) = self.read_key(disk, at, scratch)?;
+        if !is_checked && entry::crc(entry.payload) != entry.head.payload_crc {
+            return Err(self.rotten(at.slot, at.offset));
+        }
+        Ok(entry)
+    }
+
+    /// Like [`Log::read`], but checks no more than head and key. Whether the payload needs no check, because it never
+    /// left memory.
+    pub(crate) fn read_key<'a, D: Disk>(
+        &'a self,
+        disk: &mut D,
+        at: Position,
+        scratch: &'a mut Vec<u8>,
+    ) -> EngineResult<(EntryRef<'a>, bool)> {
+        let segment = self.segment(at.slot);
+        if let Some(bytes) = segment.in_memory(u64::from(at.offset), at.bytes_max as usize)
+            && let Some(head) = entry::decode_head_unchecked(segment.base(), bytes)
+        {
+            return Ok((entry_of(head, bytes), true));
+        }
+        let from_memory = segment.read(disk, u64::from(at.offset), at.bytes_max as usize, scratch)?;
+        match entry::decode_head(segment.base(), scratch) {
+            Decoded::Head(head) if head.entry_bytes() <= scratch.len() => {
+                Ok((entry_of(head, scratch), from_memory))
+            }
+            _ => Err(self.rotten(at.slot, at.offset)),
+        }
+    }
+
+    pub(crate) fn rotten(&self, slot: u32, offset: u32) -> EngineError {
+        EngineError::Rotten {
+            partition: self.partition,
+            place: format!("{}+{offset}", self.segment(slot).path),
+        }
+    }
+
+    pub(crate) fn segment(&self, slot: u32) -> &Segment {
+        match self.slots.get(slot as usize) {
+            Some(Some(segment)) => segment,
+            _ => unreachable!("a location names a segment that exists"),
+        }
+    }
+
+    pub(crate) fn segment_mut(&mut self, slot: u32) -> &mut Segment {
+        match self.slots.get_mut(slot as usize) {
+            Some(Some(segment)) => segment,
+            _ => unreachable!("a location names a segment that exists"),
+        }
+    }
+
+    /// Takes a segment in, without a place in the order.
+    pub(crate) fn add_slot(&mut self, segment: Segment) -> EngineResult<u32> {
+        if let Some(slot) = self.free_slots.pop() {
+            self.slots[slot as usize] = Some(Box::new(segment));
+            return Ok(slot);
+        }
+        if self.slots.len() == SEGMENTS_MAX {
+            return Err(EngineError::Limit { what: "segments of one partition (2^20): use more partitions" });
+        }
+        self.slots.push(Some(Box::new(segment)));
+        Ok((self.slots.len() - 1) as u32)
+    }
+
+    /// Forgets a segment that nothing refers to any more. Its file, if any, is the caller's.
+    pub(crate) fn drop_slot<D>(&mut self, io: &mut Io<D>, slot: u32) -> Option<Box<Segment>> {
+        let segment = self.slots.get_mut(slot as usize)?.take()?;
+        io.memory.freed(segment.resident_bytes());
+        self.free_slots.push(slot);
+        Some(segment)
+    }
+
+    /// Puts segments into the order in place of others. Only what is durable may replace.
+    pub(crate) fn reorder(&mut self, order: Vec<u32>) {
+        self.order = order;
+        self.first_unsynced = 0;
+    }
+
+    /// Bytes of all segments, and how many of them are dead or removals.
+    pub(crate) fn sizes(&self) -> LogSizes {
+        let mut sizes = LogSizes::default();
+        for &slot in &self.order {
+            let segment = self.segment(slot);
+            sizes.bytes += segment.bytes;
+            sizes.dead_bytes += segment.dead_bytes;
+            sizes.removal_bytes += segment.removal_bytes;
+            sizes.segments += 1;
+        }
+        sizes
+    }
+
+    /// Memory held by anything but blocks.
+    pub(crate) fn overhead_bytes(&self) -> usize {
+        self.slots.iter().flatten().map(|s| s.overhead_bytes()).sum::<usize>()
+            + self.slots.capacity() * size_of::<Option<Box<Segment>>>()
+            + self.order.capacity() * 4
+            + self.folder.capacity()
+    }
+
+    /// Sets where the log ends and what was said last, after recovery or a cut.
+    pub(crate) fn set_end(&mut self, last: (u32, u64)) {
+        self.last = last;
+        self.marked_synced = 0;
+        self.mark_due_at = 0;
+        self.first_unsynced = 0;
+    }
+}
+
+/// How much a log holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSizes {
+    /// Bytes of all segments.
+    pub bytes: u64,
+    /// Bytes of entries that nothing refers to.
+    pub dead_bytes: u64,
+    /// Bytes of removals.
+    pub removal_bytes: u64,
+    /// Segment files.
+    pub segments: u64,
+}
+
+/// Ends a segment. Returns the memory taken.
+pub(crate) fn push_footer(segment: &mut Segment) -> usize {
+    let base = *segment.base();
+    let meta = Meta {
+        kind: Kind::Footer,
+        flags: 0,
+        epoch: segment.last_epoch,
+        index: segment.last_index.max(base.index),
+        timestamp: base.timestamp,
+    };
+    let payload = segment.footer().encode(&segment.header);
+    let footer_at = segment.bytes as u32;
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len() + header::TRAILER_BYTES);
+    entry::encode(&base, &meta, &[], &payload, &mut bytes);
+    let trailer = header::encode_trailer(base.salt, footer_at, bytes.len() as u32);
+    bytes.extend_from_slice(&trailer);
+    segment.sealed = true;
+    segment.push(&bytes)
+}
+
+pub(crate) fn entry_of(head: Head, bytes: &[u8]) -> EntryRef<'_> {
+    let payload_at = head.payload_at();
+    EntryRef {
+        head,
+        key: &bytes[HEAD_BYTES..payload_at],
+        payload: &bytes[payload_at..payload_at + head.payload_bytes],
+    }
+}
+
+/// The first offset of an entry in any segment.
+pub(crate) const FIRST_ENTRY_AT: u64 = HEADER_BYTES as u64;

@@ -1,0 +1,139 @@
+//! Reading a segment's bytes from front to back, whatever they are.
+
+use super::EntryRef;
+use super::entry::{self, Base, Decoded, Kind, u64_at};
+use super::header::{Footer, HEADER_BYTES, Header};
+
+/// What a [`Kind::Synced`] entry says: how far the log was synced and committed when it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Log index of the last entry known to survive a crash.
+    pub synced: u64,
+    /// Log index of the last committed entry.
+    pub commit: u64,
+}
+
+impl Mark {
+    /// The payload: synced (8), commit (8), and a copy of the segment's header (80), for when that rots.
+    pub(crate) fn encode(&self, header: &Header) -> [u8; 16 + HEADER_BYTES] {
+        let mut out = [0; 16 + HEADER_BYTES];
+        out[0..8].copy_from_slice(&self.synced.to_le_bytes());
+        out[8..16].copy_from_slice(&self.commit.to_le_bytes());
+        out[16..].copy_from_slice(&header.encode());
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Mark> {
+        (bytes.len() == 16 + HEADER_BYTES)
+            .then(|| Mark { synced: u64_at(bytes, 0), commit: u64_at(bytes, 8) })
+    }
+}
+
+/// One thing met in a segment.
+#[derive(Clone, Debug)]
+pub enum Item<'a> {
+    /// An entry of the replicated log. Its head and key are good; its payload only if `payload_is_good`.
+    Entry {
+        /// Where it begins.
+        offset: u64,
+        /// The entry.
+        entry: EntryRef<'a>,
+        /// Whether the payload's checksum holds.
+        payload_is_good: bool,
+    },
+    /// A mark.
+    Mark {
+        /// Where it ends.
+        end: u64,
+        /// What it says.
+        mark: Mark,
+    },
+    /// The end of a sealed segment.
+    Footer {
+        /// Where it begins.
+        offset: u64,
+        /// What it says.
+        footer: Footer,
+    },
+    /// Bytes that are no entry, up to the next good one or the end of the file.
+    Bad {
+        /// Where they begin.
+        offset: u64,
+        /// Whether a good entry follows in this file.
+        more_follows: bool,
+    },
+}
+
+/// The items of a segment: `bytes` are the file's from offset `from` on, where an entry begins. Never panics, whatever
+/// the bytes.
+pub fn items<'a>(base: &Base, bytes: &'a [u8], from: u64) -> Items<'a> {
+    Items { base: *base, bytes, from, at: 0, last_index: 0, done: false }
+}
+
+/// See [`items`].
+pub struct Items<'a> {
+    base: Base,
+    bytes: &'a [u8],
+    from: u64,
+    at: usize,
+    last_index: u64,
+    done: bool,
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Item<'a>;
+
+    fn next(&mut self) -> Option<Item<'a>> {
+        if self.done || self.at >= self.bytes.len() {
+            return None;
+        }
+        let offset = self.from + self.at as u64;
+        match self.entry_at(self.at) {
+            Some(entry) => {
+                self.at += entry.head.entry_bytes();
+                Some(self.item_of(offset, entry))
+            }
+            None => {
+                let next = (self.at + 1..self.bytes.len()).find(|&at| self.is_resumption(at));
+                self.at = next.unwrap_or(self.bytes.len());
+                Some(Item::Bad { offset, more_follows: next.is_some() })
+            }
+        }
+    }
+}
+
+impl<'a> Items<'a> {
+    /// The entry that begins here, if its head is good, it is whole, and it stands in order.
+    fn entry_at(&self, at: usize) -> Option<EntryRef<'a>> {
+        let bytes = self.bytes.get(at..)?;
+        let Decoded::Head(head) = entry::decode_head(&self.base, bytes) else { return None };
+        let is_in_order = head.meta.kind.is_local() || head.meta.index > self.last_index;
+        (is_in_order && head.entry_bytes() <= bytes.len()).then(|| super::entry_of(head, bytes))
+    }
+
+    /// Whether reading can go on here after bad bytes: only at an entry that is good as a whole.
+    fn is_resumption(&self, at: usize) -> bool {
+        self.entry_at(at).is_some_and(|e| entry::crc(e.payload) == e.head.payload_crc)
+    }
+
+    fn item_of(&mut self, offset: u64, entry: EntryRef<'a>) -> Item<'a> {
+        let payload_is_good = entry::crc(entry.payload) == entry.head.payload_crc;
+        match entry.head.meta.kind {
+            Kind::Synced => match Mark::decode(entry.payload).filter(|_| payload_is_good) {
+                Some(mark) => Item::Mark { end: self.from + self.at as u64, mark },
+                None => Item::Bad { offset, more_follows: self.at < self.bytes.len() },
+            },
+            Kind::Footer => {
+                self.done = true;
+                match Footer::decode(entry.payload).filter(|_| payload_is_good) {
+                    Some(footer) => Item::Footer { offset, footer },
+                    None => Item::Bad { offset, more_follows: false },
+                }
+            }
+            _ => {
+                self.last_index = entry.head.meta.index;
+                Item::Entry { offset, entry, payload_is_good }
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! One segment: a file that is written once from front to back, and the part of it that is in memory.
+//!
+//! ```text
+//!   file      |header|entry|entry|entry|entry|entry|entry|...
+//!                                 ^synced     ^written      ^bytes
+//!   memory    [ block 0 ][ (gone) ][ block 2 ][ block 3 ..     blocks of 64 KiB of the file
+//! ```
+//!
+//! `synced <= written <= bytes`. What is not written is in memory; blocks that are written may be given back.
+
+use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use crate::limits::BLOCK_BYTES;
+use crate::log::entry::{Base, Meta};
+use crate::log::header::{Footer, HEADER_BYTES, Header};
+
+/// A segment of one partition's log.
+pub(crate) struct Segment {
+    pub(crate) header: Header,
+    /// Path of the file, which may not exist yet.
+    pub(crate) path: String,
+    pub(crate) file: Option<FileId>,
+    /// Whether the file's name survives a crash.
+    pub(crate) name_is_durable: bool,
+    /// Length, memory included.
+    pub(crate) bytes: u64,
+    /// How much of it was issued to the file.
+    pub(crate) written: u64,
+    /// How much of it survives a crash.
+    pub(crate) synced: u64,
+    /// Log index of the last entry that survives a crash as far as this file goes.
+    pub(crate) synced_index: u64,
+    /// A sync under way, and how far it reaches: bytes and log index.
+    pub(crate) syncing: Option<(SyncTicket, u64, u64)>,
+    blocks: Vec<Option<Vec<u8>>>,
+    /// Log index of the last entry, `header.base.index - 1` while there is none.
+    pub(crate) last_index: u64,
+    /// Epoch of the last entry.
+    pub(crate) last_epoch: u32,
+    /// Bytes of entries that nothing refers to any more.
+    pub(crate) dead_bytes: u64,
+    /// Bytes of removals, which compaction may drop once nothing older can come back.
+    pub(crate) removal_bytes: u64,
+    /// Entries of the replicated log in here, to know when to take a sample.
+    pub(crate) entries: u32,
+    samples: Vec<(u32, u32)>,
+    /// No entry is added any more.
+    pub(crate) sealed: bool,
+    /// Somebody reads the file (a copy to another node, a compaction): it is not removed.
+    pub(crate) pins: u32,
+    /// A rotten entry was met here: compaction leaves the file alone until it is mended.
+    pub(crate) is_damaged: bool,
+}
+
+impl Segment {
+    /// A new segment in memory; the header stands at its beginning.
+    pub(crate) fn new(header: Header, folder: &str) -> Segment {
+        let mut segment = Segment {
+            path: format!("{folder}/{}", header.file_name()),
+            file: None,
+            name_is_durable: false,
+            bytes: 0,
+            written: 0,
+            synced: 0,
+            synced_index: header.base.index - 1,
+            syncing: None,
+            blocks: Vec::new(),
+            last_index: header.base.index - 1,
+            last_epoch: header.base.epoch,
+            dead_bytes: 0,
+            removal_bytes: 0,
+            entries: 0,
+            samples: Vec::new(),
+            sealed: false,
+            pins: 0,
+            is_damaged: false,
+            header,
+        };
+        segment.push(&header.encode());
+        segment
+    }
+
+    /// A segment found on disk, nothing of it in memory.
+    pub(crate) fn found(header: Header, path: String, file: FileId, bytes: u64) -> Segment {
+        let mut segment = Segment::new(header, "");
+        segment.blocks = Vec::new();
+        segment.blocks.resize_with((bytes as usize).div_ceil(BLOCK_BYTES), || None);
+        Segment {
+            path,
+            file: Some(file),
+            name_is_durable: true,
+            bytes,
+            written: bytes,
+            synced: bytes,
+            ..segment
+        }
+    }
+
+    /// What the entries' fields count from.
+    pub(crate) fn base(&self) -> &Base {
+        &self.header.base
+    }
+
+    /// The lowest log index it may hold.
+    pub(crate) fn first_index(&self) -> u64 {
+        self.header.base.index
+    }
+
+    /// Takes the fields of an entry that stands at `offset` into account.
+    pub(crate) fn note(&mut self, meta: &Meta, offset: u64, entry_bytes: usize) {
+        if self.entries.is_multiple_of(crate::limits::SAMPLE_EVERY) {
+            self.samples.push(((meta.index - self.first_index()) as u32, offset as u32));
+        }
+        self.entries += 1;
+        self.last_index = meta.index;
+        self.last_epoch = meta.epoch;
+        if matches!(meta.kind, crate::log::entry::Kind::Remove | crate::log::entry::Kind::Trim) {
+            self.removal_bytes += entry_bytes as u64;
+        }
+    }
+
+    /// Where to begin looking for the entry of that log index.
+    pub(crate) fn sample_before(&self, index: u64) -> u64 {
+        let wanted = index.saturating_sub(self.first_index());
+        let after = self.samples.partition_point(|&(i, _)| u64::from(i) <= wanted);
+        match after.checked_sub(1) {
+            Some(at) => u64::from(self.samples[at].1),
+            None => HEADER_BYTES as u64,
+        }
+    }
+
+    /// Forgets what is known of its entries: it is about to be read from the first on.
+    pub(crate) fn forget_notes(&mut self) {
+        self.samples.clear();
+        (self.entries, self.dead_bytes, self.removal_bytes) = (0, 0, 0);
+    }
+
+    /// The samples of entries before an offset.
+    pub(crate) fn samples_before(&self, offset: u64) -> Vec<(u32, u32)> {
+        self.samples.iter().copied().filter(|&(_, at)| u64::from(at) < offset).collect()
+    }
+
+    /// Takes over what a checkpoint says of the entries before an offset.
+    pub(crate) fn adopt_samples(&mut self, samples: Vec<(u32, u32)>) {
+        self.entries = samples.len() as u32 * crate::limits::SAMPLE_EVERY;
+        self.samples = samples;
+    }
+
+    /// Has the block in memory that is filled next, and those before it only in the file.
+    pub(crate) fn load_open_block(&mut self, disk: &mut impl Disk) -> DiskResult<usize> {
+        let within = self.bytes as usize % BLOCK_BYTES;
+        let number = self.bytes as usize / BLOCK_BYTES;
+        if within == 0 || self.has_block(number) {
+            return Ok(0);
+        }
+        let mut block = vec![0; within];
+        let file = self.ensure_file(disk)?;
+        disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
+        Ok(self.install(number, block))
+    }
+
+    pub(crate) fn footer(&self) -> Footer {
+        Footer {
+            last_index: self.last_index,
+            last_epoch: self.last_epoch,
+            removal_bytes: self.removal_bytes as u32,
+            samples: self.samples.clone(),
+        }
+    }
+
+    pub(crate) fn adopt_footer(&mut self, footer: Footer) {
+        self.last_index = footer.last_index;
+        self.last_epoch = footer.last_epoch;
+        self.removal_bytes = u64::from(footer.removal_bytes);
+        self.samples = footer.samples;
+        self.samples.shrink_to_fit();
+        self.sealed = true;
+    }
+
+    /// Bytes of memory held by blocks.
+    pub(crate) fn resident_bytes(&self) -> usize {
+        self.blocks.iter().flatten().map(Vec::capacity).sum()
+    }
+
+    /// Bytes of memory held by anything else.
+    pub(crate) fn overhead_bytes(&self) -> usize {
+        size_of::<Segment>()
+            + self.blocks.capacity() * size_of::<Option<Vec<u8>>>()
+            + self.samples.capacity() * 8
+            + self.path.capacity()
+    }
+
+    /// Adds bytes at the end, in memory. Returns how much memory was taken for it.
+    pub(crate) fn push(&mut self, mut data: &[u8]) -> usize {
+        let mut taken = 0;
+        while !data.is_empty() {
+            let within = self.bytes as usize % BLOCK_BYTES;
+            if within == 0 {
+                // The first block of a segment starts small: an almost idle partition costs little.
+                let first = if self.blocks.is_empty() { FIRST_BLOCK_BYTES } else { BLOCK_BYTES };
+                self.blocks.push(Some(Vec::with_capacity(first)));
+                taken += first;
+            }
+            let Some(Some(block)) = self.blocks.last_mut() else {
+                unreachable!("the block that is being filled stays in memory")
+            };
+            let now = data.len().min(BLOCK_BYTES - within);
+            if block.capacity() - block.len() < now {
+                let before = block.capacity();
+                let wanted = (2 * before).clamp(within + now, BLOCK_BYTES);
+                block.reserve_exact(wanted - block.len());
+                taken += block.capacity() - before;
+            }
+            block.extend_from_slice(&data[..now]);
+            self.bytes += now as u64;
+            data = &data[now..];
+        }
+        taken
+    }
+
+    /// The bytes at a place if they lie in one block in memory; at most `bytes`, less at the segment's end.
+    pub(crate) fn in_memory(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        let block = self.blocks.get(offset as usize / BLOCK_BYTES)?.as_ref()?;
+        let within = offset as usize % BLOCK_BYTES;
+        let end = within + bytes;
+        if end <= block.len() {
+            return Some(&block[within..end]);
+        }
+        // The last entry of a segment may be shorter than asked for.
+        (offset as usize - within + block.len() == self.bytes as usize && within < block.len())
+            .then(|| &block[within..])
+    }
+
+    /// Reads up to `bytes` at a place into `into`, from memory where it can. Returns whether all came from memory.
+    pub(crate) fn read(
+        &self,
+        disk: &mut impl Disk,
+        offset: u64,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> DiskResult<bool> {
+        into.clear();
+        let end = self.bytes.min(offset + bytes as u64);
+        let mut at = offset;
+        let mut all_memory = true;
+        while at < end {
+            let number = at as usize / BLOCK_BYTES;
+            let within = at as usize % BLOCK_BYTES;
+            let block_end = end.min((number as u64 + 1) * BLOCK_BYTES as u64);
+            match &self.blocks[number] {
+                Some(block) => {
+                    into.extend_from_slice(&block[within..within + (block_end - at) as usize]);
+                    at = block_end;
+                }
+                None => {
+                    // As many blocks in one call as are not in memory.
+                    let mut stop = number + 1;
+                    while self.blocks.get(stop).is_some_and(Option::is_none) {
+                        stop += 1;
+                    }
+                    let until = end.min((stop * BLOCK_BYTES) as u64);
+                    let from = into.len();
+                    into.resize(from + (until - at) as usize, 0);
+                    let file = self.file.ok_or_else(|| DiskError::NotFound { path: self.path.clone() })?;
+                    disk.read_at(file, at, &mut into[from..])?;
+                    at = until;
+                    all_memory = false;
+                }
+            }
+        }
+        Ok(all_memory)
+    }
+
+    /// Whether a block is full and not in the file.
+    pub(crate) fn has_whole_block_to_write(&self) -> bool {
+        self.bytes / BLOCK_BYTES as u64 > self.written / BLOCK_BYTES as u64
+    }
+
+    /// Creates the file if there is none yet.
+    fn ensure_file(&mut self, disk: &mut impl Disk) -> DiskResult<FileId> {
+        if let Some(file) = self.file {
+            return Ok(file);
+        }
+        let file = disk.open(&self.path, OpenMode::Create)?;
+        self.file = Some(file);
+        Ok(file)
+    }
+
+    /// Issues to the file what is in memory only; whole blocks alone unless `all`. Returns bytes issued.
+    pub(crate) fn write_out(&mut self, disk: &mut impl Disk, all: bool) -> DiskResult<u64> {
+        let until = if all { self.bytes } else { self.bytes - self.bytes % BLOCK_BYTES as u64 };
+        if self.written >= until {
+            return Ok(0);
+        }
+        let file = self.ensure_file(disk)?;
+        let before = self.written;
+        while self.written < until {
+            let number = self.written as usize / BLOCK_BYTES;
+            let within = self.written as usize % BLOCK_BYTES;
+            let Some(block) = &self.blocks[number] else { unreachable!("what is not written is in memory") };
+            disk.append(file, &block[within..])?;
+            self.written += (block.len() - within) as u64;
+        }
+        Ok(self.written - before)
+    }
+
+    /// Writes everything and waits until it survives a crash.
+    pub(crate) fn sync(&mut self, disk: &mut impl Disk, folder: &str) -> DiskResult<()> {
+        self.write_out(disk, true)?;
+        if self.synced < self.written {
+            let file = self.ensure_file(disk)?;
+            disk.sync(file)?;
+        }
+        self.make_name_durable(disk, folder)?;
+        (self.synced, self.synced_index) = (self.written, self.last_index);
+        Ok(())
+    }
+
+    /// Writes everything and begins to make it survive a crash; [`Segment::sync_done`] ends it.
+    pub(crate) fn sync_begin(&mut self, disk: &mut impl Disk, folder: &str) -> DiskResult<()> {
+        self.write_out(disk, true)?;
+        if self.synced < self.written && self.syncing.is_none() {
+            self.make_name_durable(disk, folder)?;
+            let file = self.ensure_file(disk)?;
+            self.syncing = Some((disk.sync_begin(file)?, self.written, self.last_index));
+        }
+        Ok(())
+    }
+
+    /// Whether no sync is under way any more.
+    pub(crate) fn sync_done(&mut self, disk: &mut impl Disk) -> DiskResult<bool> {
+        let Some((ticket, bytes, index)) = self.syncing else { return Ok(true) };
+        if !disk.sync_done(ticket)? {
+            return Ok(false);
+        }
+        self.syncing = None;
+        // A cut may have come between.
+        if bytes <= self.bytes {
+            self.synced = self.synced.max(bytes);
+            self.synced_index = self.synced_index.max(index);
+        }
+        Ok(true)
+    }
+
+    /// Whether all of it survives a crash.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.synced == self.bytes && self.name_is_durable
+    }
+
+    /// Makes the file's name survive a crash, if it does not yet.
+    pub(crate) fn make_name_durable(&mut self, disk: &mut impl Disk, folder: &str) -> DiskResult<()> {
+        if self.file.is_some() && !self.name_is_durable {
+            disk.sync_dir(folder)?;
+            self.name_is_durable = true;
+        }
+        Ok(())
+    }
+
+    /// Gives a block back that is in the file too. Returns bytes of memory freed.
+    pub(crate) fn evict(&mut self, number: usize) -> usize {
+        let end = (number as u64 + 1) * BLOCK_BYTES as u64;
+        let is_last_of_open = !self.sealed && end > self.bytes;
+        if self.written < end.min(self.bytes) || is_last_of_open {
+            return 0;
+        }
+        self.blocks.get_mut(number).and_then(Option::take).map_or(0, |b| b.capacity())
+    }
+
+    /// Puts a block that was read from the file (and checked) into memory. Returns the memory taken.
+    pub(crate) fn install(&mut self, number: usize, block: Vec<u8>) -> usize {
+        let Some(place) = self.blocks.get_mut(number) else { return 0 };
+        if place.is_some() {
+            return 0;
+        }
+        let taken = block.capacity();
+        *place = Some(block);
+        taken
+    }
+
+    /// Number of blocks, in memory or not.
+    pub(crate) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(crate) fn has_block(&self, number: usize) -> bool {
+        self.blocks.get(number).is_some_and(Option::is_some)
+    }
+
+    /// Cuts the segment to `bytes`, in memory and in the file, and makes the cut survive a crash before anything is
+    /// written behind it: otherwise old entries could show up behind new ones. Returns bytes of memory freed.
+    pub(crate) fn cut(&mut self, disk: &mut impl Disk, bytes: u64, last: (u32, u64)) -> DiskResult<usize> {
+        assert!(bytes >= HEADER_BYTES as u64 && bytes <= self.bytes);
+        self.sealed = false;
+        let before = self.resident_bytes();
+        // The block that is filled next must be in memory.
+        let number = bytes as usize / BLOCK_BYTES;
+        let within = bytes as usize % BLOCK_BYTES;
+        if within > 0 && !self.has_block(number) {
+            let mut block = vec![0; within];
+            let file = self.ensure_file(disk)?;
+            disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
+            self.blocks[number] = Some(block);
+        }
+        if self.written > bytes {
+            let file = self.ensure_file(disk)?;
+            disk.truncate(file, bytes)?;
+            disk.sync(file)?;
+            self.written = bytes;
+            self.synced = bytes;
+        }
+        self.syncing = None;
+        self.bytes = bytes;
+        self.blocks.truncate((bytes as usize).div_ceil(BLOCK_BYTES));
+        if within > 0
+            && let Some(Some(block)) = self.blocks.last_mut()
+        {
+            block.truncate(within);
+        }
+        self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
+        (self.last_epoch, self.last_index) = last;
+        self.synced_index = self.synced_index.min(self.last_index);
+        Ok(before.saturating_sub(self.resident_bytes()))
+    }
+}
+
+const FIRST_BLOCK_BYTES: usize = 1 << 10;

@@ -1,0 +1,186 @@
+//! Records of several parts: lists, and bytes that were appended to.
+
+use std::collections::VecDeque;
+
+use crate::log::entry::u64_at;
+
+/// One part of a record: an entry of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Log index of its entry.
+    pub index: u64,
+    /// Bytes of the whole entry, for the account of dead space.
+    pub entry_bytes: u32,
+    /// Values (of a list) or bytes in it.
+    pub units: u32,
+}
+
+/// Where a record begins after a trim: a part, and units of it that no longer count. Absolute, so that it means the
+/// same when it is replayed over a log from which trimmed parts are already gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrimTo {
+    /// Log index of the first part that stays.
+    pub part: u64,
+    /// Units at its head that are gone.
+    pub skip: u64,
+}
+
+impl TrimTo {
+    /// The payload of a [`Kind::Trim`](crate::log::entry::Kind::Trim) entry.
+    pub fn encode(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[0..8].copy_from_slice(&self.part.to_le_bytes());
+        out[8..16].copy_from_slice(&self.skip.to_le_bytes());
+        out
+    }
+
+    /// Reads such a payload.
+    pub fn decode(bytes: &[u8]) -> Option<TrimTo> {
+        (bytes.len() == 16).then(|| TrimTo { part: u64_at(bytes, 0), skip: u64_at(bytes, 8) })
+    }
+}
+
+/// A record of several parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Chain {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) is_list: bool,
+    /// In log order.
+    pub(crate) parts: VecDeque<Part>,
+    /// Units at the head of the first part that were trimmed away.
+    pub(crate) skipped: u64,
+    /// Log index of the trim that said so; 0 if none.
+    pub(crate) trimmed_by: u64,
+    /// Units that count: of all parts, less the skipped.
+    pub(crate) units: u64,
+    /// Log index of the last entry that changed it: replaying older ones changes nothing.
+    pub(crate) applied: u64,
+}
+
+impl Chain {
+    pub(crate) fn push(&mut self, part: Part) {
+        self.units += u64::from(part.units);
+        self.applied = self.applied.max(part.index);
+        self.parts.push_back(part);
+    }
+
+    /// Drops the parts before a point and the units before it in its part. Returns the parts that went.
+    pub(crate) fn trim(&mut self, to: TrimTo, by: u64) -> Vec<Part> {
+        let keep_from = self.parts.partition_point(|p| p.index < to.part);
+        let gone: Vec<Part> = self.parts.drain(..keep_from).collect();
+        self.skipped = to.skip;
+        (self.trimmed_by, self.applied) = (by, by);
+        let whole: u64 = self.parts.iter().map(|p| u64::from(p.units)).sum();
+        self.units = whole.saturating_sub(to.skip);
+        gone
+    }
+
+    /// Drops parts that turned out to be gone. What was skipped of the first counts no more if it is among them.
+    pub(crate) fn forget(&mut self, missing: &[u64]) {
+        if self.parts.front().is_some_and(|first| missing.contains(&first.index)) {
+            self.skipped = 0;
+        }
+        self.parts.retain(|p| !missing.contains(&p.index));
+        let whole: u64 = self.parts.iter().map(|p| u64::from(p.units)).sum();
+        self.units = whole.saturating_sub(self.skipped);
+    }
+
+    /// The parts up to that log index.
+    pub(crate) fn parts_through(&self, index: u64) -> impl Iterator<Item = &Part> {
+        self.parts.iter().take_while(move |p| p.index <= index)
+    }
+
+    pub(crate) fn has_part(&self, index: u64) -> bool {
+        self.parts.binary_search_by_key(&index, |p| p.index).is_ok()
+    }
+}
+
+/// The place so many units behind the beginning of the first part.
+pub(crate) fn trim_point(parts: &VecDeque<Part>, mut skip: u64) -> Option<TrimTo> {
+    for part in parts {
+        if skip < u64::from(part.units) {
+            return Some(TrimTo { part: part.index, skip });
+        }
+        skip -= u64::from(part.units);
+    }
+    None
+}
+
+/// All chains of a partition, by id.
+#[derive(Default)]
+pub(crate) struct Chains {
+    slots: Vec<Option<Box<Chain>>>,
+    free: Vec<u32>,
+}
+
+impl Chains {
+    pub(crate) fn add(&mut self, chain: Chain) -> u32 {
+        match self.free.pop() {
+            Some(id) => {
+                self.slots[id as usize] = Some(Box::new(chain));
+                id
+            }
+            None => {
+                self.slots.push(Some(Box::new(chain)));
+                (self.slots.len() - 1) as u32
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, id: u32) -> &Chain {
+        match self.slots.get(id as usize) {
+            Some(Some(chain)) => chain,
+            _ => unreachable!("the index names a chain that exists"),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Chain {
+        match self.slots.get_mut(id as usize) {
+            Some(Some(chain)) => chain,
+            _ => unreachable!("the index names a chain that exists"),
+        }
+    }
+
+    pub(crate) fn take(&mut self, id: u32) -> Chain {
+        match self.slots.get_mut(id as usize).and_then(Option::take) {
+            Some(chain) => {
+                self.free.push(id);
+                *chain
+            }
+            None => unreachable!("the index names a chain that exists"),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<Box<Chain>>>()
+            + self
+                .slots
+                .iter()
+                .flatten()
+                .map(|c| size_of::<Chain>() + c.key.len() + c.parts.capacity() * size_of::<Part>())
+                .sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(index: u64, units: u32) -> Part {
+        Part { index, entry_bytes: 40, units }
+    }
+
+    #[test]
+    fn trimming_drops_whole_parts_and_remembers_what_to_skip_of_the_next() {
+        let mut chain = Chain::default();
+        chain.push(part(1, 3));
+        chain.push(part(5, 2));
+        let to = trim_point(&chain.parts, 4).expect("one unit is left");
+        assert_eq!(to, TrimTo { part: 5, skip: 1 });
+        assert_eq!(chain.trim(to, 6), vec![part(1, 3)]);
+        assert_eq!((chain.skipped, chain.units, chain.parts.len(), chain.applied), (1, 1, 1, 6));
+        assert!(chain.has_part(5) && !chain.has_part(1));
+        assert_eq!(trim_point(&chain.parts, chain.skipped + 1), None);
+        assert_eq!(TrimTo::decode(&to.encode()), Some(to));
+    }
+}

@@ -1,0 +1,236 @@
+//! Committed entries change the index.
+//!
+//! Applying is idempotent: an entry that is older than what the index holds of its key changes nothing. So a
+//! checkpoint may be taken page by page while entries go on being applied, and the tail replayed over it.
+
+use super::read::{Seen, Unreadable};
+use super::{Store, units_of};
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::index::Found;
+use crate::index::location::{Location, Place};
+use crate::io::Io;
+use crate::log::Placed;
+use crate::log::entry::{FLAG_LIST, Kind, Meta};
+use crate::side::chains::{Chain, Part, TrimTo};
+use crate::side::versions::{Older, Was};
+
+/// What the index holds of a key.
+struct Held {
+    found: Found,
+    location: Location,
+    seen: Seen,
+}
+
+impl Store {
+    /// Applies an entry that stands in the log, reading its key there.
+    pub(crate) fn apply_from_log<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        meta: &Meta,
+        placed: Placed,
+    ) -> EngineResult<()> {
+        if !meta.kind.has_key() {
+            return Ok(());
+        }
+        let Place::Entry(position) = Store::location_of(placed).place() else {
+            unreachable!("an entry's location is an entry")
+        };
+        let mut scratch = std::mem::take(&mut self.entry_scratch);
+        // A rotten payload does not matter here: the key then leads to the entry, and reading it tells.
+        let result = match self.log.read_key(&mut io.disk, position, &mut scratch) {
+            Ok((entry, _)) => {
+                let units = units_of(meta.kind, meta.flags, entry.payload);
+                let payload = if meta.kind == Kind::Trim { entry.payload.to_vec() } else { Vec::new() };
+                Ok((entry.key.to_vec(), payload, units))
+            }
+            Err(error) => Err(error),
+        };
+        self.entry_scratch = scratch;
+        let (key, payload, units) = result?;
+        self.apply(io, meta, placed, &key, &payload, units)
+    }
+
+    /// Applies a committed entry. `payload` is needed of a trim only.
+    pub(crate) fn apply<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        meta: &Meta,
+        placed: Placed,
+        key: &[u8],
+        payload: &[u8],
+        units: u32,
+    ) -> EngineResult<()> {
+        if !meta.kind.has_key() {
+            return Ok(());
+        }
+        let fragment = self.fragment(key);
+        let held = self.held(io, fragment, key)?;
+        if let Some(held) = held.as_ref().filter(|h| h.seen.newest_index >= meta.index) {
+            self.bury_unless_held(meta, placed, held);
+            return Ok(());
+        }
+        match meta.kind {
+            Kind::Put => self.apply_put(meta, placed, fragment, key, held),
+            Kind::Remove => self.apply_remove(meta, fragment, key, held),
+            Kind::Append => self.apply_append(meta, placed, fragment, key, units, held),
+            Kind::Trim => self.apply_trim(meta, fragment, key, payload, held),
+            Kind::Mark | Kind::Synced | Kind::Footer => {}
+        }
+        Ok(())
+    }
+
+    /// An entry older than what the index holds is dead space, unless it is part of it.
+    fn bury_unless_held(&mut self, meta: &Meta, placed: Placed, held: &Held) {
+        let is_held = match held.location.place() {
+            Place::Entry(_) => held.location.same_place(Store::location_of(placed)),
+            Place::Chain(id) => self.chains.get(id).has_part(meta.index),
+        };
+        if !is_held && matches!(meta.kind, Kind::Put | Kind::Append) {
+            self.log.segment_mut(placed.slot).dead_bytes += placed.entry_bytes as u64;
+        }
+    }
+
+    fn held<D: Disk>(&mut self, io: &mut Io<D>, fragment: u32, key: &[u8]) -> EngineResult<Option<Held>> {
+        let found = self.find(io, fragment, key, Unreadable::IsTaken)?;
+        Ok(found.map(|(found, location, seen)| Held { found, location, seen }))
+    }
+
+    fn apply_put(&mut self, meta: &Meta, placed: Placed, fragment: u32, key: &[u8], held: Option<Held>) {
+        let location = Store::location_of(placed);
+        match held {
+            Some(held) => {
+                self.retire(meta, fragment, key, &held);
+                self.index.replace(held.found, location);
+            }
+            None => {
+                self.keep_absence(meta, fragment, key);
+                self.index.insert(fragment, location);
+            }
+        }
+    }
+
+    fn apply_remove(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: Option<Held>) {
+        if let Some(held) = held {
+            self.retire(meta, fragment, key, &held);
+            self.index.remove(held.found);
+        }
+    }
+
+    fn apply_append(
+        &mut self,
+        meta: &Meta,
+        placed: Placed,
+        fragment: u32,
+        key: &[u8],
+        units: u32,
+        held: Option<Held>,
+    ) {
+        let Some(held) = held else {
+            self.keep_absence(meta, fragment, key);
+            self.index.insert(fragment, Store::location_of(placed));
+            return;
+        };
+        let is_list = meta.flags & FLAG_LIST != 0;
+        let part = Part { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
+        if held.seen.is_list != is_list {
+            // Upper layers refuse this before it gets here; should one come, the record stays as it was. (Were it
+            // replaced, a rebuild after compaction could come out otherwise.)
+            self.bury(part.index, part.entry_bytes);
+            return;
+        }
+        match held.location.place() {
+            Place::Entry(_) => {
+                self.keep_version(meta, fragment, key, Was::Entry(held.seen.newest_index), Vec::new());
+                let mut chain = Chain { key: key.into(), is_list, ..Chain::default() };
+                chain.push(held.seen.as_part());
+                chain.push(part);
+                let id = self.chains.add(chain);
+                self.index.replace(held.found, Location::chain(id));
+            }
+            Place::Chain(id) => {
+                let through = self.chains.get(id).applied;
+                self.keep_version(meta, fragment, key, Was::Shorter { through }, Vec::new());
+                self.chains.get_mut(id).push(part);
+            }
+        }
+    }
+
+    fn apply_trim(&mut self, meta: &Meta, fragment: u32, key: &[u8], payload: &[u8], held: Option<Held>) {
+        let (Some(held), Some(to)) = (held, TrimTo::decode(payload)) else { return };
+        let id = match held.location.place() {
+            Place::Chain(id) => id,
+            Place::Entry(_) => {
+                if to.part != held.seen.newest_index {
+                    return;
+                }
+                let mut chain = Chain { key: key.into(), is_list: held.seen.is_list, ..Chain::default() };
+                chain.push(held.seen.as_part());
+                let id = self.chains.add(chain);
+                self.index.replace(held.found, Location::chain(id));
+                id
+            }
+        };
+        let was = self.keeps_versions().then(|| was_chain(self.chains.get(id)));
+        let gone = self.chains.get_mut(id).trim(to, meta.index);
+        match was {
+            Some(was) => self.keep_version(meta, fragment, key, was, gone),
+            None => gone.iter().for_each(|p| self.bury(p.index, p.entry_bytes)),
+        }
+    }
+
+    /// A record's state ends: it becomes an older version, or dead space at once.
+    fn retire(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: &Held) {
+        match held.location.place() {
+            Place::Entry(position) if !self.keeps_versions() => {
+                self.log.segment_mut(position.slot).dead_bytes += u64::from(held.seen.entry_bytes);
+            }
+            Place::Entry(_) => {
+                let gone = vec![held.seen.as_part()];
+                self.keep_version(meta, fragment, key, Was::Entry(held.seen.newest_index), gone);
+            }
+            Place::Chain(id) => {
+                let chain = self.chains.take(id);
+                let gone: Vec<Part> = chain.parts.iter().copied().collect();
+                if self.keeps_versions() {
+                    self.keep_version(meta, fragment, key, was_chain(&chain), gone);
+                } else {
+                    gone.iter().for_each(|p| self.bury(p.index, p.entry_bytes));
+                }
+            }
+        }
+    }
+
+    fn keeps_versions(&self) -> bool {
+        self.horizon.is_some()
+    }
+
+    fn keep_absence(&mut self, meta: &Meta, fragment: u32, key: &[u8]) {
+        if self.keeps_versions() {
+            self.keep_version(meta, fragment, key, Was::Absent, Vec::new());
+        }
+    }
+
+    fn keep_version(&mut self, meta: &Meta, fragment: u32, key: &[u8], was: Was, gone: Vec<Part>) {
+        if self.keeps_versions() {
+            self.versions.push(Older {
+                fragment,
+                key: key.into(),
+                until: meta.timestamp,
+                by: meta.index,
+                was,
+                gone,
+            });
+            // Two at a time: the table shrinks as fast as it grew.
+            self.expire_versions(2);
+        }
+    }
+}
+
+fn was_chain(chain: &Chain) -> Was {
+    Was::Chain {
+        is_list: chain.is_list,
+        parts: chain.parts.iter().copied().collect(),
+        skipped: chain.skipped,
+    }
+}

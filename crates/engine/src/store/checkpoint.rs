@@ -1,0 +1,264 @@
+//! Taking a checkpoint in small steps, while entries go on being appended and applied.
+//!
+//! ```text
+//!   Walk (a page of the index a step) ──> Log sync ──> File sync ──> rename ──> older ones removed
+//! ```
+//!
+//! Pages are written as they are when the walk comes by, so the file may hold entries newer than its commit index;
+//! replaying the log over it from that index on gives the present state all the same, since applying is idempotent.
+//! What it refers to is made durable before the file gets its name.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Store;
+use crate::checkpoint::{Block, ChainPiece, Header, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
+use crate::disk::{Disk, FileId, OpenMode, SyncTicket};
+use crate::error::EngineResult;
+use crate::index::location::Place;
+use crate::io::Io;
+use crate::limits::CHECKPOINTS_KEPT;
+use crate::log::FIRST_ENTRY_AT;
+
+/// The checkpoints of one partition: those on disk, and the one being written.
+#[derive(Default)]
+pub(crate) struct Checkpoints {
+    /// Commit index and file bytes of each good one, oldest first.
+    pub(crate) kept: VecDeque<(u64, u64)>,
+    writing: Option<Box<Writing>>,
+    /// Bytes appended to the log since the last one began.
+    pub(crate) tail_bytes: u64,
+    /// At how many the owner looks whether one is due.
+    pub(crate) look_at_bytes: u64,
+}
+
+struct Writing {
+    header: Header,
+    path: String,
+    file: FileId,
+    file_bytes: u64,
+    buffer: Vec<u8>,
+    entries: u64,
+    chains: u64,
+    tail_bytes: u64,
+    /// The segment that was open when it began and its length then: what is newer stands behind.
+    resume: Option<(u32, u64)>,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The next page to write begins at this fragment.
+    Walk(u32),
+    /// Everything is written; the log must be durable up to this index.
+    Log(u64),
+    /// The file itself is being synced.
+    File(SyncTicket),
+}
+
+/// The buffer is issued to the file when it holds this much.
+const WRITE_BYTES: usize = 64 << 10;
+
+impl Checkpoints {
+    pub(crate) fn is_writing(&self) -> bool {
+        self.writing.is_some()
+    }
+
+    /// Commit index that every kept checkpoint covers.
+    pub(crate) fn covered(&self) -> u64 {
+        self.kept.front().filter(|_| self.kept.len() >= CHECKPOINTS_KEPT).map_or(0, |&(commit, _)| commit)
+    }
+}
+
+impl Store {
+    /// Begins a checkpoint; does nothing if one is being written, or if nothing has changed since the last.
+    pub(crate) fn checkpoint_begin<D: Disk>(&mut self, io: &mut Io<D>, extra: &[u8]) -> EngineResult<()> {
+        let is_new = self.checkpoints.kept.back().is_none_or(|&(commit, _)| commit < self.commit);
+        if self.checkpoints.is_writing() || self.commit == 0 || !is_new || self.compaction.is_swapping() {
+            return Ok(());
+        }
+        let header = Header {
+            partition: self.log.partition,
+            commit: self.commit,
+            epoch: self.log.epoch_at(io, self.commit)?.unwrap_or(self.log.last.0),
+            index_seed: self.log.index_seed,
+        };
+        let path = format!("{}/{}.tmp", self.log.folder, header.file_name());
+        let result = io.disk.open(&path, OpenMode::Create);
+        let file = self.stop_on_failure(result.map_err(Into::into))?;
+        let mut buffer = header.encode().to_vec();
+        if !extra.is_empty() {
+            encode_block(header.salt(), &Block::Extra(extra), &mut buffer);
+        }
+        let is_all_committed = self.commit == self.log.last.1;
+        let resume = self.log.order.last().filter(|_| is_all_committed);
+        let resume = resume.map(|&slot| (slot, self.log.segment(slot).bytes));
+        self.checkpoints.writing = Some(Box::new(Writing {
+            header,
+            resume,
+            path,
+            file,
+            file_bytes: 0,
+            buffer,
+            entries: 0,
+            chains: 0,
+            tail_bytes: self.checkpoints.tail_bytes,
+            stage: Stage::Walk(0),
+        }));
+        Ok(())
+    }
+
+    /// Does one small step. Whether the checkpoint is done (or none was being written).
+    pub(crate) fn checkpoint_step<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
+        let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(true) };
+        let result = self.step(io, &mut writing);
+        if matches!(result, Ok(false)) {
+            self.checkpoints.writing = Some(writing);
+            return Ok(false);
+        }
+        if result.is_err() {
+            // Half a checkpoint is none; the log still holds everything.
+            io.disk.close(writing.file);
+            let removed = io.disk.remove(&writing.path);
+            return self.stop_on_failure(result.and_then(|_| Ok(removed.map(|()| true)?)));
+        }
+        Ok(true)
+    }
+
+    fn step<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing) -> EngineResult<bool> {
+        match writing.stage {
+            Stage::Walk(from) => {
+                let next = self.write_page(writing, from);
+                if writing.buffer.len() >= WRITE_BYTES || next.is_none() {
+                    writing.issue(&mut io.disk)?;
+                }
+                writing.stage = match next {
+                    Some(next) => Stage::Walk(next),
+                    None => {
+                        self.log.sync_begin(io)?;
+                        Stage::Log(self.log.last.1)
+                    }
+                };
+                Ok(false)
+            }
+            Stage::Log(through) => {
+                self.log.sync_done(io)?;
+                if self.log.synced_index() < through {
+                    // A sync that was under way when this one was asked for may have been too early.
+                    self.log.sync_begin(io)?;
+                    return Ok(false);
+                }
+                self.write_end(writing);
+                writing.issue(&mut io.disk)?;
+                writing.stage = Stage::File(io.disk.sync_begin(writing.file)?);
+                Ok(false)
+            }
+            Stage::File(ticket) => {
+                if !io.disk.sync_done(ticket)? {
+                    return Ok(false);
+                }
+                self.finish(io, writing)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn write_page(&mut self, writing: &mut Writing, from: u32) -> Option<u32> {
+        let salt = writing.header.salt();
+        let (entries, next) = self.index.page_entries(from);
+        let mut plain = Vec::new();
+        for (fragment, location) in entries {
+            match location.place() {
+                Place::Entry(_) => plain.push((fragment, location.with_older(false).0)),
+                Place::Chain(id) => {
+                    let chain = self.chains.get(id);
+                    let (front, back) = chain.parts.as_slices();
+                    for parts in front.chunks(PARTS_PER_BLOCK_MAX).chain(back.chunks(PARTS_PER_BLOCK_MAX)) {
+                        let piece = ChainPiece {
+                            fragment,
+                            is_list: chain.is_list,
+                            skipped: chain.skipped,
+                            trimmed_by: chain.trimmed_by,
+                            applied: chain.applied,
+                            key: &chain.key,
+                            parts: parts.to_vec(),
+                        };
+                        encode_block(salt, &Block::Chain(piece), &mut writing.buffer);
+                        writing.chains += 1;
+                    }
+                }
+            }
+        }
+        if !plain.is_empty() {
+            writing.entries += plain.len() as u64;
+            encode_block(salt, &Block::Entries(plain), &mut writing.buffer);
+        }
+        next
+    }
+
+    fn write_end(&mut self, writing: &mut Writing) {
+        let salt = writing.header.salt();
+        // Older versions do not outlive the process: what only they hold is dead to whoever reads this.
+        let mut dead_later: BTreeMap<u32, u64> = BTreeMap::new();
+        for part in self.versions.gone_later() {
+            if let Some(at) = self.log.order_of(part.index) {
+                *dead_later.entry(self.log.order[at]).or_default() += u64::from(part.entry_bytes);
+            }
+        }
+        let mut rows = Vec::with_capacity(self.log.order.len());
+        for &slot in &self.log.order {
+            let segment = self.log.segment(slot);
+            let resume_at = match writing.resume {
+                _ if segment.last_index <= writing.header.commit => segment.synced,
+                Some((open, bytes)) if open == slot => bytes,
+                _ => FIRST_ENTRY_AT,
+            };
+            rows.push(SegmentRow {
+                slot,
+                generation: segment.header.generation,
+                first_index: segment.first_index(),
+                last_index: segment.last_index,
+                dead_bytes: segment.dead_bytes + dead_later.get(&slot).copied().unwrap_or(0),
+                removal_bytes: segment.removal_bytes,
+                file_bytes: segment.synced,
+                resume_at,
+            });
+            if !segment.sealed {
+                let samples = segment.samples_before(resume_at);
+                encode_block(salt, &Block::Samples { slot, samples }, &mut writing.buffer);
+            }
+        }
+        encode_block(salt, &Block::Segments(rows), &mut writing.buffer);
+        let end = Block::End {
+            entries: writing.entries,
+            chains: writing.chains,
+            file_bytes: writing.file_bytes + writing.buffer.len() as u64,
+        };
+        encode_block(salt, &end, &mut writing.buffer);
+    }
+
+    fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing) -> EngineResult<()> {
+        io.disk.close(writing.file);
+        io.disk.rename(&writing.path, &format!("{}/{}", self.log.folder, writing.header.file_name()))?;
+        io.disk.sync_dir(&self.log.folder)?;
+        self.checkpoints.kept.push_back((writing.header.commit, writing.file_bytes));
+        self.checkpoints.tail_bytes -= writing.tail_bytes.min(self.checkpoints.tail_bytes);
+        while self.checkpoints.kept.len() > CHECKPOINTS_KEPT {
+            if let Some((commit, _)) = self.checkpoints.kept.pop_front() {
+                io.disk.remove(&format!(
+                    "{}/{}",
+                    self.log.folder,
+                    Header { commit, ..writing.header }.file_name()
+                ))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Writing {
+    fn issue<D: Disk>(&mut self, disk: &mut D) -> EngineResult<()> {
+        disk.append(self.file, &self.buffer)?;
+        self.file_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}

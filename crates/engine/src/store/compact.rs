@@ -1,0 +1,505 @@
+//! Compaction: segments with much dead space are rewritten, in small steps, while the partition serves.
+//!
+//! ```text
+//!   Copy (a few entries a step) ──> Sync ──> rename ──> Patch (a few locations a step) ──> old files go
+//! ```
+//!
+//! A run of neighbouring sealed segments becomes one that covers the same range of log indexes, so the log stays
+//! sorted. Until the rename the old files are the truth; after it the new one is, and the old ones go once no location
+//! leads into them and nobody copies them away.
+//!
+//! **Which removals may go.** A removal keeps older entries of its key from coming back when the index is rebuilt from
+//! the log. It may go when no older segment can hold such an entry: when each has no dead entry at all, or was itself
+//! rewritten after the removal was committed.
+
+use super::Store;
+use crate::disk::{Disk, DiskError, SyncTicket};
+use crate::error::{EngineError, EngineResult};
+use crate::index::location::{Location, Place};
+use crate::io::Io;
+use crate::log::entry::{self, Decoded, Head, Kind, Meta};
+use crate::log::header::{Header, salt_of};
+use crate::log::segment::Segment;
+use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
+use crate::{Damage, DamageKind};
+
+/// Compaction of one partition.
+#[derive(Default)]
+pub(crate) struct Compactor {
+    job: Option<Box<Job>>,
+    /// Replaced segments whose files still stand, because somebody copies them away.
+    retired: Vec<u32>,
+}
+
+struct Job {
+    /// Slots of the run being replaced, in log order.
+    sources: Vec<u32>,
+    output: Option<Segment>,
+    moves: Vec<Move>,
+    stage: Stage,
+}
+
+/// An entry that was copied.
+#[derive(Clone, Copy)]
+struct Move {
+    fragment: u32,
+    source: u32,
+    old_offset: u32,
+    new_offset: u32,
+    entry_bytes: u32,
+}
+
+enum Stage {
+    /// Copying from this source, by its place in the run, from this offset on.
+    Copy(usize, u64),
+    Sync(SyncTicket),
+    /// Locations from this move on still lead to the old segments; the new one has this slot.
+    Patch(usize, u32),
+}
+
+/// Bytes of a source read in one step.
+const STEP_BYTES: usize = 8 << 10;
+/// Locations changed in one step.
+const PATCH_MOVES: usize = 64;
+/// An open segment is sealed to be compacted once it has this much.
+const SEAL_BYTES_MIN: u64 = 256 << 10;
+
+/// When to compact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Dead share of all bytes, in percent, above which it begins.
+    pub(crate) dead_percent_max: u64,
+    /// The size a segment is written up to.
+    pub(crate) segment_bytes: u64,
+}
+
+impl Compactor {
+    /// Whether locations lead into segments that are not of the log any more.
+    pub(crate) fn is_swapping(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| matches!(job.stage, Stage::Patch(..)))
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.job.is_some()
+    }
+}
+
+impl Store {
+    /// Whether the dead share is above the policy's.
+    pub(crate) fn wants_compaction(&self, policy: &Policy) -> bool {
+        let sizes = self.log.sizes();
+        let waste = sizes.dead_bytes + sizes.removal_bytes;
+        waste * 100 > sizes.bytes * policy.dead_percent_max && waste > SEAL_BYTES_MIN / 4
+    }
+
+    /// Begins to rewrite the segments where most is to be gained. Whether there are any.
+    pub(crate) fn compaction_begin<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        policy: &Policy,
+    ) -> EngineResult<bool> {
+        if self.compaction.is_busy() || self.stopped.is_some() {
+            return Ok(self.compaction.is_busy());
+        }
+        self.seal_if_worth(io, policy)?;
+        let Some(run) = self.choose_run(policy) else { return Ok(false) };
+        let (first, last) = (self.log.segment(run[0]), self.log.segment(run[run.len() - 1]));
+        let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
+        let mut base = *first.base();
+        base.salt = salt_of(self.log.partition, base.index, base.epoch, generation);
+        let header = Header {
+            partition: self.log.partition,
+            base,
+            covers_through: last.last_index,
+            generation,
+            // An entry that an older version still needs is copied though it is dead by now.
+            compacted_at: self.commit.min(self.versions.oldest_ended_by().saturating_sub(1)),
+            index_seed: self.log.index_seed,
+        };
+        let last_epoch = last.last_epoch;
+        let mut output = Segment::new(header, &self.log.folder);
+        output.path.push_str(".tmp");
+        output.last_epoch = last_epoch;
+        run.iter().for_each(|&slot| self.log.segment_mut(slot).pins += 1);
+        self.compaction.job = Some(Box::new(Job {
+            sources: run,
+            output: Some(output),
+            moves: Vec::new(),
+            stage: Stage::Copy(0, FIRST_ENTRY_AT),
+        }));
+        Ok(true)
+    }
+
+    /// Does one small step. Whether no compaction is under way (any more).
+    pub(crate) fn compaction_step<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
+        self.remove_retired(io)?;
+        let Some(mut job) = self.compaction.job.take() else { return Ok(true) };
+        match self.job_step(io, &mut job) {
+            Ok(true) => Ok(true),
+            Ok(false) => {
+                self.compaction.job = Some(job);
+                Ok(false)
+            }
+            Err(error) => self.abandon(io, &mut job, error),
+        }
+    }
+
+    fn job_step<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<bool> {
+        match job.stage {
+            Stage::Copy(source, offset) => {
+                job.stage = match self.copy_step(io, job, source, offset)? {
+                    Some(next) if next < self.log.segment(job.sources[source]).bytes => {
+                        Stage::Copy(source, next)
+                    }
+                    _ if source + 1 < job.sources.len() => Stage::Copy(source + 1, FIRST_ENTRY_AT),
+                    _ => self.end_copy(io, job)?,
+                };
+                Ok(false)
+            }
+            Stage::Sync(ticket) => {
+                // A checkpoint names segments by their slots: the swap waits for its end.
+                if !io.disk.sync_done(ticket)? {
+                    return Ok(false);
+                }
+                job.stage = Stage::Patch(0, u32::MAX);
+                Ok(false)
+            }
+            Stage::Patch(_, u32::MAX) => {
+                if !self.checkpoints.is_writing() {
+                    job.stage = Stage::Patch(0, self.swap(io, job)?);
+                }
+                Ok(false)
+            }
+            Stage::Patch(from, slot) => {
+                let until = job.moves.len().min(from + PATCH_MOVES);
+                for moved in &job.moves[from..until] {
+                    self.patch(io, moved, slot)?;
+                }
+                job.stage = Stage::Patch(until, slot);
+                if until < job.moves.len() {
+                    return Ok(false);
+                }
+                for &source in &job.sources {
+                    self.log.segment_mut(source).pins -= 1;
+                    self.compaction.retired.push(source);
+                }
+                self.remove_retired(io)?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Copies what lives among the next few entries. Where to go on; `None` at the source's end.
+    fn copy_step<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut Job,
+        source: usize,
+        offset: u64,
+    ) -> EngineResult<Option<u64>> {
+        let slot = job.sources[source];
+        let mut bytes = std::mem::take(&mut self.entry_scratch);
+        let result = self.copy_chunk(io, job, slot, offset, &mut bytes);
+        self.entry_scratch = bytes;
+        result
+    }
+
+    fn copy_chunk<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut Job,
+        slot: u32,
+        offset: u64,
+        bytes: &mut Vec<u8>,
+    ) -> EngineResult<Option<u64>> {
+        self.log.segment(slot).read(&mut io.disk, offset, STEP_BYTES, bytes)?;
+        let base = *self.log.segment(slot).base();
+        let mut at = 0;
+        loop {
+            let head = match entry::decode_head(&base, &bytes[at..]) {
+                Decoded::Head(head) if head.meta.kind == Kind::Footer => return Ok(None),
+                Decoded::Head(head) if head.entry_bytes() <= bytes.len() - at => head,
+                // Cut by the end of what was read: go on there, with as much as it needs.
+                Decoded::Head(head) if at == 0 => {
+                    self.log.segment(slot).read(&mut io.disk, offset, head.entry_bytes(), bytes)?;
+                    if bytes.len() < head.entry_bytes() {
+                        return Err(self.log.rotten(slot, offset as u32));
+                    }
+                    head
+                }
+                Decoded::Need(needed) if at == 0 && needed > bytes.len() => {
+                    let had = bytes.len();
+                    self.log.segment(slot).read(&mut io.disk, offset, needed, bytes)?;
+                    if bytes.len() == had {
+                        return Err(self.log.rotten(slot, offset as u32));
+                    }
+                    continue;
+                }
+                Decoded::Head(_) | Decoded::Need(_) => return Ok(Some(offset + at as u64)),
+                Decoded::Bad => return Err(self.log.rotten(slot, (offset + at as u64) as u32)),
+            };
+            let read = entry_of(head, &bytes[at..]);
+            self.copy_entry(io, job, slot, offset + at as u64, read)?;
+            at += head.entry_bytes();
+            if at >= bytes.len() {
+                return Ok(Some(offset + at as u64));
+            }
+        }
+    }
+
+    fn copy_entry<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        job: &mut Job,
+        slot: u32,
+        offset: u64,
+        read: EntryRef<'_>,
+    ) -> EngineResult<()> {
+        let meta = read.head.meta;
+        let fragment = if meta.kind.has_key() { self.fragment(read.key) } else { 0 };
+        if !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
+            return Ok(());
+        }
+        if entry::crc(read.payload) != read.head.payload_crc {
+            return Err(self.log.rotten(slot, offset as u32));
+        }
+        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
+        let new_offset = output.bytes;
+        let entry_bytes = read.head.entry_bytes();
+        let head =
+            entry::encode_head(output.base(), &meta, read.key, read.payload.len(), read.head.payload_crc);
+        let taken = output.push(&head) + output.push(read.key) + output.push(read.payload);
+        output.note(&meta, new_offset, entry_bytes);
+        io.memory.took(taken);
+        if output.has_whole_block_to_write() {
+            output.write_out(&mut io.disk, false)?;
+            // The copy is read from the file when it is wanted: what is rewritten is old.
+            let freed: usize = (0..output.block_count()).map(|n| output.evict(n)).sum();
+            io.memory.freed(freed);
+        }
+        if matches!(meta.kind, Kind::Put | Kind::Append) {
+            job.moves.push(Move {
+                fragment,
+                source: slot,
+                old_offset: offset as u32,
+                new_offset: new_offset as u32,
+                entry_bytes: entry_bytes as u32,
+            });
+        }
+        Ok(())
+    }
+
+    fn is_needed(&self, job: &Job, slot: u32, offset: u64, head: &Head, fragment: u32, key: &[u8]) -> bool {
+        let meta = &head.meta;
+        match meta.kind {
+            Kind::Put | Kind::Append => {
+                let location = Location::entry(slot, offset as u32, head.entry_bytes());
+                self.index.find_place(fragment, location).is_some()
+                    || self.chain_of(fragment, key).is_some_and(|id| self.chains.get(id).has_part(meta.index))
+                    || self.versions.needs(fragment, meta.index)
+            }
+            Kind::Trim => {
+                let trims = |id| {
+                    let chain = self.chains.get(id);
+                    chain.trimmed_by == meta.index && chain.skipped > 0
+                };
+                self.chain_of(fragment, key).is_some_and(trims) || !self.removal_may_go(job, meta)
+            }
+            Kind::Remove => !self.removal_may_go(job, meta),
+            Kind::Mark => meta.index > self.checkpoints.covered(),
+            Kind::Synced | Kind::Footer => false,
+        }
+    }
+
+    fn chain_of(&self, fragment: u32, key: &[u8]) -> Option<u32> {
+        let found = self.index.find(fragment, |location| match location.place() {
+            Place::Chain(id) => Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *key),
+            Place::Entry(_) => Ok(false),
+        });
+        match found.unwrap_or_else(|never| match never {})?.1.place() {
+            Place::Chain(id) => Some(id),
+            Place::Entry(_) => None,
+        }
+    }
+
+    fn removal_may_go(&self, job: &Job, meta: &Meta) -> bool {
+        meta.index < self.versions.oldest_ended_by()
+            && self.log.order.iter().take_while(|&&s| s != job.sources[0]).all(|&s| {
+                let older = self.log.segment(s);
+                older.dead_bytes == 0 && !older.is_damaged || older.header.compacted_at >= meta.index
+            })
+    }
+
+    fn end_copy<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<Stage> {
+        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
+        // It covers the range to its end, whatever the last entry is that lived.
+        output.last_index = output.header.covers_through;
+        let taken = push_footer(output);
+        io.memory.took(taken);
+        output.write_out(&mut io.disk, true)?;
+        let Some(file) = output.file else { unreachable!("it was written") };
+        Ok(Stage::Sync(io.disk.sync_begin(file)?))
+    }
+
+    /// The new segment takes the place of the old ones in the log.
+    fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<u32> {
+        let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
+        let name = format!("{}/{}", self.log.folder, output.header.file_name());
+        if let Err(error) = io.disk.rename(&output.path, &name) {
+            job.output = Some(output);
+            return Err(error.into());
+        }
+        io.disk.sync_dir(&self.log.folder)?;
+        output.path = name;
+        output.name_is_durable = true;
+        (output.synced, output.synced_index) = (output.bytes, output.last_index);
+        let freed: usize = (0..output.block_count()).map(|n| output.evict(n)).sum();
+        io.memory.freed(freed);
+        let slot = self.log.add_slot(output)?;
+        let mut order = Vec::with_capacity(self.log.order.len());
+        for &old in &self.log.order {
+            if old == job.sources[0] {
+                order.push(slot);
+            }
+            if !job.sources.contains(&old) {
+                order.push(old);
+            }
+        }
+        self.log.reorder(order);
+        Ok(slot)
+    }
+
+    /// Leads one location to the copy, or counts the copy as dead if its entry died meanwhile.
+    fn patch<D: Disk>(&mut self, io: &mut Io<D>, moved: &Move, slot: u32) -> EngineResult<()> {
+        let bytes = moved.entry_bytes as usize;
+        let old = Location::entry(moved.source, moved.old_offset, bytes);
+        let new = Location::entry(slot, moved.new_offset, bytes);
+        if let Some((found, _)) = self.index.find_place(moved.fragment, old) {
+            self.index.replace(found, new);
+            return Ok(());
+        }
+        let Place::Entry(position) = new.place() else { unreachable!("an entry's location is an entry") };
+        let mut scratch = Vec::new();
+        let (read, _) = self.log.read_key(&mut io.disk, position, &mut scratch)?;
+        let index = read.head.meta.index;
+        let is_part =
+            self.chain_of(moved.fragment, read.key).is_some_and(|id| self.chains.get(id).has_part(index));
+        if !is_part && !self.versions.needs(moved.fragment, index) {
+            self.log.segment_mut(slot).dead_bytes += u64::from(moved.entry_bytes);
+        }
+        Ok(())
+    }
+
+    /// Removes the files of replaced segments that nobody reads.
+    fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        let mut kept = Vec::new();
+        for slot in std::mem::take(&mut self.compaction.retired) {
+            if self.log.segment(slot).pins > 0 {
+                kept.push(slot);
+            } else if let Some(segment) = self.log.drop_slot(io, slot)
+                && let Some(file) = segment.file
+            {
+                io.disk.close(file);
+                let removed = io.disk.remove(&segment.path);
+                self.stop_on_failure(removed.map_err(Into::into))?;
+            }
+        }
+        self.compaction.retired = kept;
+        Ok(())
+    }
+
+    /// Gives up a compaction; the old segments are as they were.
+    fn abandon<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job, error: EngineError) -> EngineResult<bool> {
+        job.sources.iter().for_each(|&s| self.log.segment_mut(s).pins -= 1);
+        if let Some(output) = job.output.take() {
+            io.memory.freed(output.resident_bytes());
+            if let Some(file) = output.file {
+                io.disk.close(file);
+                // What cannot be removed now goes at the next recovery.
+                let removed = io.disk.remove(&output.path);
+                self.stop_on_failure(removed.map_err(Into::into))?;
+            }
+        }
+        match error {
+            EngineError::Rotten { partition, place } => {
+                let is_here = |&&s: &&u32| place.starts_with(&self.log.segment(s).path);
+                if let Some(&slot) = job.sources.iter().find(is_here) {
+                    self.log.segment_mut(slot).is_damaged = true;
+                }
+                self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
+                Ok(true)
+            }
+            EngineError::Disk(DiskError::Full) => Ok(true),
+            other => self.stop_on_failure(Err(other)),
+        }
+    }
+
+    /// Seals the open segment if it is itself mostly dead.
+    fn seal_if_worth<D: Disk>(&mut self, io: &mut Io<D>, policy: &Policy) -> EngineResult<()> {
+        let Some(&slot) = self.log.order.last() else { return Ok(()) };
+        let segment = self.log.segment(slot);
+        let waste = segment.dead_bytes + segment.removal_bytes;
+        if !segment.sealed
+            && segment.bytes >= SEAL_BYTES_MIN
+            && waste * 100 > segment.bytes * policy.dead_percent_max
+        {
+            self.log.seal(io, slot)?;
+            self.log.sync_begin(io)?;
+        }
+        Ok(())
+    }
+
+    fn may_be_rewritten(&self, slot: u32) -> bool {
+        let segment = self.log.segment(slot);
+        segment.sealed && segment.is_durable() && segment.last_index <= self.commit && !segment.is_damaged
+    }
+
+    /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it.
+    fn choose_run(&self, policy: &Policy) -> Option<Vec<u32>> {
+        let order = &self.log.order;
+        let waste = |slot: u32| {
+            let segment = self.log.segment(slot);
+            segment.dead_bytes + segment.removal_bytes
+        };
+        let share = |slot: u32| waste(slot) * 1000 / self.log.segment(slot).bytes.max(1);
+        let live = |slot: u32| self.log.segment(slot).bytes.saturating_sub(waste(slot));
+        let best = (0..order.len())
+            .filter(|&at| self.may_be_rewritten(order[at]) && self.is_worth(at, policy))
+            .max_by_key(|&at| share(order[at]))?;
+        let (mut from, mut until) = (best, best + 1);
+        let mut bytes = live(order[best]);
+        let fits = |slot: u32, bytes: u64| {
+            self.may_be_rewritten(slot)
+                && bytes + live(slot) <= policy.segment_bytes
+                && (share(slot) * 10 > policy.dead_percent_max * 50 || live(slot) < policy.segment_bytes / 4)
+        };
+        while until < order.len() && fits(order[until], bytes) {
+            bytes += live(order[until]);
+            until += 1;
+        }
+        while from > 0 && fits(order[from - 1], bytes) {
+            from -= 1;
+            bytes += live(order[from]);
+        }
+        Some(order[from..until].to_vec())
+    }
+
+    /// Whether rewriting a segment frees something: dead entries do; removals only if they may go, and then it is
+    /// the oldest segments with dead entries that must be rewritten first.
+    fn is_worth(&self, at: usize, policy: &Policy) -> bool {
+        let segment = self.log.segment(self.log.order[at]);
+        let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
+        let removals_are_much = {
+            let sizes = self.log.sizes();
+            sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max
+        };
+        let is_oldest_blocker = segment.dead_bytes > 0
+            && self.log.order[..at].iter().all(|&s| self.log.segment(s).dead_bytes == 0);
+        let may_drop_removals = segment.removal_bytes > 0
+            && self.log.order[..at].iter().all(|&s| {
+                let older = self.log.segment(s);
+                older.dead_bytes == 0 && !older.is_damaged || older.header.compacted_at >= segment.last_index
+            });
+        dead_is_much || may_drop_removals || removals_are_much && is_oldest_blocker
+    }
+}

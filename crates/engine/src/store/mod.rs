@@ -1,0 +1,216 @@
+//! One partition's data: its log, its index, its side table.
+//!
+//! ```text
+//!   append ──> log (pending) ──commit──> index / side table ──> lookup
+//!                 │                           │
+//!              cut_after                  checkpoint, compaction
+//! ```
+
+use std::collections::VecDeque;
+
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::index::HashIndex;
+use crate::index::location::Location;
+use crate::io::Io;
+use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::log::entry::{FLAG_LIST, HEAD_BYTES, Kind, Meta, u32_at};
+use crate::log::{Log, Placed};
+use crate::side::chains::Chains;
+use crate::side::versions::Versions;
+use crate::{Damage, Durability};
+
+mod apply;
+pub(crate) mod checkpoint;
+pub(crate) mod compact;
+pub(crate) mod read;
+pub(crate) mod recover;
+
+/// Log, index and side table of one partition.
+pub(crate) struct Store {
+    pub(crate) log: Log,
+    pub(crate) index: HashIndex,
+    pub(crate) chains: Chains,
+    pub(crate) versions: Versions,
+    /// Versions that ended at or before this are forgotten. `None`: none are kept.
+    pub(crate) horizon: Option<u64>,
+    pub(crate) durability: Durability,
+    /// Appended and not yet committed.
+    pub(crate) pending: VecDeque<Pending>,
+    /// Log index of the last committed entry.
+    pub(crate) commit: u64,
+    /// Log index of the last entry the journal holds durably.
+    pub(crate) journaled: u64,
+    /// Written to since the last sync began.
+    pub(crate) is_dirty: bool,
+    pub(crate) stopped: Option<Box<str>>,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) checkpoints: checkpoint::Checkpoints,
+    pub(crate) compaction: compact::Compactor,
+    pub(crate) scratch: Vec<u8>,
+    entry_scratch: Vec<u8>,
+}
+
+/// An entry that is in the log and not in the index.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) meta: Meta,
+    pub(crate) placed: Placed,
+}
+
+impl Store {
+    pub(crate) fn new(log: Log, durability: Durability) -> Store {
+        Store {
+            log,
+            index: HashIndex::new(),
+            chains: Chains::default(),
+            versions: Versions::default(),
+            horizon: None,
+            durability,
+            pending: VecDeque::new(),
+            commit: 0,
+            journaled: 0,
+            is_dirty: false,
+            stopped: None,
+            damage: Vec::new(),
+            checkpoints: checkpoint::Checkpoints::default(),
+            compaction: compact::Compactor::default(),
+            scratch: Vec::new(),
+            entry_scratch: Vec::new(),
+        }
+    }
+
+    /// The part of the key's hash that the index keeps.
+    pub(crate) fn fragment(&self, key: &[u8]) -> u32 {
+        xxhash_rust::xxh3::xxh3_64_with_seed(key, self.log.index_seed) as u32
+    }
+
+    /// Checks an entry before anything is changed.
+    pub(crate) fn admit<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        meta: &Meta,
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<()> {
+        if let Some(reason) = &self.stopped {
+            return Err(EngineError::Stopped { reason: reason.to_string() });
+        }
+        if key.len() > KEY_BYTES_MAX || key.is_empty() && meta.kind.has_key() {
+            return Err(EngineError::KeyLength { bytes: key.len() });
+        }
+        if payload.len() > PAYLOAD_BYTES_MAX {
+            return Err(EngineError::PayloadTooLong { bytes: payload.len() });
+        }
+        if meta.index != self.log.last.1 + 1 || meta.epoch < self.log.last.0 || meta.kind.is_local() {
+            return Err(EngineError::NotNext { last: self.log.last });
+        }
+        let bytes = (HEAD_BYTES + key.len() + payload.len()) as u64;
+        match self.durability {
+            Durability::Memory if io.memory.is_over() && meta.kind != Kind::Remove => {
+                Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
+            }
+            Durability::Memory => Ok(()),
+            Durability::Interval => io.space.admit(&mut io.disk, bytes, meta.kind == Kind::Remove),
+            Durability::Sync => io.space.admit(&mut io.disk, 2 * bytes, meta.kind == Kind::Remove),
+        }
+    }
+
+    /// Adds an admitted entry to the log; it waits to be committed.
+    pub(crate) fn append<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        meta: &Meta,
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<Placed> {
+        let placed = self.log.append(io, meta, key, payload, self.commit);
+        self.stop_on_failure(placed)
+    }
+
+    /// Commits everything up to `index`.
+    pub(crate) fn commit<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+        while let Some(&Pending { meta, placed }) = self.pending.front().filter(|p| p.meta.index <= index) {
+            self.apply_from_log(io, &meta, placed)?;
+            self.pending.pop_front();
+            self.commit = meta.index;
+        }
+        Ok(())
+    }
+
+    /// Cuts off uncommitted entries after `index`.
+    pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+        if index < self.commit {
+            return Err(EngineError::Committed { commit: self.commit });
+        }
+        while self.pending.back().is_some_and(|p| p.meta.index > index) {
+            self.pending.pop_back();
+        }
+        let cut = self.log.cut_after(io, index);
+        self.journaled = self.journaled.min(index);
+        self.stop_on_failure(cut)
+    }
+
+    /// Forgets older versions that ended at or before `horizon`; keeps those that end later from now on.
+    pub(crate) fn set_horizon(&mut self, horizon: Option<u64>) {
+        self.horizon = horizon;
+        self.expire_versions(usize::MAX);
+    }
+
+    /// Forgets at most `most` versions that nobody can ask for any more.
+    pub(crate) fn expire_versions(&mut self, most: usize) {
+        let horizon = self.horizon.unwrap_or(u64::MAX);
+        for _ in 0..most {
+            let Some(older) = self.versions.expire(horizon) else { return };
+            for part in older.gone {
+                self.bury(part.index, part.entry_bytes);
+            }
+        }
+    }
+
+    /// Counts an entry as dead space, by log index.
+    pub(crate) fn bury(&mut self, index: u64, entry_bytes: u32) {
+        if let Some(at) = self.log.order_of(index) {
+            let slot = self.log.order[at];
+            self.log.segment_mut(slot).dead_bytes += u64::from(entry_bytes);
+        }
+    }
+
+    /// After a failure of the disk nothing more is accepted: what is in flight is in an unknown state.
+    pub(crate) fn stop_on_failure<T>(&mut self, result: EngineResult<T>) -> EngineResult<T> {
+        if let Err(EngineError::Disk(error)) = &result
+            && self.stopped.is_none()
+        {
+            self.stopped = Some(error.to_string().into_boxed_str());
+        }
+        result
+    }
+
+    /// Memory it takes beside log blocks, in bytes.
+    pub(crate) fn overhead_bytes(&self) -> usize {
+        size_of::<Store>()
+            + self.log.overhead_bytes()
+            + self.index.bytes()
+            + self.chains.bytes()
+            + self.pending.capacity() * size_of::<Pending>()
+            + self.scratch.capacity()
+    }
+
+    pub(crate) fn location_of(placed: Placed) -> Location {
+        Location::entry(placed.slot, placed.offset, placed.entry_bytes)
+    }
+}
+
+/// How many units (values or bytes) an entry's payload holds.
+pub(crate) fn units_of(kind: Kind, flags: u8, payload: &[u8]) -> u32 {
+    match kind {
+        Kind::Append | Kind::Put if flags & FLAG_LIST != 0 => {
+            if payload.len() < 4 {
+                0
+            } else {
+                u32_at(payload, 0)
+            }
+        }
+        _ => payload.len() as u32,
+    }
+}

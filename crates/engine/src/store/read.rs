@@ -1,0 +1,274 @@
+//! Finding and reading records.
+
+use std::collections::VecDeque;
+
+use super::{Store, units_of};
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::index::Found;
+use crate::index::location::{Location, Place};
+use crate::io::Io;
+use crate::log::entry::{FLAG_LIST, Kind, crc, decode_head_unchecked};
+use crate::log::{EntryRef, entry_of};
+use crate::side::chains::{Part, TrimTo, trim_point};
+use crate::side::versions::Was;
+
+/// What reading a record's newest entry told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// Log index of the newest entry of the record.
+    pub(crate) newest_index: u64,
+    pub(crate) is_list: bool,
+    pub(crate) entry_bytes: u32,
+    pub(crate) units: u32,
+}
+
+impl Seen {
+    pub(crate) fn as_part(&self) -> Part {
+        Part { index: self.newest_index, entry_bytes: self.entry_bytes, units: self.units }
+    }
+}
+
+/// A record as found.
+#[derive(Debug)]
+pub struct Record<'a> {
+    /// Whether it is a list rather than bytes.
+    pub is_list: bool,
+    /// The flags of its newest entry, [`FLAG_LIST`] and the upper layers' bits.
+    pub flags: u8,
+    /// Log index of the entry that changed it last.
+    pub index: u64,
+    /// Epoch of that entry.
+    pub epoch: u32,
+    /// Timestamp of that entry: the record's version.
+    pub timestamp: u64,
+    /// What it holds.
+    pub body: Body<'a>,
+}
+
+/// Where a record's contents are.
+#[derive(Debug)]
+pub enum Body<'a> {
+    /// In one entry, whose payload this is.
+    Whole(&'a [u8]),
+    /// In several: their payloads are read part by part.
+    Parts(Parts),
+}
+
+/// The parts of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// In order.
+    pub parts: VecDeque<Part>,
+    /// Units (values or bytes) to skip at the head of the first.
+    pub skipped: u64,
+    /// Units in all, without the skipped.
+    pub units: u64,
+}
+
+/// What to make of an entry with the key's hash whose own key cannot be read any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// Say so: for reading.
+    IsError,
+    /// Take it for the key's: what is written now takes its place. Were it another key's, that one is lost anyway.
+    IsTaken,
+}
+
+impl Parts {
+    /// Where a trim of so many units would cut; `None` if nothing would be left.
+    pub fn trim_point(&self, units: u64) -> Option<TrimTo> {
+        trim_point(&self.parts, self.skipped + units)
+    }
+}
+
+impl Store {
+    /// Finds a key's slot. The newest entry, if the record is one entry and was not in memory, is in `scratch` then.
+    pub(crate) fn find<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        fragment: u32,
+        key: &[u8],
+        unreadable: Unreadable,
+    ) -> EngineResult<Option<(Found, Location, Seen)>> {
+        let Store { index, log, chains, scratch, .. } = self;
+        let mut seen = None;
+        let found = index.find(fragment, |location| -> EngineResult<bool> {
+            match location.place() {
+                Place::Chain(id) => {
+                    let chain = chains.get(id);
+                    if *chain.key == *key {
+                        seen = Some(Seen {
+                            newest_index: chain.applied,
+                            is_list: chain.is_list,
+                            entry_bytes: 0,
+                            units: 0,
+                        });
+                    }
+                    Ok(*chain.key == *key)
+                }
+                Place::Entry(position) => {
+                    let entry = match log.read_key(&mut io.disk, position, scratch) {
+                        Ok((entry, _)) => entry,
+                        Err(EngineError::Rotten { .. }) if unreadable == Unreadable::IsTaken => {
+                            seen = Some(Seen { newest_index: 0, is_list: false, entry_bytes: 0, units: 0 });
+                            return Ok(true);
+                        }
+                        Err(error) => return Err(error),
+                    };
+                    if entry.key != key {
+                        return Ok(false);
+                    }
+                    let meta = &entry.head.meta;
+                    seen = Some(Seen {
+                        newest_index: meta.index,
+                        is_list: meta.flags & FLAG_LIST != 0,
+                        entry_bytes: entry.head.entry_bytes() as u32,
+                        units: units_of(meta.kind, meta.flags, entry.payload),
+                    });
+                    Ok(true)
+                }
+            }
+        })?;
+        Ok(found.zip(seen).map(|((found, location), seen)| (found, location, seen)))
+    }
+
+    /// The record of a key as it is now.
+    pub(crate) fn lookup<D: Disk>(&mut self, io: &mut Io<D>, key: &[u8]) -> EngineResult<Option<Record<'_>>> {
+        let fragment = self.fragment(key);
+        let Some((_, location, _)) = self.find(io, fragment, key, Unreadable::IsError)? else {
+            return Ok(None);
+        };
+        match location.place() {
+            Place::Entry(position) => {
+                let Store { log, scratch, .. } = self;
+                // Head and key were checked when it was found; where it was not in memory, it stands in the scratch buffer.
+                let segment = log.segment(position.slot);
+                let in_memory = segment.in_memory(u64::from(position.offset), position.bytes_max as usize);
+                let bytes = in_memory.unwrap_or(scratch);
+                let Some(head) = decode_head_unchecked(segment.base(), bytes) else {
+                    return Err(log.rotten(position.slot, position.offset));
+                };
+                let entry = entry_of(head, bytes);
+                if in_memory.is_none() && crc(entry.payload) != head.payload_crc {
+                    return Err(log.rotten(position.slot, position.offset));
+                }
+                Ok(Some(record_of(entry)))
+            }
+            Place::Chain(id) => {
+                let chain = self.chains.get(id);
+                let parts = Parts { parts: chain.parts.clone(), skipped: chain.skipped, units: chain.units };
+                let (is_list, newest) = (chain.is_list, chain.applied);
+                self.record_of_parts(io, is_list, newest, parts).map(Some)
+            }
+        }
+    }
+
+    /// The record of a key as it was at a timestamp not below the horizon.
+    pub(crate) fn lookup_at<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+        timestamp: u64,
+    ) -> EngineResult<Option<Record<'_>>> {
+        let fragment = self.fragment(key);
+        let Some((was, through)) = self.versions.at(fragment, key, timestamp) else {
+            return self.lookup(io, key);
+        };
+        let (is_list, parts, skipped) = match was {
+            Was::Absent => return Ok(None),
+            Was::Entry(index) => {
+                let index = *index;
+                return self.read_entry(io, index).map(|entry| Some(record_of(entry)));
+            }
+            Was::Chain { is_list, parts, skipped } => (*is_list, parts.clone(), *skipped),
+            Was::Shorter { .. } => match self
+                .find(io, fragment, key, Unreadable::IsError)?
+                .map(|(_, location, _)| location.place())
+            {
+                Some(Place::Chain(id)) => {
+                    let chain = self.chains.get(id);
+                    (chain.is_list, chain.parts_through(through).copied().collect(), chain.skipped)
+                }
+                _ => return Ok(None),
+            },
+        };
+        let parts: VecDeque<Part> = parts.into_iter().filter(|p| p.index <= through).collect();
+        let units = parts.iter().map(|p| u64::from(p.units)).sum::<u64>().saturating_sub(skipped);
+        let newest = parts.back().map_or(0, |p| p.index);
+        self.record_of_parts(io, is_list, newest, Parts { parts, skipped, units }).map(Some)
+    }
+
+    /// Reads the entry of a log index.
+    pub(crate) fn read_entry<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<EntryRef<'_>> {
+        let Some((placed, _)) = self.log.locate(io, index)? else {
+            return Err(EngineError::Rotten {
+                partition: self.log.partition,
+                place: format!("log index {index}, which is missing"),
+            });
+        };
+        let Place::Entry(position) = Store::location_of(placed).place() else {
+            unreachable!("an entry's location is an entry")
+        };
+        let Store { log, scratch, .. } = self;
+        log.read(&mut io.disk, position, scratch)
+    }
+
+    /// The keys of one page of the index, and where the next page begins.
+    pub(crate) fn scan<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        from: u32,
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
+        let (entries, next) = self.index.page_entries(from);
+        let mut keys = Vec::new();
+        let mut scratch = Vec::new();
+        for (_, location) in entries {
+            keys.push(match location.place() {
+                Place::Chain(id) => self.chains.get(id).key.to_vec(),
+                Place::Entry(position) => {
+                    self.log.read_key(&mut io.disk, position, &mut scratch)?.0.key.to_vec()
+                }
+            });
+        }
+        Ok((keys, next))
+    }
+
+    fn record_of_parts<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        is_list: bool,
+        newest: u64,
+        parts: Parts,
+    ) -> EngineResult<Record<'_>> {
+        let newest = match self.log.locate(io, newest)? {
+            Some((_, head)) => head.meta,
+            // The trim that changed it last has done its work and is gone.
+            None => {
+                let last_part = parts.parts.back().map_or(newest, |part| part.index);
+                self.read_entry(io, last_part)?.head.meta
+            }
+        };
+        Ok(Record {
+            is_list,
+            flags: newest.flags,
+            index: newest.index,
+            epoch: newest.epoch,
+            timestamp: newest.timestamp,
+            body: Body::Parts(parts),
+        })
+    }
+}
+
+fn record_of(entry: EntryRef<'_>) -> Record<'_> {
+    let meta = entry.head.meta;
+    debug_assert!(matches!(meta.kind, Kind::Put | Kind::Append));
+    Record {
+        is_list: meta.flags & FLAG_LIST != 0,
+        flags: meta.flags,
+        index: meta.index,
+        epoch: meta.epoch,
+        timestamp: meta.timestamp,
+        body: Body::Whole(entry.payload),
+    }
+}
