@@ -1,5 +1,38 @@
 //! What travels between clients, nodes and instances: ids, timestamps, limits, error codes and frames.
 //!
 //! This is the ground floor. It encodes and decodes; it opens no socket, reads no clock and keeps no state.
+//! `docs/protocols/wire.md` gives every byte, so that clients in other languages can be written from it.
+//!
+//! ```text
+//!            Envelope + Message ──Encoder──▶ bytes ──Decoder──▶ Frame ──message()──▶ Message
+//!
+//! a frame:   header (48 bytes, own checksum) │ fixed fields of the kind │ key │ payload
+//!                                            └────────── body, own checksum ──────────┘
+//! ```
+//!
+//! Payloads are never copied into another body: decoding borrows from the receive buffer, and
+//! [`Encoder::encode_split`] hands a large payload back to be sent from where it lies.
 
+pub mod checksum;
+mod compress;
+mod decode;
+mod encode;
+pub mod error;
+mod fields;
+mod header;
 pub mod ids;
+mod kind;
+pub mod limits;
+mod many;
+pub mod messages;
+mod numbered;
+mod version;
+
+pub use decode::{Broken, Decoded, Decoder, Frame};
+pub use encode::Encoder;
+pub use error::{Advice, ErrorCode, Failure, What};
+pub use header::{Envelope, Flags, HEADER_BYTES, Header, MAGIC};
+pub use kind::Kind;
+pub use many::{Element, Many, pack};
+pub use messages::Message;
+pub use version::{Features, GREETING_VERSION, choose_version};

@@ -1,0 +1,111 @@
+//! Messages to frames.
+
+use crate::checksum::crc32c_of_two;
+use crate::compress::compress_from;
+use crate::error::Failure;
+use crate::header::{Envelope, Flags, HEADER_BYTES, Header};
+use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN};
+use crate::messages::Message;
+use crate::version::GREETING_VERSION;
+
+/// Writes frames as a connection has agreed on them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Encoder {
+    /// The version chosen in `HelloAck`.
+    pub version: u8,
+    /// Whether bodies get a checksum. On by default: TCP's 16 bits let one damaged segment in 65,536 through.
+    pub body_checksum: bool,
+    /// Bodies of at least this length are compressed if that shortens them; only if both sides have the feature.
+    pub compress_from_bytes: Option<usize>,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self { version: GREETING_VERSION, body_checksum: true, compress_from_bytes: None }
+    }
+}
+
+impl Encoder {
+    /// Adds the frame to `out`. Errors: a bound is passed or fields contradict each other; `out` is as it was.
+    pub fn encode(
+        &self,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Failure<'static>> {
+        self.write(envelope, message, usize::MAX, out).map(|_| ())
+    }
+
+    /// Adds the frame to `out` but for its last bytes if these are many: they are returned, to be sent from where they
+    /// lie right after `out`. Errors: as [`Self::encode`].
+    pub fn encode_split<'m>(
+        &self,
+        envelope: &Envelope,
+        message: &'m Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<&'m [u8], Failure<'static>> {
+        self.write(envelope, message, SPLIT_BYTES_MIN, out)
+    }
+
+    #[inline]
+    fn write<'m>(
+        &self,
+        envelope: &Envelope,
+        message: &'m Message<'_>,
+        split_from: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<&'m [u8], Failure<'static>> {
+        let start = out.len();
+        let written = self.write_at(start, envelope, message, split_from, out);
+        if written.is_err() {
+            out.truncate(start);
+        }
+        written
+    }
+
+    #[inline]
+    fn write_at<'m>(
+        &self,
+        start: usize,
+        envelope: &Envelope,
+        message: &'m Message<'_>,
+        split_from: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<&'m [u8], Failure<'static>> {
+        let body_at = start + HEADER_BYTES;
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        let mut tail = message.put(out)?;
+        let mut body_len = out.len() - body_at + tail.len();
+        if body_len > BODY_BYTES_MAX {
+            return Err(Failure::FrameTooLong { length: body_len as u64, limit: BODY_BYTES_MAX as u32 });
+        }
+        let mut flags = Flags::default();
+        let compress = self.compress_from_bytes.is_some_and(|from| body_len >= from.max(COMPRESS_BYTES_MIN));
+        if compress || tail.len() < split_from {
+            out.extend_from_slice(tail);
+            tail = &[];
+        }
+        if compress && compress_from(out, body_at) {
+            flags = flags.with(Flags::LZ4);
+            body_len = out.len() - body_at;
+        }
+        let mut body_crc = 0;
+        if self.body_checksum {
+            flags = flags.with(Flags::BODY_CHECKSUM);
+            body_crc = crc32c_of_two(&out[body_at..], tail);
+        }
+        let header = Header {
+            version: self.version,
+            kind: message.kind().number(),
+            flags,
+            envelope: *envelope,
+            body_len: body_len as u32,
+            body_crc,
+        };
+        match out[start..].first_chunk_mut() {
+            Some(to) => header.write_to(to),
+            None => unreachable!("room for a header was made above"),
+        }
+        Ok(tail)
+    }
+}

@@ -1,0 +1,94 @@
+//! Errors are answers: what happened, to what, and what the asker can do.
+//!
+//! A [`Failure`] travels in an answer in place of an outcome (see [`crate::messages::Answer`]); the encoders of this
+//! crate return the same type, so that a key too long reads the same whether the client or the server noticed.
+
+mod failure;
+mod parts;
+mod sentence;
+mod what;
+
+pub use failure::{Advice, Failure};
+pub(crate) use parts::Parts;
+pub use what::What;
+
+use crate::numbered::numbered;
+
+numbered!(
+    /// The number of a [`Failure`] on the wire: 1xx the request is at fault, 2xx the record says no, 3xx somewhere else
+    /// or later, 4xx the server is in trouble. Zero is success.
+    ErrorCode: u16 {
+        /// See [`Failure::BadRequest`].
+        BadRequest = 100, "BadRequest";
+        /// See [`Failure::UnsupportedVersion`].
+        UnsupportedVersion = 101, "UnsupportedVersion";
+        /// See [`Failure::UnknownKind`].
+        UnknownKind = 102, "UnknownKind";
+        /// See [`Failure::Corrupt`].
+        Corrupt = 103, "Corrupt";
+        /// See [`Failure::FrameTooLong`].
+        FrameTooLong = 104, "FrameTooLong";
+        /// See [`Failure::KeyTooLong`].
+        KeyTooLong = 105, "KeyTooLong";
+        /// See [`Failure::ValueTooLong`].
+        ValueTooLong = 106, "ValueTooLong";
+        /// See [`Failure::TooMany`].
+        TooMany = 107, "TooMany";
+        /// See [`Failure::AnswerTooLong`].
+        AnswerTooLong = 108, "AnswerTooLong";
+        /// See [`Failure::Unauthorized`].
+        Unauthorized = 109, "Unauthorized";
+        /// See [`Failure::UnknownKeyspace`].
+        UnknownKeyspace = 110, "UnknownKeyspace";
+        /// See [`Failure::NotFound`].
+        NotFound = 200, "NotFound";
+        /// See [`Failure::WrongType`].
+        WrongType = 201, "WrongType";
+        /// See [`Failure::ConditionFailed`].
+        ConditionFailed = 202, "ConditionFailed";
+        /// See [`Failure::CompareFailed`].
+        CompareFailed = 203, "CompareFailed";
+        /// See [`Failure::NotANumber`].
+        NotANumber = 204, "NotANumber";
+        /// See [`Failure::Overflow`].
+        Overflow = 205, "Overflow";
+        /// See [`Failure::WrongOwner`].
+        WrongOwner = 300, "WrongOwner";
+        /// See [`Failure::Busy`].
+        Busy = 301, "Busy";
+        /// See [`Failure::Unavailable`].
+        Unavailable = 302, "Unavailable";
+        /// See [`Failure::TooFewInSync`].
+        TooFewInSync = 303, "TooFewInSync";
+        /// See [`Failure::TimedOut`].
+        TimedOut = 304, "TimedOut";
+        /// See [`Failure::SessionExpired`].
+        SessionExpired = 305, "SessionExpired";
+        /// See [`Failure::ClockAhead`].
+        ClockAhead = 306, "ClockAhead";
+        /// See [`Failure::DiskFull`].
+        DiskFull = 400, "DiskFull";
+        /// See [`Failure::MemoryFull`].
+        MemoryFull = 401, "MemoryFull";
+        /// See [`Failure::Rotten`].
+        Rotten = 402, "Rotten";
+        /// See [`Failure::DiskFailed`].
+        DiskFailed = 403, "DiskFailed";
+    }
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_stable_and_distinct() {
+        for pair in ErrorCode::ALL.windows(2) {
+            assert!(pair[0].number() < pair[1].number());
+        }
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_number(code.number()), Some(*code));
+        }
+        assert_eq!(ErrorCode::from_number(0), None);
+    }
+}

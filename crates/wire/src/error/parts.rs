@@ -1,0 +1,127 @@
+//! A failure as the fields of an answer.
+
+use std::borrow::Cow;
+
+use super::{ErrorCode, Failure, What};
+use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
+use crate::messages::RecordType;
+
+/// The fields of an answer, for failures and outcomes alike; `docs/protocols/wire.md` says what each means where.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Parts<'a> {
+    /// The error code, zero for an outcome.
+    pub(crate) code: u16,
+    /// The shape of the outcome, zero for a failure.
+    pub(crate) shape: u8,
+    /// The type of the record, zero for none.
+    pub(crate) record: u8,
+    pub(crate) detail: u32,
+    pub(crate) version: Timestamp,
+    pub(crate) number: u64,
+    pub(crate) payload: &'a [u8],
+}
+
+impl Failure<'_> {
+    pub(crate) fn parts(&self) -> Parts<'_> {
+        let mut parts = Parts { code: self.code(), ..Parts::default() };
+        match self {
+            Self::BadRequest { what } => parts.detail = what.number(),
+            Self::UnsupportedVersion { min, max } => parts.detail = u32::from(*min) | u32::from(*max) << 8,
+            Self::UnknownKind { kind } => parts.detail = u32::from(*kind),
+            Self::FrameTooLong { length, limit }
+            | Self::KeyTooLong { length, limit }
+            | Self::ValueTooLong { length, limit } => (parts.number, parts.detail) = (*length, *limit),
+            Self::TooMany { count, limit } => (parts.number, parts.detail) = (*count, *limit),
+            Self::AnswerTooLong { length } => parts.number = *length,
+            Self::UnknownKeyspace { keyspace } => parts.detail = keyspace.0,
+            Self::WrongType { found } => parts.record = found.number(),
+            Self::ConditionFailed { version, found } => {
+                (parts.version, parts.record) = (*version, RecordType::optional_number(*found));
+            }
+            Self::CompareFailed { version, seen } => {
+                parts.version = *version;
+                if let Some(seen) = seen {
+                    (parts.record, parts.payload) = (RecordType::Bytes.number(), seen);
+                }
+            }
+            Self::WrongOwner { epoch, delta } => (parts.number, parts.payload) = (epoch.0, delta),
+            Self::Busy { retry_after_ms } | Self::Unavailable { retry_after_ms } => {
+                parts.detail = *retry_after_ms;
+            }
+            Self::TooFewInSync { in_sync, needed } => {
+                parts.detail = u32::from(*in_sync) | u32::from(*needed) << 16;
+            }
+            Self::TimedOut { version } => parts.version = *version,
+            Self::SessionExpired { mark } => parts.version = *mark,
+            Self::ClockAhead { ahead_ms } => parts.number = *ahead_ms,
+            Self::Corrupt
+            | Self::Unauthorized
+            | Self::NotFound
+            | Self::NotANumber
+            | Self::Overflow
+            | Self::DiskFull
+            | Self::MemoryFull
+            | Self::Rotten
+            | Self::DiskFailed
+            | Self::Other { .. } => {}
+        }
+        parts
+    }
+}
+
+impl<'a> Failure<'a> {
+    /// The failure that these fields say. Fields that a code does not use are not looked at, so that a newer program
+    /// may add to them; a code that this program does not know becomes [`Failure::Other`].
+    pub(crate) fn from_parts(parts: Parts<'a>) -> Result<Self, Failure<'static>> {
+        let Parts { code, record, detail, version, number, payload, .. } = parts;
+        let (low, high) = (detail as u16, (detail >> 16) as u16);
+        let Some(known) = ErrorCode::from_number(code) else {
+            return Ok(Self::Other { code });
+        };
+        Ok(match known {
+            ErrorCode::BadRequest => match What::from_number(detail) {
+                Some(what) => Self::BadRequest { what },
+                None => Self::Other { code },
+            },
+            ErrorCode::UnsupportedVersion => {
+                let [min, max] = low.to_le_bytes();
+                Self::UnsupportedVersion { min, max }
+            }
+            ErrorCode::UnknownKind => Self::UnknownKind { kind: low },
+            ErrorCode::Corrupt => Self::Corrupt,
+            ErrorCode::FrameTooLong => Self::FrameTooLong { length: number, limit: detail },
+            ErrorCode::KeyTooLong => Self::KeyTooLong { length: number, limit: detail },
+            ErrorCode::ValueTooLong => Self::ValueTooLong { length: number, limit: detail },
+            ErrorCode::TooMany => Self::TooMany { count: number, limit: detail },
+            ErrorCode::AnswerTooLong => Self::AnswerTooLong { length: number },
+            ErrorCode::Unauthorized => Self::Unauthorized,
+            ErrorCode::UnknownKeyspace => Self::UnknownKeyspace { keyspace: KeyspaceId(detail) },
+            ErrorCode::NotFound => Self::NotFound,
+            ErrorCode::WrongType => {
+                Self::WrongType { found: RecordType::from_number(record).ok_or(What::Outcome)? }
+            }
+            ErrorCode::ConditionFailed => {
+                Self::ConditionFailed { version, found: RecordType::from_optional_number(record)? }
+            }
+            ErrorCode::CompareFailed => {
+                let found = RecordType::from_optional_number(record)?;
+                Self::CompareFailed { version, seen: found.map(|_| Cow::Borrowed(payload)) }
+            }
+            ErrorCode::NotANumber => Self::NotANumber,
+            ErrorCode::Overflow => Self::Overflow,
+            ErrorCode::WrongOwner => {
+                Self::WrongOwner { epoch: MapEpoch(number), delta: Cow::Borrowed(payload) }
+            }
+            ErrorCode::Busy => Self::Busy { retry_after_ms: detail },
+            ErrorCode::Unavailable => Self::Unavailable { retry_after_ms: detail },
+            ErrorCode::TooFewInSync => Self::TooFewInSync { in_sync: low, needed: high },
+            ErrorCode::TimedOut => Self::TimedOut { version },
+            ErrorCode::SessionExpired => Self::SessionExpired { mark: version },
+            ErrorCode::ClockAhead => Self::ClockAhead { ahead_ms: number },
+            ErrorCode::DiskFull => Self::DiskFull,
+            ErrorCode::MemoryFull => Self::MemoryFull,
+            ErrorCode::Rotten => Self::Rotten,
+            ErrorCode::DiskFailed => Self::DiskFailed,
+        })
+    }
+}

@@ -1,0 +1,124 @@
+//! What a person reads of a failure: what happened, to what, and what to do.
+
+use std::fmt;
+
+use super::Failure;
+
+impl fmt::Display for Failure<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadRequest { what } => write!(f, "bad request: {what}"),
+            Self::UnsupportedVersion { min, max } => write!(
+                f,
+                "the other side speaks versions {min} to {max} of the protocol: use a client or server that does too"
+            ),
+            Self::UnknownKind { kind } => write!(
+                f,
+                "the other side does not know messages of kind {kind:#06x}: it may be an older program"
+            ),
+            Self::Corrupt => f.write_str("the request was damaged on the way: send it again"),
+            Self::FrameTooLong { length, limit } => write!(
+                f,
+                "a frame of {length} bytes is longer than {limit} bytes: split the batch, or use a blob for large data"
+            ),
+            Self::KeyTooLong { length, limit } => {
+                write!(f, "the key has {length} bytes, {limit} are allowed: use a shorter key")
+            }
+            Self::ValueTooLong { length, limit } => {
+                write!(f, "the value has {length} bytes, {limit} are allowed: use a blob for large data")
+            }
+            Self::TooMany { count, limit } => {
+                write!(f, "{count} items in one request, {limit} are allowed: split it")
+            }
+            Self::AnswerTooLong { length } => write!(
+                f,
+                "an outcome of {length} bytes did not fit into the batch's answer: look it up by itself"
+            ),
+            Self::Unauthorized => {
+                f.write_str("not permitted: give the cluster secret, or a token with this permission")
+            }
+            Self::UnknownKeyspace { keyspace } => write!(
+                f,
+                "there is no keyspace {keyspace}: create it with `zerohop keyspace create`, or fetch the map again"
+            ),
+            Self::NotFound => f.write_str("there is no record of this key"),
+            Self::WrongType { found } => {
+                write!(f, "the record is {found}: this operation works on the other type only")
+            }
+            Self::ConditionFailed { found: None, .. } => {
+                f.write_str("the condition failed: there is no record of this key")
+            }
+            Self::ConditionFailed { version, found: Some(found) } => {
+                write!(f, "the condition failed: the record is {found} at version {version}")
+            }
+            Self::CompareFailed { seen: None, .. } => {
+                f.write_str("the comparison failed: there is no record of this key")
+            }
+            Self::CompareFailed { version, seen: Some(seen) } => write!(
+                f,
+                "the comparison failed: the record has another value, of {} bytes at version {version}",
+                seen.len()
+            ),
+            Self::NotANumber => f.write_str("the record's value is not a decimal integer of 64 bits"),
+            Self::Overflow => {
+                f.write_str("the counter would leave the range of 64 signed bits; it is unchanged")
+            }
+            Self::WrongOwner { epoch, .. } => write!(
+                f,
+                "the partition is served elsewhere: apply the changes to map epoch {epoch} and ask its owner"
+            ),
+            Self::Busy { retry_after_ms } => {
+                write!(f, "the instance is overloaded: ask again in {retry_after_ms} ms")
+            }
+            Self::Unavailable { retry_after_ms } => {
+                write!(f, "the partition cannot answer just now: ask again in {retry_after_ms} ms")
+            }
+            Self::TooFewInSync { in_sync, needed } => write!(
+                f,
+                "only {in_sync} copies are in sync and a write needs {needed}: wait for nodes to return, or add some"
+            ),
+            Self::TimedOut { .. } => f.write_str(
+                "the time-out passed: a wait found nothing; a write may be done, repeat it in the same session",
+            ),
+            Self::SessionExpired { mark } => write!(
+                f,
+                "the session is forgotten (all issued before {mark} are): open a new one, and repeat only what was \
+                 never sent"
+            ),
+            Self::ClockAhead { ahead_ms } => write!(
+                f,
+                "the request's timestamp is {ahead_ms} ms ahead of the server: a clock is wrong, set it right"
+            ),
+            Self::DiskFull => {
+                f.write_str("the disk is full: writes are refused until records are removed or space is added")
+            }
+            Self::MemoryFull => {
+                f.write_str("the memory budget is used up: remove records, or give the node more memory")
+            }
+            Self::Rotten => f.write_str(
+                "the stored bytes are damaged and no copy could repair them: restore the record from a backup",
+            ),
+            Self::DiskFailed => {
+                f.write_str("the disk failed: see the node's log, and replace the disk")
+            }
+            Self::Other { code } => write!(
+                f,
+                "the server answers with error {code}, which this program is too old to know: bring it up to date"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::What;
+
+    #[test]
+    fn sentences_name_the_figures_and_the_way_out() {
+        let long = Failure::KeyTooLong { length: 70_000, limit: 65_536 }.to_string();
+        assert!(long.contains("70000") && long.contains("65536"), "{long}");
+        let bad = Failure::from(What::Reserved).to_string();
+        assert!(bad.starts_with("bad request: a byte that must be zero"), "{bad}");
+    }
+}

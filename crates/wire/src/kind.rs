@@ -1,0 +1,96 @@
+//! The kinds of frames, and what each may be used for.
+
+use crate::numbered::numbered;
+
+numbered!(
+    /// What a frame is. 00xx is about the connection and the cluster, 01xx reads, 02xx writes, 03xx is kept for traffic
+    /// between instances; the highest bit marks answers.
+    Kind: u16 {
+        /// First frame of a connection: versions and features of the client.
+        Hello = 0x0001, "hello";
+        /// Are you there, and how new is your map?
+        Ping = 0x0002, "ping";
+        /// Asks for a session.
+        SessionOpen = 0x0003, "session_open";
+        /// Asks for the cluster map, whole or since an epoch.
+        MapGet = 0x0004, "map_get";
+        /// A control request; its body is Protocol Buffers and opaque to this crate.
+        Admin = 0x0005, "admin";
+        /// Reads a whole record.
+        Lookup = 0x0101, "lookup";
+        /// Reads a part of a list or of bytes.
+        LookupRange = 0x0102, "lookup_range";
+        /// Reads version, type, length and expiry of a record.
+        Inspect = 0x0103, "inspect";
+        /// Reads one bit.
+        GetBit = 0x0104, "get_bit";
+        /// Counts the bits that are set.
+        CountBits = 0x0105, "count_bits";
+        /// Answers once the record is as asked, or the time is up.
+        Wait = 0x0106, "wait";
+        /// Reads a page of the keys of a partition.
+        Scan = 0x0107, "scan";
+        /// Several operations on records of one partition.
+        Batch = 0x0200, "batch";
+        /// Stores a value.
+        Insert = 0x0201, "insert";
+        /// Removes a record.
+        Remove = 0x0202, "remove";
+        /// Adds values to the end of a list.
+        Append = 0x0203, "append";
+        /// Adds bytes to the end of a bytes record.
+        Extend = 0x0204, "extend";
+        /// Replaces a value if it is the expected one.
+        CompareSwap = 0x0205, "compare_swap";
+        /// Adds to a decimal counter.
+        Increment = 0x0206, "increment";
+        /// Sets or clears one bit.
+        SetBit = 0x0207, "set_bit";
+        /// Changes when a record expires.
+        Expire = 0x0208, "expire";
+        /// Keeps a part of a list and drops the rest.
+        Trim = 0x0209, "trim";
+        /// Answers `Hello`.
+        HelloAck = 0x8001, "hello_ack";
+        /// Answers `Ping`.
+        Pong = 0x8002, "pong";
+        /// Answers `SessionOpen`.
+        SessionOpened = 0x8003, "session_opened";
+        /// Answers `MapGet`.
+        Map = 0x8004, "map";
+        /// Answers `Admin`.
+        AdminAnswer = 0x8005, "admin_answer";
+        /// Answers an operation, or any request that failed.
+        Answer = 0x8100, "answer";
+        /// Answers `Batch`.
+        BatchAnswer = 0x8200, "batch_answer";
+    }
+);
+
+impl Kind {
+    /// Whether it answers a request.
+    #[must_use]
+    pub const fn is_answer(self) -> bool {
+        self.number() & 0x8000 != 0
+    }
+
+    /// Whether it is about one partition, which the header names.
+    #[must_use]
+    pub const fn is_for_partition(self) -> bool {
+        matches!(self.number() >> 8, 0x01 | 0x02)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_distinct_and_name_their_class() {
+        for pair in Kind::ALL.windows(2) {
+            assert!(pair[0].number() < pair[1].number());
+        }
+        assert!(Kind::BatchAnswer.is_answer() && !Kind::Batch.is_answer());
+        assert!(Kind::Scan.is_for_partition() && !Kind::MapGet.is_for_partition());
+    }
+}

@@ -1,0 +1,282 @@
+//! Answers to operations, and to any request that failed.
+//!
+//! All have the same 24 bytes of fields, alone in a frame as in the answer to a batch, where a length (4) and zero (4)
+//! precede them:
+//!
+//! | offset | size | field |
+//! | --- | --- | --- |
+//! | 0 | 2 | error code, 0 for success |
+//! | 2 | 1 | shape of the outcome, 0 for an error |
+//! | 3 | 1 | type of the record, 0 for none or not said |
+//! | 4 | 4 | detail |
+//! | 8 | 8 | version |
+//! | 16 | 8 | number |
+//!
+//! What detail, number and payload hold is said per shape and per error in `docs/protocols/wire.md`.
+
+use super::record::RecordType;
+use super::scan::ScannedKey;
+use crate::error::{Failure, Parts, What};
+use crate::fields::{FieldReader, layout, nothing_left, split, take_counted};
+use crate::ids::Timestamp;
+use crate::limits::{BATCH_ITEMS_MAX, CURSOR_BYTES_MAX};
+use crate::many::{Element, Many};
+use crate::numbered::numbered;
+
+/// The answer to one operation.
+pub type Answer<'a> = Result<Outcome<'a>, Failure<'a>>;
+
+/// What an operation that succeeded brought. The version is that of the record, zero if there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// It was done.
+    Done {
+        /// The record's version now.
+        version: Timestamp,
+        /// What the operation counts; see the operation.
+        number: u64,
+    },
+    /// A counter was changed.
+    Counter {
+        /// The record's version now.
+        version: Timestamp,
+        /// Its value now.
+        value: i64,
+    },
+    /// A bytes record, or the part of it that was asked for.
+    Value {
+        /// The record's version.
+        version: Timestamp,
+        /// Bytes in the whole record.
+        length: u64,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// A list, or a page of the part of it that was asked for.
+    List {
+        /// The record's version.
+        version: Timestamp,
+        /// Values in the whole list.
+        length: u64,
+        /// The place of the first value of this page in the list, from zero.
+        first: u64,
+        /// The values, at most `LIST_PAGE_VALUES_MAX`.
+        values: Many<'a, &'a [u8]>,
+    },
+    /// All but a record's contents.
+    Info {
+        /// The record's version.
+        version: Timestamp,
+        /// What it is.
+        record: RecordType,
+        /// Bytes of bytes, values of a list.
+        length: u64,
+        /// When it ceases to be, in milliseconds since 1970.
+        expires_at_ms: Option<u64>,
+    },
+    /// A page of the keys of a partition.
+    Page {
+        /// Where the next page begins; empty if this was the last.
+        next: &'a [u8],
+        /// The keys, at most `SCAN_PAGE_KEYS_MAX`.
+        keys: Many<'a, ScannedKey<'a>>,
+    },
+}
+
+numbered!(
+    /// The number of an [`Outcome`] on the wire.
+    Shape: u8 {
+        /// See [`Outcome::Done`].
+        Done = 1, "done";
+        /// See [`Outcome::Counter`].
+        Counter = 2, "counter";
+        /// See [`Outcome::Value`].
+        Value = 3, "value";
+        /// See [`Outcome::List`].
+        List = 4, "list";
+        /// See [`Outcome::Info`].
+        Info = 5, "info";
+        /// See [`Outcome::Page`].
+        Page = 6, "page";
+    }
+);
+
+const FIELDS_BYTES: usize = 24;
+const ITEM_HEADER_BYTES: usize = 8;
+
+/// Writes all but the last piece of the payload to `out`, and returns that piece.
+pub(crate) fn put<'b>(answer: &'b Answer<'_>, out: &mut Vec<u8>) -> Result<&'b [u8], Failure<'static>> {
+    match answer {
+        Ok(outcome) => put_outcome(outcome, out),
+        Err(failure) => {
+            let parts = failure.parts();
+            out.extend_from_slice(&fields(&parts));
+            Ok(parts.payload)
+        }
+    }
+}
+
+/// Reads the answer that fills `body`.
+pub(crate) fn take(body: &[u8]) -> Result<Answer<'_>, Failure<'static>> {
+    let (mut fields, payload) = FieldReader::<FIELDS_BYTES>::split(body)?;
+    let parts = Parts {
+        code: fields.u16(),
+        shape: fields.u8(),
+        record: fields.u8(),
+        detail: fields.u32(),
+        version: Timestamp(fields.u64()),
+        number: fields.u64(),
+        payload,
+    };
+    fields.done()?;
+    if parts.code == 0 { Ok(Ok(take_outcome(parts)?)) } else { Ok(Err(Failure::from_parts(parts)?)) }
+}
+
+fn fields(parts: &Parts<'_>) -> [u8; FIELDS_BYTES] {
+    layout(|to| {
+        to.u16(parts.code)
+            .u8(parts.shape)
+            .u8(parts.record)
+            .u32(parts.detail)
+            .u64(parts.version.0)
+            .u64(parts.number)
+    })
+}
+
+fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+    let mut parts = Parts { shape: shape(outcome).number(), ..Parts::default() };
+    Ok(match *outcome {
+        Outcome::Done { version, number } => {
+            out.extend_from_slice(&fields(&Parts { version, number, ..parts }));
+            &[]
+        }
+        Outcome::Counter { version, value } => {
+            out.extend_from_slice(&fields(&Parts { version, number: value as u64, ..parts }));
+            &[]
+        }
+        Outcome::Value { version, length, bytes } => {
+            super::check_value(bytes)?;
+            parts.record = RecordType::Bytes.number();
+            out.extend_from_slice(&fields(&Parts { version, number: length, ..parts }));
+            bytes
+        }
+        Outcome::List { version, length, first, values } => {
+            (parts.record, parts.detail) = (RecordType::List.number(), values.count());
+            out.extend_from_slice(&fields(&Parts { version, number: length, ..parts }));
+            out.extend_from_slice(&first.to_le_bytes());
+            values.put(out)?
+        }
+        Outcome::Info { version, record, length, expires_at_ms } => {
+            parts.record = record.number();
+            out.extend_from_slice(&fields(&Parts { version, number: length, ..parts }));
+            out.extend_from_slice(&expires_at_ms.unwrap_or(0).to_le_bytes());
+            &[]
+        }
+        Outcome::Page { next, keys } => {
+            check_cursor(next)?;
+            parts.detail = keys.count();
+            out.extend_from_slice(&fields(&parts));
+            out.extend_from_slice(&(next.len() as u32).to_le_bytes());
+            out.extend_from_slice(next);
+            keys.put(out)?
+        }
+    })
+}
+
+fn take_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
+    let Parts { shape, record, detail, version, number, mut payload, .. } = parts;
+    let shape = Shape::from_number(shape).ok_or(What::Outcome)?;
+    let outcome = match shape {
+        Shape::Done => Outcome::Done { version, number },
+        Shape::Counter => Outcome::Counter { version, value: number as i64 },
+        Shape::Value => {
+            super::check_value(payload)?;
+            return Ok(Outcome::Value { version, length: number, bytes: payload });
+        }
+        Shape::List => {
+            let first = take_u64(&mut payload)?;
+            let values = Many::packed(detail, payload)?;
+            return Ok(Outcome::List { version, length: number, first, values });
+        }
+        Shape::Info => {
+            let record = RecordType::from_number(record).ok_or(What::Outcome)?;
+            let expires_at_ms = Some(take_u64(&mut payload)?).filter(|ms| *ms != 0);
+            Outcome::Info { version, record, length: number, expires_at_ms }
+        }
+        Shape::Page => {
+            let next = take_counted(&mut payload)?;
+            check_cursor(next)?;
+            return Ok(Outcome::Page { next, keys: Many::packed(detail, payload)? });
+        }
+    };
+    nothing_left(payload)?;
+    Ok(outcome)
+}
+
+fn shape(outcome: &Outcome<'_>) -> Shape {
+    match outcome {
+        Outcome::Done { .. } => Shape::Done,
+        Outcome::Counter { .. } => Shape::Counter,
+        Outcome::Value { .. } => Shape::Value,
+        Outcome::List { .. } => Shape::List,
+        Outcome::Info { .. } => Shape::Info,
+        Outcome::Page { .. } => Shape::Page,
+    }
+}
+
+fn take_u64(bytes: &mut &[u8]) -> Result<u64, Failure<'static>> {
+    let (number, rest) = bytes.split_first_chunk::<8>().ok_or(What::Lengths)?;
+    *bytes = rest;
+    Ok(u64::from_le_bytes(*number))
+}
+
+/// Errors: the cursor is longer than any that a server gives.
+pub(super) fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
+    if cursor.len() > CURSOR_BYTES_MAX {
+        let (length, limit) = (cursor.len() as u64, CURSOR_BYTES_MAX as u32);
+        return Err(Failure::KeyTooLong { length, limit });
+    }
+    Ok(())
+}
+
+/// One answer of several: length (4), zero (4), the answer.
+impl<'a> Element<'a> for Answer<'a> {
+    const COUNT_MAX: u32 = BATCH_ITEMS_MAX;
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        let at = out.len();
+        out.extend_from_slice(&[0; ITEM_HEADER_BYTES]);
+        let tail = put(self, out)?;
+        let length = out.len() - at - ITEM_HEADER_BYTES + tail.len();
+        out[at..at + 4].copy_from_slice(&(length as u32).to_le_bytes());
+        Ok(tail)
+    }
+
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<ITEM_HEADER_BYTES>::split(bytes)?;
+        let length = fields.u32() as usize;
+        fields.zeros(4);
+        fields.done()?;
+        let (body, rest) = split(rest, length)?;
+        *bytes = rest;
+        take(body)
+    }
+}
+
+/// The answers to a batch, in the order of its operations: count (4), zero (4), the answers.
+pub(crate) fn put_many<'b>(
+    answers: &'b Many<'_, Answer<'b>>,
+    out: &mut Vec<u8>,
+) -> Result<&'b [u8], Failure<'static>> {
+    let fields: [u8; 8] = layout(|to| to.u32(answers.count()).zeros(4));
+    out.extend_from_slice(&fields);
+    answers.put(out)
+}
+
+pub(crate) fn take_many(body: &[u8]) -> Result<Many<'_, Answer<'_>>, Failure<'static>> {
+    let (mut fields, rest) = FieldReader::<8>::split(body)?;
+    let count = fields.u32();
+    fields.zeros(4);
+    fields.done()?;
+    Many::packed(count, rest)
+}

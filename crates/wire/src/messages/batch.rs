@@ -1,0 +1,120 @@
+//! Several operations on records of one partition, in one frame.
+//!
+//! A batch is a way of sending, not a transaction: its operations are evaluated in order, each by itself, and each has
+//! its own outcome. Its writes take consecutive sequence numbers from the one in the stamp; its reads take none. It is
+//! answered once all its operations are.
+//!
+//! After the stamp: count (4), zero (4), then per item kind (2), zero (2), length (4), and the operation's body, which
+//! is the same as that of its own frame without stamp or timestamp.
+
+use super::session::Stamp;
+use super::{Read, Write};
+use crate::error::{Failure, What};
+use crate::fields::{FieldReader, layout, split};
+use crate::ids::Sequence;
+use crate::kind::Kind;
+use crate::limits::BATCH_ITEMS_MAX;
+use crate::many::{Element, Many};
+
+/// One operation on one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation<'a> {
+    /// One that changes nothing.
+    Read(Read<'a>),
+    /// One that may.
+    Write(Write<'a>),
+}
+
+/// Several operations on records of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch<'a> {
+    /// Its place in the session; the sequence is that of its first write.
+    pub stamp: Stamp,
+    /// The operations, at most `BATCH_ITEMS_MAX`.
+    pub operations: Many<'a, Operation<'a>>,
+}
+
+const ITEM_HEADER_BYTES: usize = 8;
+
+impl<'a> Operation<'a> {
+    /// The key of the record.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Self::Read(read) => read.key,
+            Self::Write(write) => write.key,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Read(read) => read.kind(),
+            Self::Write(write) => write.kind(),
+        }
+    }
+}
+
+impl<'a> Element<'a> for Operation<'a> {
+    const COUNT_MAX: u32 = BATCH_ITEMS_MAX;
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        let at = out.len();
+        out.extend_from_slice(&[0; ITEM_HEADER_BYTES]);
+        let tail = match self {
+            Self::Read(read) => read.put(out)?,
+            Self::Write(write) => write.put(out)?,
+        };
+        let length = out.len() - at - ITEM_HEADER_BYTES + tail.len();
+        // Key, value and list bounds keep this far below 2^32.
+        let header: [u8; ITEM_HEADER_BYTES] =
+            layout(|to| to.u16(self.kind().number()).zeros(2).u32(length as u32));
+        out[at..at + ITEM_HEADER_BYTES].copy_from_slice(&header);
+        Ok(tail)
+    }
+
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<ITEM_HEADER_BYTES>::split(bytes)?;
+        let kind = Kind::from_number(fields.u16()).ok_or(What::ItemKind)?;
+        fields.zeros(2);
+        let length = fields.u32() as usize;
+        fields.done()?;
+        let (body, rest) = split(rest, length)?;
+        *bytes = rest;
+        match kind.number() >> 8 {
+            0x01 => Ok(Self::Read(Read::take(kind, body)?)),
+            _ => Ok(Self::Write(Write::take(kind, body)?)),
+        }
+    }
+}
+
+impl<'a> Batch<'a> {
+    /// Goes through the operations in order; writes come with their sequence numbers, zero without a session.
+    pub fn numbered(&self) -> impl Iterator<Item = (Sequence, Operation<'a>)> + use<'a> {
+        let in_session = self.stamp.session.is_some();
+        let mut next = self.stamp.sequence;
+        self.operations.iter().map(move |operation| match operation {
+            Operation::Write(_) if in_session => {
+                let sequence = next;
+                next = next.next();
+                (sequence, operation)
+            }
+            _ => (Sequence(0), operation),
+        })
+    }
+
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        out.extend_from_slice(&self.stamp.encode()?);
+        let fields: [u8; 8] = layout(|to| to.u32(self.operations.count()).zeros(4));
+        out.extend_from_slice(&fields);
+        self.operations.put(out)
+    }
+
+    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (stamp, rest) = Stamp::split(body)?;
+        let (mut fields, rest) = FieldReader::<8>::split(rest)?;
+        let count = fields.u32();
+        fields.zeros(4);
+        fields.done()?;
+        Ok(Self { stamp, operations: Many::packed(count, rest)? })
+    }
+}

@@ -1,0 +1,172 @@
+//! What the frames say, one type for each, borrowed from the bytes they came in.
+//!
+//! Requests about records are [`Read`], [`Write`], [`Scan`] and [`Batch`]; they go to the instance that owns the
+//! partition named in the envelope. Everything else is about the connection or the cluster.
+
+mod answer;
+mod batch;
+mod cluster;
+mod connect;
+mod read;
+mod record;
+mod scan;
+mod session;
+mod write;
+
+pub use answer::{Answer, Outcome, Shape};
+pub use batch::{Batch, Operation};
+pub use cluster::{Admin, Map, MapGet};
+pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof};
+pub use read::{Query, Read, Until};
+pub(crate) use record::check_value;
+pub use record::{Condition, Expiry, Range, RecordType};
+pub use scan::{Scan, ScannedKey};
+pub use session::{SessionOpen, SessionOpened, Stamp};
+pub use write::{Change, Write};
+
+use crate::error::Failure;
+use crate::fields::FieldReader;
+use crate::ids::Timestamp;
+use crate::kind::Kind;
+use crate::many::Many;
+
+/// What one frame says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// First frame of a connection.
+    Hello(Hello<'a>),
+    /// Answers `Hello`.
+    HelloAck(HelloAck),
+    /// Are you there?
+    Ping(Ping),
+    /// Yes.
+    Pong(Pong),
+    /// Asks for a session.
+    SessionOpen(SessionOpen),
+    /// Answers `SessionOpen`.
+    SessionOpened(SessionOpened),
+    /// Asks for the cluster map.
+    MapGet(MapGet),
+    /// Answers `MapGet`.
+    Map(Map<'a>),
+    /// A control request.
+    Admin(Admin<'a>),
+    /// Answers `Admin`.
+    AdminAnswer(Admin<'a>),
+    /// A read of a record.
+    Read {
+        /// The highest timestamp that the session has seen.
+        seen: Timestamp,
+        /// The read.
+        read: Read<'a>,
+    },
+    /// A page of the keys of a partition.
+    Scan(Scan<'a>),
+    /// A write of a record.
+    Write {
+        /// Its place in its session.
+        stamp: Stamp,
+        /// The write.
+        write: Write<'a>,
+    },
+    /// Several operations on records.
+    Batch(Batch<'a>),
+    /// Answers `Read`, `Scan` and `Write`, and any request that failed.
+    Answer(Answer<'a>),
+    /// Answers `Batch`.
+    BatchAnswer(Many<'a, Answer<'a>>),
+}
+
+impl<'a> Message<'a> {
+    /// The kind of its frame.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Hello(_) => Kind::Hello,
+            Self::HelloAck(_) => Kind::HelloAck,
+            Self::Ping(_) => Kind::Ping,
+            Self::Pong(_) => Kind::Pong,
+            Self::SessionOpen(_) => Kind::SessionOpen,
+            Self::SessionOpened(_) => Kind::SessionOpened,
+            Self::MapGet(_) => Kind::MapGet,
+            Self::Map(_) => Kind::Map,
+            Self::Admin(_) => Kind::Admin,
+            Self::AdminAnswer(_) => Kind::AdminAnswer,
+            Self::Read { read, .. } => read.kind(),
+            Self::Scan(_) => Kind::Scan,
+            Self::Write { write, .. } => write.kind(),
+            Self::Batch(_) => Kind::Batch,
+            Self::Answer(_) => Kind::Answer,
+            Self::BatchAnswer(_) => Kind::BatchAnswer,
+        }
+    }
+
+    /// Writes all of the body but the last piece of the payload to `out`, and returns that piece.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        match self {
+            Self::Read { seen, read } => {
+                out.extend_from_slice(&seen.0.to_le_bytes());
+                return read.put(out);
+            }
+            Self::Write { stamp, write } => {
+                out.extend_from_slice(&stamp.encode()?);
+                return write.put(out);
+            }
+            Self::Answer(answer) => return answer::put(answer, out),
+            Self::Batch(batch) => return batch.put(out),
+            Self::BatchAnswer(answers) => return answer::put_many(answers, out),
+            Self::Scan(scan) => return scan.put(out),
+            Self::Hello(hello) => return hello.put(out),
+            Self::Map(map) => return map.put(out),
+            Self::Admin(admin) | Self::AdminAnswer(admin) => return admin.put(),
+            Self::HelloAck(ack) => out.extend_from_slice(&ack.encode()),
+            Self::Ping(ping) => out.extend_from_slice(&ping.encode()),
+            Self::Pong(pong) => out.extend_from_slice(&pong.encode()),
+            Self::SessionOpen(SessionOpen) => {}
+            Self::SessionOpened(opened) => out.extend_from_slice(&opened.encode()),
+            Self::MapGet(get) => out.extend_from_slice(&get.encode()),
+        }
+        Ok(&[])
+    }
+
+    /// Reads the message of this kind that fills `body`.
+    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        Ok(match kind {
+            Kind::Lookup
+            | Kind::LookupRange
+            | Kind::Inspect
+            | Kind::GetBit
+            | Kind::CountBits
+            | Kind::Wait => {
+                let (mut fields, rest) = FieldReader::<8>::split(body)?;
+                Self::Read { seen: Timestamp(fields.u64()), read: Read::take(kind, rest)? }
+            }
+            Kind::Insert
+            | Kind::Remove
+            | Kind::Append
+            | Kind::Extend
+            | Kind::CompareSwap
+            | Kind::Increment
+            | Kind::SetBit
+            | Kind::Expire
+            | Kind::Trim => {
+                let (stamp, rest) = Stamp::split(body)?;
+                Self::Write { stamp, write: Write::take(kind, rest)? }
+            }
+            Kind::Answer => Self::Answer(answer::take(body)?),
+            Kind::Batch => Self::Batch(Batch::take(body)?),
+            Kind::BatchAnswer => Self::BatchAnswer(answer::take_many(body)?),
+            Kind::Scan => Self::Scan(Scan::take(body)?),
+            Kind::Hello => Self::Hello(Hello::take(body)?),
+            Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
+            Kind::Ping => Self::Ping(Ping::take(body)?),
+            Kind::Pong => Self::Pong(Pong::take(body)?),
+            Kind::SessionOpen => Self::SessionOpen(SessionOpen::take(body)?),
+            Kind::SessionOpened => Self::SessionOpened(SessionOpened::take(body)?),
+            Kind::MapGet => Self::MapGet(MapGet::take(body)?),
+            Kind::Map => Self::Map(Map::take(body)?),
+            Kind::Admin => Self::Admin(Admin::take(body)?),
+            Kind::AdminAnswer => Self::AdminAnswer(Admin::take(body)?),
+        })
+    }
+}

@@ -1,0 +1,171 @@
+//! Reads of a record.
+//!
+//! Every read opens with the same 8 bytes: key length (4), detail (1), zero (3). Then come the fields of the kind, the
+//! key, and the payload.
+
+use super::record::{Range, check_key, check_value};
+use super::write::{check_bit, one_u64, only_key};
+use crate::error::{Failure, What};
+use crate::fields::{FieldReader, layout, split};
+use crate::ids::Timestamp;
+use crate::kind::Kind;
+
+/// One read of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read<'a> {
+    /// Which record.
+    pub key: &'a [u8],
+    /// What to read of it.
+    pub query: Query<'a>,
+}
+
+/// What a read asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query<'a> {
+    /// The whole record. Answers `Value` or, for a list, the first page as `List`; `NotFound` if there is none.
+    Lookup,
+    /// A part of it. Answers as `Lookup` does; a list's page may end before the range does, so that the asker goes on
+    /// from the last value it got.
+    LookupRange {
+        /// Which part.
+        range: Range,
+    },
+    /// All but its contents. Answers `Info`, or `NotFound`.
+    Inspect,
+    /// One bit of a bytes record, most significant bit of byte 0 first. Answers `Done`, number 0 or 1; a bit that is
+    /// not there is 0.
+    GetBit {
+        /// Which bit, at most `BIT_OFFSET_MAX`.
+        offset: u64,
+    },
+    /// How many bits of these bytes are 1. Answers `Done`, number: how many.
+    CountBits {
+        /// Which bytes.
+        range: Range,
+    },
+    /// Waits until the record is as asked, then answers as `Lookup` does; `TimedOut` after the time-out in the header.
+    Wait {
+        /// What to wait for.
+        until: Until<'a>,
+    },
+}
+
+/// What a wait waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until<'a> {
+    /// The record is these bytes.
+    Equals(&'a [u8]),
+    /// The record is not these bytes: others, a list, or absent.
+    Differs(&'a [u8]),
+    /// There is no record.
+    Absent,
+    /// There is one.
+    Present,
+    /// The record's version is another than this; zero stands for "no record".
+    Changed(Timestamp),
+}
+
+impl<'a> Until<'a> {
+    fn numbers(self) -> (u8, u64, &'a [u8]) {
+        match self {
+            Self::Equals(value) => (0, 0, value),
+            Self::Differs(value) => (1, 0, value),
+            Self::Absent => (2, 0, &[]),
+            Self::Present => (3, 0, &[]),
+            Self::Changed(version) => (4, version.0, &[]),
+        }
+    }
+
+    fn from_numbers(until: u8, version: u64, value: &'a [u8]) -> Result<Self, Failure<'static>> {
+        match (until, version, value) {
+            (0, 0, value) => Ok(Self::Equals(value)),
+            (1, 0, value) => Ok(Self::Differs(value)),
+            (2, 0, []) => Ok(Self::Absent),
+            (3, 0, []) => Ok(Self::Present),
+            (4, version, []) => Ok(Self::Changed(Timestamp(version))),
+            _ => Err(What::Until.into()),
+        }
+    }
+}
+
+impl<'a> Read<'a> {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.query {
+            Query::Lookup => Kind::Lookup,
+            Query::LookupRange { .. } => Kind::LookupRange,
+            Query::Inspect => Kind::Inspect,
+            Query::GetBit { .. } => Kind::GetBit,
+            Query::CountBits { .. } => Kind::CountBits,
+            Query::Wait { .. } => Kind::Wait,
+        }
+    }
+
+    /// Writes all but the last piece of the payload to `out`, and returns that piece.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        let key_len = check_key(self.key)?;
+        let open = |detail: u8| -> [u8; 8] { layout(|to| to.u32(key_len).u8(detail).zeros(3)) };
+        match self.query {
+            Query::Lookup | Query::Inspect => out.extend_from_slice(&open(0)),
+            Query::LookupRange { range } | Query::CountBits { range } => {
+                let fields: [u8; 24] = layout(|to| to.bytes(open(0)).i64(range.start).i64(range.stop));
+                out.extend_from_slice(&fields);
+            }
+            Query::GetBit { offset } => {
+                check_bit(offset)?;
+                let fields: [u8; 16] = layout(|to| to.bytes(open(0)).u64(offset));
+                out.extend_from_slice(&fields);
+            }
+            Query::Wait { until } => {
+                let (detail, version, value) = until.numbers();
+                check_value(value)?;
+                let fields: [u8; 16] = layout(|to| to.bytes(open(detail)).u64(version));
+                out.extend_from_slice(&fields);
+                out.extend_from_slice(self.key);
+                return Ok(value);
+            }
+        }
+        Ok(self.key)
+    }
+
+    /// Reads the read of this kind that fills `body`.
+    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<8>::split(body)?;
+        let key_len = fields.u32() as usize;
+        let detail = fields.u8();
+        fields.zeros(3);
+        fields.done()?;
+        if detail != 0 && kind != Kind::Wait {
+            return Err(What::Detail.into());
+        }
+        let (query, rest) = match kind {
+            Kind::Lookup => (Query::Lookup, rest),
+            Kind::Inspect => (Query::Inspect, rest),
+            Kind::LookupRange | Kind::CountBits => {
+                let (mut fields, rest) = FieldReader::<16>::split(rest)?;
+                let range = Range { start: fields.i64(), stop: fields.i64() };
+                fields.done()?;
+                match kind {
+                    Kind::LookupRange => (Query::LookupRange { range }, rest),
+                    _ => (Query::CountBits { range }, rest),
+                }
+            }
+            Kind::GetBit => {
+                let (offset, rest) = one_u64(rest)?;
+                check_bit(offset)?;
+                (Query::GetBit { offset }, rest)
+            }
+            Kind::Wait => {
+                let (version, rest) = one_u64(rest)?;
+                let (key, value) = split(rest, key_len)?;
+                check_key(key)?;
+                check_value(value)?;
+                let until = Until::from_numbers(detail, version, value)?;
+                return Ok(Self { key, query: Query::Wait { until } });
+            }
+            _ => return Err(What::ItemKind.into()),
+        };
+        let key = only_key(split(rest, key_len)?)?;
+        check_key(key)?;
+        Ok(Self { key, query })
+    }
+}

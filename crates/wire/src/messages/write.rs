@@ -1,0 +1,297 @@
+//! Writes of a record.
+//!
+//! Every write opens with the same 16 bytes, so that presence and version conditions work alike on all of them:
+//!
+//! | offset | size | field |
+//! | --- | --- | --- |
+//! | 0 | 4 | key length |
+//! | 4 | 1 | condition |
+//! | 5 | 1 | detail, per kind |
+//! | 6 | 2 | zero |
+//! | 8 | 8 | version of the condition |
+//!
+//! Then come the fields of the kind, the key, and the payload.
+
+use super::record::{Condition, Expiry, Range, check_key, check_value};
+use crate::error::{Failure, What};
+use crate::fields::{FieldReader, layout, nothing_left, split};
+use crate::kind::Kind;
+use crate::limits::BIT_OFFSET_MAX;
+use crate::many::Many;
+
+/// One write of one record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write<'a> {
+    /// Which record.
+    pub key: &'a [u8],
+    /// What must hold of it; otherwise the answer is `ConditionFailed` and nothing changes.
+    pub condition: Condition,
+    /// What to do to it.
+    pub change: Change<'a>,
+}
+
+/// What a write does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Makes the record these bytes, whatever it was. Answers `Done`, number 0.
+    Insert {
+        /// The bytes.
+        value: &'a [u8],
+        /// When they cease to be.
+        expiry: Expiry,
+    },
+    /// Removes the record, of either type. Answers `Done`, number 1 if there was one, 0 if not.
+    Remove,
+    /// Adds values to the end of a list, making it if there is no record. Answers `Done`, number: its new length.
+    Append {
+        /// The values, at most `APPEND_VALUES_MAX`.
+        values: Many<'a, &'a [u8]>,
+    },
+    /// Adds bytes to the end of a bytes record, making it if there is none. Answers `Done`, number: its new length.
+    Extend {
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+    /// Replaces the value if it is the expected one; a kept record keeps its expiry. Answers `Done`, number 0, or
+    /// `CompareFailed` with the value seen.
+    CompareSwap {
+        /// The expected value, or that there is no record.
+        expected: Option<&'a [u8]>,
+        /// The new value, or that there be no record.
+        new: Option<&'a [u8]>,
+    },
+    /// Adds to the decimal number that the record holds, 0 if there is none. Answers `Counter`.
+    Increment {
+        /// What to add.
+        delta: i64,
+    },
+    /// Sets or clears one bit, most significant bit of byte 0 first, growing the record with zeros as needed. Answers
+    /// `Done`, number: what the bit was.
+    SetBit {
+        /// Which bit, at most `BIT_OFFSET_MAX`.
+        offset: u64,
+        /// What it is to be.
+        on: bool,
+    },
+    /// Changes when the record expires. Answers `Done`, number 0, or `NotFound`.
+    Expire {
+        /// When.
+        expiry: Expiry,
+    },
+    /// Keeps this part of a list and drops the rest; what keeps nothing removes the record. Answers `Done`, number: the
+    /// length left; `NotFound` if there is none.
+    Trim {
+        /// What to keep.
+        keep: Range,
+    },
+}
+
+const EXPECTED_PRESENT: u8 = 1;
+const NEW_PRESENT: u8 = 2;
+
+impl<'a> Write<'a> {
+    pub(crate) fn kind(&self) -> Kind {
+        match self.change {
+            Change::Insert { .. } => Kind::Insert,
+            Change::Remove => Kind::Remove,
+            Change::Append { .. } => Kind::Append,
+            Change::Extend { .. } => Kind::Extend,
+            Change::CompareSwap { .. } => Kind::CompareSwap,
+            Change::Increment { .. } => Kind::Increment,
+            Change::SetBit { .. } => Kind::SetBit,
+            Change::Expire { .. } => Kind::Expire,
+            Change::Trim { .. } => Kind::Trim,
+        }
+    }
+
+    /// Writes all but the last piece of the payload to `out`, and returns that piece.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        let key_len = check_key(self.key)?;
+        let (condition, version) = self.condition.numbers();
+        let open = |detail: u8| -> [u8; 16] {
+            layout(|to| to.u32(key_len).u8(condition).u8(detail).zeros(2).u64(version))
+        };
+        let plain = open(0);
+        Ok(match self.change {
+            Change::Insert { value, expiry } => {
+                check_value(value)?;
+                let (mode, ms) = expiry.check()?;
+                let fields: [u8; 24] = layout(|to| to.bytes(open(mode)).u64(ms));
+                out.extend_from_slice(&fields);
+                out.extend_from_slice(self.key);
+                value
+            }
+            Change::Remove => {
+                out.extend_from_slice(&plain);
+                self.key
+            }
+            Change::Append { values } => {
+                let fields: [u8; 24] = layout(|to| to.bytes(plain).u32(values.count()).zeros(4));
+                out.extend_from_slice(&fields);
+                out.extend_from_slice(self.key);
+                values.put(out)?
+            }
+            Change::Extend { bytes } => {
+                check_value(bytes)?;
+                out.extend_from_slice(&plain);
+                out.extend_from_slice(self.key);
+                bytes
+            }
+            Change::CompareSwap { expected, new } => {
+                let expected_len = check_value(expected.unwrap_or_default())?;
+                check_value(new.unwrap_or_default())?;
+                let detail =
+                    u8::from(expected.is_some()) * EXPECTED_PRESENT + u8::from(new.is_some()) * NEW_PRESENT;
+                let fields: [u8; 24] = layout(|to| to.bytes(open(detail)).u32(expected_len).zeros(4));
+                out.extend_from_slice(&fields);
+                out.extend_from_slice(self.key);
+                out.extend_from_slice(expected.unwrap_or_default());
+                new.unwrap_or_default()
+            }
+            Change::Increment { delta } => {
+                let fields: [u8; 24] = layout(|to| to.bytes(plain).i64(delta));
+                out.extend_from_slice(&fields);
+                self.key
+            }
+            Change::SetBit { offset, on } => {
+                check_bit(offset)?;
+                let fields: [u8; 24] = layout(|to| to.bytes(open(u8::from(on))).u64(offset));
+                out.extend_from_slice(&fields);
+                self.key
+            }
+            Change::Expire { expiry } => {
+                let (mode, ms) = expiry.check()?;
+                let fields: [u8; 24] = layout(|to| to.bytes(open(mode)).u64(ms));
+                out.extend_from_slice(&fields);
+                self.key
+            }
+            Change::Trim { keep } => {
+                let fields: [u8; 32] = layout(|to| to.bytes(plain).i64(keep.start).i64(keep.stop));
+                out.extend_from_slice(&fields);
+                self.key
+            }
+        })
+    }
+
+    /// Reads the write of this kind that fills `body`.
+    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<16>::split(body)?;
+        let key_len = fields.u32() as usize;
+        let condition = fields.u8();
+        let detail = fields.u8();
+        fields.zeros(2);
+        let condition = Condition::from_numbers(condition, fields.u64())?;
+        fields.done()?;
+        let with_key = |rest: &'a [u8]| -> Result<(&'a [u8], &'a [u8]), Failure<'static>> {
+            let (key, payload) = split(rest, key_len)?;
+            check_key(key)?;
+            Ok((key, payload))
+        };
+        let (key, change) = match kind {
+            Kind::Insert => {
+                let (ms, rest) = one_u64(rest)?;
+                let expiry = Expiry::from_numbers(detail, ms)?;
+                let (key, value) = with_key(rest)?;
+                check_value(value)?;
+                return Ok(Self { key, condition, change: Change::Insert { value, expiry } });
+            }
+            Kind::Append => {
+                let (mut fields, rest) = FieldReader::<8>::split(rest)?;
+                let count = fields.u32();
+                fields.zeros(4);
+                fields.done()?;
+                let (key, payload) = with_key(rest)?;
+                (key, Change::Append { values: Many::packed(count, payload)? })
+            }
+            Kind::Extend => {
+                let (key, bytes) = with_key(rest)?;
+                check_value(bytes)?;
+                (key, Change::Extend { bytes })
+            }
+            Kind::CompareSwap => return Self::take_compare_swap(condition, detail, rest, with_key),
+            Kind::SetBit => {
+                let (offset, rest) = one_u64(rest)?;
+                check_bit(offset)?;
+                let key = only_key(with_key(rest)?)?;
+                let on = match detail {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(What::Detail.into()),
+                };
+                return Ok(Self { key, condition, change: Change::SetBit { offset, on } });
+            }
+            Kind::Expire => {
+                let (ms, rest) = one_u64(rest)?;
+                let expiry = Expiry::from_numbers(detail, ms)?;
+                let key = only_key(with_key(rest)?)?;
+                return Ok(Self { key, condition, change: Change::Expire { expiry } });
+            }
+            Kind::Remove => (only_key(with_key(rest)?)?, Change::Remove),
+            Kind::Increment => {
+                let (mut fields, rest) = FieldReader::<8>::split(rest)?;
+                let delta = fields.i64();
+                fields.done()?;
+                (only_key(with_key(rest)?)?, Change::Increment { delta })
+            }
+            Kind::Trim => {
+                let (mut fields, rest) = FieldReader::<16>::split(rest)?;
+                let keep = Range { start: fields.i64(), stop: fields.i64() };
+                fields.done()?;
+                (only_key(with_key(rest)?)?, Change::Trim { keep })
+            }
+            _ => return Err(What::ItemKind.into()),
+        };
+        // The kinds above that give the detail a meaning have returned.
+        if detail != 0 {
+            return Err(What::Detail.into());
+        }
+        Ok(Self { key, condition, change })
+    }
+
+    fn take_compare_swap(
+        condition: Condition,
+        detail: u8,
+        rest: &'a [u8],
+        with_key: impl Fn(&'a [u8]) -> Result<(&'a [u8], &'a [u8]), Failure<'static>>,
+    ) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<8>::split(rest)?;
+        let expected_len = fields.u32() as usize;
+        fields.zeros(4);
+        fields.done()?;
+        let (key, payload) = with_key(rest)?;
+        let (expected, new) = split(payload, expected_len)?;
+        check_value(expected)?;
+        check_value(new)?;
+        let presence = |mark: u8, value: &'a [u8]| match (detail & mark != 0, value) {
+            (true, value) => Ok(Some(value)),
+            (false, []) => Ok(None),
+            (false, _) => Err(Failure::from(What::Lengths)),
+        };
+        if detail & !(EXPECTED_PRESENT | NEW_PRESENT) != 0 {
+            return Err(What::Detail.into());
+        }
+        let change = Change::CompareSwap {
+            expected: presence(EXPECTED_PRESENT, expected)?,
+            new: presence(NEW_PRESENT, new)?,
+        };
+        Ok(Self { key, condition, change })
+    }
+}
+
+/// Errors: the bit lies beyond the longest value.
+pub(super) fn check_bit(offset: u64) -> Result<(), Failure<'static>> {
+    if offset > BIT_OFFSET_MAX { Err(What::BitOffset.into()) } else { Ok(()) }
+}
+
+/// One more fixed field.
+#[inline(always)]
+pub(super) fn one_u64(rest: &[u8]) -> Result<(u64, &[u8]), Failure<'static>> {
+    let (mut fields, rest) = FieldReader::<8>::split(rest)?;
+    Ok((fields.u64(), rest))
+}
+
+/// The key of an operation that has no payload beside it.
+pub(super) fn only_key<'a>((key, payload): (&'a [u8], &'a [u8])) -> Result<&'a [u8], Failure<'static>> {
+    nothing_left(payload)?;
+    Ok(key)
+}

@@ -1,0 +1,208 @@
+//! Messages of every kind, made from whatever numbers and bytes proptest draws.
+
+mod failures;
+
+pub use failures::failures;
+use proptest::prelude::*;
+use zerohop_wire::ids::*;
+use zerohop_wire::messages::*;
+use zerohop_wire::{Envelope, Features, Many, Message};
+
+/// Raw material for one message.
+#[derive(Clone, Debug)]
+pub struct Seed {
+    pub pick: usize,
+    pub sub: u8,
+    pub key: Vec<u8>,
+    pub value: Vec<u8>,
+    pub values: Vec<Vec<u8>>,
+    pub n: [u64; 5],
+    pub nonce: [u8; 32],
+}
+
+/// Kinds of seed that [`with_message`] tells apart.
+pub const PICKS: usize = 14;
+
+pub fn seed() -> impl Strategy<Value = Seed> {
+    let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..most);
+    let repetitive = (any::<u8>(), 0..5000usize).prop_map(|(byte, length)| vec![byte; length]);
+    let number = prop_oneof![any::<u64>(), 0..100u64, Just(u64::MAX)];
+    (
+        (0..PICKS, any::<u8>(), bytes(40), prop_oneof![2 => bytes(600), 1 => repetitive]),
+        prop::collection::vec(bytes(50), 0..12),
+        prop::array::uniform5(number),
+        prop::array::uniform32(any::<u8>()),
+    )
+        .prop_map(|((pick, sub, key, value), values, n, nonce)| Seed {
+            pick,
+            sub,
+            key,
+            value,
+            values,
+            n,
+            nonce,
+        })
+}
+
+pub fn envelope(seed: &Seed) -> Envelope {
+    let n = &seed.n;
+    Envelope {
+        request: RequestId(n[0]),
+        keyspace: KeyspaceId(n[1] as u32),
+        partition: PartitionId(n[2] as u32),
+        partition_epoch: PartitionEpoch(n[3]),
+        time_out_ms: (n[4] % 86_400_001) as u32,
+    }
+}
+
+/// Calls `check` with the message that the seed stands for.
+pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
+    let Seed { pick, sub, key, value, values, n, nonce } = seed;
+    let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+    let operations: Vec<Operation<'_>> = (0..).zip(&slices).map(|(i, v)| operation(seed, i, v)).collect();
+    let answers: Vec<Answer<'_>> = (0..).zip(&slices).map(|(i, v)| answer(seed, i, v, &slices)).collect();
+    let keys: Vec<ScannedKey<'_>> = slices.iter().map(|k| scanned(k, n[0])).collect();
+    let epoch = MapEpoch(n[1]);
+    check(&match pick {
+        0 => Message::Write { stamp: stamp(n), write: write(seed, *sub, value, &slices) },
+        1 => Message::Read { seen: Timestamp(n[0]), read: read(seed, *sub, value) },
+        2 => Message::Batch(Batch { stamp: stamp(n), operations: Many::given(&operations) }),
+        3 => Message::Answer(answer(seed, *sub, value, &slices)),
+        4 => Message::BatchAnswer(Many::given(&answers)),
+        5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Many::given(&keys) })),
+        6 => Message::Scan(Scan {
+            seen: Timestamp(n[0]),
+            cursor: value,
+            prefix: key,
+            keys_max: (n[1] % 4096) as u32 + 1,
+        }),
+        7 => Message::Hello(Hello {
+            version_min: *sub,
+            version_max: n[0] as u8,
+            features: Features(n[1]),
+            cluster: ClusterId([*sub; 16]),
+            map_epoch: epoch,
+            proof_method: n[2] as u8,
+            nonce: *nonce,
+            name: "client of a property test",
+        }),
+        8 => Message::HelloAck(HelloAck {
+            version: *sub,
+            instance: InstanceId(n[0] as u32),
+            features: Features(n[1]),
+            cluster: ClusterId([n[2] as u8; 16]),
+            incarnation: Incarnation(n[3]),
+            map_epoch: epoch,
+            now: Timestamp(n[4]),
+            proof: Proof { method: *sub, nonce: *nonce, proof: [n[0] as u8; 32] },
+        }),
+        9 => match sub % 2 {
+            0 => Message::Ping(Ping { map_epoch: epoch }),
+            _ => Message::Pong(Pong { map_epoch: epoch, now: Timestamp(n[0]) }),
+        },
+        10 => match sub % 2 {
+            0 => Message::SessionOpen(SessionOpen),
+            _ => Message::SessionOpened(SessionOpened { session: stamp(n).session, idle_ms: n[3] as u32 }),
+        },
+        11 => Message::MapGet(MapGet { since: epoch }),
+        12 => Message::Map(Map { epoch, since: MapEpoch(n[0]), encoded: value }),
+        _ => match sub % 2 {
+            0 => Message::Admin(Admin { encoded: value }),
+            _ => Message::AdminAnswer(Admin { encoded: value }),
+        },
+    });
+}
+
+fn stamp(n: &[u64; 5]) -> Stamp {
+    let session = SessionId { issued: Timestamp(n[0]), nonce: n[1] };
+    let sequence = if session.is_some() { n[2].max(1) } else { 0 };
+    let lowest = sequence.saturating_sub(n[3] % 16_384);
+    Stamp {
+        session,
+        sequence: Sequence(sequence),
+        lowest_unanswered: Sequence(lowest),
+        seen: Timestamp(n[4]),
+    }
+}
+
+fn scanned(key: &[u8], n: u64) -> ScannedKey<'_> {
+    let record = if key.len().is_multiple_of(2) { RecordType::Bytes } else { RecordType::List };
+    ScannedKey { key, record, version: Timestamp(n) }
+}
+
+fn operation<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Operation<'a> {
+    match sub % 2 {
+        0 => Operation::Read(read(seed, (sub / 2).wrapping_add(seed.sub), value)),
+        _ => Operation::Write(write(seed, (sub / 2).wrapping_add(seed.sub), value, &[])),
+    }
+}
+
+fn range(n: &[u64; 5]) -> Range {
+    Range { start: n[1] as i64, stop: n[2] as i64 }
+}
+
+fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Read<'a> {
+    let n = &seed.n;
+    let query = match sub % 10 {
+        0 => Query::Lookup,
+        1 => Query::LookupRange { range: range(n) },
+        2 => Query::Inspect,
+        3 => Query::GetBit { offset: n[1] % (1 << 27) },
+        4 => Query::CountBits { range: range(n) },
+        5 => Query::Wait { until: Until::Equals(value) },
+        6 => Query::Wait { until: Until::Differs(value) },
+        7 => Query::Wait { until: Until::Absent },
+        8 => Query::Wait { until: Until::Present },
+        _ => Query::Wait { until: Until::Changed(Timestamp(n[1])) },
+    };
+    Read { key: &seed.key, query }
+}
+
+fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> Write<'a> {
+    let n = &seed.n;
+    let ms = n[3] >> 16;
+    let expiry = match n[4] % 4 {
+        0 => Expiry::Never,
+        1 => Expiry::AfterMs(ms),
+        2 => Expiry::AtMs(ms),
+        _ => Expiry::Keep,
+    };
+    let some = |bit: u64, value: &'a [u8]| (n[4] & bit != 0).then_some(value);
+    let change = match sub % 9 {
+        0 => Change::Insert { value, expiry },
+        1 => Change::Remove,
+        2 => Change::Append { values: Many::given(values) },
+        3 => Change::Extend { bytes: value },
+        4 => Change::CompareSwap { expected: some(1, &seed.key), new: some(2, value) },
+        5 => Change::Increment { delta: n[1] as i64 },
+        6 => Change::SetBit { offset: n[1] % (1 << 27), on: n[2] % 2 == 1 },
+        7 => Change::Expire { expiry },
+        _ => Change::Trim { keep: range(n) },
+    };
+    let condition = match seed.sub % 4 {
+        0 => Condition::Always,
+        1 => Condition::IfAbsent,
+        2 => Condition::IfPresent,
+        _ => Condition::IfVersion(Timestamp(n[0])),
+    };
+    Write { key: &seed.key, condition, change }
+}
+
+fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> Answer<'a> {
+    let n = &seed.n;
+    let version = Timestamp(n[0]);
+    let failures = failures(n, value);
+    match sub % 6 {
+        0 => Ok(Outcome::Done { version, number: n[1] }),
+        1 => Ok(Outcome::Counter { version, value: n[1] as i64 }),
+        2 => Ok(Outcome::Value { version, length: n[1], bytes: value }),
+        3 => Ok(Outcome::List { version, length: n[1], first: n[2], values: Many::given(values) }),
+        4 => Ok(Outcome::Info {
+            version,
+            record: if n[1].is_multiple_of(2) { RecordType::Bytes } else { RecordType::List },
+            length: n[2],
+            expires_at_ms: Some(n[3]).filter(|ms| *ms != 0),
+        }),
+        _ => Err(failures[n[4] as usize % failures.len()].clone()),
+    }
+}
