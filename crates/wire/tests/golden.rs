@@ -1,0 +1,292 @@
+//! The bytes of every message, pinned: what is in `tests/golden/` was once sent, and must be read the same for ever.
+//!
+//! To add a vector, add it to the lists below and run with `ZEROHOP_GOLDEN=write`; existing files are never changed by
+//! that. A file that no longer matches means that old programs and new ones would misunderstand each other: give the
+//! message a new kind, or the protocol a new version.
+#![allow(missing_docs, unreachable_pub, reason = "a test")]
+
+#[path = "support/failures.rs"]
+mod failures;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use zerohop_wire::ids::*;
+use zerohop_wire::messages::*;
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, ErrorCode, Features, Kind, Many, Message};
+
+const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
+const NUMBERS: [u64; 5] = [0x0001_9f3c_7a2b_0003, 70_000, 65_536, 2, 5];
+const SEEN: Timestamp = Timestamp(0x0001_9f3c_7a2b_0001);
+const VERSION: Timestamp = Timestamp(0x0001_9f3c_7a2b_0002);
+const STAMP: Stamp = Stamp {
+    session: SessionId { issued: Timestamp(0x0001_9f3c_0000_0007), nonce: 0x1122_3344_5566_7788 },
+    sequence: Sequence(42),
+    lowest_unanswered: Sequence(40),
+    seen: SEEN,
+};
+const FOR_PARTITION: Envelope = Envelope {
+    request: RequestId(0x0102_0304_0506_0708),
+    keyspace: KeyspaceId(3),
+    partition: PartitionId(17),
+    partition_epoch: PartitionEpoch(5),
+    time_out_ms: 1500,
+};
+const FOR_CONNECTION: Envelope = Envelope {
+    request: RequestId(1),
+    keyspace: KeyspaceId::NONE,
+    partition: PartitionId(0),
+    partition_epoch: PartitionEpoch(0),
+    time_out_ms: 0,
+};
+
+/// Calls `check` with the name of each vector, what it shows, and what it says.
+fn for_each_vector(check: &mut dyn FnMut(&str, &str, &Message<'_>)) {
+    connection(check);
+    reads(check);
+    writes(check);
+    batches(check);
+    outcomes(check);
+    errors(check);
+}
+
+type Check<'c> = &'c mut dyn FnMut(&str, &str, &Message<'_>);
+
+fn connection(check: Check<'_>) {
+    let cluster = ClusterId(*b"cluster of tests");
+    let hello = Hello {
+        version_min: 1,
+        version_max: 3,
+        features: Features::LZ4,
+        cluster,
+        map_epoch: MapEpoch(9),
+        proof_method: 0,
+        nonce: [0; 32],
+        name: "zerohop cli",
+    };
+    check("hello", "a client that speaks versions 1 to 3 and LZ4", &Message::Hello(hello));
+    let ack = HelloAck {
+        version: 1,
+        instance: InstanceId(6),
+        features: Features::LZ4,
+        cluster,
+        incarnation: Incarnation(0xfeed_beef),
+        map_epoch: MapEpoch(11),
+        now: VERSION,
+        proof: Proof { method: 1, nonce: [0xaa; 32], proof: [0xbb; 32] },
+    };
+    check("hello_ack", "version 1 is chosen; nonce all aa, proof all bb", &Message::HelloAck(ack));
+    check("ping", "map epoch 9", &Message::Ping(Ping { map_epoch: MapEpoch(9) }));
+    let pong = Pong { map_epoch: MapEpoch(11), now: VERSION };
+    check("pong", "map epoch 11", &Message::Pong(pong));
+    check("session_open", "no body", &Message::SessionOpen(SessionOpen));
+    let opened = SessionOpened { session: STAMP.session, idle_ms: 600_000 };
+    check("session_opened", "remembered for 10 minutes", &Message::SessionOpened(opened));
+    check("map_get", "what changed since epoch 9", &Message::MapGet(MapGet { since: MapEpoch(9) }));
+    let map = Map { epoch: MapEpoch(11), since: MapEpoch(9), encoded: b"delta" };
+    check("map", "changes from epoch 9 to 11", &Message::Map(map));
+    check("admin", "an opaque body", &Message::Admin(Admin { encoded: b"request" }));
+    check("admin_answer", "an opaque body", &Message::AdminAnswer(Admin { encoded: b"answer" }));
+}
+
+fn reads(check: Check<'_>) {
+    let mut read = |name: &str, comment: &str, query: Query<'_>| {
+        check(name, comment, &Message::Read { seen: SEEN, read: Read { key: b"key", query } });
+    };
+    let range = Range { start: -10, stop: i64::MAX };
+    read("lookup", "key", Query::Lookup);
+    read("lookup_range", "the last ten", Query::LookupRange { range });
+    read("inspect", "key", Query::Inspect);
+    read("get_bit", "bit 12", Query::GetBit { offset: 12 });
+    read("count_bits", "the last ten bytes", Query::CountBits { range });
+    read("wait", "until the value is 'ready'", Query::Wait { until: Until::Equals(b"ready") });
+    read("wait_differs", "until it is not 'ready'", Query::Wait { until: Until::Differs(b"ready") });
+    read("wait_absent", "until there is no record", Query::Wait { until: Until::Absent });
+    read("wait_present", "until there is one", Query::Wait { until: Until::Present });
+    read("wait_changed", "until the version is another", Query::Wait { until: Until::Changed(VERSION) });
+    let scan = Scan { seen: SEEN, cursor: b"from here", prefix: b"user/", keys_max: 1000 };
+    check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
+}
+
+fn writes(check: Check<'_>) {
+    let mut write = |name: &str, comment: &str, condition: Condition, change: Change<'_>| {
+        let write = Write { key: b"key", condition, change };
+        check(name, comment, &Message::Write { stamp: STAMP, write });
+    };
+    let (always, value): (_, &[u8]) = (Condition::Always, b"value");
+    let insert = |expiry| Change::Insert { value, expiry };
+    write("insert", "key = value, never expires", always, insert(Expiry::Never));
+    write("insert_if_absent", "expires after 5 s", Condition::IfAbsent, insert(Expiry::AfterMs(5000)));
+    let at = Expiry::AtMs(1_800_000_000_000);
+    write("insert_if_present", "expires in 2027", Condition::IfPresent, insert(at));
+    write("insert_if_version", "keeps its expiry", Condition::IfVersion(VERSION), insert(Expiry::Keep));
+    write("remove", "key", always, Change::Remove);
+    let values: [&[u8]; 3] = [b"one", b"", b"three"];
+    write("append", "one, the empty value, three", always, Change::Append { values: Many::given(&values) });
+    write("extend", "adds 'value'", always, Change::Extend { bytes: value });
+    let swap = |expected, new| Change::CompareSwap { expected, new };
+    write("compare_swap", "'old' by 'value'", always, swap(Some(b"old"), Some(value)));
+    write("compare_swap_absent", "nothing by 'value'", always, swap(None, Some(value)));
+    write("compare_swap_remove", "'old' by nothing", always, swap(Some(b"old"), None));
+    write("increment", "by -2", always, Change::Increment { delta: -2 });
+    write("set_bit", "bit 12 on", always, Change::SetBit { offset: 12, on: true });
+    write("expire", "after 5 s", always, Change::Expire { expiry: Expiry::AfterMs(5000) });
+    let keep = Range { start: 2, stop: -1 };
+    write("trim", "drops the first two and the last", always, Change::Trim { keep });
+    let change = insert(Expiry::Never);
+    let write = Write { key: b"key", condition: always, change };
+    let stamp = Stamp::default();
+    check("insert_without_session", "an all-zero stamp", &Message::Write { stamp, write });
+}
+
+fn batches(check: Check<'_>) {
+    let insert = Change::Insert { value: b"value", expiry: Expiry::Never };
+    let operations = [
+        Operation::Write(Write { key: b"a", condition: Condition::Always, change: insert }),
+        Operation::Read(Read { key: b"b", query: Query::Lookup }),
+        Operation::Write(Write { key: b"c", condition: Condition::Always, change: Change::Remove }),
+    ];
+    let batch = Batch { stamp: STAMP, operations: Many::given(&operations) };
+    check("batch", "insert (42), lookup, remove (43)", &Message::Batch(batch));
+    let answers: [Answer<'_>; 3] = [
+        Ok(Outcome::Done { version: VERSION, number: 0 }),
+        Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }),
+        Err(zerohop_wire::Failure::NotFound),
+    ];
+    check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Many::given(&answers)));
+}
+
+fn outcomes(check: Check<'_>) {
+    let mut outcome = |name: &str, comment: &str, outcome: Outcome<'_>| {
+        check(&format!("answer_{name}"), comment, &Message::Answer(Ok(outcome)));
+    };
+    let version = VERSION;
+    outcome("done", "number 7", Outcome::Done { version, number: 7 });
+    outcome("counter", "value -7", Outcome::Counter { version, value: -7 });
+    outcome("value", "5 bytes of 100", Outcome::Value { version, length: 100, bytes: b"value" });
+    let values: [&[u8]; 2] = [b"one", b"two"];
+    let values = Many::given(&values);
+    outcome("list", "values 8 and 9 of 10", Outcome::List { version, length: 10, first: 8, values });
+    let record = RecordType::List;
+    let at = Some(1_800_000_000_000);
+    outcome("info", "a list that expires", Outcome::Info { version, record, length: 10, expires_at_ms: at });
+    let keys = [
+        ScannedKey { key: b"a", record: RecordType::Bytes, version },
+        ScannedKey { key: b"bc", record: RecordType::List, version },
+    ];
+    let keys = Many::given(&keys);
+    outcome("page", "two keys, and more to come", Outcome::Page { next: b"go on", keys });
+}
+
+fn errors(check: Check<'_>) {
+    let mut told = BTreeSet::new();
+    for failure in failures::failures(&NUMBERS, b"seen") {
+        let known = ErrorCode::from_number(failure.code());
+        let code = known.map_or("Other", ErrorCode::text);
+        let again = if told.insert(code) { "" } else { "_absent" };
+        let comment = failure.to_string();
+        check(&format!("error_{}{again}", snake(code)), &comment, &Message::Answer(Err(failure)));
+    }
+    for code in ErrorCode::ALL {
+        assert!(told.contains(code.text()), "no golden vector for the error {code}");
+    }
+}
+
+#[test]
+fn every_message_has_exactly_its_golden_bytes() {
+    let (mut names, mut kinds) = (BTreeSet::new(), BTreeSet::new());
+    for_each_vector(&mut |name, comment, message| {
+        let envelope = if message.kind().is_for_partition() || message.kind() >= Kind::Answer {
+            &FOR_PARTITION
+        } else {
+            &FOR_CONNECTION
+        };
+        let mut bytes = Vec::new();
+        Encoder::default().encode(envelope, message, &mut bytes).unwrap();
+        let golden = golden_bytes(name, comment, &bytes);
+        assert_eq!(hex(&bytes), hex(&golden), "{name} is encoded otherwise than its golden vector");
+        assert_says(name, &golden, envelope, message);
+        assert!(names.insert(name.to_string()), "two vectors are called {name}");
+        kinds.insert(message.kind());
+    });
+    for kind in Kind::ALL {
+        assert!(kinds.contains(kind), "no golden vector for messages of kind {kind}");
+    }
+    names.insert("insert_lz4".into());
+    names.insert("insert_unchecked".into());
+    for file in std::fs::read_dir(folder()).unwrap() {
+        let path = file.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        assert!(names.contains(name), "tests/golden/{name}.hex is of no vector");
+    }
+}
+
+#[test]
+fn golden_bytes_with_other_flags_are_still_read() {
+    // What a compressor makes of a body may change; that it is read may not.
+    let value = [b'z'; 2000];
+    let insert = Change::Insert { value: &value, expiry: Expiry::Never };
+    let write = Write { key: b"key", condition: Condition::Always, change: insert };
+    let message = Message::Write { stamp: STAMP, write };
+    let lz4 = Encoder { compress_from_bytes: Some(0), ..Encoder::default() };
+    let unchecked = Encoder { body_checksum: false, ..Encoder::default() };
+    for (name, encoder) in [("insert_lz4", lz4), ("insert_unchecked", unchecked)] {
+        let mut bytes = Vec::new();
+        encoder.encode(&FOR_PARTITION, &message, &mut bytes).unwrap();
+        let golden = golden_bytes(name, "2000 times 'z', with other flags", &bytes);
+        assert_says(name, &golden, &FOR_PARTITION, &message);
+    }
+}
+
+fn assert_says(name: &str, bytes: &[u8], envelope: &Envelope, message: &Message<'_>) {
+    let Decoded::Frame { frame, used } = DECODER.decode(bytes) else {
+        panic!("{name}: {:?}", DECODER.decode(bytes));
+    };
+    assert_eq!((used, &frame.envelope), (bytes.len(), envelope), "{name}");
+    assert_eq!(frame.message(&mut Vec::new()).as_ref(), Ok(message), "{name}");
+}
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// The bytes in the file of this name: hexadecimal lines, after one that begins with `#` and says what they are.
+fn golden_bytes(name: &str, comment: &str, encoded: &[u8]) -> Vec<u8> {
+    let path = folder().join(format!("{name}.hex"));
+    if !path.exists() && std::env::var("ZEROHOP_GOLDEN").is_ok_and(|mode| mode == "write") {
+        #[expect(clippy::disallowed_methods, reason = "a test writes its own data")]
+        std::fs::write(&path, format!("# {name}: {comment}\n{}", hex(encoded)))
+            .expect("the folder can be written");
+    }
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("no golden vector {}: {error}", path.display()));
+    let (comment, digits) = text.split_once('\n').expect("a comment and digits");
+    assert!(comment.starts_with("# "), "{name} does not begin with a comment");
+    digits.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal digits")).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for line in bytes.chunks(16) {
+        for group in line.chunks(4) {
+            for byte in group {
+                text.push_str(&format!("{byte:02x} "));
+            }
+            text.push(' ');
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+fn snake(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        text.extend(letter.to_lowercase());
+    }
+    text
+}

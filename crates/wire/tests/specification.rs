@@ -1,0 +1,61 @@
+//! `docs/protocols/wire.md` names every number that this crate knows, with its name.
+#![allow(missing_docs, reason = "a test")]
+
+use zerohop_wire::messages::{RecordType, Shape};
+use zerohop_wire::{ErrorCode, Kind, What, limits};
+
+const SPECIFICATION: &str = include_str!("../../../docs/protocols/wire.md");
+
+fn assert_says(row: &str) {
+    assert!(SPECIFICATION.contains(row), "docs/protocols/wire.md has nothing like: {row}");
+}
+
+#[test]
+fn the_specification_has_a_row_for_every_number() {
+    for kind in Kind::ALL {
+        assert_says(&format!("\n| {:#06x} | {kind} |", kind.number()));
+    }
+    for code in ErrorCode::ALL {
+        assert_says(&format!("\n| {} | {code} |", code.number()));
+    }
+    for what in What::ALL {
+        assert_says(&format!("\n| {} | {what} |\n", what.number()));
+    }
+    for shape in Shape::ALL {
+        assert_says(&format!("\n| {} | {shape} |", shape.number()));
+    }
+    assert_eq!((RecordType::Bytes.number(), RecordType::List.number()), (1, 2));
+}
+
+#[test]
+fn the_specification_states_the_limits() {
+    let stated = [
+        ("length of the body, at most ", limits::BODY_BYTES_MAX as u64, " "),
+        ("key ", limits::KEY_BYTES_MAX as u64, " bytes"),
+        ("value ", limits::VALUE_BYTES_MAX as u64, " bytes"),
+        ("cursor ", limits::CURSOR_BYTES_MAX as u64, " bytes"),
+        ("body of `admin` ", limits::ADMIN_BYTES_MAX as u64, " bytes"),
+        ("name ", limits::CLIENT_NAME_BYTES_MAX as u64, " bytes"),
+        ("bit offset ", limits::BIT_OFFSET_MAX, "."),
+        ("at most ", limits::SESSION_WINDOW_MAX, " below it"),
+        ("frames have at most ", limits::HELLO_BODY_BYTES_MAX as u64, " bytes"),
+        ("; ", limits::BATCH_ITEMS_MAX.into(), " operations in a batch"),
+        ("keys at most, 1 to ", limits::SCAN_PAGE_KEYS_MAX.into(), " "),
+    ];
+    for (before, number, after) in stated {
+        assert_says(&format!("{before}{}{after}", grouped(number)));
+    }
+}
+
+/// The number with a comma between every three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
