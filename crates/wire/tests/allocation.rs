@@ -1,0 +1,152 @@
+//! How much memory the codec takes: none for the common operations, and never more than a bound for the worst bytes.
+#![allow(missing_docs, unsafe_code, reason = "a test that counts allocations")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::BODY_BYTES_MAX;
+use zerohop_wire::messages::*;
+use zerohop_wire::{
+    Decoded, Decoder, Encoder, Envelope, Features, Flags, Header, Kind, Many, Message, checksum,
+};
+
+const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
+
+/// Counts, per thread, what is allocated.
+struct Counting;
+
+thread_local! {
+    static BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.with(|bytes| bytes.set(bytes.get() + layout.size()));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Bytes that this thread allocates while it does `work`.
+fn allocated(work: impl FnOnce()) -> usize {
+    let before = BYTES.with(Cell::get);
+    work();
+    BYTES.with(Cell::get) - before
+}
+
+#[test]
+fn common_operations_allocate_nothing() {
+    let key = [b'k'; 15];
+    let value = [b'v'; 132];
+    let values: [&[u8]; 2] = [&value, &value];
+    let write = |change| Write { key: &key, condition: Condition::Always, change };
+    let changes = [
+        Change::Insert { value: &value, expiry: Expiry::Never },
+        Change::Remove,
+        Change::Append { values: Many::given(&values) },
+        Change::Extend { bytes: &value },
+        Change::CompareSwap { expected: Some(&value), new: None },
+        Change::Increment { delta: 1 },
+    ];
+    let operations = changes.map(|change| Operation::Write(write(change)));
+    let version = Timestamp(1);
+    let answers: [Answer<'_>; 2] = [
+        Ok(Outcome::Done { version, number: 0 }),
+        Ok(Outcome::Value { version, length: 132, bytes: &value }),
+    ];
+    let mut messages =
+        Vec::from(changes.map(|change| Message::Write { stamp: Stamp::default(), write: write(change) }));
+    messages.extend([
+        Message::Read { seen: version, read: Read { key: &key, query: Query::Lookup } },
+        Message::Batch(Batch { stamp: Stamp::default(), operations: Many::given(&operations) }),
+        Message::Answer(answers[1].clone()),
+        Message::Answer(Err(zerohop_wire::Failure::CompareFailed {
+            version,
+            seen: Some((&value[..]).into()),
+        })),
+        Message::BatchAnswer(Many::given(&answers)),
+    ]);
+    let mut out = Vec::with_capacity(1 << 16);
+    for message in &messages {
+        let kind = message.kind();
+        let bytes = allocated(|| {
+            out.clear();
+            Encoder::default().encode(&Envelope::default(), message, &mut out).unwrap();
+            let Decoded::Frame { frame, .. } = DECODER.decode(&out) else { panic!("{kind}") };
+            match frame.message(&mut Vec::new()).unwrap() {
+                Message::Batch(batch) => assert_eq!(batch.numbered().count(), operations.len()),
+                Message::BatchAnswer(answers) => assert_eq!(answers.iter().count(), 2),
+                _ => {}
+            }
+        });
+        assert_eq!(bytes, 0, "{kind}");
+    }
+}
+
+#[test]
+fn hostile_counts_and_lengths_allocate_nothing() {
+    // Every four bytes of a small body in turn claim the most they can.
+    for kind in Kind::ALL {
+        for place in 0..60 {
+            let mut body = [0u8; 256];
+            body[place * 4..place * 4 + 4].fill(0xff);
+            let frame = sealed(*kind, Flags::BODY_CHECKSUM, &body);
+            let bytes = allocated(|| {
+                if let Decoded::Frame { frame, .. } = DECODER.decode(&frame) {
+                    let _ = frame.message(&mut Vec::new());
+                }
+            });
+            assert_eq!(bytes, 0, "{kind}, {place}");
+        }
+    }
+}
+
+#[test]
+fn a_compressed_body_allocates_at_most_what_its_bytes_can_mean() {
+    for claim in [0, 1 << 10, 255 * 96, 255 * 96 + 1, 1 << 24, u32::MAX] {
+        let mut body = [0x1fu8; 100];
+        body[..4].copy_from_slice(&u32::to_le_bytes(claim));
+        let frame = sealed(Kind::Insert, Flags::BODY_CHECKSUM.with(Flags::LZ4), &body);
+        let bytes = allocated(|| {
+            let Decoded::Frame { frame, .. } = DECODER.decode(&frame) else { panic!() };
+            assert!(frame.message(&mut Vec::new()).is_err());
+        });
+        assert!(bytes <= 255 * 96, "{claim}: {bytes}");
+    }
+}
+
+#[test]
+fn a_batch_too_large_is_refused_before_it_is_all_copied() {
+    let value = vec![0; 1 << 20];
+    let change = Change::Insert { value: &value, expiry: Expiry::Never };
+    let write = Write { key: b"key", condition: Condition::Always, change };
+    let operations = [Operation::Write(write); 4096];
+    let batch = Message::Batch(Batch { stamp: Stamp::default(), operations: Many::given(&operations) });
+    let mut out = Vec::new();
+    let bytes = allocated(|| {
+        assert!(Encoder::default().encode(&Envelope::default(), &batch, &mut out).is_err());
+    });
+    assert!(out.is_empty() && bytes < 8 * BODY_BYTES_MAX, "{bytes}");
+}
+
+fn sealed(kind: Kind, flags: Flags, body: &[u8]) -> Vec<u8> {
+    let header = Header {
+        version: 1,
+        kind: kind.number(),
+        flags,
+        envelope: Envelope::default(),
+        body_len: body.len() as u32,
+        body_crc: checksum::crc32c(body),
+    };
+    [&header.encode()[..], body].concat()
+}
