@@ -1,0 +1,113 @@
+//! The cut of a keyspace's 64-bit hash space into equal slices: a partition is named by the top bits of a hash.
+//!
+//! The number of slices is a power of two, so doubling it splits every partition by the next bit of the hashes
+//! that are already there, and no key is ever rehashed.
+
+use std::fmt;
+
+/// Most partitions of one keyspace. With three replicas their part of a cluster map is 1.5 MiB, which every client
+/// holds and which must travel in one frame.
+pub const PARTITIONS_MAX: u32 = 1 << 16;
+
+/// A number of partitions: a power of two from 1 to [`PARTITIONS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionCount {
+    bits: u8,
+}
+
+impl PartitionCount {
+    /// What a keyspace gets if nothing else is asked for.
+    pub const DEFAULT: PartitionCount = PartitionCount { bits: 8 };
+
+    /// Checks that `partitions` is a power of two within the bound.
+    pub fn new(partitions: u32) -> Result<PartitionCount, PartitionCountError> {
+        if partitions == 0 || partitions > PARTITIONS_MAX || !partitions.is_power_of_two() {
+            return Err(PartitionCountError { asked: partitions });
+        }
+        // At most 16, by the check above.
+        Ok(PartitionCount { bits: partitions.trailing_zeros() as u8 })
+    }
+
+    /// The number itself.
+    pub const fn get(self) -> u32 {
+        1 << self.bits
+    }
+
+    /// How many top bits of a hash name a partition.
+    pub const fn bits(self) -> u32 {
+        self.bits as u32
+    }
+}
+
+impl fmt::Display for PartitionCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// The partition that holds `hash`: its top bits, a number below `partitions`.
+pub const fn partition_of(hash: u64, partitions: PartitionCount) -> u32 {
+    // The wider shift keeps one partition (a shift by 64) from being a special case.
+    ((hash as u128) >> (64 - partitions.bits())) as u32
+}
+
+/// A number of partitions that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionCountError {
+    /// What was asked for.
+    pub asked: u32,
+}
+
+impl fmt::Display for PartitionCountError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} partitions: ask for a power of two from 1 to {PARTITIONS_MAX}", self.asked)?;
+        if (1..PARTITIONS_MAX).contains(&self.asked) {
+            write!(f, ", such as {}", self.asked.next_power_of_two())?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PartitionCountError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn only_powers_of_two_within_the_bound_are_accepted() {
+        for good in [1, 2, 256, 16384, PARTITIONS_MAX] {
+            assert_eq!(PartitionCount::new(good).unwrap().get(), good);
+        }
+        for bad in [0, 3, 255, PARTITIONS_MAX + 1, PARTITIONS_MAX * 2, u32::MAX] {
+            assert_eq!(PartitionCount::new(bad), Err(PartitionCountError { asked: bad }));
+        }
+    }
+
+    #[test]
+    fn the_error_names_a_number_that_is_accepted() {
+        let message = PartitionCount::new(1000).unwrap_err().to_string();
+        assert!(message.ends_with("such as 1024"), "{message}");
+    }
+
+    #[test]
+    fn partitions_are_the_top_bits() {
+        let of = |hash, partitions| partition_of(hash, PartitionCount::new(partitions).unwrap());
+        assert_eq!(of(u64::MAX, 1), 0);
+        assert_eq!(of(0, 256), 0);
+        assert_eq!(of(u64::MAX, 256), 255);
+        assert_eq!(of(0x8000_0000_0000_0000, 2), 1);
+        assert_eq!(of(0x7fff_ffff_ffff_ffff, 2), 0);
+        assert_eq!(of(0xabcd_0000_0000_0000, 65536), 0xabcd);
+    }
+
+    proptest! {
+        #[test]
+        fn doubling_splits_a_partition_in_two_and_moves_nothing_else(hash: u64, bits in 0u32..16) {
+            let before = partition_of(hash, PartitionCount::new(1 << bits).unwrap());
+            let after = partition_of(hash, PartitionCount::new(2 << bits).unwrap());
+            prop_assert_eq!(after / 2, before);
+        }
+    }
+}
