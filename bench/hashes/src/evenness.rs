@@ -61,7 +61,7 @@ fn spread(hash: &'static str, key_set: &str, trials: &[Vec<u64>], count: Partiti
     for hashes in trials {
         let mut filled = vec![0u64; count.get() as usize];
         for hash in hashes {
-            filled[partition_of(*hash, count) as usize] += 1;
+            filled[partition_of(*hash, count).get() as usize] += 1;
         }
         let mean = hashes.len() as f64 / f64::from(count.get());
         let chi_square: f64 = filled.iter().map(|n| (*n as f64 - mean).powi(2) / mean).sum();

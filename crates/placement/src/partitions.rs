@@ -5,9 +5,9 @@
 
 use std::fmt;
 
-/// Most partitions of one keyspace. With three replicas their part of a cluster map is 1.5 MiB, which every client
-/// holds and which must travel in one frame.
-pub const PARTITIONS_MAX: u32 = 1 << 16;
+use zerohop_wire::ids::PartitionId;
+
+use crate::limits::PARTITIONS_MAX;
 
 /// A number of partitions: a power of two from 1 to [`PARTITIONS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,6 +28,11 @@ impl PartitionCount {
         Ok(PartitionCount { bits: partitions.trailing_zeros() as u8 })
     }
 
+    /// The partitions, in order.
+    pub fn ids(self) -> impl ExactSizeIterator<Item = PartitionId> {
+        (0..self.get()).map(PartitionId)
+    }
+
     /// The number itself.
     pub const fn get(self) -> u32 {
         1 << self.bits
@@ -45,10 +50,10 @@ impl fmt::Display for PartitionCount {
     }
 }
 
-/// The partition that holds `hash`: its top bits, a number below `partitions`.
-pub const fn partition_of(hash: u64, partitions: PartitionCount) -> u32 {
+/// The partition that holds `hash`: its top bits, as a number below `partitions`.
+pub const fn partition_of(hash: u64, partitions: PartitionCount) -> PartitionId {
     // The wider shift keeps one partition (a shift by 64) from being a special case.
-    ((hash as u128) >> (64 - partitions.bits())) as u32
+    PartitionId(((hash as u128) >> (64 - partitions.bits())) as u32)
 }
 
 /// A number of partitions that cannot be.
@@ -93,7 +98,7 @@ mod tests {
 
     #[test]
     fn partitions_are_the_top_bits() {
-        let of = |hash, partitions| partition_of(hash, PartitionCount::new(partitions).unwrap());
+        let of = |hash, partitions| partition_of(hash, PartitionCount::new(partitions).unwrap()).get();
         assert_eq!(of(u64::MAX, 1), 0);
         assert_eq!(of(0, 256), 0);
         assert_eq!(of(u64::MAX, 256), 255);
@@ -105,8 +110,8 @@ mod tests {
     proptest! {
         #[test]
         fn doubling_splits_a_partition_in_two_and_moves_nothing_else(hash: u64, bits in 0u32..16) {
-            let before = partition_of(hash, PartitionCount::new(1 << bits).unwrap());
-            let after = partition_of(hash, PartitionCount::new(2 << bits).unwrap());
+            let before = partition_of(hash, PartitionCount::new(1 << bits).unwrap()).get();
+            let after = partition_of(hash, PartitionCount::new(2 << bits).unwrap()).get();
             prop_assert_eq!(after / 2, before);
         }
     }

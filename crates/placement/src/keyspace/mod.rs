@@ -1,0 +1,213 @@
+//! What a keyspace is asked to be: its name, its cut into partitions, its copies, its durability.
+//!
+//! Name, partitions, hash, seed and chunk size say where data lies and stay as they were at creation; the rest may
+//! be altered while the keyspace serves ([`KeyspaceConfig::check_alteration`]).
+
+use crate::hash::HashKind;
+use crate::limits::{
+    BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, REPLICAS_MAX,
+};
+use crate::partitions::PartitionCount;
+
+mod durability;
+mod error;
+mod name;
+
+pub use durability::{Durability, UnknownDurability};
+pub use error::ConfigError;
+pub use name::{KeyspaceName, NameError};
+
+/// The configuration of a keyspace. Fields are free to set; [`KeyspaceConfig::check`] says whether they agree, and no
+/// map takes a configuration that fails it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyspaceConfig {
+    /// By which people know it; unique in the cluster.
+    pub name: KeyspaceName,
+    /// Slices of the hash space.
+    pub partitions: PartitionCount,
+    /// Which function hashes keys.
+    pub hash: HashKind,
+    /// Drawn at creation: turns hashes and the order of instances, so that the same key lies elsewhere in another
+    /// keyspace.
+    pub seed: u64,
+    /// Copies in all.
+    pub replicas: u8,
+    /// Copies that must hold a write before it is acknowledged.
+    pub min_in_sync: u8,
+    /// When a copy counts as holding a write.
+    pub durability: Durability,
+    /// Bytes of a blob's chunks: a power of two.
+    pub chunk_bytes: u32,
+    /// How long small requests to one target may be collected; zero sends each at once. A call may say otherwise.
+    pub batch_delay_us: u32,
+    /// A batch that has reached so many bytes is sent before its delay is over.
+    pub batch_bytes: u32,
+}
+
+impl KeyspaceConfig {
+    /// The defaults for a keyspace of this name, on a cluster of three nodes or more; see [`Self::fitted_to`].
+    pub fn new(name: KeyspaceName, seed: u64) -> KeyspaceConfig {
+        KeyspaceConfig {
+            name,
+            partitions: PartitionCount::DEFAULT,
+            hash: HashKind::Xxh3,
+            seed,
+            replicas: 3,
+            min_in_sync: 2,
+            durability: Durability::DEFAULT,
+            chunk_bytes: 1 << 20,
+            batch_delay_us: 0,
+            batch_bytes: 64 << 10,
+        }
+    }
+
+    /// The keyspace `default`, which exists from the start and is placed by the slots of Redis Cluster.
+    pub fn default_keyspace(seed: u64) -> KeyspaceConfig {
+        KeyspaceConfig {
+            hash: HashKind::Crc16,
+            ..KeyspaceConfig::new(KeyspaceName::default_keyspace(), seed)
+        }
+    }
+
+    /// With no more copies asked for than there are nodes to hold them: on one node, writes that wait for two copies
+    /// would wait for ever.
+    pub fn fitted_to(mut self, nodes: usize) -> KeyspaceConfig {
+        let nodes = u8::try_from(nodes).unwrap_or(u8::MAX).max(1);
+        self.replicas = self.replicas.min(nodes);
+        self.min_in_sync = self.min_in_sync.min(self.replicas);
+        self
+    }
+
+    /// Whether the fields agree with each other and with their bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let slots = u32::from(crate::hash::SLOTS);
+        if self.hash == HashKind::Crc16 && self.partitions.get() > slots {
+            return Err(ConfigError::MorePartitionsThanSlots { partitions: self.partitions });
+        }
+        if !(1..=REPLICAS_MAX).contains(&self.replicas) {
+            return Err(ConfigError::Replicas { asked: self.replicas });
+        }
+        if !(1..=self.replicas).contains(&self.min_in_sync) {
+            return Err(ConfigError::MinInSync { asked: self.min_in_sync, replicas: self.replicas });
+        }
+        if let Durability::Interval { ms } = self.durability
+            && !(1..=INTERVAL_MS_MAX).contains(&ms)
+        {
+            return Err(ConfigError::Interval { asked_ms: ms });
+        }
+        if !self.chunk_bytes.is_power_of_two()
+            || !(CHUNK_BYTES_MIN..=CHUNK_BYTES_MAX).contains(&self.chunk_bytes)
+        {
+            return Err(ConfigError::ChunkBytes { asked: self.chunk_bytes });
+        }
+        if self.batch_delay_us > BATCH_DELAY_US_MAX {
+            return Err(ConfigError::BatchDelay { asked_us: self.batch_delay_us });
+        }
+        if !(1..=BATCH_BYTES_MAX).contains(&self.batch_bytes) {
+            return Err(ConfigError::BatchBytes { asked: self.batch_bytes });
+        }
+        Ok(())
+    }
+
+    /// Whether a keyspace that has this configuration may be given `next`, in itself and as a change.
+    pub fn check_alteration(&self, next: &KeyspaceConfig) -> Result<(), ConfigError> {
+        let fixed = [
+            ("name", self.name == next.name),
+            ("partitions", self.partitions == next.partitions),
+            ("hash", self.hash == next.hash),
+            ("seed", self.seed == next.seed),
+            ("chunk size", self.chunk_bytes == next.chunk_bytes),
+        ];
+        match fixed.into_iter().find(|(_, same)| !same) {
+            Some((setting, _)) => Err(ConfigError::Fixed { setting }),
+            None => next.check(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config() -> KeyspaceConfig {
+        KeyspaceConfig::new("papers".parse().unwrap(), 7)
+    }
+
+    fn refused(change: impl FnOnce(&mut KeyspaceConfig)) -> ConfigError {
+        let mut config = config();
+        change(&mut config);
+        config.check().unwrap_err()
+    }
+
+    #[test]
+    fn defaults_are_valid_and_as_the_design_says() {
+        let config = config();
+        config.check().unwrap();
+        assert_eq!((config.partitions.get(), config.replicas, config.min_in_sync), (256, 3, 2));
+        let default = KeyspaceConfig::default_keyspace(1);
+        default.check().unwrap();
+        assert_eq!(
+            (default.name.as_str(), default.hash, default.partitions.get()),
+            ("default", HashKind::Crc16, 256)
+        );
+    }
+
+    #[test]
+    fn fitting_to_few_nodes_leaves_no_write_waiting_for_ever() {
+        for (nodes, replicas, min_in_sync) in [(0, 1, 1), (1, 1, 1), (2, 2, 2), (3, 3, 2), (1000, 3, 2)] {
+            let fitted = config().fitted_to(nodes);
+            fitted.check().unwrap();
+            assert_eq!((fitted.replicas, fitted.min_in_sync), (replicas, min_in_sync), "{nodes} nodes");
+        }
+    }
+
+    #[test]
+    fn each_bound_is_refused_by_its_own_error() {
+        use ConfigError as E;
+        assert_eq!(refused(|c| c.replicas = 0), E::Replicas { asked: 0 });
+        assert_eq!(refused(|c| c.replicas = 9), E::Replicas { asked: 9 });
+        assert_eq!(refused(|c| c.min_in_sync = 0), E::MinInSync { asked: 0, replicas: 3 });
+        assert_eq!(refused(|c| c.min_in_sync = 4), E::MinInSync { asked: 4, replicas: 3 });
+        assert_eq!(refused(|c| c.durability = Durability::Interval { ms: 0 }), E::Interval { asked_ms: 0 });
+        assert_eq!(
+            refused(|c| c.durability = Durability::Interval { ms: 60_001 }),
+            E::Interval { asked_ms: 60_001 }
+        );
+        for asked in [0, 4095, 12 << 10, 16 << 20] {
+            assert_eq!(refused(|c| c.chunk_bytes = asked), E::ChunkBytes { asked });
+        }
+        assert_eq!(refused(|c| c.batch_delay_us = 1_000_001), E::BatchDelay { asked_us: 1_000_001 });
+        assert_eq!(refused(|c| c.batch_bytes = 0), E::BatchBytes { asked: 0 });
+        assert_eq!(refused(|c| c.batch_bytes = (8 << 20) + 1), E::BatchBytes { asked: (8 << 20) + 1 });
+        let partitions = PartitionCount::new(32_768).unwrap();
+        assert_eq!(
+            refused(|c| (c.hash, c.partitions) = (HashKind::Crc16, partitions)),
+            E::MorePartitionsThanSlots { partitions }
+        );
+    }
+
+    #[test]
+    fn what_says_where_data_lies_cannot_be_altered() {
+        let old = config();
+        let altered = |change: fn(&mut KeyspaceConfig)| {
+            let mut next = old.clone();
+            change(&mut next);
+            old.check_alteration(&next)
+        };
+        assert_eq!(altered(|c| c.replicas = 5), Ok(()));
+        assert_eq!(altered(|c| c.durability = Durability::Sync), Ok(()));
+        assert_eq!(altered(|c| c.batch_delay_us = 1000), Ok(()));
+        assert_eq!(altered(|c| c.replicas = 1), Err(ConfigError::MinInSync { asked: 2, replicas: 1 }));
+        assert_eq!(altered(|c| c.seed += 1), Err(ConfigError::Fixed { setting: "seed" }));
+        assert_eq!(altered(|c| c.hash = HashKind::Sdbm), Err(ConfigError::Fixed { setting: "hash" }));
+        assert_eq!(altered(|c| c.chunk_bytes *= 2), Err(ConfigError::Fixed { setting: "chunk size" }));
+        assert_eq!(
+            altered(|c| c.partitions = PartitionCount::new(512).unwrap()),
+            Err(ConfigError::Fixed { setting: "partitions" })
+        );
+        assert_eq!(
+            altered(|c| c.name = "other".parse().unwrap()),
+            Err(ConfigError::Fixed { setting: "name" })
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Names of keyspaces: they appear in commands, file names, metrics and addresses, so they need no quoting anywhere.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::KEYSPACE_NAME_BYTES_MAX;
+
+/// A name of 1 to 63 ASCII letters, digits, `.`, `_` and `-`, of which the first is a letter or digit.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyspaceName(Box<str>);
+
+impl KeyspaceName {
+    /// Checks the rule.
+    pub fn new(name: &str) -> Result<KeyspaceName, NameError> {
+        if name.is_empty() {
+            return Err(NameError::Empty);
+        }
+        if name.len() > KEYSPACE_NAME_BYTES_MAX {
+            return Err(NameError::TooLong { bytes: name.len() });
+        }
+        let allowed =
+            |at: usize, c: char| c.is_ascii_alphanumeric() || (at > 0 && matches!(c, '.' | '_' | '-'));
+        match name.char_indices().find(|(at, c)| !allowed(*at, *c)) {
+            Some((at, character)) => Err(NameError::Character { at, character }),
+            None => Ok(KeyspaceName(name.into())),
+        }
+    }
+
+    /// The name of the keyspace that exists from the start.
+    pub fn default_keyspace() -> KeyspaceName {
+        KeyspaceName("default".into())
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeyspaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for KeyspaceName {
+    type Err = NameError;
+
+    fn from_str(name: &str) -> Result<KeyspaceName, NameError> {
+        KeyspaceName::new(name)
+    }
+}
+
+/// What is wrong with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// Nothing there.
+    Empty,
+    /// Too many bytes.
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+    /// A character that no name has, or not in first place.
+    Character {
+        /// Its byte offset.
+        at: usize,
+        /// The character.
+        character: char,
+    },
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "a keyspace's name is empty"),
+            Self::TooLong { bytes } => write!(f, "a keyspace's name has {bytes} bytes"),
+            Self::Character { at, character } => {
+                write!(f, "a keyspace's name has {character:?} at byte {at}")
+            }
+        }?;
+        write!(
+            f,
+            ": use 1 to {KEYSPACE_NAME_BYTES_MAX} ASCII letters, digits, '.', '_' and '-', a letter or digit first"
+        )
+    }
+}
+
+impl std::error::Error for NameError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_need_no_quoting_are_accepted() {
+        for good in ["a", "default", "Job-17.out_2", "0", &"x".repeat(63)] {
+            assert_eq!(KeyspaceName::new(good).unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn others_are_refused_with_the_place() {
+        assert_eq!(KeyspaceName::new(""), Err(NameError::Empty));
+        assert_eq!(KeyspaceName::new(&"x".repeat(64)), Err(NameError::TooLong { bytes: 64 }));
+        for (bad, at, character) in [
+            ("..", 0, '.'),
+            ("-k", 0, '-'),
+            ("a/b", 1, '/'),
+            ("a b", 1, ' '),
+            ("aé", 1, 'é'),
+            ("a\0", 1, '\0'),
+        ] {
+            assert_eq!(KeyspaceName::new(bad), Err(NameError::Character { at, character }), "{bad:?}");
+        }
+    }
+}
