@@ -1,17 +1,27 @@
-//! Where a key lives: hash functions, partitions, and keyspaces. Shared by client and server, so
+//! Where a key lives: hash functions, partitions, keyspaces and the cluster map. Shared by client and server, so
 //! that both reach the same answer without asking anybody.
 //!
 //! ```text
 //!   key ──HashKind::hash(seed)──> 64-bit hash ──partition_of (top bits)──> partition
+//!   partition ──ClusterMap (one epoch)──> replica group ──primary──> instance, its address
+//!   ClusterMap ──MapDelta (from epoch, to epoch)──> next ClusterMap
 //! ```
 //!
-//! Pure: no clock, no I/O, no randomness of its own.
+//! Pure: no clock, no I/O, no randomness of its own. A [`ClusterMap`] is immutable; [`ClusterMap::apply`] makes the
+//! next one, and only maps that keep every rule can be made. `docs/formats/cluster-map.md` gives the bytes.
 
+mod codec;
 pub mod hash;
 pub mod keyspace;
 pub mod limits;
+pub mod map;
 pub mod partitions;
 
+pub use codec::DecodeError;
 pub use hash::HashKind;
 pub use keyspace::{ConfigError, Durability, KeyspaceConfig, KeyspaceName};
+pub use map::{
+    Address, Change, ClusterMap, Group, InstanceRef, Keyspace, MapDelta, MapError, Node, NodeRef, NodeState,
+    ReplicaGroup, Route, RouteError,
+};
 pub use partitions::{PartitionCount, partition_of};

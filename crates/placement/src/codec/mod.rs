@@ -1,0 +1,200 @@
+//! The bytes of a map and of a delta: one format, as a whole map is a delta from epoch zero. The layout, with offsets,
+//! is in `docs/formats/cluster-map.md`; a golden test pins it.
+//!
+//! Bytes may come from anybody. Every count is compared with its limit and with the bytes that are left before
+//! anything is allocated for it, so decoding takes memory in proportion to what was received.
+
+use zerohop_wire::ids::{InstanceId, MapEpoch};
+
+use crate::hash::HashKind;
+use crate::keyspace::{Durability, KeyspaceConfig};
+use crate::limits::CHANGES_MAX;
+use crate::map::{Change, ClusterMap, Group, MapDelta, Node, NodeState};
+
+mod error;
+mod read;
+#[cfg(test)]
+mod tests;
+
+pub use error::DecodeError;
+
+const MAGIC: [u8; 4] = *b"ZHMD";
+const VERSION: u16 = 1;
+
+/// Magic, version, reserved, from, to, number of changes.
+const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
+/// A group of one: epoch, two counts, the primary.
+const GROUP_BYTES_MIN: usize = 8 + 1 + 1 + 4;
+/// A configuration whose name is empty.
+const CONFIG_BYTES_MIN: usize = 1 + 1 + 1 + 8 + 1 + 1 + 1 + 4 + 4 + 4 + 4;
+/// The smallest change, a removal: kind and id.
+const CHANGE_BYTES_MIN: usize = 1 + 4;
+/// A node beside its addresses, with the kind.
+const NODE_BYTES_FIXED: usize = 1 + 4 + 8 + 4 + 1 + 1;
+
+const PUT_NODE: u8 = 1;
+const REMOVE_NODE: u8 = 2;
+const CREATE_KEYSPACE: u8 = 3;
+const ALTER_KEYSPACE: u8 = 4;
+const DROP_KEYSPACE: u8 = 5;
+const SET_GROUP: u8 = 6;
+
+/// Numbers of the format; they never change.
+const HASHES: [(u8, HashKind); 5] = [
+    (0, HashKind::Xxh3),
+    (1, HashKind::Fnv1a),
+    (2, HashKind::Jenkins),
+    (3, HashKind::Sdbm),
+    (4, HashKind::Crc16),
+];
+const STATES: [(u8, NodeState); 3] = [(0, NodeState::Up), (1, NodeState::Draining), (2, NodeState::Down)];
+const MEMORY: u8 = 0;
+const INTERVAL: u8 = 1;
+const SYNC: u8 = 2;
+
+impl MapDelta {
+    /// The bytes; `docs/formats/cluster-map.md`.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&self.from.get().to_le_bytes());
+        bytes.extend_from_slice(&self.to.get().to_le_bytes());
+        let count = u32::try_from(self.changes.len()).expect("no delta has 2^32 changes");
+        bytes.extend_from_slice(&count.to_le_bytes());
+        for change in &self.changes {
+            write_change(&mut bytes, change);
+        }
+        bytes
+    }
+
+    /// Reads what [`MapDelta::encode`] wrote. Of any other bytes, however chosen, it says what is wrong with them.
+    /// Whether the changes make sense, only [`ClusterMap::apply`] can say.
+    pub fn decode(bytes: &[u8]) -> Result<MapDelta, DecodeError> {
+        let mut reader = read::Reader::new(bytes)?;
+        if reader.array()? != MAGIC {
+            return Err(DecodeError::Magic);
+        }
+        let version = u16::from_le_bytes(reader.array()?);
+        if version != VERSION {
+            return Err(DecodeError::Version { found: version });
+        }
+        if reader.array()? != [0; 2] {
+            return Err(DecodeError::Reserved);
+        }
+        let (from, to) = (MapEpoch(reader.u64()?), MapEpoch(reader.u64()?));
+        let count = reader.count("changes", CHANGES_MAX, CHANGE_BYTES_MIN)?;
+        // A change is larger in memory than its shortest form is here, so the vector grows with what is read.
+        let mut changes = Vec::new();
+        for _ in 0..count {
+            changes.push(read::change(&mut reader)?);
+        }
+        reader.end()?;
+        Ok(MapDelta { from, to, changes })
+    }
+}
+
+/// Bytes that [`ClusterMap::encode`] will take, without encoding.
+pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
+    let nodes = map.nodes().map(|node| {
+        let addresses = node.instances().map(|instance| 1 + instance.addr.len()).sum::<usize>();
+        NODE_BYTES_FIXED + 1 + node.manager().len() + addresses
+    });
+    let keyspaces = map.keyspaces().map(|(_, keyspace)| {
+        let (partitions, members) = keyspace.group_counts();
+        let groups =
+            partitions * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
+        CHANGE_BYTES_MIN + CONFIG_BYTES_MIN + keyspace.config().name.as_str().len() + groups
+    });
+    HEADER_BYTES + nodes.sum::<usize>() + keyspaces.sum::<usize>()
+}
+
+fn write_change(bytes: &mut Vec<u8>, change: &Change) {
+    match change {
+        Change::PutNode(node) => write_node(bytes, node),
+        Change::RemoveNode(id) => {
+            bytes.push(REMOVE_NODE);
+            bytes.extend_from_slice(&id.get().to_le_bytes());
+        }
+        Change::CreateKeyspace { id, config, groups } => {
+            bytes.push(CREATE_KEYSPACE);
+            bytes.extend_from_slice(&id.get().to_le_bytes());
+            write_config(bytes, config);
+            for group in groups {
+                write_group(bytes, group.as_group());
+            }
+        }
+        Change::AlterKeyspace { id, config } => {
+            bytes.push(ALTER_KEYSPACE);
+            bytes.extend_from_slice(&id.get().to_le_bytes());
+            write_config(bytes, config);
+        }
+        Change::DropKeyspace(id) => {
+            bytes.push(DROP_KEYSPACE);
+            bytes.extend_from_slice(&id.get().to_le_bytes());
+        }
+        Change::SetGroup { keyspace, partition, group } => {
+            bytes.push(SET_GROUP);
+            bytes.extend_from_slice(&keyspace.get().to_le_bytes());
+            bytes.extend_from_slice(&partition.get().to_le_bytes());
+            write_group(bytes, group.as_group());
+        }
+    }
+}
+
+fn write_node(bytes: &mut Vec<u8>, node: &Node) {
+    bytes.push(PUT_NODE);
+    bytes.extend_from_slice(&node.id.get().to_le_bytes());
+    bytes.extend_from_slice(&node.incarnation.get().to_le_bytes());
+    bytes.extend_from_slice(&node.first_instance.get().to_le_bytes());
+    bytes.push(number_of(&STATES, node.state));
+    bytes.push(byte(node.instances.len(), "a node has at most 255 instances"));
+    write_text(bytes, node.manager.as_str());
+    for instance in &node.instances {
+        write_text(bytes, instance.as_str());
+    }
+}
+
+fn write_config(bytes: &mut Vec<u8>, config: &KeyspaceConfig) {
+    let (durability, interval_ms) = match config.durability {
+        Durability::Memory => (MEMORY, 0),
+        Durability::Interval { ms } => (INTERVAL, ms),
+        Durability::Sync => (SYNC, 0),
+    };
+    write_text(bytes, config.name.as_str());
+    bytes.push(config.partitions.bits() as u8);
+    bytes.push(number_of(&HASHES, config.hash));
+    bytes.extend_from_slice(&config.seed.to_le_bytes());
+    bytes.extend_from_slice(&[config.replicas, config.min_in_sync, durability]);
+    for number in [interval_ms, config.chunk_bytes, config.batch_delay_us, config.batch_bytes] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+}
+
+fn write_group(bytes: &mut Vec<u8>, group: Group<'_>) {
+    bytes.extend_from_slice(&group.epoch.get().to_le_bytes());
+    bytes.push(byte(group.in_sync.len(), "a group has at most 16 members"));
+    bytes.push(byte(group.followers.len(), "a group has at most 16 members"));
+    for member in group.members() {
+        bytes.extend_from_slice(&member.get().to_le_bytes());
+    }
+}
+
+fn write_text(bytes: &mut Vec<u8>, text: &str) {
+    bytes.push(byte(text.len(), "names and addresses have at most 255 bytes"));
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// A delta with more was never valid: cutting the number would write bytes that say something else.
+fn byte(number: usize, invariant: &str) -> u8 {
+    u8::try_from(number).expect(invariant)
+}
+
+fn number_of<T: PartialEq>(numbers: &[(u8, T)], value: T) -> u8 {
+    numbers
+        .iter()
+        .find(|(_, known)| *known == value)
+        .map(|(number, _)| *number)
+        .expect("every variant has a number")
+}

@@ -1,0 +1,184 @@
+//! Reading, field by field. Nothing here trusts a number it has read.
+
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
+
+use super::{
+    ALTER_KEYSPACE, CREATE_KEYSPACE, DROP_KEYSPACE, DecodeError, GROUP_BYTES_MIN, HASHES, INTERVAL, MEMORY,
+    PUT_NODE, REMOVE_NODE, SET_GROUP, STATES, SYNC,
+};
+use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
+use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX};
+use crate::map::{Address, Change, GroupFault, Node, ReplicaGroup};
+use crate::partitions::PartitionCount;
+
+/// A place in the bytes.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Reader<'a>, DecodeError> {
+        match bytes.len() {
+            length if length > MAP_BYTES_MAX => Err(DecodeError::TooLong { bytes: length }),
+            _ => Ok(Reader { bytes, at: 0 }),
+        }
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let (array, _) =
+            self.bytes[self.at..].split_first_chunk().ok_or(DecodeError::Cut { at: self.bytes.len() })?;
+        self.at += N;
+        Ok(*array)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A 32-bit count of things that take at least `bytes_min` each.
+    pub(super) fn count(
+        &mut self,
+        what: &'static str,
+        limit: usize,
+        bytes_min: usize,
+    ) -> Result<usize, DecodeError> {
+        let count = self.u32()? as usize;
+        if count > limit {
+            return Err(DecodeError::TooMany { what, count, limit });
+        }
+        self.room_for(count, bytes_min)?;
+        Ok(count)
+    }
+
+    pub(super) fn end(&self) -> Result<(), DecodeError> {
+        match self.bytes.len() - self.at {
+            0 => Ok(()),
+            bytes => Err(DecodeError::Trailing { bytes }),
+        }
+    }
+
+    fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u8(&mut self) -> Result<u8, DecodeError> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn text(&mut self) -> Result<&'a str, DecodeError> {
+        let length = usize::from(self.u8()?);
+        self.room_for(length, 1)?;
+        let text = std::str::from_utf8(&self.bytes[self.at..self.at + length])
+            .map_err(|_| DecodeError::Text { at: self.at })?;
+        self.at += length;
+        Ok(text)
+    }
+
+    fn known<T: Copy>(&mut self, what: &'static str, numbers: &[(u8, T)]) -> Result<T, DecodeError> {
+        let number = self.u8()?;
+        numbers
+            .iter()
+            .find(|(known, _)| *known == number)
+            .map(|(_, value)| *value)
+            .ok_or(DecodeError::Unknown { what, number: u32::from(number) })
+    }
+
+    /// Asked before anything is allocated for `count` things.
+    fn room_for(&self, count: usize, bytes_min: usize) -> Result<(), DecodeError> {
+        match (self.bytes.len() - self.at) / bytes_min {
+            room if room < count => Err(DecodeError::Cut { at: self.bytes.len() }),
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
+    Ok(match reader.u8()? {
+        PUT_NODE => Change::PutNode(node(reader)?),
+        REMOVE_NODE => Change::RemoveNode(NodeId(reader.u32()?)),
+        CREATE_KEYSPACE => {
+            let id = KeyspaceId(reader.u32()?);
+            let config = config(reader)?;
+            reader.room_for(config.partitions.get() as usize, GROUP_BYTES_MIN)?;
+            let groups = config
+                .partitions
+                .ids()
+                .map(|partition| group(reader, partition))
+                .collect::<Result<_, _>>()?;
+            Change::CreateKeyspace { id, config, groups }
+        }
+        ALTER_KEYSPACE => Change::AlterKeyspace { id: KeyspaceId(reader.u32()?), config: config(reader)? },
+        DROP_KEYSPACE => Change::DropKeyspace(KeyspaceId(reader.u32()?)),
+        SET_GROUP => {
+            let keyspace = KeyspaceId(reader.u32()?);
+            let partition = PartitionId(reader.u32()?);
+            Change::SetGroup { keyspace, partition, group: group(reader, partition)? }
+        }
+        number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
+    })
+}
+
+fn node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {
+    let id = NodeId(reader.u32()?);
+    let incarnation = Incarnation(reader.u64()?);
+    let first_instance = InstanceId(reader.u32()?);
+    let state = reader.known("state of a node", &STATES)?;
+    let count = usize::from(reader.u8()?);
+    const { assert!(INSTANCES_PER_NODE_MAX == u8::MAX as usize) };
+    let manager = address(reader)?;
+    reader.room_for(count, 1)?;
+    let instances = (0..count).map(|_| address(reader)).collect::<Result<_, _>>()?;
+    Ok(Node { id, state, incarnation, manager, first_instance, instances })
+}
+
+fn address(reader: &mut Reader<'_>) -> Result<Address, DecodeError> {
+    Address::new(reader.text()?).map_err(DecodeError::Address)
+}
+
+fn config(reader: &mut Reader<'_>) -> Result<KeyspaceConfig, DecodeError> {
+    let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
+    let partitions = partitions(reader.u8()?)?;
+    let hash = reader.known("hash function", &HASHES)?;
+    let seed = reader.u64()?;
+    let [replicas, min_in_sync, durability] = reader.array()?;
+    let interval_ms = reader.u32()?;
+    let config = KeyspaceConfig {
+        name,
+        partitions,
+        hash,
+        seed,
+        replicas,
+        min_in_sync,
+        durability: match durability {
+            INTERVAL => Durability::Interval { ms: interval_ms },
+            // One value, one form: an unused field is zero.
+            MEMORY | SYNC if interval_ms != 0 => return Err(DecodeError::Reserved),
+            MEMORY => Durability::Memory,
+            SYNC => Durability::Sync,
+            number => return Err(DecodeError::Unknown { what: "durability", number: u32::from(number) }),
+        },
+        chunk_bytes: reader.u32()?,
+        batch_delay_us: reader.u32()?,
+        batch_bytes: reader.u32()?,
+    };
+    config.check().map_err(DecodeError::Config)?;
+    Ok(config)
+}
+
+fn partitions(bits: u8) -> Result<PartitionCount, DecodeError> {
+    let asked = 1u32.checked_shl(u32::from(bits)).unwrap_or(u32::MAX);
+    PartitionCount::new(asked).map_err(DecodeError::Partitions)
+}
+
+fn group(reader: &mut Reader<'_>, partition: PartitionId) -> Result<ReplicaGroup, DecodeError> {
+    let epoch = PartitionEpoch(reader.u64()?);
+    let (in_sync, followers) = (usize::from(reader.u8()?), usize::from(reader.u8()?));
+    let members = 1 + in_sync + followers;
+    if members > GROUP_MEMBERS_MAX {
+        return Err(DecodeError::Group { partition, fault: GroupFault::TooMany { members } });
+    }
+    let primary = InstanceId(reader.u32()?);
+    let mut some = |count| (0..count).map(|_| reader.u32().map(InstanceId)).collect::<Result<Vec<_>, _>>();
+    Ok(ReplicaGroup { epoch, primary, in_sync: some(in_sync)?, followers: some(followers)? })
+}

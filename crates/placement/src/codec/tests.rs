@@ -1,0 +1,223 @@
+//! What was written is read, and what was not written is refused in words.
+
+use proptest::prelude::*;
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
+
+use super::*;
+use crate::map::testing::{history, node, steps};
+use crate::map::{Address, MapError, ReplicaGroup};
+use crate::partitions::PartitionCount;
+
+/// One change of each kind, with every field set apart from its neighbours.
+fn sample() -> MapDelta {
+    let config = KeyspaceConfig {
+        partitions: PartitionCount::new(2).unwrap(),
+        hash: HashKind::Crc16,
+        replicas: 4,
+        min_in_sync: 3,
+        durability: Durability::Interval { ms: 0x0102 },
+        chunk_bytes: 0x0001_0000,
+        batch_delay_us: 0x0304,
+        batch_bytes: 0x0506,
+        ..KeyspaceConfig::new("ks".parse().unwrap(), 0x1122_3344_5566_7788)
+    };
+    let group = |epoch, primary| ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(primary));
+    let node = Node {
+        id: NodeId(0x0a0b_0c0d),
+        state: NodeState::Draining,
+        incarnation: Incarnation(0x1020_3040_5060_7080),
+        manager: Address::new("m:1").unwrap(),
+        first_instance: InstanceId(7),
+        instances: vec![Address::new("i:2").unwrap(), Address::new("j:3").unwrap()],
+    };
+    MapDelta {
+        from: MapEpoch(5),
+        to: MapEpoch(9),
+        changes: vec![
+            Change::PutNode(node),
+            Change::RemoveNode(NodeId(6)),
+            Change::CreateKeyspace {
+                id: KeyspaceId(2),
+                config: config.clone(),
+                groups: vec![group(1, 7), group(1, 8)],
+            },
+            Change::AlterKeyspace {
+                id: KeyspaceId(3),
+                config: KeyspaceConfig { durability: Durability::Sync, ..config },
+            },
+            Change::DropKeyspace(KeyspaceId(4)),
+            Change::SetGroup {
+                keyspace: KeyspaceId(2),
+                partition: PartitionId(1),
+                group: ReplicaGroup {
+                    in_sync: vec![InstanceId(8)],
+                    followers: vec![InstanceId(9), InstanceId(10)],
+                    ..group(0x0203, 7)
+                },
+            },
+        ],
+    }
+}
+
+/// Version 1, byte by byte: a later program must read these.
+const GOLDEN: &str = "
+    5a484d44 0100 0000 0500000000000000 0900000000000000 06000000
+    01 0d0c0b0a 8070605040302010 07000000 01 02 03 6d3a31 03 693a32 03 6a3a33
+    02 06000000
+    03 02000000
+       02 6b73 01 04 8877665544332211 04 03 01 02010000 00000100 04030000 06050000
+       0100000000000000 00 00 07000000
+       0100000000000000 00 00 08000000
+    04 03000000
+       02 6b73 01 04 8877665544332211 04 03 02 00000000 00000100 04030000 06050000
+    05 04000000
+    06 02000000 01000000 0302000000000000 01 02 07000000 08000000 09000000 0a000000";
+
+fn golden() -> Vec<u8> {
+    let digits: Vec<u32> = GOLDEN.chars().filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+}
+
+#[test]
+fn golden_bytes_are_written_and_read() {
+    assert_eq!(sample().encode(), golden());
+    assert_eq!(MapDelta::decode(&golden()).unwrap(), sample());
+}
+
+#[test]
+fn numbers_cover_every_variant_and_never_collide() {
+    for kind in HashKind::ALL {
+        assert_eq!(HASHES.iter().filter(|(_, known)| *known == kind).count(), 1);
+    }
+    for state in NodeState::ALL {
+        assert_eq!(STATES.iter().filter(|(_, known)| *known == state).count(), 1);
+    }
+    for (at, (number, _)) in HASHES.iter().enumerate() {
+        assert_eq!(usize::from(*number), at);
+    }
+}
+
+#[test]
+fn bytes_cut_anywhere_are_refused() {
+    let whole = golden();
+    for length in 0..whole.len() {
+        let error = MapDelta::decode(&whole[..length]).unwrap_err();
+        assert!(matches!(error, DecodeError::Cut { .. }), "{length}: {error}");
+    }
+    let longer = [&whole[..], &[0]].concat();
+    assert_eq!(MapDelta::decode(&longer), Err(DecodeError::Trailing { bytes: 1 }));
+}
+
+/// The sample with one byte changed.
+fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
+    let mut bytes = golden();
+    bytes[at] = value;
+    MapDelta::decode(&bytes)
+}
+
+#[test]
+fn each_fault_has_its_own_error() {
+    assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
+    assert_eq!(with_byte(4, 2), Err(DecodeError::Version { found: 2 }));
+    assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
+    assert_eq!(with_byte(28, 9), Err(DecodeError::Unknown { what: "kind of change", number: 9 }));
+    assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
+    assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));
+    assert_eq!(with_byte(49, b';'), Err(DecodeError::Address(crate::map::AddressError::Port)));
+    assert_eq!(with_byte(70, b'/').unwrap_err().to_string().matches("'/'").count(), 1);
+    assert_eq!(with_byte(73, 5), Err(DecodeError::Unknown { what: "hash function", number: 5 }));
+    for bits in [17, 31, 32, 255] {
+        assert!(matches!(with_byte(72, bits), Err(DecodeError::Partitions(_))), "{bits}");
+    }
+    assert!(matches!(with_byte(82, 0), Err(DecodeError::Config(_))));
+    assert_eq!(with_byte(84, 3), Err(DecodeError::Unknown { what: "durability", number: 3 }));
+    // The interval belongs to `interval` alone.
+    assert_eq!(with_byte(84, 0), Err(DecodeError::Reserved));
+    let fault = crate::map::GroupFault::TooMany { members: 16 + 1 };
+    assert_eq!(with_byte(109, 16), Err(DecodeError::Group { partition: PartitionId(0), fault }));
+}
+
+#[test]
+fn counts_are_refused_before_anything_is_allocated_for_them() {
+    let mut bytes = golden();
+    bytes[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
+    let (count, limit) = (u32::MAX as usize, CHANGES_MAX);
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::TooMany { what: "changes", count, limit }));
+    bytes[24..28].copy_from_slice(&(CHANGES_MAX as u32).to_le_bytes());
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Cut { at: bytes.len() }));
+    // 65536 partitions are claimed and two groups are there.
+    let mut bytes = golden();
+    (bytes[72], bytes[73]) = (16, 0);
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Cut { at: bytes.len() }));
+    let bytes = vec![0; crate::limits::MAP_BYTES_MAX + 1];
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::TooLong { bytes: bytes.len() }));
+}
+
+#[test]
+fn bytes_that_break_a_rule_of_maps_are_refused_by_that_rule() {
+    let map = ClusterMap::of_one_node(node(1, 10, 2), 5).unwrap();
+    let mut delta = map.to_delta();
+    delta.changes.remove(0);
+    let Err(DecodeError::Map(error)) = ClusterMap::decode(&delta.encode()) else {
+        panic!("a map without nodes")
+    };
+    assert!(matches!(*error, MapError::UnknownInstance { .. }), "{error}");
+    let partial = MapDelta { from: MapEpoch(1), ..map.to_delta() };
+    let wrong = MapError::WrongBase { map: MapEpoch(0), delta: MapEpoch(1) };
+    assert_eq!(
+        ClusterMap::decode(&MapDelta { to: MapEpoch(2), ..partial }.encode()),
+        Err(DecodeError::Map(Box::new(wrong)))
+    );
+}
+
+proptest! {
+    #[test]
+    fn maps_and_deltas_come_back_as_they_were(steps in steps()) {
+        let (maps, deltas) = history(&steps);
+        for map in &maps {
+            let bytes = map.encode();
+            prop_assert_eq!(bytes.len(), map_bytes(map));
+            prop_assert_eq!(&ClusterMap::decode(&bytes).unwrap(), map);
+        }
+        for delta in &deltas {
+            prop_assert_eq!(&MapDelta::decode(&delta.encode()).unwrap(), delta);
+        }
+    }
+
+    #[test]
+    fn random_bytes_never_panic(tail in prop::collection::vec(any::<u8>(), 0..400), header: bool) {
+        let bytes = if header { [&golden()[..28], &tail[..]].concat() } else { tail };
+        if let Ok(delta) = MapDelta::decode(&bytes) {
+            prop_assert_eq!(delta.encode(), bytes);
+        }
+    }
+
+    /// Bytes of a real map with some of them changed, taken all the way into a map; what is accepted has one form.
+    #[test]
+    fn changed_bytes_never_panic_and_have_one_form(
+        steps in steps(),
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        length: prop::sample::Index,
+        cut: bool,
+    ) {
+        let (maps, deltas) = history(&steps);
+        let originals = maps.iter().map(ClusterMap::encode).chain(deltas.iter().map(MapDelta::encode));
+        for mut bytes in originals {
+            for (at, value) in &edits {
+                let at = at.index(bytes.len());
+                bytes[at] = *value;
+            }
+            if cut {
+                bytes.truncate(length.index(bytes.len()));
+            }
+            if let Ok(delta) = MapDelta::decode(&bytes) {
+                prop_assert_eq!(delta.encode(), bytes);
+                for map in [&maps[0], &maps[maps.len() - 1]] {
+                    if let Ok(next) = map.apply(&delta) {
+                        prop_assert_eq!(&ClusterMap::decode(&next.encode()).unwrap(), &next);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What changed between two epochs of the map.
+
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
+
+use super::{ClusterMap, MapError, Node, ReplicaGroup};
+use crate::keyspace::KeyspaceConfig;
+use crate::limits::CHANGES_MAX;
+
+/// The changes from one epoch of the map to a later one, in order. From epoch zero it is a whole map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MapDelta {
+    /// The epoch that the changes apply to; zero for a whole map.
+    pub from: MapEpoch,
+    /// The epoch that they lead to.
+    pub to: MapEpoch,
+    /// The changes.
+    pub changes: Vec<Change>,
+}
+
+/// One change of the map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A node is new, or is now like this.
+    PutNode(Node),
+    /// A node is gone; no group may name its instances any more.
+    RemoveNode(NodeId),
+    /// A keyspace is new.
+    CreateKeyspace {
+        /// Its id, never used before.
+        id: KeyspaceId,
+        /// What it is.
+        config: KeyspaceConfig,
+        /// The group of every partition.
+        groups: Vec<ReplicaGroup>,
+    },
+    /// A keyspace has another configuration.
+    AlterKeyspace {
+        /// Its id.
+        id: KeyspaceId,
+        /// What it is now.
+        config: KeyspaceConfig,
+    },
+    /// A keyspace is gone.
+    DropKeyspace(KeyspaceId),
+    /// A partition has another group, of a higher epoch.
+    SetGroup {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partition in it.
+        partition: PartitionId,
+        /// Its group now.
+        group: ReplicaGroup,
+    },
+}
+
+impl MapDelta {
+    /// Whether this describes a whole map rather than a change of one.
+    pub fn is_whole(&self) -> bool {
+        self.from == MapEpoch(0)
+    }
+
+    /// This delta and the one after it as one, so that whoever is several epochs behind gets a single answer.
+    pub fn join(mut self, next: &MapDelta) -> Result<MapDelta, MapError> {
+        if next.from != self.to {
+            return Err(MapError::WrongBase { map: self.to, delta: next.from });
+        }
+        if self.changes.len() + next.changes.len() > CHANGES_MAX {
+            return Err(MapError::TooManyChanges { changes: self.changes.len() + next.changes.len() });
+        }
+        self.to = next.to;
+        self.changes.extend(next.changes.iter().cloned());
+        Ok(self)
+    }
+}
+
+impl ClusterMap {
+    /// The whole map as a delta from nothing.
+    pub fn to_delta(&self) -> MapDelta {
+        let nodes = self.nodes().map(|node| Change::PutNode(node.to_node()));
+        let keyspaces = self.keyspaces().map(|(id, keyspace)| Change::CreateKeyspace {
+            id,
+            config: keyspace.config().clone(),
+            groups: keyspace.groups().map(|(_, group)| group.to_group()).collect(),
+        });
+        MapDelta { from: MapEpoch(0), to: self.epoch(), changes: nodes.chain(keyspaces).collect() }
+    }
+}

@@ -1,0 +1,246 @@
+//! The replica group of a partition, and the compact table of a keyspace's groups.
+
+use zerohop_wire::ids::{InstanceId, PartitionEpoch, PartitionId};
+
+use crate::limits::GROUP_MEMBERS_MAX;
+
+/// The instances that hold one partition, as a change of the map describes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaGroup {
+    /// Raised by every change of the group.
+    pub epoch: PartitionEpoch,
+    /// The one that orders writes and answers reads. A group always has one, though it may be down.
+    pub primary: InstanceId,
+    /// The others that hold every acknowledged write, and alone may be promoted.
+    pub in_sync: Vec<InstanceId>,
+    /// Those that follow behind and acknowledge nothing.
+    pub followers: Vec<InstanceId>,
+}
+
+/// The instances that hold one partition, in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group<'a> {
+    /// Raised by every change of the group.
+    pub epoch: PartitionEpoch,
+    /// See [`ReplicaGroup::primary`].
+    pub primary: InstanceId,
+    /// See [`ReplicaGroup::in_sync`].
+    pub in_sync: &'a [InstanceId],
+    /// See [`ReplicaGroup::followers`].
+    pub followers: &'a [InstanceId],
+}
+
+impl ReplicaGroup {
+    /// A group of one.
+    pub fn of_one(epoch: PartitionEpoch, primary: InstanceId) -> ReplicaGroup {
+        ReplicaGroup { epoch, primary, in_sync: Vec::new(), followers: Vec::new() }
+    }
+
+    /// The same, borrowed.
+    pub fn as_group(&self) -> Group<'_> {
+        Group { epoch: self.epoch, primary: self.primary, in_sync: &self.in_sync, followers: &self.followers }
+    }
+}
+
+impl Group<'_> {
+    /// Primary, in-sync replicas, followers, in that order.
+    pub fn members(self) -> impl Iterator<Item = InstanceId> {
+        std::iter::once(self.primary)
+            .chain(self.in_sync.iter().copied())
+            .chain(self.followers.iter().copied())
+    }
+
+    /// As a change would describe it.
+    pub fn to_group(self) -> ReplicaGroup {
+        let Group { epoch, primary, in_sync, followers } = self;
+        ReplicaGroup { epoch, primary, in_sync: in_sync.to_vec(), followers: followers.to_vec() }
+    }
+
+    /// Whether this group may be in a map at all, as far as that can be said without the map.
+    pub(super) fn check(self) -> Result<(), GroupFault> {
+        let count = 1 + self.in_sync.len() + self.followers.len();
+        if count > GROUP_MEMBERS_MAX {
+            return Err(GroupFault::TooMany { members: count });
+        }
+        let mut members: Vec<InstanceId> = self.members().collect();
+        members.sort_unstable();
+        match members.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(GroupFault::Twice { instance: pair[0] }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a group can be in no map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupFault {
+    /// More members than any group may have.
+    TooMany {
+        /// How many.
+        members: usize,
+    },
+    /// An instance is named twice.
+    Twice {
+        /// Which.
+        instance: InstanceId,
+    },
+}
+
+impl std::fmt::Display for GroupFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TooMany { members } => write!(f, "has {members} members, of at most {GROUP_MEMBERS_MAX}"),
+            Self::Twice { instance } => write!(f, "names instance {instance} twice"),
+        }
+    }
+}
+
+/// Where a group's members lie, in 16 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    epoch: PartitionEpoch,
+    start: u32,
+    in_sync: u8,
+    followers: u8,
+}
+
+/// The groups of all partitions of a keyspace: 4 bytes a member and 16 a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct GroupTable {
+    /// By partition.
+    entries: Vec<Entry>,
+    /// Of each group, from its start: primary, in-sync replicas, followers. Compact, in the order of partitions, but
+    /// between [`GroupTable::set`] and [`GroupTable::compact`].
+    members: Vec<InstanceId>,
+}
+
+impl GroupTable {
+    /// Groups must have passed [`Group::check`].
+    pub(super) fn new(groups: &[ReplicaGroup]) -> GroupTable {
+        let mut table = GroupTable::default();
+        for group in groups {
+            let entry = table.stored(group.as_group());
+            table.entries.push(entry);
+        }
+        table.compact();
+        table
+    }
+
+    pub(super) fn get(&self, partition: PartitionId) -> Option<Group<'_>> {
+        let Entry { epoch, start, in_sync, followers } = self.entries.get(partition.get() as usize)?;
+        let (in_sync, followers) = (usize::from(*in_sync), usize::from(*followers));
+        let [primary, others @ ..] = &self.members[*start as usize..][..1 + in_sync + followers] else {
+            unreachable!("the slice has a length of at least one");
+        };
+        let (in_sync, followers) = others.split_at(in_sync);
+        Some(Group { epoch: *epoch, primary: *primary, in_sync, followers })
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (PartitionId, Group<'_>)> {
+        (0..self.entries.len()).map(|at| {
+            let partition = PartitionId(at as u32);
+            (partition, self.get(partition).expect("the partition is within the table"))
+        })
+    }
+
+    /// Replaces a group that exists by one that has passed [`Group::check`]. The members of the old one stay behind,
+    /// unreachable, until [`GroupTable::compact`]: a delta may set every partition.
+    pub(super) fn set(&mut self, partition: PartitionId, group: Group<'_>) {
+        let entry = self.stored(group);
+        self.entries[partition.get() as usize] = entry;
+    }
+
+    /// Drops what no group reaches.
+    pub(super) fn compact(&mut self) {
+        let mut members = Vec::with_capacity(self.iter().map(|(_, group)| group.members().count()).sum());
+        for entry in &mut self.entries {
+            let count = 1 + usize::from(entry.in_sync) + usize::from(entry.followers);
+            let old = &self.members[entry.start as usize..][..count];
+            entry.start = members.len() as u32;
+            members.extend_from_slice(old);
+        }
+        self.members = members;
+        self.entries.shrink_to_fit();
+    }
+
+    /// Partitions, and members of all groups.
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.entries.len(), self.members.len())
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>() + self.members.capacity() * size_of::<InstanceId>()
+    }
+
+    fn stored(&mut self, group: Group<'_>) -> Entry {
+        // Deltas are bounded (`CHANGES_MAX` groups of `GROUP_MEMBERS_MAX`), so a table being changed stays far below.
+        let start = u32::try_from(self.members.len()).expect("a table has fewer than 2^32 members");
+        self.members.extend(group.members());
+        // At most `GROUP_MEMBERS_MAX` each: the group has been checked.
+        Entry {
+            epoch: group.epoch,
+            start,
+            in_sync: group.in_sync.len() as u8,
+            followers: group.followers.len() as u8,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn groups() -> impl Strategy<Value = ReplicaGroup> {
+        let members = proptest::collection::vec(0u32..1000, 0..4);
+        (any::<u64>(), 0u32..1000, members.clone(), members).prop_map(
+            |(epoch, primary, in_sync, followers)| {
+                let ids = |ids: Vec<u32>| ids.into_iter().map(InstanceId).collect();
+                ReplicaGroup {
+                    epoch: PartitionEpoch(epoch),
+                    primary: InstanceId(primary),
+                    in_sync: ids(in_sync),
+                    followers: ids(followers),
+                }
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_table_holds_what_was_set_last_and_nothing_else(
+            mut model in proptest::collection::vec(groups(), 1..20),
+            sets in proptest::collection::vec((any::<prop::sample::Index>(), groups()), 0..40),
+        ) {
+            let mut table = GroupTable::new(&model);
+            for (at, group) in sets {
+                let at = at.index(model.len());
+                table.set(PartitionId(at as u32), group.as_group());
+                model[at] = group;
+            }
+            table.compact();
+            let held: Vec<ReplicaGroup> = table.iter().map(|(_, group)| group.to_group()).collect();
+            prop_assert_eq!(&held, &model);
+            // Also that the form is canonical, so that equal maps compare equal.
+            prop_assert_eq!(&table, &GroupTable::new(&model));
+            prop_assert!(table.get(PartitionId(model.len() as u32)).is_none());
+        }
+    }
+
+    #[test]
+    fn a_group_names_each_instance_once_and_not_too_many() {
+        let group = |in_sync: &[u32], followers: &[u32]| ReplicaGroup {
+            in_sync: in_sync.iter().copied().map(InstanceId).collect(),
+            followers: followers.iter().copied().map(InstanceId).collect(),
+            ..ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(0))
+        };
+        let check = |group: ReplicaGroup| group.as_group().check();
+        assert_eq!(check(group(&[1, 2], &[3])), Ok(()));
+        assert_eq!(check(group(&[1, 2], &[1])), Err(GroupFault::Twice { instance: InstanceId(1) }));
+        assert_eq!(check(group(&[], &[0])), Err(GroupFault::Twice { instance: InstanceId(0) }));
+        let many: Vec<u32> = (1..=16).collect();
+        assert_eq!(check(group(&many, &[])), Err(GroupFault::TooMany { members: 17 }));
+        assert_eq!(check(group(&many[..15], &[])), Ok(()));
+    }
+}

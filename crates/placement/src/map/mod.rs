@@ -1,0 +1,191 @@
+//! The cluster map: nodes, instances, keyspaces and the replica group of every partition, at one epoch.
+//!
+//! A map is a value. [`ClusterMap::apply`] makes the next one and shares with it what did not change, so that keeping
+//! the last few, or handing one to every thread, costs little. What is in a map has been checked: its groups name
+//! instances that it has, its keyspaces are valid, and nothing of it went back in epoch.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
+
+use crate::codec::DecodeError;
+use crate::keyspace::KeyspaceConfig;
+use crate::partitions::partition_of;
+
+mod address;
+mod apply;
+mod delta;
+mod error;
+mod first;
+mod group;
+mod node;
+
+pub use address::{Address, AddressError};
+pub use delta::{Change, MapDelta};
+pub use error::MapError;
+pub use first::DEFAULT_KEYSPACE;
+pub use group::{Group, GroupFault, ReplicaGroup};
+pub use node::{InstanceRef, Node, NodeRef, NodeState};
+
+use group::GroupTable;
+use node::NodeTable;
+
+/// Everything that is needed to send a request straight to the instance that owns the data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterMap {
+    epoch: MapEpoch,
+    nodes: Arc<NodeTable>,
+    keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
+}
+
+/// A keyspace in a map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspace {
+    config: KeyspaceConfig,
+    groups: GroupTable,
+}
+
+/// Where to send a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route<'a> {
+    /// The partition that holds the key.
+    pub partition: PartitionId,
+    /// Its epoch, which the request names.
+    pub epoch: PartitionEpoch,
+    /// Its primary.
+    pub instance: InstanceId,
+    /// Where that listens.
+    pub addr: &'a str,
+}
+
+impl ClusterMap {
+    /// Of which state of the cluster this is the map; zero if no map is known yet, and then it is empty.
+    pub fn epoch(&self) -> MapEpoch {
+        self.epoch
+    }
+
+    /// Where a key is served.
+    pub fn route(&self, keyspace: KeyspaceId, key: &[u8]) -> Result<Route<'_>, RouteError> {
+        let found = self.keyspaces.get(&keyspace).ok_or(RouteError { keyspace, epoch: self.epoch })?;
+        let partition = found.partition(key);
+        let Group { epoch, primary, .. } =
+            found.group(partition).expect("a keyspace has a group of every partition");
+        let instance = self.nodes.instance(primary).expect("groups name instances of the map");
+        Ok(Route { partition, epoch, instance: primary, addr: instance.addr })
+    }
+
+    /// The nodes, by id.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeRef<'_>> {
+        self.nodes.iter()
+    }
+
+    /// The node of this id.
+    pub fn node(&self, id: NodeId) -> Option<NodeRef<'_>> {
+        self.nodes.get(id)
+    }
+
+    /// The instance of this id.
+    pub fn instance(&self, id: InstanceId) -> Option<InstanceRef<'_>> {
+        self.nodes.instance(id)
+    }
+
+    /// The keyspaces, by id.
+    pub fn keyspaces(&self) -> impl ExactSizeIterator<Item = (KeyspaceId, &Keyspace)> {
+        self.keyspaces.iter().map(|(id, keyspace)| (*id, &**keyspace))
+    }
+
+    /// The keyspace of this id.
+    pub fn keyspace(&self, id: KeyspaceId) -> Option<&Keyspace> {
+        self.keyspaces.get(&id).map(|keyspace| &**keyspace)
+    }
+
+    /// The keyspace of this name: a search through all, meant for opening one, not for every request.
+    pub fn keyspace_named(&self, name: &str) -> Option<(KeyspaceId, &Keyspace)> {
+        self.keyspaces().find(|(_, keyspace)| keyspace.config.name.as_str() == name)
+    }
+
+    /// The partitions whose group names this instance, in whatever role.
+    pub fn partitions_of(
+        &self,
+        instance: InstanceId,
+    ) -> impl Iterator<Item = (KeyspaceId, PartitionId, Group<'_>)> {
+        self.keyspaces().flat_map(move |(id, keyspace)| {
+            keyspace
+                .groups()
+                .filter(move |(_, group)| group.members().any(|member| member == instance))
+                .map(move |(partition, group)| (id, partition, group))
+        })
+    }
+
+    /// The whole map as the bytes of a delta from nothing; `docs/formats/cluster-map.md`.
+    pub fn encode(&self) -> Vec<u8> {
+        self.to_delta().encode()
+    }
+
+    /// Reads what [`ClusterMap::encode`] wrote. Of any other bytes, however chosen, it says what is wrong with them.
+    pub fn decode(bytes: &[u8]) -> Result<ClusterMap, DecodeError> {
+        Ok(ClusterMap::default().apply(&MapDelta::decode(bytes)?)?)
+    }
+
+    /// Bytes on the heap for nodes without their addresses, for the addresses, and for replica groups.
+    pub fn memory_bytes(&self) -> (usize, usize, usize) {
+        let (nodes, addresses) = self.nodes.memory_bytes();
+        (nodes, addresses, self.keyspaces.values().map(|keyspace| keyspace.groups.memory_bytes()).sum())
+    }
+}
+
+impl Keyspace {
+    /// What it was asked to be.
+    pub fn config(&self) -> &KeyspaceConfig {
+        &self.config
+    }
+
+    /// The partition that holds a key.
+    pub fn partition(&self, key: &[u8]) -> PartitionId {
+        partition_of(self.config.hash.hash(self.config.seed, key), self.config.partitions)
+    }
+
+    /// The replica group of a partition, if there is such a partition.
+    pub fn group(&self, partition: PartitionId) -> Option<Group<'_>> {
+        self.groups.get(partition)
+    }
+
+    /// Partitions, and members of all groups together.
+    pub(crate) fn group_counts(&self) -> (usize, usize) {
+        self.groups.counts()
+    }
+
+    /// The replica groups of all partitions, in order.
+    pub fn groups(&self) -> impl ExactSizeIterator<Item = (PartitionId, Group<'_>)> {
+        self.groups.iter()
+    }
+}
+
+/// A key of a keyspace that the map does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteError {
+    /// The keyspace asked for.
+    pub keyspace: KeyspaceId,
+    /// The epoch of the map that was looked at.
+    pub epoch: MapEpoch,
+}
+
+impl fmt::Display for RouteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RouteError { keyspace, epoch } = self;
+        write!(
+            f,
+            "the map of epoch {epoch} has no keyspace {keyspace}: it was dropped, or created later; fetch a newer map \
+             and open the keyspace by its name"
+        )
+    }
+}
+
+impl std::error::Error for RouteError {}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,317 @@
+//! A node as a change of the map describes it, and the compact table in which a map keeps them all.
+
+use std::collections::BTreeMap;
+
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+use super::{Address, MapError};
+use crate::limits::{INSTANCES_PER_NODE_MAX, NODES_MAX};
+
+/// What the control group has decided about a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NodeState {
+    /// Serves, and may be given partitions.
+    Up,
+    /// Serves, and is being emptied.
+    Draining,
+    /// Reported dead. It stays in the map as long as a replica group names one of its instances.
+    Down,
+}
+
+impl NodeState {
+    /// Every state.
+    pub const ALL: [NodeState; 3] = [NodeState::Up, NodeState::Draining, NodeState::Down];
+
+    /// What a person reads.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Down => "down",
+        }
+    }
+}
+
+impl std::fmt::Display for NodeState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A node: one process with its manager and its instances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its id.
+    pub id: NodeId,
+    /// What has been decided about it.
+    pub state: NodeState,
+    /// The nonce of the start of its process. All its instances start with it, so it is theirs as well. Replica groups
+    /// that name one of them mean this incarnation: a process with another nonce is in no group.
+    pub incarnation: Incarnation,
+    /// Where its manager listens.
+    pub manager: Address,
+    /// The id of its first instance; the others follow.
+    pub first_instance: InstanceId,
+    /// Where its instances listen, in the order of their ids.
+    pub instances: Vec<Address>,
+}
+
+/// A node in a map.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeRef<'a> {
+    entry: &'a Entry,
+    texts: &'a str,
+}
+
+/// An instance in a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceRef<'a> {
+    /// Its id.
+    pub id: InstanceId,
+    /// The node it is a part of.
+    pub node: NodeId,
+    /// The nonce of the start of its process.
+    pub incarnation: Incarnation,
+    /// Where it listens.
+    pub addr: &'a str,
+}
+
+impl<'a> NodeRef<'a> {
+    /// Its id.
+    pub fn id(self) -> NodeId {
+        self.entry.id
+    }
+
+    /// What has been decided about it.
+    pub fn state(self) -> NodeState {
+        self.entry.state
+    }
+
+    /// The nonce of the start of its process.
+    pub fn incarnation(self) -> Incarnation {
+        self.entry.incarnation
+    }
+
+    /// Where its manager listens.
+    pub fn manager(self) -> &'a str {
+        self.addresses().next().expect("a node's text begins with its manager's address")
+    }
+
+    /// Its instances, in the order of their ids.
+    pub fn instances(self) -> impl Iterator<Item = InstanceRef<'a>> {
+        let Entry { id: node, incarnation, first_instance, .. } = *self.entry;
+        self.addresses().skip(1).zip(first_instance.get()..).map(move |(addr, id)| InstanceRef {
+            id: InstanceId(id),
+            node,
+            incarnation,
+            addr,
+        })
+    }
+
+    /// The node as a change would describe it.
+    pub fn to_node(self) -> Node {
+        // Only checked addresses get into a table.
+        let owned = |text: &str| Address::new(text).expect("an address in a map is valid");
+        Node {
+            id: self.id(),
+            state: self.state(),
+            incarnation: self.incarnation(),
+            manager: owned(self.manager()),
+            first_instance: self.entry.first_instance,
+            instances: self.instances().map(|instance| owned(instance.addr)).collect(),
+        }
+    }
+
+    fn addresses(self) -> impl Iterator<Item = &'a str> {
+        let at = self.entry.text_at as usize;
+        self.texts[at..at + usize::from(self.entry.text_bytes)].split(SEPARATOR)
+    }
+}
+
+/// Between the addresses of a node in the table's text; no address contains it.
+const SEPARATOR: char = '\n';
+
+/// One node in 24 bytes; its addresses lie in the table's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    incarnation: Incarnation,
+    id: NodeId,
+    first_instance: InstanceId,
+    text_at: u32,
+    text_bytes: u16,
+    instances: u8,
+    state: NodeState,
+}
+
+/// All nodes of a map. At most 32 bytes a node beside the text of its addresses: the entry and a place in the index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct NodeTable {
+    /// By node id.
+    entries: Box<[Entry]>,
+    /// Positions in `entries`, by first instance. Ranges of instances do not overlap.
+    by_instance: Box<[u32]>,
+    /// The addresses of every node, manager first, with separators between.
+    texts: Box<str>,
+}
+
+impl NodeTable {
+    /// Builds the table, or says which node cannot be.
+    pub(super) fn new(nodes: &BTreeMap<NodeId, Node>) -> Result<NodeTable, MapError> {
+        if nodes.len() > NODES_MAX {
+            return Err(MapError::TooManyNodes { nodes: nodes.len() });
+        }
+        let mut entries = Vec::with_capacity(nodes.len());
+        let mut texts = String::new();
+        for node in nodes.values() {
+            let text_at = texts.len();
+            texts.push_str(node.manager.as_str());
+            for instance in &node.instances {
+                texts.push(SEPARATOR);
+                texts.push_str(instance.as_str());
+            }
+            entries.push(Entry {
+                incarnation: node.incarnation,
+                id: node.id,
+                first_instance: node.first_instance,
+                // Bounded by the nodes times their text; checked nonetheless, as a wrong place would be another node.
+                text_at: u32::try_from(text_at).map_err(|_| MapError::TooLarge { bytes: texts.len() })?,
+                text_bytes: u16::try_from(texts.len() - text_at)
+                    .map_err(|_| MapError::Instances { node: node.id, instances: node.instances.len() })?,
+                instances: instance_count(node)?,
+                state: node.state,
+            });
+        }
+        let mut by_instance: Vec<u32> = (0..).take(entries.len()).collect();
+        by_instance.sort_by_key(|at| entries[*at as usize].first_instance);
+        let table = NodeTable {
+            entries: entries.into(),
+            by_instance: by_instance.into(),
+            texts: texts.into_boxed_str(),
+        };
+        table.check_ranges()?;
+        Ok(table)
+    }
+
+    pub(super) fn get(&self, id: NodeId) -> Option<NodeRef<'_>> {
+        let at = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
+        Some(self.view(&self.entries[at]))
+    }
+
+    pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = NodeRef<'_>> {
+        self.entries.iter().map(|entry| self.view(entry))
+    }
+
+    /// The node that has this instance.
+    pub(super) fn of_instance(&self, id: InstanceId) -> Option<NodeRef<'_>> {
+        let after = self.by_instance.partition_point(|at| self.entries[*at as usize].first_instance <= id);
+        let entry = &self.entries[*self.by_instance[..after].last()? as usize];
+        (id.get() - entry.first_instance.get() < u32::from(entry.instances)).then(|| self.view(entry))
+    }
+
+    pub(super) fn instance(&self, id: InstanceId) -> Option<InstanceRef<'_>> {
+        let node = self.of_instance(id)?;
+        node.instances().nth((id.get() - node.entry.first_instance.get()) as usize)
+    }
+
+    /// Bytes on the heap: of all but the text, and of the text.
+    pub(super) fn memory_bytes(&self) -> (usize, usize) {
+        (size_of_val(&*self.entries) + size_of_val(&*self.by_instance), self.texts.len())
+    }
+
+    fn view<'a>(&'a self, entry: &'a Entry) -> NodeRef<'a> {
+        NodeRef { entry, texts: &self.texts }
+    }
+
+    fn check_ranges(&self) -> Result<(), MapError> {
+        let mut free_from = 0;
+        for at in &self.by_instance {
+            let entry = &self.entries[*at as usize];
+            let first = entry.first_instance.get();
+            if first < free_from {
+                return Err(MapError::InstanceTaken { instance: entry.first_instance });
+            }
+            free_from = first
+                .checked_add(u32::from(entry.instances))
+                .ok_or(MapError::InstanceTaken { instance: entry.first_instance })?;
+        }
+        Ok(())
+    }
+}
+
+fn instance_count(node: &Node) -> Result<u8, MapError> {
+    match u8::try_from(node.instances.len()) {
+        Ok(count) if count > 0 && usize::from(count) <= INSTANCES_PER_NODE_MAX => Ok(count),
+        _ => Err(MapError::Instances { node: node.id, instances: node.instances.len() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(id: u32, first: u32, instances: u32) -> Node {
+        Node {
+            id: NodeId(id),
+            state: NodeState::Up,
+            incarnation: Incarnation(u64::from(id) * 1000),
+            manager: Address::new(&format!("node-{id}:7400")).unwrap(),
+            first_instance: InstanceId(first),
+            instances: (0..instances)
+                .map(|n| Address::new(&format!("node-{id}:{}", 7401 + n)).unwrap())
+                .collect(),
+        }
+    }
+
+    fn table(nodes: Vec<Node>) -> Result<NodeTable, MapError> {
+        NodeTable::new(&nodes.into_iter().map(|node| (node.id, node)).collect())
+    }
+
+    #[test]
+    fn nodes_and_instances_are_found_whatever_the_order_of_their_ids() {
+        let nodes = vec![node(1, 100, 2), node(2, 5, 3), node(9, 8, 1)];
+        let table = table(nodes.clone()).unwrap();
+        for node in &nodes {
+            assert_eq!(&table.get(node.id).unwrap().to_node(), node);
+            for (id, addr) in (node.first_instance.get()..).zip(&node.instances) {
+                let found = table.instance(InstanceId(id)).unwrap();
+                assert_eq!(
+                    (found.node, found.addr, found.incarnation),
+                    (node.id, addr.as_str(), node.incarnation)
+                );
+            }
+        }
+        for absent in [0, 4, 9, 99, 102, u32::MAX] {
+            assert_eq!(table.instance(InstanceId(absent)), None, "{absent}");
+        }
+        assert!(table.get(NodeId(3)).is_none());
+    }
+
+    #[test]
+    fn instances_belong_to_one_node_each() {
+        let taken = |instance| Err(MapError::InstanceTaken { instance: InstanceId(instance) });
+        assert_eq!(table(vec![node(1, 0, 4), node(2, 3, 1)]), taken(3));
+        assert_eq!(table(vec![node(1, 7, 1), node(2, 7, 1)]), taken(7));
+        assert_eq!(table(vec![node(1, u32::MAX, 2)]), taken(u32::MAX));
+        assert!(table(vec![node(1, 0, 4), node(2, 4, 1)]).is_ok());
+    }
+
+    #[test]
+    fn a_node_has_one_to_255_instances() {
+        for instances in [0, 256] {
+            assert_eq!(
+                table(vec![node(1, 0, instances)]),
+                Err(MapError::Instances { node: NodeId(1), instances: instances as usize })
+            );
+        }
+        assert_eq!(table(vec![node(1, 0, 255)]).unwrap().get(NodeId(1)).unwrap().instances().count(), 255);
+    }
+
+    #[test]
+    fn the_longest_addresses_fit() {
+        let mut node = node(1, 0, 255);
+        let longest = Address::new(&format!("{}:65535", "h".repeat(249))).unwrap();
+        node.manager = longest.clone();
+        node.instances.fill(longest);
+        assert_eq!(table(vec![node.clone()]).unwrap().get(NodeId(1)).unwrap().to_node(), node);
+    }
+}

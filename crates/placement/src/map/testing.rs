@@ -1,0 +1,147 @@
+//! Histories of maps for tests: random, valid deltas, one after another.
+
+use proptest::prelude::*;
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
+
+use super::{Address, Change, ClusterMap, MapDelta, Node, NodeState, ReplicaGroup};
+use crate::hash::HashKind;
+use crate::keyspace::{Durability, KeyspaceConfig};
+use crate::partitions::PartitionCount;
+
+/// A node with addresses of the usual form.
+pub(crate) fn node(id: u32, first_instance: u32, instances: u16) -> Node {
+    let address = |port: u16| Address::new(&format!("10.0.{}.{}:{port}", id / 256, id % 256)).unwrap();
+    Node {
+        id: NodeId(id),
+        state: NodeState::Up,
+        incarnation: Incarnation(u64::from(id) + 1_000_000),
+        manager: address(7400),
+        first_instance: InstanceId(first_instance),
+        instances: (0..instances).map(|n| address(7401 + n)).collect(),
+    }
+}
+
+/// What happens next; numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Join { instances: u16 },
+    Restart { node: usize },
+    State { node: usize, state: usize },
+    Leave { node: usize },
+    Create { bits: u32, hash: usize, seed: u64, durability: u32 },
+    Alter { keyspace: usize, replicas: u8 },
+    Drop { keyspace: usize },
+    Regroup { keyspace: usize, partition: u32, members: Vec<u32>, in_sync: usize },
+}
+
+pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        2 => (1u16..5).prop_map(|instances| Step::Join { instances }),
+        1 => any::<usize>().prop_map(|node| Step::Restart { node }),
+        1 => (any::<usize>(), 0usize..3).prop_map(|(node, state)| Step::State { node, state }),
+        1 => any::<usize>().prop_map(|node| Step::Leave { node }),
+        2 => (0u32..6, 0usize..5, any::<u64>(), 0u32..100)
+            .prop_map(|(bits, hash, seed, durability)| Step::Create { bits, hash, seed, durability }),
+        1 => (any::<usize>(), 1u8..=8).prop_map(|(keyspace, replicas)| Step::Alter { keyspace, replicas }),
+        1 => any::<usize>().prop_map(|keyspace| Step::Drop { keyspace }),
+        8 => (any::<usize>(), any::<u32>(), prop::collection::vec(any::<u32>(), 1..6), any::<usize>())
+            .prop_map(|(keyspace, partition, members, in_sync)| Step::Regroup { keyspace, partition, members, in_sync }),
+    ];
+    prop::collection::vec(step, 0..30)
+}
+
+/// The maps that the steps lead through, from one node on, and the deltas between them. A step that cannot be done is
+/// left out.
+pub(crate) fn history(steps: &[Step]) -> (Vec<ClusterMap>, Vec<MapDelta>) {
+    let mut maps = vec![ClusterMap::of_one_node(node(1, 10, 2), 5).unwrap()];
+    let mut deltas = Vec::new();
+    for (number, step) in (100u32..).zip(steps) {
+        let map = maps.last().unwrap();
+        let Some(changes) = changes(map, number, step) else { continue };
+        let to = MapEpoch(map.epoch().get() + 1 + u64::from(number % 3));
+        let delta = MapDelta { from: map.epoch(), to, changes };
+        let next = map.apply(&delta).unwrap();
+        maps.push(next);
+        deltas.push(delta);
+    }
+    (maps, deltas)
+}
+
+fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
+    let some_node = |at: usize| map.nodes().nth(at % map.nodes().len()).map(|node| node.to_node());
+    let some_keyspace = |at: usize| map.keyspaces().nth(at % map.keyspaces().len().max(1));
+    let instances: Vec<InstanceId> =
+        map.nodes().flat_map(|node| node.instances().map(|instance| instance.id)).collect();
+    match step {
+        Step::Join { instances } => Some(vec![Change::PutNode(node(number, number * 10, *instances))]),
+        Step::Restart { node } => {
+            let mut node = some_node(*node)?;
+            node.incarnation = Incarnation(node.incarnation.get() + 1);
+            let own: Vec<InstanceId> = map.node(node.id)?.instances().map(|instance| instance.id).collect();
+            let regrouped = own.iter().flat_map(|instance| map.partitions_of(*instance)).map(
+                |(keyspace, partition, group)| {
+                    let mut group = group.to_group();
+                    group.epoch = group.epoch.next();
+                    Change::SetGroup { keyspace, partition, group }
+                },
+            );
+            let mut changes = vec![Change::PutNode(node)];
+            changes.extend(regrouped);
+            // A group with two of the node's instances needs to be decided once only.
+            let mut seen = std::collections::BTreeSet::new();
+            changes.retain(|change| match change {
+                Change::SetGroup { keyspace, partition, .. } => seen.insert((*keyspace, *partition)),
+                _ => true,
+            });
+            Some(changes)
+        }
+        Step::State { node, state } => {
+            let node = some_node(*node)?;
+            Some(vec![Change::PutNode(Node { state: NodeState::ALL[*state], ..node })])
+        }
+        Step::Leave { node } => {
+            let node = map.nodes().nth(node % map.nodes().len())?;
+            let idle = node.instances().all(|instance| map.partitions_of(instance.id).next().is_none());
+            (idle && map.nodes().len() > 1).then(|| vec![Change::RemoveNode(node.id())])
+        }
+        Step::Create { bits, hash, seed, durability } => {
+            let name = format!("keyspace-{number}").parse().unwrap();
+            let mut config = KeyspaceConfig::new(name, *seed);
+            config.partitions = PartitionCount::new(1 << bits).unwrap();
+            config.hash = HashKind::ALL[*hash];
+            config.durability = match durability {
+                0 => Durability::Memory,
+                1 => Durability::Sync,
+                ms => Durability::Interval { ms: *ms },
+            };
+            let groups = ReplicaGroup::spread(&config, &some_node(number as usize)?);
+            Some(vec![Change::CreateKeyspace { id: KeyspaceId(number), config, groups }])
+        }
+        Step::Alter { keyspace, replicas } => {
+            let (id, keyspace) = some_keyspace(*keyspace)?;
+            let config = KeyspaceConfig { replicas: *replicas, min_in_sync: 1, ..keyspace.config().clone() };
+            Some(vec![Change::AlterKeyspace { id, config }])
+        }
+        Step::Drop { keyspace } => Some(vec![Change::DropKeyspace(some_keyspace(*keyspace)?.0)]),
+        Step::Regroup { keyspace, partition, members, in_sync } => {
+            let (id, keyspace) = some_keyspace(*keyspace)?;
+            let partition = PartitionId(partition % keyspace.config().partitions.get());
+            let mut chosen: Vec<InstanceId> = Vec::new();
+            for member in members {
+                let instance = instances[*member as usize % instances.len()];
+                if !chosen.contains(&instance) {
+                    chosen.push(instance);
+                }
+            }
+            let others = chosen.split_off(1);
+            let (in_sync, followers) = others.split_at(in_sync % (others.len() + 1));
+            let group = ReplicaGroup {
+                epoch: PartitionEpoch(keyspace.group(partition)?.epoch.get() + 1),
+                primary: chosen[0],
+                in_sync: in_sync.to_vec(),
+                followers: followers.to_vec(),
+            };
+            Some(vec![Change::SetGroup { keyspace: id, partition, group }])
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What holds for maps and their changes.
+
+use proptest::prelude::*;
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
+
+use super::testing::{history, node, steps};
+use super::*;
+use crate::hash::{HashKind, key_slot};
+use crate::keyspace::ConfigError;
+use crate::limits::MAP_BYTES_MAX;
+use crate::partitions::PartitionCount;
+
+fn one_node(instances: u16) -> ClusterMap {
+    ClusterMap::of_one_node(node(1, 10, instances), 42).unwrap()
+}
+
+fn next(map: &ClusterMap, changes: Vec<Change>) -> Result<ClusterMap, MapError> {
+    map.apply(&MapDelta { from: map.epoch(), to: map.epoch().next(), changes })
+}
+
+fn config(name: &str, partitions: u32) -> KeyspaceConfig {
+    let partitions = PartitionCount::new(partitions).unwrap();
+    KeyspaceConfig { partitions, ..KeyspaceConfig::new(name.parse().unwrap(), 1).fitted_to(1) }
+}
+
+fn create(id: u32, name: &str, map: &ClusterMap) -> Change {
+    let config = config(name, 4);
+    let groups = ReplicaGroup::spread(&config, &map.node(NodeId(1)).unwrap().to_node());
+    Change::CreateKeyspace { id: KeyspaceId(id), config, groups }
+}
+
+fn set_group(partition: u32, group: ReplicaGroup) -> Change {
+    Change::SetGroup { keyspace: DEFAULT_KEYSPACE, partition: PartitionId(partition), group }
+}
+
+#[test]
+fn a_lone_node_serves_the_default_keyspace_by_redis_slots() {
+    let map = one_node(3);
+    assert_eq!(map.epoch(), MapEpoch(1));
+    let (id, keyspace) = map.keyspace_named("default").unwrap();
+    assert_eq!(id, DEFAULT_KEYSPACE);
+    assert_eq!((keyspace.config().hash, keyspace.config().partitions.get()), (HashKind::Crc16, 256));
+    for key in ["foo", "bar", "{user1000}.following", "{user1000}.followers"] {
+        let route = map.route(id, key.as_bytes()).unwrap();
+        assert_eq!(route.partition.get(), u32::from(key_slot(key.as_bytes())) * 256 / 16_384, "{key}");
+        assert_eq!(route.epoch, PartitionEpoch(1));
+        assert_eq!(route.addr, map.instance(route.instance).unwrap().addr);
+        assert_eq!(keyspace.group(route.partition).unwrap().primary, route.instance);
+    }
+}
+
+#[test]
+fn partitions_are_dealt_evenly_and_the_seed_turns_the_order() {
+    for instances in [1u16, 3, 4, 7] {
+        let node = node(1, 10, instances);
+        let mut first = std::collections::BTreeSet::new();
+        for seed in 0..100 {
+            let groups = ReplicaGroup::spread(&KeyspaceConfig::new("k".parse().unwrap(), seed), &node);
+            assert_eq!(groups.len(), 256);
+            for instance in 0..u32::from(instances) {
+                let held = groups.iter().filter(|group| group.primary == InstanceId(10 + instance)).count();
+                assert!((256 / usize::from(instances)..=256 / usize::from(instances) + 1).contains(&held));
+            }
+            first.insert(groups[0].primary);
+        }
+        assert_eq!(first.len(), usize::from(instances), "every instance comes first under some seed");
+    }
+}
+
+/// Design section 3: at most 32 bytes a node beside the text of its addresses, and 4 bytes a replica. A partition's
+/// epoch and the roles in its group cost 16 bytes more, once for all its replicas.
+#[test]
+fn memory_is_32_bytes_a_node_and_4_bytes_a_replica() {
+    const NODES: u32 = 1024;
+    const INSTANCES: u32 = 8;
+    const PARTITIONS: u32 = 65_536;
+    const REPLICAS: u32 = 3;
+    let nodes = (0..NODES).map(|id| Change::PutNode(node(id, id * INSTANCES, INSTANCES as u16)));
+    let groups = (0..PARTITIONS).map(|partition| {
+        let member = |n: u32| InstanceId((partition + n * INSTANCES) % (NODES * INSTANCES));
+        ReplicaGroup {
+            in_sync: vec![member(1)],
+            followers: vec![member(2)],
+            ..ReplicaGroup::of_one(PartitionEpoch(1), member(0))
+        }
+    });
+    let keyspace = Change::CreateKeyspace {
+        id: KeyspaceId(1),
+        config: config("large", PARTITIONS),
+        groups: groups.collect(),
+    };
+    let map = next(&ClusterMap::default(), nodes.chain([keyspace]).collect()).unwrap();
+    let (nodes, addresses, groups) = map.memory_bytes();
+    let (nodes, addresses) = (nodes / NODES as usize, addresses / NODES as usize);
+    assert!(nodes <= 32, "{nodes} bytes a node, beside {addresses} of addresses");
+    assert!(groups <= (PARTITIONS * (REPLICAS * 4 + 16)) as usize, "{groups} bytes of groups");
+    assert_eq!((nodes, groups), (28, 65_536 * 28));
+    // What travels: 22 bytes a partition and about 150 a node of eight instances.
+    let encoded = map.encode();
+    assert!(encoded.len() < 1_610_000, "{} bytes encoded", encoded.len());
+    assert_eq!(ClusterMap::decode(&encoded).unwrap(), map);
+}
+
+#[test]
+fn only_a_delta_from_this_epoch_or_a_newer_whole_map_is_applied() {
+    let map = next(&one_node(1), vec![]).unwrap();
+    assert_eq!(map.epoch(), MapEpoch(2));
+    let delta = |from, to| map.apply(&MapDelta { from: MapEpoch(from), to: MapEpoch(to), changes: vec![] });
+    assert_eq!(delta(2, 3).unwrap().epoch(), MapEpoch(3));
+    assert_eq!(delta(2, 9).unwrap().epoch(), MapEpoch(9));
+    assert_eq!(delta(1, 3), Err(MapError::WrongBase { map: MapEpoch(2), delta: MapEpoch(1) }));
+    assert_eq!(delta(3, 4), Err(MapError::WrongBase { map: MapEpoch(2), delta: MapEpoch(3) }));
+    assert_eq!(delta(2, 2), Err(MapError::NotNewer { map: MapEpoch(2), to: MapEpoch(2) }));
+    assert_eq!(delta(1, 2), Err(MapError::NotNewer { map: MapEpoch(2), to: MapEpoch(2) }));
+    assert_eq!(delta(5, 4), Err(MapError::NotNewer { map: MapEpoch(5), to: MapEpoch(4) }));
+    // A whole map replaces everything, and an old one nothing.
+    let newer = MapDelta { to: MapEpoch(7), ..one_node(2).to_delta() };
+    assert_eq!(map.apply(&newer).unwrap().node(NodeId(1)).unwrap().instances().count(), 2);
+    assert_eq!(
+        map.apply(&one_node(2).to_delta()),
+        Err(MapError::NotNewer { map: MapEpoch(2), to: MapEpoch(1) })
+    );
+}
+
+#[test]
+fn every_change_of_a_group_raises_its_epoch() {
+    let map = one_node(2);
+    let group = |epoch| ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(11));
+    let raised = next(&map, vec![set_group(5, group(7))]).unwrap();
+    assert_eq!(
+        raised.keyspace(DEFAULT_KEYSPACE).unwrap().group(PartitionId(5)).unwrap(),
+        group(7).as_group()
+    );
+    for epoch in [0, 6, 7] {
+        let (keyspace, partition) = (DEFAULT_KEYSPACE, PartitionId(5));
+        let (old, new) = (PartitionEpoch(7), PartitionEpoch(epoch));
+        assert_eq!(
+            next(&raised, vec![set_group(5, group(epoch))]),
+            Err(MapError::EpochNotRaised { keyspace, partition, old, new })
+        );
+    }
+    assert_eq!(
+        next(&map, vec![set_group(256, group(2))]),
+        Err(MapError::UnknownPartition { keyspace: DEFAULT_KEYSPACE, partition: PartitionId(256) })
+    );
+}
+
+#[test]
+fn groups_name_only_instances_of_the_map() {
+    let map = one_node(2);
+    let (keyspace, instance) = (DEFAULT_KEYSPACE, InstanceId(12));
+    assert_eq!(
+        next(&map, vec![set_group(5, ReplicaGroup::of_one(PartitionEpoch(2), instance))]),
+        Err(MapError::UnknownInstance { keyspace, partition: PartitionId(5), instance })
+    );
+    let unknown = |changes| matches!(next(&map, changes), Err(MapError::UnknownInstance { .. }));
+    assert!(unknown(vec![Change::RemoveNode(NodeId(1))]));
+    assert!(
+        unknown(vec![Change::PutNode(node(1, 10, 1))]),
+        "an instance that holds partitions was taken away"
+    );
+    assert!(unknown(vec![Change::PutNode(node(1, 20, 2))]), "the instances have other ids");
+    // With the keyspace gone, the node may go; in this order or the other.
+    for changes in [
+        vec![Change::DropKeyspace(keyspace), Change::RemoveNode(NodeId(1))],
+        vec![Change::RemoveNode(NodeId(1)), Change::DropKeyspace(keyspace)],
+    ] {
+        assert_eq!(next(&map, changes).unwrap().nodes().len(), 0);
+    }
+}
+
+#[test]
+fn a_restarted_process_is_in_no_group_that_was_not_decided_anew() {
+    let map = one_node(2);
+    let restarted = Node { incarnation: Incarnation(99), ..node(1, 10, 2) };
+    let regroup = |partition| {
+        let mut group =
+            map.keyspace(DEFAULT_KEYSPACE).unwrap().group(PartitionId(partition)).unwrap().to_group();
+        group.epoch = group.epoch.next();
+        set_group(partition, group)
+    };
+    let mut changes = vec![Change::PutNode(restarted)];
+    changes.extend((0..255).map(regroup));
+    let stale = next(&map, changes.clone()).unwrap_err();
+    assert!(matches!(stale, MapError::StaleMember { partition: PartitionId(255), .. }), "{stale}");
+    changes.push(regroup(255));
+    let after = next(&map, changes).unwrap();
+    assert_eq!(after.instance(InstanceId(10)).unwrap().incarnation, Incarnation(99));
+    // What is no restart needs no new groups.
+    next(
+        &after,
+        vec![Change::PutNode(Node { state: NodeState::Down, ..after.node(NodeId(1)).unwrap().to_node() })],
+    )
+    .unwrap();
+}
+
+#[test]
+fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
+    let map = one_node(2);
+    let (two, unknown) = (KeyspaceId(2), KeyspaceId(3));
+    let with = next(&map, vec![create(2, "two", &map)]).unwrap();
+    assert_eq!(with.keyspace_named("two").unwrap().0, two);
+    let refused = |changes| next(&with, changes).unwrap_err();
+    for taken in [0, 1, 2] {
+        assert_eq!(
+            refused(vec![create(taken, "x", &map)]),
+            MapError::KeyspaceIdTaken { keyspace: KeyspaceId(taken) }
+        );
+    }
+    assert_eq!(
+        refused(vec![create(3, "two", &map)]),
+        MapError::NameTaken { name: "two".parse().unwrap(), keyspace: two }
+    );
+    let few = Change::CreateKeyspace { id: unknown, config: config("x", 4), groups: vec![] };
+    assert_eq!(refused(vec![few]), MapError::GroupCount { keyspace: unknown, groups: 0, partitions: 4 });
+    assert_eq!(refused(vec![Change::DropKeyspace(unknown)]), MapError::UnknownKeyspace { keyspace: unknown });
+    let alter = |config| vec![Change::AlterKeyspace { id: two, config }];
+    assert_eq!(
+        refused(alter(config("two", 8))),
+        MapError::Config { keyspace: two, error: ConfigError::Fixed { setting: "partitions" } }
+    );
+    let synced = KeyspaceConfig { durability: crate::Durability::Sync, ..config("two", 4) };
+    let altered = next(&with, alter(synced.clone())).unwrap();
+    assert_eq!(altered.keyspace(two).unwrap().config(), &synced);
+    let dropped = next(&altered, vec![Change::DropKeyspace(two)]).unwrap();
+    let error = dropped.route(two, b"key").unwrap_err();
+    assert_eq!(error, RouteError { keyspace: two, epoch: dropped.epoch() });
+    assert!(error.to_string().contains("fetch a newer map"));
+}
+
+#[test]
+fn a_map_that_would_not_fit_a_frame_is_refused() {
+    let mut map = one_node(1);
+    let node = node(1, 10, 1);
+    let refused = (2..100).find_map(|id| {
+        let config = config(&format!("large-{id}"), 65_536);
+        let groups = ReplicaGroup::spread(&config, &node);
+        match next(&map, vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups }]) {
+            Ok(larger) => {
+                map = larger;
+                None
+            }
+            Err(error) => Some(error),
+        }
+    });
+    assert!(matches!(refused, Some(MapError::TooLarge { bytes }) if bytes > MAP_BYTES_MAX), "{refused:?}");
+    assert!(map.encode().len() <= MAP_BYTES_MAX);
+}
+
+#[test]
+fn the_next_map_shares_what_did_not_change() {
+    let map = one_node(2);
+    let after = next(&map, vec![create(2, "two", &map)]).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&map.nodes, &after.nodes));
+    assert!(std::sync::Arc::ptr_eq(&map.keyspaces[&DEFAULT_KEYSPACE], &after.keyspaces[&DEFAULT_KEYSPACE]));
+}
+
+proptest! {
+    #[test]
+    fn joined_deltas_lead_where_the_single_ones_do(steps in steps(), from: prop::sample::Index, to: prop::sample::Index) {
+        let (maps, deltas) = history(&steps);
+        let (a, b) = (from.index(maps.len()), to.index(maps.len()));
+        let (from, to) = (a.min(b), a.max(b));
+        if from < to {
+            let mut joined = deltas[from].clone();
+            for delta in &deltas[from + 1..to] {
+                joined = joined.join(delta).unwrap();
+            }
+            prop_assert_eq!(&maps[from].apply(&joined).unwrap(), &maps[to]);
+            // Whoever holds another map is told so, and keeps it.
+            for (at, map) in maps.iter().enumerate().filter(|(at, _)| *at != from) {
+                prop_assert!(map.apply(&joined).is_err(), "map {} took the delta from {}", at, from);
+            }
+            prop_assert!(joined.join(&deltas[from]).is_err());
+        }
+    }
+
+    #[test]
+    fn every_key_has_a_route_to_the_primary_of_its_partition(steps in steps(), key in prop::collection::vec(any::<u8>(), 0..40)) {
+        let (maps, _) = history(&steps);
+        for map in &maps {
+            for (id, keyspace) in map.keyspaces() {
+                let route = map.route(id, &key).unwrap();
+                let group = keyspace.group(route.partition).unwrap();
+                prop_assert_eq!((route.epoch, route.instance), (group.epoch, group.primary));
+                let instance = map.instance(route.instance).unwrap();
+                prop_assert_eq!(route.addr, instance.addr);
+                prop_assert!(map.node(instance.node).unwrap().instances().any(|other| other == instance));
+            }
+        }
+    }
+}
