@@ -1,0 +1,86 @@
+//! `cargo xtask bench NAME`: one side-by-side benchmark, with its peers installed first.
+//!
+//! A benchmark is a package `bench-NAME` in `bench/NAME`. If that folder has an executable `install`, it is run first;
+//! it installs the peers quietly, can be run again, and exits with a code other than zero, naming them, when some
+//! cannot be had. The benchmark then runs all the same and must list those peers as missing in its table.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::workshop::{Failure, Workshop, run as run_command};
+
+/// Runs the benchmark named first in `words`, the rest being its arguments; with no words, lists what there is.
+pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
+    let known = known(&shop.root.join("bench"))?;
+    let Some((name, args)) = words.split_first() else {
+        println!("{}", list(&known));
+        return Ok(());
+    };
+    if !known.iter().any(|one| one == name) {
+        return Err(Failure::new(format!("there is no benchmark `{name}`\n{}", list(&known))));
+    }
+    let install = shop.root.join("bench").join(name).join("install");
+    if install.is_file() {
+        let advice = "some peer could not be installed: the table will show it as missing";
+        if let Err(failure) = run_command(Command::new(&install).current_dir(&shop.root), advice) {
+            eprintln!("xtask: {failure}");
+        }
+    }
+    let mut cargo = shop.cargo();
+    cargo.args(["run", "--release", "--locked", "--quiet", "--package", &format!("bench-{name}"), "--"]);
+    run_command(cargo.args(args), "what went wrong is shown above")
+}
+
+/// The names of the packages in the folder `bench`, sorted; none when there is no such folder.
+fn known(bench: &Path) -> Result<Vec<String>, Failure> {
+    if !bench.is_dir() {
+        return Ok(Vec::new());
+    }
+    let unreadable = |error| Failure::new(format!("{} cannot be read: {error}", bench.display()));
+    let mut names = Vec::new();
+    for entry in fs::read_dir(bench).map_err(unreadable)? {
+        let entry = entry.map_err(unreadable)?;
+        if entry.path().join("Cargo.toml").is_file() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn list(known: &[String]) -> String {
+    if known.is_empty() {
+        return "no benchmark exists yet: each is a package `bench-NAME` in bench/NAME".to_owned();
+    }
+    let lines: Vec<String> = known.iter().map(|name| format!("  cargo xtask bench {name}")).collect();
+    format!("benchmarks:\n{}", lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_found_and_other_folders_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["kv", "engine", "results"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        for name in ["kv", "engine"] {
+            fs::write(folder.path().join(name).join("Cargo.toml"), "").unwrap();
+        }
+        assert_eq!(known(folder.path()).unwrap(), ["engine", "kv"]);
+        assert_eq!(known(&folder.path().join("nowhere")).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn an_unknown_benchmark_is_answered_with_the_known_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("bench/kv")).unwrap();
+        fs::write(folder.path().join("bench/kv/Cargo.toml"), "").unwrap();
+        let shop = Workshop { root: folder.path().to_path_buf(), target: folder.path().join("target") };
+        let failure = run(&shop, &["vk"]).unwrap_err().to_string();
+        assert!(failure.contains("`vk`") && failure.contains("bench kv"), "{failure}");
+    }
+}

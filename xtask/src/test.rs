@@ -1,0 +1,121 @@
+//! `cargo xtask test`: all that must hold before a change lands, the cheapest first.
+//!
+//! The steps share one target folder and one set of flags, so that a crate is compiled once to be checked (lint, docs)
+//! and once to be run (tests). Only the fuzz targets, whose code is instrumented, have a folder of their own.
+
+use std::time::{Duration, Instant};
+
+use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
+use crate::{fuzz, tidy};
+
+/// How much to test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Everything.
+    Full,
+    /// Everything but the fuzz.
+    Fast,
+}
+
+/// Does one thing and returns a word about it for the step's line; empty when there is nothing to add.
+type Act = fn(&Workshop) -> Result<String, Failure>;
+
+/// The steps in order, with the ones that only a full run takes.
+const STEPS: [(&str, Act, Extent); 6] = [
+    ("format", format, Extent::Fast),
+    ("lint", lint, Extent::Fast),
+    ("docs", docs, Extent::Fast),
+    ("tidy", tidy::run, Extent::Fast),
+    ("tests", tests, Extent::Fast),
+    ("fuzz", fuzz::run_briefly, Extent::Full),
+];
+
+/// Runs the steps; the first that fails ends it.
+pub fn run(shop: &Workshop, extent: Extent) -> Result<(), Failure> {
+    let begin = Instant::now();
+    for (name, act, from) in STEPS {
+        if from == Extent::Full && extent == Extent::Fast {
+            continue;
+        }
+        let step_begin = Instant::now();
+        let said = act(shop).map_err(|failure| {
+            Failure::new(format!("{}\n{failure}", line("FAILED", name, step_begin.elapsed(), "")))
+        })?;
+        println!("{}", line("ok", name, step_begin.elapsed(), &said));
+    }
+    println!("{}", line("ok", "all", begin.elapsed(), ""));
+    Ok(())
+}
+
+fn line(verdict: &str, name: &str, took: Duration, said: &str) -> String {
+    format!("xtask: {verdict:6} {name:6} {:7.1} s  {said}", took.as_secs_f64()).trim_end().to_owned()
+}
+
+fn format(shop: &Workshop) -> Result<String, Failure> {
+    run_command(shop.cargo().args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")?;
+    run_command(
+        shop.cargo().args(["fmt", "--manifest-path", fuzz::MANIFEST, "--check"]),
+        &format!("run `cargo fmt --manifest-path {}`", fuzz::MANIFEST),
+    )?;
+    Ok(String::new())
+}
+
+fn lint(shop: &Workshop) -> Result<String, Failure> {
+    let mut cargo = shop.cargo();
+    quiet_unless_watched(cargo.arg("clippy")).args([
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    run_command(
+        &mut cargo,
+        "correct what is shown above; where a rule makes no sense, say so with #[expect(LINT, reason = \"…\")]; \
+         if Cargo.lock is out of date, run `cargo check --workspace` and commit it",
+    )?;
+    Ok(String::new())
+}
+
+fn docs(shop: &Workshop) -> Result<String, Failure> {
+    let mut cargo = shop.cargo();
+    quiet_unless_watched(cargo.arg("doc").env("RUSTDOCFLAGS", "-D warnings")).args([
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+        "--locked",
+    ]);
+    run_command(&mut cargo, "correct the links and the markup in the doc comments shown above")?;
+    Ok(String::new())
+}
+
+/// Not quiet, and every test binary is run: CI and people read the test runner's own lines.
+fn tests(shop: &Workshop) -> Result<String, Failure> {
+    run_command(
+        shop.cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]),
+        "the failed tests are listed above; run one alone with `cargo test -p CRATE NAME`",
+    )?;
+    Ok(String::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fast_run_leaves_out_the_fuzz_alone() {
+        let slow: Vec<&str> =
+            STEPS.iter().filter(|(_, _, from)| *from == Extent::Full).map(|(name, _, _)| *name).collect();
+        assert_eq!(slow, ["fuzz"]);
+    }
+
+    #[test]
+    fn a_step_is_one_line() {
+        assert_eq!(line("ok", "lint", Duration::from_millis(1234), ""), "xtask: ok     lint       1.2 s");
+        assert_eq!(
+            line("ok", "tidy", Duration::from_millis(50), "9 files"),
+            "xtask: ok     tidy       0.1 s  9 files"
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! Crates depend downward only, and nothing that a client compiles reaches a storage engine or a server.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use super::manifest::{Dependency, Kind, Manifest, Manifests};
+
+/// The floors, from the ground; `*` stands for one folder name.
+const FLOORS: [&[&str]; 7] = [
+    &["crates/wire", "crates/engine"],
+    &["crates/placement", "crates/resp"],
+    &["crates/partition", "crates/control"],
+    &["crates/transaction", "crates/session"],
+    &["crates/node", "crates/sim", "crates/client"],
+    &["crates/gateways/*", "crates/layers/*"],
+    &["crates/cli", "python"],
+];
+
+/// What runs in a client's process.
+const CLIENT_SIDE: [&str; 5] =
+    ["crates/session", "crates/client", "crates/gateways/*", "crates/layers/*", "python"];
+
+/// What a client never compiles.
+const SERVER_ONLY: [&str; 3] = ["crates/engine", "crates/partition", "crates/node"];
+
+/// Outside the house: they may depend on anything, each other too, and no part of the house on them.
+const OUTSIDE: [&str; 3] = ["bench/*", "xtask", "fuzz"];
+
+/// Where a crate stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Floor(usize),
+    Outside,
+}
+
+/// Checks where each crate stands and every arrow between ours.
+pub(super) fn check(manifests: &Manifests) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for package in &manifests.packages {
+        let Some(place) = place(&package.folder) else {
+            violations.push(Violation::new(
+                &package.path(),
+                0,
+                "this crate stands on no floor: give it one in xtask/src/tidy/arrows.rs (FLOORS)",
+            ));
+            continue;
+        };
+        let (package_names, package_path) = (arrows(manifests, package), package.path());
+        violations.extend(package_names.into_iter().filter_map(|(_, to)| {
+            arrow_is_wrong(place, to).map(|why| Violation::new(&package_path, 0, why))
+        }));
+        if any_matches(&CLIENT_SIDE, &package.folder)
+            && let Some(way) = way_to_server(manifests, package)
+        {
+            violations.push(Violation::new(
+                &package.path(),
+                0,
+                format!(
+                    "a client never compiles a server, but {}: cut one of these arrows",
+                    way.join(" -> ")
+                ),
+            ));
+        }
+    }
+    violations
+}
+
+fn arrow_is_wrong(from: Place, to: &Manifest) -> Option<String> {
+    match (from, place(&to.folder)?) {
+        (Place::Floor(_), Place::Outside) => {
+            Some(format!("no part may depend on `{}`: it is a tool", to.name))
+        }
+        (Place::Floor(from), Place::Floor(below)) if below >= from => Some(format!(
+            "crates depend downward only, but `{}` stands on floor {below} and this crate on floor {from}: \
+             move what is shared down (xtask/src/tidy/arrows.rs has the floors)",
+            to.name
+        )),
+        _ => None,
+    }
+}
+
+/// The crates of ours that `package` is built with.
+fn arrows<'a>(manifests: &'a Manifests, package: &'a Manifest) -> Vec<(&'a Dependency, &'a Manifest)> {
+    let built = package.dependencies.iter().filter(|one| one.kind != Kind::Dev);
+    built.filter_map(|one| manifests.named(&one.package).map(|to| (one, to))).collect()
+}
+
+/// The shortest way from `package` to a server crate over normal dependencies.
+fn way_to_server(manifests: &Manifests, package: &Manifest) -> Option<Vec<String>> {
+    let mut came_from: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut queue = std::collections::VecDeque::from([package]);
+    while let Some(here) = queue.pop_front() {
+        if any_matches(&SERVER_ONLY, &here.folder) {
+            let mut way = vec![here.name.clone()];
+            let mut name = here.name.as_str();
+            while let Some(before) = came_from.get(name) {
+                way.insert(0, (*before).to_owned());
+                name = before;
+            }
+            return Some(way);
+        }
+        for (_, next) in arrows(manifests, here).into_iter().filter(|(one, _)| one.kind == Kind::Normal) {
+            if next.name != package.name && !came_from.contains_key(next.name.as_str()) {
+                came_from.insert(&next.name, &here.name);
+                queue.push_back(next);
+            }
+        }
+    }
+    None
+}
+
+fn place(folder: &str) -> Option<Place> {
+    if any_matches(&OUTSIDE, folder) {
+        return Some(Place::Outside);
+    }
+    FLOORS.iter().position(|floor| any_matches(floor, folder)).map(Place::Floor)
+}
+
+fn any_matches(patterns: &[&str], folder: &str) -> bool {
+    patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+        Some(prefix) => {
+            folder.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && !rest.contains('/'))
+        }
+        None => *pattern == folder,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Tree;
+    use super::*;
+
+    /// The violations of a tree with packages, each given as its folder and its manifest's dependency tables.
+    fn told(packages: &[(&str, &str)]) -> String {
+        let texts: Vec<(String, String)> = packages
+            .iter()
+            .map(|(folder, tables)| {
+                let name = folder.rsplit('/').next().unwrap();
+                (format!("{folder}/Cargo.toml"), format!("[package]\nname = \"zerohop-{name}\"\n{tables}"))
+            })
+            .collect();
+        let files: Vec<(&str, &str)> =
+            texts.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        let manifests = Manifests::read(&Tree::of(&files)).unwrap();
+        check(&manifests).iter().map(Violation::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    const ON_WIRE: &str = "[dependencies]\nzerohop-wire.workspace = true\n";
+    const ON_NODE: &str = "[dependencies]\nzerohop-node.workspace = true\n";
+
+    #[test]
+    fn downward_arrows_are_right() {
+        let violations = told(&[
+            ("crates/wire", ""),
+            ("crates/node", ON_WIRE),
+            ("crates/cli", ON_NODE),
+            ("crates/layers/log", ON_WIRE),
+            ("xtask", ON_NODE),
+            ("bench/kv", ON_NODE),
+        ]);
+        assert_eq!(violations, "");
+    }
+
+    #[test]
+    fn upward_and_level_arrows_are_violations() {
+        let violations = told(&[("crates/wire", ON_NODE), ("crates/node", "")]);
+        assert!(violations.contains("crates/wire/Cargo.toml: crates depend downward only"), "{violations}");
+        let violations = told(&[("crates/wire", ""), ("crates/engine", ON_WIRE)]);
+        assert!(violations.contains("crates/engine/Cargo.toml: crates depend downward only"), "{violations}");
+        let violations = told(&[("crates/wire", &ON_NODE.replace("dep", "build-dep")), ("crates/node", "")]);
+        assert!(violations.contains("downward"), "{violations}");
+    }
+
+    #[test]
+    fn tests_may_look_up() {
+        assert_eq!(told(&[("crates/wire", &ON_NODE.replace("dep", "dev-dep")), ("crates/node", "")]), "");
+    }
+
+    #[test]
+    fn no_part_depends_on_a_tool() {
+        let violations =
+            told(&[("xtask", ""), ("crates/cli", "[dependencies]\nzerohop-xtask.path = \"../x\"\n")]);
+        assert!(violations.contains("no part may depend on `zerohop-xtask`"), "{violations}");
+        assert_eq!(
+            told(&[("xtask", ""), ("fuzz", "[dependencies]\nzerohop-xtask.path = \"../xtask\"\n")]),
+            ""
+        );
+    }
+
+    #[test]
+    fn an_unknown_crate_is_a_violation() {
+        for folder in ["crates/misc", "crates/layers/log/inner", "bench"] {
+            let violations = told(&[(folder, "")]);
+            assert!(violations.contains("stands on no floor"), "{folder}: {violations}");
+        }
+    }
+
+    #[test]
+    fn a_client_that_reaches_a_server_crate_is_shown_the_way() {
+        let violations = told(&[
+            ("crates/engine", ""),
+            ("crates/placement", "[dependencies]\nzerohop-engine.workspace = true\n"),
+            ("crates/session", "[dependencies]\nzerohop-placement.workspace = true\n"),
+        ]);
+        assert!(
+            violations.contains("zerohop-session -> zerohop-placement -> zerohop-engine"),
+            "{violations}"
+        );
+        let built_only = told(&[
+            ("crates/engine", ""),
+            ("crates/session", "[build-dependencies]\nzerohop-engine.workspace = true\n"),
+        ]);
+        assert_eq!(built_only, "");
+    }
+}

@@ -1,0 +1,51 @@
+//! A file holds one idea. Past [`LINES_MAX`] lines there is a second one in it.
+
+use super::{Tree, Violation};
+
+/// The most lines a Rust file may have.
+pub(super) const LINES_MAX: usize = 600;
+
+/// Checks the length of every Rust file; those in `exceptions` (path, reason) may be longer, and must be.
+pub(super) fn check(tree: &Tree, exceptions: &[(&str, &str)]) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (path, text) in tree.rust() {
+        let lines = text.lines().count();
+        if lines > LINES_MAX && !exceptions.iter().any(|(excepted, _)| *excepted == path) {
+            let what = format!(
+                "{lines} lines, more than {LINES_MAX} lines: look for the second idea in it, or name it with a reason in \
+                 xtask/src/tidy/exceptions.rs"
+            );
+            violations.push(Violation::new(path, 0, what));
+        }
+    }
+    for (path, _) in exceptions {
+        if tree.text(path).is_none_or(|text| text.lines().count() <= LINES_MAX) {
+            let what = "is not longer than others: take it out of LONG_FILES in xtask/src/tidy/exceptions.rs";
+            violations.push(Violation::new(path, 0, what));
+        }
+    }
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_too_many_is_a_violation_unless_excepted() {
+        let tree = Tree::of(&[
+            ("a.rs", &"\n".repeat(LINES_MAX)),
+            ("b.rs", &"\n".repeat(LINES_MAX + 1)),
+            ("c.md", &"\n".repeat(LINES_MAX + 1)),
+        ]);
+        let told = check(&tree, &[]);
+        assert_eq!(told.iter().map(|one| one.path.as_str()).collect::<Vec<_>>(), ["b.rs"]);
+        assert_eq!(check(&tree, &[("b.rs", "a table")]), []);
+    }
+
+    #[test]
+    fn an_exception_that_is_not_needed_is_a_violation() {
+        let tree = Tree::of(&[("a.rs", "")]);
+        assert_eq!(check(&tree, &[("a.rs", "was long"), ("gone.rs", "was long")]).len(), 2);
+    }
+}

@@ -1,0 +1,139 @@
+//! The rules of the house, each a function over the text of the tree that returns what breaks it.
+//!
+//! ```text
+//! tree          the files: paths and texts          source       Rust text, split into code and comments
+//! manifest      the Cargo.toml files, read          exceptions   who may break which rule, and why
+//!
+//! arrows        crates depend downward only         headers      every Rust file says its idea first
+//! dependencies  chosen, told, used                  length       no file grows without end
+//! fuzz_targets  file, [[bin]] and seeds agree       unsafe_code  only where listed, each with its SAFETY
+//! text          what must not be written anywhere   links        what documents point to is there
+//! ```
+
+mod arrows;
+mod dependencies;
+pub mod exceptions;
+mod fuzz_targets;
+mod headers;
+mod length;
+mod links;
+mod manifest;
+pub mod source;
+mod text;
+mod tree;
+mod unsafe_code;
+
+use std::fmt;
+
+use crate::workshop::{Failure, Workshop};
+use manifest::Manifests;
+pub use tree::Tree;
+
+/// A place that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// The file, relative to the root.
+    pub path: String,
+    /// The line, from 1; 0 when the file as a whole is meant.
+    pub line: usize,
+    /// Which rule, and what to do.
+    pub what: String,
+}
+
+impl Violation {
+    /// A violation at `line` (from 1, or 0 for the whole file) of `path`.
+    pub fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.what),
+            line => write!(f, "{}:{line}: {}", self.path, self.what),
+        }
+    }
+}
+
+/// Checks the tree of `shop`; the failure lists every violation.
+pub fn run(shop: &Workshop) -> Result<String, Failure> {
+    let tree = Tree::read(&shop.root)?;
+    let violations = check(&tree);
+    if violations.is_empty() {
+        return Ok(format!("{} files", tree.len()));
+    }
+    let lines: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    Err(Failure::new(format!(
+        "{}\n{} places break the rules of the house; each line says what to do",
+        lines.join("\n"),
+        lines.len()
+    )))
+}
+
+/// Every violation in `tree`, sorted by place.
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    match Manifests::read(tree) {
+        Ok(manifests) => {
+            violations.extend(arrows::check(&manifests));
+            violations.extend(dependencies::check(tree, &manifests));
+            violations.extend(fuzz_targets::check(tree, &manifests));
+        }
+        Err(violation) => violations.push(violation),
+    }
+    violations.extend(headers::check(tree));
+    violations.extend(length::check(tree, exceptions::LONG_FILES));
+    violations.extend(unsafe_code::check(tree, exceptions::UNSAFE_FILES));
+    violations.extend(text::check(tree));
+    violations.extend(links::check(tree));
+    violations.sort();
+    violations
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_violation_names_its_place() {
+        assert_eq!(Violation::new("a.rs", 3, "mend it").to_string(), "a.rs:3: mend it");
+        assert_eq!(Violation::new("a.rs", 0, "mend it").to_string(), "a.rs: mend it");
+    }
+
+    #[test]
+    fn every_rule_is_asked() {
+        let tree = Tree::of(&[
+            (
+                "Cargo.toml",
+                "[workspace.dependencies]\nclap = \"4\"\nzerohop-wire = { path = \"crates/wire\" }\n\
+                 zerohop-node = { path = \"crates/node\" }\n",
+            ),
+            (
+                "crates/wire/Cargo.toml",
+                "[package]\nname = \"zerohop-wire\"\n[dependencies]\nzerohop-node.workspace = true\n\
+                 [lints]\nworkspace = true\n",
+            ),
+            ("crates/node/Cargo.toml", "[package]\nname = \"zerohop-node\"\n[lints]\nworkspace = true\n"),
+            ("crates/wire/src/lib.rs", "use zerohop_node as _;\nfn f() { unsafe { g() } } \n"),
+            ("crates/wire/src/long.rs", &format!("//! Long.\n{}", "\n".repeat(700))),
+            ("docs/README.md", "[gone](gone.md)\n"),
+            ("fuzz/Cargo.toml", "[package]\nname = \"zerohop-fuzz\"\n"),
+            ("fuzz/targets/frame.rs", "//! Frames.\n"),
+        ]);
+        let said: Vec<String> = check(&tree).iter().map(Violation::to_string).collect();
+        let said = said.join("\n");
+        for mark in [
+            "downward",
+            "docs/dependencies.md",
+            "[[bin]]",
+            "`//!`",
+            "600 lines",
+            "`unsafe`",
+            "trailing space",
+            "gone.md",
+        ] {
+            assert!(said.contains(mark), "no {mark} in:\n{said}");
+        }
+    }
+}
