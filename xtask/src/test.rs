@@ -30,6 +30,9 @@ const STEPS: [(&str, Act, Extent); 6] = [
     ("fuzz", fuzz::run_briefly, Extent::Full),
 ];
 
+/// Pages are built with private items, for those who work on the code: links to them lead somewhere.
+const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
+
 /// Runs the steps; the first that fails ends it.
 pub fn run(shop: &Workshop, extent: Extent) -> Result<(), Failure> {
     let begin = Instant::now();
@@ -80,7 +83,7 @@ fn lint(shop: &Workshop) -> Result<String, Failure> {
 
 fn docs(shop: &Workshop) -> Result<String, Failure> {
     let mut cargo = shop.cargo();
-    quiet_unless_watched(cargo.arg("doc").env("RUSTDOCFLAGS", "-D warnings")).args([
+    quiet_unless_watched(cargo.arg("doc").env("RUSTDOCFLAGS", DOC_FLAGS)).args([
         "--workspace",
         "--no-deps",
         "--document-private-items",

@@ -112,7 +112,7 @@ pub fn run_briefly(shop: &Workshop) -> Result<String, Failure> {
     for name in &targets {
         println!("xtask: fuzz   {name}: {}", search(shop, &bins, name, seconds, Echo::OnFailure)?);
     }
-    Ok(format!("{} targets, {seconds} s each", targets.len()))
+    Ok(format!("targets: {}, {seconds} s each", targets.len()))
 }
 
 fn seconds_each(targets: usize) -> u64 {
