@@ -1,0 +1,153 @@
+//! Runs a child process to its end or to its limit, on the cores it is given.
+//!
+//! Each run has a process of its own, so that neither allocator nor caches carry anything from one subject to the
+//! next. A child inherits the cores of the thread that starts it: the driver moves there for that moment.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::failure::Failure;
+use crate::limits::{POLL, STDERR_BYTES_SHOWN};
+
+/// What the child printed, if it ended well and in time.
+pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
+    output_on(command, limit, &[])
+}
+
+/// The same, with the child held to these cores (all, if none are named).
+pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize]) -> Result<String, Failure> {
+    // Files rather than pipes: a child that talks a lot cannot block on them.
+    let (mut stdout, mut stderr) = (scratch()?, scratch()?);
+    command.stdin(Stdio::null()).stdout(duplicate(&stdout)?).stderr(duplicate(&stderr)?);
+
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = {
+        let _pinned = Pinned::to(cores)?;
+        command.spawn().map_err(|source| Failure::Io { doing: format!("starting {name}"), source })?
+    };
+    let waiting = |source| Failure::Io { doing: format!("waiting for {name}"), source };
+    let deadline = now() + limit;
+    let status = loop {
+        match child.try_wait().map_err(waiting)? {
+            Some(status) => break status,
+            None if now() >= deadline => {
+                child.kill().map_err(waiting)?;
+                child.wait().map_err(waiting)?;
+                return Err(Failure::TimedOut(limit));
+            }
+            None => pause(POLL),
+        }
+    };
+    if status.success() { contents(&mut stdout) } else { Err(ended(status, &contents(&mut stderr)?)) }
+}
+
+/// The cores that this thread, and so a child of it, may use at the moment.
+pub(crate) fn allowed_cores() -> Result<Vec<usize>, Failure> {
+    let set = sched_getaffinity(None).map_err(affinity)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+}
+
+/// While it lives, this thread runs on the given cores only.
+struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    fn to(cores: &[usize]) -> Result<Option<Pinned>, Failure> {
+        if cores.is_empty() {
+            return Ok(None);
+        }
+        let before = sched_getaffinity(None).map_err(affinity)?;
+        let mut set = CpuSet::new();
+        for core in cores {
+            set.set(*core);
+        }
+        sched_setaffinity(None, &set).map_err(affinity)?;
+        Ok(Some(Pinned { before }))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // If this fails the driver merely stays on the child's core; it sleeps nearly all the time.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+fn affinity(error: rustix::io::Errno) -> Failure {
+    Failure::Io { doing: "choosing cores".into(), source: error.into() }
+}
+
+fn ended(status: ExitStatus, stderr: &str) -> Failure {
+    let mut from = stderr.len().saturating_sub(STDERR_BYTES_SHOWN);
+    while !stderr.is_char_boundary(from) {
+        from += 1;
+    }
+    Failure::Child { status: status.to_string(), stderr: stderr[from..].into() }
+}
+
+fn scratch() -> Result<File, Failure> {
+    tempfile::tempfile().map_err(|source| Failure::Io { doing: "making a temporary file".into(), source })
+}
+
+fn duplicate(file: &File) -> Result<File, Failure> {
+    file.try_clone().map_err(|source| Failure::Io { doing: "duplicating a file handle".into(), source })
+}
+
+fn contents(file: &mut File) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))
+        .and_then(|_| file.read_to_end(&mut bytes))
+        .map_err(|source| Failure::Io { doing: "reading what a child printed".into(), source })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a child's time-out is wall time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "the driver has nothing else to do while a child runs")]
+fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_child_that_overruns_its_limit_is_ended() {
+        let start = now();
+        let result = output(&mut shell("exec sleep 60"), Duration::from_millis(100));
+        assert!(matches!(result, Err(Failure::TimedOut(_))), "{result:?}");
+        assert!(now() - start < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_child_that_fails_is_reported_with_its_words() {
+        let result = output(&mut shell("echo fine; echo broken >&2; exit 3"), Duration::from_secs(30));
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains('3') && text.contains("broken") && !text.contains("fine"), "{text}");
+    }
+
+    #[test]
+    fn a_child_runs_on_its_core_and_the_driver_keeps_its_own() {
+        let before = allowed_cores().unwrap();
+        let core = before[0];
+        let script = "grep Cpus_allowed_list /proc/self/status";
+        let printed = output_on(&mut shell(script), Duration::from_secs(30), &[core]).unwrap();
+        assert_eq!(printed.split_whitespace().last().unwrap(), core.to_string());
+        assert_eq!(allowed_cores().unwrap(), before);
+    }
+}

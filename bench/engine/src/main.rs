@@ -1,0 +1,247 @@
+//! Zerohop's engine beside the libraries it must beat: `cargo xtask bench engine`.
+//!
+//! ```text
+//!   main ── rounds ── child ──▶ bench-engine --run-one NAME   subjects/*.rs, measure.rs    (Rust)
+//!     │        │         └────▶ target/bench-peers/NAME       peers/*.cc, peers/common.h   (C++)
+//!     │        └ reading ◀──── one line of JSON each
+//!     └ summary ── table
+//! ```
+//!
+//! Every run is a process of its own, pinned to one core, with a folder of its own. Both halves make the same records
+//! and time the same steps. `bench/engine/install` installs the libraries; those not there are listed as missing.
+
+mod child;
+mod failure;
+mod limits;
+mod machine;
+mod measure;
+mod peers;
+mod reading;
+mod rounds;
+mod statistics;
+mod subjects;
+mod summary;
+mod table;
+mod workload;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde::Serialize;
+
+use failure::Failure;
+use machine::Machine;
+use peers::{Built, PEERS};
+use rounds::{Contender, Outcome, Plan};
+use subjects::{REGISTRY, Setup};
+use summary::Summary;
+
+/// Measures zerohop's engine beside KyotoCabinet, LMDB, RocksDB, BerkeleyDB and a plain hash map.
+#[derive(Parser)]
+#[command(name = "bench-engine", bin_name = "cargo xtask bench engine", version)]
+struct Arguments {
+    /// Records to insert, look up, overwrite and remove; several numbers give several tables.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000_000, 10_000_000])]
+    records: Vec<u64>,
+    /// Partitions over which zerohop spreads the records. Peers are always one database.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 256])]
+    partitions: Vec<usize>,
+    /// Interleaved rounds [default: 7, and 3 from five million records on]
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Only these subjects. (Only so: lmdb-nometasync, which flushes the disk at every put.)
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Also run a mixed load, half lookups and half overwrites, before the removal.
+    #[arg(long)]
+    mixed: bool,
+    /// Cores that a subject, with all its threads, may use.
+    #[arg(long, value_delimiter = ',', default_values_t = [0])]
+    cores: Vec<usize>,
+    /// Also write everything measured to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Run one subject in this process and print its line of JSON: what the driver starts.
+    #[arg(long, hide = true, value_name = "SUBJECT", requires = "dir")]
+    run_one: Option<String>,
+    #[arg(long, hide = true)]
+    dir: Option<PathBuf>,
+    #[arg(long, hide = true, default_value_t = 0)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match (&arguments.run_one, &arguments.dir) {
+        (Some(subject), Some(dir)) => run_one(&arguments, subject, dir),
+        _ => bench(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("bench-engine: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_one(arguments: &Arguments, subject: &str, dir: &Path) -> Result<ExitCode, Failure> {
+    let run = (subjects::find(subject)?.run)(&Setup {
+        dir: dir.into(),
+        records: first(&arguments.records, "--records")?,
+        partitions: first(&arguments.partitions, "--partitions")?,
+        seed: arguments.seed,
+        mixed: arguments.mixed,
+    })?;
+    print(&json(&run)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Report {
+    machine: Machine,
+    cores: Vec<usize>,
+    missing: Vec<String>,
+    tables: Vec<Summary>,
+}
+
+fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    check(arguments)?;
+    if cfg!(debug_assertions) {
+        say(
+            "bench-engine: a debug build: the figures of subjects in Rust say nothing; use cargo run --release",
+        );
+    }
+    let machine = Machine::look()?;
+    let program = std::env::current_exe()
+        .map_err(|source| Failure::Io { doing: "finding this program".into(), source })?;
+    // The program is target/release/bench-engine.
+    let target = program
+        .ancestors()
+        .nth(2)
+        .ok_or_else(|| Failure::Usage(format!("{} is in no target folder", program.display())))?;
+
+    let (contenders, missing) = contenders(arguments, &program, &target.join("bench-peers"))?;
+    let mut tables = Vec::new();
+    for &records in &arguments.records {
+        let usual = if records < limits::RECORDS_LARGE { limits::ROUNDS_SMALL } else { limits::ROUNDS_LARGE };
+        let plan = Plan {
+            records,
+            rounds: arguments.rounds.unwrap_or(usual),
+            cores: arguments.cores.clone(),
+            mixed: arguments.mixed,
+            data: target.join("bench-data"),
+        };
+        let outcomes = plan.run(&contenders, |outcome| say(&progress(&plan, outcome)))?;
+        let summary = Summary::of(records, plan.rounds, outcomes);
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let _ = table::write(&mut text, &summary);
+        print(&text)?;
+        tables.push(summary);
+    }
+    for missing in &missing {
+        print(&format!("missing: {missing}"))?;
+    }
+    print(&format!("{}\n{machine}, subjects on cores {:?}", table::NOTES, arguments.cores))?;
+
+    let failed = tables.iter().any(|summary| !summary.failures.is_empty());
+    if let Some(path) = &arguments.json {
+        let report = Report { machine, cores: arguments.cores.clone(), missing, tables };
+        write_file(path, &json(&report)?)?;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn check(arguments: &Arguments) -> Result<(), Failure> {
+    let usage = |what: String| Err(Failure::Usage(what));
+    if let Some(records) =
+        arguments.records.iter().find(|records| !(1..limits::RECORDS_MAX).contains(records))
+    {
+        return usage(format!("--records {records}: from 1 to {}", limits::RECORDS_MAX - 1));
+    }
+    if let Some(rounds) = arguments.rounds.filter(|rounds| !(1..=limits::ROUNDS_MAX).contains(rounds)) {
+        return usage(format!("--rounds {rounds}: from 1 to {}", limits::ROUNDS_MAX));
+    }
+    let allowed = child::allowed_cores()?;
+    if let Some(core) = arguments.cores.iter().find(|core| !allowed.contains(core)) {
+        return usage(format!("--cores {core}: this process may use {allowed:?}"));
+    }
+    let known = |name: &str| {
+        REGISTRY.iter().any(|entry| entry.name == name) || PEERS.iter().any(|peer| peer.name == name)
+    };
+    if let Some(name) = arguments.only.iter().find(|name| !known(name)) {
+        let names: Vec<&str> =
+            REGISTRY.iter().map(|entry| entry.name).chain(PEERS.iter().map(|peer| peer.name)).collect();
+        return usage(format!("--only {name}: there are {}", names.join(", ")));
+    }
+    Ok(())
+}
+
+/// Who takes part, in the order of the table, and which libraries are missing.
+fn contenders(
+    arguments: &Arguments,
+    program: &Path,
+    peer_programs: &Path,
+) -> Result<(Vec<Contender>, Vec<String>), Failure> {
+    let wanted = |name: &str, by_default: bool| {
+        if arguments.only.is_empty() { by_default } else { arguments.only.iter().any(|only| only == name) }
+    };
+    let (mut contenders, mut missing) = (Vec::new(), Vec::new());
+    for entry in REGISTRY.iter().filter(|entry| wanted(entry.name, true)) {
+        if entry.partitioned {
+            let each = arguments.partitions.iter();
+            contenders.extend(each.map(|&count| Contender::subject(entry.name, Some(count), program)));
+        } else {
+            contenders.push(Contender::subject(entry.name, None, program));
+        }
+    }
+    for peer in PEERS.iter().filter(|peer| wanted(peer.name, peer.by_default)) {
+        match peer.build(peer_programs)? {
+            Built::Program(built) => contenders.push(Contender::peer(peer, built)),
+            Built::Missing(why) => missing.push(format!("{}: {why}", peer.name)),
+        }
+    }
+    Ok((contenders, missing))
+}
+
+fn progress(plan: &Plan, outcome: &Outcome) -> String {
+    let Outcome { label, round, result, .. } = outcome;
+    let what = match result {
+        Ok(run) => run
+            .phases
+            .iter()
+            .map(|phase| format!("{} {:.0} K/s", phase.name, phase.rate() / 1e3))
+            .collect::<Vec<_>>()
+            .join(", "),
+        Err(error) => format!("FAILED: {error}"),
+    };
+    format!("{} records, round {}/{}: {label}: {what}", plan.records, round + 1, plan.rounds)
+}
+
+fn first<T: Copy>(values: &[T], name: &str) -> Result<T, Failure> {
+    values.first().copied().ok_or_else(|| Failure::Usage(format!("{name} is empty")))
+}
+
+fn json(what: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(what).map_err(|error| Failure::Store(format!("cannot be told as JSON: {error}")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a report for the user, no file of a store")]
+fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(Failure::io("writing", path))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    writeln!(std::io::stdout().lock(), "{text}")
+        .map_err(|source| Failure::Io { doing: "printing".into(), source })
+}
+
+/// To standard error, and not worth failing for.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,93 @@
+//! The libraries beside which the engine is measured: which there are, and how their programs are compiled.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::child;
+use crate::failure::Failure;
+use crate::limits;
+
+/// A library, and the program under `peers/` that drives it.
+pub(crate) struct Peer {
+    /// As it stands in the table and on the command line.
+    pub(crate) name: &'static str,
+    source: &'static str,
+    /// If the compiler finds this header, the library is taken as installed.
+    header: &'static str,
+    library: &'static str,
+    /// Handed to the program as `--variant`.
+    pub(crate) variant: &'static str,
+    /// Measured without being named in `--only`.
+    pub(crate) by_default: bool,
+}
+
+/// All peers, in the order of the table.
+pub(crate) const PEERS: &[Peer] = &[
+    peer("kyotocabinet", "kyotocabinet.cc", "kchashdb.h", "kyotocabinet"),
+    peer("lmdb", "lmdb.cc", "lmdb.h", "lmdb"),
+    // One disk flush per put: no fair company for unsynced puts, so only on demand.
+    Peer { variant: "nometasync", by_default: false, ..peer("lmdb-nometasync", "lmdb.cc", "lmdb.h", "lmdb") },
+    peer("rocksdb", "rocksdb.cc", "rocksdb/db.h", "rocksdb"),
+    peer("berkeleydb", "berkeleydb.cc", "db_cxx.h", "db_cxx"),
+];
+
+/// What became of a peer's program.
+pub(crate) enum Built {
+    /// Ready to run.
+    Program(PathBuf),
+    /// Not installed; why it is thought so.
+    Missing(String),
+}
+
+impl Peer {
+    /// Compiles the program into `target`, unless what is there is newer than its sources.
+    pub(crate) fn build(&self, target: &Path) -> Result<Built, Failure> {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
+        let source = sources.join(self.source);
+        let program = target.join(self.source.trim_end_matches(".cc"));
+        if !self.header_found()? {
+            return Ok(Built::Missing(format!(
+                "no g++ that finds {} (run bench/engine/install)",
+                self.header
+            )));
+        }
+        if is_newer(&program, &[&source, &sources.join("common.h")]) {
+            return Ok(Built::Program(program));
+        }
+        std::fs::create_dir_all(target).map_err(Failure::io("creating", target))?;
+        // Compiled aside and renamed, so that an interrupted compiler leaves no half program behind.
+        let fresh = program.with_extension("new");
+        let mut compiler = Command::new("g++");
+        compiler
+            .args(["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+            .arg(&fresh)
+            .arg(&source)
+            .arg(format!("-l{}", self.library))
+            .arg("-lpthread");
+        child::output(&mut compiler, limits::COMPILE)?;
+        std::fs::rename(&fresh, &program).map_err(Failure::io("renaming", &fresh))?;
+        Ok(Built::Program(program))
+    }
+
+    fn header_found(&self) -> Result<bool, Failure> {
+        let status = Command::new("g++")
+            .args(["-std=c++17", "-E", "-x", "c++", "-o", "/dev/null", "-include", self.header, "/dev/null"])
+            .stderr(Stdio::null())
+            .status();
+        match status {
+            Ok(status) => Ok(status.success()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(Failure::Io { doing: "starting g++".into(), source }),
+        }
+    }
+}
+
+const fn peer(name: &'static str, source: &'static str, header: &'static str, library: &'static str) -> Peer {
+    Peer { name, source, header, library, variant: "", by_default: true }
+}
+
+fn is_newer(program: &Path, sources: &[&Path]) -> bool {
+    let modified = |path: &Path| path.metadata().and_then(|metadata| metadata.modified()).ok();
+    let built = modified(program);
+    built.is_some() && sources.iter().all(|source| modified(source) < built)
+}

@@ -1,0 +1,70 @@
+//! What a run reports: one line of JSON, from a subject in Rust or a peer in C++ alike.
+
+use serde::{Deserialize, Serialize};
+
+use crate::subjects::CrashSafe;
+
+/// All phases of one subject in one round.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) subject: String,
+    /// The library's version, as it tells it.
+    pub(crate) version: String,
+    pub(crate) mode: String,
+    pub(crate) crash_safe: CrashSafe,
+    pub(crate) records: u64,
+    pub(crate) partitions: usize,
+    /// What the harness itself costs an operation: key, value, clock. It is part of every sample and rate.
+    pub(crate) harness_ns: f64,
+    pub(crate) phases: Vec<Phase>,
+}
+
+impl Run {
+    /// The phase of that name, if it was run.
+    pub(crate) fn phase(&self, name: &str) -> Option<&Phase> {
+        self.phases.iter().find(|phase| phase.name == name)
+    }
+}
+
+/// One phase of a run. Sizes are those after the phase had settled; memory is what the process grew by since before
+/// the store was opened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Phase {
+    pub(crate) name: String,
+    pub(crate) ops: u64,
+    /// Wall time of all operations, without settling.
+    pub(crate) seconds: f64,
+    pub(crate) settle_seconds: f64,
+    pub(crate) p50_ns: u32,
+    pub(crate) p99_ns: u32,
+    pub(crate) p999_ns: u32,
+    pub(crate) longest_ns: u32,
+    /// Of all threads of the process, user and system.
+    pub(crate) cpu_seconds: f64,
+    pub(crate) settle_cpu_seconds: f64,
+    /// Allocated blocks of all files, as `du` counts.
+    pub(crate) disk_bytes: u64,
+    /// Resident, mapped files included.
+    pub(crate) rss_bytes: u64,
+    /// Resident, without mapped files.
+    pub(crate) anonymous_bytes: u64,
+    /// What the store itself says.
+    pub(crate) own_memory_bytes: Option<u64>,
+}
+
+impl Phase {
+    /// Operations per second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.ops as f64 / self.seconds
+    }
+
+    /// Operations per second when the time to settle counts too: what a store can keep up.
+    pub(crate) fn settled_rate(&self) -> f64 {
+        self.ops as f64 / (self.seconds + self.settle_seconds)
+    }
+
+    /// CPU microseconds per operation, settling included, since background threads work in both.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        (self.cpu_seconds + self.settle_cpu_seconds) * 1e6 / self.ops as f64
+    }
+}

@@ -1,0 +1,172 @@
+//! The plan: which runs, in which order. A B C A B C, never A A B B, so that what else goes on in the machine hits
+//! all subjects alike, and a ratio can be taken within each round.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rustix::fs::statvfs;
+use serde::Serialize;
+
+use crate::child;
+use crate::failure::Failure;
+use crate::limits;
+use crate::peers::Peer;
+use crate::reading::Run;
+
+/// A subject as the driver sees it: a program to start.
+pub(crate) struct Contender {
+    /// With the number of partitions, where that is part of it.
+    pub(crate) label: String,
+    pub(crate) kind: Kind,
+    pub(crate) program: PathBuf,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// What a contender's figures are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// The engine under test.
+    Ours,
+    /// A library to compare with.
+    Peer,
+    /// A mark that is no store: shown, but not compared with.
+    Mark,
+}
+
+impl Contender {
+    /// A subject written in Rust, in this program.
+    pub(crate) fn subject(name: &str, partitions: Option<usize>, program: &Path) -> Contender {
+        let kind = if name.starts_with("zerohop") { Kind::Ours } else { Kind::Mark };
+        let mut arguments = vec!["--run-one".into(), name.into()];
+        let label = match partitions {
+            Some(partitions) => {
+                arguments.extend(["--partitions".into(), partitions.to_string()]);
+                format!("{name}/{partitions}")
+            }
+            None => name.into(),
+        };
+        Contender { label, kind, program: program.into(), arguments }
+    }
+
+    /// A library behind its own program.
+    pub(crate) fn peer(peer: &Peer, program: PathBuf) -> Contender {
+        let arguments = match peer.variant {
+            "" => Vec::new(),
+            variant => vec!["--variant".into(), variant.into()],
+        };
+        Contender { label: peer.name.into(), kind: Kind::Peer, program, arguments }
+    }
+}
+
+/// What is the same for all runs of a table.
+pub(crate) struct Plan {
+    pub(crate) records: u64,
+    pub(crate) rounds: usize,
+    pub(crate) cores: Vec<usize>,
+    pub(crate) mixed: bool,
+    /// The stores go into folders of their own below this one.
+    pub(crate) data: PathBuf,
+}
+
+/// One contender in one round.
+pub(crate) struct Outcome {
+    pub(crate) label: String,
+    pub(crate) kind: Kind,
+    pub(crate) round: usize,
+    pub(crate) result: Result<Run, Failure>,
+}
+
+impl Plan {
+    /// Runs everything. A contender that fails is reported with its reason and tried again in the next round.
+    pub(crate) fn run(
+        &self,
+        contenders: &[Contender],
+        mut progress: impl FnMut(&Outcome),
+    ) -> Result<Vec<Outcome>, Failure> {
+        std::fs::create_dir_all(&self.data).map_err(Failure::io("creating", &self.data))?;
+        let mut outcomes = Vec::new();
+        for round in 0..self.rounds {
+            for contender in contenders {
+                self.check_space()?;
+                let outcome = Outcome {
+                    label: contender.label.clone(),
+                    kind: contender.kind,
+                    round,
+                    result: self.run_one(contender, round),
+                };
+                progress(&outcome);
+                outcomes.push(outcome);
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn run_one(&self, contender: &Contender, round: usize) -> Result<Run, Failure> {
+        // Removed when it goes out of scope, whatever became of the run.
+        let dir = tempfile::Builder::new()
+            .prefix("run-")
+            .tempdir_in(&self.data)
+            .map_err(Failure::io("creating a folder in", &self.data))?;
+        let mut command = Command::new(&contender.program);
+        command.args(&contender.arguments).arg("--dir").arg(dir.path());
+        command.args(["--records", &self.records.to_string(), "--seed", &round.to_string()]);
+        if self.mixed {
+            command.arg("--mixed");
+        }
+        let printed = child::output_on(&mut command, limits::run_limit(self.records), &self.cores)?;
+        let run = serde_json::from_str(&printed)
+            .map_err(|error| Failure::Store(format!("its result cannot be read: {error}")))?;
+        dir.close().map_err(Failure::io("removing a folder of", &self.data))?;
+        Ok(run)
+    }
+
+    fn check_space(&self) -> Result<(), Failure> {
+        let stat = statvfs(&self.data)
+            .map_err(|error| Failure::io("asking for the free space of", &self.data)(error.into()))?;
+        let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+        let needed = limits::disk_limit(self.records);
+        if free < needed {
+            return Err(Failure::TooLittleSpace { folder: self.data.clone(), free, needed });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contender(label: &str, script: &str) -> Contender {
+        Contender {
+            label: label.into(),
+            kind: Kind::Mark,
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), script.into()],
+        }
+    }
+
+    fn plan(data: &Path, records: u64) -> Plan {
+        Plan { records, rounds: 2, cores: Vec::new(), mixed: false, data: data.into() }
+    }
+
+    #[test]
+    fn rounds_are_interleaved_and_leave_no_folder_behind() {
+        let data = tempfile::tempdir().unwrap();
+        let contenders = [contender("a", "exit 1"), contender("b", "echo nonsense")];
+        let outcomes = plan(data.path(), 10).run(&contenders, |_| ()).unwrap();
+        let order: Vec<(&str, usize)> =
+            outcomes.iter().map(|outcome| (outcome.label.as_str(), outcome.round)).collect();
+        assert_eq!(order, [("a", 0), ("b", 0), ("a", 1), ("b", 1)]);
+        assert!(outcomes.iter().all(|outcome| outcome.result.is_err()));
+        assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_disk_too_small_is_told_before_anything_runs() {
+        let data = tempfile::tempdir().unwrap();
+        let contenders = [contender("a", "exit 1")];
+        let result = plan(data.path(), 1 << 50).run(&contenders, |_| panic!("something ran"));
+        assert!(matches!(result, Err(Failure::TooLittleSpace { .. })));
+    }
+}
