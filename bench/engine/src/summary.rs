@@ -63,6 +63,8 @@ pub(crate) struct Ratio {
     pub(crate) best: String,
     pub(crate) ops_per_s: Spread,
     pub(crate) settled_ops_per_s: Spread,
+    /// Operations per second of CPU time: on a machine with other work, the steadiest of the three.
+    pub(crate) ops_per_cpu_s: Spread,
 }
 
 /// Which peers count.
@@ -202,6 +204,7 @@ impl Ratio {
             best: best.clone(),
             ops_per_s: within_rounds(Phase::rate)?,
             settled_ops_per_s: within_rounds(Phase::settled_rate)?,
+            ops_per_cpu_s: within_rounds(|phase| 1e6 / phase.cpu_us())?,
         })
     }
 }
@@ -285,6 +288,7 @@ pub(crate) mod tests {
         assert_eq!(ratios[0].ops_per_s, Spread { median: 1.0, least: 0.5, greatest: 4.0 });
         assert_eq!((ratios[1].against, ratios[1].best.as_str()), (Against::BestCrashSafePeer, "safe"));
         assert_eq!(ratios[1].ops_per_s, Spread { median: 2.0, least: 0.5, greatest: 8.0 });
+        assert_eq!(ratios[1].ops_per_cpu_s.median, 1.0);
     }
 
     #[test]

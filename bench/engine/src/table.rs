@@ -28,9 +28,10 @@ pub(crate) fn write(out: &mut String, summary: &Summary) -> fmt::Result {
 pub(crate) const NOTES: &str = "\
 One thread; medians over rounds with [least-greatest]; ratios are taken within each round. Each rate and latency
 includes the harness's own cost, the same for all (key, value, check, clock). \"settled\" counts the time to bring all
-to the disk at the end of the phase. CPU is that of all threads, settling included. Peers are one database each,
-whatever the number of partitions. survives: none (a killed process can break it), process (a killed process cannot, a
-power cut can), power (neither can; the last unsynced changes may be lost).
+to the disk at the end of the phase. CPU is that of all threads, settling included: where other work shares the
+machine, trust it before wall time. Peers are one database each, whatever the number of partitions. survives: none (a
+killed process can break it), process (a killed process cannot, a power cut can), power (neither can; the last
+unsynced changes may be lost).
 ";
 
 fn subjects(out: &mut String, summary: &Summary) -> fmt::Result {
@@ -77,11 +78,12 @@ fn rates(out: &mut String, phase: &PhaseSummary) -> fmt::Result {
         };
         writeln!(
             out,
-            "{:<18} {:>22} {:>22}   x {against} ({})",
+            "{:<18} {:>22} {:>22}   x {against} ({}); per CPU second {}",
             ratio.ours,
             range(ratio.ops_per_s, 1.0, 2),
             range(ratio.settled_ops_per_s, 1.0, 2),
             ratio.best,
+            range(ratio.ops_per_cpu_s, 1.0, 2),
         )?;
     }
     Ok(())
@@ -142,7 +144,7 @@ mod tests {
             );
         };
         line("zerohop/1", "200 [100-400]");
-        line("zerohop/1", "x best peer (quick)");
+        line("zerohop/1", "x best peer (quick); per CPU second 1.00");
         line("zerohop/1", "x best crash-safe peer (safe)");
         line("quick", "none");
         line("zerohop/1", "180");
