@@ -22,6 +22,8 @@
 //   power     also after a power cut the store opens and is consistent, though without the last unsynced changes
 #pragma once
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -360,6 +362,7 @@ inline Setup parse(int argc, char** argv) {
 template <class Peer>
 int run(int argc, char** argv) {
   try {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a driver that is killed leaves nothing running
     const Setup setup = parse(argc, argv);
     double harness_ns = 0;
     const auto readings = phases<Peer>(setup, harness_ns);

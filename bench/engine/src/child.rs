@@ -8,6 +8,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
@@ -49,6 +50,12 @@ pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize])
 pub(crate) fn allowed_cores() -> Result<Vec<usize>, Failure> {
     let set = sched_getaffinity(None).map_err(affinity)?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+}
+
+/// Called in a child: a driver that is killed leaves nothing running.
+pub(crate) fn die_with_parent() -> Result<(), Failure> {
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| Failure::Io { doing: "tying itself to the driver".into(), source: error.into() })
 }
 
 /// While it lives, this thread runs on the given cores only.

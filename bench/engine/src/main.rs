@@ -89,6 +89,7 @@ fn main() -> ExitCode {
 }
 
 fn run_one(arguments: &Arguments, subject: &str, dir: &Path) -> Result<ExitCode, Failure> {
+    child::die_with_parent()?;
     let run = (subjects::find(subject)?.run)(&Setup {
         dir: dir.into(),
         records: first(&arguments.records, "--records")?,

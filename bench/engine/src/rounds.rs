@@ -77,6 +77,9 @@ pub(crate) struct Outcome {
     pub(crate) result: Result<Run, Failure>,
 }
 
+/// What the folders of runs begin with; their driver's process id and a random part follow.
+const FOLDER: &str = "run-";
+
 impl Plan {
     /// Runs everything. A contender that fails is reported with its reason and tried again in the next round.
     pub(crate) fn run(
@@ -85,6 +88,7 @@ impl Plan {
         mut progress: impl FnMut(&Outcome),
     ) -> Result<Vec<Outcome>, Failure> {
         std::fs::create_dir_all(&self.data).map_err(Failure::io("creating", &self.data))?;
+        self.remove_remains()?;
         let mut outcomes = Vec::new();
         for round in 0..self.rounds {
             for contender in contenders {
@@ -105,7 +109,7 @@ impl Plan {
     fn run_one(&self, contender: &Contender, round: usize) -> Result<Run, Failure> {
         // Removed when it goes out of scope, whatever became of the run.
         let dir = tempfile::Builder::new()
-            .prefix("run-")
+            .prefix(&format!("{FOLDER}{}-", std::process::id()))
             .tempdir_in(&self.data)
             .map_err(Failure::io("creating a folder in", &self.data))?;
         let mut command = Command::new(&contender.program);
@@ -119,6 +123,20 @@ impl Plan {
             .map_err(|error| Failure::Store(format!("its result cannot be read: {error}")))?;
         dir.close().map_err(Failure::io("removing a folder of", &self.data))?;
         Ok(run)
+    }
+
+    /// Removes what drivers that were killed left behind: up to gigabytes each.
+    fn remove_remains(&self) -> Result<(), Failure> {
+        for entry in std::fs::read_dir(&self.data).map_err(Failure::io("listing", &self.data))? {
+            let path = entry.map_err(Failure::io("listing", &self.data))?.path();
+            let driver = path
+                .file_name()
+                .and_then(|name| name.to_str()?.strip_prefix(FOLDER)?.split('-').next()?.parse::<u32>().ok());
+            if driver.is_some_and(|driver| !Path::new("/proc").join(driver.to_string()).exists()) {
+                std::fs::remove_dir_all(&path).map_err(Failure::io("removing", &path))?;
+            }
+        }
+        Ok(())
     }
 
     fn check_space(&self) -> Result<(), Failure> {
@@ -160,6 +178,23 @@ mod tests {
         assert_eq!(order, [("a", 0), ("b", 0), ("a", 1), ("b", 1)]);
         assert!(outcomes.iter().all(|outcome| outcome.result.is_err()));
         assert_eq!(std::fs::read_dir(data.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn remains_of_a_killed_driver_are_removed_and_those_of_a_living_one_are_not() {
+        let data = tempfile::tempdir().unwrap();
+        let ended = std::process::Command::new("true").spawn().and_then(|mut child| {
+            child.wait()?;
+            Ok(child.id())
+        });
+        let dead = data.path().join(format!("run-{}-abc", ended.unwrap()));
+        let living = data.path().join(format!("run-{}-abc", std::process::id()));
+        let foreign = data.path().join("notes");
+        for folder in [&dead, &living, &foreign] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        plan(data.path(), 10).run(&[], |_| ()).unwrap();
+        assert!(!dead.exists() && living.exists() && foreign.exists());
     }
 
     #[test]
