@@ -23,8 +23,10 @@ pub(crate) const DISK_BYTES_MIN: u64 = 512 << 20;
 
 /// A run that takes longer is ended and reported as failed: start, flushes and compactions.
 pub(crate) const RUN_BASE: Duration = Duration::from_secs(60);
-/// And this much a record, over all phases: twice the slowest subject seen (one disk flush a write).
-pub(crate) const RUN_PER_RECORD: Duration = Duration::from_micros(400);
+/// And this much a record, over all phases: five times the slowest subject seen, on a busy machine.
+pub(crate) const RUN_PER_RECORD: Duration = Duration::from_micros(200);
+/// The same for a subject that flushes the disk at every write: three such phases of 200 us each, thrice over.
+pub(crate) const RUN_PER_RECORD_FLUSHING: Duration = Duration::from_micros(2000);
 
 /// How often the driver looks whether a child has ended; it shares the machine with it.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
@@ -36,8 +38,9 @@ pub(crate) const COMPILE: Duration = Duration::from_secs(300);
 pub(crate) const STDERR_BYTES_SHOWN: usize = 2000;
 
 /// The time a subject may take for a run.
-pub(crate) fn run_limit(records: u64) -> Duration {
-    RUN_BASE + RUN_PER_RECORD.saturating_mul(u32::try_from(records).unwrap_or(u32::MAX))
+pub(crate) fn run_limit(records: u64, flushes: bool) -> Duration {
+    let per_record = if flushes { RUN_PER_RECORD_FLUSHING } else { RUN_PER_RECORD };
+    RUN_BASE + per_record.saturating_mul(u32::try_from(records).unwrap_or(u32::MAX))
 }
 
 /// The space a subject must find on the disk.

@@ -201,7 +201,7 @@ fn contenders(
             contenders.push(Contender::subject(entry.name, None, program));
         }
     }
-    for peer in PEERS.iter().filter(|peer| wanted(peer.name, peer.by_default)) {
+    for peer in PEERS.iter().filter(|peer| wanted(peer.name, !peer.flushes)) {
         match peer.build(peer_programs)? {
             Built::Program(built) => contenders.push(Contender::peer(peer, built)),
             Built::Missing(why) => missing.push(format!("{}: {why}", peer.name)),

@@ -20,6 +20,8 @@ pub(crate) struct Contender {
     pub(crate) kind: Kind,
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
+    /// Waits for the disk at every write, and so may take longer.
+    pub(crate) flushes: bool,
 }
 
 /// What a contender's figures are compared with.
@@ -46,7 +48,7 @@ impl Contender {
             }
             None => name.into(),
         };
-        Contender { label, kind, program: program.into(), arguments }
+        Contender { label, kind, program: program.into(), arguments, flushes: false }
     }
 
     /// A library behind its own program.
@@ -55,7 +57,7 @@ impl Contender {
             "" => Vec::new(),
             variant => vec!["--variant".into(), variant.into()],
         };
-        Contender { label: peer.name.into(), kind: Kind::Peer, program, arguments }
+        Contender { label: peer.name.into(), kind: Kind::Peer, program, arguments, flushes: peer.flushes }
     }
 }
 
@@ -118,7 +120,8 @@ impl Plan {
         if self.mixed {
             command.arg("--mixed");
         }
-        let printed = child::output_on(&mut command, limits::run_limit(self.records), &self.cores)?;
+        let printed =
+            child::output_on(&mut command, limits::run_limit(self.records, contender.flushes), &self.cores)?;
         let run = serde_json::from_str(&printed)
             .map_err(|error| Failure::Store(format!("its result cannot be read: {error}")))?;
         dir.close().map_err(Failure::io("removing a folder of", &self.data))?;
@@ -161,6 +164,7 @@ mod tests {
             kind: Kind::Mark,
             program: "/bin/sh".into(),
             arguments: vec!["-c".into(), script.into()],
+            flushes: false,
         }
     }
 
