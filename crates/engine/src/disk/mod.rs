@@ -155,6 +155,13 @@ pub trait Disk {
     /// refuse more than 1024 that are begun and not yet answered.
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket>;
 
+    /// Begins what [`Disk::sync`] of the file and then [`Disk::sync_dir`] of the folder it is in do, and returns as
+    /// soon as it can: for a new file, whose name is not durable yet.
+    fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {
+        self.sync_dir(dir)?;
+        self.sync_begin(file)
+    }
+
     /// Whether a begun sync is done. An error means that the sync failed: nothing may be believed durable. A
     /// ticket is forgotten once this has returned `Ok(true)` or an error.
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool>;

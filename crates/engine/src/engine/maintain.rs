@@ -12,11 +12,13 @@ use crate::store::compact::Policy;
 
 /// What is waiting to be done.
 pub(super) struct Upkeep {
-    /// `interval` partitions with entries that are not durable, and when they were first seen so.
-    dirty: VecDeque<(Handle, Option<u64>)>,
+    /// `interval` partitions with entries that are not durable, and since when (the call of upkeep before it).
+    dirty: VecDeque<(Handle, u64)>,
+    /// The clock at the last call.
+    now_ms: u64,
     is_dirty: BTreeSet<Handle>,
-    /// Partitions with a sync under way.
-    syncing: Vec<Handle>,
+    /// Partitions with a sync under way, in the order in which they were begun.
+    syncing: VecDeque<Handle>,
     checkpointing: Option<Handle>,
     compacting: Option<Handle>,
     /// Partitions that have enough new log for a checkpoint, or enough written for a look at their dead space.
@@ -28,8 +30,12 @@ pub(super) struct Upkeep {
 
 /// A checkpoint is worth it once so much new log has come, however small the partition.
 const CHECKPOINT_TAIL_BYTES_MIN: u64 = 256 << 10;
+/// A partition is looked at again after so much was written to it or has died in it.
+const LOOK_BYTES: u64 = 256 << 10;
 /// Partitions whose segments are synced at a time so that a journal file can go.
 const JOURNAL_SYNCS_AT_ONCE: usize = 8;
+/// Partitions whose sync is begun in one call: each costs some system calls, and hundreds may be due at once.
+const SYNCS_PER_CALL: usize = 4;
 /// Partitions looked at for dead space in one call.
 const LOOKS_PER_CALL: usize = 4;
 
@@ -37,8 +43,9 @@ impl Upkeep {
     pub(super) fn new() -> Upkeep {
         Upkeep {
             dirty: VecDeque::new(),
+            now_ms: 0,
             is_dirty: BTreeSet::new(),
-            syncing: Vec::new(),
+            syncing: VecDeque::new(),
             checkpointing: None,
             compacting: None,
             due: BTreeSet::new(),
@@ -54,11 +61,14 @@ impl Upkeep {
         if !store.is_dirty {
             store.is_dirty = true;
             if store.durability == Durability::Interval && self.is_dirty.insert(handle) {
-                self.dirty.push_back((handle, None));
+                self.dirty.push_back((handle, self.now_ms));
             }
         }
-        if store.checkpoints.tail_bytes >= store.checkpoints.look_at_bytes {
-            store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + CHECKPOINT_TAIL_BYTES_MIN;
+        if store.checkpoints.tail_bytes >= store.checkpoints.look_at_bytes
+            || store.dead_since_look >= LOOK_BYTES
+        {
+            store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + LOOK_BYTES;
+            store.dead_since_look = 0;
             self.due.insert(handle);
         }
     }
@@ -86,6 +96,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// What the disk answers; the partition concerned takes no more writes then, others go on.
     pub fn maintain(&mut self, now_ms: u64) -> EngineResult<bool> {
+        self.upkeep.now_ms = now_ms;
         self.sync_dirty(now_ms)?;
         self.poll_syncs()?;
         self.shorten_journal()?;
@@ -134,16 +145,11 @@ impl<D: Disk> Engine<D> {
 
     fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
         let interval = self.options.interval_ms;
-        while let Some((handle, since)) = self.upkeep.dirty.front_mut() {
-            let since = *since.get_or_insert(now_ms);
+        for _ in 0..SYNCS_PER_CALL {
+            let Some(&(handle, since)) = self.upkeep.dirty.front() else { return Ok(()) };
             if now_ms < since.saturating_add(interval) {
-                // Those behind it were dirtied later, but their time runs from now on.
-                for (_, since) in &mut self.upkeep.dirty {
-                    since.get_or_insert(now_ms);
-                }
                 return Ok(());
             }
-            let handle = *handle;
             self.upkeep.dirty.pop_front();
             self.upkeep.is_dirty.remove(&handle);
             self.begin_sync(handle)?;
@@ -158,28 +164,35 @@ impl<D: Disk> Engine<D> {
         let begun = store.log.sync_begin(io);
         store.stop_on_failure(begun)?;
         if !upkeep.syncing.contains(&handle) {
-            upkeep.syncing.push(handle);
+            upkeep.syncing.push_back(handle);
         }
         Ok(())
     }
 
     fn poll_syncs(&mut self) -> EngineResult<()> {
-        let mut still = Vec::new();
-        for handle in std::mem::take(&mut self.upkeep.syncing) {
+        // They end in about the order they were begun in: asking the first is enough.
+        while let Some(&handle) = self.upkeep.syncing.front() {
             let Engine { io, partitions, upkeep, .. } = self;
-            let Ok(store) = store_of(partitions, handle) else { continue };
-            let done = store.log.sync_done(io);
-            if !store.stop_on_failure(done)? {
-                still.push(handle);
-            } else if !store.is_dirty && store.log.mark_now(io, store.commit) {
-                // Idle from now on: the mark that tells what is synced is synced too, with the next interval.
-                store.is_dirty = true;
-                if upkeep.is_dirty.insert(handle) {
-                    upkeep.dirty.push_back((handle, None));
+            if let Ok(store) = store_of(partitions, handle) {
+                let done = store.log.sync_done(io);
+                match store.stop_on_failure(done) {
+                    Ok(false) => return Ok(()),
+                    // Idle from now on: the mark that tells what is synced is synced too, with the next interval.
+                    Ok(true) if !store.is_dirty && store.log.mark_now(io, store.commit) => {
+                        store.is_dirty = true;
+                        if upkeep.is_dirty.insert(handle) {
+                            upkeep.dirty.push_back((handle, upkeep.now_ms));
+                        }
+                    }
+                    Ok(true) => {}
+                    Err(error) => {
+                        upkeep.syncing.pop_front();
+                        return Err(error);
+                    }
                 }
             }
+            upkeep.syncing.pop_front();
         }
-        self.upkeep.syncing.extend(still);
         Ok(())
     }
 

@@ -96,6 +96,14 @@ impl HashIndex {
             .unwrap_or_else(|never| match never {})
     }
 
+    /// Fetches the line of a fragment into the cache. Several in a row are fetched at the same time, where looking up
+    /// one after the other waits for each.
+    pub fn touch(&self, fragment: u32) {
+        if let Some(page) = self.page_of(fragment) {
+            std::hint::black_box(self.pages[page as usize].touch(fragment));
+        }
+    }
+
     /// Adds an entry; the caller has made sure that its key is not there.
     pub fn insert(&mut self, fragment: u32, location: Location) {
         if self.directory.is_empty() {

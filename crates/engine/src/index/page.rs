@@ -84,6 +84,11 @@ impl Page {
         ((own * self.lines.len() as u64) >> 32) as usize
     }
 
+    /// Reads the line that a fragment wants.
+    pub(super) fn touch(&self, fragment: u32) -> u32 {
+        self.lines[self.home(fragment)].taken_and_passed
+    }
+
     /// Finds the slot with this fragment that `accept` takes.
     pub(super) fn find<E>(
         &self,

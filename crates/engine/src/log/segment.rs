@@ -318,10 +318,15 @@ impl Segment {
     /// Writes everything and begins to make it survive a crash; [`Segment::sync_done`] ends it.
     pub(crate) fn sync_begin(&mut self, disk: &mut impl Disk, folder: &str) -> DiskResult<()> {
         self.write_out(disk, true)?;
-        if self.synced < self.written && self.syncing.is_none() {
-            self.make_name_durable(disk, folder)?;
+        let is_needed = self.synced < self.written || self.file.is_some() && !self.name_is_durable;
+        if is_needed && self.syncing.is_none() {
             let file = self.ensure_file(disk)?;
-            self.syncing = Some((disk.sync_begin(file)?, self.written, self.last_index));
+            let ticket = if self.name_is_durable {
+                disk.sync_begin(file)?
+            } else {
+                disk.sync_begin_with_name(file, folder)?
+            };
+            self.syncing = Some((ticket, self.written, self.last_index));
         }
         Ok(())
     }
@@ -333,6 +338,7 @@ impl Segment {
             return Ok(false);
         }
         self.syncing = None;
+        self.name_is_durable = true;
         // A cut may have come between.
         if bytes <= self.bytes {
             self.synced = self.synced.max(bytes);

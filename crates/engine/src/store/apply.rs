@@ -184,6 +184,7 @@ impl Store {
         match held.location.place() {
             Place::Entry(position) if !self.keeps_versions() => {
                 self.log.segment_mut(position.slot).dead_bytes += u64::from(held.seen.entry_bytes);
+                self.dead_since_look += u64::from(held.seen.entry_bytes);
             }
             Place::Entry(_) => {
                 let gone = vec![held.seen.as_part()];

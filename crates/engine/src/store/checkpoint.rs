@@ -52,6 +52,8 @@ enum Stage {
     Log(u64),
     /// The file itself is being synced.
     File(SyncTicket),
+    /// It has its name, which is being synced.
+    Name(SyncTicket),
 }
 
 /// The buffer is issued to the file when it holds this much.
@@ -155,6 +157,16 @@ impl Store {
                 if !io.disk.sync_done(ticket)? {
                     return Ok(false);
                 }
+                let name = format!("{}/{}", self.log.folder, writing.header.file_name());
+                io.disk.rename(&writing.path, &name)?;
+                writing.path = name;
+                writing.stage = Stage::Name(io.disk.sync_begin_with_name(writing.file, &self.log.folder)?);
+                Ok(false)
+            }
+            Stage::Name(ticket) => {
+                if !io.disk.sync_done(ticket)? {
+                    return Ok(false);
+                }
                 self.finish(io, writing)?;
                 Ok(true)
             }
@@ -237,8 +249,6 @@ impl Store {
 
     fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing) -> EngineResult<()> {
         io.disk.close(writing.file);
-        io.disk.rename(&writing.path, &format!("{}/{}", self.log.folder, writing.header.file_name()))?;
-        io.disk.sync_dir(&self.log.folder)?;
         self.checkpoints.kept.push_back((writing.header.commit, writing.file_bytes));
         self.checkpoints.tail_bytes -= writing.tail_bytes.min(self.checkpoints.tail_bytes);
         while self.checkpoints.kept.len() > CHECKPOINTS_KEPT {

@@ -1,7 +1,7 @@
 //! Compaction: segments with much dead space are rewritten, in small steps, while the partition serves.
 //!
 //! ```text
-//!   Copy (a few entries a step) ──> Sync ──> rename ──> Patch (a few locations a step) ──> old files go
+//!   Copy (a few entries a step) ──> Sync ──> Name ──> Swap ──> Patch (a few locations a step) ──> old files go
 //! ```
 //!
 //! A run of neighbouring sealed segments becomes one that covers the same range of log indexes, so the log stays
@@ -17,7 +17,7 @@ use crate::disk::{Disk, DiskError, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Location, Place};
 use crate::io::Io;
-use crate::log::entry::{self, Decoded, Head, Kind, Meta};
+use crate::log::entry::{self, Decoded, Head, Kind};
 use crate::log::header::{Header, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
@@ -36,6 +36,8 @@ struct Job {
     sources: Vec<u32>,
     output: Option<Segment>,
     moves: Vec<Move>,
+    /// Removals up to this log index may go.
+    removals_through: u64,
     stage: Stage,
 }
 
@@ -53,6 +55,10 @@ enum Stage {
     /// Copying from this source, by its place in the run, from this offset on.
     Copy(usize, u64),
     Sync(SyncTicket),
+    /// The copy is whole and has its name, which is being synced.
+    Name(SyncTicket),
+    /// Both stand on the disk; the log still leads to the old ones.
+    Swap,
     /// Locations from this move on still lead to the old segments; the new one has this slot.
     Patch(usize, u32),
 }
@@ -117,6 +123,7 @@ impl Store {
             index_seed: self.log.index_seed,
         };
         let last_epoch = last.last_epoch;
+        let removals_through = self.removals_through(run[0]);
         let mut output = Segment::new(header, &self.log.folder);
         output.path.push_str(".tmp");
         output.last_epoch = last_epoch;
@@ -125,6 +132,7 @@ impl Store {
             sources: run,
             output: Some(output),
             moves: Vec::new(),
+            removals_through,
             stage: Stage::Copy(0, FIRST_ENTRY_AT),
         }));
         Ok(true)
@@ -157,14 +165,19 @@ impl Store {
                 Ok(false)
             }
             Stage::Sync(ticket) => {
-                // A checkpoint names segments by their slots: the swap waits for its end.
-                if !io.disk.sync_done(ticket)? {
-                    return Ok(false);
+                if io.disk.sync_done(ticket)? {
+                    job.stage = self.name_output(io, job)?;
                 }
-                job.stage = Stage::Patch(0, u32::MAX);
                 Ok(false)
             }
-            Stage::Patch(_, u32::MAX) => {
+            Stage::Name(ticket) => {
+                if io.disk.sync_done(ticket)? {
+                    job.stage = Stage::Swap;
+                }
+                Ok(false)
+            }
+            // A checkpoint names segments by their slots: the swap waits for its end.
+            Stage::Swap => {
                 if !self.checkpoints.is_writing() {
                     job.stage = Stage::Patch(0, self.swap(io, job)?);
                 }
@@ -172,6 +185,7 @@ impl Store {
             }
             Stage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
+                job.moves[from..until].iter().for_each(|moved| self.index.touch(moved.fragment));
                 for moved in &job.moves[from..until] {
                     self.patch(io, moved, slot)?;
                 }
@@ -214,6 +228,7 @@ impl Store {
     ) -> EngineResult<Option<u64>> {
         self.log.segment(slot).read(&mut io.disk, offset, STEP_BYTES, bytes)?;
         let base = *self.log.segment(slot).base();
+        self.touch_index_of(&base, bytes);
         let mut at = 0;
         loop {
             let head = match entry::decode_head(&base, &bytes[at..]) {
@@ -247,6 +262,18 @@ impl Store {
         }
     }
 
+    /// Has the index lines of the entries in these bytes fetched side by side, before they are wanted one by one.
+    fn touch_index_of(&self, base: &entry::Base, bytes: &[u8]) {
+        let mut at = 0;
+        while let Some(rest) = bytes.get(at..)
+            && let Some(head) = entry::decode_head_unchecked(base, rest)
+            && let Some(key) = rest.get(entry::HEAD_BYTES..head.payload_at())
+        {
+            self.index.touch(self.fragment(key));
+            at += head.entry_bytes();
+        }
+    }
+
     fn copy_entry<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -273,9 +300,6 @@ impl Store {
         io.memory.took(taken);
         if output.has_whole_block_to_write() {
             output.write_out(&mut io.disk, false)?;
-            // The copy is read from the file when it is wanted: what is rewritten is old.
-            let freed: usize = (0..output.block_count()).map(|n| output.evict(n)).sum();
-            io.memory.freed(freed);
         }
         if matches!(meta.kind, Kind::Put | Kind::Append) {
             job.moves.push(Move {
@@ -303,9 +327,9 @@ impl Store {
                     let chain = self.chains.get(id);
                     chain.trimmed_by == meta.index && chain.skipped > 0
                 };
-                self.chain_of(fragment, key).is_some_and(trims) || !self.removal_may_go(job, meta)
+                self.chain_of(fragment, key).is_some_and(trims) || meta.index > job.removals_through
             }
-            Kind::Remove => !self.removal_may_go(job, meta),
+            Kind::Remove => meta.index > job.removals_through,
             Kind::Mark => meta.index > self.checkpoints.covered(),
             Kind::Synced | Kind::Footer => false,
         }
@@ -322,12 +346,11 @@ impl Store {
         }
     }
 
-    fn removal_may_go(&self, job: &Job, meta: &Meta) -> bool {
-        meta.index < self.versions.oldest_ended_by()
-            && self.log.order.iter().take_while(|&&s| s != job.sources[0]).all(|&s| {
-                let older = self.log.segment(s);
-                older.dead_bytes == 0 && !older.is_damaged || older.header.compacted_at >= meta.index
-            })
+    /// Up to which log index removals may go from the run that begins with this segment. What is dead in an older
+    /// segment later is dead by a later removal.
+    fn removals_through(&self, run_begins: u32) -> u64 {
+        let older = self.log.order.iter().take_while(|&&s| s != run_begins).map(|&s| self.log.segment(s));
+        older.map(blocked_removals).min().unwrap_or(u64::MAX).min(self.versions.oldest_ended_by() - 1)
     }
 
     fn end_copy<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<Stage> {
@@ -341,21 +364,24 @@ impl Store {
         Ok(Stage::Sync(io.disk.sync_begin(file)?))
     }
 
+    fn name_output<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<Stage> {
+        let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
+        let Some(file) = output.file else { unreachable!("it was written") };
+        let name = format!("{}/{}", self.log.folder, output.header.file_name());
+        io.disk.rename(&output.path, &name)?;
+        output.path = name;
+        Ok(Stage::Name(io.disk.sync_begin_with_name(file, &self.log.folder)?))
+    }
+
     /// The new segment takes the place of the old ones in the log.
     fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<u32> {
         let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
-        let name = format!("{}/{}", self.log.folder, output.header.file_name());
-        if let Err(error) = io.disk.rename(&output.path, &name) {
-            job.output = Some(output);
-            return Err(error.into());
-        }
-        io.disk.sync_dir(&self.log.folder)?;
-        output.path = name;
         output.name_is_durable = true;
         (output.synced, output.synced_index) = (output.bytes, output.last_index);
-        let freed: usize = (0..output.block_count()).map(|n| output.evict(n)).sum();
-        io.memory.freed(freed);
+        let blocks = output.block_count() as u32;
         let slot = self.log.add_slot(output)?;
+        // What is rewritten is old: it goes first when memory is short.
+        (0..blocks).for_each(|number| io.memory.evictable.push_front((self.log.handle, slot, number)));
         let mut order = Vec::with_capacity(self.log.order.len());
         for &old in &self.log.order {
             if old == job.sources[0] {
@@ -457,49 +483,62 @@ impl Store {
     /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it.
     fn choose_run(&self, policy: &Policy) -> Option<Vec<u32>> {
         let order = &self.log.order;
-        let waste = |slot: u32| {
-            let segment = self.log.segment(slot);
-            segment.dead_bytes + segment.removal_bytes
-        };
-        let share = |slot: u32| waste(slot) * 1000 / self.log.segment(slot).bytes.max(1);
-        let live = |slot: u32| self.log.segment(slot).bytes.saturating_sub(waste(slot));
-        let best = (0..order.len())
-            .filter(|&at| self.may_be_rewritten(order[at]) && self.is_worth(at, policy))
-            .max_by_key(|&at| share(order[at]))?;
+        let best = self.most_worthwhile(policy)?;
         let (mut from, mut until) = (best, best + 1);
-        let mut bytes = live(order[best]);
+        let mut bytes = live(self.log.segment(order[best]));
         let fits = |slot: u32, bytes: u64| {
-            self.may_be_rewritten(slot)
-                && bytes + live(slot) <= policy.segment_bytes
-                && (share(slot) * 10 > policy.dead_percent_max * 50 || live(slot) < policy.segment_bytes / 4)
+            let segment = self.log.segment(slot);
+            let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
+                || live(segment) < policy.segment_bytes / 4;
+            self.may_be_rewritten(slot) && bytes + live(segment) <= policy.segment_bytes && is_worth
         };
         while until < order.len() && fits(order[until], bytes) {
-            bytes += live(order[until]);
+            bytes += live(self.log.segment(order[until]));
             until += 1;
         }
         while from > 0 && fits(order[from - 1], bytes) {
             from -= 1;
-            bytes += live(order[from]);
+            bytes += live(self.log.segment(order[from]));
         }
         Some(order[from..until].to_vec())
     }
 
-    /// Whether rewriting a segment frees something: dead entries do; removals only if they may go, and then it is
-    /// the oldest segments with dead entries that must be rewritten first.
-    fn is_worth(&self, at: usize, policy: &Policy) -> bool {
-        let segment = self.log.segment(self.log.order[at]);
-        let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
-        let removals_are_much = {
-            let sizes = self.log.sizes();
-            sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max
-        };
-        let is_oldest_blocker = segment.dead_bytes > 0
-            && self.log.order[..at].iter().all(|&s| self.log.segment(s).dead_bytes == 0);
-        let may_drop_removals = segment.removal_bytes > 0
-            && self.log.order[..at].iter().all(|&s| {
-                let older = self.log.segment(s);
-                older.dead_bytes == 0 && !older.is_damaged || older.header.compacted_at >= segment.last_index
-            });
-        dead_is_much || may_drop_removals || removals_are_much && is_oldest_blocker
+    /// Where rewriting frees most. Dead entries are freed at once; removals only where they may go, and where they are
+    /// much and may not, the oldest segment with dead entries is what stands in their way.
+    fn most_worthwhile(&self, policy: &Policy) -> Option<usize> {
+        let sizes = self.log.sizes();
+        let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
+        let mut best: Option<(u64, usize)> = None;
+        let mut removals_through = u64::MAX;
+        let mut is_first_blocker = true;
+        for (at, &slot) in self.log.order.iter().enumerate() {
+            let segment = self.log.segment(slot);
+            let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
+            let removals_may_go = segment.removal_bytes > 0 && removals_through >= segment.last_index;
+            let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;
+            let share = waste(segment) * 1000 / segment.bytes.max(1);
+            if (dead_is_much || removals_may_go || blocks)
+                && self.may_be_rewritten(slot)
+                && best.is_none_or(|(most, _)| share > most)
+            {
+                best = Some((share, at));
+            }
+            is_first_blocker &= segment.dead_bytes == 0;
+            removals_through = removals_through.min(blocked_removals(segment));
+        }
+        best.map(|(_, at)| at)
     }
+}
+
+fn waste(segment: &Segment) -> u64 {
+    segment.dead_bytes + segment.removal_bytes
+}
+
+fn live(segment: &Segment) -> u64 {
+    segment.bytes.saturating_sub(waste(segment))
+}
+
+/// Up to which log index removals in newer segments are not needed for this one.
+fn blocked_removals(segment: &Segment) -> u64 {
+    if segment.dead_bytes == 0 && !segment.is_damaged { u64::MAX } else { segment.header.compacted_at }
 }

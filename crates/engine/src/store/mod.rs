@@ -41,6 +41,8 @@ pub(crate) struct Store {
     pub(crate) commit: u64,
     /// Log index of the last entry the journal holds durably.
     pub(crate) journaled: u64,
+    /// Bytes that have died since the owner last looked whether compaction is due.
+    pub(crate) dead_since_look: u64,
     /// Written to since the last sync began.
     pub(crate) is_dirty: bool,
     pub(crate) stopped: Option<Box<str>>,
@@ -70,6 +72,7 @@ impl Store {
             pending: VecDeque::new(),
             commit: 0,
             journaled: 0,
+            dead_since_look: 0,
             is_dirty: false,
             stopped: None,
             damage: Vec::new(),
@@ -173,17 +176,27 @@ impl Store {
         if let Some(at) = self.log.order_of(index) {
             let slot = self.log.order[at];
             self.log.segment_mut(slot).dead_bytes += u64::from(entry_bytes);
+            self.dead_since_look += u64::from(entry_bytes);
         }
     }
 
     /// After a failure of the disk nothing more is accepted: what is in flight is in an unknown state.
+    #[inline]
     pub(crate) fn stop_on_failure<T>(&mut self, result: EngineResult<T>) -> EngineResult<T> {
-        if let Err(EngineError::Disk(error)) = &result
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.stop(error)),
+        }
+    }
+
+    #[cold]
+    fn stop(&mut self, error: EngineError) -> EngineError {
+        if let EngineError::Disk(error) = &error
             && self.stopped.is_none()
         {
             self.stopped = Some(error.to_string().into_boxed_str());
         }
-        result
+        error
     }
 
     /// Memory it takes beside log blocks, in bytes.

@@ -20,7 +20,7 @@ use zerohop_engine::disk::path::{check, check_folder, is_component, join, split}
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
 use super::OpenDiskError;
-use super::open_files::{OpenFiles, failed};
+use super::open_files::{OpenFiles, failed, open_descriptors_here};
 use super::sync_thread::{SYNCS_BEGUN_MAX, SyncThread};
 
 /// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
@@ -45,6 +45,8 @@ struct Begun {
     file: u64,
     /// The changes of the file that the sync covers.
     changes: u64,
+    /// Folders whose own names are durable once it is done.
+    folders: Vec<String>,
     result: Option<rustix::io::Result<()>>,
 }
 
@@ -55,6 +57,10 @@ impl FilesDisk {
     /// [`OpenDiskError::InUse`] while another process (or another disk of this one) has it;
     /// [`OpenDiskError::System`].
     pub fn open(root: &Path) -> Result<Self, OpenDiskError> {
+        Self::open_with(root, open_descriptors_here())
+    }
+
+    fn open_with(root: &Path, descriptors_max: usize) -> Result<Self, OpenDiskError> {
         make_root(root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(root, flags, Mode::empty())
@@ -63,7 +69,7 @@ impl FilesDisk {
             sync_thread: None,
             begun: BTreeMap::new(),
             next_ticket: 0,
-            files: OpenFiles::new(folder),
+            files: OpenFiles::new(folder, descriptors_max),
             durable_folders: BTreeSet::new(),
             _lock: lock(root)?,
         })
@@ -110,10 +116,59 @@ impl FilesDisk {
         Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
+    /// A descriptor that keeps a file's space until it is closed, if there is a thread to close it.
+    fn last_descriptor_of(&self, path: &str, is_folder: bool) -> Option<OwnedFd> {
+        let is_worth = !is_folder && self.sync_thread.is_some();
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // Without it the space is given back by the removal itself.
+        is_worth.then(|| openat(self.files.root(), path, flags, Mode::empty()).ok()).flatten()
+    }
+
     fn open_folder(&self, path: &str) -> rustix::io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let path = if path.is_empty() { "." } else { path };
         retry_on_intr(|| openat(self.files.root(), path, flags, Mode::empty()))
+    }
+
+    /// The folder, and those above it whose own names are not known to be durable.
+    fn folders_to_sync(&self, dir: &str) -> DiskResult<Vec<String>> {
+        check_folder(dir, "sync_dir")?;
+        let mut folders = vec![dir.to_owned()];
+        let mut folder = dir;
+        while !folder.is_empty() && !self.durable_folders.contains(folder) {
+            folder = split(folder).0;
+            folders.push(folder.to_owned());
+        }
+        Ok(folders)
+    }
+
+    /// Hands a sync of a file, and of folders with these names, to the thread.
+    fn begin(&mut self, file: FileId, folders: Vec<OwnedFd>, names: Vec<String>) -> DiskResult<SyncTicket> {
+        let (key, file) = self.files.get(file, "sync_begin")?;
+        file.check_sound()?;
+        let begun =
+            Begun { path: file.path.clone(), file: key, changes: file.changes, folders: names, result: None };
+        let not_begun = |reason: String| {
+            Err(DiskError::Failed { path: begun.path.clone(), operation: "sync_begin", reason })
+        };
+        if self.begun.len() >= SYNCS_BEGUN_MAX {
+            return not_begun(format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about"));
+        }
+        let thread = match &mut self.sync_thread {
+            Some(thread) => thread,
+            none => match SyncThread::start() {
+                Ok(thread) => none.insert(thread),
+                Err(error) => return not_begun(format!("no thread for it: {error}")),
+            },
+        };
+        if let Err(errno) = thread.begin(self.next_ticket, Arc::clone(file.descriptor()), folders) {
+            return not_begun(errno.to_string());
+        }
+        file.syncs_begun += 1;
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.begun.insert(ticket, begun);
+        Ok(SyncTicket(ticket))
     }
 
     /// Takes note of the begun syncs that have ended.
@@ -123,6 +178,9 @@ impl FilesDisk {
             let Some(begun) = self.begun.get_mut(&ticket) else { continue };
             begun.result = Some(result);
             let (key, changes) = (begun.file, begun.changes);
+            if result.is_ok() {
+                self.durable_folders.extend(begun.folders.drain(..).filter(|folder| !folder.is_empty()));
+            }
             if let Some(file) = self.files.by_key(key) {
                 file.syncs_begun -= 1;
                 match result {
@@ -199,30 +257,15 @@ impl Disk for FilesDisk {
     }
 
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
-        let (key, file) = self.files.get(file, "sync_begin")?;
-        file.check_sound()?;
-        let begun = Begun { path: file.path.clone(), file: key, changes: file.changes, result: None };
-        let not_begun = |reason: String| {
-            Err(DiskError::Failed { path: begun.path.clone(), operation: "sync_begin", reason })
-        };
-        if self.begun.len() >= SYNCS_BEGUN_MAX {
-            return not_begun(format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about"));
-        }
-        let thread = match &mut self.sync_thread {
-            Some(thread) => thread,
-            none => match SyncThread::start() {
-                Ok(thread) => none.insert(thread),
-                Err(error) => return not_begun(format!("no thread for it: {error}")),
-            },
-        };
-        if let Err(errno) = thread.begin(self.next_ticket, Arc::clone(file.descriptor())) {
-            return not_begun(errno.to_string());
-        }
-        file.syncs_begun += 1;
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.begun.insert(ticket, begun);
-        Ok(SyncTicket(ticket))
+        self.begin(file, Vec::new(), Vec::new())
+    }
+
+    fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {
+        let names = self.folders_to_sync(dir)?;
+        let open =
+            |folder: &String| self.open_folder(folder).map_err(|errno| failed(folder, "sync_dir", errno));
+        let folders = names.iter().map(open).collect::<DiskResult<Vec<_>>>()?;
+        self.begin(file, folders, names)
     }
 
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {
@@ -281,7 +324,12 @@ impl Disk for FilesDisk {
         check_name(path, "remove")?;
         let removed = self.is_folder(path).and_then(|is_folder| {
             let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            unlinkat(self.files.root(), path, flags)
+            let last = self.last_descriptor_of(path, is_folder);
+            unlinkat(self.files.root(), path, flags)?;
+            if let (Some(last), Some(thread)) = (last, &self.sync_thread) {
+                thread.close(last);
+            }
+            Ok(())
         });
         removed.map_err(|errno| match errno {
             Errno::NOENT | Errno::NOTDIR => not_found(path),

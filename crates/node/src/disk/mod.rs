@@ -19,7 +19,7 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 
 pub use self::files::{FilesDisk, LOCK_FILE};
 pub use self::hold_unsynced::{HELD_BYTES_MAX, HoldUnsyncedDisk};
-pub use self::open_files::OPEN_DESCRIPTORS_MAX;
+pub use self::open_files::OPEN_DESCRIPTORS_MIN;
 pub use self::sync_thread::SYNCS_BEGUN_MAX;
 
 /// Names a disk for tests of whole processes. The only value is [`HOLD_UNSYNCED`].
@@ -132,6 +132,10 @@ impl Disk for NodeDisk {
 
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
         either!(self.sync_begin(file))
+    }
+
+    fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {
+        either!(self.sync_begin_with_name(file, dir))
     }
 
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {

@@ -11,13 +11,30 @@ use std::sync::Arc;
 
 use rustix::fs::{FileType, Mode, OFlags, fdatasync, fstat, ftruncate, openat};
 use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerohop_engine::disk::{DiskError, DiskResult, FileId};
 
 use super::slots::Slots;
 
-/// Descriptors that one disk keeps open. With a few dozen instances in a process, well under the usual limit of 1024
-/// for each, and far more than the segments that are busy at one time.
-pub const OPEN_DESCRIPTORS_MAX: usize = 192;
+/// Descriptors that one disk may always keep open: with a few instances in a process, under the usual limit of 1024.
+pub const OPEN_DESCRIPTORS_MIN: usize = 192;
+
+/// Descriptors that one disk keeps open however many the process may have.
+const OPEN_DESCRIPTORS_MAX: usize = 4096;
+
+/// Share of the process's descriptors that one disk may have: a process has up to a few dozen instances, and sockets.
+const SHARE_OF_DESCRIPTORS: u64 = 16;
+
+/// How many descriptors a disk of this process keeps open. An instance writes to hundreds of partitions by turns; each
+/// that has to be opened again costs two system calls, and a sync if it had unsynced bytes.
+pub(super) fn open_descriptors_here() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    // What may be had for the asking is asked for; if it is refused, the old limit holds.
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let allowed = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    let share = allowed.map_or(u64::MAX, |allowed| allowed / SHARE_OF_DESCRIPTORS);
+    usize::try_from(share).unwrap_or(usize::MAX).clamp(OPEN_DESCRIPTORS_MIN, OPEN_DESCRIPTORS_MAX)
+}
 
 /// A file that is open, or that has something to remember.
 #[derive(Debug)]
@@ -49,18 +66,20 @@ pub(super) struct OpenFiles {
     by_path: BTreeMap<String, u64>,
     /// The files that have a descriptor.
     on_descriptors: Vec<u64>,
+    descriptors_max: usize,
     uses: u64,
 }
 
 impl OpenFiles {
-    /// `root` is the descriptor of the folder that paths start from.
-    pub(super) fn new(root: OwnedFd) -> Self {
+    /// `root` is the descriptor of the folder that paths start from; at most `descriptors_max` files are open.
+    pub(super) fn new(root: OwnedFd, descriptors_max: usize) -> Self {
         OpenFiles {
             root,
             files: Slots::new(),
             ids: Slots::new(),
             by_path: BTreeMap::new(),
-            on_descriptors: Vec::with_capacity(OPEN_DESCRIPTORS_MAX),
+            on_descriptors: Vec::new(),
+            descriptors_max,
             uses: 0,
         }
     }
@@ -185,7 +204,7 @@ impl OpenFiles {
     }
 
     fn open_descriptor(&mut self, path: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        if self.on_descriptors.len() >= OPEN_DESCRIPTORS_MAX {
+        if self.on_descriptors.len() >= self.descriptors_max {
             self.give_up_one();
         }
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -276,7 +295,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let root = rustix::fs::open(folder.path(), flags, Mode::empty()).unwrap();
-        (folder, OpenFiles::new(root))
+        (folder, OpenFiles::new(root, OPEN_DESCRIPTORS_MIN))
     }
 
     fn create(files: &mut OpenFiles, number: usize) -> FileId {
@@ -300,19 +319,19 @@ mod tests {
         let unsynced = create(&mut files, 0);
         write(&mut files, unsynced);
         let ids: Vec<FileId> = (1..400).map(|number| create(&mut files, number)).collect();
-        assert_eq!(files.on_descriptors.len(), OPEN_DESCRIPTORS_MAX);
+        assert_eq!(files.on_descriptors.len(), OPEN_DESCRIPTORS_MIN);
         assert!(has_descriptor(&files, unsynced), "the oldest, but unsynced");
         assert!(!has_descriptor(&files, ids[0]));
         assert!(has_descriptor(&files, ids[398]));
         files.get(ids[0], "test").unwrap();
         assert!(has_descriptor(&files, ids[0]), "reopened on demand");
-        assert_eq!(files.on_descriptors.len(), OPEN_DESCRIPTORS_MAX);
+        assert_eq!(files.on_descriptors.len(), OPEN_DESCRIPTORS_MIN);
     }
 
     #[test]
     fn a_file_that_loses_its_descriptor_unsynced_is_synced_first() {
         let (_folder, mut files) = open_files();
-        let ids: Vec<FileId> = (0..OPEN_DESCRIPTORS_MAX + 1)
+        let ids: Vec<FileId> = (0..OPEN_DESCRIPTORS_MIN + 1)
             .map(|number| {
                 let id = create(&mut files, number);
                 write(&mut files, id);

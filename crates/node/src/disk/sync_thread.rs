@@ -5,17 +5,26 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use rustix::fs::fdatasync;
+use rustix::fs::{fdatasync, fsync};
 use rustix::io::{Errno, Result, retry_on_intr};
 
 /// Syncs of one disk that are begun and not yet answered. An instance has one for its journal and one for each
 /// segment it is about to seal; whoever has more has forgotten to ask.
 pub const SYNCS_BEGUN_MAX: usize = 1024;
 
+/// What the thread is given.
+#[derive(Debug)]
+enum Job {
+    /// Sync a file, then the folders that hold its name.
+    Sync { ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd> },
+    /// Close the last descriptor of a removed file: the system then gives back its space, which takes a while.
+    Close(OwnedFd),
+}
+
 /// A running thread; dropping it waits for what it was given.
 #[derive(Debug)]
 pub(super) struct SyncThread {
-    jobs: Option<SyncSender<(u64, Arc<OwnedFd>)>>,
+    jobs: Option<SyncSender<Job>>,
     done: Receiver<(u64, Result<()>)>,
     thread: Option<JoinHandle<()>>,
 }
@@ -23,13 +32,21 @@ pub(super) struct SyncThread {
 impl SyncThread {
     pub(super) fn start() -> std::io::Result<Self> {
         // Both channels hold as many as can be begun: no send ever waits.
-        let (jobs, jobs_in) = sync_channel::<(u64, Arc<OwnedFd>)>(SYNCS_BEGUN_MAX);
+        let (jobs, jobs_in) = sync_channel::<Job>(SYNCS_BEGUN_MAX);
         let (done_out, done) = sync_channel(SYNCS_BEGUN_MAX);
         let thread = Builder::new().name("zerohop-sync".to_owned()).spawn(move || {
-            for (ticket, descriptor) in jobs_in {
-                let result = retry_on_intr(|| fdatasync(&*descriptor));
-                if done_out.send((ticket, result)).is_err() {
-                    break;
+            for job in jobs_in {
+                match job {
+                    Job::Sync { ticket, file, folders } => {
+                        let synced = retry_on_intr(|| fdatasync(&*file));
+                        let result = folders.iter().fold(synced, |result, folder| {
+                            result.and_then(|()| retry_on_intr(|| fsync(folder)))
+                        });
+                        if done_out.send((ticket, result)).is_err() {
+                            break;
+                        }
+                    }
+                    Job::Close(descriptor) => drop(descriptor),
                 }
             }
         })?;
@@ -37,9 +54,16 @@ impl SyncThread {
     }
 
     /// Hands a sync over. The caller sees to it that no more than [`SYNCS_BEGUN_MAX`] are unanswered.
-    pub(super) fn begin(&self, ticket: u64, descriptor: Arc<OwnedFd>) -> Result<()> {
+    pub(super) fn begin(&self, ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd>) -> Result<()> {
         let Some(jobs) = &self.jobs else { return Err(Errno::PIPE) };
-        jobs.try_send((ticket, descriptor)).map_err(|_| Errno::PIPE)
+        jobs.try_send(Job::Sync { ticket, file, folders }).map_err(|_| Errno::PIPE)
+    }
+
+    /// Has a descriptor closed; it is closed here and now if the thread has too much to do.
+    pub(super) fn close(&self, descriptor: OwnedFd) {
+        if let Some(jobs) = &self.jobs {
+            drop(jobs.try_send(Job::Close(descriptor)));
+        }
     }
 
     /// The next sync that ended, if one has; an error if none ever will.

@@ -1,6 +1,6 @@
 use zerohop_engine::disk::contract::{check_against_model, check_contract};
 
-use super::super::open_files::OPEN_DESCRIPTORS_MAX;
+use super::super::open_files::OPEN_DESCRIPTORS_MIN;
 use super::*;
 
 fn disk() -> (tempfile::TempDir, FilesDisk) {
@@ -61,9 +61,10 @@ fn bytes_and_names_are_there_for_the_next_process() {
 
 #[test]
 fn more_files_than_descriptors_can_be_open_written_synced_and_read() {
-    let (_root, mut disk) = disk();
+    let root = tempfile::tempdir().unwrap();
+    let mut disk = FilesDisk::open_with(root.path(), OPEN_DESCRIPTORS_MIN).unwrap();
     let files: Vec<FileId> =
-        (0..2 * OPEN_DESCRIPTORS_MAX).map(|number| create(&mut disk, &format!("f{number}"))).collect();
+        (0..2 * OPEN_DESCRIPTORS_MIN).map(|number| create(&mut disk, &format!("f{number}"))).collect();
     for round in 0..3u8 {
         let mut tickets = Vec::new();
         for (number, file) in files.iter().enumerate() {
