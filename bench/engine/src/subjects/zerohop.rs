@@ -21,8 +21,7 @@ const OPERATIONS_PER_UPKEEP: u64 = 32;
 
 impl Subject for Zerohop {
     const NAME: &'static str = "zerohop";
-    const MODE: &'static str =
-        "log with hash index, checksums on, synced by interval (1 s), upkeep in line";
+    const MODE: &'static str = "log with hash index, checksums on, synced by interval (1 s), upkeep in line";
     const CRASH_SAFE: CrashSafe = CrashSafe::Power;
 
     fn open(setup: &Setup) -> Result<Self, Failure> {

@@ -114,9 +114,7 @@ impl<D: Disk> Engine<D> {
         store.admit(io, meta, key, payload)?;
         let placed = store.append(io, meta, key, payload)?;
         if store.durability == Durability::Sync {
-            let pushed =
-                journal.push(&mut io.disk, handle.0, placed.slot, store.log.partition, (meta, key, payload));
-            store.stop_on_failure(pushed.map_err(Into::into))?;
+            journal.push(handle.0, placed.slot, store.log.partition, (meta, key, payload));
         }
         store.pending.push_back(Pending { meta: *meta, placed });
         upkeep.wrote(handle, store, placed.entry_bytes);
@@ -155,14 +153,15 @@ impl<D: Disk> Engine<D> {
         store.admit(io, &meta, key, payload)?;
         let placed = store.append(io, &meta, key, payload)?;
         if store.durability == Durability::Sync {
-            let pushed =
-                journal.push(&mut io.disk, handle.0, placed.slot, store.log.partition, (&meta, key, payload));
-            store.stop_on_failure(pushed.map_err(Into::into))?;
+            journal.push(handle.0, placed.slot, store.log.partition, (&meta, key, payload));
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
             let applied = store.apply(io, &meta, placed, key, payload, units);
-            store.stop_on_failure(applied)?;
+            if let Err(error) = store.stop_on_failure(applied) {
+                store.pending.push_back(Pending { meta, placed });
+                return Err(error);
+            }
             store.commit = meta.index;
         } else {
             store.pending.push_back(Pending { meta, placed });
@@ -183,8 +182,7 @@ impl<D: Disk> Engine<D> {
         let store = store_of(partitions, handle)?;
         store.cut_after(io, index)?;
         if store.durability == Durability::Sync {
-            let pushed = journal.push_cut(&mut io.disk, handle.0, store.log.partition, index);
-            store.stop_on_failure(pushed.map_err(Into::into))?;
+            journal.push_cut(handle.0, store.log.partition, index);
         }
         Ok(())
     }

@@ -25,6 +25,9 @@ pub(crate) struct Journal {
     files: VecDeque<File>,
     next_number: u64,
     buffer: Vec<u8>,
+    /// Of the file that the buffer is for, which may be yet to be made.
+    salt: u32,
+    is_for_new_file: bool,
     /// What the buffer holds of each partition: handle and highest log index.
     batch: BTreeMap<u32, u64>,
     /// Segments that must be synced with this batch: partition handle and slot.
@@ -47,6 +50,8 @@ impl Journal {
             files: VecDeque::new(),
             next_number,
             buffer: Vec::new(),
+            salt: 0,
+            is_for_new_file: false,
             batch: BTreeMap::new(),
             large: Vec::new(),
         }
@@ -54,14 +59,13 @@ impl Journal {
 
     /// Takes an entry into the batch. An entry above the inline size is only referred to: its segment (`slot`) is
     /// synced with the batch.
-    pub(crate) fn push<D: Disk>(
+    pub(crate) fn push(
         &mut self,
-        disk: &mut D,
         handle: u32,
         slot: u32,
         partition: PartitionId,
         entry: (&Meta, &[u8], &[u8]),
-    ) -> DiskResult<()> {
+    ) {
         let (&meta, key, payload) = entry;
         let record = if payload.len() > JOURNAL_INLINE_BYTES_MAX {
             if !self.large.contains(&(handle, slot)) {
@@ -71,52 +75,47 @@ impl Journal {
         } else {
             Record::Entry { partition, meta, key, payload }
         };
-        self.push_record(disk, &record)?;
+        self.push_record(&record);
         self.batch.insert(handle, meta.index);
-        Ok(())
     }
 
     /// Takes note that a partition's log was cut after `index`.
-    pub(crate) fn push_cut<D: Disk>(
-        &mut self,
-        disk: &mut D,
-        handle: u32,
-        partition: PartitionId,
-        index: u64,
-    ) -> DiskResult<()> {
-        self.push_record(disk, &Record::Cut { partition, index })?;
+    pub(crate) fn push_cut(&mut self, handle: u32, partition: PartitionId, index: u64) {
+        self.push_record(&Record::Cut { partition, index });
         self.batch.insert(handle, index);
-        Ok(())
     }
 
-    fn push_record<D: Disk>(&mut self, disk: &mut D, record: &Record<'_>) -> DiskResult<()> {
-        let is_full = self.files.back().is_none_or(|f| f.synced_bytes >= self.file_bytes_max);
-        if self.buffer.is_empty() && is_full {
-            self.begin_file(disk)?;
-        }
-        let Some(file) = self.files.back() else { unreachable!("a file was begun") };
+    fn push_record(&mut self, record: &Record<'_>) {
         if self.buffer.is_empty() {
-            format::encode(file.salt, &Record::Batch { synced_bytes: file.synced_bytes }, &mut self.buffer);
+            let open = self.files.back().filter(|f| f.synced_bytes < self.file_bytes_max);
+            // A batch goes into one file. A new one is made when the batch is flushed.
+            let (salt, synced_bytes) = match open {
+                Some(file) => (file.salt, file.synced_bytes),
+                None => (Header::new(self.next_number).salt, HEADER_BYTES as u64),
+            };
+            self.is_for_new_file = open.is_none();
+            self.salt = salt;
+            format::encode(salt, &Record::Batch { synced_bytes }, &mut self.buffer);
         }
-        format::encode(file.salt, record, &mut self.buffer);
-        Ok(())
+        format::encode(self.salt, record, &mut self.buffer);
     }
 
+    /// Makes the next file, durably. If that fails nothing is left of it.
     fn begin_file<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
         let header = Header::new(self.next_number);
         let path = format!("{FOLDER}/{:016x}.jnl", header.number);
         let file = disk.open(&path, OpenMode::Create)?;
-        disk.append(file, &header.encode())?;
-        disk.sync(file)?;
-        disk.sync_dir(FOLDER)?;
+        let written = disk.append(file, &header.encode()).and_then(|()| disk.sync(file));
+        if let Err(error) = written.and_then(|()| disk.sync_dir(FOLDER)) {
+            disk.close(file);
+            disk.remove(&path)?;
+            return Err(error);
+        }
         self.next_number += 1;
-        self.files.push_back(File {
-            path,
-            file,
-            salt: header.salt,
-            synced_bytes: HEADER_BYTES as u64,
-            holds: BTreeMap::new(),
-        });
+        self.is_for_new_file = false;
+        let salt = header.salt;
+        let holds = BTreeMap::new();
+        self.files.push_back(File { path, file, salt, synced_bytes: HEADER_BYTES as u64, holds });
         Ok(())
     }
 
@@ -137,9 +136,13 @@ impl Journal {
     /// Makes the batch survive a crash: one append, one sync. Returns what it held: partition handles and their
     /// highest log indexes. After `Full` the batch is kept and the call may be repeated.
     pub(crate) fn flush<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
-        let Some(file) = self.files.back_mut().filter(|_| !self.buffer.is_empty()) else {
+        if self.buffer.is_empty() {
             return Ok(BTreeMap::new());
-        };
+        }
+        if self.is_for_new_file {
+            self.begin_file(disk)?;
+        }
+        let Some(file) = self.files.back_mut() else { unreachable!("a file was begun") };
         disk.append(file.file, &self.buffer)?;
         disk.sync(file.file)?;
         file.synced_bytes += self.buffer.len() as u64;

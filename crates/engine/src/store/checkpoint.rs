@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Store;
 use crate::checkpoint::{Block, ChainPiece, Header, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
-use crate::disk::{Disk, FileId, OpenMode, SyncTicket};
-use crate::error::EngineResult;
+use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
+use crate::error::{EngineError, EngineResult};
 use crate::index::location::Place;
 use crate::io::Io;
 use crate::limits::CHECKPOINTS_KEPT;
@@ -84,8 +84,12 @@ impl Store {
             index_seed: self.log.index_seed,
         };
         let path = format!("{}/{}.tmp", self.log.folder, header.file_name());
-        let result = io.disk.open(&path, OpenMode::Create);
-        let file = self.stop_on_failure(result.map_err(Into::into))?;
+        let file = match io.disk.open(&path, OpenMode::Create) {
+            Ok(file) => file,
+            // Not now; the log still holds everything.
+            Err(DiskError::Full) => return Ok(()),
+            Err(error) => return self.stop_on_failure(Err(error.into())),
+        };
         let mut buffer = header.encode().to_vec();
         if !extra.is_empty() {
             encode_block(header.salt(), &Block::Extra(extra), &mut buffer);
@@ -116,11 +120,12 @@ impl Store {
             self.checkpoints.writing = Some(writing);
             return Ok(false);
         }
-        if result.is_err() {
+        if let Err(error) = result {
             // Half a checkpoint is none; the log still holds everything.
             io.disk.close(writing.file);
-            let removed = io.disk.remove(&writing.path);
-            return self.stop_on_failure(result.and_then(|_| Ok(removed.map(|()| true)?)));
+            let removed = io.disk.remove(&writing.path).map_err(EngineError::from);
+            let outcome = if error == EngineError::Disk(DiskError::Full) { removed } else { Err(error) };
+            return self.stop_on_failure(outcome.map(|()| true));
         }
         Ok(true)
     }

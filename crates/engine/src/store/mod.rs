@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::Location;
@@ -191,7 +191,9 @@ impl Store {
 
     #[cold]
     fn stop(&mut self, error: EngineError) -> EngineError {
+        // A full disk is no failure: nothing was done, and the call may be repeated.
         if let EngineError::Disk(error) = &error
+            && *error != DiskError::Full
             && self.stopped.is_none()
         {
             self.stopped = Some(error.to_string().into_boxed_str());
