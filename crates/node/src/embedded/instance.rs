@@ -1,0 +1,330 @@
+//! One instance without its thread: the operations on the engine that it owns.
+
+use std::ops::Range;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::log::entry::HEAD_BYTES;
+use zerohop_engine::random::Random;
+use zerohop_engine::{
+    Body, Damage, Durability, Engine, EngineError, EngineOptions, FLAG_LIST, Handle, Kind, PartitionId,
+    PartitionOptions, Record, RecoveryReport,
+};
+use zerohop_wire::ids::Timestamp;
+
+use super::error::StoreError;
+use super::limits::{KEYS_PER_STEP, RECORD_BYTES_MAX};
+use super::list;
+use super::report::StoreStats;
+use super::request::{Answer, Key, KeyValue, Operation, Outcome, Place};
+use super::tails::{Tail, Tails};
+
+/// The engine of some partitions, with what is remembered about them.
+pub(super) struct Instance<D> {
+    engine: Engine<D>,
+    partitions: Range<u32>,
+    /// One for each of `partitions`, in order.
+    handles: Vec<Handle>,
+    journal_damage: Vec<Damage>,
+    tails: Tails,
+    /// The newest thing that went wrong in the background.
+    trouble: Option<String>,
+}
+
+impl<D: Disk> Instance<D> {
+    /// Opens the engine on a disk and commits everything in it: there are no other replicas.
+    pub(super) fn open(
+        disk: D,
+        options: EngineOptions,
+        durability: Durability,
+        partitions: Range<u32>,
+        seed: u64,
+    ) -> Result<(Self, RecoveryReport), EngineError> {
+        let (mut engine, report) = Engine::open(disk, options)?;
+        engine.commit_all()?;
+        let seeds = Random::new(seed);
+        let open = |partition: u32| {
+            let index_seed = seeds.fork(u64::from(partition)).next_u64();
+            engine.partition(PartitionId(partition.into()), PartitionOptions { durability, index_seed })
+        };
+        let handles = partitions.clone().map(open).collect::<Result<Vec<_>, _>>()?;
+        let journal_damage = report.journal.clone();
+        let tails = Tails::default();
+        Ok((Instance { engine, partitions, handles, journal_damage, tails, trouble: None }, report))
+    }
+
+    /// Carries one operation out. A write may be answered once [`Instance::flush`] has returned well.
+    pub(super) fn execute(&mut self, operation: &Operation, at: Timestamp) -> Answer {
+        match operation {
+            Operation::Insert(record) => self.insert(record, at),
+            Operation::InsertMany(records) => {
+                records.iter().try_for_each(|record| self.insert(record, at).map(drop))?;
+                Ok(Outcome::Done)
+            }
+            Operation::Append(record) => self.append(&record.key, 0, &record.value, at),
+            Operation::Push(record) => {
+                self.append(&record.key, FLAG_LIST, &list::encode_one(&record.value), at)
+            }
+            Operation::Remove(key) => self.remove(key, at),
+            Operation::Lookup(key) => self.read(key, false).map(Outcome::Found),
+            Operation::Values(key) => self.values(key),
+            Operation::Keys(place) => self.keys(*place),
+            Operation::Sync => self.sync(),
+            Operation::Stats => self.stats(),
+            Operation::Damage => self.damage(),
+            Operation::Close => Ok(Outcome::Done),
+            #[cfg(test)]
+            Operation::Panic => panic!("a fault planted by a test"),
+        }
+    }
+
+    /// Makes what was written with `sync` durability survive a crash.
+    pub(super) fn flush(&mut self) -> Result<(), EngineError> {
+        self.engine.flush()
+    }
+
+    /// A step of upkeep; whether there is more to do at once.
+    pub(super) fn maintain(&mut self, now_ms: u64) -> bool {
+        match self.engine.maintain(now_ms) {
+            Ok(more) => more,
+            Err(error) => {
+                // Kept for `sync`, `stats` and `close`; the engine has stopped the partition's writes if it must.
+                self.trouble = Some(error.to_string());
+                false
+            }
+        }
+    }
+
+    /// Closes in order.
+    pub(super) fn close(self) -> Result<(), EngineError> {
+        self.engine.close().map(drop)
+    }
+
+    fn insert(&mut self, record: &KeyValue, at: Timestamp) -> Answer {
+        let handle = self.handle(&record.key)?;
+        self.tails.forget(&record.key.key);
+        self.engine.write(handle, Kind::Put, 0, at.get(), &record.key.key, &record.value)?;
+        Ok(Outcome::Done)
+    }
+
+    fn remove(&mut self, key: &Key, at: Timestamp) -> Answer {
+        let handle = self.handle(key)?;
+        self.tails.forget(&key.key);
+        let is_there = match self.engine.lookup(handle, &key.key) {
+            Ok(record) => record.is_some(),
+            // What has rotted can be got rid of.
+            Err(EngineError::Rotten { .. }) => true,
+            Err(error) => return Err(error.into()),
+        };
+        if is_there {
+            self.engine.write(handle, Kind::Remove, 0, at.get(), &key.key, &[])?;
+        }
+        Ok(Outcome::Removed(is_there))
+    }
+
+    fn append(&mut self, key: &Key, flags: u8, payload: &[u8], at: Timestamp) -> Answer {
+        let handle = self.handle(key)?;
+        let is_list = flags & FLAG_LIST != 0;
+        let known = match self.tails.get(&key.key) {
+            Some(tail) => Some(tail),
+            None => self.engine.lookup(handle, &key.key)?.as_ref().map(|record| tail_of(&key.key, record)),
+        };
+        let held = match known {
+            Some(tail) if tail.is_list != is_list => {
+                return Err(StoreError::WrongType { is_list: tail.is_list });
+            }
+            Some(tail) => tail.bytes,
+            None => 0,
+        };
+        let bytes = held + entry_bytes(&key.key, payload.len());
+        if bytes > RECORD_BYTES_MAX {
+            return Err(StoreError::RecordTooLong { bytes });
+        }
+        self.tails.forget(&key.key);
+        self.engine.write(handle, Kind::Append, flags, at.get(), &key.key, payload)?;
+        self.tails.remember(&key.key, Tail { is_list, bytes });
+        Ok(Outcome::Done)
+    }
+
+    fn read(&mut self, key: &Key, wants_list: bool) -> Result<Option<Vec<u8>>, StoreError> {
+        let handle = self.handle(key)?;
+        let Some(record) = self.engine.lookup(handle, &key.key)? else { return Ok(None) };
+        if record.is_list != wants_list {
+            return Err(StoreError::WrongType { is_list: record.is_list });
+        }
+        if let (Body::Whole(payload), false) = (&record.body, wants_list) {
+            return Ok(Some(payload.to_vec()));
+        }
+        Ok(self.engine.lookup_whole(handle, &key.key)?)
+    }
+
+    fn values(&mut self, key: &Key) -> Answer {
+        let Some(bytes) = self.read(key, true)? else { return Ok(Outcome::Values(None)) };
+        let values = list::decode(&bytes).ok_or_else(|| EngineError::Rotten {
+            partition: PartitionId(key.partition.into()),
+            place: "a list whose entries hold no values (written by another program?)".to_owned(),
+        })?;
+        Ok(Outcome::Values(Some(values)))
+    }
+
+    fn keys(&mut self, from: Place) -> Answer {
+        let mut place = Place { partition: from.partition.max(self.partitions.start), ..from };
+        let mut keys = Vec::new();
+        while let Some(&handle) = self.at(place.partition).and_then(|at| self.handles.get(at)) {
+            let (page, next) = self.engine.scan(handle, place.cursor)?;
+            keys.extend(page);
+            place = match next {
+                Some(cursor) => Place { cursor, ..place },
+                None => Place { partition: place.partition + 1, cursor: 0 },
+            };
+            if keys.len() >= KEYS_PER_STEP {
+                return Ok(Outcome::Keys { keys, next: Some(place) });
+            }
+        }
+        Ok(Outcome::Keys { keys, next: None })
+    }
+
+    fn sync(&mut self) -> Answer {
+        self.engine.sync().map_err(StoreError::NotDurable)?;
+        Ok(Outcome::Done)
+    }
+
+    fn stats(&mut self) -> Answer {
+        let engine = self.engine.stats();
+        let mut stats = StoreStats {
+            instances: 1,
+            journal_bytes: engine.journal_bytes,
+            resident_bytes: engine.resident_bytes,
+            trouble: self.trouble.iter().cloned().collect(),
+            ..StoreStats::default()
+        };
+        for &handle in &self.handles {
+            stats.add_partition(&self.engine.partition_stats(handle)?);
+        }
+        Ok(Outcome::Stats(stats))
+    }
+
+    fn damage(&mut self) -> Answer {
+        let mut damage = self.journal_damage.clone();
+        for &handle in &self.handles {
+            damage.extend_from_slice(self.engine.damage(handle)?);
+        }
+        Ok(Outcome::Damage(damage))
+    }
+
+    fn handle(&self, key: &Key) -> Result<Handle, EngineError> {
+        self.at(key.partition)
+            .and_then(|at| self.handles.get(at))
+            .copied()
+            .ok_or(EngineError::UnknownPartition)
+    }
+
+    fn at(&self, partition: u32) -> Option<usize> {
+        partition.checked_sub(self.partitions.start).map(|at| at as usize)
+    }
+}
+
+fn tail_of(key: &[u8], record: &Record<'_>) -> Tail {
+    let bytes = match &record.body {
+        Body::Whole(payload) => entry_bytes(key, payload.len()),
+        Body::Parts(parts) => parts.parts.iter().map(|part| u64::from(part.entry_bytes)).sum(),
+    };
+    Tail { is_list: record.is_list, bytes }
+}
+
+fn entry_bytes(key: &[u8], payload_bytes: usize) -> u64 {
+    (HEAD_BYTES + key.len() + payload_bytes) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_engine::disk::simulated::{Operation as DiskOperation, SimulatedDisk};
+
+    use super::*;
+
+    fn open(disk: &SimulatedDisk, durability: Durability) -> Instance<SimulatedDisk> {
+        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        Instance::open(disk.clone(), options, durability, 4..8, 1).unwrap().0
+    }
+
+    fn key(key: &str) -> Key {
+        Key { partition: 5, key: key.into() }
+    }
+
+    fn record(name: &str, value: &[u8]) -> KeyValue {
+        KeyValue { key: key(name), value: value.to_vec() }
+    }
+
+    fn found(instance: &mut Instance<SimulatedDisk>, name: &str) -> Option<Vec<u8>> {
+        instance.read(&key(name), false).unwrap()
+    }
+
+    const AT: Timestamp = Timestamp::from_millis(1);
+
+    #[test]
+    fn what_was_flushed_survives_a_crash_and_what_was_not_may_be_gone() {
+        let disk = SimulatedDisk::new(1);
+        let mut instance = open(&disk, Durability::Sync);
+        instance.execute(&Operation::Insert(record("a", b"flushed")), AT).unwrap();
+        instance.flush().unwrap();
+        instance.execute(&Operation::Insert(record("b", b"not flushed")), AT).unwrap();
+        drop(instance);
+        disk.crash();
+        let mut instance = open(&disk, Durability::Sync);
+        assert_eq!(found(&mut instance, "a").unwrap(), b"flushed");
+        assert_eq!(found(&mut instance, "b"), None);
+    }
+
+    #[test]
+    fn an_append_to_the_wrong_type_or_beyond_the_bound_changes_nothing() {
+        let mut instance = open(&SimulatedDisk::new(1), Durability::Interval);
+        instance.execute(&Operation::Insert(record("bytes", b"1")), AT).unwrap();
+        instance.execute(&Operation::Push(record("list", b"1")), AT).unwrap();
+        for _ in 0..2 {
+            let push = instance.execute(&Operation::Push(record("bytes", b"2")), AT).unwrap_err();
+            assert_eq!(push, StoreError::WrongType { is_list: false });
+            let append = instance.execute(&Operation::Append(record("list", b"2")), AT).unwrap_err();
+            assert_eq!(append, StoreError::WrongType { is_list: true });
+        }
+        instance.tails.remember(b"bytes", Tail { is_list: false, bytes: RECORD_BYTES_MAX });
+        let error = instance.execute(&Operation::Append(record("bytes", b"2")), AT).unwrap_err();
+        assert!(matches!(error, StoreError::RecordTooLong { .. }), "{error}");
+        assert_eq!(found(&mut instance, "bytes").unwrap(), b"1");
+    }
+
+    #[test]
+    fn what_is_remembered_of_a_record_is_what_reading_it_tells() {
+        let mut instance = open(&SimulatedDisk::new(1), Durability::Interval);
+        for n in 0..5 {
+            instance.execute(&Operation::Append(record("k", &[n; 100])), AT).unwrap();
+            let remembered = instance.tails.get(b"k").unwrap();
+            let handle = instance.handle(&key("k")).unwrap();
+            let read = instance.engine.lookup(handle, b"k").unwrap().unwrap();
+            assert_eq!(remembered, tail_of(b"k", &read));
+        }
+        instance.execute(&Operation::Remove(key("k")), AT).unwrap();
+        instance.execute(&Operation::Push(record("k", b"now a list")), AT).unwrap();
+    }
+
+    #[test]
+    fn a_failed_sync_in_the_background_is_told() {
+        let disk = SimulatedDisk::new(1);
+        let mut instance = open(&disk, Durability::Interval);
+        instance.execute(&Operation::Insert(record("a", b"1")), AT).unwrap();
+        disk.fail_nth(DiskOperation::Append, 1);
+        for now_ms in [0, 1000, 2000, 3000] {
+            instance.maintain(now_ms);
+        }
+        let Ok(Outcome::Stats(stats)) = instance.stats() else { panic!("stats are given") };
+        assert_eq!(stats.trouble.len(), 1, "{stats:?}");
+    }
+
+    #[test]
+    fn a_partition_of_another_instance_is_refused() {
+        let mut instance = open(&SimulatedDisk::new(1), Durability::Interval);
+        for partition in [0, 3, 8, u32::MAX] {
+            let key = Key { partition, key: b"k".to_vec() };
+            let error = instance.execute(&Operation::Lookup(key), AT).unwrap_err();
+            assert_eq!(error, StoreError::Engine(EngineError::UnknownPartition));
+        }
+    }
+}

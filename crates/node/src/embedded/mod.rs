@@ -1,0 +1,279 @@
+//! A store for one process: no server, no socket, the same engine.
+//!
+//! ```text
+//!   any thread ── EmbeddedStore ── hash(key) ──> partition ──> its instance's mailbox      (bounded)
+//!                                                                  │
+//!   folder/store.txt, lock                                     worker thread: batch, one flush, answers
+//!   folder/instance-00/, instance-01/, …                           └── Instance ── Engine ── NodeDisk
+//! ```
+//!
+//! Every partition belongs to one instance, a thread that alone touches its engine. Callers send it a request and
+//! wait for the answer; what comes while it is busy becomes the next batch, so that many callers share one flush.
+
+mod error;
+mod instance;
+mod keys;
+pub mod limits;
+mod list;
+mod mailbox;
+mod open;
+mod options;
+mod report;
+mod request;
+mod settings;
+mod tails;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use zerohop_engine::Damage;
+
+pub use self::error::StoreError;
+pub use self::keys::Keys;
+pub use self::options::StoreOptions;
+pub use self::report::{Recovery, StoreStats};
+pub use zerohop_engine::Durability;
+
+use self::limits::{ANSWER_WAIT, BULK_WAIT, GROUP_BYTES_MAX, GROUP_RECORDS_MAX, VALUE_BYTES_MAX};
+use self::open::Shared;
+use self::request::{Key, KeyValue, Operation, Outcome};
+
+/// A store in a folder of this machine, open in this process. Clones are the same store; it may be used from any
+/// number of threads, and is closed by [`EmbeddedStore::close`] or when the last clone is dropped.
+///
+/// A record is bytes (`insert`, `append`, `lookup`) or a list of values (`push`, `values`). Each call is atomic,
+/// and a call that returned is seen by every later one. When it survives a crash of the machine is a matter of
+/// [`StoreOptions::durability`].
+#[derive(Clone, Debug)]
+pub struct EmbeddedStore {
+    shared: Arc<Shared>,
+}
+
+impl EmbeddedStore {
+    /// Opens the store in the folder `root`, or makes a new one if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Folder`] if another process has it open, or the system refuses; [`StoreError::Settings`] if the
+    /// folder holds something else.
+    pub fn open(root: impl AsRef<Path>) -> Result<Self, StoreError> {
+        Self::open_with(root, &StoreOptions::default())
+    }
+
+    /// The same, with options.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::open`]; also [`StoreError::Settings`] if the store is there with another number of
+    /// partitions or instances than asked for.
+    pub fn open_with(root: impl AsRef<Path>, options: &StoreOptions) -> Result<Self, StoreError> {
+        Ok(EmbeddedStore { shared: Arc::new(Shared::open(root.as_ref(), options)?) })
+    }
+
+    /// Stores bytes under a key, in place of whatever was there.
+    ///
+    /// # Errors
+    /// [`StoreError::ValueTooLong`]; a key that is empty or above 64 KiB; a full or failing disk; a stuck worker.
+    pub fn insert(&self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), StoreError> {
+        let record = self.key_value(key.as_ref(), value.into())?;
+        self.call(record.key.partition, Operation::Insert(record)).map(drop)
+    }
+
+    /// Stores many records, sent to the workers side by side. Of records with the same key the last one stays. Not
+    /// atomic: after an error some may be there. Returns their number.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::insert`], the first that occurred.
+    pub fn insert_many<K, V>(&self, records: impl IntoIterator<Item = (K, V)>) -> Result<u64, StoreError>
+    where
+        K: AsRef<[u8]>,
+        V: Into<Vec<u8>>,
+    {
+        let mut groups: Vec<Group> = (0..self.shared.settings.instances).map(Group::new).collect();
+        let mut count = 0;
+        for (key, value) in records {
+            let record = self.key_value(key.as_ref(), value.into())?;
+            let instance = self.shared.settings.instance_of(record.key.partition);
+            groups[usize::from(instance)].add(record, &self.shared)?;
+            count += 1;
+        }
+        groups.iter_mut().try_for_each(|group| group.send(&self.shared))?;
+        groups.iter_mut().try_for_each(|group| group.settle(&self.shared))?;
+        Ok(count)
+    }
+
+    /// The bytes under a key; `None` if there is no such record.
+    ///
+    /// # Errors
+    /// [`StoreError::WrongType`] of a list; bytes that have rotted on disk are an error and never returned.
+    pub fn lookup(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
+        let key = self.key(key.as_ref());
+        match self.call(key.partition, Operation::Lookup(key))? {
+            Outcome::Found(value) => Ok(value),
+            other => unreachable!("a lookup is answered with a value, not {other:?}"),
+        }
+    }
+
+    /// Removes a record of either type. Returns whether it was there.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::insert`].
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool, StoreError> {
+        let key = self.key(key.as_ref());
+        match self.call(key.partition, Operation::Remove(key))? {
+            Outcome::Removed(was_there) => Ok(was_there),
+            other => unreachable!("a removal says whether it was there, not {other:?}"),
+        }
+    }
+
+    /// Adds bytes at the end of a bytes record, which is made if it is not there. What is there is not rewritten.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] of a list; [`StoreError::RecordTooLong`].
+    pub fn append(&self, key: impl AsRef<[u8]>, bytes: impl Into<Vec<u8>>) -> Result<(), StoreError> {
+        let record = self.key_value(key.as_ref(), bytes.into())?;
+        self.call(record.key.partition, Operation::Append(record)).map(drop)
+    }
+
+    /// Adds a value at the end of a list, which is made if it is not there. What is there is not rewritten.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] of a bytes record; [`StoreError::RecordTooLong`].
+    pub fn push(&self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) -> Result<(), StoreError> {
+        let record = self.key_value(key.as_ref(), value.into())?;
+        self.call(record.key.partition, Operation::Push(record)).map(drop)
+    }
+
+    /// The values of a list, in the order in which they were pushed; `None` if there is no such record.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::lookup`], with [`StoreError::WrongType`] of a bytes record.
+    pub fn values(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+        let key = self.key(key.as_ref());
+        match self.call(key.partition, Operation::Values(key))? {
+            Outcome::Values(values) => Ok(values),
+            other => unreachable!("a list is answered with values, not {other:?}"),
+        }
+    }
+
+    /// Walks over all keys, in no order. See [`Keys`] for what is promised while others write.
+    #[must_use]
+    pub fn keys(&self) -> Keys {
+        Keys::new(self.clone())
+    }
+
+    /// Makes everything that was answered so far survive a crash of the machine, whatever the durability (except
+    /// `memory`).
+    ///
+    /// # Errors
+    /// [`StoreError::NotDurable`] if the disk fails.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.shared.ask_all(|| Operation::Sync, BULK_WAIT).map(drop)
+    }
+
+    /// How the store stands.
+    ///
+    /// # Errors
+    /// Those of a worker that has ended or is stuck.
+    pub fn stats(&self) -> Result<StoreStats, StoreError> {
+        let mut sum = StoreStats::default();
+        for outcome in self.shared.ask_all(|| Operation::Stats, ANSWER_WAIT)? {
+            if let Outcome::Stats(stats) = outcome {
+                sum.add(stats);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What is known to be rotten or missing on disk, found when the store was opened or since.
+    ///
+    /// # Errors
+    /// As [`EmbeddedStore::stats`].
+    pub fn damage(&self) -> Result<Vec<Damage>, StoreError> {
+        let mut all = Vec::new();
+        for outcome in self.shared.ask_all(|| Operation::Damage, ANSWER_WAIT)? {
+            if let Outcome::Damage(damage) = outcome {
+                all.extend(damage);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What opening found.
+    #[must_use]
+    pub fn recovery(&self) -> Recovery {
+        self.shared.recovery
+    }
+
+    /// What a program must tell its user, loudly, if this store stands on a disk for tests
+    /// (see [`crate::disk::TEST_DISK_VARIABLE`]).
+    #[must_use]
+    pub fn warning(&self) -> Option<&'static str> {
+        self.shared.warning
+    }
+
+    /// Closes in order: everything synced, a checkpoint written, so that opening is quick. Other clones get
+    /// [`StoreError::Closed`] from then on. Waits for it.
+    ///
+    /// # Errors
+    /// What the disk answers: then what was answered with less than `sync` durability may not survive.
+    pub fn close(self) -> Result<(), StoreError> {
+        self.shared.close()
+    }
+
+    fn call(&self, partition: u32, operation: Operation) -> Result<Outcome, StoreError> {
+        self.shared.ask(self.shared.settings.instance_of(partition), operation, ANSWER_WAIT)
+    }
+
+    fn key(&self, key: &[u8]) -> Key {
+        Key { partition: self.shared.settings.partition_of(key), key: key.to_vec() }
+    }
+
+    fn key_value(&self, key: &[u8], value: Vec<u8>) -> Result<KeyValue, StoreError> {
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(StoreError::ValueTooLong { bytes: value.len() });
+        }
+        Ok(KeyValue { key: self.key(key), value })
+    }
+}
+
+/// Records on their way to one instance: at most one request under way, the next one filling up.
+struct Group {
+    instance: u16,
+    records: Vec<KeyValue>,
+    bytes: usize,
+    under_way: Option<open::Pending>,
+}
+
+impl Group {
+    fn new(instance: u16) -> Self {
+        Group { instance, records: Vec::new(), bytes: 0, under_way: None }
+    }
+
+    fn add(&mut self, record: KeyValue, shared: &Shared) -> Result<(), StoreError> {
+        self.bytes += record.bytes();
+        self.records.push(record);
+        if self.records.len() >= GROUP_RECORDS_MAX || self.bytes >= GROUP_BYTES_MAX {
+            self.send(shared)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        self.settle(shared)?;
+        if !self.records.is_empty() {
+            let operation = Operation::InsertMany(std::mem::take(&mut self.records));
+            self.bytes = 0;
+            self.under_way = Some(shared.begin(self.instance, operation)?);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, shared: &Shared) -> Result<(), StoreError> {
+        match self.under_way.take() {
+            Some(pending) => shared.finish(pending, ANSWER_WAIT).map(drop),
+            None => Ok(()),
+        }
+    }
+}

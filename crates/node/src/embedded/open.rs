@@ -1,0 +1,231 @@
+//! The threads behind a store: starting them, asking them, ending them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use zerohop_engine::{EngineOptions, RecoveryReport};
+
+use super::error::StoreError;
+use super::instance::Instance;
+use super::limits::{ANSWER_WAIT, BULK_WAIT, END_WAIT, ROOM_WAIT};
+use super::mailbox::{End, Mailbox, NotPut};
+use super::options::StoreOptions;
+use super::report::Recovery;
+use super::request::{Answer, Operation, Outcome, Request};
+use super::settings::Settings;
+use super::worker;
+use crate::clock::Stopwatch;
+use crate::disk::{FilesDisk, NodeDisk};
+
+/// What all clones of a store share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) recovery: Recovery,
+    pub(super) warning: Option<&'static str>,
+    /// One for each instance, in order.
+    mailboxes: Vec<Arc<Mailbox<Request>>>,
+    /// What is left to be closed: taken out by the first who closes.
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    threads: Vec<JoinHandle<()>>,
+    /// Has the lock of the store's folder. Let go last.
+    folder: FilesDisk,
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Pending {
+    instance: u16,
+    answer: Receiver<Answer>,
+}
+
+/// What a worker says once its engine is open.
+type Opened = Result<(RecoveryReport, Option<&'static str>), StoreError>;
+
+impl Shared {
+    pub(super) fn open(root: &Path, options: &StoreOptions) -> Result<Self, StoreError> {
+        let stopwatch = Stopwatch::start();
+        Settings::check_folder(root)?;
+        let mut folder = FilesDisk::open(root)?;
+        let settings = Settings::load(&mut folder, root, options)?;
+        let mut shared = Shared {
+            settings,
+            recovery: Recovery::default(),
+            warning: None,
+            mailboxes: Vec::new(),
+            running: Mutex::new(None),
+        };
+        let mut threads = Vec::new();
+        let mut opening = Vec::new();
+        for instance in 0..settings.instances {
+            let mailbox = Arc::new(Mailbox::new());
+            let job = Job { instance, root: root.to_owned(), settings, options: *options };
+            let (opened, answer) = sync_channel(1);
+            shared.mailboxes.push(mailbox.clone());
+            opening.push(answer);
+            threads.push(start(job, mailbox, opened)?);
+        }
+        // Should one of them fail, dropping `shared` closes the others.
+        shared.running = Mutex::new(Some(Running { threads, folder }));
+        for (instance, opened) in (0..).zip(opening) {
+            let (report, warning) = opened.recv_timeout(BULK_WAIT).map_err(|error| match error {
+                RecvTimeoutError::Timeout => StoreError::NoAnswer { instance, waited: BULK_WAIT },
+                RecvTimeoutError::Disconnected => shared.why_ended(instance),
+            })??;
+            shared.recovery.add(&report);
+            shared.warning = shared.warning.or(warning);
+        }
+        shared.recovery.took = stopwatch.elapsed();
+        Ok(shared)
+    }
+
+    /// Sends an operation to an instance and waits for its answer.
+    pub(super) fn ask(&self, instance: u16, operation: Operation, wait: Duration) -> Answer {
+        self.finish(self.begin(instance, operation)?, wait)
+    }
+
+    /// Sends an operation to every instance and waits for all answers.
+    pub(super) fn ask_all(
+        &self,
+        operation: impl Fn() -> Operation,
+        wait: Duration,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        let pending = (0..self.settings.instances).map(|instance| self.begin(instance, operation()));
+        let pending: Vec<_> = pending.collect();
+        // Waits for all of them, also if one has failed.
+        let answers: Vec<_> = pending.into_iter().map(|one| self.finish(one?, wait)).collect();
+        answers.into_iter().collect()
+    }
+
+    pub(super) fn begin(&self, instance: u16, operation: Operation) -> Result<Pending, StoreError> {
+        let (reply, answer) = sync_channel(1);
+        let bytes = operation.bytes();
+        let mailbox = &self.mailboxes[usize::from(instance)];
+        match mailbox.put(Request { operation, reply }, bytes, ROOM_WAIT) {
+            Ok(()) => Ok(Pending { instance, answer }),
+            Err(NotPut::Full) => Err(StoreError::Busy { instance, waited: ROOM_WAIT }),
+            Err(NotPut::Ended(end)) => Err(ended(instance, end)),
+        }
+    }
+
+    pub(super) fn finish(&self, pending: Pending, wait: Duration) -> Answer {
+        let Pending { instance, answer } = pending;
+        match answer.recv_timeout(wait) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::NoAnswer { instance, waited: wait }),
+            Err(RecvTimeoutError::Disconnected) => Err(self.why_ended(instance)),
+        }
+    }
+
+    /// Closes every instance and lets go of the folder. Whoever comes second finds it done.
+    pub(super) fn close(&self) -> Result<(), StoreError> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(Running { threads, folder }) = running else { return Ok(()) };
+        let closed = self.ask_all(|| Operation::Close, BULK_WAIT);
+        let mut is_stuck = false;
+        for (mailbox, thread) in self.mailboxes.iter().zip(threads) {
+            // A thread whose mailbox has ended is at its end too; one that is stuck is left behind, and keeps its
+            // instance's lock.
+            match mailbox.wait_for_end(Duration::ZERO) {
+                Some(_) => drop(thread.join()),
+                None => is_stuck = true,
+            }
+        }
+        if !is_stuck {
+            drop(folder);
+        }
+        closed.map(drop)
+    }
+
+    /// Why an instance took a request and gave no answer.
+    fn why_ended(&self, instance: u16) -> StoreError {
+        match self.mailboxes[usize::from(instance)].wait_for_end(END_WAIT) {
+            Some(end) => ended(instance, end),
+            None => StoreError::NoAnswer { instance, waited: END_WAIT },
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            // Nobody is left to be told otherwise; and if standard error is gone too, there is nothing left to do.
+            drop(writeln!(std::io::stderr(), "zerohop: closing a store failed: {error}"));
+        }
+    }
+}
+
+/// What a worker thread is started with.
+struct Job {
+    instance: u16,
+    root: PathBuf,
+    settings: Settings,
+    options: StoreOptions,
+}
+
+impl Job {
+    fn open(&self) -> Result<(Instance<NodeDisk>, RecoveryReport, Option<&'static str>), StoreError> {
+        let Job { instance, root, settings, options } = self;
+        let disk = NodeDisk::open(&root.join(format!("instance-{instance:02}")))?;
+        let warning = disk.warning();
+        let engine_options = EngineOptions {
+            memory_bytes: options.memory_bytes / u64::from(settings.instances),
+            interval_ms: options.interval_ms,
+            ..EngineOptions::default()
+        };
+        let owned = settings.partitions_of(*instance);
+        let (instance, report) =
+            Instance::open(disk, engine_options, options.durability, owned, settings.seed)?;
+        Ok((instance, report, warning))
+    }
+}
+
+/// Starts the thread of an instance, which first opens its engine and says how that went.
+fn start(
+    job: Job,
+    mailbox: Arc<Mailbox<Request>>,
+    opened: SyncSender<Opened>,
+) -> Result<JoinHandle<()>, StoreError> {
+    let thread = Builder::new().name(format!("zerohop-{:02}", job.instance)).spawn(move || {
+        // Ends the mailbox should opening panic: then nobody waits for this thread.
+        let guard = EndsMailbox(mailbox.clone());
+        match job.open() {
+            Ok((instance, report, warning)) => {
+                drop(opened.try_send(Ok((report, warning))));
+                worker::serve(instance, &mailbox);
+            }
+            Err(error) => {
+                mailbox.end(End::Closed);
+                drop(opened.try_send(Err(error)));
+            }
+        }
+        drop(guard);
+    });
+    thread.map_err(|error| StoreError::System { operation: "starting a thread", reason: error.to_string() })
+}
+
+struct EndsMailbox(Arc<Mailbox<Request>>);
+
+impl Drop for EndsMailbox {
+    fn drop(&mut self) {
+        self.0.end(End::Fault("a fault of the program while its data was opened".to_owned()));
+    }
+}
+
+fn ended(instance: u16, end: End) -> StoreError {
+    match end {
+        End::Closed => StoreError::Closed,
+        End::Fault(reason) => StoreError::Ended { instance, reason },
+    }
+}
+
+// A worker that sleeps looks at its mailbox more often than its callers lose patience.
+const _: () = assert!(super::limits::UPKEEP_IDLE_EVERY.as_millis() < ANSWER_WAIT.as_millis());

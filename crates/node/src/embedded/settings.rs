@@ -1,0 +1,271 @@
+//! What is fixed when a store is first opened, in a text file at the top of its folder, `store.txt`:
+//!
+//! ```text
+//! zerohop embedded store, format 1
+//! instances 2
+//! partitions 256
+//! seed 00c0ffee00c0ffee
+//! ```
+//!
+//! Four lines, each ended by a line feed, in this order; numbers decimal, the seed as 16 hexadecimal digits. Where a
+//! key lies follows from them, so they never change: a partition belongs to the instance
+//! `partition * instances / partitions`, whose folder is `instance-NN`.
+
+use std::path::Path;
+
+use zerohop_engine::disk::{Disk, OpenMode};
+use zerohop_placement::{HashKind, PartitionCount, partition_of};
+
+use super::error::StoreError;
+use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
+use super::options::StoreOptions;
+use crate::disk::{FilesDisk, LOCK_FILE};
+
+/// The file's name.
+pub(super) const SETTINGS_FILE: &str = "store.txt";
+/// What it is called until it is whole.
+const UNFINISHED_FILE: &str = "store.tmp";
+const FIRST_LINE_START: &str = "zerohop embedded store, format ";
+const FORMAT: &str = "1";
+
+/// The fixed settings of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) instances: u16,
+    pub(super) partitions: PartitionCount,
+    /// Of the hash that chooses a key's partition.
+    pub(super) seed: u64,
+}
+
+impl Settings {
+    /// Refuses a folder that exists, holds something, and is no store. Touches nothing.
+    pub(super) fn check_folder(root: &Path) -> Result<(), StoreError> {
+        let Ok(entries) = std::fs::read_dir(root) else { return Ok(()) };
+        let mut foreign = None;
+        for name in entries.flatten().map(|entry| entry.file_name()) {
+            if name == SETTINGS_FILE {
+                return Ok(());
+            }
+            if name != LOCK_FILE && name != UNFINISHED_FILE {
+                foreign = Some(name);
+            }
+        }
+        match foreign {
+            None => Ok(()),
+            Some(name) => Err(wrong(
+                root,
+                format!(
+                    "this folder is not empty (it holds {}) and has no {SETTINGS_FILE}, so it is not a zerohop \
+                     store; name another",
+                    name.display()
+                ),
+            )),
+        }
+    }
+
+    /// Reads the settings of the store, or writes those of a new one. `disk` has the store's folder, and its lock.
+    pub(super) fn load(
+        disk: &mut FilesDisk,
+        root: &Path,
+        options: &StoreOptions,
+    ) -> Result<Self, StoreError> {
+        let names = disk.list("").map_err(zerohop_engine::EngineError::from)?;
+        let path = root.join(SETTINGS_FILE);
+        let Some(found) = names.iter().find(|name| name.name == SETTINGS_FILE) else {
+            let settings = Settings::new(options).map_err(|reason| wrong(root, reason))?;
+            let is_left = names.iter().any(|name| name.name == UNFINISHED_FILE);
+            write(disk, is_left, settings.encode().as_bytes()).map_err(zerohop_engine::EngineError::from)?;
+            return Ok(settings);
+        };
+        let text =
+            read(disk, found.bytes.min(SETTINGS_BYTES_MAX)).map_err(zerohop_engine::EngineError::from)?;
+        let settings = Settings::decode(&text).map_err(|reason| wrong(&path, reason))?;
+        settings.agrees_with(options).map_err(|reason| wrong(&path, reason))?;
+        Ok(settings)
+    }
+
+    /// The partition that holds a key.
+    pub(super) fn partition_of(&self, key: &[u8]) -> u32 {
+        partition_of(HashKind::Xxh3.hash(self.seed, key), self.partitions).get()
+    }
+
+    /// The instance that owns a partition.
+    pub(super) fn instance_of(&self, partition: u32) -> u16 {
+        // Below `instances`, as the partition is below `partitions`.
+        (u64::from(partition) * u64::from(self.instances) / u64::from(self.partitions.get())) as u16
+    }
+
+    /// The partitions that an instance owns.
+    pub(super) fn partitions_of(&self, instance: u16) -> std::ops::Range<u32> {
+        let (instances, partitions) = (u64::from(self.instances), u64::from(self.partitions.get()));
+        let first = |instance: u64| (instance * partitions).div_ceil(instances) as u32;
+        first(u64::from(instance))..first(u64::from(instance) + 1)
+    }
+
+    fn new(options: &StoreOptions) -> Result<Self, String> {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let partitions = options.partitions.unwrap_or(PartitionCount::DEFAULT);
+        let wanted = cores.min(usize::from(INSTANCES_DEFAULT_MAX)).min(partitions.get() as usize) as u16;
+        let instances = options.instances.unwrap_or(wanted);
+        check_instances(instances, partitions)?;
+        Ok(Settings { instances, partitions, seed: random()? })
+    }
+
+    fn encode(&self) -> String {
+        let Settings { instances, partitions, seed } = self;
+        format!(
+            "{FIRST_LINE_START}{FORMAT}\ninstances {instances}\npartitions {partitions}\nseed {seed:016x}\n"
+        )
+    }
+
+    fn decode(text: &str) -> Result<Self, String> {
+        let first = text.lines().next().unwrap_or_default();
+        match first.strip_prefix(FIRST_LINE_START) {
+            Some(FORMAT) => {}
+            Some(other) => {
+                return Err(format!(
+                    "the store is of format {other:?}, this program knows format {FORMAT}: use the zerohop that \
+                     wrote it"
+                ));
+            }
+            None => {
+                return Err(
+                    "this is not the settings file of a zerohop store; name another folder".to_owned()
+                );
+            }
+        }
+        let damaged = || {
+            format!(
+                "the file is damaged: write its four lines anew (format, instances: the number of instance-NN \
+                 folders, partitions, seed) from a copy; it says {text:?}"
+            )
+        };
+        let field = |line: usize, name: &str| -> Option<&str> {
+            text.lines().nth(line)?.strip_prefix(name)?.strip_prefix(' ')
+        };
+        let instances = field(1, "instances").and_then(|n| n.parse().ok()).ok_or_else(damaged)?;
+        let partitions: u32 = field(2, "partitions").and_then(|n| n.parse().ok()).ok_or_else(damaged)?;
+        let partitions = PartitionCount::new(partitions).map_err(|_| damaged())?;
+        let seed = field(3, "seed").and_then(|n| u64::from_str_radix(n, 16).ok()).ok_or_else(damaged)?;
+        let settings = Settings { instances, partitions, seed };
+        if settings.encode() != text || check_instances(instances, partitions).is_err() {
+            return Err(damaged());
+        }
+        Ok(settings)
+    }
+
+    fn agrees_with(&self, options: &StoreOptions) -> Result<(), String> {
+        let fixed = |what: &str, has: &dyn std::fmt::Display, asked: &dyn std::fmt::Display| {
+            Err(format!(
+                "the store has {has} {what} for good, {asked} were asked for: open it without saying a number, or \
+                 copy its data into a new store"
+            ))
+        };
+        match (options.instances, options.partitions) {
+            (Some(asked), _) if asked != self.instances => fixed("instances", &self.instances, &asked),
+            (_, Some(asked)) if asked != self.partitions => fixed("partitions", &self.partitions, &asked),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check_instances(instances: u16, partitions: PartitionCount) -> Result<(), String> {
+    let most = u32::from(INSTANCES_MAX).min(partitions.get());
+    if instances == 0 || u32::from(instances) > most {
+        return Err(format!("{instances} instances: ask for 1 to {most} with {partitions} partitions"));
+    }
+    Ok(())
+}
+
+fn random() -> Result<u64, String> {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => Ok(u64::from_le_bytes(bytes)),
+        Ok(_) => Err("the system gave too few random bytes: try again".to_owned()),
+        Err(errno) => Err(format!("the system gave no random bytes: {errno}")),
+    }
+}
+
+fn read(disk: &mut FilesDisk, bytes: u64) -> zerohop_engine::disk::DiskResult<String> {
+    let file = disk.open(SETTINGS_FILE, OpenMode::Existing)?;
+    let mut text = vec![0; bytes as usize];
+    let read = disk.read_at(file, 0, &mut text);
+    disk.close(file);
+    read.map(|()| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whole or not at all: the name comes after the bytes.
+fn write(disk: &mut FilesDisk, is_left: bool, text: &[u8]) -> zerohop_engine::disk::DiskResult<()> {
+    if is_left {
+        disk.remove(UNFINISHED_FILE)?;
+    }
+    let file = disk.open(UNFINISHED_FILE, OpenMode::Create)?;
+    let written = disk.append(file, text).and_then(|()| disk.sync(file));
+    disk.close(file);
+    written?;
+    disk.rename(UNFINISHED_FILE, SETTINGS_FILE)?;
+    disk.sync_dir("")
+}
+
+fn wrong(path: &Path, reason: String) -> StoreError {
+    StoreError::Settings { path: path.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF_FORMAT_1: &str =
+        "zerohop embedded store, format 1\ninstances 3\npartitions 256\nseed 00c0ffee00c0ffee\n";
+
+    #[test]
+    fn what_format_1_says_is_read_for_ever() {
+        let settings = Settings::decode(OF_FORMAT_1).unwrap();
+        let partitions = PartitionCount::DEFAULT;
+        assert_eq!(settings, Settings { instances: 3, partitions, seed: 0x00c0_ffee_00c0_ffee });
+        assert_eq!(settings.encode(), OF_FORMAT_1);
+        assert_eq!(settings.partition_of(b"key"), 179, "a key's partition never changes");
+    }
+
+    #[test]
+    fn every_other_text_is_refused_with_words() {
+        let newer = Settings::decode(&OF_FORMAT_1.replace("format 1", "format 2")).unwrap_err();
+        assert!(newer.contains("\"2\"") && newer.contains("use the zerohop that wrote it"), "{newer}");
+        assert!(Settings::decode("").unwrap_err().contains("name another folder"));
+        for (from, to) in [
+            ("instances 3", "instances 0"),
+            ("instances 3", "instances 257"),
+            ("instances 3", "instances three"),
+            ("partitions 256", "partitions 255"),
+            ("seed 00", "seed "),
+            ("seed 00", "seed 0x"),
+            ("ffee\n", "ffee"),
+            ("ffee\n", "ffee\nmore\n"),
+        ] {
+            let error = Settings::decode(&OF_FORMAT_1.replace(from, to)).unwrap_err();
+            assert!(error.contains("damaged"), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn each_partition_belongs_to_the_one_instance_that_claims_it() {
+        for (instances, partitions) in [(1, 1), (1, 256), (2, 256), (3, 256), (7, 8), (8, 8), (255, 65536)] {
+            let partitions = PartitionCount::new(partitions).unwrap();
+            let settings = Settings { instances, partitions, seed: 0 };
+            let mut next = 0;
+            for instance in 0..instances {
+                let owned = settings.partitions_of(instance);
+                assert_eq!(owned.start, next);
+                assert!(!owned.is_empty());
+                assert!(owned.clone().all(|partition| settings.instance_of(partition) == instance));
+                next = owned.end;
+            }
+            assert_eq!(next, partitions.get());
+        }
+    }
+
+    #[test]
+    fn two_stores_do_not_share_a_seed() {
+        assert_ne!(random(), random());
+    }
+}

@@ -1,0 +1,67 @@
+//! What a worker remembers of records that were lately appended to: enough to judge the next append without reading
+//! the record again, whose parts may be many.
+
+use std::collections::BTreeMap;
+
+use super::limits::{TAIL_KEY_BYTES_MAX, TAILS_MAX};
+
+/// What must be known of a record before something is appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// Whether it is a list.
+    pub(super) is_list: bool,
+    /// Bytes of log that its parts take.
+    pub(super) bytes: u64,
+}
+
+/// Tails by key. Whatever changes a record otherwise must [`Tails::forget`] it.
+#[derive(Debug, Default)]
+pub(super) struct Tails {
+    tails: BTreeMap<Vec<u8>, Tail>,
+}
+
+impl Tails {
+    pub(super) fn get(&self, key: &[u8]) -> Option<Tail> {
+        self.tails.get(key).copied()
+    }
+
+    pub(super) fn remember(&mut self, key: &[u8], tail: Tail) {
+        if let Some(known) = self.tails.get_mut(key) {
+            *known = tail;
+        } else if key.len() <= TAIL_KEY_BYTES_MAX {
+            if self.tails.len() == TAILS_MAX {
+                // Rare, and each costs one read to learn again.
+                self.tails.clear();
+            }
+            self.tails.insert(key.to_vec(), tail);
+        }
+    }
+
+    pub(super) fn forget(&mut self, key: &[u8]) {
+        if !self.tails.is_empty() {
+            self.tails.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_is_known_and_their_number_is_bounded() {
+        let mut tails = Tails::default();
+        for n in 0..3 * TAILS_MAX as u64 {
+            let tail = Tail { is_list: n % 2 == 0, bytes: n };
+            tails.remember(&n.to_le_bytes(), tail);
+            assert_eq!(tails.get(&n.to_le_bytes()), Some(tail));
+            assert!(tails.tails.len() <= TAILS_MAX);
+        }
+        let last = (3 * TAILS_MAX as u64 - 1).to_le_bytes();
+        tails.forget(&last);
+        assert_eq!(tails.get(&last), None);
+        let long = vec![0; TAIL_KEY_BYTES_MAX + 1];
+        tails.remember(&long, Tail { is_list: true, bytes: 1 });
+        assert_eq!(tails.get(&long), None);
+    }
+}

@@ -1,0 +1,126 @@
+//! A worker thread: one instance and its queue.
+//!
+//! ```text
+//!   take all that waits ──> execute each ──> one flush ──> answer everyone ──> a step of upkeep ──┐
+//!         ^                                                                                       │
+//!         └───────────────────────────────────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! Writes are answered after the flush that covers them. Reads of the same batch wait for it too, and are answered
+//! also if it fails: a full disk refuses writes and serves reads.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use zerohop_engine::disk::Disk;
+
+use super::error::StoreError;
+use super::instance::Instance;
+use super::limits::{BATCH_ANSWER_BYTES_MAX, IDLE_ROUNDS, UPKEEP_EVERY, UPKEEP_IDLE_EVERY};
+use super::mailbox::{End, Mailbox};
+use super::request::{Answer, Operation, Outcome, Request};
+use crate::clock::{HybridClock, Stopwatch};
+
+/// Serves a mailbox until it is told to close, or comes to a bad end; whoever waits then is told.
+pub(super) fn serve<D: Disk>(instance: Instance<D>, mailbox: &Mailbox<Request>) {
+    // Owned out here, so that nobody's answer is given up before the reason stands in the mailbox.
+    let mut batch = Batch::default();
+    let closing = catch_unwind(AssertUnwindSafe(|| {
+        let mut worker = Worker { instance, clock: HybridClock::default(), uptime: Stopwatch::start() };
+        let closers = worker.run(mailbox, &mut batch);
+        (closers, worker.instance.close())
+    }));
+    match closing {
+        Ok((closers, closed)) => {
+            mailbox.end(End::Closed);
+            let closed = closed.map_err(StoreError::NotDurable);
+            for reply in closers {
+                send(&reply, closed.clone().map(|()| Outcome::Done));
+            }
+        }
+        Err(panic) => {
+            let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+            let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+            mailbox.end(End::Fault(format!("a fault of the program: {}", words.unwrap_or_default())));
+        }
+    }
+}
+
+struct Worker<D> {
+    instance: Instance<D>,
+    clock: HybridClock,
+    uptime: Stopwatch,
+}
+
+/// What was taken from the mailbox and is not yet answered.
+#[derive(Default)]
+struct Batch {
+    waiting: VecDeque<Request>,
+    answers: Vec<(SyncSender<Answer>, Answer, bool)>,
+    answer_bytes: usize,
+    closers: Vec<SyncSender<Answer>>,
+}
+
+impl<D: Disk> Worker<D> {
+    /// Returns who is to be told that it has closed.
+    fn run(&mut self, mailbox: &Mailbox<Request>, batch: &mut Batch) -> Vec<SyncSender<Answer>> {
+        let mut idle_rounds = 0;
+        let mut has_upkeep = false;
+        loop {
+            let wait = match idle_rounds {
+                _ if has_upkeep => Duration::ZERO,
+                IDLE_ROUNDS.. => UPKEEP_IDLE_EVERY,
+                _ => UPKEEP_EVERY,
+            };
+            mailbox.take(&mut batch.waiting, wait);
+            idle_rounds = if batch.waiting.is_empty() { (idle_rounds + 1).min(IDLE_ROUNDS) } else { 0 };
+            self.work(batch);
+            if !batch.closers.is_empty() {
+                return std::mem::take(&mut batch.closers);
+            }
+            has_upkeep = self.instance.maintain(self.uptime.elapsed_ms());
+        }
+    }
+
+    fn work(&mut self, batch: &mut Batch) {
+        while let Some(request) = batch.waiting.pop_front() {
+            if matches!(request.operation, Operation::Close) {
+                batch.closers.push(request.reply);
+                continue;
+            }
+            let writes = request.operation.writes();
+            // Before it is executed: should that panic, its caller is answered only once the reason is known.
+            batch.answers.push((request.reply, Ok(Outcome::Done), writes));
+            let answer = self.instance.execute(&request.operation, self.clock.tick());
+            batch.answer_bytes += answer.as_ref().map_or(0, Outcome::bytes);
+            if let Some(last) = batch.answers.last_mut() {
+                last.1 = answer;
+            }
+            if batch.answer_bytes > BATCH_ANSWER_BYTES_MAX {
+                self.settle(batch);
+            }
+        }
+        self.settle(batch);
+    }
+
+    /// One flush for the batch, then its answers.
+    fn settle(&mut self, batch: &mut Batch) {
+        batch.answer_bytes = 0;
+        let writes = batch.answers.iter().any(|(_, _, writes)| *writes);
+        let flushed = if writes { self.instance.flush() } else { Ok(()) };
+        for (reply, answer, writes) in batch.answers.drain(..) {
+            let answer = match (&flushed, writes, answer) {
+                (Err(error), true, Ok(_)) => Err(StoreError::NotDurable(error.clone())),
+                (_, _, answer) => answer,
+            };
+            send(&reply, answer);
+        }
+    }
+}
+
+/// There is room for the one answer; a caller that has stopped waiting does not want it.
+fn send(reply: &SyncSender<Answer>, answer: Answer) {
+    drop(reply.try_send(answer));
+}
