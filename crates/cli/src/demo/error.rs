@@ -1,0 +1,67 @@
+//! Why the demo could not be carried out. That data is lost is no such error: it is what the demo reports.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use zerohop::Error;
+
+#[derive(Debug)]
+pub(crate) enum DemoError {
+    /// DIR is not there, or is a file.
+    NotAFolder { path: PathBuf, reason: String },
+    /// More files than the demo keeps in memory.
+    TooManyFiles { most: usize },
+    /// The folder for the data is not empty.
+    DataNotEmpty { path: PathBuf },
+    /// The system refused something.
+    System { operation: &'static str, path: PathBuf, reason: String },
+    /// The store could not be opened or took no more.
+    Store { doing: &'static str, error: Error },
+    /// The child failed before it was killed.
+    Child { reason: String },
+    /// The child was stuck, and has been killed for it.
+    ChildStuck { waited: Duration },
+}
+
+impl fmt::Display for DemoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DemoError::NotAFolder { path, reason } => {
+                write!(f, "{}: {reason}: name a folder whose files are to be stored", path.display())
+            }
+            DemoError::TooManyFiles { most } => {
+                write!(f, "there are more than {most} files: name a smaller folder")
+            }
+            DemoError::DataNotEmpty { path } => {
+                write!(f, "{}: is not empty: name a new or an empty folder with --data", path.display())
+            }
+            DemoError::System { operation, path, reason } => {
+                write!(f, "{}: {operation} failed: {reason}", path.display())
+            }
+            DemoError::Store { doing, error } => write!(f, "{doing}: {error}"),
+            DemoError::Child { reason } => {
+                write!(f, "the child process failed before it was to be killed: {reason}")
+            }
+            DemoError::ChildStuck { waited } => {
+                write!(f, "the child process did nothing for {waited:?} and was ended: is its disk stuck?")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DemoError {}
+
+impl DemoError {
+    pub(super) fn store(doing: &'static str) -> impl Fn(Error) -> DemoError {
+        move |error| DemoError::Store { doing, error }
+    }
+
+    pub(super) fn system(
+        operation: &'static str,
+        path: &std::path::Path,
+        error: &std::io::Error,
+    ) -> DemoError {
+        DemoError::System { operation, path: path.to_owned(), reason: error.to_string() }
+    }
+}
