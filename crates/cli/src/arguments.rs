@@ -36,7 +36,7 @@ pub(crate) struct DemoArguments {
     /// [default: the sources of zerohop, or the current folder if they are not there].
     pub(crate) dir: Option<PathBuf>,
     /// Where the data goes, and stays: a folder that is new or empty [default: a temporary folder, removed at the
-    /// end].
+    /// end if all is well].
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
     /// Prints the report as JSON.

@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Verdict, DemoError> {
     let kill_after = arguments.kill_after.unwrap_or(report.files / 2).max(1);
     kill_and_recover(&dir, &source, work.path(), kill_after, &mut report)?;
     report.judge();
-    report.data = work.end()?;
+    report.data = work.end(report.ok)?;
     output::result(&if arguments.json { as_json(&report) } else { report.to_string() });
     Ok(if report.ok { Verdict::Whole } else { Verdict::Lost })
 }
@@ -201,9 +201,10 @@ impl Work {
         }
     }
 
-    /// Removes what is to be removed. Returns where the rest is.
-    fn end(self) -> Result<Option<String>, DemoError> {
+    /// Removes what is to be removed; what is lost or wrong is left to be looked at. Returns where the rest is.
+    fn end(self, is_well: bool) -> Result<Option<String>, DemoError> {
         match self {
+            Work::Temporary(folder) if !is_well => Ok(Some(folder.keep().display().to_string())),
             Work::Temporary(folder) => {
                 let path = folder.path().to_owned();
                 folder

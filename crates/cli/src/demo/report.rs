@@ -103,8 +103,8 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "  kill     {:>8} files  acknowledged ({:.1} MB) by a second process, then SIGKILL, on a disk that \
-             forgets what was not synced",
+            "  kill     {:>8} files  acknowledged ({:.1} MB), then SIGKILL; what was not synced is gone, as by a \
+             power cut",
             self.acknowledged,
             megabytes(self.acknowledged_bytes)
         )?;
