@@ -85,7 +85,7 @@ fn likely_keys() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     vec![
         ("counters", keys(|n| n.to_string())),
         ("padded counters", keys(|n| format!("{n:015}"))),
-        ("paths", keys(|n| format!("/home/{}/job-{:04}/rank.{:03}/out.dat", n % 7, n / 100, n % 100))),
+        ("paths", keys(|n| format!("/data/{}/job-{:04}/rank.{:03}/out.dat", n % 7, n / 100, n % 100))),
         ("big-endian integers", (0..KEYS).map(|n| u64::from(n).to_be_bytes().to_vec()).collect()),
         ("little-endian integers", (0..KEYS).map(|n| u64::from(n).to_le_bytes().to_vec()).collect()),
     ]

@@ -1,3 +1,5 @@
+//! Real files: the contract of all disks, and what is theirs alone.
+
 use zerohop_engine::disk::contract::{check_against_model, check_contract};
 
 use super::super::open_files::OPEN_DESCRIPTORS_MIN;
