@@ -30,6 +30,9 @@ pub(super) struct Upkeep {
 
 /// A checkpoint is worth it once so much new log has come, however small the partition.
 const CHECKPOINT_TAIL_BYTES_MIN: u64 = 256 << 10;
+/// New log that a checkpoint must spare reading, in times its own size: what is written for checkpoints stays below a
+/// third of what is written for entries.
+const TAIL_PER_CHECKPOINT: u64 = 3;
 /// A partition is looked at again after so much was written to it or has died in it.
 const LOOK_BYTES: u64 = 256 << 10;
 /// Partitions whose segments are synced at a time so that a journal file can go.
@@ -259,7 +262,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         // A checkpoint costs its own size: it must be worth it.
-        let own = store.checkpoints.kept.back().map_or(0, |&(_, bytes)| bytes);
+        let own = store.checkpoints.kept.back().map_or(0, |&(_, bytes)| bytes * TAIL_PER_CHECKPOINT);
         if begin_alone && store.checkpoints.tail_bytes >= tail_max.max(own) && upkeep.checkpointing.is_none()
         {
             store.checkpoint_begin(io, &[])?;
