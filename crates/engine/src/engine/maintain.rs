@@ -21,6 +21,8 @@ pub(super) struct Upkeep {
     syncing: VecDeque<Handle>,
     checkpointing: Option<Handle>,
     compacting: Option<Handle>,
+    /// Bytes of log since the last call, over all partitions.
+    written_bytes: u64,
     /// Partitions that have enough new log for a checkpoint, or enough written for a look at their dead space.
     due: BTreeSet<Handle>,
     /// When each partition's dead space is looked at next, whatever was written.
@@ -39,6 +41,10 @@ const LOOK_BYTES: u64 = 256 << 10;
 const JOURNAL_SYNCS_AT_ONCE: usize = 8;
 /// Partitions whose sync is begun in one call: each costs some system calls, and hundreds may be due at once.
 const SYNCS_PER_CALL: usize = 4;
+/// Log that a step of compaction reads, about.
+const COMPACTION_STEP_BYTES: u64 = 8 << 10;
+/// Steps of compaction in one call at most: some half a millisecond, spent only after a batch of half a megabyte.
+const COMPACTION_STEPS_PER_CALL_MAX: u64 = 64;
 /// Partitions looked at for dead space in one call.
 const LOOKS_PER_CALL: usize = 4;
 
@@ -51,6 +57,7 @@ impl Upkeep {
             syncing: VecDeque::new(),
             checkpointing: None,
             compacting: None,
+            written_bytes: 0,
             due: BTreeSet::new(),
             collect_at: 0,
             collect_next: usize::MAX,
@@ -60,6 +67,7 @@ impl Upkeep {
     /// Takes note of a write. On the way of every write: no search, no allocation in the common case.
     #[inline]
     pub(super) fn wrote(&mut self, handle: Handle, store: &mut Store, entry_bytes: usize) {
+        self.written_bytes += entry_bytes as u64;
         store.checkpoints.tail_bytes += entry_bytes as u64;
         if !store.is_dirty {
             store.is_dirty = true;
@@ -288,14 +296,25 @@ impl<D: Disk> Engine<D> {
     }
 
     fn step_compaction(&mut self) -> EngineResult<bool> {
+        let written_bytes = std::mem::take(&mut self.upkeep.written_bytes);
         let Some(handle) = self.upkeep.compacting else { return Ok(false) };
-        let (io, store) = self.store(handle)?;
-        if store.compaction_step(io)? {
-            self.upkeep.compacting = None;
-            // There may be more where that came from.
-            self.upkeep.due.insert(handle);
+        for _ in 0..self.compaction_steps_for(written_bytes) {
+            let (io, store) = self.store(handle)?;
+            if store.compaction_step(io)? {
+                self.upkeep.compacting = None;
+                // There may be more where that came from.
+                self.upkeep.due.insert(handle);
+                break;
+            }
         }
         self.evict();
         Ok(true)
+    }
+
+    /// How many steps keep pace with what was written: at the dead share where compaction begins, reading so much
+    /// log frees as much as may have died. With fewer, dead space would grow with the size of the owner's batches.
+    fn compaction_steps_for(&self, written_bytes: u64) -> u64 {
+        let to_read = written_bytes.saturating_mul(100) / self.options.dead_percent_max;
+        (1 + to_read / COMPACTION_STEP_BYTES).min(COMPACTION_STEPS_PER_CALL_MAX)
     }
 }
