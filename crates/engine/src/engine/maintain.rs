@@ -19,7 +19,8 @@ pub(super) struct Upkeep {
     is_dirty: BTreeSet<Handle>,
     /// Partitions with a sync under way, in the order in which they were begun.
     syncing: VecDeque<Handle>,
-    checkpointing: Option<Handle>,
+    /// Partitions whose checkpoint is being written; one is stepped at a time.
+    checkpointing: BTreeSet<Handle>,
     compacting: Option<Handle>,
     /// Bytes of log since the last call, over all partitions.
     written_bytes: u64,
@@ -55,7 +56,7 @@ impl Upkeep {
             now_ms: 0,
             is_dirty: BTreeSet::new(),
             syncing: VecDeque::new(),
-            checkpointing: None,
+            checkpointing: BTreeSet::new(),
             compacting: None,
             written_bytes: 0,
             due: BTreeSet::new(),
@@ -71,8 +72,8 @@ impl Upkeep {
         store.checkpoints.tail_bytes += entry_bytes as u64;
         if !store.is_dirty {
             store.is_dirty = true;
-            if store.durability == Durability::Interval && self.is_dirty.insert(handle) {
-                self.dirty.push_back((handle, self.now_ms));
+            if store.durability == Durability::Interval {
+                self.sync_later(handle);
             }
         }
         if store.checkpoints.tail_bytes >= store.checkpoints.look_at_bytes
@@ -81,6 +82,13 @@ impl Upkeep {
             store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + LOOK_BYTES;
             store.dead_since_look = 0;
             self.due.insert(handle);
+        }
+    }
+
+    /// Has a partition synced an interval from now.
+    pub(super) fn sync_later(&mut self, handle: Handle) {
+        if self.is_dirty.insert(handle) {
+            self.dirty.push_back((handle, self.now_ms));
         }
     }
 
@@ -95,7 +103,7 @@ impl Upkeep {
         self.is_dirty.remove(&handle);
         self.syncing.retain(|&h| h != handle);
         self.due.remove(&handle);
-        self.checkpointing.take_if(|h| *h == handle);
+        self.checkpointing.remove(&handle);
         self.compacting.take_if(|h| *h == handle);
     }
 }
@@ -122,13 +130,18 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// What the disk answers.
     pub fn checkpoint_begin(&mut self, handle: Handle, extra: &[u8]) -> EngineResult<()> {
-        let (io, store) = self.store(handle)?;
         if extra.len() > crate::limits::CHECKPOINT_EXTRA_BYTES_MAX {
             return Err(crate::EngineError::Limit {
                 what: "bytes an upper layer adds to a checkpoint (64 MiB)",
             });
         }
-        store.checkpoint_begin(io, extra)
+        let Engine { io, partitions, upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
+        store.checkpoint_begin(io, extra)?;
+        if store.checkpoints.is_writing() {
+            upkeep.checkpointing.insert(handle);
+        }
+        Ok(())
     }
 
     /// Ends what is under way in one partition: its checkpoint and its compaction.
@@ -171,6 +184,9 @@ impl<D: Disk> Engine<D> {
     fn begin_sync(&mut self, handle: Handle) -> EngineResult<()> {
         let Engine { io, partitions, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
+        if store.stopped.is_some() {
+            return Ok(());
+        }
         store.is_dirty = false;
         let begun = store.log.sync_begin(io);
         store.stop_on_failure(begun)?;
@@ -188,11 +204,12 @@ impl<D: Disk> Engine<D> {
                 let done = store.log.sync_done(io);
                 match store.stop_on_failure(done) {
                     Ok(false) => return Ok(()),
-                    // Idle from now on: the mark that tells what is synced is synced too, with the next interval.
-                    Ok(true) if !store.is_dirty && store.log.mark_now(io, store.commit) => {
-                        store.is_dirty = true;
-                        if upkeep.is_dirty.insert(handle) {
-                            upkeep.dirty.push_back((handle, upkeep.now_ms));
+                    // Idle from now on: the mark that tells what is synced is synced too, with the next interval. (Not
+                    // durable yet: what came while an earlier sync was under way.)
+                    Ok(true) if !store.is_dirty => {
+                        if store.log.mark_now(io, store.commit) || !store.log.is_durable() {
+                            store.is_dirty = true;
+                            upkeep.sync_later(handle);
                         }
                     }
                     Ok(true) => {}
@@ -241,7 +258,7 @@ impl<D: Disk> Engine<D> {
         }
         for _ in 0..LOOKS_PER_CALL {
             let Some(&handle) = self.upkeep.due.first() else { break };
-            if self.upkeep.checkpointing.is_some() || self.upkeep.compacting.is_some() {
+            if !self.upkeep.checkpointing.is_empty() || self.upkeep.compacting.is_some() {
                 break;
             }
             self.upkeep.due.remove(&handle);
@@ -271,10 +288,12 @@ impl<D: Disk> Engine<D> {
         }
         // A checkpoint costs its own size: it must be worth it.
         let own = store.checkpoints.kept.back().map_or(0, |&(_, bytes)| bytes * TAIL_PER_CHECKPOINT);
-        if begin_alone && store.checkpoints.tail_bytes >= tail_max.max(own) && upkeep.checkpointing.is_none()
+        if begin_alone && store.checkpoints.tail_bytes >= tail_max.max(own) && upkeep.checkpointing.is_empty()
         {
             store.checkpoint_begin(io, &[])?;
-            upkeep.checkpointing = store.checkpoints.is_writing().then_some(handle);
+            if store.checkpoints.is_writing() {
+                upkeep.checkpointing.insert(handle);
+            }
         }
         if upkeep.compacting.is_none()
             && store.wants_compaction(&policy)
@@ -286,11 +305,11 @@ impl<D: Disk> Engine<D> {
     }
 
     fn step_checkpoint(&mut self) -> EngineResult<bool> {
-        let Some(handle) = self.upkeep.checkpointing else { return Ok(false) };
+        let Some(&handle) = self.upkeep.checkpointing.first() else { return Ok(false) };
         let (io, store) = self.store(handle)?;
         if store.checkpoint_step(io)? {
             store.checkpoints.look_at_bytes = 0;
-            self.upkeep.checkpointing = None;
+            self.upkeep.checkpointing.remove(&handle);
         }
         Ok(true)
     }

@@ -84,7 +84,8 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::Limit`] for a change from or to `memory` once there are entries.
     pub fn set_durability(&mut self, handle: Handle, durability: Durability) -> EngineResult<()> {
         let log_options = self.log_options(durability);
-        let (io, store) = self.store(handle)?;
+        let Engine { io, partitions, upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
         if store.durability == durability {
             return Ok(());
         }
@@ -100,6 +101,9 @@ impl<D: Disk> Engine<D> {
         }
         store.durability = durability;
         store.log.set_options(log_options);
+        if durability == Durability::Interval && store.is_dirty {
+            upkeep.sync_later(handle);
+        }
         Ok(())
     }
 
