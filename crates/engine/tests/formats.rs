@@ -1,0 +1,176 @@
+//! The bytes on disk: today's writer writes what is pinned in `corpus/v1`, and today's reader reads it.
+//!
+//! A change of format adds `corpus/v2` and keeps reading v1. To write the files of a new version, run this test with
+//! `ZEROHOP_WRITE_CORPUS=1`.
+#![expect(clippy::disallowed_methods, reason = "reads and writes the pinned files of this folder")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::{Disk, OpenMode};
+use zerohop_engine::{
+    Durability, Engine, EngineOptions, FLAG_LIST, Handle, Kind, Meta, PartitionId, PartitionOptions,
+};
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/v1")
+}
+
+fn options() -> EngineOptions {
+    EngineOptions {
+        segment_bytes: 4 << 10,
+        disk_reserve_bytes: 0,
+        checkpoints_begin_alone: false,
+        ..EngineOptions::default()
+    }
+}
+
+fn partition(engine: &mut Engine<SimulatedDisk>, id: u64, durability: Durability) -> Handle {
+    engine.partition(PartitionId(id), PartitionOptions { durability, index_seed: 7 }).expect("opens")
+}
+
+fn list_of(values: &[&[u8]]) -> Vec<u8> {
+    let mut payload = (values.len() as u32).to_le_bytes().to_vec();
+    values.iter().for_each(|v| payload.extend_from_slice(v));
+    payload
+}
+
+/// A fixed history that leaves every kind of file, block, entry and record behind.
+fn write_everything() -> Files {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, _) = Engine::open(disk.clone(), options()).expect("opens");
+    let p = partition(&mut engine, 1, Durability::Interval);
+    let mut at = 0;
+    let mut write = |engine: &mut Engine<SimulatedDisk>, kind, flags, key: &[u8], payload: &[u8]| {
+        at += 1;
+        engine.write(p, kind, flags, at, key, payload).expect("is accepted");
+    };
+    for round in 0..3u8 {
+        for n in 0..40u8 {
+            write(&mut engine, Kind::Put, 0, &[b'k', n], &[round; 60]);
+            write(&mut engine, Kind::Append, FLAG_LIST, b"list", &list_of(&[&[round, n], b"x"]));
+        }
+    }
+    for n in 0..10u8 {
+        write(&mut engine, Kind::Remove, 0, &[b'k', n], b"");
+        write(&mut engine, Kind::Append, 0x40, b"bytes", &[n; 3]);
+    }
+    let to = engine.trim_point(p, b"list", 31).expect("reads").expect("some are left");
+    write(&mut engine, Kind::Trim, FLAG_LIST, b"list", &to.encode());
+    write(&mut engine, Kind::Mark, 0, b"", b"an upper layer's");
+    engine.sync().expect("syncs");
+    engine.compact(p).expect("compacts");
+    engine.checkpoint_begin(p, b"an upper layer's state").expect("begins");
+    while engine.maintain(0).expect("is kept up") {}
+    for n in 100..110u8 {
+        write(&mut engine, Kind::Put, 0, &[b'k', n], b"after the checkpoint");
+    }
+    engine.sync().expect("syncs");
+
+    let q = partition(&mut engine, 0x0000_0002_0000_0003, Durability::Sync);
+    let append = |engine: &mut Engine<SimulatedDisk>, epoch, index, key: &[u8], payload: &[u8]| {
+        let meta = Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp: index };
+        engine.append(q, &meta, key, payload).expect("is accepted");
+    };
+    append(&mut engine, 1, 1, b"small", b"one");
+    append(&mut engine, 1, 2, b"large", &[9; 66_000]);
+    append(&mut engine, 1, 3, b"cut off", b"never committed");
+    engine.flush().expect("flushes");
+    engine.commit(q, 2).expect("commits");
+    engine.cut_after(q, 2).expect("cuts");
+    append(&mut engine, 2, 3, b"small", b"two");
+    engine.flush().expect("flushes");
+    drop(engine);
+    disk.power_off_clean();
+    all_files(disk, "")
+}
+
+fn all_files(mut disk: SimulatedDisk, folder: &str) -> Files {
+    let mut files = Files::new();
+    for entry in disk.list(folder).expect("lists") {
+        let path = if folder.is_empty() { entry.name } else { format!("{folder}/{}", entry.name) };
+        if entry.is_dir {
+            files.extend(all_files(disk.clone(), &path));
+        } else {
+            let file = disk.open(&path, OpenMode::Existing).expect("opens");
+            let mut bytes = vec![0; entry.bytes as usize];
+            disk.read_at(file, 0, &mut bytes).expect("reads");
+            files.insert(path, bytes);
+        }
+    }
+    files
+}
+
+fn pinned(folder: &Path, prefix: &str) -> Files {
+    let mut files = Files::new();
+    for entry in std::fs::read_dir(folder).expect("the corpus is there") {
+        let entry = entry.expect("can be listed");
+        let name = format!("{prefix}{}", entry.file_name().to_str().expect("plain names"));
+        if entry.path().is_dir() {
+            files.extend(pinned(&entry.path(), &format!("{name}/")));
+        } else {
+            files.insert(name, std::fs::read(entry.path()).expect("can be read"));
+        }
+    }
+    files
+}
+
+#[test]
+fn the_writer_writes_the_bytes_that_are_pinned() {
+    let written = write_everything();
+    if std::env::var_os("ZEROHOP_WRITE_CORPUS").is_some() {
+        for (path, bytes) in &written {
+            let path = corpus().join(path);
+            std::fs::create_dir_all(path.parent().expect("has a folder")).expect("is made");
+            std::fs::write(path, bytes).expect("is written");
+        }
+    }
+    let pinned = pinned(&corpus(), "");
+    assert_eq!(written.keys().collect::<Vec<_>>(), pinned.keys().collect::<Vec<_>>());
+    for (path, bytes) in &pinned {
+        assert!(written[path] == *bytes, "{path} differs from what is pinned: a format has changed");
+    }
+}
+
+#[test]
+fn files_of_version_1_are_read() {
+    let disk = SimulatedDisk::new(2);
+    for (path, bytes) in pinned(&corpus(), "") {
+        let mut disk = disk.clone();
+        let file = disk.open(&path, OpenMode::Create).expect("is made");
+        disk.append(file, &bytes).expect("is written");
+    }
+    disk.power_off_clean();
+    let (mut engine, report) = Engine::open(disk, options()).expect("opens");
+    assert_eq!(report.damage().next(), None);
+    let from_journal: u64 = report.partitions.iter().map(|(_, p)| p.from_journal).sum();
+    let from_checkpoint: u64 = report.partitions.iter().map(|(_, p)| p.from_checkpoint).sum();
+    assert!(from_journal > 0 && from_checkpoint > 0, "{report:?}");
+    engine.commit_all().expect("commits");
+
+    let p = partition(&mut engine, 1, Durability::Interval);
+    let get =
+        |engine: &mut Engine<SimulatedDisk>, p, key: &[u8]| engine.lookup_whole(p, key).expect("can be read");
+    for n in 0..40u8 {
+        let expected = (n >= 10).then(|| vec![2; 60]);
+        assert_eq!(get(&mut engine, p, &[b'k', n]), expected, "key {n}");
+    }
+    for n in 100..110u8 {
+        assert_eq!(get(&mut engine, p, &[b'k', n]).as_deref(), Some(&b"after the checkpoint"[..]));
+    }
+    let bytes: Vec<u8> = (0..10u8).flat_map(|n| [n; 3]).collect();
+    assert_eq!(get(&mut engine, p, b"bytes"), Some(bytes));
+    let record = engine.lookup(p, b"list").expect("reads").expect("is there");
+    let zerohop_engine::Body::Parts(parts) = record.body else { panic!("a list of many parts") };
+    assert_eq!((parts.parts.len(), parts.skipped, parts.units), (105, 1, 209));
+    let first = engine.read_entry(p, parts.parts[0].index).expect("reads").payload.to_vec();
+    assert_eq!(first, list_of(&[&[0, 15], b"x"]));
+
+    let q = partition(&mut engine, 0x0000_0002_0000_0003, Durability::Sync);
+    assert_eq!(get(&mut engine, q, b"small").as_deref(), Some(&b"two"[..]));
+    assert_eq!(get(&mut engine, q, b"large"), Some(vec![9; 66_000]));
+    assert_eq!(get(&mut engine, q, b"cut off"), None);
+}
