@@ -143,6 +143,14 @@ impl Decoder {
         }
     }
 
+    /// Whom the frame at the front of `bytes` is for, once its header is there and right: so a receiver that has no
+    /// room for the body can refuse it before it comes, and let it pass by.
+    #[must_use]
+    pub fn envelope(&self, bytes: &[u8]) -> Option<Envelope> {
+        let header = bytes.first_chunk::<HEADER_BYTES>().filter(|header| header.starts_with(&MAGIC))?;
+        Header::decode(header).map(|header| header.envelope)
+    }
+
     fn check(&self, header: &Header, body: &[u8]) -> Result<Kind, Failure<'static>> {
         if !header.flags.all_known() {
             return Err(What::Flags.into());

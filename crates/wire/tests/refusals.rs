@@ -54,6 +54,16 @@ fn refusal(kind: Kind, body: &[u8]) -> Failure<'static> {
 }
 
 #[test]
+fn whom_a_frame_is_for_is_known_before_its_body_comes() {
+    let frame = encode(&insert(b"key", &[7; 100])).unwrap();
+    assert_eq!(DECODER.envelope(&frame[..HEADER_BYTES]), Some(ENVELOPE));
+    assert_eq!(DECODER.envelope(&frame[..HEADER_BYTES - 1]), None);
+    let mut damaged = frame;
+    damaged[9] ^= 1;
+    assert_eq!(DECODER.envelope(&damaged), None);
+}
+
+#[test]
 fn what_is_no_frame_closes_the_connection_at_its_first_byte() {
     for other in
         [&b"GET / HTTP/1.1\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"PING\r\n", b"\x16\x03\x01", b"\xfaZX"]
