@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   embedded   a store in this process: worker threads, each the one owner of an engine
+//!   reactor    sockets: frames in, requests to a service, answers out
 //!   disk       real files behind the engine's Disk trait
 //!   clock      the time of day, durations, timestamps
 //! ```
@@ -9,3 +10,4 @@
 pub mod clock;
 pub mod disk;
 pub mod embedded;
+pub mod reactor;

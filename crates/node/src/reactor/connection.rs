@@ -1,0 +1,264 @@
+//! One connection: what it has received and not yet understood, what it has to send, and when its patience ends.
+
+use zerohop_wire::{Decoder, Encoder};
+
+use super::counters::Ending;
+use super::driver::Ready;
+use super::limits::{FRAME_BYTES_PER_MS_MIN, Limits};
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// No byte has come: it may be of any protocol.
+    Fresh,
+    /// It speaks ours and has not been greeted.
+    Greeting,
+    /// Both sides have agreed on a version.
+    Talking,
+    /// It speaks another protocol.
+    Foreign,
+    /// Its last answer is on its way; what it sends is read and thrown away.
+    Closing(Ending),
+}
+
+/// Bytes received and not yet taken. The front is moved away only when more is read, so that taking requests one by
+/// one does not move what is behind them each time.
+#[derive(Debug, Default)]
+pub(super) struct Received {
+    pub(super) bytes: Vec<u8>,
+    pub(super) at: usize,
+}
+
+impl Received {
+    pub(super) fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Moves what is left to the front.
+    pub(super) fn compact(&mut self) {
+        self.bytes.drain(..self.at);
+        self.at = 0;
+    }
+
+    /// Forgets all, and hands the buffer back.
+    pub(super) fn empty(&mut self) -> Vec<u8> {
+        self.at = 0;
+        let mut buffer = std::mem::take(&mut self.bytes);
+        buffer.clear();
+        buffer
+    }
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stage: Stage,
+    /// When it came to this stage.
+    pub(super) stage_since_ms: u64,
+    /// Let in only to be told that there is no room.
+    pub(super) refused: bool,
+    pub(super) decoder: Decoder,
+    pub(super) encoder: Encoder,
+
+    pub(super) received: Received,
+    /// Bytes that must have been received before the next frame is whole; zero: not known, look.
+    pub(super) need: usize,
+    /// When the frame at the front of what was received began to come.
+    pub(super) frame_since_ms: u64,
+    /// Bytes of a refused frame that are still to come and are thrown away.
+    pub(super) pass_by: usize,
+    /// Bytes of the buffer that are counted as held by large frames.
+    pub(super) large_bytes: usize,
+    /// A read may bring something.
+    pub(super) readable: bool,
+    /// A read will find the end behind the last bytes, and the system will not say so again.
+    pub(super) read_closed: bool,
+    /// The end was found, at this time.
+    pub(super) ended_ms: Option<u64>,
+    /// When bytes last came.
+    pub(super) last_ms: u64,
+
+    pub(super) out: Vec<u8>,
+    /// Bytes of `out` that are sent.
+    pub(super) sent: usize,
+    /// A write may take something.
+    pub(super) writable: bool,
+    /// When the peer last took something, or there was nothing to take.
+    pub(super) send_since_ms: u64,
+    /// Requests handed over and not yet answered.
+    pub(super) in_flight: u32,
+
+    /// It is in the queue of those that want a turn.
+    pub(super) queued: bool,
+    /// It is in the list of those that have something to send.
+    pub(super) dirty: bool,
+    /// It cannot go on: it is closed, with this reason, before this turn ends.
+    pub(super) doomed: Option<Ending>,
+}
+
+impl Connection {
+    pub(super) fn new(now_ms: u64, refused: bool) -> Self {
+        Connection {
+            stage: Stage::Fresh,
+            stage_since_ms: now_ms,
+            refused,
+            decoder: Decoder::before_hello(),
+            encoder: Encoder::default(),
+            received: Received::default(),
+            need: 0,
+            frame_since_ms: now_ms,
+            pass_by: 0,
+            large_bytes: 0,
+            readable: false,
+            read_closed: false,
+            ended_ms: None,
+            last_ms: now_ms,
+            out: Vec::new(),
+            sent: 0,
+            writable: true,
+            send_since_ms: now_ms,
+            in_flight: 0,
+            queued: false,
+            dirty: false,
+            doomed: None,
+        }
+    }
+
+    pub(super) fn told(&mut self, ready: Ready) {
+        self.readable |= ready.readable || ready.read_closed;
+        self.read_closed |= ready.read_closed;
+        self.writable |= ready.writable;
+        if ready.dead {
+            self.doomed.get_or_insert(Ending::Broken);
+        }
+    }
+
+    /// Bytes that wait to be sent.
+    pub(super) fn unsent(&self) -> usize {
+        self.out.len() - self.sent
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.stage, Stage::Closing(_))
+    }
+
+    /// Whether a whole frame may have been received.
+    pub(super) fn has_frame(&self) -> bool {
+        self.received.len() > 0 && self.received.len() >= self.need
+    }
+
+    /// Whether nothing is to be taken from it until answers are sent.
+    pub(super) fn is_blocked(&self, limits: &Limits, unsent_total: usize) -> bool {
+        let unsent_max =
+            if unsent_total > limits.unsent_bytes_total_max / 2 { 0 } else { limits.unsent_bytes_max };
+        self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
+    }
+
+    /// Whether it has something to do in the next turn.
+    pub(super) fn wants_turn(&self, limits: &Limits, unsent_total: usize) -> bool {
+        if self.doomed.is_some() {
+            return false;
+        }
+        let can_read = self.readable && self.ended_ms.is_none();
+        if self.is_closing() {
+            return can_read;
+        }
+        (can_read || self.has_frame()) && !self.is_blocked(limits, unsent_total)
+    }
+
+    /// Whether the peer has said that it sends no more and all that it asked is answered.
+    pub(super) fn is_finished(&self) -> bool {
+        self.ended_ms.is_some()
+            && self.unsent() == 0
+            && (self.is_closing() || (self.in_flight == 0 && !self.has_frame()))
+    }
+
+    /// When patience with it ends if nothing happens, and what it is closed for then.
+    pub(super) fn deadline(&self, limits: &Limits, unsent_total: usize) -> Option<(u64, Ending)> {
+        if let Stage::Closing(why) = self.stage {
+            return Some((self.stage_since_ms + limits.linger_ms, why));
+        }
+        if self.unsent() > 0 {
+            return Some((self.send_since_ms + limits.send_time_out_ms, Ending::SendTimeOut));
+        }
+        if self.stage != Stage::Talking {
+            return Some((self.stage_since_ms + limits.hello_time_out_ms, Ending::HelloTimeOut));
+        }
+        if let Some(ended_ms) = self.ended_ms {
+            return Some((ended_ms + limits.half_closed_time_out_ms, Ending::HalfClosedTimeOut));
+        }
+        let frame_begun = self.received.len() > 0 || self.pass_by > 0;
+        if frame_begun && !self.has_frame() && !self.is_blocked(limits, unsent_total) {
+            let frame_bytes = self.need.max(self.pass_by) as u64;
+            let time_out_ms = limits.frame_time_out_ms + frame_bytes / FRAME_BYTES_PER_MS_MIN;
+            return Some((self.frame_since_ms + time_out_ms, Ending::FrameTimeOut));
+        }
+        (self.in_flight == 0).then_some((self.last_ms + limits.idle_time_out_ms, Ending::Idle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        unsent_bytes_max: 100,
+        unsent_bytes_total_max: 1000,
+        in_flight_max: 3,
+        hello_time_out_ms: 5,
+        frame_time_out_ms: 7,
+        send_time_out_ms: 11,
+        idle_time_out_ms: 13,
+        half_closed_time_out_ms: 17,
+        linger_ms: 19,
+        ..Limits::DEFAULT
+    };
+
+    fn talking() -> Connection {
+        Connection { stage: Stage::Talking, ..Connection::new(1000, false) }
+    }
+
+    #[test]
+    fn every_state_in_which_only_the_peer_can_act_has_a_deadline() {
+        let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
+        assert_eq!(deadline(Connection::new(1000, false)), Some((1005, Ending::HelloTimeOut)));
+        assert_eq!(deadline(talking()), Some((1013, Ending::Idle)));
+        let received = Received { bytes: vec![0; 10], at: 0 };
+        let begun = Connection { received, need: 48 + 2560, ..talking() };
+        assert_eq!(deadline(begun), Some((1000 + 7 + 10, Ending::FrameTimeOut)));
+        assert_eq!(deadline(Connection { out: vec![0], ..talking() }), Some((1011, Ending::SendTimeOut)));
+        assert_eq!(
+            deadline(Connection { ended_ms: Some(1001), in_flight: 1, ..talking() }),
+            Some((1018, Ending::HalfClosedTimeOut))
+        );
+        let closing = Connection { stage: Stage::Closing(Ending::Misbehaved), ..talking() };
+        assert_eq!(deadline(closing), Some((1019, Ending::Misbehaved)));
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_is_not_idle() {
+        assert_eq!(Connection { in_flight: 1, ..talking() }.deadline(&LIMITS, 0), None);
+    }
+
+    #[test]
+    fn unread_answers_and_requests_in_flight_block() {
+        let reading = || Connection { readable: true, ..talking() };
+        assert!(reading().wants_turn(&LIMITS, 0));
+        assert!(!Connection { in_flight: 3, ..reading() }.wants_turn(&LIMITS, 0));
+        let unsent = |bytes| Connection { out: vec![0; bytes], ..reading() };
+        assert!(unsent(100).wants_turn(&LIMITS, 100) && !unsent(101).wants_turn(&LIMITS, 101));
+        assert!(!unsent(1).wants_turn(&LIMITS, 501), "all together have too much");
+        assert!(unsent(0).wants_turn(&LIMITS, 501), "it has no part in that");
+    }
+
+    #[test]
+    fn what_is_left_is_kept_when_the_front_is_moved_away() {
+        let mut received = Received { bytes: vec![1, 2, 3, 4], at: 3 };
+        received.compact();
+        assert_eq!((received.rest(), received.len()), (&[4][..], 1));
+    }
+}

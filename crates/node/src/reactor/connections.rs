@@ -1,0 +1,332 @@
+//! All connections of a reactor: who they are, what they hold together, and how an answer is queued.
+
+use std::io::{ErrorKind, IoSlice};
+
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::connection::{Connection, Stage};
+use super::counters::{Counters, Ending};
+use super::driver::{ConnectionId, Driver};
+use super::limits::{KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, Limits};
+
+/// The table of connections and what is counted over all of them.
+#[derive(Debug)]
+pub(super) struct Connections {
+    slots: Vec<Slot>,
+    /// Slots that are free, the last one freed on top.
+    free: Vec<u32>,
+    pub(super) open: usize,
+    /// Connections that have something to send, or must be closed, when the batch ends; each once.
+    pub(super) dirty: Vec<ConnectionId>,
+    pub(super) unsent_total: usize,
+    pub(super) large_total: usize,
+    pub(super) buffers: Buffers,
+    pub(super) counters: Counters,
+    pub(super) limits: Limits,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+/// Empty buffers for whoever needs one: a connection holds one only while it has something to keep in it.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    kept: Vec<Vec<u8>>,
+    kept_bytes: usize,
+}
+
+impl Connections {
+    pub(super) fn new(limits: Limits) -> Self {
+        Connections {
+            slots: Vec::new(),
+            free: Vec::new(),
+            open: 0,
+            dirty: Vec::new(),
+            unsent_total: 0,
+            large_total: 0,
+            buffers: Buffers::default(),
+            counters: Counters::default(),
+            limits,
+        }
+    }
+
+    /// The name that the next connection will have.
+    pub(super) fn next_id(&mut self) -> ConnectionId {
+        if self.free.is_empty() {
+            self.free.push(self.slots.len() as u32);
+            self.slots.push(Slot::default());
+        }
+        let slot = self.free[self.free.len() - 1];
+        ConnectionId { slot, generation: self.slots[slot as usize].generation }
+    }
+
+    /// Takes up a connection under the name that [`Connections::next_id`] gave last.
+    pub(super) fn open(&mut self, id: ConnectionId, connection: Connection) {
+        let slot = self.free.pop();
+        assert!(slot == Some(id.slot), "a connection was opened under a name that is not the next");
+        self.slots[id.slot as usize].connection = Some(connection);
+        self.open += 1;
+    }
+
+    /// Forgets a connection. Its name is never given again.
+    pub(super) fn forget(&mut self, id: ConnectionId, why: Ending) -> bool {
+        let Some(slot) = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)
+        else {
+            return false;
+        };
+        let Some(mut connection) = slot.connection.take() else { return false };
+        slot.generation = slot.generation.wrapping_add(1);
+        self.unsent_total -= connection.unsent();
+        self.large_total -= connection.large_bytes;
+        self.buffers.give(std::mem::take(&mut connection.out));
+        self.buffers.give(connection.received.empty());
+        self.free.push(id.slot);
+        self.open -= 1;
+        self.counters.count_ending(why);
+        true
+    }
+
+    pub(super) fn get(&self, id: ConnectionId) -> Option<&Connection> {
+        let slot = self.slots.get(id.slot as usize)?;
+        slot.connection.as_ref().filter(|_| slot.generation == id.generation)
+    }
+
+    pub(super) fn get_mut(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        let slot = self.slots.get_mut(id.slot as usize)?;
+        slot.connection.as_mut().filter(|_| slot.generation == id.generation)
+    }
+
+    /// All that are open.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection)> {
+        (0..).zip(&self.slots).filter_map(|(slot, entry)| {
+            let id = ConnectionId { slot, generation: entry.generation };
+            entry.connection.as_ref().map(|connection| (id, connection))
+        })
+    }
+
+    /// Queues a frame to a connection, to be written when the batch ends; a large payload goes at once, from where it
+    /// lies, with what was queued before it. A message that cannot travel is replaced by the failure that says so.
+    pub(super) fn queue(
+        &mut self,
+        driver: &mut dyn Driver,
+        id: ConnectionId,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        now_ms: u64,
+    ) {
+        let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms)
+        else {
+            return;
+        };
+        match connection.encoder.encode_split(envelope, message, &mut connection.out) {
+            Ok([]) => {}
+            Ok(payload) => {
+                self.counters.writes += 1;
+                self.counters.bytes_out += write_through(driver, id, connection, payload, now_ms) as u64;
+            }
+            Err(failure) => {
+                let answer = Message::Answer(Err(failure));
+                let told = connection.encoder.encode(envelope, &answer, &mut connection.out);
+                assert!(told.is_ok(), "an error without a payload always fits a frame");
+            }
+        }
+        self.queued(id, before);
+    }
+
+    /// Queues bytes that are no frame.
+    pub(super) fn queue_bytes(&mut self, id: ConnectionId, bytes: &[u8], now_ms: u64) {
+        if let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms) {
+            connection.out.extend_from_slice(bytes);
+            self.queued(id, before);
+        }
+    }
+
+    /// Counts what was added to a connection that had `before` bytes to send.
+    fn queued(&mut self, id: ConnectionId, before: usize) {
+        let Some(connection) = self.slots.get_mut(id.slot as usize).and_then(|slot| slot.connection.as_mut())
+        else {
+            return;
+        };
+        self.unsent_total = self.unsent_total - before + connection.unsent();
+        if connection.unsent() > self.limits.unsent_bytes_end
+            || self.unsent_total > self.limits.unsent_bytes_total_max
+        {
+            connection.doomed.get_or_insert(Ending::Flooded);
+        }
+        if connection.doomed.is_some() {
+            // Nobody will send it any more: make room for others at once.
+            self.unsent_total -= connection.unsent();
+            connection.sent = 0;
+            connection.out = Vec::new();
+        }
+        self.mark_dirty(id);
+    }
+
+    /// Has a connection looked at when the batch ends.
+    pub(super) fn mark_dirty(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.get_mut(id)
+            && !std::mem::replace(&mut connection.dirty, true)
+        {
+            self.dirty.push(id);
+        }
+    }
+
+    /// Whether nothing is to be taken from this connection until answers are sent.
+    pub(super) fn is_blocked(&self, id: ConnectionId) -> bool {
+        self.get(id).is_some_and(|connection| connection.is_blocked(&self.limits, self.unsent_total))
+    }
+
+    /// Queues the failure that answers a frame which never became a request.
+    pub(super) fn queue_failure(
+        &mut self,
+        driver: &mut dyn Driver,
+        id: ConnectionId,
+        of: &Envelope,
+        failure: Failure<'_>,
+        now_ms: u64,
+    ) {
+        self.counters.refused += 1;
+        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, ..*of };
+        self.queue(driver, id, &envelope, &Message::Answer(Err(failure)), now_ms);
+    }
+
+    /// Lets a connection end once what is queued is sent. What it has sent and will send is thrown away.
+    pub(super) fn close_gently(&mut self, id: ConnectionId, why: Ending, now_ms: u64) {
+        self.release_large(id);
+        let Some(connection) = self.get_mut(id) else { return };
+        if connection.is_closing() {
+            return;
+        }
+        connection.stage = Stage::Closing(why);
+        connection.stage_since_ms = now_ms;
+        let buffer = connection.received.empty();
+        self.buffers.give(buffer);
+        self.mark_dirty(id);
+    }
+
+    /// The bytes of a large frame were taken, or are given up.
+    pub(super) fn release_large(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.get_mut(id) {
+            let held = std::mem::take(&mut connection.large_bytes);
+            self.large_total -= held;
+        }
+    }
+}
+
+/// A connection to which something may be sent, with a buffer for it, and how much it has to send already.
+fn open_for_sending<'c>(
+    slots: &'c mut [Slot],
+    buffers: &mut Buffers,
+    id: ConnectionId,
+    now_ms: u64,
+) -> Option<(&'c mut Connection, usize)> {
+    let slot = slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+    let connection = slot.connection.as_mut()?;
+    if connection.is_closing() || connection.doomed.is_some() {
+        return None;
+    }
+    if connection.out.capacity() == 0 {
+        connection.out = buffers.take();
+    }
+    let before = connection.unsent();
+    if before == 0 {
+        connection.send_since_ms = now_ms;
+    }
+    Some((connection, before))
+}
+
+/// Writes what is queued and then `payload`, of which what the system does not take is queued. Returns the bytes taken.
+fn write_through(
+    driver: &mut dyn Driver,
+    id: ConnectionId,
+    connection: &mut Connection,
+    payload: &[u8],
+    now_ms: u64,
+) -> usize {
+    let queued = connection.unsent();
+    let mut written = 0;
+    if connection.writable {
+        let pieces = [IoSlice::new(&connection.out[connection.sent..]), IoSlice::new(payload)];
+        match driver.write(id, &pieces) {
+            Ok(bytes) => written = bytes,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(_) => {
+                connection.doomed.get_or_insert(Ending::Broken);
+                return 0;
+            }
+        }
+        if written > 0 {
+            connection.send_since_ms = now_ms;
+        }
+        // Left true after an interruption: the flush at the end of the batch then finds out.
+        connection.writable = written == queued + payload.len() || written == 0;
+    }
+    if written < queued {
+        connection.sent += written;
+        connection.out.extend_from_slice(payload);
+    } else {
+        connection.out.clear();
+        connection.sent = 0;
+        connection.out.extend_from_slice(&payload[written - queued..]);
+    }
+    written
+}
+
+impl Buffers {
+    /// An empty buffer, with room in it if one is kept.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        let buffer = self.kept.pop().unwrap_or_default();
+        self.kept_bytes -= buffer.capacity();
+        buffer
+    }
+
+    /// Takes a buffer back, to keep it or to let it go.
+    pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
+        let bytes = buffer.capacity();
+        if bytes == 0 || bytes > KEPT_BUFFER_BYTES_MAX || self.kept_bytes + bytes > KEPT_BYTES_MAX {
+            return;
+        }
+        buffer.clear();
+        self.kept_bytes += bytes;
+        self.kept.push(buffer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_never_given_twice_though_slots_are_used_again() {
+        let mut connections = Connections::new(Limits::DEFAULT);
+        let first = connections.next_id();
+        connections.open(first, Connection::new(0, false));
+        assert!(connections.get(first).is_some());
+        assert!(connections.forget(first, Ending::Peer) && !connections.forget(first, Ending::Peer));
+        let second = connections.next_id();
+        connections.open(second, Connection::new(0, false));
+        assert_eq!((second.slot, connections.open), (first.slot, 1));
+        assert!(connections.get(first).is_none() && connections.get_mut(second).is_some());
+        assert_eq!(connections.iter().map(|(id, _)| id).collect::<Vec<_>>(), [second]);
+        assert_eq!(connections.counters.ended(Ending::Peer), 1);
+    }
+
+    #[test]
+    fn no_more_buffers_are_kept_than_allowed() {
+        let mut buffers = Buffers::default();
+        for _ in 0..2 * KEPT_BYTES_MAX / KEPT_BUFFER_BYTES_MAX {
+            buffers.give(Vec::with_capacity(KEPT_BUFFER_BYTES_MAX));
+        }
+        buffers.give(Vec::with_capacity(KEPT_BUFFER_BYTES_MAX + 1));
+        assert_eq!(
+            (buffers.kept_bytes, buffers.kept.len()),
+            (KEPT_BYTES_MAX, KEPT_BYTES_MAX / KEPT_BUFFER_BYTES_MAX)
+        );
+        assert_eq!(buffers.take().capacity(), KEPT_BUFFER_BYTES_MAX);
+        assert_eq!(buffers.kept_bytes, KEPT_BYTES_MAX - KEPT_BUFFER_BYTES_MAX);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a reactor counts, for metrics and tests.
+
+use std::fmt;
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Ending {
+    /// The peer closed it.
+    Peer,
+    /// It broke, or the peer's machine is gone.
+    Broken,
+    /// It sent what is no frame, or a greeting that was refused.
+    Misbehaved,
+    /// It spoke another protocol and was answered.
+    Foreign,
+    /// All connections were in use.
+    TooMany,
+    /// No `Hello` came in time.
+    HelloTimeOut,
+    /// A frame was begun and not ended in time.
+    FrameTimeOut,
+    /// The peer did not take its answers in time.
+    SendTimeOut,
+    /// Nothing was asked for long.
+    Idle,
+    /// The peer sent no more and its last answers did not come in time.
+    HalfClosedTimeOut,
+    /// The peer left more answers unread than are kept.
+    Flooded,
+    /// The reactor stopped.
+    Stopped,
+}
+
+impl Ending {
+    /// All of them.
+    pub const ALL: [Ending; 12] = [
+        Ending::Peer,
+        Ending::Broken,
+        Ending::Misbehaved,
+        Ending::Foreign,
+        Ending::TooMany,
+        Ending::HelloTimeOut,
+        Ending::FrameTimeOut,
+        Ending::SendTimeOut,
+        Ending::Idle,
+        Ending::HalfClosedTimeOut,
+        Ending::Flooded,
+        Ending::Stopped,
+    ];
+
+    /// Its name in metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Ending::Peer => "peer",
+            Ending::Broken => "broken",
+            Ending::Misbehaved => "misbehaved",
+            Ending::Foreign => "foreign",
+            Ending::TooMany => "too_many",
+            Ending::HelloTimeOut => "hello_time_out",
+            Ending::FrameTimeOut => "frame_time_out",
+            Ending::SendTimeOut => "send_time_out",
+            Ending::Idle => "idle",
+            Ending::HalfClosedTimeOut => "half_closed_time_out",
+            Ending::Flooded => "flooded",
+            Ending::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Counts since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Connections taken up.
+    pub accepted: u64,
+    /// Times that the system would give no socket.
+    pub accept_errors: u64,
+    /// Connections that ended, by reason; see [`Counters::ended`].
+    pub endings: [u64; Ending::ALL.len()],
+    /// Requests handed to the service.
+    pub requests: u64,
+    /// Requests answered with an error before they reached the service.
+    pub refused: u64,
+    /// Answers of the service that were queued.
+    pub answers: u64,
+    /// Answers of the service whose connection was gone.
+    pub answers_dropped: u64,
+    /// Turns in which something was handed to the service.
+    pub batches: u64,
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Calls of the system that read.
+    pub reads: u64,
+    /// Calls of the system that wrote.
+    pub writes: u64,
+}
+
+impl Counters {
+    /// Connections that ended for this reason.
+    #[must_use]
+    pub fn ended(&self, why: Ending) -> u64 {
+        self.endings[why as usize]
+    }
+
+    pub(super) fn count_ending(&mut self, why: Ending) {
+        self.endings[why as usize] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ending_is_counted_by_itself() {
+        let mut counters = Counters::default();
+        for (times, why) in (1..).zip(Ending::ALL) {
+            (0..times).for_each(|_| counters.count_ending(why));
+        }
+        assert!((1..).zip(Ending::ALL).all(|(times, why)| counters.ended(why) == times));
+    }
+}

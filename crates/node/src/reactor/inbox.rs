@@ -1,0 +1,102 @@
+//! The way from other threads to a reactor's: a bounded queue and a waker.
+
+use std::fmt;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::task::Waker;
+
+use super::limits::INBOX_MAX;
+
+/// Where other threads leave what a reactor's service is to know. Clones lead to the same reactor.
+#[derive(Debug)]
+pub struct Mailbox<N> {
+    queue: SyncSender<N>,
+    waker: Waker,
+}
+
+/// Why a notice was not taken; it is handed back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum NotTaken<N> {
+    /// [`INBOX_MAX`] notices wait already: tell it again later.
+    Full(N),
+    /// The reactor has ended.
+    Ended(N),
+}
+
+/// The reactor's end.
+#[derive(Debug)]
+pub(super) struct Inbox<N> {
+    queue: Receiver<N>,
+}
+
+impl<N> Mailbox<N> {
+    /// Leaves a notice and wakes the reactor. Never waits.
+    ///
+    /// # Errors
+    /// [`NotTaken`], with the notice.
+    pub fn leave(&self, notice: N) -> Result<(), NotTaken<N>> {
+        self.queue.try_send(notice).map_err(|error| match error {
+            TrySendError::Full(notice) => NotTaken::Full(notice),
+            TrySendError::Disconnected(notice) => NotTaken::Ended(notice),
+        })?;
+        self.waker.wake_by_ref();
+        Ok(())
+    }
+}
+
+impl<N> Inbox<N> {
+    pub(super) fn new(waker: Waker) -> (Mailbox<N>, Inbox<N>) {
+        let (sender, receiver) = sync_channel(INBOX_MAX);
+        (Mailbox { queue: sender, waker }, Inbox { queue: receiver })
+    }
+
+    /// The next notice; `None` if there is none now, also if nobody is left to leave one.
+    pub(super) fn take(&self) -> Option<N> {
+        self.queue.try_recv().ok()
+    }
+}
+
+impl<N> Clone for Mailbox<N> {
+    fn clone(&self) -> Self {
+        Mailbox { queue: self.queue.clone(), waker: self.waker.clone() }
+    }
+}
+
+impl<N> fmt::Debug for NotTaken<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NotTaken::Full(_) => "Full",
+            NotTaken::Ended(_) => "Ended",
+        })
+    }
+}
+
+impl<N> fmt::Display for NotTaken<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotTaken::Full(_) => {
+                write!(f, "{INBOX_MAX} messages already wait for this instance: tell it again later")
+            }
+            NotTaken::Ended(_) => f.write_str("the instance has ended"),
+        }
+    }
+}
+
+impl<N> std::error::Error for NotTaken<N> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_inbox_hands_the_notice_back_and_an_ended_one_says_so() {
+        let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
+        for notice in 0..INBOX_MAX {
+            mailbox.leave(notice).unwrap();
+        }
+        assert_eq!(mailbox.clone().leave(7), Err(NotTaken::Full(7)));
+        assert_eq!(inbox.take(), Some(0));
+        mailbox.leave(INBOX_MAX).unwrap();
+        drop(inbox);
+        assert_eq!(mailbox.leave(8), Err(NotTaken::Ended(8)));
+    }
+}

@@ -1,0 +1,207 @@
+//! The system through mio: readiness from epoll (or kqueue), edge-triggered.
+
+#![expect(clippy::disallowed_methods, reason = "a driver is where a reactor's time comes from")]
+
+use std::io::{self, IoSlice, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token};
+use rustix::buffer::spare_capacity;
+use rustix::net::sockopt;
+
+use super::driver::{ConnectionId, Driver, Event, Now, Ready};
+use super::limits::{EVENTS_MAX, KEEP_ALIVE_S};
+
+const LISTENER: Token = Token(usize::MAX);
+const WAKER: Token = Token(usize::MAX - 1);
+
+/// A listener and its connections on an event queue of the system.
+#[derive(Debug)]
+pub struct MioDriver {
+    poll: Poll,
+    events: Events,
+    listener: Option<TcpListener>,
+    /// By slot. What stands there belongs to the newest generation of the slot: the reactor names no older one.
+    sockets: Vec<Option<TcpStream>>,
+    waker: Arc<PollWaker>,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct PollWaker(mio::Waker);
+
+impl MioDriver {
+    /// Listens at `address`. Whether it may be other than loopback is the caller's to decide. Port 0 takes a free one.
+    ///
+    /// # Errors
+    /// The system's, such as that the address is in use.
+    pub fn listen(address: SocketAddr) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(PollWaker(mio::Waker::new(poll.registry(), WAKER)?));
+        let mut listener = TcpListener::bind(address)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        Ok(MioDriver {
+            poll,
+            events: Events::with_capacity(EVENTS_MAX),
+            listener: Some(listener),
+            sockets: Vec::new(),
+            waker,
+            started: Instant::now(),
+        })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// It has stopped listening, or the system does not say.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.listener.as_ref().ok_or(io::ErrorKind::NotConnected)?.local_addr()
+    }
+
+    fn socket(&mut self, id: ConnectionId) -> io::Result<&mut TcpStream> {
+        let socket = self.sockets.get_mut(id.slot as usize).and_then(Option::as_mut);
+        socket.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+}
+
+impl Driver for MioDriver {
+    fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, time_out) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        events.extend(self.events.iter().map(|event| match event.token() {
+            LISTENER => Event::Accept,
+            WAKER => Event::Woken,
+            Token(token) => Event::Connection {
+                id: id_of(token as u64),
+                ready: Ready {
+                    readable: event.is_readable(),
+                    writable: event.is_writable(),
+                    read_closed: event.is_read_closed(),
+                    dead: event.is_error() || (event.is_write_closed() && event.is_read_closed()),
+                },
+            },
+        }));
+        Ok(())
+    }
+
+    fn now(&mut self) -> Now {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now { elapsed_ms: self.started.elapsed().as_millis() as u64, unix_ms: unix.as_millis() as u64 }
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.waker))
+    }
+
+    fn accept(&mut self, id: ConnectionId) -> io::Result<()> {
+        let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
+        let (mut socket, _) = listener.accept()?;
+        prepare(&socket)?;
+        let token = Token(token_of(id) as usize);
+        self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let slot = id.slot as usize;
+        if self.sockets.len() <= slot {
+            self.sockets.resize_with(slot + 1, || None);
+        }
+        self.sockets[slot] = Some(socket);
+        Ok(())
+    }
+
+    fn stop_accepting(&mut self) {
+        self.listener = None;
+    }
+
+    fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> io::Result<usize> {
+        Ok(rustix::io::read(self.socket(id)?, spare_capacity(into))?)
+    }
+
+    fn write(&mut self, id: ConnectionId, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let socket = self.socket(id)?;
+        match pieces {
+            [one] => socket.write(one),
+            several => socket.write_vectored(several),
+        }
+    }
+
+    fn shutdown_write(&mut self, id: ConnectionId) {
+        // Fails only if the connection is broken already, which the next event or time-out finds.
+        let _ = self.socket(id).and_then(|socket| socket.shutdown(Shutdown::Write));
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        // Closing the descriptor also takes it off the queue.
+        if let Some(socket) = self.sockets.get_mut(id.slot as usize) {
+            *socket = None;
+        }
+    }
+}
+
+impl Wake for PollWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // Fails only if the queue is gone, and with it the thread that would be woken.
+        let _ = self.0.wake();
+    }
+}
+
+/// Answers go out at once, and a peer whose machine died is noticed.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    let (idle_s, between_s, times) = KEEP_ALIVE_S;
+    socket.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, Duration::from_secs(idle_s))?;
+    sockopt::set_tcp_keepintvl(socket, Duration::from_secs(between_s))?;
+    sockopt::set_tcp_keepcnt(socket, times)?;
+    Ok(())
+}
+
+const fn token_of(id: ConnectionId) -> u64 {
+    (id.generation as u64) << 32 | id.slot as u64
+}
+
+const fn id_of(token: u64) -> ConnectionId {
+    ConnectionId { slot: token as u32, generation: (token >> 32) as u32 }
+}
+
+// The names of the listener and of the waker are no connection's: slots stay far below.
+const _: () = assert!(usize::BITS >= 64 && (super::limits::CONNECTIONS_MAX as u64) < (u32::MAX as u64) / 2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_connections_survive_the_way_through_the_system() {
+        for (slot, generation) in [(0, 0), (1, 0), (0, 1), (8191, u32::MAX), (77, 1 << 31)] {
+            let id = ConnectionId { slot, generation };
+            assert_eq!(id_of(token_of(id)), id);
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_is_told() {
+        let first = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let error = MioDriver::listen(first.local_address().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn another_thread_ends_a_wait() {
+        let mut driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let waker = driver.waker();
+        let other = std::thread::spawn(move || waker.wake());
+        let mut events = Vec::new();
+        driver.wait(Some(Duration::from_secs(10)), &mut events).unwrap();
+        other.join().unwrap();
+        assert_eq!(events, [Event::Woken]);
+    }
+}

@@ -1,0 +1,357 @@
+//! One thread, one event loop, one listener: the reactor below an instance.
+//!
+//! ```text
+//!   Driver (mio)            Reactor, one turn                               Service (an instance)
+//!   ────────────            ─────────────────                               ─────────────────────
+//!   wait ──events──▶        accept
+//!   read ──bytes───▶        decode frames, bounded per connection ────────▶ request
+//!                           take notices of other threads (Mailbox) ──────▶ notice
+//!                           a deadline has come ──────────────────────────▶ tick
+//!                                                                           end_of_batch: one flush for all
+//!   write ◀── one per socket ── answers, in any order, by token ◀────────── Replies
+//!                           close what is overdue                           upkeep, when nobody waits for it
+//! ```
+//!
+//! Throughput comes from the batch: what is readable is taken together, carried out together, and answered with one
+//! call of the system for each connection. All is bounded ([`limits`]): a peer that does not take its answers is not
+//! read until it does; one that sends what is no frame, trickles, or is silent in the middle of a frame is told so as
+//! far as it can be and closed; and none of it holds up another. In the steady state no request allocates: buffers
+//! are shared or used again.
+
+mod connection;
+mod connections;
+mod counters;
+mod driver;
+mod inbox;
+pub mod limits;
+mod mio_driver;
+mod receive;
+mod replies;
+mod send;
+mod service;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use zerohop_wire::Features;
+
+pub use self::counters::{Counters, Ending};
+pub use self::driver::{ConnectionId, Driver, Event, Now, Ready};
+pub use self::inbox::{Mailbox, NotTaken};
+pub use self::limits::Limits;
+pub use self::mio_driver::MioDriver;
+pub use self::replies::Replies;
+pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, RequestToken, Service, Upkeep};
+
+use self::connection::Connection;
+use self::connections::Connections;
+use self::inbox::Inbox;
+use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
+
+/// What this side can do beyond the version of the wire.
+const FEATURES: Features = Features::LZ4;
+
+/// An event loop over one listener and its connections.
+#[derive(Debug)]
+pub struct Reactor<D, S: Service> {
+    driver: D,
+    service: S,
+    connections: Connections,
+    inbox: Inbox<S::Notice>,
+    now: Now,
+    /// Of the last wait; emptied in every turn and kept for its room.
+    events: Vec<Event>,
+    /// Connections that have something to do in this turn, each once.
+    ready: VecDeque<ConnectionId>,
+    /// The buffer that all reads share, and the one into which compressed bodies are expanded.
+    shared: Vec<u8>,
+    expanded: Vec<u8>,
+    /// Connections found overdue; kept for its room.
+    overdue: Vec<(ConnectionId, Ending)>,
+    accept_ready: bool,
+    accept_again_ms: Option<u64>,
+    notices_ready: bool,
+    /// No connection's patience ends before.
+    sweep_ms: u64,
+    batch: Batch,
+    upkeep: Upkeep,
+    /// Set once it was told to stop: when it ends even if answers are missing.
+    stop_ms: Option<u64>,
+}
+
+/// What one turn has handed to the service.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    requests: u32,
+    bytes: usize,
+    touched: bool,
+}
+
+impl<D: Driver, S: Service> Reactor<D, S> {
+    /// A reactor, and the way for other threads to reach its service.
+    #[must_use]
+    pub fn new(mut driver: D, service: S, limits: Limits) -> (Self, Mailbox<S::Notice>) {
+        let (mailbox, inbox) = Inbox::new(driver.waker());
+        let reactor = Reactor {
+            now: driver.now(),
+            driver,
+            service,
+            connections: Connections::new(limits),
+            inbox,
+            events: Vec::new(),
+            ready: VecDeque::new(),
+            shared: Vec::with_capacity(RECEIVE_BYTES),
+            expanded: Vec::new(),
+            overdue: Vec::new(),
+            accept_ready: false,
+            accept_again_ms: None,
+            notices_ready: false,
+            sweep_ms: u64::MAX,
+            batch: Batch::default(),
+            upkeep: Upkeep::Done,
+            stop_ms: None,
+        };
+        (reactor, mailbox)
+    }
+
+    /// Serves until the service says [`Flow::Stop`].
+    ///
+    /// # Errors
+    /// The event queue itself failed; connections that fail end by themselves.
+    pub fn run(&mut self) -> io::Result<()> {
+        while self.turn()? {}
+        Ok(())
+    }
+
+    /// The service, when the reactor has ended.
+    #[must_use]
+    pub fn into_service(self) -> S {
+        self.service
+    }
+
+    /// One turn of the loop. `false`: it has stopped.
+    fn turn(&mut self) -> io::Result<bool> {
+        let time_out = self.time_out();
+        self.events.clear();
+        self.driver.wait(time_out, &mut self.events)?;
+        self.now = self.driver.now();
+        self.batch = Batch::default();
+        self.take_events();
+        self.accept();
+        self.take_notices();
+        self.serve_ready();
+        self.end_batch();
+        self.flush_all();
+        self.sweep();
+        if self.stop_ms.is_some_and(|stop_ms| self.has_stopped(stop_ms)) {
+            self.close_all();
+            return Ok(false);
+        }
+        self.upkeep = self.service.upkeep(self.now);
+        Ok(true)
+    }
+
+    /// How long the next wait may last.
+    fn time_out(&mut self) -> Option<Duration> {
+        let accept = self.accept_ready && self.accept_again_ms.is_none() && self.stop_ms.is_none();
+        if accept || self.notices_ready || !self.ready.is_empty() || self.upkeep == Upkeep::More {
+            return Some(Duration::ZERO);
+        }
+        let deadlines = [self.service.next_deadline_ms(), self.accept_again_ms, self.stop_ms];
+        let next_ms = deadlines.into_iter().flatten().fold(self.sweep_ms, u64::min);
+        if next_ms == u64::MAX {
+            return None;
+        }
+        Some(Duration::from_millis(next_ms.saturating_sub(self.driver.now().elapsed_ms)))
+    }
+
+    fn take_events(&mut self) {
+        for index in 0..self.events.len() {
+            match self.events[index] {
+                Event::Accept => self.accept_ready = true,
+                Event::Woken => self.notices_ready = true,
+                Event::Connection { id, ready } => {
+                    let Some(connection) = self.connections.get_mut(id) else { continue };
+                    connection.told(ready);
+                    // What waits to be sent goes at the end of the turn, with what this turn adds to it.
+                    let flush = connection.doomed.is_some() || (ready.writable && connection.unsent() > 0);
+                    if flush {
+                        self.connections.mark_dirty(id);
+                    }
+                    self.enqueue(id);
+                }
+            }
+        }
+    }
+
+    /// Puts a connection in the queue for a turn if it has something to do.
+    fn enqueue(&mut self, id: ConnectionId) {
+        let stopping = self.stop_ms.is_some();
+        let Some(connection) = self.connections.get(id) else { return };
+        let wants_turn = connection.wants_turn(&self.connections.limits, self.connections.unsent_total);
+        if wants_turn
+            && (!stopping || connection.is_closing())
+            && let Some(connection) = self.connections.get_mut(id)
+            && !std::mem::replace(&mut connection.queued, true)
+        {
+            self.ready.push_back(id);
+        }
+    }
+
+    fn accept(&mut self) {
+        if self.accept_again_ms.is_some_and(|again_ms| again_ms <= self.now.elapsed_ms) {
+            self.accept_again_ms = None;
+            self.accept_ready = true;
+        }
+        if !self.accept_ready || self.accept_again_ms.is_some() || self.stop_ms.is_some() {
+            return;
+        }
+        let Limits { connections_max, refusals_max, .. } = self.connections.limits;
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            let id = self.connections.next_id();
+            match self.driver.accept(id) {
+                Ok(()) => {
+                    self.connections.counters.accepted += 1;
+                    let refused = self.connections.open >= connections_max;
+                    let beyond_words = self.connections.open >= connections_max + refusals_max;
+                    self.connections.open(id, Connection::new(self.now.elapsed_ms, refused));
+                    if beyond_words {
+                        self.close(id, Ending::TooMany);
+                    } else {
+                        self.watch(id);
+                    }
+                }
+                Err(error) => match error.kind() {
+                    ErrorKind::WouldBlock => {
+                        self.accept_ready = false;
+                        return;
+                    }
+                    // Whoever wanted to connect has gone, or a signal came.
+                    ErrorKind::ConnectionAborted | ErrorKind::Interrupted => {}
+                    _ => {
+                        self.connections.counters.accept_errors += 1;
+                        self.accept_again_ms = Some(self.now.elapsed_ms + ACCEPT_RETRY_MS);
+                        return;
+                    }
+                },
+            }
+        }
+    }
+
+    fn take_notices(&mut self) {
+        if !std::mem::take(&mut self.notices_ready) {
+            return;
+        }
+        for _ in 0..NOTICES_PER_TURN_MAX {
+            let Some(notice) = self.inbox.take() else { return };
+            self.batch.touched = true;
+            let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+            if self.service.notice(notice, self.now, &mut replies) == Flow::Stop {
+                self.stop();
+            }
+        }
+        self.notices_ready = true;
+    }
+
+    fn stop(&mut self) {
+        if self.stop_ms.is_none() {
+            self.stop_ms = Some(self.now.elapsed_ms + self.connections.limits.stop_time_out_ms);
+            self.driver.stop_accepting();
+            let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+            self.service.stopping(self.now, &mut replies);
+        }
+    }
+
+    /// Gives each connection that wants one its turn, until the batch is full.
+    fn serve_ready(&mut self) {
+        for _ in 0..self.ready.len() {
+            if self.batch_is_full() {
+                return;
+            }
+            let Some(id) = self.ready.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            connection.queued = false;
+            if self.stop_ms.is_none() || connection.is_closing() {
+                self.serve(id);
+                self.enqueue(id);
+                self.watch(id);
+            }
+        }
+    }
+
+    fn batch_is_full(&self) -> bool {
+        let Limits { batch_requests_max, batch_bytes_max, .. } = self.connections.limits;
+        self.batch.requests >= batch_requests_max || self.batch.bytes >= batch_bytes_max
+    }
+
+    fn end_batch(&mut self) {
+        let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+        if self.service.next_deadline_ms().is_some_and(|deadline_ms| deadline_ms <= self.now.elapsed_ms) {
+            self.service.tick(self.now, &mut replies);
+            self.batch.touched = true;
+        }
+        if self.batch.touched {
+            self.service.end_of_batch(self.now, &mut replies);
+            self.connections.counters.batches += 1;
+        }
+    }
+
+    /// Sees to it that a connection's deadline is not slept through.
+    fn watch(&mut self, id: ConnectionId) {
+        let unsent_total = self.connections.unsent_total;
+        let Some(connection) = self.connections.get(id) else { return };
+        if let Some((deadline_ms, _)) = connection.deadline(&self.connections.limits, unsent_total) {
+            self.sweep_ms = self.sweep_ms.min(deadline_ms);
+        }
+    }
+
+    /// Closes what is overdue. Deadlines mostly move away before they come, so this seldom runs.
+    fn sweep(&mut self) {
+        if self.now.elapsed_ms < self.sweep_ms {
+            return;
+        }
+        self.sweep_ms = u64::MAX;
+        let mut overdue = std::mem::take(&mut self.overdue);
+        for (id, connection) in self.connections.iter() {
+            match connection.deadline(&self.connections.limits, self.connections.unsent_total) {
+                Some((deadline_ms, why)) if deadline_ms <= self.now.elapsed_ms => overdue.push((id, why)),
+                Some((deadline_ms, _)) => self.sweep_ms = self.sweep_ms.min(deadline_ms),
+                None => {}
+            }
+        }
+        for (id, why) in overdue.drain(..) {
+            self.close(id, why);
+        }
+        self.overdue = overdue;
+    }
+
+    fn has_stopped(&self, stop_ms: u64) -> bool {
+        let waits = |connection: &Connection| connection.in_flight > 0 || connection.unsent() > 0;
+        self.now.elapsed_ms >= stop_ms || !self.connections.iter().any(|(_, connection)| waits(connection))
+    }
+
+    fn close_all(&mut self) {
+        let all: Vec<ConnectionId> = self.connections.iter().map(|(id, _)| id).collect();
+        for id in all {
+            self.driver.shutdown_write(id);
+            self.close(id, Ending::Stopped);
+        }
+    }
+
+    /// Ends a connection now.
+    fn close(&mut self, id: ConnectionId, why: Ending) {
+        if self.connections.forget(id, why) {
+            self.driver.close(id);
+            self.service.closed(id);
+        }
+    }
+}
+
+fn replies<'r, D: Driver>(connections: &'r mut Connections, driver: &'r mut D, now: Now) -> Replies<'r> {
+    Replies { connections, driver, now }
+}

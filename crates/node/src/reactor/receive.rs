@@ -1,0 +1,329 @@
+//! Receiving: from bytes to requests, one connection's turn.
+
+use std::io::ErrorKind;
+
+use zerohop_wire::messages::Hello;
+use zerohop_wire::{
+    Broken, Decoded, Decoder, Encoder, Envelope, Failure, Frame, MAGIC, Message, What, choose_version,
+};
+
+use super::connection::{Received, Stage};
+use super::counters::Ending;
+use super::driver::{ConnectionId, Driver};
+use super::limits::{
+    KEPT_BUFFER_BYTES_MAX, NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, REFUSED_RETRY_MS,
+    SMALL_FRAME_BYTES_MAX,
+};
+use super::service::{Foreign, RequestToken, Service};
+use super::{FEATURES, Reactor, replies};
+
+impl<D: Driver, S: Service> Reactor<D, S> {
+    /// One connection's turn: what was left from before, then one read.
+    pub(super) fn serve(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if !connection.is_closing() && connection.has_frame() {
+            let mut received = std::mem::take(&mut connection.received);
+            received.at += self.take_bytes(id, received.rest());
+            self.keep(id, received);
+        }
+        let is_blocked = self.connections.is_blocked(id);
+        let Some(connection) = self.connections.get(id) else { return };
+        let is_closing = connection.is_closing();
+        let may_read = is_closing || !(connection.has_frame() || is_blocked);
+        if connection.readable && connection.ended_ms.is_none() && may_read && connection.doomed.is_none() {
+            if connection.need > SMALL_FRAME_BYTES_MAX && !is_closing {
+                self.read_large(id);
+            } else {
+                self.read_small(id);
+            }
+        }
+        if let Some(connection) = self.connections.get(id)
+            && connection.is_finished()
+        {
+            let why = if let Stage::Closing(why) = connection.stage { why } else { Ending::Peer };
+            self.close(id, why);
+        }
+    }
+
+    /// Reads into the shared buffer, behind what is left of a frame that has begun; keeps what is left of it then.
+    fn read_small(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(id) else { return };
+        let mut shared = std::mem::take(&mut self.shared);
+        shared.clear();
+        shared.extend_from_slice(connection.received.rest());
+        let held = shared.len();
+        if self.read(id, &mut shared) > 0 {
+            let used = self.take_bytes(id, &shared);
+            if let Some(connection) = self.connections.get_mut(id) {
+                let mut buffer = connection.received.empty();
+                if used == shared.len() {
+                    self.connections.buffers.give(buffer);
+                } else {
+                    if buffer.capacity() == 0 {
+                        buffer = self.connections.buffers.take();
+                    }
+                    buffer.extend_from_slice(&shared[used..]);
+                    if let Some(connection) = self.connections.get_mut(id) {
+                        // Another frame has begun, if the one that had is done.
+                        if used > 0 || held == 0 {
+                            connection.frame_since_ms = self.now.elapsed_ms;
+                        }
+                        connection.received = Received { bytes: buffer, at: 0 };
+                    }
+                }
+            }
+        }
+        self.shared = shared;
+    }
+
+    /// Reads into the connection's own buffer, which grows by steps up to the length of the frame that has begun.
+    fn read_large(&mut self, id: ConnectionId) {
+        let large_frames_bytes_max = self.connections.limits.large_frames_bytes_max;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let (need, held_before) = (connection.need, connection.large_bytes);
+        let mut received = std::mem::take(&mut connection.received);
+        received.compact();
+        let held = received.bytes.len();
+        if received.bytes.capacity() == held || held_before == 0 {
+            let step = (need - held).min(held.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
+            let will_hold = received.bytes.capacity().max(held + step);
+            if self.connections.large_total - held_before + will_hold > large_frames_bytes_max {
+                return self.pass_by(id, received, need);
+            }
+            received.bytes.reserve_exact(step);
+            let holds = received.bytes.capacity();
+            self.connections.large_total = self.connections.large_total - held_before + holds;
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.large_bytes = holds;
+            }
+        }
+        if self.read(id, &mut received.bytes) > 0 && received.bytes.len() >= need {
+            received.at += self.take_bytes(id, received.rest());
+        }
+        self.keep(id, received);
+    }
+
+    /// There is no room for a large frame: refuses it and lets its bytes pass.
+    fn pass_by(&mut self, id: ConnectionId, mut received: Received, need: usize) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let envelope = connection.decoder.envelope(received.rest());
+        connection.pass_by = need - received.len();
+        connection.need = 0;
+        self.connections.release_large(id);
+        self.connections.buffers.give(received.empty());
+        if let Some(envelope) = envelope {
+            let failure = Failure::Busy { retry_after_ms: NO_ROOM_RETRY_MS };
+            self.refuse(id, &envelope, failure);
+        }
+    }
+
+    /// Reads once, up to the spare capacity of `into`, and notes what that says about the connection. Returns the
+    /// bytes read; zero also if there was nothing or no connection any more.
+    fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> usize {
+        let room = into.capacity() - into.len();
+        self.connections.counters.reads += 1;
+        let result = self.driver.read(id, into);
+        let now_ms = self.now.elapsed_ms;
+        let Some(connection) = self.connections.get_mut(id) else { return 0 };
+        match result {
+            Ok(0) => {
+                connection.ended_ms = Some(now_ms);
+                connection.readable = false;
+                0
+            }
+            Ok(bytes) => {
+                connection.last_ms = now_ms;
+                connection.readable = bytes == room || connection.read_closed;
+                self.connections.counters.bytes_in += bytes as u64;
+                bytes
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                connection.readable = false;
+                0
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => 0,
+            Err(_) => {
+                self.close(id, Ending::Broken);
+                0
+            }
+        }
+    }
+
+    /// Puts back the buffer of a connection whose frames were taken from it, if it is still there and wants it.
+    fn keep(&mut self, id: ConnectionId, mut received: Received) {
+        let now_ms = self.now.elapsed_ms;
+        let done = received.len() == 0;
+        if received.at > 0 || done {
+            self.connections.release_large(id);
+        }
+        if received.at > 0 && received.bytes.capacity() > KEPT_BUFFER_BYTES_MAX {
+            // The large frame is taken; what is left is the beginning of another.
+            received = Received { bytes: received.rest().to_vec(), at: 0 };
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.frame_since_ms = now_ms;
+            }
+        } else if received.at > 0
+            && let Some(connection) = self.connections.get_mut(id)
+        {
+            connection.frame_since_ms = now_ms;
+        }
+        let keeps = |stage| !matches!(stage, Stage::Closing(_));
+        match self.connections.get_mut(id) {
+            Some(connection) if !done && keeps(connection.stage) => connection.received = received,
+            _ => self.connections.buffers.give(received.empty()),
+        }
+    }
+
+    /// Takes all that is whole, as far as the connection may go on. Returns how many bytes of `bytes` are done with.
+    fn take_bytes(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        loop {
+            let must_wait = self.batch_is_full() || self.connections.is_blocked(id);
+            let Some(connection) = self.connections.get_mut(id) else { return bytes.len() };
+            if connection.is_closing() || connection.doomed.is_some() {
+                return bytes.len();
+            }
+            let passed = connection.pass_by.min(bytes.len() - at);
+            connection.pass_by -= passed;
+            at += passed;
+            let rest = &bytes[at..];
+            match (connection.stage, rest.first()) {
+                (_, None) => {
+                    connection.need = 0;
+                    return at;
+                }
+                (Stage::Fresh, Some(first)) => {
+                    connection.stage = if *first == MAGIC[0] { Stage::Greeting } else { Stage::Foreign };
+                    continue;
+                }
+                (Stage::Foreign, Some(_)) => return at + self.take_foreign(id, rest),
+                (Stage::Greeting | Stage::Talking | Stage::Closing(_), Some(_)) => {}
+            }
+            if must_wait {
+                connection.need = 0;
+                return at;
+            }
+            let decoder = connection.decoder;
+            match decoder.decode(rest) {
+                Decoded::Need(need) => {
+                    connection.need = need;
+                    return at;
+                }
+                Decoded::Frame { frame, used } => {
+                    self.batch.bytes += used;
+                    at += used;
+                    self.take_frame(id, &frame);
+                }
+                Decoded::Refused { envelope, is_answer, failure, used } => {
+                    self.batch.bytes += used;
+                    at += used;
+                    if !is_answer {
+                        self.refuse(id, &envelope, failure);
+                    }
+                }
+                Decoded::Broken(broken) => {
+                    self.end_broken(id, broken);
+                    return bytes.len();
+                }
+            }
+        }
+    }
+
+    fn take_frame(&mut self, id: ConnectionId, frame: &Frame<'_>) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let (stage, envelope) = (connection.stage, frame.envelope);
+        if self.expanded.capacity() > KEPT_BUFFER_BYTES_MAX {
+            self.expanded = Vec::new();
+        }
+        // The buffer is taken out so that a message may borrow from it while the rest of the reactor is at work.
+        let mut expanded = std::mem::take(&mut self.expanded);
+        match frame.message(&mut expanded) {
+            Err(failure) => self.refuse(id, &envelope, failure),
+            Ok(Message::Hello(hello)) if stage == Stage::Greeting => self.greet(id, &envelope, &hello),
+            Ok(_) if stage == Stage::Greeting => self.refuse(id, &envelope, What::HelloExpected.into()),
+            Ok(Message::Hello(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
+            Ok(message) if message.kind().is_answer() => {
+                self.refuse(id, &envelope, What::Unexpected.into());
+            }
+            Ok(message) => {
+                connection.in_flight += 1;
+                self.batch.requests += 1;
+                self.batch.touched = true;
+                self.connections.counters.requests += 1;
+                let Envelope { request, keyspace, partition, .. } = envelope;
+                let token = RequestToken { connection: id, request, keyspace, partition };
+                let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+                self.service.request(token, &envelope, message, self.now, &mut replies);
+            }
+        }
+        self.expanded = expanded;
+    }
+
+    /// Answers `Hello`; from here on the connection speaks the version chosen.
+    fn greet(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
+        let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
+        if refused {
+            let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
+            return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
+        }
+        let chosen = choose_version(hello.version_min, hello.version_max)
+            .and_then(|version| self.service.hello(hello, self.now).map(|ack| (version, ack)));
+        let (version, mut ack) = match chosen {
+            Ok(chosen) => chosen,
+            Err(failure) => return self.refuse_and_end(id, envelope, failure, Ending::Misbehaved),
+        };
+        (ack.version, ack.features) = (version, FEATURES.common(hello.features));
+        let (message, now_ms) = (Message::HelloAck(ack), self.now.elapsed_ms);
+        let envelope = Envelope { time_out_ms: 0, ..*envelope };
+        self.connections.queue(&mut self.driver, id, &envelope, &message, now_ms);
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.stage = Stage::Talking;
+            connection.stage_since_ms = now_ms;
+            connection.decoder = Decoder::agreed(version, ack.features);
+            connection.encoder = Encoder { version, ..Encoder::default() };
+        }
+    }
+
+    fn take_foreign(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+        let mut out = self.connections.buffers.take();
+        let result = self.service.foreign(id, bytes, self.now, &mut out);
+        self.connections.queue_bytes(id, &out, self.now.elapsed_ms);
+        self.connections.buffers.give(out);
+        match result {
+            Foreign::Used(used) => {
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.need = bytes.len() - used + 1;
+                }
+                used
+            }
+            Foreign::Close => {
+                self.connections.close_gently(id, Ending::Foreign, self.now.elapsed_ms);
+                bytes.len()
+            }
+        }
+    }
+
+    /// Answers a frame that never became a request. Before the greeting that is the end.
+    fn refuse(&mut self, id: ConnectionId, of: &Envelope, failure: Failure<'_>) {
+        let greeting = self.connections.get(id).is_some_and(|connection| connection.stage == Stage::Greeting);
+        if greeting {
+            return self.refuse_and_end(id, of, failure, Ending::Misbehaved);
+        }
+        self.connections.queue_failure(&mut self.driver, id, of, failure, self.now.elapsed_ms);
+        // It costs a batch as much as a request.
+        self.batch.requests += 1;
+    }
+
+    fn refuse_and_end(&mut self, id: ConnectionId, of: &Envelope, failure: Failure<'_>, why: Ending) {
+        self.connections.queue_failure(&mut self.driver, id, of, failure, self.now.elapsed_ms);
+        self.connections.close_gently(id, why, self.now.elapsed_ms);
+    }
+
+    /// Nobody knows where the next frame begins.
+    fn end_broken(&mut self, id: ConnectionId, broken: Broken) {
+        match broken.last_answer() {
+            Some((envelope, failure)) => self.refuse_and_end(id, &envelope, failure, Ending::Misbehaved),
+            None => self.connections.close_gently(id, Ending::Misbehaved, self.now.elapsed_ms),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! How a service answers.
+
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::connections::Connections;
+use super::counters::Counters;
+use super::driver::{Driver, Now};
+use super::service::RequestToken;
+
+/// Takes the answers of a service. They are written when the batch ends, with one call of the system for each
+/// connection.
+pub struct Replies<'r> {
+    pub(super) connections: &'r mut Connections,
+    pub(super) driver: &'r mut dyn Driver,
+    pub(super) now: Now,
+}
+
+impl Replies<'_> {
+    /// Answers a request. `epoch` is that of the group that answers; zero if none does. The answer is dropped if the
+    /// connection is gone, and replaced by the failure that says so if it is too long to travel.
+    pub fn answer(&mut self, token: RequestToken, epoch: PartitionEpoch, message: &Message<'_>) {
+        let Some(connection) = self.connections.get_mut(token.connection) else {
+            self.connections.counters.answers_dropped += 1;
+            return;
+        };
+        assert!(connection.in_flight > 0, "a request was answered twice");
+        connection.in_flight -= 1;
+        self.connections.counters.answers += 1;
+        let envelope = Envelope {
+            request: token.request,
+            keyspace: token.keyspace,
+            partition: token.partition,
+            partition_epoch: epoch,
+            time_out_ms: 0,
+        };
+        self.connections.queue(self.driver, token.connection, &envelope, message, self.now.elapsed_ms);
+    }
+
+    /// Answers a request with a failure.
+    pub fn fail(&mut self, token: RequestToken, epoch: PartitionEpoch, failure: Failure<'_>) {
+        self.answer(token, epoch, &Message::Answer(Err(failure)));
+    }
+
+    /// Whether nobody waits for this answer any more.
+    #[must_use]
+    pub fn is_gone(&self, token: RequestToken) -> bool {
+        self.connections.get(token.connection).is_none()
+    }
+
+    /// What the reactor has counted.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.connections.counters
+    }
+
+    /// Connections open now.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.connections.open
+    }
+}

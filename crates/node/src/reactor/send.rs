@@ -1,0 +1,82 @@
+//! Sending: one write for each connection that has something to send, when the batch ends.
+
+use std::io::{ErrorKind, IoSlice};
+
+use super::Reactor;
+use super::connection::Stage;
+use super::counters::Ending;
+use super::driver::{ConnectionId, Driver};
+use super::service::Service;
+
+impl<D: Driver, S: Service> Reactor<D, S> {
+    /// Writes what the batch has queued, and sees what becomes possible by it.
+    pub(super) fn flush_all(&mut self) {
+        let mut dirty = std::mem::take(&mut self.connections.dirty);
+        for id in dirty.drain(..) {
+            self.flush(id);
+        }
+        // Nothing was queued meanwhile, as the service answers only within a batch.
+        self.connections.dirty = dirty;
+    }
+
+    fn flush(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.dirty = false;
+        if connection.doomed.is_none() && connection.writable && connection.unsent() > 0 {
+            self.write(id);
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if let Some(why) = connection.doomed {
+            return self.close(id, why);
+        }
+        if let Stage::Closing(why) = connection.stage
+            && connection.unsent() == 0
+        {
+            if connection.ended_ms.is_some() {
+                return self.close(id, why);
+            }
+            self.driver.shutdown_write(id);
+        } else if connection.is_finished() {
+            return self.close(id, Ending::Peer);
+        }
+        self.enqueue(id);
+        self.watch(id);
+    }
+
+    /// One call of the system.
+    fn write(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let before = connection.unsent();
+        let written = loop {
+            match self.driver.write(id, &[IoSlice::new(&connection.out[connection.sent..])]) {
+                Ok(written) => break written,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break 0,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => {
+                    connection.doomed = Some(Ending::Broken);
+                    return;
+                }
+            }
+        };
+        if written > 0 {
+            connection.send_since_ms = self.now.elapsed_ms;
+        }
+        if written < before {
+            connection.writable = false;
+            connection.sent += written;
+            // What is sent is cut off once it is the larger part: its room does not grow for ever.
+            if connection.sent > connection.out.len() / 2 {
+                connection.out.drain(..connection.sent);
+                connection.sent = 0;
+            }
+        } else {
+            connection.sent = 0;
+            let mut buffer = std::mem::take(&mut connection.out);
+            buffer.clear();
+            self.connections.buffers.give(buffer);
+        }
+        self.connections.unsent_total -= written;
+        self.connections.counters.writes += 1;
+        self.connections.counters.bytes_out += written as u64;
+    }
+}

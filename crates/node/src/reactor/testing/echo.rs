@@ -1,0 +1,160 @@
+//! A service whose answers can be checked.
+
+use zerohop_wire::ids::*;
+use zerohop_wire::messages::*;
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::super::*;
+
+/// When [`Echo`] answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::reactor) enum When {
+    /// As soon as it is asked.
+    AtOnce,
+    /// When the batch ends, last asked first.
+    BatchBackwards,
+    /// After this many milliseconds, in the order of the request's id turned by its bits.
+    After(u64),
+    /// When it is told to stop.
+    Never,
+}
+
+/// Answers a lookup with its key, `repeat` times over; an `Insert` with its value's length. Ping with the time.
+#[derive(Debug)]
+pub(in crate::reactor) struct Echo {
+    pub(in crate::reactor) when: When,
+    pub(in crate::reactor) repeat: usize,
+    waiting: Vec<(u64, RequestToken, Vec<u8>)>,
+    deadline_ms: Option<u64>,
+    pub(in crate::reactor) requests: u64,
+    pub(in crate::reactor) batches: u64,
+    pub(in crate::reactor) upkeeps: u64,
+    pub(in crate::reactor) closed: Vec<ConnectionId>,
+}
+
+impl Echo {
+    pub(in crate::reactor) fn new(when: When) -> Self {
+        Echo {
+            when,
+            repeat: 1,
+            waiting: Vec::new(),
+            deadline_ms: None,
+            requests: 0,
+            batches: 0,
+            upkeeps: 0,
+            closed: Vec::new(),
+        }
+    }
+
+    fn answer(&self, token: RequestToken, key: &[u8], replies: &mut Replies<'_>) {
+        let bytes = key.repeat(self.repeat);
+        let outcome = Outcome::Value { version: Timestamp(1), length: bytes.len() as u64, bytes: &bytes };
+        replies.answer(token, PartitionEpoch(9), &Message::Answer(Ok(outcome)));
+    }
+
+    fn answer_waiting(&mut self, replies: &mut Replies<'_>) {
+        for (_, token, key) in std::mem::take(&mut self.waiting) {
+            self.answer(token, &key, replies);
+        }
+    }
+}
+
+/// What a test tells [`Echo`] from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::reactor) enum Tell {
+    AnswerAll,
+    Stop,
+}
+
+impl Service for Echo {
+    type Notice = Tell;
+
+    fn hello(&mut self, hello: &Hello<'_>, now: Now) -> Result<HelloAck, Failure<'static>> {
+        if hello.cluster.0 == [0xbb; 16] {
+            return Err(Failure::Unauthorized);
+        }
+        Ok(HelloAck {
+            now: Timestamp::from_millis(now.unix_ms),
+            instance: InstanceId(7),
+            ..HelloAck::default()
+        })
+    }
+
+    fn request(
+        &mut self,
+        token: RequestToken,
+        envelope: &Envelope,
+        message: Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        assert_eq!(token.request, envelope.request);
+        self.requests += 1;
+        let key = match message {
+            Message::Read { read: Read { key, .. }, .. } => key,
+            Message::Write { write: Write { change: Change::Insert { value, .. }, .. }, .. } => {
+                let outcome = Outcome::Done { version: Timestamp(2), number: value.len() as u64 };
+                return replies.answer(token, PartitionEpoch(9), &Message::Answer(Ok(outcome)));
+            }
+            _ => {
+                let now = Timestamp::from_millis(now.unix_ms);
+                return replies.answer(
+                    token,
+                    PartitionEpoch(0),
+                    &Message::Pong(Pong { now, ..Pong::default() }),
+                );
+            }
+        };
+        match self.when {
+            When::AtOnce => self.answer(token, key, replies),
+            _ => self.waiting.push((now.elapsed_ms, token, key.to_vec())),
+        }
+        if let When::After(wait_ms) = self.when {
+            self.deadline_ms.get_or_insert(now.elapsed_ms + wait_ms);
+        }
+    }
+
+    fn notice(&mut self, notice: Tell, _: Now, replies: &mut Replies<'_>) -> Flow {
+        match notice {
+            Tell::AnswerAll => self.answer_waiting(replies),
+            Tell::Stop => return Flow::Stop,
+        }
+        Flow::Continue
+    }
+
+    fn next_deadline_ms(&self) -> Option<u64> {
+        self.deadline_ms
+    }
+
+    fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
+        let When::After(wait_ms) = self.when else { return };
+        self.waiting.sort_by_key(|(_, token, _)| token.request.0.reverse_bits());
+        let waiting = std::mem::take(&mut self.waiting);
+        let (due, later): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(since_ms, ..)| since_ms + wait_ms <= now.elapsed_ms);
+        self.deadline_ms = later.iter().map(|(since_ms, ..)| since_ms + wait_ms).min();
+        self.waiting = later;
+        due.iter().for_each(|(_, token, key)| self.answer(*token, key, replies));
+    }
+
+    fn end_of_batch(&mut self, _: Now, replies: &mut Replies<'_>) {
+        self.batches += 1;
+        if self.when == When::BatchBackwards {
+            self.waiting.reverse();
+            self.answer_waiting(replies);
+        }
+    }
+
+    fn upkeep(&mut self, _: Now) -> Upkeep {
+        self.upkeeps += 1;
+        Upkeep::Done
+    }
+
+    fn closed(&mut self, connection: ConnectionId) {
+        self.closed.push(connection);
+    }
+
+    fn stopping(&mut self, _: Now, replies: &mut Replies<'_>) {
+        self.answer_waiting(replies);
+    }
+}

@@ -1,0 +1,175 @@
+//! A driver that plays the system in memory, and a service whose answers can be checked: what tests of the reactor
+//! share. Nothing here is random or reads a clock; the same calls give the same run.
+
+mod echo;
+mod world;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use zerohop_wire::ids::*;
+use zerohop_wire::messages::*;
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message};
+
+pub(super) use self::echo::{Echo, Tell, When};
+pub(super) use self::world::{FakeDriver, World};
+use super::*;
+
+/// A reactor over a world, with what a test needs at hand.
+pub(super) struct Stand {
+    pub(super) reactor: Reactor<FakeDriver, Echo>,
+    pub(super) mailbox: Mailbox<Tell>,
+    pub(super) world: Rc<RefCell<World>>,
+}
+
+impl Stand {
+    pub(super) fn new(when: When, limits: Limits) -> Self {
+        let (driver, world) = FakeDriver::new();
+        let (reactor, mailbox) = Reactor::new(driver, Echo::new(when), limits);
+        Stand { reactor, mailbox, world }
+    }
+
+    /// Lets the reactor run until it has nothing to do at the present time; `false` if it has stopped.
+    pub(super) fn settle(&mut self) -> bool {
+        for _ in 0..100_000 {
+            let busy = !self.world.borrow().events.is_empty()
+                || self.reactor.time_out() == Some(Duration::ZERO)
+                || self.reactor.driver.woken.0.load(Ordering::SeqCst);
+            if !busy {
+                return true;
+            }
+            if !self.reactor.turn().unwrap() {
+                return false;
+            }
+        }
+        panic!("the reactor never comes to rest");
+    }
+
+    /// Lets time pass and the reactor with it, and every peer take what it gets.
+    pub(super) fn pass(&mut self, ms: u64) {
+        let until_ms = self.world.borrow().now_ms + ms;
+        loop {
+            self.settle();
+            while self.take_all() > 0 {
+                self.settle();
+            }
+            let now_ms = self.world.borrow().now_ms;
+            let next = self.reactor.time_out().map_or(until_ms, |wait| now_ms + wait.as_millis() as u64);
+            self.world.borrow_mut().now_ms = next.clamp(now_ms, until_ms);
+            if next > until_ms || now_ms == until_ms {
+                return;
+            }
+        }
+    }
+
+    /// Every peer takes what there is for it; returns how many bytes.
+    pub(super) fn take_all(&mut self) -> usize {
+        let mut world = self.world.borrow_mut();
+        (0..world.peers.len()).map(|peer| world.take(peer, usize::MAX)).sum()
+    }
+
+    /// Connects and sends `Hello`.
+    pub(super) fn greeted(&mut self) -> usize {
+        let peer = self.world.borrow_mut().connect();
+        self.world.borrow_mut().send(peer, &hello());
+        self.settle();
+        peer
+    }
+
+    pub(super) fn send(&mut self, peer: usize, bytes: &[u8]) {
+        self.world.borrow_mut().send(peer, bytes);
+    }
+
+    /// What a peer has received since the last time, as frames.
+    pub(super) fn answers(&mut self, peer: usize) -> Vec<(u64, Said)> {
+        self.settle();
+        loop {
+            let count = self.world.borrow_mut().take(peer, usize::MAX);
+            if count == 0 {
+                break;
+            }
+            self.settle();
+        }
+        let bytes = std::mem::take(&mut self.world.borrow_mut().peers[peer].taken);
+        frames(&bytes)
+    }
+
+    pub(super) fn is_closed(&self, peer: usize) -> bool {
+        self.world.borrow().peers[peer].server_closed
+    }
+
+    pub(super) fn counters(&self) -> &Counters {
+        &self.reactor.connections.counters
+    }
+}
+
+/// What an answer said, as far as tests look at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Ack,
+    Pong,
+    Value(Vec<u8>),
+    Done(u64),
+    Failed(Failure<'static>),
+}
+
+/// Takes frames apart; what is left over must be nothing.
+pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, Said)> {
+    let mut all = Vec::new();
+    while !bytes.is_empty() {
+        let Decoded::Frame { frame, used } = Decoder::agreed(1, Features::LZ4).decode(bytes) else {
+            panic!("the server sent what is no frame: {bytes:02x?}");
+        };
+        let said = match frame.message(&mut Vec::new()).unwrap() {
+            Message::HelloAck(_) => Said::Ack,
+            Message::Pong(_) => Said::Pong,
+            Message::Answer(Ok(Outcome::Value { bytes, .. })) => Said::Value(bytes.to_vec()),
+            Message::Answer(Ok(Outcome::Done { number, .. })) => Said::Done(number),
+            Message::Answer(Err(failure)) => Said::Failed(failure.into_owned()),
+            other => panic!("{other:?}"),
+        };
+        all.push((frame.envelope.request.0, said));
+        bytes = &bytes[used..];
+    }
+    all
+}
+
+pub(super) fn encoded(request: u64, message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    Encoder::default().encode(&envelope(request), message, &mut out).unwrap();
+    out
+}
+
+pub(super) fn envelope(request: u64) -> Envelope {
+    let (keyspace, partition) = (KeyspaceId(3), PartitionId(4));
+    Envelope { request: RequestId(request), keyspace, partition, ..Envelope::default() }
+}
+
+pub(super) fn hello() -> Vec<u8> {
+    encoded(1, &Message::Hello(hello_message()))
+}
+
+pub(super) fn hello_message() -> Hello<'static> {
+    Hello {
+        version_min: 1,
+        version_max: 1,
+        features: Features(0),
+        cluster: ClusterId::default(),
+        map_epoch: MapEpoch(0),
+        proof_method: 0,
+        nonce: [0; 32],
+        name: "test",
+    }
+}
+
+pub(super) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {
+    encoded(request, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query: Query::Lookup } })
+}
+
+pub(super) fn insert(request: u64, value: &[u8]) -> Vec<u8> {
+    let change = Change::Insert { value, expiry: Expiry::Never };
+    let write = Write { key: b"k", condition: Condition::Always, change };
+    encoded(request, &Message::Write { stamp: Stamp::default(), write })
+}

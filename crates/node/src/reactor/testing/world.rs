@@ -1,0 +1,201 @@
+//! The system, played in memory: peers whose every byte a test sends and takes.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind, IoSlice};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use super::super::*;
+
+/// The memory that stands for the network. Shared between the driver and the test, which plays the peers.
+#[derive(Debug, Default)]
+pub(in crate::reactor) struct World {
+    pub(in crate::reactor) now_ms: u64,
+    /// Peers that wait to be accepted.
+    backlog: VecDeque<usize>,
+    /// By number of the peer.
+    pub(in crate::reactor) peers: Vec<Peer>,
+    by_id: BTreeMap<ConnectionId, usize>,
+    pub(in crate::reactor) events: Vec<Event>,
+    pub(in crate::reactor) accept_error: Option<ErrorKind>,
+    listening: bool,
+}
+
+/// The other end of one connection.
+#[derive(Debug, Default)]
+pub(in crate::reactor) struct Peer {
+    id: Option<ConnectionId>,
+    to_server: VecDeque<u8>,
+    sent_all: bool,
+    /// What the server has sent and the peer has taken.
+    pub(in crate::reactor) taken: Vec<u8>,
+    /// What the server has sent and the peer has not taken.
+    from_server: VecDeque<u8>,
+    /// Bytes that may lie between the server and the peer.
+    window: usize,
+    /// Most bytes that one read of the server brings.
+    pub(in crate::reactor) read_max: usize,
+    pub(in crate::reactor) server_shut: bool,
+    pub(in crate::reactor) server_closed: bool,
+    /// The server was told that there is no room, and wants to know when there is.
+    wants_room: bool,
+    pub(in crate::reactor) writes: usize,
+}
+
+/// Plays the system over a [`World`]. It never waits: tests let time pass.
+#[derive(Debug)]
+pub(in crate::reactor) struct FakeDriver {
+    pub(in crate::reactor) world: Rc<RefCell<World>>,
+    pub(in crate::reactor) woken: Arc<Woken>,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::reactor) struct Woken(pub(in crate::reactor) AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl FakeDriver {
+    pub(in crate::reactor) fn new() -> (Self, Rc<RefCell<World>>) {
+        let world = Rc::new(RefCell::new(World { listening: true, ..World::default() }));
+        (FakeDriver { world: Rc::clone(&world), woken: Arc::default() }, world)
+    }
+}
+
+impl World {
+    pub(in crate::reactor) fn connect(&mut self) -> usize {
+        self.peers.push(Peer { window: 1 << 16, read_max: usize::MAX, ..Peer::default() });
+        self.backlog.push_back(self.peers.len() - 1);
+        self.events.push(Event::Accept);
+        self.peers.len() - 1
+    }
+
+    pub(in crate::reactor) fn send(&mut self, peer: usize, bytes: &[u8]) {
+        self.peers[peer].to_server.extend(bytes);
+        self.tell(peer, Ready { readable: true, ..Ready::default() });
+    }
+
+    pub(in crate::reactor) fn send_end(&mut self, peer: usize) {
+        self.peers[peer].sent_all = true;
+        self.tell(peer, Ready { readable: true, read_closed: true, ..Ready::default() });
+    }
+
+    pub(in crate::reactor) fn reset(&mut self, peer: usize) {
+        self.tell(peer, Ready { dead: true, readable: true, writable: true, read_closed: true });
+    }
+
+    /// The peer takes up to `most` bytes.
+    pub(in crate::reactor) fn take(&mut self, peer: usize, most: usize) -> usize {
+        let entry = &mut self.peers[peer];
+        let count = most.min(entry.from_server.len());
+        entry.taken.extend(entry.from_server.drain(..count));
+        if count > 0 && std::mem::take(&mut entry.wants_room) {
+            self.tell(peer, Ready { writable: true, ..Ready::default() });
+        }
+        count
+    }
+
+    /// Changes how many bytes may lie between the server and the peer.
+    pub(in crate::reactor) fn set_window(&mut self, peer: usize, bytes: usize) {
+        let entry = &mut self.peers[peer];
+        entry.window = bytes;
+        if bytes > entry.from_server.len() && std::mem::take(&mut entry.wants_room) {
+            self.tell(peer, Ready { writable: true, ..Ready::default() });
+        }
+    }
+
+    fn tell(&mut self, peer: usize, ready: Ready) {
+        if let Some(id) = self.peers[peer].id {
+            self.events.push(Event::Connection { id, ready });
+        }
+    }
+
+    fn peer(&mut self, id: ConnectionId) -> &mut Peer {
+        &mut self.peers[self.by_id[&id]]
+    }
+}
+
+impl Driver for FakeDriver {
+    fn wait(&mut self, _: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
+        let mut world = self.world.borrow_mut();
+        events.append(&mut world.events);
+        if self.woken.0.swap(false, Ordering::SeqCst) {
+            events.push(Event::Woken);
+        }
+        Ok(())
+    }
+
+    fn now(&mut self) -> Now {
+        let elapsed_ms = self.world.borrow().now_ms;
+        Now { elapsed_ms, unix_ms: 1_700_000_000_000 + elapsed_ms }
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.woken))
+    }
+
+    fn accept(&mut self, id: ConnectionId) -> io::Result<()> {
+        let mut world = self.world.borrow_mut();
+        if let Some(error) = world.accept_error.take() {
+            return Err(error.into());
+        }
+        let number = world.backlog.pop_front().filter(|_| world.listening).ok_or(ErrorKind::WouldBlock)?;
+        world.by_id.insert(id, number);
+        let peer = &mut world.peers[number];
+        peer.id = Some(id);
+        let (readable, read_closed) = (!peer.to_server.is_empty() || peer.sent_all, peer.sent_all);
+        world.tell(number, Ready { readable, writable: true, read_closed, dead: false });
+        Ok(())
+    }
+
+    fn stop_accepting(&mut self) {
+        self.world.borrow_mut().listening = false;
+    }
+
+    fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> io::Result<usize> {
+        let mut world = self.world.borrow_mut();
+        let peer = world.peer(id);
+        let room = into.capacity() - into.len();
+        assert!(room > 0, "a read without room looks like the end");
+        let count = room.min(peer.to_server.len()).min(peer.read_max);
+        if count == 0 && !peer.sent_all {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        into.extend(peer.to_server.drain(..count));
+        // A short read ends readiness, as with the system; so what is left must be told again.
+        if count < room && !peer.to_server.is_empty() {
+            let number = world.by_id[&id];
+            world.tell(number, Ready { readable: true, ..Ready::default() });
+        }
+        Ok(count)
+    }
+
+    fn write(&mut self, id: ConnectionId, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut world = self.world.borrow_mut();
+        let peer = world.peer(id);
+        assert!(!peer.server_shut, "nothing may be sent after the end");
+        peer.writes += 1;
+        let room = peer.window.saturating_sub(peer.from_server.len());
+        let all: usize = pieces.iter().map(|piece| piece.len()).sum();
+        peer.from_server.extend(pieces.iter().flat_map(|piece| piece.iter()).take(room));
+        peer.wants_room = room < all;
+        if room == 0 && all > 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(all.min(room)) }
+    }
+
+    fn shutdown_write(&mut self, id: ConnectionId) {
+        self.world.borrow_mut().peer(id).server_shut = true;
+    }
+
+    fn close(&mut self, id: ConnectionId) {
+        let mut world = self.world.borrow_mut();
+        world.peer(id).server_closed = true;
+        world.by_id.remove(&id);
+    }
+}

@@ -1,0 +1,131 @@
+//! What peers get that do not keep to the protocol, and that it harms nobody else.
+
+use zerohop_wire::messages::{Ping, Pong};
+use zerohop_wire::{Failure, HEADER_BYTES, Message, What};
+
+use super::*;
+
+/// A well-behaved connection and one that is not, both greeted.
+fn two() -> (Stand, usize, usize) {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let (good, bad) = (stand.greeted(), stand.greeted());
+    stand.answers(good);
+    stand.answers(bad);
+    (stand, good, bad)
+}
+
+fn is_served(stand: &mut Stand, peer: usize) {
+    stand.send(peer, &lookup(99, b"still here"));
+    assert_eq!(stand.answers(peer), [(99, Said::Value(b"still here".to_vec()))]);
+}
+
+fn damaged(mut bytes: Vec<u8>, at: usize) -> Vec<u8> {
+    bytes[at] ^= 0x40;
+    bytes
+}
+
+/// A frame with this body length in its header, and a right checksum.
+fn claiming(length: u32) -> Vec<u8> {
+    header(1, length)
+}
+
+fn header(version: u8, body_len: u32) -> Vec<u8> {
+    let kind = zerohop_wire::Kind::Insert.number();
+    let flags = zerohop_wire::Flags::BODY_CHECKSUM;
+    zerohop_wire::Header { version, kind, flags, envelope: envelope(77), body_len, body_crc: 1 }
+        .encode()
+        .to_vec()
+}
+
+#[test]
+fn what_can_be_answered_is_and_the_connection_goes_on() {
+    let (mut stand, good, bad) = two();
+    let body_at = HEADER_BYTES + 3;
+    let corrupt = damaged(lookup(5, b"abc"), body_at);
+    let answer = encoded(6, &Message::Pong(Pong::default()));
+    stand.send(bad, &[corrupt, answer, hello(), lookup(7, b"abc")].concat());
+    assert_eq!(
+        stand.answers(bad),
+        [
+            (5, Said::Failed(Failure::Corrupt)),
+            (6, Said::Failed(What::Unexpected.into())),
+            (1, Said::Failed(What::Unexpected.into())),
+            (7, Said::Value(b"abc".to_vec())),
+        ]
+    );
+    assert_eq!(stand.counters().refused, 3);
+    is_served(&mut stand, good);
+    is_served(&mut stand, bad);
+}
+
+#[test]
+fn what_leaves_the_next_frame_unknown_closes_the_connection() {
+    let too_long = Failure::FrameTooLong { length: u64::from(u32::MAX), limit: 16_908_288 };
+    let wrong_version = Failure::UnsupportedVersion { min: 1, max: 1 };
+    for (bytes, last_answer) in [
+        (claiming(u32::MAX), Some(too_long)),
+        (header(9, 0), Some(wrong_version)),
+        (damaged(lookup(5, b"abc"), 20), None),
+        (b"\xfaZH\x01 and then anything at all, as long as it is long enough".to_vec(), None),
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), None),
+    ] {
+        let (mut stand, good, bad) = two();
+        stand.send(bad, &[bytes, lookup(8, b"not read")].concat());
+        let expected: Vec<_> = last_answer.into_iter().map(|failure| (77, Said::Failed(failure))).collect();
+        assert_eq!(stand.answers(bad), expected);
+        assert!(stand.world.borrow().peers[bad].server_shut);
+        assert_eq!(stand.reactor.service.requests, 0);
+        // It is read to its end, to nobody, and then forgotten.
+        stand.send(bad, &[0xfa; 100_000]);
+        stand.world.borrow_mut().send_end(bad);
+        stand.settle();
+        assert!(stand.is_closed(bad));
+        assert_eq!(stand.counters().ended(Ending::Misbehaved), 1);
+        is_served(&mut stand, good);
+    }
+}
+
+#[test]
+fn before_hello_nothing_else_is_taken() {
+    for (bytes, request, failure) in [
+        (encoded(4, &Message::Ping(Ping::default())), 4, What::HelloExpected.into()),
+        (lookup(5, b"abc"), 5, What::HelloExpected.into()),
+        (damaged(hello(), HEADER_BYTES), 1, Failure::Corrupt),
+        (claiming(2000), 77, Failure::FrameTooLong { length: 2000, limit: 1024 }),
+        (header(2, 100), 77, Failure::UnsupportedVersion { min: 1, max: 1 }),
+    ] {
+        let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+        let peer = stand.world.borrow_mut().connect();
+        stand.send(peer, &[bytes, hello()].concat());
+        assert_eq!(stand.answers(peer), [(request, Said::Failed(failure))]);
+        assert!(stand.world.borrow().peers[peer].server_shut);
+    }
+}
+
+#[test]
+fn another_protocol_gets_a_line_that_says_what_this_is() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    for bytes in [&b"PING\r\n"[..], b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"] {
+        let peer = stand.world.borrow_mut().connect();
+        stand.send(peer, bytes);
+        stand.settle();
+        stand.take_all();
+        assert_eq!(stand.world.borrow().peers[peer].taken, FOREIGN_ANSWER);
+        assert!(stand.world.borrow().peers[peer].server_shut);
+        stand.world.borrow_mut().send_end(peer);
+        stand.settle();
+        assert!(stand.is_closed(peer));
+    }
+    assert_eq!(stand.counters().ended(Ending::Foreign), 4);
+}
+
+#[test]
+fn who_does_not_hang_up_after_its_last_answer_is_hung_up_on() {
+    let (mut stand, good, bad) = two();
+    stand.send(bad, b"no frame");
+    stand.pass(LINGER_MS - 1);
+    assert!(!stand.is_closed(bad));
+    stand.pass(2);
+    assert!(stand.is_closed(bad));
+    is_served(&mut stand, good);
+}

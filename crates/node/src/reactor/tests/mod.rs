@@ -1,0 +1,11 @@
+//! The reactor over a driver in memory: every run is the same.
+
+mod conversation;
+mod misbehaving;
+mod patience;
+mod pressure;
+mod random;
+
+use super::limits::*;
+use super::testing::*;
+use super::*;

@@ -1,0 +1,150 @@
+//! Bounds: on what is held for one connection, for all, and on how many there are.
+
+use zerohop_wire::Failure;
+
+use super::*;
+
+const LIMITS: Limits = Limits { unsent_bytes_max: 10_000, in_flight_max: 10, ..Limits::DEFAULT };
+
+fn lookups(count: u64) -> Vec<u8> {
+    (0..count).flat_map(|id| lookup(id, &[5; 100])).collect()
+}
+
+#[test]
+fn who_does_not_read_is_not_read_and_others_are_served() {
+    let mut stand = Stand::new(When::AtOnce, Limits { in_flight_max: 4096, ..LIMITS });
+    let (deaf, other) = (stand.greeted(), stand.greeted());
+    stand.answers(deaf);
+    stand.answers(other);
+    stand.world.borrow_mut().set_window(deaf, 1000);
+    stand.send(deaf, &lookups(5000));
+    stand.settle();
+    let answer_bytes = 200;
+    let held = stand.reactor.connections.unsent_total;
+    assert!((10_000..10_000 + answer_bytes).contains(&held), "{held} bytes are held");
+    assert!(stand.reactor.service.requests < 100);
+    stand.send(other, &lookup(7, b"abc"));
+    assert_eq!(stand.answers(other), [(7, Said::Value(b"abc".to_vec()))]);
+    // When it reads at last, all is there, in order and once.
+    let ids: Vec<u64> = stand.answers(deaf).into_iter().map(|(id, _)| id).collect();
+    assert!(ids.into_iter().eq(0..5000));
+    assert_eq!(stand.reactor.connections.unsent_total, 0);
+}
+
+#[test]
+fn requests_in_flight_are_bounded_and_go_on_as_answers_come() {
+    let mut stand = Stand::new(When::After(5), LIMITS);
+    let peer = stand.greeted();
+    stand.answers(peer);
+    stand.send(peer, &lookups(35));
+    stand.settle();
+    assert_eq!(stand.reactor.service.requests, 10);
+    stand.pass(5);
+    assert_eq!(stand.reactor.service.requests, 20);
+    stand.pass(100);
+    assert_eq!(stand.reactor.service.requests, 35);
+    let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
+    assert_eq!(frames(&bytes).len(), 35);
+}
+
+#[test]
+fn late_answers_that_nobody_takes_end_the_connection() {
+    let limits = Limits { unsent_bytes_end: 20_000, in_flight_max: 1000, ..LIMITS };
+    let mut stand = Stand::new(When::Never, limits);
+    let (deaf, other) = (stand.greeted(), stand.greeted());
+    stand.answers(deaf);
+    stand.answers(other);
+    stand.world.borrow_mut().set_window(deaf, 0);
+    stand.send(deaf, &lookups(500));
+    stand.settle();
+    stand.mailbox.leave(Tell::AnswerAll).unwrap();
+    stand.settle();
+    assert!(stand.is_closed(deaf));
+    assert_eq!(stand.counters().ended(Ending::Flooded), 1);
+    assert_eq!(stand.reactor.connections.unsent_total, 0);
+    stand.send(other, &lookup(7, b"abc"));
+    stand.settle();
+    stand.mailbox.leave(Tell::AnswerAll).unwrap();
+    assert_eq!(stand.answers(other).len(), 1);
+}
+
+#[test]
+fn all_connections_together_hold_no_more_than_allowed() {
+    let limits = Limits { unsent_bytes_total_max: 50_000, in_flight_max: 4096, ..LIMITS };
+    let mut stand = Stand::new(When::AtOnce, limits);
+    let deaf: Vec<usize> = (0..20).map(|_| stand.greeted()).collect();
+    for &peer in &deaf {
+        stand.answers(peer);
+        stand.world.borrow_mut().set_window(peer, 0);
+        stand.send(peer, &lookups(1000));
+    }
+    stand.settle();
+    assert!(stand.reactor.connections.unsent_total <= 50_000);
+    assert!(deaf.iter().all(|&peer| !stand.is_closed(peer)), "slowed down, not closed");
+    let listener = stand.greeted();
+    stand.answers(listener);
+    stand.send(listener, &lookup(7, b"abc"));
+    assert_eq!(stand.answers(listener), [(7, Said::Value(b"abc".to_vec()))]);
+}
+
+#[test]
+fn large_frames_that_find_no_room_are_told_to_come_again() {
+    let limits = Limits { large_frames_bytes_max: 1 << 20, ..Limits::DEFAULT };
+    let mut stand = Stand::new(When::AtOnce, limits);
+    let (first, second) = (stand.greeted(), stand.greeted());
+    stand.answers(first);
+    stand.answers(second);
+    let (long, short) = (insert(2, &vec![1; 900_000]), insert(3, &vec![2; 300_000]));
+    stand.send(first, &long[..800_000]);
+    stand.settle();
+    assert!(stand.reactor.connections.large_total >= 800_000);
+    stand.send(second, &[short.clone(), lookup(4, b"abc")].concat());
+    let busy = Said::Failed(Failure::Busy { retry_after_ms: NO_ROOM_RETRY_MS });
+    assert_eq!(stand.answers(second), [(3, busy), (4, Said::Value(b"abc".to_vec()))]);
+    stand.send(first, &long[800_000..]);
+    assert_eq!(stand.answers(first), [(2, Said::Done(900_000))]);
+    stand.send(second, &short);
+    assert_eq!(stand.answers(second), [(3, Said::Done(300_000))]);
+    assert_eq!(stand.reactor.connections.large_total, 0);
+}
+
+#[test]
+fn nothing_is_allocated_on_the_claim_of_a_length() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let peer = stand.greeted();
+    stand.answers(peer);
+    stand.send(peer, &insert(2, &vec![1; 16 << 20])[..48]);
+    stand.settle();
+    assert!(stand.reactor.connections.large_total <= 2 * RECEIVE_BYTES);
+}
+
+#[test]
+fn connections_beyond_the_bound_are_told_and_those_beyond_that_closed() {
+    let limits = Limits { connections_max: 2, refusals_max: 1, ..Limits::DEFAULT };
+    let mut stand = Stand::new(When::AtOnce, limits);
+    let (first, second, told, closed) = (stand.greeted(), stand.greeted(), stand.greeted(), stand.greeted());
+    assert_eq!(stand.answers(second), [(1, Said::Ack)]);
+    let busy = Said::Failed(Failure::Busy { retry_after_ms: REFUSED_RETRY_MS });
+    assert_eq!(stand.answers(told), [(1, busy)]);
+    assert!(stand.is_closed(closed));
+    // When one leaves and the refused one is gone, there is room again.
+    stand.world.borrow_mut().send_end(told);
+    stand.world.borrow_mut().send_end(first);
+    stand.settle();
+    assert_eq!(stand.counters().ended(Ending::TooMany), 2);
+    let next = stand.greeted();
+    assert_eq!(stand.answers(next), [(1, Said::Ack)]);
+}
+
+#[test]
+fn buffers_of_connections_at_rest_are_given_back() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    for _ in 0..50 {
+        let peer = stand.greeted();
+        stand.send(peer, &lookups(100));
+        stand.answers(peer);
+    }
+    for (_, connection) in stand.reactor.connections.iter() {
+        assert_eq!((connection.out.capacity(), connection.received.bytes.capacity()), (0, 0));
+    }
+}

@@ -1,0 +1,162 @@
+//! Whatever the chunks, delays, windows and neighbours: every request of a well-behaved client is answered once and
+//! rightly, nothing is left behind, and the same seed gives the same run.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A client sends the next so many bytes of what it has to say.
+    Send { client: usize, bytes: usize },
+    /// A client takes so many bytes of what it got.
+    Take { client: usize, bytes: usize },
+    /// The room between a client and the server changes.
+    Window { client: usize, bytes: usize },
+    /// Somebody comes, sends what is no frame, or half of one, and perhaps leaves.
+    Stranger { bytes: Vec<u8>, leaves: bool },
+    /// The reactor takes a turn.
+    Turn,
+    /// Time passes.
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let client = 0..CLIENTS;
+    prop_oneof![
+        4 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| Step::Send { client, bytes }),
+        2 => (client.clone(), 1..3000usize).prop_map(|(client, bytes)| Step::Take { client, bytes }),
+        1 => (client, 0..2000usize).prop_map(|(client, bytes)| Step::Window { client, bytes }),
+        1 => (stranger(), any::<bool>()).prop_map(|(bytes, leaves)| Step::Stranger { bytes, leaves }),
+        4 => Just(Step::Turn),
+        1 => (0..20u64).prop_map(Step::Pass),
+    ]
+}
+
+/// Noise, or a conversation in which one bit is wrong and which may break off.
+fn stranger() -> impl Strategy<Value = Vec<u8>> {
+    let frames = [hello(), lookup(2, b"key"), insert(3, &[1; 50]), hello(), lookup(4, b"key")].concat();
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 1..100),
+        (0..frames.len(), 0..8, 1..=frames.len()).prop_map(move |(at, bit, length)| {
+            let mut bytes = frames.clone();
+            bytes[at] ^= 1u8 << bit;
+            bytes.truncate(length);
+            bytes
+        }),
+    ]
+}
+
+const CLIENTS: usize = 3;
+
+const LIMITS: Limits = Limits {
+    unsent_bytes_max: 500,
+    in_flight_max: 7,
+    batch_requests_max: 11,
+    batch_bytes_max: 5_000,
+    connections_max: 5,
+    refusals_max: 1,
+    frame_time_out_ms: 100_000,
+    send_time_out_ms: 100_000,
+    ..Limits::DEFAULT
+};
+
+/// What one client says: its requests, of which the `n`th has the id `n + 2`.
+fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, Said)>) {
+    let (mut bytes, mut answers) = (hello(), vec![(1, Said::Ack)]);
+    for (id, &size) in (2..).zip(sizes) {
+        if size > 2000 {
+            bytes.extend(insert(id, &vec![client as u8; size * 10]));
+            answers.push((id, Said::Done(size as u64 * 10)));
+        } else {
+            let key = vec![client as u8 + id as u8; size];
+            bytes.extend(lookup(id, &key));
+            answers.push((id, Said::Value(key)));
+        }
+    }
+    (bytes, answers)
+}
+
+/// Plays the steps and returns what every client got, and what the reactor counted.
+fn play(when: When, sizes: &[Vec<usize>], steps: &[Step]) -> (Vec<Vec<(u64, Said)>>, Counters) {
+    let mut stand = Stand::new(when, LIMITS);
+    let scripts: Vec<Vec<u8>> =
+        sizes.iter().enumerate().map(|(client, sizes)| script(client, sizes).0).collect();
+    let peers: Vec<usize> = sizes.iter().map(|_| stand.world.borrow_mut().connect()).collect();
+    stand.settle();
+    let mut said = [0; CLIENTS];
+    for step in steps {
+        let mut world = stand.world.borrow_mut();
+        match step.clone() {
+            Step::Send { client, bytes } => {
+                let from = said[client];
+                said[client] = (from + bytes).min(scripts[client].len());
+                world.send(peers[client], &scripts[client][from..said[client]]);
+            }
+            Step::Take { client, bytes } => drop(world.take(peers[client], bytes)),
+            Step::Window { client, bytes } => world.set_window(peers[client], bytes),
+            Step::Stranger { bytes, leaves } => {
+                let stranger = world.connect();
+                world.send(stranger, &bytes);
+                if leaves {
+                    world.send_end(stranger);
+                }
+            }
+            Step::Turn => {
+                drop(world);
+                stand.reactor.turn().unwrap();
+            }
+            Step::Pass(ms) => world.now_ms += ms,
+        }
+    }
+    for client in 0..CLIENTS {
+        let mut world = stand.world.borrow_mut();
+        world.set_window(peers[client], 5000);
+        world.send(peers[client], &scripts[client][said[client]..]);
+    }
+    stand.pass(1000);
+    let got = peers
+        .iter()
+        .map(|&peer| {
+            let mut got = stand.answers(peer);
+            got.sort_by_key(|(id, _)| *id);
+            got
+        })
+        .collect();
+    for &peer in &peers {
+        assert!(!stand.is_closed(peer));
+        stand.world.borrow_mut().send_end(peer);
+    }
+    // Strangers that say nothing more are not waited for for ever.
+    stand.pass(LIMITS.idle_time_out_ms + LIMITS.linger_ms + 10);
+    let connections = &stand.reactor.connections;
+    assert_eq!((connections.open, connections.unsent_total, connections.large_total), (0, 0, 0));
+    let counters = connections.counters.clone();
+    assert_eq!(counters.accepted, counters.endings.iter().sum::<u64>());
+    assert_eq!(counters.requests, counters.answers + counters.answers_dropped);
+    (got, counters)
+}
+
+fn when() -> impl Strategy<Value = When> {
+    prop_oneof![Just(When::AtOnce), Just(When::BatchBackwards), (1..10u64).prop_map(When::After)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_request_is_answered_once_and_rightly_whatever_happens_around_it(
+        when in when(),
+        sizes in prop::collection::vec(prop::collection::vec(1..2500usize, 0..30), CLIENTS..=CLIENTS),
+        steps in prop::collection::vec(step(), 0..150),
+    ) {
+        let (got, counters) = play(when, &sizes, &steps);
+        for (client, (got, sizes)) in got.iter().zip(&sizes).enumerate() {
+            let expected = script(client, sizes).1;
+            let differs = got.iter().zip(&expected).position(|(got, expected)| got != expected);
+            prop_assert!(differs.is_none(), "client {client}: answer {differs:?} is wrong");
+            prop_assert_eq!(got.len(), expected.len(), "answers of client {}", client);
+        }
+        prop_assert_eq!(play(when, &sizes, &steps).1, counters, "the same steps must give the same run");
+    }
+}

@@ -1,0 +1,178 @@
+//! In the steady state a request costs the reactor no allocation.
+#![allow(
+    missing_docs,
+    unsafe_code,
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "a test that counts allocations and plays the clients"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::mpsc::{Sender, channel};
+
+use zerohop_node::reactor::{
+    ConnectionId, Flow, Limits, MioDriver, Now, Reactor, Replies, RequestToken, Service, Upkeep,
+};
+use zerohop_wire::ids::{MapEpoch, PartitionEpoch, RequestId, Timestamp};
+use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Outcome, Query, Read};
+use zerohop_wire::{Encoder, Envelope, Failure, Features, Message};
+
+/// Counts, per thread, how often something is allocated.
+struct Counting;
+
+thread_local! {
+    static TIMES: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        TIMES.with(|times| times.set(times.get() + 1));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Answers at once with the key; when asked, tells how often its thread has allocated.
+struct Echo {
+    allocated: Sender<u64>,
+}
+
+enum Tell {
+    Count,
+    Stop,
+}
+
+impl Service for Echo {
+    type Notice = Tell;
+
+    fn hello(&mut self, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
+        Ok(HelloAck::default())
+    }
+
+    fn request(
+        &mut self,
+        token: RequestToken,
+        _: &Envelope,
+        message: Message<'_>,
+        _: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        let Message::Read { read: Read { key, .. }, .. } = message else { panic!("{message:?}") };
+        let outcome = Outcome::Value { version: Timestamp(1), length: key.len() as u64, bytes: key };
+        replies.answer(token, PartitionEpoch(0), &Message::Answer(Ok(outcome)));
+    }
+
+    fn notice(&mut self, notice: Tell, _: Now, _: &mut Replies<'_>) -> Flow {
+        match notice {
+            Tell::Count => drop(self.allocated.send(TIMES.with(Cell::get))),
+            Tell::Stop => return Flow::Stop,
+        }
+        Flow::Continue
+    }
+
+    fn next_deadline_ms(&self) -> Option<u64> {
+        None
+    }
+
+    fn tick(&mut self, _: Now, _: &mut Replies<'_>) {}
+
+    fn end_of_batch(&mut self, _: Now, _: &mut Replies<'_>) {}
+
+    fn upkeep(&mut self, _: Now) -> Upkeep {
+        Upkeep::Done
+    }
+
+    fn closed(&mut self, _: ConnectionId) {}
+
+    fn stopping(&mut self, _: Now, _: &mut Replies<'_>) {}
+}
+
+fn encoded(message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let envelope = Envelope { request: RequestId(1), ..Envelope::default() };
+    Encoder::default().encode(&envelope, message, &mut out).unwrap();
+    out
+}
+
+/// Sends requests of these lengths on every connection and takes the answers, cut at odd places.
+fn round(sockets: &mut [TcpStream], requests: usize, answer_bytes: usize, scratch: &mut Vec<u8>) {
+    let request = encoded(&Message::Read {
+        seen: Timestamp::ZERO,
+        read: Read { key: &[7; 132], query: Query::Lookup },
+    });
+    let all = request.repeat(requests);
+    let cut = all.len() / 2 + 13;
+    for socket in &mut *sockets {
+        socket.write_all(&all[..cut]).unwrap();
+    }
+    for socket in &mut *sockets {
+        socket.write_all(&all[cut..]).unwrap();
+    }
+    for socket in sockets {
+        scratch.resize(answer_bytes * requests, 0);
+        socket.read_exact(scratch).unwrap();
+    }
+}
+
+#[test]
+fn requests_in_the_steady_state_allocate_nothing() {
+    let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = driver.local_address().unwrap();
+    let (sender, allocated) = channel();
+    let (mut reactor, mailbox) = Reactor::new(driver, Echo { allocated: sender }, Limits::DEFAULT);
+    let thread = std::thread::spawn(move || reactor.run().unwrap());
+    let hello = encoded(&Message::Hello(Hello {
+        version_min: 1,
+        version_max: 1,
+        features: Features(0),
+        cluster: ClusterId::default(),
+        map_epoch: MapEpoch(0),
+        proof_method: 0,
+        nonce: [0; 32],
+        name: "",
+    }));
+    let mut sockets: Vec<TcpStream> = (0..32)
+        .map(|_| {
+            let mut socket = TcpStream::connect(address).unwrap();
+            socket.set_nodelay(true).unwrap();
+            socket.write_all(&hello).unwrap();
+            socket.read_exact(&mut [0; 48 + 128]).unwrap();
+            socket
+        })
+        .collect();
+    let count = || {
+        mailbox.leave(Tell::Count).unwrap();
+        allocated.recv().unwrap()
+    };
+    let mut scratch = Vec::new();
+    let answer_bytes = 48 + 24 + 132;
+    for _ in 0..100 {
+        round(&mut sockets, 32, answer_bytes, &mut scratch);
+    }
+    let before = count();
+    // The first count may find that sending it on allocates; the second shows how much that is.
+    let telling = count() - before;
+    let before = count();
+    for _ in 0..100 {
+        round(&mut sockets, 32, answer_bytes, &mut scratch);
+    }
+    let during = count() - before;
+    assert!(
+        during <= telling + 8,
+        "{during} allocations for 102,400 requests, of which {telling} for telling so"
+    );
+    mailbox.leave(Tell::Stop).unwrap();
+    thread.join().unwrap();
+}
