@@ -90,6 +90,8 @@ pub struct Counters {
     pub refused: u64,
     /// Answers of the service that were queued.
     pub answers: u64,
+    /// Requests that the service let go without an answer.
+    pub let_go: u64,
     /// Answers of the service whose connection was gone.
     pub answers_dropped: u64,
     /// Turns in which something was handed to the service.

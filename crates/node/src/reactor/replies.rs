@@ -20,12 +20,9 @@ impl Replies<'_> {
     /// Answers a request. `epoch` is that of the group that answers; zero if none does. The answer is dropped if the
     /// connection is gone, and replaced by the failure that says so if it is too long to travel.
     pub fn answer(&mut self, token: RequestToken, epoch: PartitionEpoch, message: &Message<'_>) {
-        let Some(connection) = self.connections.get_mut(token.connection) else {
-            self.connections.counters.answers_dropped += 1;
+        if !self.settle(token) {
             return;
-        };
-        assert!(connection.in_flight > 0, "a request was answered twice");
-        connection.in_flight -= 1;
+        }
         self.connections.counters.answers += 1;
         let envelope = Envelope {
             request: token.request,
@@ -40,6 +37,26 @@ impl Replies<'_> {
     /// Answers a request with a failure.
     pub fn fail(&mut self, token: RequestToken, epoch: PartitionEpoch, failure: Failure<'_>) {
         self.answer(token, epoch, &Message::Answer(Err(failure)));
+    }
+
+    /// Lets a request go without an answer: the asker has it already.
+    pub fn let_go(&mut self, token: RequestToken) {
+        if self.settle(token) {
+            self.connections.counters.let_go += 1;
+            // There is room for another request now.
+            self.connections.mark_dirty(token.connection);
+        }
+    }
+
+    /// Takes a request off those in flight; `false` if its connection is gone.
+    fn settle(&mut self, token: RequestToken) -> bool {
+        let Some(connection) = self.connections.get_mut(token.connection) else {
+            self.connections.counters.answers_dropped += 1;
+            return false;
+        };
+        assert!(connection.in_flight > 0, "a request was answered twice");
+        connection.in_flight -= 1;
+        true
     }
 
     /// Whether nobody waits for this answer any more.

@@ -7,8 +7,8 @@ use zerohop_wire::{Envelope, Failure, Message};
 use super::driver::{ConnectionId, Now};
 use super::replies::Replies;
 
-/// Ties an answer to its request. Every request handed over is answered exactly once, at any time and in any order;
-/// answers to connections that are gone by then are dropped.
+/// Ties an answer to its request. Every request handed over is answered or let go exactly once, at any time and in any
+/// order; answers to connections that are gone by then are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestToken {
     /// Where it came from.

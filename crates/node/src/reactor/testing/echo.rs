@@ -63,6 +63,7 @@ impl Echo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reactor) enum Tell {
     AnswerAll,
+    LetGo,
     Stop,
 }
 
@@ -117,6 +118,7 @@ impl Service for Echo {
     fn notice(&mut self, notice: Tell, _: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
             Tell::AnswerAll => self.answer_waiting(replies),
+            Tell::LetGo => self.waiting.drain(..).for_each(|(_, token, _)| replies.let_go(token)),
             Tell::Stop => return Flow::Stop,
         }
         Flow::Continue

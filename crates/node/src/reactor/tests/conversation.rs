@@ -75,16 +75,21 @@ fn a_batch_is_answered_with_one_write_for_each_connection() {
 fn thousands_of_requests_in_one_write_are_answered_in_bounded_batches() {
     let limits = Limits { batch_requests_max: 100, ..Limits::DEFAULT };
     let mut stand = Stand::new(When::AtOnce, limits);
-    let (greedy, modest) = (stand.greeted(), stand.greeted());
-    stand.answers(greedy);
-    stand.answers(modest);
-    stand.send(greedy, &lookups(0..5000));
-    stand.send(modest, &lookups(0..1));
-    stand.reactor.turn().unwrap();
-    assert_eq!(stand.reactor.service.requests, 100);
-    stand.reactor.turn().unwrap();
-    stand.world.borrow_mut().take(modest, usize::MAX);
-    assert!(!stand.world.borrow().peers[modest].taken.is_empty(), "the modest one waits one turn, not fifty");
+    let [first, greedy, last] = [(); 3].map(|()| stand.greeted());
+    for peer in [first, greedy, last] {
+        stand.answers(peer);
+    }
+    for peer in [first, greedy, last] {
+        stand.send(peer, &lookups(0..if peer == greedy { 5000 } else { 1 }));
+    }
+    for requests in [101, 201] {
+        assert!(stand.reactor.turn().unwrap());
+        assert!(stand.reactor.service.requests <= requests);
+    }
+    for modest in [first, last] {
+        stand.world.borrow_mut().take(modest, usize::MAX);
+        assert!(!stand.world.borrow().peers[modest].taken.is_empty(), "it is starved by the greedy one");
+    }
     assert_eq!(stand.answers(greedy), values(0..5000));
 }
 

@@ -48,6 +48,20 @@ fn requests_in_flight_are_bounded_and_go_on_as_answers_come() {
 }
 
 #[test]
+fn requests_that_are_let_go_make_room_for_others() {
+    let mut stand = Stand::new(When::Never, LIMITS);
+    let peer = stand.greeted();
+    stand.answers(peer);
+    stand.send(peer, &lookups(15));
+    stand.settle();
+    stand.mailbox.leave(Tell::LetGo).unwrap();
+    stand.settle();
+    assert_eq!((stand.reactor.service.requests, stand.counters().let_go), (15, 10));
+    stand.mailbox.leave(Tell::AnswerAll).unwrap();
+    assert_eq!(stand.answers(peer).len(), 5);
+}
+
+#[test]
 fn late_answers_that_nobody_takes_end_the_connection() {
     let limits = Limits { unsent_bytes_end: 20_000, in_flight_max: 1000, ..LIMITS };
     let mut stand = Stand::new(When::Never, limits);
