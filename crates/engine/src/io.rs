@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::FREE_SPACE_CHECK_BYTES;
 
@@ -11,6 +11,18 @@ pub(crate) struct Io<D> {
     pub(crate) disk: D,
     pub(crate) memory: Memory,
     pub(crate) space: Space,
+}
+
+impl<D: Disk> Io<D> {
+    /// A full disk, said in the engine's words.
+    pub(crate) fn full_or(&mut self, error: EngineError) -> EngineError {
+        match error {
+            EngineError::Disk(DiskError::Full) => {
+                EngineError::DiskFull { free_bytes: self.disk.free_bytes().unwrap_or(0) }
+            }
+            other => other,
+        }
+    }
 }
 
 /// Names a block of a segment: partition handle, segment slot, block number.

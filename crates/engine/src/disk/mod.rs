@@ -89,6 +89,20 @@ impl DiskError {
         DiskError::Failed { path: format!("file id {}", file.0), operation, reason }
     }
 
+    /// What a sync's error means: a disk that has no room for what it accepted earlier is no full disk that can be
+    /// asked again, but one that has lost something.
+    #[must_use]
+    pub(crate) fn beyond_repair(self) -> Self {
+        match self {
+            DiskError::Full => DiskError::Failed {
+                path: String::new(),
+                operation: "sync",
+                reason: "there was no space left for bytes that had been accepted".to_owned(),
+            },
+            other => other,
+        }
+    }
+
     /// The answer to a ticket that has been answered already, that a crash has ended, or that never was.
     #[must_use]
     pub fn no_such_ticket(ticket: SyncTicket) -> Self {

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{Engine, Handle, store_of};
-use crate::disk::Disk;
+use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::store::Store;
@@ -137,6 +137,9 @@ impl<D: Disk> Engine<D> {
         }
         let Engine { io, partitions, upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
+        if store.durability == Durability::Memory {
+            return Ok(());
+        }
         store.checkpoint_begin(io, extra)?;
         if store.checkpoints.is_writing() {
             upkeep.checkpointing.insert(handle);
@@ -152,17 +155,24 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Compacts a partition until nothing more is to be gained, and waits for it.
+    /// Compacts a partition until nothing more is to be gained, and waits for it. Does nothing to one that is held in
+    /// memory.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// [`crate::EngineError::DiskFull`] if there is no room for a copy; what the disk answers.
     pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
         let policy = Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes };
+        if self.store(handle)?.1.durability == Durability::Memory {
+            return Ok(());
+        }
         self.finish_work(handle)?;
         let (io, store) = self.store(handle)?;
-        store.log.sync(io)?;
+        store.sync(io)?;
         while store.compaction_begin(io, &policy)? {
             while !store.compaction_step(io)? {}
+            if store.compaction.ran_out_of_space() {
+                return Err(io.full_or(DiskError::Full.into()));
+            }
         }
         Ok(())
     }
@@ -320,9 +330,12 @@ impl<D: Disk> Engine<D> {
         for _ in 0..self.compaction_steps_for(written_bytes) {
             let (io, store) = self.store(handle)?;
             if store.compaction_step(io)? {
+                let ran_out = store.compaction.ran_out_of_space();
                 self.upkeep.compacting = None;
                 // There may be more where that came from.
-                self.upkeep.due.insert(handle);
+                if !ran_out {
+                    self.upkeep.due.insert(handle);
+                }
                 break;
             }
         }

@@ -96,8 +96,7 @@ impl<D: Disk> Engine<D> {
             });
         }
         if durability == Durability::Sync {
-            let synced = store.log.sync(io);
-            store.stop_on_failure(synced)?;
+            store.sync(io)?;
         }
         store.durability = durability;
         store.log.set_options(log_options);
@@ -205,11 +204,11 @@ impl<D: Disk> Engine<D> {
         }
         let large = self.journal.take_large();
         for &(handle, slot) in &large {
-            let (io, store) = self.store(Handle(handle))?;
-            let synced = store.log.sync_segment(io, slot);
+            let Ok((io, store)) = self.store(Handle(handle)) else { continue };
+            let synced = store.check_going().and_then(|()| store.log.sync_segment(io, slot));
             if let Err(error) = store.stop_on_failure(synced) {
                 self.journal.put_large_back(large);
-                return Err(self.full_or(error));
+                return Err(self.flush_failed(error));
             }
         }
         match self.journal.flush(&mut self.io.disk) {
@@ -221,38 +220,36 @@ impl<D: Disk> Engine<D> {
                 }
                 Ok(())
             }
-            Err(error) => {
-                let error = self.full_or(error.into());
-                if !matches!(error, EngineError::DiskFull { .. }) {
-                    self.journal_stopped = Some(error.to_string());
-                    for store in
-                        self.partitions.iter_mut().flatten().filter(|s| s.durability == Durability::Sync)
-                    {
-                        store.stopped.get_or_insert_with(|| error.to_string().into_boxed_str());
-                    }
-                }
-                Err(error)
+            Err(error) => Err(self.flush_failed(error.into())),
+        }
+    }
+
+    /// What the batch holds cannot be acknowledged any more, whose ever it is: unless the disk is only full, no `sync`
+    /// partition takes more.
+    fn flush_failed(&mut self, error: EngineError) -> EngineError {
+        let error = self.io.full_or(error);
+        if !matches!(error, EngineError::DiskFull { .. }) {
+            self.journal_stopped = Some(error.to_string());
+            for store in self.partitions.iter_mut().flatten().filter(|s| s.durability == Durability::Sync) {
+                store.stopped.get_or_insert_with(|| error.to_string().into_boxed_str());
             }
         }
+        error
     }
 
     /// Makes everything accepted so far survive a crash, of all partitions, and waits for it.
     ///
     /// # Errors
-    /// What the disk answers.
+    /// What the disk answers, or that a partition has stopped; the others are synced all the same.
     pub fn sync(&mut self) -> EngineResult<()> {
-        self.flush()?;
-        for at in 0..self.partitions.len() {
-            let Engine { io, partitions, .. } = self;
-            let Some(store) = partitions[at].as_mut() else { continue };
-            if store.durability != Durability::Memory && !store.log.is_durable() {
-                let synced = store.log.sync(io);
-                if let Err(error) = store.stop_on_failure(synced) {
-                    return Err(self.full_or(error));
-                }
+        let mut result = self.flush();
+        let Engine { io, partitions, .. } = self;
+        for store in partitions.iter_mut().flatten().filter(|s| s.durability != Durability::Memory) {
+            if store.stopped.is_some() || !store.log.is_durable() {
+                result = result.and(store.sync(io));
             }
         }
-        Ok(())
+        result
     }
 
     /// The record of a key as it is now.
@@ -462,15 +459,6 @@ impl<D: Disk> Engine<D> {
 
     fn store(&mut self, handle: Handle) -> EngineResult<(&mut Io<D>, &mut Store)> {
         Ok((&mut self.io, store_of(&mut self.partitions, handle)?))
-    }
-
-    fn full_or(&mut self, error: EngineError) -> EngineError {
-        match error {
-            EngineError::Disk(crate::disk::DiskError::Full) => {
-                EngineError::DiskFull { free_bytes: self.io.disk.free_bytes().unwrap_or(0) }
-            }
-            other => other,
-        }
     }
 
     /// Gives back the oldest blocks until memory is within its budget.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub mod format;
 
 use crate::PartitionId;
-use crate::disk::{Disk, DiskResult, FileId, OpenMode};
+use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::entry::Meta;
 use format::{HEADER_BYTES, Header, Record};
@@ -105,8 +105,11 @@ impl Journal {
         let header = Header::new(self.next_number);
         let path = format!("{FOLDER}/{:016x}.jnl", header.number);
         let file = disk.open(&path, OpenMode::Create)?;
-        let written = disk.append(file, &header.encode()).and_then(|()| disk.sync(file));
-        if let Err(error) = written.and_then(|()| disk.sync_dir(FOLDER)) {
+        let written = disk.append(file, &header.encode());
+        let synced = written.and_then(|()| {
+            disk.sync(file).and_then(|()| disk.sync_dir(FOLDER)).map_err(DiskError::beyond_repair)
+        });
+        if let Err(error) = synced {
             disk.close(file);
             disk.remove(&path)?;
             return Err(error);
@@ -144,7 +147,7 @@ impl Journal {
         }
         let Some(file) = self.files.back_mut() else { unreachable!("a file was begun") };
         disk.append(file.file, &self.buffer)?;
-        disk.sync(file.file)?;
+        disk.sync(file.file).map_err(DiskError::beyond_repair)?;
         file.synced_bytes += self.buffer.len() as u64;
         for (&handle, &index) in &self.batch {
             let held = file.holds.entry(handle).or_default();
@@ -164,11 +167,14 @@ impl Journal {
     /// Removes the oldest file: the segments hold, durably, what it holds. In order, so that after a crash the files
     /// that are left are the newest.
     pub(crate) fn remove_oldest<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
-        if let Some(file) = self.files.pop_front() {
-            disk.close(file.file);
-            disk.remove(&file.path)?;
-            disk.sync_dir(FOLDER)?;
+        let Some(file) = self.files.front() else { return Ok(()) };
+        match disk.remove(&file.path) {
+            Ok(()) | Err(DiskError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
         }
+        disk.sync_dir(FOLDER)?;
+        disk.close(file.file);
+        self.files.pop_front();
         Ok(())
     }
 

@@ -173,6 +173,7 @@ impl Segment {
         self.removal_bytes = u64::from(footer.removal_bytes);
         self.samples = footer.samples;
         self.samples.shrink_to_fit();
+        self.entries = self.samples.len() as u32 * crate::limits::SAMPLE_EVERY;
         self.sealed = true;
     }
 
@@ -308,7 +309,7 @@ impl Segment {
         self.write_out(disk, true)?;
         if self.synced < self.written {
             let file = self.ensure_file(disk)?;
-            disk.sync(file)?;
+            disk.sync(file).map_err(DiskError::beyond_repair)?;
         }
         self.make_name_durable(disk, folder)?;
         (self.synced, self.synced_index) = (self.written, self.last_index);
@@ -322,10 +323,11 @@ impl Segment {
         if is_needed && self.syncing.is_none() {
             let file = self.ensure_file(disk)?;
             let ticket = if self.name_is_durable {
-                disk.sync_begin(file)?
+                disk.sync_begin(file)
             } else {
-                disk.sync_begin_with_name(file, folder)?
-            };
+                disk.sync_begin_with_name(file, folder)
+            }
+            .map_err(DiskError::beyond_repair)?;
             self.syncing = Some((ticket, self.written, self.last_index));
         }
         Ok(())
@@ -334,7 +336,7 @@ impl Segment {
     /// Whether no sync is under way any more.
     pub(crate) fn sync_done(&mut self, disk: &mut impl Disk) -> DiskResult<bool> {
         let Some((ticket, bytes, index)) = self.syncing else { return Ok(true) };
-        if !disk.sync_done(ticket)? {
+        if !disk.sync_done(ticket).map_err(DiskError::beyond_repair)? {
             return Ok(false);
         }
         self.syncing = None;
@@ -409,9 +411,10 @@ impl Segment {
         if self.written > bytes {
             let file = self.ensure_file(disk)?;
             disk.truncate(file, bytes)?;
-            disk.sync(file)?;
+            disk.sync(file).map_err(DiskError::beyond_repair)?;
             self.written = bytes;
-            self.synced = bytes;
+            // A file whose name is not durable may yet be lost as a whole.
+            self.synced = if self.name_is_durable { bytes } else { 0 };
         }
         self.syncing = None;
         self.bytes = bytes;
@@ -422,8 +425,11 @@ impl Segment {
             block.truncate(within);
         }
         self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
+        // At most so many: the next sample comes soon enough.
+        self.entries = self.samples.len() as u32 * crate::limits::SAMPLE_EVERY;
         (self.last_epoch, self.last_index) = last;
-        self.synced_index = self.synced_index.min(self.last_index);
+        let is_synced = self.synced == self.bytes;
+        self.synced_index = if is_synced { last.1 } else { self.synced_index.min(last.1) };
         Ok(before.saturating_sub(self.resident_bytes()))
     }
 }

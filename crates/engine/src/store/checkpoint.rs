@@ -74,7 +74,8 @@ impl Store {
     /// Begins a checkpoint; does nothing if one is being written, or if nothing has changed since the last.
     pub(crate) fn checkpoint_begin<D: Disk>(&mut self, io: &mut Io<D>, extra: &[u8]) -> EngineResult<()> {
         let is_new = self.checkpoints.kept.back().is_none_or(|&(commit, _)| commit < self.commit);
-        if self.checkpoints.is_writing() || self.commit == 0 || !is_new || self.compaction.is_swapping() {
+        let has_to_wait = self.checkpoints.is_writing() || self.compaction.is_swapping();
+        if self.commit == 0 || !is_new || has_to_wait || self.stopped.is_some() {
             return Ok(());
         }
         let header = Header {
@@ -115,19 +116,25 @@ impl Store {
     /// Does one small step. Whether the checkpoint is done (or none was being written).
     pub(crate) fn checkpoint_step<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
         let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(true) };
-        let result = self.step(io, &mut writing);
-        if matches!(result, Ok(false)) {
-            self.checkpoints.writing = Some(writing);
-            return Ok(false);
+        // What is durable of a log after a failure nobody knows: none is taken of it then.
+        let result = self.check_going().and_then(|()| self.step(io, &mut writing));
+        match result {
+            Ok(true) => Ok(true),
+            Ok(false) => {
+                self.checkpoints.writing = Some(writing);
+                Ok(false)
+            }
+            Err(error) => {
+                // Half a checkpoint is none; the log still holds everything.
+                io.disk.close(writing.file);
+                let removed = io.disk.remove(&writing.path).map_err(EngineError::from);
+                let outcome = match error {
+                    EngineError::Disk(DiskError::Full) | EngineError::Stopped { .. } => removed,
+                    error => Err(error),
+                };
+                self.stop_on_failure(outcome.map(|()| true))
+            }
         }
-        if let Err(error) = result {
-            // Half a checkpoint is none; the log still holds everything.
-            io.disk.close(writing.file);
-            let removed = io.disk.remove(&writing.path).map_err(EngineError::from);
-            let outcome = if error == EngineError::Disk(DiskError::Full) { removed } else { Err(error) };
-            return self.stop_on_failure(outcome.map(|()| true));
-        }
-        Ok(true)
     }
 
     fn step<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing) -> EngineResult<bool> {

@@ -29,6 +29,7 @@ pub(crate) struct Compactor {
     job: Option<Box<Job>>,
     /// Replaced segments whose files still stand, because somebody copies them away.
     retired: Vec<u32>,
+    ran_out_of_space: bool,
 }
 
 struct Job {
@@ -88,6 +89,11 @@ impl Compactor {
     pub(crate) fn is_busy(&self) -> bool {
         self.job.is_some()
     }
+
+    /// Whether the last one was given up because the disk was full.
+    pub(crate) fn ran_out_of_space(&self) -> bool {
+        self.ran_out_of_space
+    }
 }
 
 impl Store {
@@ -107,6 +113,7 @@ impl Store {
         if self.compaction.is_busy() || self.stopped.is_some() {
             return Ok(self.compaction.is_busy());
         }
+        self.compaction.ran_out_of_space = false;
         self.seal_if_worth(io, policy)?;
         let Some(run) = self.choose_run(policy) else { return Ok(false) };
         let (first, last) = (self.log.segment(run[0]), self.log.segment(run[run.len() - 1]));
@@ -455,7 +462,10 @@ impl Store {
                 self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
                 Ok(true)
             }
-            EngineError::Disk(DiskError::Full) => Ok(true),
+            EngineError::Disk(DiskError::Full) => {
+                self.compaction.ran_out_of_space = true;
+                Ok(true)
+            }
             other => self.stop_on_failure(Err(other)),
         }
     }

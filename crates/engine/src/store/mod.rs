@@ -96,9 +96,7 @@ impl Store {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<()> {
-        if let Some(reason) = &self.stopped {
-            return Err(EngineError::Stopped { reason: reason.to_string() });
-        }
+        self.check_going()?;
         if key.len() > KEY_BYTES_MAX || key.is_empty() && meta.kind.has_key() {
             return Err(EngineError::KeyLength { bytes: key.len() });
         }
@@ -143,6 +141,7 @@ impl Store {
 
     /// Cuts off uncommitted entries after `index`.
     pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+        self.check_going()?;
         if index < self.commit {
             return Err(EngineError::Committed { commit: self.commit });
         }
@@ -180,7 +179,24 @@ impl Store {
         }
     }
 
-    /// After a failure of the disk nothing more is accepted: what is in flight is in an unknown state.
+    /// Makes the whole log survive a crash. Not after a failure: a sync that succeeds then proves nothing.
+    pub(crate) fn sync<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        self.check_going()?;
+        let synced = self.log.sync(io);
+        self.stop_on_failure(synced).map_err(|error| io.full_or(error))
+    }
+
+    /// # Errors
+    /// [`EngineError::Stopped`] after a failure of the disk.
+    pub(crate) fn check_going(&self) -> EngineResult<()> {
+        match &self.stopped {
+            Some(reason) => Err(EngineError::Stopped { reason: reason.to_string() }),
+            None => Ok(()),
+        }
+    }
+
+    /// After a failure of the disk nothing more is accepted: what is in flight is in an unknown state. A full disk is
+    /// none: nothing was written, and it is tried again.
     #[inline]
     pub(crate) fn stop_on_failure<T>(&mut self, result: EngineResult<T>) -> EngineResult<T> {
         match result {

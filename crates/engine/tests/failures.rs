@@ -1,0 +1,129 @@
+//! What a failing or a full disk may do to the engine, and what it may not.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineOptions, Handle, Kind, Meta, PartitionId, PartitionOptions,
+};
+
+type Store = Engine<SimulatedDisk>;
+
+fn open(disk: &SimulatedDisk) -> Store {
+    let options = EngineOptions {
+        segment_bytes: 1 << 20,
+        journal_file_bytes: 4 << 10,
+        disk_reserve_bytes: 0,
+        ..EngineOptions::default()
+    };
+    let (engine, report) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(report.damage().next(), None);
+    engine
+}
+
+fn partition(engine: &mut Store, number: u64, durability: Durability) -> Handle {
+    engine.partition(PartitionId(number), PartitionOptions { durability, index_seed: 7 }).expect("opens")
+}
+
+fn put(engine: &mut Store, p: Handle, at: u64, key: &[u8], value: &[u8]) -> Result<u64, EngineError> {
+    engine.write(p, Kind::Put, 0, at, key, value)
+}
+
+fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, key: &[u8], value: &[u8]) {
+    let meta = Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp: index };
+    engine.append(p, &meta, key, value).expect("is accepted");
+}
+
+#[test]
+fn a_sync_that_failed_is_not_healed_by_one_that_succeeds() {
+    let disk = SimulatedDisk::new(1);
+    let mut engine = open(&disk);
+    let p = partition(&mut engine, 1, Durability::Interval);
+    let other = partition(&mut engine, 2, Durability::Interval);
+    put(&mut engine, p, 1, b"k", b"v").expect("is accepted");
+    put(&mut engine, other, 1, b"k", b"v").expect("is accepted");
+    disk.fail_nth(Operation::Sync, 1);
+    assert!(matches!(engine.sync(), Err(EngineError::Disk(_))));
+    assert!(matches!(engine.sync(), Err(EngineError::Stopped { .. })), "what was lost stays lost");
+    assert!(matches!(engine.compact(p), Err(EngineError::Stopped { .. })));
+    assert_eq!(engine.durable_index(p).expect("is open"), 0);
+    assert_eq!(engine.durable_index(other).expect("is open"), 1, "others go on");
+    assert!(put(&mut engine, p, 2, b"k", b"w").is_err());
+    put(&mut engine, other, 2, b"k", b"w").expect("others go on");
+}
+
+#[test]
+fn one_partition_that_failed_leaves_the_upkeep_of_others_alone() {
+    let disk = SimulatedDisk::new(2);
+    let mut engine = open(&disk);
+    let handles: Vec<Handle> = (1..4).map(|n| partition(&mut engine, n, Durability::Sync)).collect();
+    for n in 0..3 {
+        for &p in &handles {
+            put(&mut engine, p, n, b"k", &[7; 5000]).expect("is accepted");
+        }
+        engine.flush().expect("flushes");
+    }
+    // The journal files want to go, so the segments are synced, and the first partition's cannot be.
+    disk.fail_nth(Operation::SyncBegin, 1);
+    engine.checkpoint_begin(handles[1], b"").expect("begins");
+    let failed = (0..400).map(|n| engine.maintain(n * 10)).filter(Result::is_err).count();
+    assert_eq!(failed, 1);
+    let checkpoint = |p| engine.partition_stats(p).expect("is open").checkpoint_bytes > 0;
+    assert_eq!(handles.iter().copied().map(checkpoint).collect::<Vec<_>>(), [false, true, false]);
+    put(&mut engine, handles[2], 9, b"k", b"w").expect("others go on");
+}
+
+#[test]
+fn a_partition_held_in_memory_never_reaches_the_disk() {
+    let disk = SimulatedDisk::new(3);
+    let mut engine = open(&disk);
+    let p = partition(&mut engine, 1, Durability::Memory);
+    for n in 0..100 {
+        put(&mut engine, p, n, b"k", &[7; 900]).expect("is accepted");
+    }
+    engine.compact(p).expect("does nothing");
+    engine.checkpoint_begin(p, b"").expect("does nothing");
+    engine.sync().expect("has nothing to do");
+    (0..100).for_each(|n| assert!(!engine.maintain(n * 50).expect("goes well")));
+    engine.close().expect("closes");
+    let names = disk.clone().list("").expect("lists");
+    assert!(names.iter().all(|n| !n.name.starts_with("p-")), "{names:?}");
+}
+
+#[test]
+fn after_a_cut_the_rest_counts_as_durable_and_a_checkpoint_ends() {
+    let disk = SimulatedDisk::new(4);
+    let mut engine = open(&disk);
+    let p = partition(&mut engine, 1, Durability::Interval);
+    append(&mut engine, p, 1, 1, b"k", b"first");
+    engine.sync().expect("syncs");
+    // More than a block, so that some of it is written and not synced.
+    for index in 2..=4 {
+        append(&mut engine, p, 1, index, b"k", &[index as u8; 30_000]);
+    }
+    engine.commit(p, 2).expect("commits");
+    engine.cut_after(p, 2).expect("cuts");
+    engine.sync().expect("syncs");
+    assert_eq!(engine.durable_index(p).expect("is open"), 2);
+    engine.close().expect("closes");
+    let mut engine = open(&disk);
+    let p = partition(&mut engine, 1, Durability::Interval);
+    assert_eq!(engine.partition_stats(p).expect("is open").last, (1, 2));
+}
+
+#[test]
+fn entries_are_found_by_index_however_often_the_tail_was_cut() {
+    let mut engine = open(&SimulatedDisk::new(5));
+    let p = partition(&mut engine, 1, Durability::Interval);
+    append(&mut engine, p, 1, 1, b"k", b"");
+    let mut next = 2;
+    for round in 0..400u32 {
+        for index in next..next + 16 {
+            append(&mut engine, p, round + 2, index, b"k", b"");
+        }
+        engine.cut_after(p, next).expect("cuts");
+        next += 1;
+    }
+    for index in 1..next {
+        assert_eq!(engine.read_entry(p, index).expect("is found").head.meta.epoch, index as u32);
+    }
+}

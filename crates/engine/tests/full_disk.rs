@@ -1,0 +1,169 @@
+//! A full disk refuses writes and serves reads; space freed, it goes on, and nothing accepted is lost.
+
+use std::collections::BTreeSet;
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineOptions, Handle, Kind, PartitionId, PartitionOptions,
+};
+
+type Store = Engine<SimulatedDisk>;
+
+const CAPACITY: u64 = 600 << 10;
+
+fn options(disk_reserve_bytes: u64) -> EngineOptions {
+    EngineOptions {
+        segment_bytes: 32 << 10,
+        journal_file_bytes: 16 << 10,
+        memory_bytes: 64 << 10,
+        interval_ms: 10,
+        disk_reserve_bytes,
+        ..EngineOptions::default()
+    }
+}
+
+fn partition(engine: &mut Store, durability: Durability) -> Handle {
+    engine.partition(PartitionId(1), PartitionOptions { durability, index_seed: 7 }).expect("opens")
+}
+
+fn key(n: u64) -> Vec<u8> {
+    format!("key {n}").into_bytes()
+}
+
+fn value(n: u64) -> Vec<u8> {
+    vec![n as u8; 1000]
+}
+
+/// Writes until the disk refuses, also after upkeep has shortened the journal. What was acknowledged.
+fn fill(engine: &mut Store, p: Handle, durability: Durability) -> BTreeSet<u64> {
+    let mut kept = BTreeSet::new();
+    loop {
+        let (before, from) = (kept.len(), kept.last().map_or(0, |last| last + 1));
+        fill_once(engine, p, durability, from, &mut kept);
+        if kept.len() == before {
+            return kept;
+        }
+        upkeep(engine, 100 * from);
+    }
+}
+
+fn fill_once(engine: &mut Store, p: Handle, durability: Durability, from: u64, kept: &mut BTreeSet<u64>) {
+    for n in from..from + 2000 {
+        let written = engine.write(p, Kind::Put, 0, n, &key(n), &value(n)).map(drop);
+        let flushed = written.and_then(|()| engine.flush());
+        match flushed {
+            Ok(()) => assert!(kept.insert(n)),
+            Err(EngineError::DiskFull { .. }) => return,
+            Err(other) => panic!("{durability:?}, write {n}: {other}"),
+        }
+        if let Err(error) = engine.maintain(100 * from + n) {
+            panic!("{durability:?}, upkeep: {error}");
+        }
+    }
+    panic!("the disk was never full");
+}
+
+fn check(engine: &mut Store, p: Handle, kept: &BTreeSet<u64>) {
+    for &n in kept {
+        assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), Some(value(n)), "{n}");
+    }
+}
+
+fn upkeep(engine: &mut Store, from: u64) {
+    (from..from + 2000).step_by(5).for_each(|now| assert!(engine.maintain(now).is_ok()));
+}
+
+#[test]
+fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
+    for (seed, durability, reserve) in [
+        (1, Durability::Interval, 0),
+        (2, Durability::Sync, 0),
+        (3, Durability::Interval, 200 << 10),
+        (4, Durability::Sync, 200 << 10),
+    ] {
+        let disk = SimulatedDisk::new(seed);
+        disk.set_capacity(CAPACITY);
+        let (mut engine, _) = Engine::open(disk.clone(), options(reserve)).expect("opens");
+        let p = partition(&mut engine, durability);
+        let mut kept = fill(&mut engine, p, durability);
+        assert!(kept.len() > 100, "{durability:?}: {}", kept.len());
+        check(&mut engine, p, &kept);
+        upkeep(&mut engine, 300_000);
+        for n in 5000..5010 {
+            let refused =
+                engine.write(p, Kind::Put, 0, 6000, &key(n), &value(n)).and_then(|_| engine.flush());
+            assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{durability:?}: {refused:?}");
+        }
+        check(&mut engine, p, &kept);
+
+        disk.set_capacity(2 * CAPACITY);
+        upkeep(&mut engine, 600_000);
+        for n in 5000..5100 {
+            engine.write(p, Kind::Put, 0, 6000, &key(n), &value(n)).expect("there is room");
+            kept.insert(n);
+        }
+        engine.sync().expect("there is room");
+        drop(engine);
+        disk.crash();
+        let (mut engine, report) = Engine::open(disk.clone(), options(reserve)).expect("opens");
+        assert_eq!(report.damage().next(), None);
+        engine.commit_all().expect("commits");
+        let p = partition(&mut engine, durability);
+        check(&mut engine, p, &kept);
+    }
+}
+
+#[test]
+fn removals_and_compaction_make_room_on_a_full_disk() {
+    for (seed, durability) in [(1, Durability::Interval), (2, Durability::Sync)] {
+        let disk = SimulatedDisk::new(seed);
+        disk.set_capacity(CAPACITY);
+        let (mut engine, _) = Engine::open(disk.clone(), options(200 << 10)).expect("opens");
+        let p = partition(&mut engine, durability);
+        let mut kept = fill(&mut engine, p, durability);
+        let gone: Vec<u64> = kept.iter().copied().filter(|n| n % 3 > 0).collect();
+        for &n in &gone {
+            engine.write(p, Kind::Remove, 0, 3000, &key(n), b"").expect("a removal is let through");
+            engine.flush().expect("a removal is made durable");
+            kept.remove(&n);
+        }
+        upkeep(&mut engine, 400_000);
+        engine.compact(p).expect("the reserve is there for this");
+        upkeep(&mut engine, 800_000);
+        for n in 5000..5050 {
+            engine.write(p, Kind::Put, 0, 6000, &key(n), &value(n)).expect("there is room again");
+            engine.flush().expect("there is room again");
+            kept.insert(n);
+        }
+        engine.sync().expect("there is room again");
+        check(&mut engine, p, &kept);
+        drop(engine);
+        disk.crash();
+        let (mut engine, report) = Engine::open(disk.clone(), options(200 << 10)).expect("opens");
+        assert_eq!(report.damage().next(), None);
+        engine.commit_all().expect("commits");
+        let p = partition(&mut engine, durability);
+        check(&mut engine, p, &kept);
+        for &n in &gone {
+            assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), None, "{n}");
+        }
+    }
+}
+
+#[test]
+fn compacting_without_room_for_a_copy_ends_and_says_so() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
+    let p = partition(&mut engine, Durability::Interval);
+    for n in 0..200 {
+        engine.write(p, Kind::Put, 0, n, &key(n % 120), &value(n)).expect("is accepted");
+    }
+    engine.sync().expect("syncs");
+    disk.set_capacity(1000);
+    assert!(matches!(engine.compact(p), Err(EngineError::DiskFull { .. })));
+    disk.set_capacity(None);
+    engine.compact(p).expect("compacts");
+    for n in 120..200 {
+        assert_eq!(engine.lookup_whole(p, &key(n % 120)).expect("reads"), Some(value(n)));
+    }
+}
