@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 mod maintain;
 mod open;
 pub(crate) mod options;
+mod replay;
 pub(crate) mod report;
 
 use crate::PartitionId;
@@ -117,7 +118,7 @@ impl<D: Disk> Engine<D> {
         store.admit(io, meta, key, payload)?;
         let placed = store.append(io, meta, key, payload)?;
         if store.durability == Durability::Sync {
-            journal.push(handle.0, placed.slot, store.log.partition, (meta, key, payload));
+            journal.push(handle.0, store.log.partition, (meta, key, payload));
         }
         store.pending.push_back(Pending { meta: *meta, placed });
         upkeep.wrote(handle, store, placed.entry_bytes);
@@ -156,7 +157,7 @@ impl<D: Disk> Engine<D> {
         store.admit(io, &meta, key, payload)?;
         let placed = store.append(io, &meta, key, payload)?;
         if store.durability == Durability::Sync {
-            journal.push(handle.0, placed.slot, store.log.partition, (&meta, key, payload));
+            journal.push(handle.0, store.log.partition, (&meta, key, payload));
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
@@ -176,18 +177,28 @@ impl<D: Disk> Engine<D> {
         Ok(meta.index)
     }
 
-    /// Cuts off the uncommitted entries after a log index.
+    /// Cuts off the uncommitted entries after a log index. The cut survives a crash once this returns. What is appended
+    /// in their place must differ from them in epoch or be the same: epoch and index name an entry.
     ///
     /// # Errors
     /// [`EngineError::Committed`] if committed entries would go.
     pub fn cut_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
-        let Engine { io, partitions, journal, .. } = self;
-        let store = store_of(partitions, handle)?;
-        store.cut_after(io, index)?;
-        if store.durability == Durability::Sync {
-            journal.push_cut(handle.0, store.log.partition, index);
+        let is_journaled = self.journal.holds(handle.0);
+        let (io, store) = self.store(handle)?;
+        if index >= store.log.last.1 {
+            return Ok(());
         }
-        Ok(())
+        store.cut_after(io, index)?;
+        if !is_journaled {
+            return Ok(());
+        }
+        let partition = store.log.partition;
+        self.journal.push_cut(handle.0, partition, index);
+        match self.flush() {
+            // It is told with the next flush. Until then a crash may bring the entries back, uncommitted as they were.
+            Err(EngineError::DiskFull { .. }) => Ok(()),
+            other => other,
+        }
     }
 
     /// Makes every entry accepted so far by `sync` partitions survive a crash: one flush of the journal.
@@ -203,10 +214,10 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         let large = self.journal.take_large();
-        for &(handle, slot) in &large {
+        for &handle in &large {
             let Ok((io, store)) = self.store(Handle(handle)) else { continue };
-            let synced = store.check_going().and_then(|()| store.log.sync_segment(io, slot));
-            if let Err(error) = store.stop_on_failure(synced) {
+            // The whole log: recovery would cut it at the first place that was not synced.
+            if let Err(error) = store.sync(io) {
                 self.journal.put_large_back(large);
                 return Err(self.flush_failed(error));
             }

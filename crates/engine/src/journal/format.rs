@@ -29,10 +29,11 @@
 //! | 48 | | key and payload (entry), key (reference), nothing (cut, batch) |
 //!
 //! A reference stands for an entry that is in its segment, which was synced before the journal was. A cut says that
-//! the partition's log was cut after that index. A batch record begins each flush.
+//! the partition's log was cut after that index, which is 0 where the partition was dropped; the segments were cut
+//! before. A batch record begins each flush.
 
 use crate::PartitionId;
-use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{Kind, Meta, crc, u32_at, u64_at};
 
 /// Bytes of a journal file's header.
@@ -173,6 +174,7 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
     let payload_bytes = u32_at(head, 44);
     let body_bytes = u32_at(head, 4) as usize;
     let expected_body = match head[41] {
+        1 if payload_bytes as usize > JOURNAL_INLINE_BYTES_MAX => return None,
         1 => key_bytes + payload_bytes as usize,
         2 => key_bytes,
         3 | 4 => 0,

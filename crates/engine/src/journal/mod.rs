@@ -30,8 +30,8 @@ pub(crate) struct Journal {
     is_for_new_file: bool,
     /// What the buffer holds of each partition: handle and highest log index.
     batch: BTreeMap<u32, u64>,
-    /// Segments that must be synced with this batch: partition handle and slot.
-    large: Vec<(u32, u32)>,
+    /// Partitions whose segments must be synced with this batch.
+    large: Vec<u32>,
 }
 
 struct File {
@@ -57,19 +57,13 @@ impl Journal {
         }
     }
 
-    /// Takes an entry into the batch. An entry above the inline size is only referred to: its segment (`slot`) is
+    /// Takes an entry into the batch. An entry above the inline size is only referred to: its partition's segments are
     /// synced with the batch.
-    pub(crate) fn push(
-        &mut self,
-        handle: u32,
-        slot: u32,
-        partition: PartitionId,
-        entry: (&Meta, &[u8], &[u8]),
-    ) {
+    pub(crate) fn push(&mut self, handle: u32, partition: PartitionId, entry: (&Meta, &[u8], &[u8])) {
         let (&meta, key, payload) = entry;
         let record = if payload.len() > JOURNAL_INLINE_BYTES_MAX {
-            if !self.large.contains(&(handle, slot)) {
-                self.large.push((handle, slot));
+            if !self.large.contains(&handle) {
+                self.large.push(handle);
             }
             Record::Reference { partition, meta, key, payload_bytes: payload.len() as u32 }
         } else {
@@ -122,13 +116,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Segments that must be synced before [`Journal::flush`].
-    pub(crate) fn take_large(&mut self) -> Vec<(u32, u32)> {
+    /// Partitions whose segments must be synced before [`Journal::flush`].
+    pub(crate) fn take_large(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.large)
     }
 
     /// Puts them back, if syncing them failed.
-    pub(crate) fn put_large_back(&mut self, large: Vec<(u32, u32)>) {
+    pub(crate) fn put_large_back(&mut self, large: Vec<u32>) {
         self.large.extend(large);
     }
 
@@ -186,6 +180,11 @@ impl Journal {
         Ok(())
     }
 
+    /// Whether a replay could meet something of this partition.
+    pub(crate) fn holds(&self, handle: u32) -> bool {
+        self.batch.contains_key(&handle) || self.files.iter().any(|f| f.holds.contains_key(&handle))
+    }
+
     pub(crate) fn bytes_on_disk(&self) -> u64 {
         self.files.iter().map(|f| f.synced_bytes).sum()
     }
@@ -195,7 +194,7 @@ impl Journal {
             file.holds.remove(&handle);
         }
         self.batch.remove(&handle);
-        self.large.retain(|&(h, _)| h != handle);
+        self.large.retain(|&h| h != handle);
     }
 }
 

@@ -286,15 +286,6 @@ impl Log {
         Ok(())
     }
 
-    /// Makes one entry's segment survive a crash, for an entry too large for the journal.
-    pub(crate) fn sync_segment<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> EngineResult<()> {
-        self.write_out(io, slot, true)?;
-        let folder = std::mem::take(&mut self.folder);
-        let result = self.segment_mut(slot).sync(&mut io.disk, &folder);
-        self.folder = folder;
-        Ok(result?)
-    }
-
     /// Reads the entry at a position, from memory if it is there, else from the file with its checksums checked.
     pub(crate) fn read<'a, D: Disk>(
         &'a self,

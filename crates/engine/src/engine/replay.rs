@@ -1,0 +1,251 @@
+//! Bringing into the logs what only the journal holds.
+//!
+//! Two passes: the first notes what was cut off later on, the second brings back what was not. A log as its segments
+//! show it is never older than a cut that the journal tells of, since a cut is durable there before it is told here:
+//! so where the two differ, the segments are right, and what the journal has behind that place belongs to a branch that
+//! was given up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Engine;
+use super::report::{Damage, DamageKind, RecoveryReport};
+use crate::PartitionId;
+use crate::disk::{DirEntry, Disk, OpenMode};
+use crate::error::{EngineError, EngineResult};
+use crate::journal::format::{self, HEADER_BYTES, Header, Item, Record};
+use crate::journal::{FOLDER, Journal};
+use crate::log::entry::Meta;
+use crate::store::Pending;
+
+/// State of one replay.
+#[derive(Default)]
+struct Replay {
+    /// Records so far, over all files.
+    count: u64,
+    /// Of each partition: after which records it was cut, and the last index that stayed.
+    cuts: BTreeMap<PartitionId, Vec<(u64, u64)>>,
+    /// Partitions whose segments have left the branch that the journal holds.
+    left: BTreeSet<PartitionId>,
+}
+
+impl Replay {
+    /// Whether the entry of this record was not cut off by a later one.
+    fn survives(&self, partition: PartitionId, index: u64) -> bool {
+        let cuts = self.cuts.get(&partition).into_iter().flatten();
+        !self.left.contains(&partition)
+            && cuts.filter(|(at, _)| *at > self.count).all(|(_, last)| index <= *last)
+    }
+}
+
+impl<D: Disk> Engine<D> {
+    /// Replays the journal, makes what it held durable in the segments, and begins a new one.
+    pub(super) fn replay_journal(&mut self, report: &mut RecoveryReport) -> EngineResult<()> {
+        let names = self.io.disk.list(FOLDER)?;
+        let mut replay = Replay::default();
+        for name in &names {
+            if let Some((header, bytes)) = self.read_journal(name, None)? {
+                for record in records(&header, &bytes).1 {
+                    replay.count += 1;
+                    if let Record::Cut { partition, index } = record {
+                        replay.cuts.entry(partition).or_default().push((replay.count, index));
+                    }
+                }
+            }
+        }
+        replay.count = 0;
+        let mut next_number = 1;
+        for name in &names {
+            next_number = next_number.max(number_of(name).map_or(1, |number| number + 1));
+            let Some((header, bytes)) = self.read_journal(name, Some(report))? else { continue };
+            next_number = next_number.max(header.number + 1);
+            let (bad, found) = records(&header, &bytes);
+            for record in found {
+                replay.count += 1;
+                self.replay_record(&mut replay, &record, report)?;
+            }
+            report.journal.extend(bad.map(|offset| damage_at(format!("{FOLDER}/{}+{offset}", name.name))));
+        }
+        for store in self.partitions.iter_mut().flatten() {
+            store.log.sync(&mut self.io)?;
+            store.journaled = store.log.last.1;
+        }
+        for name in &names {
+            self.io.disk.remove(&format!("{FOLDER}/{}", name.name))?;
+            self.io.disk.sync_dir(FOLDER)?;
+        }
+        self.journal = Journal::new(self.options.journal_file_bytes, next_number);
+        Ok(())
+    }
+
+    /// Reads a file. `None` if it holds no records: it was begun, and the power went. A rotten header is reported; what
+    /// it says is known from the file's name.
+    fn read_journal(
+        &mut self,
+        name: &DirEntry,
+        report: Option<&mut RecoveryReport>,
+    ) -> EngineResult<Option<(Header, Vec<u8>)>> {
+        let path = format!("{FOLDER}/{}", name.name);
+        let file = self.io.disk.open(&path, OpenMode::Existing)?;
+        let mut bytes = vec![0; name.bytes as usize];
+        let read = self.io.disk.read_at(file, 0, &mut bytes);
+        self.io.disk.close(file);
+        read?;
+        match Header::decode(&bytes) {
+            Ok(header) => Ok(Some((header, bytes))),
+            Err(reason) if reason.contains("not known here") => Err(EngineError::Format { path, reason }),
+            Err(_) if bytes.len() <= HEADER_BYTES => Ok(None),
+            Err(reason) => {
+                if let Some(report) = report {
+                    report.journal.push(damage_at(format!("{path}: {reason}")));
+                }
+                Ok(number_of(name).map(|number| (Header::new(number), bytes)))
+            }
+        }
+    }
+
+    fn replay_record(
+        &mut self,
+        replay: &mut Replay,
+        record: &Record<'_>,
+        report: &mut RecoveryReport,
+    ) -> EngineResult<()> {
+        match *record {
+            Record::Entry { partition, meta, key, payload } if replay.survives(partition, meta.index) => {
+                self.replay_entry(replay, partition, &meta, (key, payload), report)
+            }
+            Record::Reference { partition, meta, .. } if replay.survives(partition, meta.index) => {
+                self.replay_reference(replay, partition, &meta, report)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn replay_entry(
+        &mut self,
+        replay: &mut Replay,
+        partition: PartitionId,
+        meta: &Meta,
+        (key, payload): (&[u8], &[u8]),
+        report: &mut RecoveryReport,
+    ) -> EngineResult<()> {
+        let handle = match self.by_id.get(&partition) {
+            Some(&handle) => handle,
+            None => {
+                let found = self.recover_partition(partition)?;
+                report.partitions.push((partition, found));
+                self.by_id[&partition]
+            }
+        };
+        let (io, store) = self.store(handle)?;
+        if meta.index <= store.log.last.1 {
+            if self.held_otherwise(partition, meta)? {
+                replay.left.insert(partition);
+            }
+            return Ok(());
+        }
+        if meta.epoch < store.log.last.0 {
+            replay.left.insert(partition);
+            return Ok(());
+        }
+        let last = store.log.last.1;
+        let placed = store.append(io, meta, key, payload)?;
+        store.pending.push_back(Pending { meta: *meta, placed });
+        if meta.index > last + 1 {
+            self.report_missing(partition, last + 1, meta.index - 1, report)?;
+        }
+        if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {
+            found.from_journal += 1;
+        }
+        Ok(())
+    }
+
+    /// An entry that stands in its segment, which was synced before the journal was.
+    fn replay_reference(
+        &mut self,
+        replay: &mut Replay,
+        partition: PartitionId,
+        meta: &Meta,
+        report: &mut RecoveryReport,
+    ) -> EngineResult<()> {
+        let last = match self.by_id.get(&partition) {
+            Some(&handle) => self.store(handle)?.1.log.last.1,
+            None => 0,
+        };
+        if meta.index <= last {
+            if self.held_otherwise(partition, meta)? {
+                replay.left.insert(partition);
+            }
+            return Ok(());
+        }
+        // Either the log was cut and the power went before the journal told of it, and then it ends cleanly, or what
+        // stood there cannot be read any more.
+        replay.left.insert(partition);
+        let found = report.partitions.iter().find(|(id, _)| *id == partition);
+        if found.is_some_and(|(_, found)| found.torn_bytes > 0) {
+            self.report_missing(partition, last + 1, meta.index, report)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the log has another entry in this one's place.
+    fn held_otherwise(&mut self, partition: PartitionId, meta: &Meta) -> EngineResult<bool> {
+        let Some(&handle) = self.by_id.get(&partition) else { return Ok(false) };
+        let (io, store) = self.store(handle)?;
+        if meta.index <= store.commit {
+            return Ok(false);
+        }
+        match store.log.epoch_at(io, meta.index) {
+            Ok(epoch) => Ok(epoch.is_some_and(|epoch| epoch != meta.epoch)),
+            // It is there, and reported.
+            Err(EngineError::Rotten { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn report_missing(
+        &mut self,
+        partition: PartitionId,
+        from: u64,
+        through: u64,
+        report: &mut RecoveryReport,
+    ) -> EngineResult<()> {
+        let kind = DamageKind::Missing { from, through };
+        let damage = Damage { partition, kind, place: "the journal".into() };
+        if let Some(&handle) = self.by_id.get(&partition) {
+            self.store(handle)?.1.damage.push(damage.clone());
+        }
+        if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {
+            found.damage.push(damage);
+        }
+        Ok(())
+    }
+}
+
+/// The good records of a file up to its torn end, and where bad bytes stand that are known to have been synced.
+fn records<'a>(header: &Header, bytes: &'a [u8]) -> (Option<u64>, Vec<Record<'a>>) {
+    let (mut found, mut bad, mut synced) = (Vec::new(), Vec::new(), 0);
+    for item in format::items(header.salt, &bytes[HEADER_BYTES..]) {
+        match item {
+            Item::Record(record) => {
+                if let Record::Batch { synced_bytes } = record {
+                    synced = synced.max(synced_bytes);
+                }
+                found.push(record);
+            }
+            Item::Bad { offset, .. } => bad.push((offset, found.len())),
+        }
+    }
+    // Torn: nothing behind it was acknowledged.
+    if let Some((_, good)) = bad.iter().find(|(offset, _)| *offset >= synced) {
+        found.truncate(*good);
+    }
+    (bad.first().map(|(offset, _)| *offset).filter(|offset| *offset < synced), found)
+}
+
+fn number_of(name: &DirEntry) -> Option<u64> {
+    u64::from_str_radix(name.name.strip_suffix(".jnl")?, 16).ok()
+}
+
+fn damage_at(place: String) -> Damage {
+    Damage { partition: PartitionId(0), kind: DamageKind::Journal, place }
+}

@@ -1,0 +1,183 @@
+//! What the journal must bring back after a crash, and what it must leave where it is.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, Meta, PartitionId, PartitionOptions};
+
+type Store = Engine<SimulatedDisk>;
+
+const LARGE: usize = 70_000;
+
+fn open(disk: &SimulatedDisk) -> Store {
+    let options = EngineOptions { segment_bytes: 4 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (engine, report) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(report.damage().map(ToString::to_string).next(), None);
+    engine
+}
+
+fn partition(engine: &mut Store, number: u64) -> Handle {
+    let options = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+    engine.partition(PartitionId(number), options).expect("opens")
+}
+
+fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, bytes: usize) {
+    let meta = Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp: index };
+    engine.append(p, &meta, b"k", &vec![epoch as u8; bytes]).expect("is accepted");
+}
+
+fn crash(disk: &SimulatedDisk, engine: Store) -> Store {
+    drop(engine);
+    disk.crash();
+    open(disk)
+}
+
+/// Epochs of the entries of a log.
+fn epochs(engine: &mut Store, p: Handle) -> Vec<u32> {
+    let (_, last) = engine.partition_stats(p).expect("is open").last;
+    (1..=last).map(|index| engine.read_entry(p, index).expect("reads").head.meta.epoch).collect()
+}
+
+#[test]
+fn a_large_entry_that_follows_a_cut_survives() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        (1..=10).for_each(|index| append(&mut engine, p, 1, index, 10));
+        engine.flush().expect("flushes");
+        engine.cut_after(p, 5).expect("cuts");
+        append(&mut engine, p, 2, 6, LARGE);
+        append(&mut engine, p, 2, 7, 10);
+        engine.flush().expect("flushes");
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert_eq!(epochs(&mut engine, p), [1, 1, 1, 1, 1, 2, 2], "seed {seed}");
+    }
+}
+
+#[test]
+fn entries_of_a_lower_epoch_that_follow_a_cut_survive() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        append(&mut engine, p, 1, 1, 10);
+        (2..=10).for_each(|index| append(&mut engine, p, 9, index, 10));
+        engine.flush().expect("flushes");
+        engine.cut_after(p, 1).expect("cuts");
+        // Fetched from a primary that had them already when it was elected.
+        append(&mut engine, p, 4, 2, 10);
+        append(&mut engine, p, 4, 3, LARGE);
+        append(&mut engine, p, 10, 4, 10);
+        engine.flush().expect("flushes");
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert_eq!(epochs(&mut engine, p), [1, 4, 4, 10], "seed {seed}");
+    }
+}
+
+#[test]
+fn what_was_cut_off_stays_cut_off() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        (1..=10).for_each(|index| append(&mut engine, p, 1, index, 10));
+        engine.flush().expect("flushes");
+        engine.cut_after(p, 5).expect("cuts");
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert_eq!(epochs(&mut engine, p), [1; 5], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_cut_that_was_not_finished_loses_nothing_of_others() {
+    for operations in 0..30 {
+        let disk = SimulatedDisk::new(operations);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        let other = partition(&mut engine, 2);
+        append(&mut engine, p, 1, 1, 10);
+        append(&mut engine, p, 1, 2, LARGE);
+        append(&mut engine, other, 1, 1, 10);
+        engine.flush().expect("flushes");
+        disk.cut_power_after(operations);
+        drop(engine.cut_after(p, 1));
+        let mut engine = crash(&disk, engine);
+        let (p, other) = (partition(&mut engine, 1), partition(&mut engine, 2));
+        assert!([vec![1], vec![1, 1]].contains(&epochs(&mut engine, p)), "{operations}");
+        assert_eq!(epochs(&mut engine, other), [1], "{operations}");
+    }
+}
+
+#[test]
+fn a_large_entry_behind_segments_that_were_not_synced_survives() {
+    for seed in 0..50 {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        (1..=20).for_each(|index| append(&mut engine, p, 1, index, 1000));
+        append(&mut engine, p, 1, 21, LARGE);
+        engine.flush().expect("flushes");
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert_eq!(epochs(&mut engine, p).len(), 21, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_large_entry_that_was_cut_off_again_is_not_flushed() {
+    let disk = SimulatedDisk::new(1);
+    let mut engine = open(&disk);
+    let p = partition(&mut engine, 1);
+    append(&mut engine, p, 1, 1, 4000);
+    append(&mut engine, p, 1, 2, LARGE);
+    engine.cut_after(p, 1).expect("cuts");
+    engine.flush().expect("flushes");
+    let mut engine = crash(&disk, engine);
+    let p = partition(&mut engine, 1);
+    assert_eq!(epochs(&mut engine, p), [1]);
+}
+
+#[test]
+fn a_dropped_partition_stays_dropped_and_its_successor_is_kept() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        (1..=10).for_each(|index| append(&mut engine, p, 1, index, 10));
+        engine.flush().expect("flushes");
+        engine.sync().expect("syncs");
+        append(&mut engine, p, 1, 11, 10);
+        engine.flush().expect("flushes");
+        engine.drop_partition(PartitionId(1)).expect("drops");
+        let mut engine = crash(&disk, engine);
+        assert_eq!(engine.partitions().count(), 0, "seed {seed}");
+        let p = partition(&mut engine, 1);
+        append(&mut engine, p, 1, 1, 10);
+        engine.flush().expect("flushes");
+        engine.drop_partition(PartitionId(1)).expect("drops");
+        let p = partition(&mut engine, 1);
+        append(&mut engine, p, 3, 1, 10);
+        engine.flush().expect("flushes");
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert_eq!(epochs(&mut engine, p), [3], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_rotten_header_of_a_journal_file_loses_nothing_and_is_told() {
+    let disk = SimulatedDisk::new(1);
+    let mut engine = open(&disk);
+    let p = partition(&mut engine, 1);
+    append(&mut engine, p, 1, 1, 10);
+    engine.flush().expect("flushes");
+    drop(engine);
+    disk.crash();
+    disk.rot_at("journal/0000000000000001.jnl", 13, 0x40).expect("is there");
+    let (mut engine, report) = Engine::open(disk.clone(), EngineOptions::default()).expect("opens");
+    assert_eq!(report.damage().count(), 1);
+    let p = partition(&mut engine, 1);
+    assert_eq!(epochs(&mut engine, p), [1]);
+}
