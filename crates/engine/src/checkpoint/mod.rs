@@ -24,7 +24,7 @@
 //! | 3 extra | what an upper layer added, opaque |
 //! | 4 segments | 56 bytes each: slot (4), generation (4), first index (8), last index (8), dead bytes (8), removal bytes (8), file bytes (8), resume at (8) |
 //! | 6 samples | of a segment that was still open: slot (4), then 8 bytes each: log index less the first (4), offset (4) |
-//! | 5 end | number of entries (8), number of chain blocks (8), bytes of the file before this block (8) |
+//! | 5 end | number of entries (8), number of chain blocks (8), bytes of the file before this block (8), commit index when the last page of the index was written (8): entries up to it may be in here |
 //!
 //! The file counts only with its end block: one that was cut short is none.
 
@@ -183,6 +183,8 @@ pub enum Block<'a> {
         chains: u64,
         /// Bytes before this block.
         file_bytes: u64,
+        /// Commit index when the last page of the index was written.
+        applied: u64,
     },
 }
 
@@ -230,8 +232,10 @@ pub fn encode_block(salt: u32, block: &Block<'_>, out: &mut Vec<u8>) {
             }
             6
         }
-        Block::End { entries, chains, file_bytes } => {
-            [entries, chains, file_bytes].iter().for_each(|f| out.extend_from_slice(&f.to_le_bytes()));
+        Block::End { entries, chains, file_bytes, applied } => {
+            [entries, chains, file_bytes, applied]
+                .iter()
+                .for_each(|f| out.extend_from_slice(&f.to_le_bytes()));
             5
         }
     };
@@ -279,9 +283,12 @@ pub fn decode_block(salt: u32, bytes: &[u8]) -> Option<Block<'_>> {
         4 if body.len().is_multiple_of(SEGMENT_ROW_BYTES) => {
             Block::Segments(body.chunks_exact(SEGMENT_ROW_BYTES).map(decode_row).collect())
         }
-        5 if body.len() == 24 => {
-            Block::End { entries: u64_at(body, 0), chains: u64_at(body, 8), file_bytes: u64_at(body, 16) }
-        }
+        5 if body.len() == 32 => Block::End {
+            entries: u64_at(body, 0),
+            chains: u64_at(body, 8),
+            file_bytes: u64_at(body, 16),
+            applied: u64_at(body, 24),
+        },
         6 if body.len() % 8 == 4 => Block::Samples {
             slot: u32_at(body, 0),
             samples: body[4..].chunks_exact(8).map(|s| (u32_at(s, 0), u32_at(s, 4))).collect(),

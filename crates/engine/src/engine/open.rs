@@ -69,6 +69,12 @@ impl<D: Disk> Engine<D> {
     /// What the disk answers.
     pub fn close(mut self) -> EngineResult<D> {
         self.sync()?;
+        // The marks that vouch for what is synced: what is unreadable from here on has rotted.
+        let Engine { io, partitions, .. } = &mut self;
+        for store in partitions.iter_mut().flatten().filter(|s| s.durability != Durability::Memory) {
+            store.log.mark_now(io, store.commit);
+        }
+        self.sync()?;
         for (_, handle) in self.partitions().collect::<Vec<_>>() {
             if self.store(handle)?.1.durability == Durability::Memory {
                 continue;

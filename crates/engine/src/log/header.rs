@@ -15,7 +15,7 @@
 //! | 48 | 8 | timestamp that entries count from |
 //! | 56 | 8 | commit index at which compaction judged what is dead here; 0 if never |
 //! | 64 | 8 | the partition's index seed |
-//! | 72 | 4 | zero |
+//! | 72 | 4 | epoch of the last log index it covers, if rewritten by compaction; else 0 |
 //! | 76 | 4 | CRC-32C of bytes 0 to 76 |
 //!
 //! A sealed segment ends with a [`Kind::Footer`](super::entry::Kind::Footer) entry and a trailer of 16 bytes:
@@ -52,6 +52,8 @@ pub struct Header {
     pub base: Base,
     /// The last log index a rewritten file covers; 0 for a file as first written.
     pub covers_through: u64,
+    /// The epoch of that index; 0 for a file as first written.
+    pub covers_epoch: u32,
     /// Which file wins where two cover the same range.
     pub generation: u32,
     /// Commit index at which compaction judged this range; 0 if never.
@@ -80,6 +82,7 @@ impl Header {
         out[48..56].copy_from_slice(&self.base.timestamp.to_le_bytes());
         out[56..64].copy_from_slice(&self.compacted_at.to_le_bytes());
         out[64..72].copy_from_slice(&self.index_seed.to_le_bytes());
+        out[72..76].copy_from_slice(&self.covers_epoch.to_le_bytes());
         let sum = crc(&out[..HEADER_BYTES - 4]);
         out[HEADER_BYTES - 4..].copy_from_slice(&sum.to_le_bytes());
         out
@@ -114,6 +117,7 @@ impl Header {
                 timestamp: u64_at(bytes, 48),
             },
             covers_through: u64_at(bytes, 32),
+            covers_epoch: u32_at(bytes, 72),
             generation: u32_at(bytes, 40),
             compacted_at: u64_at(bytes, 56),
             index_seed: u64_at(bytes, 64),

@@ -172,6 +172,7 @@ impl Log {
             partition: self.partition,
             base,
             covers_through: 0,
+            covers_epoch: 0,
             generation: 0,
             compacted_at: 0,
             index_seed: self.index_seed,

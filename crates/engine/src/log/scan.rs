@@ -64,10 +64,10 @@ pub enum Item<'a> {
     },
 }
 
-/// The items of a segment: `bytes` are the file's from offset `from` on, where an entry begins. Never panics, whatever
-/// the bytes.
-pub fn items<'a>(base: &Base, bytes: &'a [u8], from: u64) -> Items<'a> {
-    Items { base: *base, bytes, from, at: 0, last_index: 0, done: false }
+/// The items of a segment: `bytes` are the file's from offset `from` on, where an entry begins; those before it have log
+/// indexes up to `after`. Never panics, whatever the bytes.
+pub fn items<'a>(base: &Base, bytes: &'a [u8], from: u64, after: u64) -> Items<'a> {
+    Items { base: *base, bytes, from, at: 0, last_index: after, done: false }
 }
 
 /// See [`items`].

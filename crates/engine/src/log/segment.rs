@@ -47,6 +47,10 @@ pub(crate) struct Segment {
     pub(crate) sealed: bool,
     /// Somebody reads the file (a copy to another node, a compaction): it is not removed.
     pub(crate) pins: u32,
+    /// Its entries cannot be counted from the base of a segment before it: it is not merged with that.
+    pub(crate) is_alone: bool,
+    /// Bytes in memory before this offset came from the file and were not checked.
+    trusted_from: u64,
     /// A rotten entry was met here: compaction leaves the file alone until it is mended.
     pub(crate) is_damaged: bool,
 }
@@ -72,6 +76,8 @@ impl Segment {
             samples: Vec::new(),
             sealed: false,
             pins: 0,
+            is_alone: false,
+            trusted_from: 0,
             is_damaged: false,
             header,
         };
@@ -143,6 +149,16 @@ impl Segment {
     pub(crate) fn adopt_samples(&mut self, samples: Vec<(u32, u32)>) {
         self.entries = samples.len() as u32 * crate::limits::SAMPLE_EVERY;
         self.samples = samples;
+    }
+
+    /// Whether anything tells where to find its entries.
+    pub(crate) fn has_samples(&self) -> bool {
+        !self.samples.is_empty()
+    }
+
+    /// What is read into memory from now on is checked only from this offset on.
+    pub(crate) fn trust_from(&mut self, offset: u64) {
+        self.trusted_from = offset.min(self.bytes);
     }
 
     /// Has the block in memory that is filled next, and those before it only in the file.
@@ -218,8 +234,12 @@ impl Segment {
         taken
     }
 
-    /// The bytes at a place if they lie in one block in memory; at most `bytes`, less at the segment's end.
+    /// The bytes at a place if they lie in one block in memory and need no check; at most `bytes`, less at the segment's end.
+    #[inline]
     pub(crate) fn in_memory(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
+        if offset < self.trusted_from {
+            return None;
+        }
         let block = self.blocks.get(offset as usize / BLOCK_BYTES)?.as_ref()?;
         let within = offset as usize % BLOCK_BYTES;
         let end = within + bytes;
@@ -231,7 +251,8 @@ impl Segment {
             .then(|| &block[within..])
     }
 
-    /// Reads up to `bytes` at a place into `into`, from memory where it can. Returns whether all came from memory.
+    /// Reads up to `bytes` at a place into `into`, from memory where it can. Returns whether they need no check, as they
+    /// never left memory or were checked.
     pub(crate) fn read(
         &self,
         disk: &mut impl Disk,
@@ -242,7 +263,7 @@ impl Segment {
         into.clear();
         let end = self.bytes.min(offset + bytes as u64);
         let mut at = offset;
-        let mut all_memory = true;
+        let mut all_memory = offset >= self.trusted_from;
         while at < end {
             let number = at as usize / BLOCK_BYTES;
             let within = at as usize % BLOCK_BYTES;
@@ -407,6 +428,7 @@ impl Segment {
             let file = self.ensure_file(disk)?;
             disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
             self.blocks[number] = Some(block);
+            self.trusted_from = self.trusted_from.max(bytes);
         }
         if self.written > bytes {
             let file = self.ensure_file(disk)?;
@@ -418,6 +440,7 @@ impl Segment {
         }
         self.syncing = None;
         self.bytes = bytes;
+        self.trusted_from = self.trusted_from.min(bytes);
         self.blocks.truncate((bytes as usize).div_ceil(BLOCK_BYTES));
         if within > 0
             && let Some(Some(block)) = self.blocks.last_mut()

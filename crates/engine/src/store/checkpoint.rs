@@ -39,6 +39,8 @@ struct Writing {
     buffer: Vec<u8>,
     entries: u64,
     chains: u64,
+    /// Commit index when the last page was written.
+    applied: u64,
     tail_bytes: u64,
     /// The segment that was open when it began and its length then: what is newer stands behind.
     resume: Option<(u32, u64)>,
@@ -107,6 +109,7 @@ impl Store {
             buffer,
             entries: 0,
             chains: 0,
+            applied: 0,
             tail_bytes: self.checkpoints.tail_bytes,
             stage: Stage::Walk(0),
         }));
@@ -147,6 +150,7 @@ impl Store {
                 writing.stage = match next {
                     Some(next) => Stage::Walk(next),
                     None => {
+                        writing.applied = self.commit;
                         self.log.sync_begin(io)?;
                         Stage::Log(self.log.last.1)
                     }
@@ -255,6 +259,7 @@ impl Store {
             entries: writing.entries,
             chains: writing.chains,
             file_bytes: writing.file_bytes + writing.buffer.len() as u64,
+            applied: writing.applied,
         };
         encode_block(salt, &end, &mut writing.buffer);
     }

@@ -17,7 +17,8 @@ use crate::disk::{Disk, DiskError, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Location, Place};
 use crate::io::Io;
-use crate::log::entry::{self, Decoded, Head, Kind};
+use crate::limits::{SEGMENT_BYTES_MAX, SEGMENT_FILE_BYTES_MAX};
+use crate::log::entry::{self, Decoded, Head, Kind, Meta};
 use crate::log::header::{Header, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
@@ -124,16 +125,15 @@ impl Store {
             partition: self.log.partition,
             base,
             covers_through: last.last_index,
+            covers_epoch: last.last_epoch,
             generation,
             // An entry that an older version still needs is copied though it is dead by now.
             compacted_at: self.commit.min(self.versions.oldest_ended_by().saturating_sub(1)),
             index_seed: self.log.index_seed,
         };
-        let last_epoch = last.last_epoch;
         let removals_through = self.removals_through(run[0]);
         let mut output = Segment::new(header, &self.log.folder);
         output.path.push_str(".tmp");
-        output.last_epoch = last_epoch;
         run.iter().for_each(|&slot| self.log.segment_mut(slot).pins += 1);
         self.compaction.job = Some(Box::new(Job {
             sources: run,
@@ -300,10 +300,20 @@ impl Store {
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         let new_offset = output.bytes;
         let entry_bytes = read.head.entry_bytes();
+        if !output.base().reaches(&meta) {
+            // Its timestamp is too far from those of the segments before it.
+            self.log.segment_mut(slot).is_alone = true;
+            return Err(EngineError::Limit { what: "the span of one segment" });
+        }
+        assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
         let head =
             entry::encode_head(output.base(), &meta, read.key, read.payload.len(), read.head.payload_crc);
         let taken = output.push(&head) + output.push(read.key) + output.push(read.payload);
         output.note(&meta, new_offset, entry_bytes);
+        if meta.kind == Kind::Trim && meta.index <= job.removals_through {
+            // It is kept for what it says of a record that is there: rewriting it again would free nothing.
+            output.removal_bytes -= entry_bytes as u64;
+        }
         io.memory.took(taken);
         if output.has_whole_block_to_write() {
             output.write_out(&mut io.disk, false)?;
@@ -363,7 +373,7 @@ impl Store {
     fn end_copy<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<Stage> {
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         // It covers the range to its end, whatever the last entry is that lived.
-        output.last_index = output.header.covers_through;
+        (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
         let taken = push_footer(output);
         io.memory.took(taken);
         output.write_out(&mut io.disk, true)?;
@@ -413,7 +423,12 @@ impl Store {
         }
         let Place::Entry(position) = new.place() else { unreachable!("an entry's location is an entry") };
         let mut scratch = Vec::new();
-        let (read, _) = self.log.read_key(&mut io.disk, position, &mut scratch)?;
+        let read = match self.log.read_key(&mut io.disk, position, &mut scratch) {
+            Ok((read, _)) => read,
+            // Nothing leads to it any more, or it is a part, and reading that will tell.
+            Err(EngineError::Rotten { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
         let index = read.head.meta.index;
         let is_part =
             self.chain_of(moved.fragment, read.key).is_some_and(|id| self.chains.get(id).has_part(index));
@@ -466,6 +481,7 @@ impl Store {
                 self.compaction.ran_out_of_space = true;
                 Ok(true)
             }
+            EngineError::Limit { .. } => Ok(true),
             other => self.stop_on_failure(Err(other)),
         }
     }
@@ -496,19 +512,39 @@ impl Store {
         let best = self.most_worthwhile(policy)?;
         let (mut from, mut until) = (best, best + 1);
         let mut bytes = live(self.log.segment(order[best]));
-        let fits = |slot: u32, bytes: u64| {
+        // What is dead goes in any case, removals may have to stay.
+        let mut bytes_max = self.log.segment(order[best]).bytes;
+        let fits = |slot: u32, bytes: u64, bytes_max: u64| {
             let segment = self.log.segment(slot);
             let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
                 || live(segment) < policy.segment_bytes / 4;
-            self.may_be_rewritten(slot) && bytes + live(segment) <= policy.segment_bytes && is_worth
+            let has_room = bytes + live(segment) <= policy.segment_bytes
+                && bytes_max + segment.bytes - segment.dead_bytes.min(segment.bytes) <= SEGMENT_BYTES_MAX;
+            self.may_be_rewritten(slot) && !segment.is_alone && has_room && is_worth
         };
-        while until < order.len() && fits(order[until], bytes) {
+        let counts = |from: usize, until: usize| {
+            let (first, last) = (self.log.segment(order[from]), self.log.segment(order[until]));
+            let timestamp = first.base().timestamp;
+            first.base().reaches(&Meta {
+                kind: Kind::Footer,
+                flags: 0,
+                epoch: last.last_epoch,
+                index: last.last_index,
+                timestamp,
+            })
+        };
+        let is_alone = self.log.segment(order[best]).is_alone;
+        while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
+        {
             bytes += live(self.log.segment(order[until]));
+            bytes_max += self.log.segment(order[until]).bytes;
             until += 1;
         }
-        while from > 0 && fits(order[from - 1], bytes) {
+        while !is_alone && from > 0 && fits(order[from - 1], bytes, bytes_max) && counts(from - 1, until - 1)
+        {
             from -= 1;
             bytes += live(self.log.segment(order[from]));
+            bytes_max += self.log.segment(order[from]).bytes;
         }
         Some(order[from..until].to_vec())
     }
@@ -519,7 +555,7 @@ impl Store {
         let sizes = self.log.sizes();
         let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
         let mut best: Option<(u64, usize)> = None;
-        let mut removals_through = u64::MAX;
+        let mut removals_through = self.versions.oldest_ended_by() - 1;
         let mut is_first_blocker = true;
         for (at, &slot) in self.log.order.iter().enumerate() {
             let segment = self.log.segment(slot);

@@ -1,0 +1,284 @@
+//! Loading a checkpoint, and finding out what of it still holds.
+//!
+//! Segments may have been rewritten since: locations that lead into the old ones are not loaded, as the new ones are
+//! read anyway. What was read from a rewritten segment lived when that was begun (`compacted_at`); where the checkpoint
+//! is younger, a removal between the two is in the checkpoint only as an absence, so the log is read again from there.
+
+use std::collections::BTreeMap;
+
+use super::Recovery;
+use crate::DamageKind;
+use crate::checkpoint::{self, Block, SegmentRow};
+use crate::disk::{DirEntry, Disk, OpenMode};
+use crate::error::{EngineError, EngineResult};
+use crate::index::location::{Location, Place};
+use crate::io::Io;
+use crate::log::FIRST_ENTRY_AT;
+use crate::log::scan::{self, Item};
+use crate::side::chains::Chain;
+
+/// What a checkpoint tells beside the index.
+#[derive(Default)]
+pub(super) struct Loaded {
+    /// Its commit index, and up to which one the log need not be read again.
+    pub(super) commit: u64,
+    pub(super) holds_through: u64,
+    /// Rows of the segments that are as they were, by slot of this log.
+    pub(super) rows: BTreeMap<u32, SegmentRow>,
+}
+
+/// What stands in a checkpoint's end and header.
+struct Told {
+    header: checkpoint::Header,
+    /// Committed when the last page of the index was written.
+    applied: u64,
+    rows: BTreeMap<u32, SegmentRow>,
+}
+
+impl Recovery<'_> {
+    /// Loads the newest good checkpoint.
+    pub(super) fn load_checkpoint<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        names: &[DirEntry],
+    ) -> EngineResult<Loaded> {
+        let mut loaded = Loaded::default();
+        for name in names.iter().rev().filter(|n| n.name.ends_with(".ckp")) {
+            let path = format!("{}/{}", self.store.log.folder, name.name);
+            // Older ones are not needed now: they stand in for a newer one should that rot.
+            let wanted = if loaded.commit > 0 { checkpoint::HEADER_BYTES as u64 } else { name.bytes };
+            let file = io.disk.open(&path, OpenMode::Existing)?;
+            let mut bytes = vec![0; wanted.min(name.bytes) as usize];
+            let read = io.disk.read_at(file, 0, &mut bytes);
+            io.disk.close(file);
+            read?;
+            if loaded.commit > 0 {
+                if let Ok(header) = checkpoint::Header::decode(&bytes) {
+                    self.store.checkpoints.kept.push_front((header.commit, name.bytes));
+                }
+                continue;
+            }
+            match self.load(&bytes) {
+                Ok(told) => {
+                    self.store.checkpoints.kept.push_front((told.header.commit, name.bytes));
+                    loaded = self.adopt(told);
+                }
+                Err(reason) if reason.contains("not known here") => {
+                    return Err(EngineError::Format { path, reason });
+                }
+                Err(reason) => {
+                    self.store.index = Default::default();
+                    self.store.chains = Default::default();
+                    self.report.from_checkpoint = 0;
+                    self.damage(DamageKind::Checkpoint, format!("{path}: {reason}"));
+                    // It would stand in the way of a good one of the same name.
+                    io.disk.remove(&path)?;
+                }
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn adopt(&mut self, told: Told) -> Loaded {
+        let Told { header, applied, rows } = told;
+        let store = &mut *self.store;
+        store.log.index_seed = header.index_seed;
+        store.log.last = (header.epoch, header.commit);
+        store.commit = header.commit;
+        self.commit = self.commit.max(applied);
+        self.synced = self.synced.max(applied);
+        let mut holds_through = header.commit;
+        for slot in store.log.order.iter().filter(|slot| !rows.contains_key(slot)) {
+            let segment = store.log.segment(*slot);
+            let is_rewritten = segment.header.generation > 0;
+            let lived_at = if is_rewritten { segment.header.compacted_at } else { segment.first_index() - 1 };
+            if segment.first_index() <= header.commit {
+                holds_through = holds_through.min(lived_at);
+            }
+        }
+        Loaded { commit: header.commit, holds_through, rows }
+    }
+
+    fn load(&mut self, bytes: &[u8]) -> Result<Told, String> {
+        let header = checkpoint::Header::decode(bytes)?;
+        if header.partition != self.partition() {
+            return Err("it is another partition's".into());
+        }
+        let mut table = Vec::new();
+        let mut samples = BTreeMap::new();
+        // Two passes: the rows that locations are read by stand at the end. The first checks every block.
+        let (mut counts, mut applied) = ((0, 0), 0);
+        checkpoint::read_blocks(header.salt(), bytes, |block| {
+            match block {
+                Block::Segments(rows) => table = rows,
+                Block::Samples { slot, samples: pairs } => drop(samples.insert(slot, pairs)),
+                Block::Entries(entries) => counts.0 += entries.len() as u64,
+                Block::Chain(_) => counts.1 += 1,
+                Block::Extra(_) => {}
+                Block::End { entries, chains, .. } if counts != (entries, chains) => {
+                    return Err("its end block counts other entries".into());
+                }
+                Block::End { applied: through, .. } => applied = through,
+            }
+            Ok(())
+        })?;
+        let (slots, rows) = self.match_rows(&table, &mut samples);
+        checkpoint::read_blocks(header.salt(), bytes, |block| {
+            match block {
+                Block::Entries(entries) => {
+                    for (fragment, location) in entries {
+                        self.load_entry(&slots, fragment, Location(location));
+                    }
+                }
+                Block::Chain(piece) => self.load_chain(&piece),
+                _ => {}
+            }
+            Ok(())
+        })?;
+        Ok(Told { header, applied: applied.max(header.commit), rows })
+    }
+
+    /// Which of the checkpoint's segments are here as they were: slot by slot, and their rows.
+    fn match_rows(
+        &mut self,
+        table: &[SegmentRow],
+        samples: &mut BTreeMap<u32, Vec<(u32, u32)>>,
+    ) -> (BTreeMap<u32, u32>, BTreeMap<u32, SegmentRow>) {
+        let (mut slots, mut rows) = (BTreeMap::new(), BTreeMap::new());
+        for slot in self.store.log.order.clone() {
+            let segment = self.store.log.segment_mut(slot);
+            let is_same = |r: &&SegmentRow| {
+                r.first_index == segment.first_index()
+                    && r.generation == segment.header.generation
+                    && r.file_bytes <= segment.bytes
+                    && r.resume_at <= segment.bytes.max(FIRST_ENTRY_AT)
+            };
+            let Some(row) = table.iter().find(is_same) else { continue };
+            segment.dead_bytes = row.dead_bytes;
+            segment.removal_bytes = row.removal_bytes;
+            if let Some(samples) = samples.remove(&row.slot) {
+                segment.adopt_samples(samples);
+            }
+            slots.insert(row.slot, slot);
+            rows.insert(slot, *row);
+        }
+        (slots, rows)
+    }
+
+    fn load_entry(&mut self, slots: &BTreeMap<u32, u32>, fragment: u32, location: Location) {
+        let Place::Entry(position) = location.place() else { return };
+        // An entry of a segment that was rewritten since is found again when that is read.
+        if let Some(&slot) = slots.get(&position.slot) {
+            self.store.index.insert(fragment, location.in_slot(slot));
+            self.report.from_checkpoint += 1;
+        }
+    }
+
+    fn load_chain(&mut self, piece: &checkpoint::ChainPiece<'_>) {
+        let same = self.store.index.find(piece.fragment, |location| match location.place() {
+            Place::Chain(id) => {
+                Ok::<_, std::convert::Infallible>(*self.store.chains.get(id).key == *piece.key)
+            }
+            Place::Entry(_) => Ok(false),
+        });
+        let id = match same.unwrap_or_else(|never| match never {}).map(|(_, location)| location.place()) {
+            Some(Place::Chain(id)) => id,
+            _ => {
+                let chain = Chain { key: piece.key.into(), is_list: piece.is_list, ..Chain::default() };
+                let id = self.store.chains.add(chain);
+                self.store.index.insert(piece.fragment, Location::chain(id));
+                self.report.from_checkpoint += 1;
+                id
+            }
+        };
+        let chain = self.store.chains.get_mut(id);
+        let first_piece = chain.parts.is_empty();
+        piece.parts.iter().for_each(|&part| chain.push(part));
+        if first_piece {
+            chain.units = chain.units.saturating_sub(piece.skipped);
+        }
+        chain.skipped = piece.skipped;
+        chain.trimmed_by = piece.trimmed_by;
+        chain.applied = piece.applied;
+    }
+
+    /// Parts that the checkpoint names may be gone if their segment was rewritten since, and with them the removal
+    /// that ended their record: then they do not count, and must not when the log behind the checkpoint is applied.
+    pub(super) fn forget_missing_parts<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        loaded: &Loaded,
+    ) -> EngineResult<()> {
+        let mut doubtful = Vec::new();
+        let mut from = Some(0);
+        while let Some(fragment) = from {
+            let (entries, next) = self.store.index.page_entries(fragment);
+            doubtful.extend(entries.filter_map(|(f, l)| match l.place() {
+                Place::Chain(id) => Some((f, l, id)),
+                Place::Entry(_) => None,
+            }));
+            from = next;
+        }
+        if doubtful.is_empty() {
+            return Ok(());
+        }
+        let rewritten = self.scan_rewritten(io, loaded)?;
+        for (fragment, location, id) in doubtful {
+            let mut missing = Vec::new();
+            for part in &self.store.chains.get(id).parts {
+                let slot = self.store.log.order_of(part.index).map(|at| self.store.log.order[at]);
+                let held = slot.and_then(|slot| rewritten.get(&slot));
+                if held.is_some_and(|held| held.binary_search(&part.index).is_err()) {
+                    missing.push(part.index);
+                }
+            }
+            if missing.is_empty() {
+                continue;
+            }
+            let chain = self.store.chains.get_mut(id);
+            chain.forget(&missing);
+            if chain.parts.is_empty()
+                && let Some((found, _)) = self.store.index.find_place(fragment, location)
+            {
+                self.store.index.remove(found);
+                self.store.chains.take(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The log indexes that rewritten segments hold, of those that can be read without a fault: what a damaged one
+    /// lacks may be lost, and reading it will say so.
+    fn scan_rewritten<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        loaded: &Loaded,
+    ) -> EngineResult<BTreeMap<u32, Vec<u64>>> {
+        let mut held = BTreeMap::new();
+        for &slot in &self.store.log.order {
+            let segment = self.store.log.segment(slot);
+            let is_of_interest = segment.header.generation > 0
+                && !loaded.rows.contains_key(&slot)
+                && segment.first_index() <= loaded.commit;
+            let Some(file) = segment.file.filter(|_| is_of_interest) else { continue };
+            let mut bytes = vec![0; segment.bytes.saturating_sub(FIRST_ENTRY_AT) as usize];
+            io.disk.read_at(file, FIRST_ENTRY_AT, &mut bytes)?;
+            let (mut indexes, mut is_whole) = (Vec::new(), false);
+            for item in scan::items(segment.base(), &bytes, FIRST_ENTRY_AT, 0) {
+                match item {
+                    Item::Entry { entry, .. } => indexes.push(entry.head.meta.index),
+                    Item::Mark { .. } => {}
+                    Item::Footer { .. } => is_whole = true,
+                    Item::Bad { .. } => {
+                        is_whole = false;
+                        break;
+                    }
+                }
+            }
+            if is_whole {
+                held.insert(slot, indexes);
+            }
+        }
+        Ok(held)
+    }
+}

@@ -1,0 +1,374 @@
+//! Bringing a partition back from its files.
+//!
+//! ```text
+//!   newest good checkpoint ──> index, side table                                             (index)
+//!   segments it does not cover ──> entries, in log order ──> applied up to the known commit, the rest pending
+//!   a bad spot: known to have been synced? ──> rot: reported, and reading goes on behind it
+//!                                     else ──> torn: the log ends there                      (settle)
+//! ```
+//!
+//! What is known to have been synced is what a mark, a checkpoint or a rewritten segment that was written later says. A
+//! bad spot that no one vouches for is what a crash leaves of unsynced bytes, even if good entries happen to follow it.
+
+use std::collections::BTreeMap;
+
+use super::{Pending, Store};
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::io::Io;
+use crate::limits::BLOCK_BYTES;
+use crate::log::entry::Meta;
+use crate::log::scan::{self, Item};
+use crate::log::{EntryRef, FIRST_ENTRY_AT, Placed};
+use crate::{Damage, DamageKind, PartitionId};
+
+mod files;
+mod index;
+mod settle;
+
+use files::read_footer;
+use index::Loaded;
+
+/// What a recovery did to one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionReport {
+    /// Entries taken from the checkpoint.
+    pub from_checkpoint: u64,
+    /// Entries read from the log behind it.
+    pub from_log: u64,
+    /// Entries taken from the journal.
+    pub from_journal: u64,
+    /// Bytes of a torn tail that were cut off.
+    pub torn_bytes: u64,
+    /// What is rotten or missing.
+    pub damage: Vec<Damage>,
+}
+
+/// A bad spot that nobody vouches for yet.
+struct Doubt {
+    /// The first log index that may be lost there.
+    index: u64,
+    slot: u32,
+    offset: u64,
+    /// Epoch and index of the last entry before it.
+    before: (u32, u64),
+    damage: Damage,
+}
+
+/// State of one recovery.
+struct Recovery<'a> {
+    store: &'a mut Store,
+    report: PartitionReport,
+    /// Everything up to this log index was synced.
+    synced: u64,
+    /// Everything up to this log index was committed.
+    commit: u64,
+    /// Epoch and index up to which the log was met: what is not there is told, or was dropped by compaction.
+    reached: (u32, u64),
+    /// The last gap that was told begins behind this index.
+    told_after: Option<u64>,
+    /// In log order.
+    doubts: Vec<Doubt>,
+    /// Segment files without a readable header: first log index, path, bytes.
+    headless: Vec<(u64, String, u64)>,
+    /// Segments that do not end with their footer, and where the last good entry of each ends.
+    ends: BTreeMap<u32, u64>,
+}
+
+impl Store {
+    /// Reads the partition's folder into this empty store.
+    pub(crate) fn recover<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<PartitionReport> {
+        let names = io.disk.list(&self.log.folder)?;
+        if names.is_empty() {
+            return Ok(PartitionReport::default());
+        }
+        for name in names.iter().filter(|n| n.name.ends_with(".tmp")) {
+            io.disk.remove(&format!("{}/{}", self.log.folder, name.name))?;
+        }
+        let mut recovery = Recovery {
+            store: self,
+            report: PartitionReport::default(),
+            synced: 0,
+            commit: 0,
+            reached: (0, 0),
+            told_after: None,
+            doubts: Vec::new(),
+            headless: Vec::new(),
+            ends: BTreeMap::new(),
+        };
+        recovery.open_segments(io, &names)?;
+        let loaded = recovery.load_checkpoint(io, &names)?;
+        recovery.forget_missing_parts(io, &loaded)?;
+        recovery.read_log(io, &loaded)?;
+        recovery.settle(io)?;
+        let report = recovery.report;
+        self.damage = report.damage.clone();
+        Ok(report)
+    }
+}
+
+impl Recovery<'_> {
+    fn partition(&self) -> PartitionId {
+        self.store.log.partition
+    }
+
+    fn damage(&mut self, kind: DamageKind, place: String) {
+        let partition = self.partition();
+        self.report.damage.push(Damage { partition, kind, place });
+    }
+
+    /// Reads every segment, or the part of it, that the checkpoint does not cover.
+    fn read_log<D: Disk>(&mut self, io: &mut Io<D>, loaded: &Loaded) -> EngineResult<()> {
+        let order = self.store.log.order.clone();
+        for (at, &slot) in order.iter().enumerate() {
+            let is_last = at + 1 == order.len();
+            let first = self.store.log.segment(slot).first_index();
+            self.meet(slot, FIRST_ENTRY_AT, first);
+            match loaded.rows.get(&slot).filter(|row| {
+                // Where the checkpoint does not hold, segments are read from their beginning.
+                row.last_index <= loaded.holds_through || loaded.holds_through == loaded.commit
+            }) {
+                Some(row) if row.last_index <= loaded.commit && row.resume_at >= row.file_bytes => {
+                    let from = self.adopt_covered(io, slot, row.last_index, row.resume_at)?;
+                    if let Some(from) = from {
+                        self.read_segment(io, slot, from, is_last)?;
+                    }
+                }
+                Some(row) => {
+                    let from = row.resume_at.max(FIRST_ENTRY_AT);
+                    if from > FIRST_ENTRY_AT {
+                        self.reach(self.store.log.last.0, row.last_index.min(loaded.commit));
+                    }
+                    self.read_segment(io, slot, from, is_last)?;
+                }
+                None => self.read_segment(io, slot, FIRST_ENTRY_AT, is_last)?,
+            }
+        }
+        self.meet_end();
+        Ok(())
+    }
+
+    /// A segment that the checkpoint covers is not read: its footer tells what is needed. Where to read on, if it must be
+    /// read all the same.
+    fn adopt_covered<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        slot: u32,
+        last_index: u64,
+        resume_at: u64,
+    ) -> EngineResult<Option<u64>> {
+        let last_epoch = self.store.log.last.0;
+        let segment = self.store.log.segment_mut(slot);
+        let footer = read_footer(io, segment)?;
+        if let Some(footer) = footer.filter(|footer| footer.last_index == last_index) {
+            let last = (footer.last_epoch, footer.last_index);
+            segment.adopt_footer(footer);
+            self.reach(last.0, last.1);
+            return Ok(None);
+        }
+        if segment.header.generation > 0 || !segment.has_samples() {
+            // It had its footer once, which told where to find entries.
+            return Ok(Some(FIRST_ENTRY_AT));
+        }
+        (segment.last_index, segment.last_epoch) = (last_index, last_epoch);
+        self.reach(last_epoch, last_index);
+        Ok(Some(resume_at.max(FIRST_ENTRY_AT)))
+    }
+
+    fn read_segment<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        slot: u32,
+        from: u64,
+        is_last: bool,
+    ) -> EngineResult<()> {
+        let segment = self.store.log.segment(slot);
+        let Some(file) = segment.file else { return Ok(()) };
+        let base = *segment.base();
+        let (first, covers) =
+            (segment.first_index(), (segment.header.covers_epoch, segment.header.covers_through));
+        if from == FIRST_ENTRY_AT {
+            self.store.log.segment_mut(slot).forget_notes();
+        }
+        let before = if from == FIRST_ENTRY_AT { first - 1 } else { self.reached.1 };
+        let segment = self.store.log.segment(slot);
+        // From a block's beginning, so that whole blocks can stay in memory.
+        let begin = from - from % BLOCK_BYTES as u64;
+        let mut bytes = vec![0; (segment.bytes.max(begin) - begin) as usize];
+        if !bytes.is_empty() {
+            io.disk.read_at(file, begin, &mut bytes)?;
+        }
+        let tail = bytes.get((from - begin) as usize..).unwrap_or(&[]);
+        for item in scan::items(&base, tail, from, before) {
+            if let Item::Mark { mark, .. } = item {
+                self.synced = self.synced.max(mark.synced);
+                self.commit = self.commit.max(mark.commit);
+            }
+        }
+        let (mut end, mut is_clean, mut has_footer) = (from, true, false);
+        for item in scan::items(&base, tail, from, before) {
+            match item {
+                Item::Entry { offset, entry, payload_is_good } => {
+                    is_clean &= payload_is_good;
+                    end = offset + entry.head.entry_bytes() as u64;
+                    self.take_entry(io, slot, offset, entry, payload_is_good)?;
+                }
+                Item::Mark { end: mark_end, .. } => end = mark_end,
+                Item::Footer { footer, .. } => {
+                    self.reach(footer.last_epoch, footer.last_index);
+                    self.store.log.segment_mut(slot).adopt_footer(footer);
+                    has_footer = true;
+                }
+                Item::Bad { offset, more_follows } => {
+                    is_clean = false;
+                    // At the end of a segment the next one's first index tells whether anything is missing; at the
+                    // end of the last, only what is known to have been synced can be.
+                    let is_an_end = !more_follows && (!is_last || self.reached.1 >= self.synced);
+                    if !is_an_end {
+                        self.bad_spot(slot, offset);
+                    }
+                }
+            }
+        }
+        if covers.1 > 0 {
+            // A rewritten segment may hold less than it covers, and all it covers was committed.
+            self.reach(covers.0, covers.1);
+            if self.doubts.is_empty() && self.store.pending.is_empty() {
+                self.store.commit = self.store.commit.max(covers.1);
+            }
+            let segment = self.store.log.segment_mut(slot);
+            (segment.last_epoch, segment.last_index) = (covers.0, covers.1);
+        } else if !has_footer {
+            self.ends.insert(slot, end);
+        }
+        self.store.log.segment_mut(slot).trust_from(if is_clean { from } else { u64::MAX });
+        self.keep_in_memory(io, slot, begin, bytes, is_clean);
+        self.apply_known(io)
+    }
+
+    /// The log goes on with this index: what is between it and what was reached is missing.
+    fn meet(&mut self, slot: u32, offset: u64, index: u64) {
+        let missing_from = self.reached.1 + 1;
+        if index > missing_from {
+            if self.told_after != Some(self.reached.1) {
+                let place = self.store.log.segment(slot).path.clone();
+                let kind = DamageKind::Missing { from: missing_from, through: index - 1 };
+                self.suspect(slot, offset, missing_from, kind, place);
+            }
+            self.reached.1 = index - 1;
+        }
+    }
+
+    /// The log ends: what is known to have been synced and was not met is missing.
+    fn meet_end(&mut self) {
+        let from = self.reached.1 + 1;
+        if from <= self.synced && self.told_after != Some(self.reached.1) {
+            self.damage(DamageKind::Missing { from, through: self.synced }, self.store.log.folder.clone());
+        }
+    }
+
+    fn reach(&mut self, epoch: u32, index: u64) {
+        if index > self.reached.1 {
+            self.reached = (epoch, index);
+        }
+        if index > self.store.log.last.1 {
+            self.store.log.last = (epoch, index);
+        }
+    }
+
+    /// Bytes that are no entry, behind what was reached.
+    fn bad_spot(&mut self, slot: u32, offset: u64) {
+        let after = self.reached.1;
+        let place = format!("{}+{offset}", self.store.log.segment(slot).path);
+        self.told_after = Some(after);
+        self.suspect(slot, offset, after + 1, DamageKind::Unreadable { after }, place);
+    }
+
+    /// Somebody may vouch for what stood here; then it is rot, otherwise the log ends here.
+    fn suspect(&mut self, slot: u32, offset: u64, index: u64, kind: DamageKind, place: String) {
+        let damage = Damage { partition: self.partition(), kind, place };
+        let doubt = Doubt { index, slot, offset, before: self.reached, damage };
+        if index <= self.synced && self.doubts.is_empty() {
+            self.confirm(doubt)
+        } else {
+            self.doubts.push(doubt)
+        }
+    }
+
+    fn confirm(&mut self, doubt: Doubt) {
+        self.store.log.segment_mut(doubt.slot).is_damaged = true;
+        self.report.damage.push(doubt.damage);
+    }
+
+    fn take_entry<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        slot: u32,
+        offset: u64,
+        entry: EntryRef<'_>,
+        payload_is_good: bool,
+    ) -> EngineResult<()> {
+        let EntryRef { head, key, payload } = entry;
+        let meta: &Meta = &head.meta;
+        let placed = Placed { slot, offset: offset as u32, entry_bytes: head.entry_bytes() };
+        let segment = self.store.log.segment_mut(slot);
+        segment.note(meta, offset, placed.entry_bytes);
+        let is_rewritten = segment.header.generation > 0;
+        if !is_rewritten {
+            self.meet(slot, offset, meta.index);
+        }
+        if !payload_is_good {
+            let place = format!("{}+{offset}", self.store.log.segment(slot).path);
+            let kind = DamageKind::Entry { index: meta.index, key: key.to_vec() };
+            self.suspect(slot, offset, meta.index, kind, place);
+        }
+        self.reach(meta.epoch, meta.index);
+        self.report.from_log += 1;
+        if self.doubts.is_empty() && meta.index <= self.commit && self.store.pending.is_empty() {
+            let units = super::units_of(meta.kind, meta.flags, payload);
+            self.store.apply(io, meta, placed, key, payload, units)?;
+            self.store.commit = self.store.commit.max(meta.index);
+        } else if meta.index > self.store.commit {
+            self.store.pending.push_back(Pending { meta: *meta, placed });
+        }
+        Ok(())
+    }
+
+    /// Applies pending entries that are known to be committed and stand before any doubt.
+    fn apply_known<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        let vouched = self.doubts.iter().take_while(|doubt| doubt.index <= self.synced).count();
+        for doubt in self.doubts.drain(..vouched).collect::<Vec<_>>() {
+            self.confirm(doubt);
+        }
+        let through = self.doubts.first().map_or(self.commit, |doubt| self.commit.min(doubt.index - 1));
+        self.store.commit(io, through)
+    }
+
+    /// Blocks that were read and found good stay in memory; older ones are given back as the budget asks.
+    fn keep_in_memory<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        slot: u32,
+        begin: u64,
+        bytes: Vec<u8>,
+        is_clean: bool,
+    ) {
+        if !is_clean || !begin.is_multiple_of(BLOCK_BYTES as u64) {
+            return;
+        }
+        let handle = self.store.log.handle;
+        let first = begin as usize / BLOCK_BYTES;
+        for (n, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
+            if io.memory.is_over() {
+                return;
+            }
+            // The first may hold entries that were not checked now.
+            if n == 0 && begin > 0 {
+                continue;
+            }
+            let taken = self.store.log.segment_mut(slot).install(first + n, block.to_vec());
+            io.memory.took(taken);
+            io.memory.evictable.push_back((handle, slot, (first + n) as u32));
+        }
+    }
+}
