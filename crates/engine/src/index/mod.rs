@@ -59,6 +59,24 @@ impl HashIndex {
         HashIndex { directory: Vec::new(), depth: 0, pages: Vec::new(), entries: 0, page_bytes: 0 }
     }
 
+    /// An empty index laid out for so many entries. In whatever order they come, hardly a page must be laid anew. Put
+    /// into a plain one in the order of their fragments they would all meet in the same few pages.
+    pub fn for_entries(entries: usize) -> HashIndex {
+        let mut index = HashIndex::new();
+        if entries == 0 {
+            return index;
+        }
+        let pages = entries.div_ceil(PAGE_LINES_MAX * SLOTS * LOAD_AFTER_GROWTH / 100).next_power_of_two();
+        index.depth = (pages.ilog2() as u8).min(DEPTH_MAX);
+        let pages = 1usize << index.depth;
+        let lines = lines_for(entries / pages).min(PAGE_LINES_MAX);
+        for _ in 0..pages {
+            let page = index.add_page(Page::new(index.depth, lines));
+            index.directory.push(page);
+        }
+        index
+    }
+
     /// Entries held.
     pub fn len(&self) -> usize {
         self.entries
@@ -187,9 +205,10 @@ impl HashIndex {
         let is_upper = |f: u32| f >> (32 - u32::from(depth)) & 1 == 1;
         let upper_used = old.entries().filter(|&(f, _)| is_upper(f)).count();
         let lower_used = old.used() - upper_used;
-        // Where all went to one side, that page is as full as before and splits again.
-        let lower_lines = lines_for(lower_used).min(PAGE_LINES_MAX);
-        let upper_lines = lines_for(upper_used).min(PAGE_LINES_MAX);
+        // Where all went to one side, that page is as full as before and splits again. It may be larger than usual, if
+        // it had to grow while the directory could not: never fewer lines than its entries need.
+        let lower_lines = lines_for(lower_used).min(old.lines());
+        let upper_lines = lines_for(upper_used).min(old.lines());
         let lower = laid(depth, lower_lines, old.entries().filter(|&(f, _)| !is_upper(f)));
         let upper = laid(depth, upper_lines, old.entries().filter(|&(f, _)| is_upper(f)));
         self.page_bytes = self.page_bytes + lower.bytes() - old.bytes();
@@ -274,6 +293,31 @@ mod tests {
             }
             walked.sort_unstable();
             assert_eq!(walked, model.keys().copied().collect::<Vec<_>>());
+        }
+    }
+
+    /// As recovery puts them in: those of a checkpoint in order, then those of the log behind it in none.
+    #[test]
+    fn entries_may_come_in_the_order_of_their_fragments() {
+        let mut random = Random::new(3);
+        for mut index in [HashIndex::new(), HashIndex::for_entries(2_000_000)] {
+            let fragments: Vec<u32> = (0..2_000_000u32)
+                .map(|n| n * (u32::MAX / 2_000_000))
+                .chain((0..200_000).map(|_| random.next_u64() as u32))
+                .collect();
+            (0u64..).zip(&fragments).for_each(|(n, &fragment)| index.insert(fragment, at(n)));
+            assert!((0u64..).zip(&fragments).all(|(n, &fragment)| get(&index, fragment, n)));
+        }
+    }
+
+    #[test]
+    fn an_index_laid_out_for_its_entries_costs_at_most_24_bytes_each() {
+        let mut random = Random::new(2);
+        for entries in [1_000usize, 10_000, 100_000, 111_411, 111_412, 600_000] {
+            let mut index = HashIndex::for_entries(entries);
+            (0..entries).for_each(|n| index.insert(random.next_u64() as u32, at(n as u64)));
+            let bytes = index.bytes() as f64 / entries as f64;
+            assert!(bytes <= 24.0, "{entries}: {bytes}");
         }
     }
 

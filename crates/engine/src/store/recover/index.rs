@@ -11,6 +11,7 @@ use crate::DamageKind;
 use crate::checkpoint::{self, Block, SegmentRow};
 use crate::disk::{DirEntry, Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
+use crate::index::HashIndex;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
 use crate::log::FIRST_ENTRY_AT;
@@ -123,6 +124,7 @@ impl Recovery<'_> {
             Ok(())
         })?;
         let (slots, rows) = self.match_rows(&table, &mut samples);
+        self.store.index = HashIndex::for_entries(counts.0 as usize);
         checkpoint::read_blocks(header.salt(), bytes, |block| {
             match block {
                 Block::Entries(entries) => {
