@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Records are numbered with 32 bits in the orders and samples.
 pub(crate) const RECORDS_MAX: u64 = 1 << 31;
 
+/// Records of the tables unless told otherwise: one that fits caches, one that does not.
+pub(crate) const RECORDS: [u64; 2] = [1_000_000, 10_000_000];
+
 /// More rounds than this prove nothing more, and a slip of the keyboard should not take a day.
 pub(crate) const ROUNDS_MAX: usize = 1000;
 

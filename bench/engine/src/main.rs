@@ -4,7 +4,8 @@
 //!   main ── rounds ── child ──▶ bench-engine --run-one NAME   subjects/*.rs, measure.rs    (Rust)
 //!     │        │         └────▶ target/bench-peers/NAME       peers/*.cc, peers/common.h   (C++)
 //!     │        └ reading ◀──── one line of JSON each
-//!     └ summary ── table
+//!     ├ summary ── table
+//!     └ scenarios                       what only zerohop is held to: --scenario
 //! ```
 //!
 //! Every run is a process of its own, pinned to one core, with a folder of its own. Both halves make the same records
@@ -18,6 +19,7 @@ mod measure;
 mod peers;
 mod reading;
 mod rounds;
+mod scenarios;
 mod statistics;
 mod subjects;
 mod summary;
@@ -28,13 +30,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
 use failure::Failure;
 use machine::Machine;
 use peers::{Built, PEERS};
 use rounds::{Contender, Outcome, Plan};
+use scenarios::{Case, Reading, Scenario, ScenarioSummary};
 use subjects::{REGISTRY, Setup};
 use summary::Summary;
 
@@ -42,13 +45,14 @@ use summary::Summary;
 #[derive(Parser)]
 #[command(name = "bench-engine", bin_name = "cargo xtask bench engine", version)]
 struct Arguments {
-    /// Records to insert, look up, overwrite and remove; several numbers give several tables.
-    #[arg(long, value_delimiter = ',', default_values_t = [1_000_000, 10_000_000])]
+    /// Records to insert, look up, overwrite and remove; several numbers give several tables [default: 1000000 and
+    /// 10000000; a scenario has its own].
+    #[arg(long, value_delimiter = ',')]
     records: Vec<u64>,
     /// Partitions over which zerohop spreads the records. Peers are always one database.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 256])]
     partitions: Vec<usize>,
-    /// Interleaved rounds [default: 7, and 3 from five million records on]
+    /// Interleaved rounds [default: 7, and 3 from five million records on; a scenario has its own]
     #[arg(long)]
     rounds: Option<usize>,
     /// Only these subjects. (Only so: lmdb-nometasync, which flushes the disk at every put.)
@@ -57,6 +61,9 @@ struct Arguments {
     /// Also run a mixed load, half lookups and half overwrites, before the removal.
     #[arg(long)]
     mixed: bool,
+    /// Instead of the tables beside the libraries: what only zerohop is held to.
+    #[arg(long, value_delimiter = ',', conflicts_with_all = ["only", "mixed"])]
+    scenario: Vec<Choice>,
     /// Cores that a subject, with all its threads, may use.
     #[arg(long, value_delimiter = ',', default_values_t = [0])]
     cores: Vec<usize>,
@@ -67,16 +74,41 @@ struct Arguments {
     /// Run one subject in this process and print its line of JSON: what the driver starts.
     #[arg(long, hide = true, value_name = "SUBJECT", requires = "dir")]
     run_one: Option<String>,
+    /// Measure one case of a scenario in this process: what the driver starts.
+    #[arg(long, hide = true, value_name = "SCENARIO", requires = "dir")]
+    run_scenario: Option<String>,
+    #[arg(long, hide = true, default_value = "")]
+    variant: String,
     #[arg(long, hide = true)]
     dir: Option<PathBuf>,
     #[arg(long, hide = true, default_value_t = 0)]
     seed: u64,
 }
 
+/// What `--scenario` takes.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Choice {
+    /// Writers on sync partitions: one partition against many.
+    Sync,
+    /// From files to the first answer.
+    Recovery,
+    /// A mixed load with compaction and without.
+    Compaction,
+    /// All three.
+    All,
+}
+
+impl Choice {
+    fn takes(self, scenario: &Scenario) -> bool {
+        self == Choice::All || self.to_possible_value().is_some_and(|own| own.get_name() == scenario.name)
+    }
+}
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let result = match (&arguments.run_one, &arguments.dir) {
-        (Some(subject), Some(dir)) => run_one(&arguments, subject, dir),
+    let result = match (&arguments.run_one, &arguments.run_scenario, &arguments.dir) {
+        (Some(subject), _, Some(dir)) => run_one(&arguments, subject, dir),
+        (_, Some(scenario), Some(dir)) => run_scenario(&arguments, scenario, dir),
         _ => bench(&arguments),
     };
     match result {
@@ -101,6 +133,19 @@ fn run_one(arguments: &Arguments, subject: &str, dir: &Path) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
+fn run_scenario(arguments: &Arguments, scenario: &str, dir: &Path) -> Result<ExitCode, Failure> {
+    child::die_with_parent()?;
+    let reading = (scenarios::find(scenario)?.run)(&Case {
+        dir: dir.into(),
+        records: first(&arguments.records, "--records")?,
+        partitions: first(&arguments.partitions, "--partitions")?,
+        variant: arguments.variant.clone(),
+        seed: arguments.seed,
+    })?;
+    print(&json(&reading)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// What `--json` writes.
 #[derive(Serialize)]
 struct Report {
@@ -108,6 +153,7 @@ struct Report {
     cores: Vec<usize>,
     missing: Vec<String>,
     tables: Vec<Summary>,
+    scenarios: Vec<ScenarioSummary>,
 }
 
 fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
@@ -126,36 +172,97 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .nth(2)
         .ok_or_else(|| Failure::Usage(format!("{} is in no target folder", program.display())))?;
 
-    let (contenders, missing) = contenders(arguments, &program, &target.join("bench-peers"))?;
-    let mut tables = Vec::new();
-    for &records in &arguments.records {
+    let mut report = Report {
+        machine,
+        cores: arguments.cores.clone(),
+        missing: Vec::new(),
+        tables: Vec::new(),
+        scenarios: Vec::new(),
+    };
+    if arguments.scenario.is_empty() {
+        beside_libraries(arguments, &program, target, &mut report)?;
+    } else {
+        alone(arguments, &program, target, &mut report)?;
+    }
+    print(&format!("{}, subjects on cores {:?}", report.machine, report.cores))?;
+    if let Some(path) = &arguments.json {
+        write_file(path, &json(&report)?)?;
+    }
+    let failed = report.tables.iter().any(|summary| !summary.failures.is_empty())
+        || report.scenarios.iter().any(|summary| !summary.failures.is_empty());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The tables: zerohop and the others, operation by operation.
+fn beside_libraries(
+    arguments: &Arguments,
+    program: &Path,
+    target: &Path,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let (contenders, missing) = contenders(arguments, program, &target.join("bench-peers"))?;
+    let records = if arguments.records.is_empty() { &limits::RECORDS[..] } else { &arguments.records };
+    for &records in records {
         let usual = if records < limits::RECORDS_LARGE { limits::ROUNDS_SMALL } else { limits::ROUNDS_LARGE };
-        let plan = Plan {
-            records,
-            rounds: arguments.rounds.unwrap_or(usual),
-            cores: arguments.cores.clone(),
-            mixed: arguments.mixed,
-            data: target.join("bench-data"),
-        };
-        let outcomes = plan.run(&contenders, |outcome| say(&progress(&plan, outcome)))?;
+        let plan = plan(arguments, records, usual, target);
+        let outcomes = plan.run(&contenders, |outcome: &Outcome| {
+            say(&progress(&plan, outcome, |run| {
+                let rate = |phase: &reading::Phase| format!("{} {:.0} K/s", phase.name, phase.rate() / 1e3);
+                run.phases.iter().map(rate).collect()
+            }))
+        })?;
         let summary = Summary::of(records, plan.rounds, outcomes);
         let mut text = String::new();
         // Writing into a string does not fail.
         let _ = table::write(&mut text, &summary);
         print(&text)?;
-        tables.push(summary);
+        report.tables.push(summary);
     }
-    for missing in &missing {
+    report.missing = missing;
+    for missing in &report.missing {
         print(&format!("missing: {missing}"))?;
     }
-    print(&format!("{}\n{machine}, subjects on cores {:?}", table::NOTES, arguments.cores))?;
+    print(table::NOTES)
+}
 
-    let failed = tables.iter().any(|summary| !summary.failures.is_empty());
-    if let Some(path) = &arguments.json {
-        let report = Report { machine, cores: arguments.cores.clone(), missing, tables };
-        write_file(path, &json(&report)?)?;
+/// The scenarios, one after the other.
+fn alone(arguments: &Arguments, program: &Path, target: &Path, report: &mut Report) -> Result<(), Failure> {
+    for scenario in scenarios::REGISTRY {
+        if !arguments.scenario.iter().any(|choice| choice.takes(scenario)) {
+            continue;
+        }
+        let records = arguments.records.first().copied().unwrap_or(scenario.records);
+        let plan = plan(arguments, records, scenario.rounds, target);
+        let contenders: Vec<Contender> = arguments
+            .partitions
+            .iter()
+            .flat_map(|&count| scenario.variants.iter().map(move |variant| (count, variant)))
+            .map(|(count, variant)| Contender::scenario(scenario, count, variant, program))
+            .collect();
+        let outcomes = plan.run(&contenders, |outcome: &Outcome<Reading>| {
+            say(&progress(&plan, outcome, |reading| {
+                let figures = reading.figures.iter();
+                figures.map(|figure| format!("{} {:.2}", figure.name, figure.value)).collect()
+            }))
+        })?;
+        let summary = ScenarioSummary::of(scenario, records, plan.rounds, &arguments.partitions, outcomes);
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let _ = scenarios::write(&mut text, &summary);
+        print(&text)?;
+        report.scenarios.push(summary);
     }
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(())
+}
+
+fn plan(arguments: &Arguments, records: u64, rounds: usize, target: &Path) -> Plan {
+    Plan {
+        records,
+        rounds: arguments.rounds.unwrap_or(rounds),
+        cores: arguments.cores.clone(),
+        mixed: arguments.mixed,
+        data: target.join("bench-data"),
+    }
 }
 
 fn check(arguments: &Arguments) -> Result<(), Failure> {
@@ -210,15 +317,10 @@ fn contenders(
     Ok((contenders, missing))
 }
 
-fn progress(plan: &Plan, outcome: &Outcome) -> String {
+fn progress<R>(plan: &Plan, outcome: &Outcome<R>, figures: impl Fn(&R) -> Vec<String>) -> String {
     let Outcome { label, round, result, .. } = outcome;
     let what = match result {
-        Ok(run) => run
-            .phases
-            .iter()
-            .map(|phase| format!("{} {:.0} K/s", phase.name, phase.rate() / 1e3))
-            .collect::<Vec<_>>()
-            .join(", "),
+        Ok(read) => figures(read).join(", "),
         Err(error) => format!("FAILED: {error}"),
     };
     format!("{} records, round {}/{}: {label}: {what}", plan.records, round + 1, plan.rounds)

@@ -133,7 +133,7 @@ impl Bench<'_> {
 }
 
 /// Looks a record up and compares the answer with what must be there.
-fn expect<S: Subject>(
+pub(crate) fn expect<S: Subject>(
     subject: &mut S,
     records: &Records,
     index: u64,
@@ -152,7 +152,7 @@ fn expect<S: Subject>(
 }
 
 /// Calls `each` for every place of `samples` and writes down how long it took.
-fn timed(
+pub(crate) fn timed(
     samples: &mut [u32],
     mut each: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<Duration, Failure> {
@@ -168,7 +168,7 @@ fn timed(
 }
 
 /// Nearest rank; reorders the samples.
-fn percentile(samples: &mut [u32], share: f64) -> u32 {
+pub(crate) fn percentile(samples: &mut [u32], share: f64) -> u32 {
     if samples.is_empty() {
         return 0;
     }
@@ -179,12 +179,12 @@ fn percentile(samples: &mut [u32], share: f64) -> u32 {
 
 #[expect(clippy::disallowed_methods, reason = "measuring time is what this program is for")]
 #[inline]
-fn now() -> Instant {
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Of all threads of this process.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
@@ -211,7 +211,7 @@ impl Memory {
 }
 
 /// What the folder occupies: allocated blocks, so that holes in sparse files cost nothing.
-fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
+pub(crate) fn disk_bytes(dir: &Path) -> Result<u64, Failure> {
     let mut total = 0;
     for entry in std::fs::read_dir(dir).map_err(Failure::io("listing", dir))? {
         let path = entry.map_err(Failure::io("listing", dir))?.path();

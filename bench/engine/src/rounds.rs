@@ -6,12 +6,14 @@ use std::process::Command;
 
 use rustix::fs::statvfs;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::child;
 use crate::failure::Failure;
 use crate::limits;
 use crate::peers::Peer;
 use crate::reading::Run;
+use crate::scenarios::{self, Scenario};
 
 /// A subject as the driver sees it: a program to start.
 pub(crate) struct Contender {
@@ -51,6 +53,25 @@ impl Contender {
         Contender { label, kind, program: program.into(), arguments, flushes: false }
     }
 
+    /// A variant of a scenario, in this program.
+    pub(crate) fn scenario(
+        scenario: &Scenario,
+        partitions: usize,
+        variant: &str,
+        program: &Path,
+    ) -> Contender {
+        let mut arguments: Vec<String> = vec!["--run-scenario".into(), scenario.name.into()];
+        arguments.extend(["--partitions".into(), partitions.to_string()]);
+        arguments.extend(["--variant".into(), variant.into()]);
+        Contender {
+            label: scenarios::label(partitions, variant),
+            kind: Kind::Ours,
+            program: program.into(),
+            arguments,
+            flushes: scenario.flushes,
+        }
+    }
+
     /// A library behind its own program.
     pub(crate) fn peer(peer: &Peer, program: PathBuf) -> Contender {
         let arguments = match peer.variant {
@@ -71,12 +92,12 @@ pub(crate) struct Plan {
     pub(crate) data: PathBuf,
 }
 
-/// One contender in one round.
-pub(crate) struct Outcome {
+/// One contender in one round, and what its child printed.
+pub(crate) struct Outcome<R = Run> {
     pub(crate) label: String,
     pub(crate) kind: Kind,
     pub(crate) round: usize,
-    pub(crate) result: Result<Run, Failure>,
+    pub(crate) result: Result<R, Failure>,
 }
 
 /// What the folders of runs begin with; their driver's process id and a random part follow.
@@ -84,11 +105,11 @@ const FOLDER: &str = "run-";
 
 impl Plan {
     /// Runs everything. A contender that fails is reported with its reason and tried again in the next round.
-    pub(crate) fn run(
+    pub(crate) fn run<R: DeserializeOwned>(
         &self,
         contenders: &[Contender],
-        mut progress: impl FnMut(&Outcome),
-    ) -> Result<Vec<Outcome>, Failure> {
+        mut progress: impl FnMut(&Outcome<R>),
+    ) -> Result<Vec<Outcome<R>>, Failure> {
         std::fs::create_dir_all(&self.data).map_err(Failure::io("creating", &self.data))?;
         self.remove_remains()?;
         let mut outcomes = Vec::new();
@@ -108,7 +129,7 @@ impl Plan {
         Ok(outcomes)
     }
 
-    fn run_one(&self, contender: &Contender, round: usize) -> Result<Run, Failure> {
+    fn run_one<R: DeserializeOwned>(&self, contender: &Contender, round: usize) -> Result<R, Failure> {
         // Removed when it goes out of scope, whatever became of the run.
         let dir = tempfile::Builder::new()
             .prefix(&format!("{FOLDER}{}-", std::process::id()))
@@ -117,6 +138,8 @@ impl Plan {
         let mut command = Command::new(&contender.program);
         command.args(&contender.arguments).arg("--dir").arg(dir.path());
         command.args(["--records", &self.records.to_string(), "--seed", &round.to_string()]);
+        // A panic's first line says what happened; its trace would push that out of what is shown.
+        command.env("RUST_BACKTRACE", "0");
         if self.mixed {
             command.arg("--mixed");
         }
@@ -176,7 +199,7 @@ mod tests {
     fn rounds_are_interleaved_and_leave_no_folder_behind() {
         let data = tempfile::tempdir().unwrap();
         let contenders = [contender("a", "exit 1"), contender("b", "echo nonsense")];
-        let outcomes = plan(data.path(), 10).run(&contenders, |_| ()).unwrap();
+        let outcomes = plan(data.path(), 10).run(&contenders, |_: &Outcome| ()).unwrap();
         let order: Vec<(&str, usize)> =
             outcomes.iter().map(|outcome| (outcome.label.as_str(), outcome.round)).collect();
         assert_eq!(order, [("a", 0), ("b", 0), ("a", 1), ("b", 1)]);
@@ -197,7 +220,7 @@ mod tests {
         for folder in [&dead, &living, &foreign] {
             std::fs::create_dir(folder).unwrap();
         }
-        plan(data.path(), 10).run(&[], |_| ()).unwrap();
+        plan(data.path(), 10).run(&[], |_: &Outcome| ()).unwrap();
         assert!(!dead.exists() && living.exists() && foreign.exists());
     }
 
@@ -205,7 +228,7 @@ mod tests {
     fn a_disk_too_small_is_told_before_anything_runs() {
         let data = tempfile::tempdir().unwrap();
         let contenders = [contender("a", "exit 1")];
-        let result = plan(data.path(), 1 << 50).run(&contenders, |_| panic!("something ran"));
+        let result = plan(data.path(), 1 << 50).run(&contenders, |_: &Outcome| panic!("something ran"));
         assert!(matches!(result, Err(Failure::TooLittleSpace { .. })));
     }
 }

@@ -40,6 +40,40 @@ fn a_run_prints_a_table_and_writes_every_round_as_json() {
     }
 }
 
+/// Small, so that the verdicts mean nothing; each must be there.
+#[test]
+fn every_scenario_gives_each_target_a_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = folder.path().join("report.json");
+    let output = bench(&[
+        "--scenario=all",
+        "--records=3000",
+        "--partitions=1,4",
+        "--rounds=1",
+        "--json",
+        report.to_str().unwrap(),
+    ]);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(printed.contains("entries/s: 4 over 1") && printed.contains("p99.9, us: 4 on over 4 off"));
+
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(report).unwrap()).unwrap();
+    let scenarios = report["scenarios"].as_array().unwrap();
+    let counts: Vec<(&str, usize, usize)> = scenarios
+        .iter()
+        .map(|scenario| {
+            let count = |of: &str| scenario[of].as_array().unwrap().len();
+            (scenario["scenario"].as_str().unwrap(), count("readings"), count("verdicts"))
+        })
+        .collect();
+    assert_eq!(counts, [("sync", 2, 1), ("recovery", 8, 8), ("compaction", 4, 2)]);
+    // What was killed comes back from the journal, too.
+    let killed = scenarios[1]["readings"].as_array().unwrap().iter().find(|row| row[0] == "4 killed cold");
+    let figures = killed.unwrap()[2]["figures"].as_array().unwrap();
+    let found = |name: &str| figures.iter().find(|figure| figure["name"] == name).unwrap()["value"].as_f64();
+    assert!(found("entries from logs").unwrap() + found("entries from the journal").unwrap() >= 3000.0);
+}
+
 #[test]
 fn a_slip_on_the_command_line_is_named_before_anything_runs() {
     for (arguments, named) in [
@@ -47,6 +81,7 @@ fn a_slip_on_the_command_line_is_named_before_anything_runs() {
         (&["--records=0"], "--records 0"),
         (&["--rounds=0"], "--rounds 0"),
         (&["--cores=4095"], "--cores 4095"),
+        (&["--scenario=synch"], "compaction"),
     ] {
         let output = bench(arguments);
         let printed = String::from_utf8_lossy(&output.stderr);

@@ -4,7 +4,7 @@
 //! starts a process of its own for every run, with an empty folder, and finds the subject there by its name.
 
 mod hash_map;
-mod zerohop;
+pub(crate) mod zerohop;
 
 use std::path::PathBuf;
 

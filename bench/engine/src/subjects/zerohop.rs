@@ -1,6 +1,11 @@
 //! Zerohop's engine on real files.
 
-use zerohop_engine::{Body, Durability, Engine, EngineOptions, Handle, Kind, PartitionId, PartitionOptions};
+use std::path::Path;
+
+use zerohop_engine::{
+    Body, Durability, Engine, EngineOptions, Handle, Kind, LogSizes, PartitionId, PartitionOptions,
+    PartitionStats, RecoveryReport,
+};
 use zerohop_node::disk::NodeDisk;
 use zerohop_placement::{HashKind, PartitionCount};
 
@@ -9,15 +14,15 @@ use crate::failure::Failure;
 use crate::workload::{Key, Value};
 
 /// One engine, its records spread over partitions by the default placement hash.
-pub(super) struct Zerohop {
-    engine: Engine<NodeDisk>,
+pub(crate) struct Zerohop {
+    pub(crate) engine: Engine<NodeDisk>,
     handles: Vec<Handle>,
     count: PartitionCount,
     now: u64,
 }
 
 /// Operations between two calls of upkeep, as an instance has between two batches.
-const OPERATIONS_PER_UPKEEP: u64 = 32;
+pub(crate) const OPERATIONS_PER_UPKEEP: u64 = 32;
 
 impl Subject for Zerohop {
     const NAME: &'static str = "zerohop";
@@ -25,16 +30,9 @@ impl Subject for Zerohop {
     const CRASH_SAFE: CrashSafe = CrashSafe::Power;
 
     fn open(setup: &Setup) -> Result<Self, Failure> {
-        let disk = NodeDisk::open(&setup.dir).map_err(store)?;
-        // Room for all records in memory, as the peers have.
-        let options = EngineOptions { memory_bytes: 8 << 30, ..EngineOptions::default() };
-        let (mut engine, _) = Engine::open(disk, options).map_err(store)?;
         let partition_options = PartitionOptions { durability: Durability::Interval, index_seed: setup.seed };
-        let handles = (0..setup.partitions as u64)
-            .map(|n| engine.partition(PartitionId(n), partition_options).map_err(store))
-            .collect::<Result<Vec<_>, _>>()?;
-        let count = PartitionCount::new(setup.partitions as u32).map_err(store)?;
-        Ok(Zerohop { engine, handles, count, now: 0 })
+        Zerohop::open_with(&setup.dir, options(), setup.partitions, partition_options)
+            .map(|(zerohop, _)| zerohop)
     }
 
     fn insert(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
@@ -63,7 +61,7 @@ impl Subject for Zerohop {
 
     fn settle(&mut self) -> Result<(), Failure> {
         self.engine.sync().map_err(store)?;
-        while self.engine.maintain(self.now / OPERATIONS_PER_UPKEEP).map_err(store)? {}
+        while self.upkeep(self.now / OPERATIONS_PER_UPKEEP)? {}
         Ok(())
     }
 
@@ -77,6 +75,56 @@ impl Subject for Zerohop {
 }
 
 impl Zerohop {
+    /// Opens what is in the folder, and commits all of it.
+    pub(crate) fn open_with(
+        dir: &Path,
+        options: EngineOptions,
+        partitions: usize,
+        partition_options: PartitionOptions,
+    ) -> Result<(Zerohop, RecoveryReport), Failure> {
+        let disk = NodeDisk::open(dir).map_err(store)?;
+        let (mut engine, report) = Engine::open(disk, options).map_err(store)?;
+        let handles = (0..partitions as u64)
+            .map(|n| engine.partition(PartitionId(n), partition_options).map_err(store))
+            .collect::<Result<Vec<_>, _>>()?;
+        engine.commit_all().map_err(store)?;
+        let count = PartitionCount::new(partitions as u32).map_err(store)?;
+        Ok((Zerohop { engine, handles, count, now: 0 }, report))
+    }
+
+    /// Writes a record and does nothing else.
+    pub(crate) fn put(&mut self, key: &Key, value: &Value) -> Result<(), Failure> {
+        let handle = self.handle_of(key);
+        self.now += 1;
+        self.engine.write(handle, Kind::Put, 0, self.now, key, value).map_err(store).map(drop)
+    }
+
+    /// Makes what was written to `sync` partitions durable.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        self.engine.flush().map_err(store)
+    }
+
+    /// Some upkeep. Whether there is more at once.
+    pub(crate) fn upkeep(&mut self, now_ms: u64) -> Result<bool, Failure> {
+        self.engine.maintain(now_ms).map_err(store)
+    }
+
+    /// How each partition stands.
+    pub(crate) fn stats(&mut self) -> Result<Vec<PartitionStats>, Failure> {
+        self.handles.iter().map(|&handle| self.engine.partition_stats(handle).map_err(store)).collect()
+    }
+
+    /// The logs of all partitions together.
+    pub(crate) fn log_sizes(&mut self) -> Result<LogSizes, Failure> {
+        let logs = self.stats()?.into_iter().map(|stats| stats.log);
+        Ok(logs.fold(LogSizes::default(), |all, log| LogSizes {
+            bytes: all.bytes + log.bytes,
+            dead_bytes: all.dead_bytes + log.dead_bytes,
+            removal_bytes: all.removal_bytes + log.removal_bytes,
+            segments: all.segments + log.segments,
+        }))
+    }
+
     fn handle_of(&self, key: &[u8]) -> Handle {
         let hash = HashKind::Xxh3.hash(1, key);
         self.handles[zerohop_placement::partition_of(hash, self.count).0 as usize]
@@ -88,10 +136,15 @@ impl Zerohop {
         self.engine.write(handle, kind, 0, self.now, key, payload).map_err(store)?;
         if self.now.is_multiple_of(OPERATIONS_PER_UPKEEP) {
             // A millisecond is some thousand operations here.
-            self.engine.maintain(self.now / 1024).map_err(store)?;
+            self.upkeep(self.now / 1024)?;
         }
         Ok(())
     }
+}
+
+/// Room for all records in memory, as the peers have.
+pub(crate) fn options() -> EngineOptions {
+    EngineOptions { memory_bytes: 8 << 30, ..EngineOptions::default() }
 }
 
 fn store(error: impl std::fmt::Display) -> Failure {
