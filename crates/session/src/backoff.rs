@@ -1,0 +1,54 @@
+//! Exponential back-off with jitter, and the stream of numbers that the jitter comes from.
+
+/// Deterministic numbers for jitter: splitmix64 (Steele, Lea and Flood, 2014). Not for secrets.
+#[derive(Clone, Debug)]
+pub(crate) struct Jitter {
+    state: u64,
+}
+
+impl Jitter {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Between half of `us` and all of it: those who failed together do not come back together.
+    pub(crate) fn spread(&mut self, us: u64) -> u64 {
+        let half = us / 2;
+        half + self.next() % (us - half + 1)
+    }
+
+    /// How long to rest after `failures` failures in a row: `least` doubled by each after the first, at most `most`.
+    pub(crate) fn rest_us(&mut self, failures: u32, least: u64, most: u64) -> u64 {
+        let doublings = failures.saturating_sub(1).min(32);
+        self.spread(least.saturating_mul(1 << doublings).min(most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rests_double_up_to_the_most_and_are_spread() {
+        let mut jitter = Jitter::new(1);
+        for (failures, whole) in [(1, 1000), (2, 2000), (4, 8000), (20, 50_000), (u32::MAX, 50_000)] {
+            let rests: Vec<u64> = (0..100).map(|_| jitter.rest_us(failures, 1000, 50_000)).collect();
+            assert!(rests.iter().all(|rest| (whole / 2..=whole).contains(rest)), "{failures}: {rests:?}");
+            assert!(rests.iter().any(|rest| *rest != rests[0]));
+        }
+    }
+
+    #[test]
+    fn one_seed_gives_one_stream() {
+        let (mut one, mut same) = (Jitter::new(7), Jitter::new(7));
+        assert!((0..100).all(|_| one.spread(1 << 40) == same.spread(1 << 40)));
+    }
+}

@@ -1,0 +1,39 @@
+//! The client's half of the protocol as a pure state machine: events and a time go in, effects come out. It opens no
+//! socket, reads no clock, has no threads and no randomness of its own; `client` carries its effects out, and so does
+//! the simulator.
+//!
+//! ```text
+//!   submit ──▶ route by the map ──▶ a connection's queue ──▶ stamp, pack, encode ──▶ Effect::Send
+//!                    ▲                                                                    │
+//!                    └── again, under the same number: reset, overdue, moved, busy ◀──────┤
+//!                                                                                         ▼
+//!   Effect::Complete ◀── judge ◀── answers, matched by request id, in any order ◀──── received
+//! ```
+//!
+//! What it promises: every operation ends, at its deadline at the latest; an operation reported done was done exactly
+//! once; one reported [`Error::Unknown`] at most once; one reported otherwise has changed nothing.
+
+mod backoff;
+mod connection;
+mod effect;
+mod error;
+mod flight;
+mod lane;
+pub mod limits;
+mod operation;
+mod reply;
+mod request;
+mod session;
+mod settings;
+mod slots;
+mod time;
+mod timers;
+
+pub use connection::ConnectionId;
+pub use effect::{Effect, Lost};
+pub use error::{Error, Trouble, Waiting};
+pub use reply::{FoundKeyspace, ListedKey, Reply};
+pub use request::{Collect, Collecting, Request};
+pub use session::Session;
+pub use settings::Settings;
+pub use time::Time;

@@ -1,0 +1,48 @@
+//! Every bound of a session, each with its reason. [`crate::Settings`] may ask for less, where it says so.
+
+/// Most operations that a session holds, waiting or in flight. Each takes about 200 bytes beside its data; beyond it
+/// the caller is faster than the cluster and is told so.
+pub const OPERATIONS_MAX: usize = 1 << 20;
+
+/// The default of it: enough for thirty connections at full depth and batch.
+pub const OPERATIONS_DEFAULT: usize = 1 << 17;
+
+/// Most bytes of keys and values that a session holds for operations: they stay in memory until they are answered.
+pub const OPERATION_BYTES_DEFAULT: usize = 256 << 20;
+
+/// Most connections of a session. One to every instance of a hundred machines; beyond it the one used least recently
+/// makes room.
+pub const CONNECTIONS_DEFAULT: usize = 1024;
+
+/// Most frames in flight on one connection. A server answers a thousand small ones in a millisecond, so more would
+/// only wait in its buffers.
+pub const WINDOW_FRAMES_DEFAULT: u32 = 1024;
+
+/// Most redirects of one operation. Two are normal while a partition moves; so many say that two servers each send
+/// the client to the other.
+pub const REDIRECTS_MAX: u8 = 16;
+
+/// Least time between two questions for the map that nothing but failures prompted: a thousand clients of a node that
+/// died must not turn on the next.
+pub const MAP_QUESTION_US_MIN: u64 = 20_000;
+
+/// Longest time for which one operation rests between two attempts, however often it has failed.
+pub const REST_US_MAX: u64 = 500_000;
+
+/// First rest after an answer that does not say when to ask again.
+pub const REST_US_MIN: u64 = 1_000;
+
+/// How much later than the server a client gives up a wait, so that the server's answer is the one that is heard.
+pub const WAIT_GRACE_US: u64 = 1_000_000;
+
+/// From this length on a value that was received is shared with the receive buffer instead of copied.
+pub const SHARE_BYTES_MIN: usize = 16 << 10;
+
+/// Part of a body that a batch leaves free for its own fields.
+pub const BATCH_SLACK_BYTES: usize = 4 << 10;
+
+/// Send buffers kept for the next turn.
+pub const SPARE_BUFFERS_MAX: usize = 64;
+
+/// Send buffers that grew beyond this are not kept: one large batch must not hold memory for ever.
+pub const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;

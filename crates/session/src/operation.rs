@@ -1,0 +1,95 @@
+//! One operation of a caller, from its submission to its end.
+
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, Sequence, SessionId};
+
+use crate::error::Trouble;
+use crate::request::{Ask, Collecting};
+use crate::slots::Handle;
+use crate::time::Time;
+
+#[derive(Debug)]
+pub(crate) struct Operation<T> {
+    pub(crate) token: T,
+    pub(crate) ask: Ask,
+    pub(crate) collecting: Collecting,
+    pub(crate) submitted: Time,
+    pub(crate) deadline: Time,
+    pub(crate) state: State,
+    /// Where its key lies, once a map has said so: the same for ever.
+    pub(crate) partition: Option<PartitionId>,
+    /// The epoch of that partition in the map by which it was routed.
+    pub(crate) epoch: PartitionEpoch,
+    /// The number of a write, from its first frame on.
+    pub(crate) stamp: Option<Stamped>,
+    /// A frame with this write may have been taken up, and no answer says whether.
+    pub(crate) doubt: bool,
+    /// Frames sent.
+    pub(crate) attempts: u32,
+    pub(crate) redirects: u8,
+    /// Rests in a row.
+    pub(crate) rests: u32,
+    pub(crate) last: Option<Box<Trouble>>,
+}
+
+/// Where an operation is. It is in one place at a time; queues that still name it elsewhere pass over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// No map says where it belongs.
+    Unrouted,
+    /// In the queue, or among those collected, of the connection in this place.
+    Queued { connection: u32 },
+    /// All connections that the session may have are in use.
+    Starved,
+    /// A write without a session.
+    AwaitingSession,
+    /// A write whose partition's window is full.
+    Parked,
+    /// In this frame, which is overdue from then on.
+    Flying { flight: Handle, due: Time },
+    /// Until its next attempt.
+    Resting { until: Time },
+}
+
+/// A write's place in its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamped {
+    pub(crate) session: SessionId,
+    pub(crate) sequence: Sequence,
+    /// The lowest open number when this one was taken: what to say once the partition has gone on to another session.
+    pub(crate) lowest: Sequence,
+}
+
+impl<T> Operation<T> {
+    /// When it must be looked at.
+    pub(crate) fn due(&self) -> Time {
+        match self.state {
+            State::Flying { due, .. } => due.min(self.deadline),
+            State::Resting { until } => until.min(self.deadline),
+            _ => self.deadline,
+        }
+    }
+
+    pub(crate) fn keyspace(&self) -> KeyspaceId {
+        match self.ask {
+            Ask::Record { keyspace, .. } | Ask::Scan { keyspace, .. } => keyspace,
+            Ask::Admin { .. } | Ask::Keyspace { .. } => KeyspaceId::NONE,
+        }
+    }
+
+    /// Whether doing it twice, or not knowing whether it was done, would be wrong.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(self.ask, Ask::Record { write: true, .. } | Ask::Admin { .. })
+    }
+
+    pub(crate) fn is_wait(&self) -> bool {
+        matches!(self.ask, Ask::Record { wait: true, .. })
+    }
+
+    pub(crate) fn is_admin(&self) -> bool {
+        matches!(self.ask, Ask::Admin { .. })
+    }
+
+    pub(crate) fn flies_in(&self, frame: Handle) -> bool {
+        matches!(self.state, State::Flying { flight, .. } if flight == frame)
+    }
+}

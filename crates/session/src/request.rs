@@ -1,0 +1,133 @@
+//! What a caller asks for.
+
+use bytes::Bytes;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::messages::{Operation, Query};
+use zerohop_wire::{Element, Failure, pack};
+
+/// Whether an operation may wait for others to the same instance, so that they travel together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Collecting {
+    /// As the keyspace is configured.
+    #[default]
+    AsKeyspace,
+    /// Never: it goes with the next write to the socket.
+    Never,
+    /// Within these bounds.
+    Within(Collect),
+}
+
+/// Bounds of collecting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collect {
+    /// How long the first one waits, in microseconds. 0: only for what was submitted in the same turn.
+    pub delay_us: u32,
+    /// Bytes of operations to one instance at which they go at once.
+    pub bytes: u32,
+}
+
+/// One operation of a caller.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub(crate) ask: Ask,
+    /// How long to try, in microseconds. For a wait: how long the server waits.
+    pub(crate) limit_us: u64,
+    pub(crate) collecting: Collecting,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    /// An operation on a record, packed as an item of a batch: one buffer, whatever the operation.
+    Record { keyspace: KeyspaceId, item: Bytes, write: bool, wait: bool },
+    /// A page of the keys of a partition.
+    Scan { keyspace: KeyspaceId, partition: PartitionId, cursor: Bytes, prefix: Bytes, keys_max: u32 },
+    /// A control request to a manager.
+    Admin { encoded: Bytes },
+    /// The keyspace of this name.
+    Keyspace { name: Box<str> },
+}
+
+impl Request {
+    /// An operation on a record. Errors: it passes a bound of the protocol.
+    pub fn record(
+        keyspace: KeyspaceId,
+        operation: &Operation<'_>,
+        limit_us: u64,
+    ) -> Result<Self, Failure<'static>> {
+        const FIELDS_BYTES: usize = 64;
+        let mut item = Vec::with_capacity(FIELDS_BYTES + operation.key().len() + payload_len(operation));
+        pack(operation, &mut item)?;
+        let write = matches!(operation, Operation::Write(_));
+        let wait = matches!(operation, Operation::Read(read) if matches!(read.query, Query::Wait { .. }));
+        let ask = Ask::Record { keyspace, item: item.into(), write, wait };
+        Ok(Self { ask, limit_us, collecting: Collecting::AsKeyspace })
+    }
+
+    /// A page of the keys of a partition, from `cursor` on (empty to begin).
+    #[must_use]
+    pub fn scan(
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        cursor: Bytes,
+        prefix: Bytes,
+        keys_max: u32,
+        limit_us: u64,
+    ) -> Self {
+        let ask = Ask::Scan { keyspace, partition, cursor, prefix, keys_max };
+        Self { ask, limit_us, collecting: Collecting::Never }
+    }
+
+    /// A control request to a manager: its bytes are Protocol Buffers. It is sent once, as nobody numbers it.
+    #[must_use]
+    pub fn admin(encoded: Bytes, limit_us: u64) -> Self {
+        Self { ask: Ask::Admin { encoded }, limit_us, collecting: Collecting::Never }
+    }
+
+    /// Looks a keyspace up by its name, in a newer map if need be.
+    #[must_use]
+    pub fn keyspace(name: &str, limit_us: u64) -> Self {
+        Self { ask: Ask::Keyspace { name: name.into() }, limit_us, collecting: Collecting::Never }
+    }
+
+    /// Chooses whether it is collected with others.
+    #[must_use]
+    pub fn collecting(mut self, collecting: Collecting) -> Self {
+        self.collecting = collecting;
+        self
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        match &self.ask {
+            Ask::Record { item, .. } => item.len(),
+            Ask::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
+            Ask::Admin { encoded } => encoded.len(),
+            Ask::Keyspace { name } => name.len(),
+        }
+    }
+}
+
+/// The operation in a packed item.
+pub(crate) fn unpack(item: &[u8]) -> Operation<'_> {
+    Operation::take(&mut { item }).expect("an item was packed by `Request::record`")
+}
+
+/// About how many bytes the payload takes, so that packing allocates once.
+fn payload_len(operation: &Operation<'_>) -> usize {
+    use zerohop_wire::messages::{Change, Until};
+    match operation {
+        Operation::Write(write) => match &write.change {
+            Change::Insert { value, .. } => value.len(),
+            Change::Append { values } => values.iter().map(|value| value.len() + 4).sum(),
+            Change::Extend { bytes } => bytes.len(),
+            Change::CompareSwap { expected, new } => {
+                expected.map_or(0, <[u8]>::len) + new.map_or(0, <[u8]>::len)
+            }
+            _ => 0,
+        },
+        Operation::Read(read) => match read.query {
+            Query::Wait { until: Until::Equals(value) | Until::Differs(value) } => value.len(),
+            _ => 0,
+        },
+    }
+}

@@ -1,0 +1,147 @@
+//! What an answer means for its operation.
+//!
+//! A write answered by an error has changed nothing, says the protocol, but for a few errors. That is said of the frame
+//! that was answered. When an earlier frame of the same write is in doubt, only an answer that the partition found by
+//! evaluating the write, or in its session table, says anything about the write; one that was given before looking
+//! (too busy, disk full) leaves the doubt.
+
+use bytes::Bytes;
+use zerohop_wire::Failure;
+use zerohop_wire::messages::Answer;
+
+use super::Session;
+use crate::error::{Error, Trouble};
+use crate::limits::REDIRECTS_MAX;
+use crate::operation::{Stamped, State};
+use crate::reply::{Reply, version_of};
+use crate::request::Collecting;
+use crate::slots::Handle;
+use crate::time::Time;
+
+impl<T> Session<T> {
+    /// An operation's answer came, in the frame `flight` sent at `sent`.
+    pub(super) fn settle(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        handle: Handle,
+        sent: Time,
+        answer: Answer<'_>,
+        whole: Option<&Bytes>,
+    ) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        match answer {
+            Ok(outcome) => {
+                self.note_version(version_of(&outcome));
+                let Some(operation) = self.operations.get(handle) else { return };
+                let reply = Reply::of(&outcome, operation.partition.unwrap_or_default(), whole);
+                self.finish(now, handle, Ok(reply), Some(sent));
+            }
+            Err(failure) if is_outcome(&failure) => {
+                if let Failure::ConditionFailed { version, .. } | Failure::CompareFailed { version, .. } =
+                    &failure
+                {
+                    self.note_version(*version);
+                }
+                let failure = failure.into_owned();
+                self.finish(now, handle, Err(Error::Answer { failure }), Some(sent));
+            }
+            // The operation has been sent again since: that frame's answer decides.
+            Err(_) if !operation.flies_in(flight) => {}
+            Err(failure) => self.judge(now, handle, failure.into_owned()),
+        }
+    }
+
+    /// What to do about an error that is not the operation's outcome.
+    fn judge(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        // Its frame has been answered: what doubt there is stands in `doubt`.
+        operation.state = State::Unrouted;
+        let changes = operation.changes();
+        let rest_us = match &failure {
+            Failure::WrongOwner { epoch, delta } => {
+                self.map_moved(now, *epoch, delta);
+                return self.redirect(now, handle);
+            }
+            Failure::SessionExpired { .. } => return self.session_expired(now, handle, failure),
+            Failure::Busy { retry_after_ms } | Failure::Unavailable { retry_after_ms } => {
+                u64::from(*retry_after_ms) * 1000
+            }
+            Failure::Corrupt => 0,
+            // Whether a write was done is not known, but will be when it is sent again.
+            Failure::TimedOut { .. } if !operation.is_wait() && !operation.is_admin() => {
+                operation.doubt |= changes;
+                0
+            }
+            // In a frame of its own there is room for it; a write that was done is not done again.
+            Failure::AnswerTooLong { .. } if operation.collecting != Collecting::Never => {
+                operation.collecting = Collecting::Never;
+                operation.doubt |= changes;
+                0
+            }
+            _ => {
+                operation.doubt |= changes && leaves_doubt(&failure);
+                return self.end(now, handle, failure);
+            }
+        };
+        if operation.is_admin() {
+            return self.end(now, handle, failure);
+        }
+        operation.last = Some(Box::new(Trouble::Answered { failure }));
+        self.rest(now, handle, rest_us);
+    }
+
+    /// Ends an operation with this answer, or in doubt if an earlier frame of it may have been taken up.
+    fn end(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        let error = match operation.doubt && operation.changes() {
+            true => Error::Unknown { why: Box::new(Trouble::Answered { failure }) },
+            false => Error::Answer { failure },
+        };
+        self.finish(now, handle, Err(error), None);
+    }
+
+    /// The partition has forgotten the session. What it cannot have taken up goes again in a new one.
+    fn session_expired(&mut self, now: Time, handle: Handle, failure: Failure<'static>) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        let (Some(Stamped { session, .. }), Some(partition)) = (operation.stamp, operation.partition) else {
+            return self.end(now, handle, failure);
+        };
+        let place = (operation.keyspace(), partition);
+        operation.redirects += 1;
+        let hopeless = operation.doubt || operation.redirects > REDIRECTS_MAX;
+        if !hopeless {
+            operation.stamp = None;
+            operation.last = Some(Box::new(Trouble::Answered { failure: failure.clone() }));
+        }
+        self.forget_session(session, place);
+        match hopeless {
+            true => self.end(now, handle, failure),
+            false => self.dispatch(now, handle),
+        }
+    }
+}
+
+/// Whether an error is what came of evaluating the operation, so that it answers every frame of it.
+fn is_outcome(failure: &Failure<'_>) -> bool {
+    matches!(
+        failure,
+        Failure::NotFound
+            | Failure::WrongType { .. }
+            | Failure::ConditionFailed { .. }
+            | Failure::CompareFailed { .. }
+            | Failure::NotANumber
+            | Failure::Overflow
+    )
+}
+
+/// Whether a write that is answered so may have been done. An error that this program does not know may say anything.
+fn leaves_doubt(failure: &Failure<'_>) -> bool {
+    matches!(
+        failure,
+        Failure::TimedOut { .. }
+            | Failure::DiskFailed
+            | Failure::AnswerTooLong { .. }
+            | Failure::Other { .. }
+    )
+}

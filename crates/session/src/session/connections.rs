@@ -1,0 +1,387 @@
+//! The cache of connections: opened when something is to be sent, kept, opened again after a rest when they were lost,
+//! and closed, least recently used first, when there are too many.
+
+use std::sync::Arc;
+
+use zerohop_wire::messages::{Hello, HelloAck, Message, Ping};
+use zerohop_wire::{Broken, Decoder, Encoder, Envelope, Failure, Features};
+
+use super::Session;
+use crate::connection::{Connection, ConnectionId, Phase};
+use crate::effect::{Effect, Lost};
+use crate::error::{Error, Trouble};
+use crate::flight::{Cargo, Flight};
+use crate::slots::Handle;
+use crate::time::Time;
+use crate::timers::Subject;
+
+impl<T> Session<T> {
+    /// The shell has opened this connection.
+    pub fn connected(&mut self, now: Time, id: ConnectionId) {
+        let Some(index) = self.live(id) else { return };
+        let due = now.after_us(self.settings.connect_us);
+        self.connection_mut(index).phase = Phase::Greeting { due };
+        self.timers.arm(Subject::Connection(index), due);
+        let features = match self.settings.compress_from_bytes {
+            Some(_) => Features::LZ4,
+            None => Features::default(),
+        };
+        let name = self.settings.name.clone();
+        let hello = Message::Hello(Hello {
+            version_min: zerohop_wire::limits::VERSION_MIN,
+            version_max: zerohop_wire::limits::VERSION_MAX,
+            features,
+            cluster: self.cluster,
+            map_epoch: self.map.epoch(),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: &name,
+        });
+        self.ask(now, index, &hello, Cargo::Hello);
+    }
+
+    /// The shell could not open this connection, or it has ended.
+    pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: Lost) {
+        let Some(index) = self.live(id) else { return };
+        let address = Arc::clone(&self.connection_mut(index).address);
+        self.lose(now, index, Trouble::Lost { address, kind: lost.kind }, false);
+    }
+
+    /// The place of a connection to this address, which is opened if it is not there. `None`: the session has as many
+    /// as it may, and this one must wait until another is dropped.
+    pub(super) fn connection_to(&mut self, now: Time, address: &str) -> Option<u32> {
+        if let Some(index) = self.by_address.get(address).copied() {
+            let draining = self.connection_mut(index).draining;
+            return (!draining).then_some(index);
+        }
+        if !self.make_room(now) {
+            return None;
+        }
+        let address: Arc<str> = address.into();
+        let connection = Connection::new(Arc::clone(&address), now);
+        let index = match self.free_connections.pop() {
+            Some(index) => {
+                self.connections[index as usize] = Some(connection);
+                index
+            }
+            None => {
+                self.connections.push(Some(connection));
+                // Bounded by `connections_max`.
+                (self.connections.len() - 1) as u32
+            }
+        };
+        self.by_address.insert(address, index);
+        self.open(now, index);
+        Some(index)
+    }
+
+    /// Sends a request of the session's own on a connection, ahead of what waits there.
+    pub(super) fn ask(&mut self, now: Time, index: u32, message: &Message<'_>, cargo: Cargo) -> Handle {
+        let flight = self.launch(now, index, cargo);
+        let envelope = Envelope { request: flight.pack().into(), ..Envelope::default() };
+        self.write(index, &envelope, message).expect("the session's own requests keep every bound");
+        self.mark_dirty(index);
+        flight
+    }
+
+    /// Books a frame that is about to be written.
+    pub(super) fn launch(&mut self, now: Time, index: u32, cargo: Cargo) -> Handle {
+        let quiet_us = self.settings.quiet_us;
+        let connection = self.connection_mut(index);
+        if connection.flights == 0 {
+            connection.quiet_since = now;
+            connection.pinged = false;
+        }
+        connection.flights += 1;
+        let due = connection.due(quiet_us);
+        self.timers.arm(Subject::Connection(index), due);
+        self.flights.insert(Flight { connection: index, sent: now, cargo, overdue: false })
+    }
+
+    /// Takes a frame off the books: answered, or lost with its connection.
+    pub(super) fn land(&mut self, handle: Handle) -> Option<Flight> {
+        let flight = self.flights.remove(handle)?;
+        let index = flight.connection;
+        let connection = self.connection_mut(index);
+        connection.flights -= 1;
+        connection.overdue -= u32::from(flight.overdue);
+        if !connection.queue.is_empty() || !connection.collected.is_empty() || connection.draining {
+            self.mark_dirty(index);
+        }
+        Some(flight)
+    }
+
+    /// Nobody waits for this answer any more. A connection with many such frames is closed: it answers nothing, or not
+    /// in time, and its frames must not be counted for ever.
+    pub(super) fn mark_overdue(&mut self, now: Time, handle: Handle) {
+        let window = self.settings.window_frames;
+        let Some(flight) = self.flights.get_mut(handle) else { return };
+        if std::mem::replace(&mut flight.overdue, true) {
+            return;
+        }
+        let index = flight.connection;
+        let connection = self.connection_mut(index);
+        connection.overdue += 1;
+        if connection.overdue > window / 2 {
+            let address = Arc::clone(&connection.address);
+            self.lose(now, index, Trouble::Silent { address }, true);
+        }
+    }
+
+    pub(super) fn connection_is_due(&mut self, now: Time, index: u32) {
+        let quiet_us = self.settings.quiet_us;
+        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        let silent = Trouble::Silent { address: Arc::clone(&connection.address) };
+        match connection.phase {
+            Phase::Connecting { due } | Phase::Greeting { due } if now >= due => {
+                self.lose(now, index, silent, true);
+            }
+            Phase::Resting { until } if now >= until => self.open_again(now, index),
+            Phase::Ready => {
+                if now >= connection.collect_due {
+                    // From now on they wait for room only, and the time is not asked again.
+                    (connection.collect_due, connection.collect_bytes) = (Time::NEVER, 0);
+                }
+                let quiet = connection.flights > 0 && now >= connection.quiet_since.after_us(quiet_us);
+                if connection.due(quiet_us) <= now && quiet && connection.pinged {
+                    self.lose(now, index, silent, true);
+                } else if quiet && !connection.pinged {
+                    connection.pinged = true;
+                    let map_epoch = self.map.epoch();
+                    self.ask(now, index, &Message::Ping(Ping { map_epoch }), Cargo::Ping);
+                }
+                self.mark_dirty(index);
+            }
+            _ => {}
+        }
+        self.arm_connection(index);
+    }
+
+    pub(super) fn arm_connection(&mut self, index: u32) {
+        if let Some(connection) = self.connections[index as usize].as_ref() {
+            let due = connection.due(self.settings.quiet_us);
+            self.timers.arm(Subject::Connection(index), due);
+        }
+    }
+
+    pub(super) fn greeted(&mut self, now: Time, index: u32, ack: &HelloAck) {
+        let address = Arc::clone(&self.connection_mut(index).address);
+        if self.cluster != Default::default() && ack.cluster != self.cluster {
+            return self.lose(now, index, Trouble::OtherCluster { address }, true);
+        }
+        self.cluster = ack.cluster;
+        let compress_from_bytes =
+            self.settings.compress_from_bytes.filter(|_| ack.features.has(Features::LZ4));
+        let body_checksum = self.settings.body_checksum;
+        let connection = self.connection_mut(index);
+        connection.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
+        connection.decoder = Decoder::agreed(ack.version, ack.features);
+        connection.phase = Phase::Ready;
+        if std::mem::take(&mut connection.for_map) {
+            self.mapping.next_at = now;
+        }
+        if ack.map_epoch > self.map.epoch() {
+            self.want_map(now);
+        }
+        self.mark_dirty(index);
+        self.arm_connection(index);
+    }
+
+    /// The server answered `Hello` with an error: what waits for it need not wait longer.
+    pub(super) fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
+        let address = Arc::clone(&self.connection_mut(index).address);
+        for handle in self.take_waiting(index) {
+            let refused = Error::Refused { address: Arc::clone(&address), failure: failure.clone() };
+            let trouble = || Trouble::Answered { failure: failure.clone() };
+            self.give_up(now, handle, |_| refused, trouble);
+        }
+        self.lose(now, index, Trouble::Answered { failure }, true);
+    }
+
+    pub(super) fn broken(&mut self, now: Time, index: u32, broken: Broken) {
+        let address = Arc::clone(&self.connection_mut(index).address);
+        self.lose(now, index, Trouble::Broken { address, broken }, true);
+    }
+
+    /// The connection is of no more use: what was in flight is sent again, here after a rest, or where the map says.
+    pub(super) fn lose(&mut self, now: Time, index: u32, trouble: Trouble, close: bool) {
+        if close {
+            self.close(index);
+        }
+        let Session { settings, jitter, .. } = self;
+        let (least, most) = (settings.backoff_us_min, settings.backoff_us_max);
+        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        let was_ready = connection.phase == Phase::Ready;
+        connection.failures = connection.failures.saturating_add(1);
+        let until = now.after_us(jitter.rest_us(connection.failures, least, most));
+        connection.phase = Phase::Resting { until };
+        connection.decoder = Decoder::before_hello();
+        connection.encoder = Encoder::default();
+        connection.out.clear();
+        connection.last = Some(trouble.clone());
+        let was_for_map = std::mem::take(&mut connection.for_map);
+        self.timers.arm(Subject::Connection(index), until);
+
+        // The owner may have moved because its node is gone.
+        self.want_map(now);
+        if was_for_map {
+            self.mapping.next_at = now;
+        }
+        self.mapping.last = Some(trouble.clone());
+        self.land_all(now, index, &trouble);
+        if !was_ready {
+            self.reroute_admin(now, index, &trouble);
+        }
+    }
+
+    fn land_all(&mut self, now: Time, index: u32, trouble: &Trouble) {
+        let aboard = |(handle, flight): (Handle, &Flight)| (flight.connection == index).then_some(handle);
+        let lost: Vec<Handle> = self.flights.iter().filter_map(aboard).collect();
+        for handle in lost {
+            let Some(flight) = self.land(handle) else { continue };
+            match flight.cargo {
+                Cargo::Hello | Cargo::Ping => {}
+                Cargo::Map => self.map_question_failed(now, trouble.clone()),
+                Cargo::SessionOpen => self.opening_failed(now),
+                Cargo::One(operation) => self.lost_in(now, handle, operation, trouble),
+                Cargo::Batch(operations) => {
+                    for operation in operations {
+                        self.lost_in(now, handle, operation, trouble);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The frame is lost, or its answer is, and this operation was in it.
+    pub(super) fn lost_in(&mut self, now: Time, flight: Handle, operation: Handle, trouble: &Trouble) {
+        if self.operations.get(operation).is_some_and(|found| found.flies_in(flight)) {
+            self.again(now, operation, trouble.clone());
+        }
+    }
+
+    /// Any manager will do for a control request that has not been sent.
+    fn reroute_admin(&mut self, now: Time, index: u32, trouble: &Trouble) {
+        let Some(connection) = self.connections[index as usize].as_ref() else { return };
+        let admin = |handle: &Handle| {
+            self.waits_at(*handle, index)
+                && self.operations.get(*handle).is_some_and(|found| found.is_admin())
+        };
+        let waiting: Vec<Handle> = connection.queue.iter().copied().filter(admin).collect();
+        // They leave the queue by no longer being in it: whoever takes them out of it passes over them.
+        for handle in waiting {
+            if let Some(operation) = self.operations.get_mut(handle) {
+                operation.last = Some(Box::new(trouble.clone()));
+            }
+            self.rest(now, handle, 0);
+        }
+    }
+
+    /// Opens the connection again if somebody still wants it, else forgets it.
+    fn open_again(&mut self, now: Time, index: u32) {
+        let waiting = self.take_waiting(index);
+        let connection = self.connection_mut(index);
+        if waiting.is_empty() && !connection.for_map {
+            return self.drop_connection(now, index);
+        }
+        connection.queue.extend(waiting);
+        self.open(now, index);
+    }
+
+    fn open(&mut self, now: Time, index: u32) {
+        self.serial = self.serial.wrapping_add(1);
+        let (serial, due) = (self.serial, now.after_us(self.settings.connect_us));
+        let connection = self.connection_mut(index);
+        connection.serial = serial;
+        connection.phase = Phase::Connecting { due };
+        let address = Arc::clone(&connection.address);
+        self.timers.arm(Subject::Connection(index), due);
+        self.effects.push(Effect::Connect { connection: ConnectionId { index, serial }, address });
+    }
+
+    /// Tells the shell to close what is open.
+    fn close(&mut self, index: u32) {
+        let connection = self.connection_mut(index);
+        if !matches!(connection.phase, Phase::Resting { .. }) {
+            let id = ConnectionId { index, serial: connection.serial };
+            // Nothing that was meant for this opening may go out in the next.
+            connection.out.clear();
+            self.effects.push(Effect::Close { connection: id });
+        }
+    }
+
+    /// Closes and forgets a connection; what waited for it is dispatched anew.
+    pub(super) fn drop_connection(&mut self, now: Time, index: u32) {
+        if self.connections[index as usize].is_none() {
+            return;
+        }
+        self.close(index);
+        let address = Arc::clone(&self.connection_mut(index).address);
+        self.land_all(now, index, &Trouble::Silent { address: Arc::clone(&address) });
+        let waiting = self.take_waiting(index);
+        self.connections[index as usize] = None;
+        self.free_connections.push(index);
+        self.by_address.remove(&address);
+        self.by_instance.retain(|_, place| *place != index);
+        self.dispatch_all(now, waiting);
+        // The first of them takes the place, the others see to it that the next one becomes free.
+        let starved = std::mem::take(&mut self.starved);
+        self.dispatch_all(now, starved);
+    }
+
+    /// Whether there is room for one more. Closes the one that has been idle for longest, if need be; if all are in
+    /// use, the one used least recently is let finish what it has.
+    fn make_room(&mut self, now: Time) -> bool {
+        if self.by_address.len() < self.settings.connections_max {
+            return true;
+        }
+        if self.connections.iter().flatten().any(|connection| connection.draining) {
+            return false;
+        }
+        let found =
+            self.connections.iter().zip(0u32..).filter_map(|(found, index)| Some((found.as_ref()?, index)));
+        let oldest = found
+            .filter(|(connection, _)| !connection.for_map)
+            .min_by_key(|(one, index)| (!one.is_idle(), one.phase != Phase::Ready, one.used, *index))
+            .map(|(connection, index)| (connection.is_idle(), index));
+        match oldest {
+            Some((true, index)) => {
+                self.drop_connection(now, index);
+                // Unless somebody who has starved took it.
+                self.by_address.len() < self.settings.connections_max
+            }
+            Some((false, index)) => {
+                self.connection_mut(index).draining = true;
+                // Found again, by those who come later, only through the address, where they are told to wait.
+                self.by_instance.retain(|_, place| *place != index);
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Takes out all that waits at a connection, and leaves out what has gone elsewhere since.
+    pub(super) fn take_waiting(&mut self, index: u32) -> Vec<Handle> {
+        let mut waiting = self.connection_mut(index).take_waiting();
+        waiting.retain(|handle| self.waits_at(*handle, index));
+        waiting
+    }
+
+    pub(super) fn mark_dirty(&mut self, index: u32) {
+        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        if !std::mem::replace(&mut connection.dirty, true) {
+            self.dirty.push(index);
+        }
+    }
+
+    /// The place of a connection that is open, or being opened, under this name.
+    pub(super) fn live(&self, id: ConnectionId) -> Option<u32> {
+        let connection = self.connections.get(id.index as usize)?.as_ref()?;
+        let open = !matches!(connection.phase, Phase::Resting { .. });
+        (open && connection.serial == id.serial).then_some(id.index)
+    }
+
+    pub(super) fn connection_mut(&mut self, index: u32) -> &mut Connection {
+        self.connections[index as usize].as_mut().expect("only connections that are there are named")
+    }
+}

@@ -1,0 +1,277 @@
+//! Where an operation goes: by the map to the owner of its partition, and there into a queue.
+
+use zerohop_placement::{Keyspace, NodeState};
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::{Failure, What};
+
+use super::Session;
+use crate::error::{Error, Trouble};
+use crate::limits::{REDIRECTS_MAX, REST_US_MAX, REST_US_MIN};
+use crate::operation::State;
+use crate::reply::{FoundKeyspace, Reply};
+use crate::request::{Ask, Collect, Collecting, unpack};
+use crate::slots::Handle;
+use crate::time::Time;
+use crate::timers::Subject;
+
+/// What the map says of an operation.
+enum Place {
+    /// The place of a connection, and what was looked up on the way.
+    At { connection: u32, partition: Option<PartitionId>, epoch: PartitionEpoch, collect: Option<Collect> },
+    /// Not in this map.
+    Nowhere,
+    /// At an instance to which there is no connection, nor room for one.
+    NoRoom,
+    /// Nowhere, ever.
+    Never(Failure<'static>),
+}
+
+impl<T> Session<T> {
+    /// Puts an operation where it belongs by the present map.
+    pub(super) fn dispatch(&mut self, now: Time, handle: Handle) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        if matches!(operation.ask, Ask::Keyspace { .. }) {
+            return self.look_up(now, handle);
+        }
+        match self.place(now, handle) {
+            Place::At { connection, partition, epoch, collect } => {
+                let Some(operation) = self.operations.get_mut(handle) else { return };
+                operation.state = State::Queued { connection };
+                operation.partition = partition;
+                operation.epoch = epoch;
+                self.enqueue(now, connection, handle, collect);
+            }
+            Place::Nowhere => self.await_map(now, handle),
+            Place::NoRoom => {
+                let Some(operation) = self.operations.get_mut(handle) else { return };
+                operation.state = State::Starved;
+                self.starved.push(handle);
+                if self.is_overgrown(self.starved.len()) {
+                    let operations = &self.operations;
+                    self.starved.retain(|handle| operations.get(*handle).is_some());
+                }
+            }
+            Place::Never(failure) => {
+                self.give_up(
+                    now,
+                    handle,
+                    |_| Error::Answer { failure: failure.clone() },
+                    || Trouble::Answered { failure: failure.clone() },
+                );
+            }
+        }
+    }
+
+    pub(super) fn dispatch_all(&mut self, now: Time, handles: Vec<Handle>) {
+        for handle in handles {
+            self.dispatch(now, handle);
+        }
+    }
+
+    /// Dispatches anew all that has not been sent: the map has changed.
+    pub(super) fn dispatch_waiting(&mut self, now: Time) {
+        let mut waiting = std::mem::take(&mut self.unrouted);
+        waiting.retain(|handle| {
+            self.operations.get(*handle).is_some_and(|operation| operation.state == State::Unrouted)
+        });
+        for index in 0..self.connections.len() as u32 {
+            if self.connections[index as usize].is_some() {
+                waiting.extend(self.take_waiting(index));
+            }
+        }
+        self.dispatch_all(now, waiting);
+    }
+
+    /// Sends an operation again, at once or after a rest, whichever its past suggests.
+    pub(super) fn again(&mut self, now: Time, handle: Handle, trouble: Trouble) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        operation.doubt |= operation.changes();
+        operation.last = Some(Box::new(trouble));
+        if operation.is_admin() {
+            // Nobody numbers control requests, so nobody would notice that this one had been done.
+            return self.give_up(now, handle, |_| Error::Closed, || Trouble::Overdue);
+        }
+        self.dispatch(now, handle);
+    }
+
+    /// Leaves an operation alone for about `us`, and for longer the more often that was so.
+    pub(super) fn rest(&mut self, now: Time, handle: Handle, us: u64) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        operation.rests += 1;
+        let least = us.clamp(REST_US_MIN, REST_US_MAX);
+        let until = now.after_us(self.jitter.rest_us(operation.rests, least, REST_US_MAX));
+        operation.state = State::Resting { until };
+        self.timers.arm(Subject::Operation(handle.index), until);
+    }
+
+    /// The answer said that the owner is another. The map has been brought as far as the answer brought it.
+    pub(super) fn redirect(&mut self, now: Time, handle: Handle) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        operation.redirects += 1;
+        let (redirects, epoch) = (operation.redirects, operation.epoch);
+        let (keyspace, partition) = (operation.keyspace(), operation.partition);
+        if redirects > REDIRECTS_MAX {
+            return self.give_up(now, handle, |_| Error::NoOwner { redirects }, || Trouble::Overdue);
+        }
+        let newer = self.map.keyspace(keyspace).zip(partition).is_some_and(|(keyspace, partition)| {
+            keyspace.group(partition).is_some_and(|group| group.epoch > epoch)
+        });
+        match newer {
+            true => self.dispatch(now, handle),
+            false => self.rest(now, handle, 0),
+        }
+    }
+
+    fn place(&mut self, now: Time, handle: Handle) -> Place {
+        let map = std::sync::Arc::clone(&self.map);
+        let Some(operation) = self.operations.get(handle) else { return Place::Nowhere };
+        let (keyspace, partition) = match &operation.ask {
+            Ask::Record { keyspace, item, .. } => match map.keyspace(*keyspace) {
+                Some(found) => {
+                    let partition = operation.partition;
+                    (found, partition.unwrap_or_else(|| found.partition(unpack(item).key())))
+                }
+                None => return self.missing(now, handle, *keyspace),
+            },
+            Ask::Scan { keyspace, partition, .. } => match map.keyspace(*keyspace) {
+                Some(found) => (found, *partition),
+                None => return self.missing(now, handle, *keyspace),
+            },
+            Ask::Admin { .. } => {
+                let managers = || map.nodes().filter(|node| node.state() != NodeState::Down);
+                let turn = operation.rests as usize % managers().count().max(1);
+                let Some(manager) = managers().nth(turn) else { return Place::Nowhere };
+                let Some(connection) = self.connection_to(now, manager.manager()) else {
+                    return Place::NoRoom;
+                };
+                let epoch = PartitionEpoch(0);
+                return Place::At { connection, partition: None, epoch, collect: None };
+            }
+            Ask::Keyspace { .. } => return Place::Nowhere,
+        };
+        let Some(group) = keyspace.group(partition) else {
+            return Place::Never(What::NoSuchPartition.into());
+        };
+        let collect = self.collects(handle, keyspace);
+        let connection = match self.by_instance.get(&group.primary) {
+            Some(connection) => *connection,
+            None => {
+                let instance = map.instance(group.primary).expect("groups name instances of the map");
+                let Some(connection) = self.connection_to(now, instance.addr) else {
+                    return Place::NoRoom;
+                };
+                self.by_instance.insert(group.primary, connection);
+                connection
+            }
+        };
+        Place::At { connection, partition: Some(partition), epoch: group.epoch, collect }
+    }
+
+    /// Whether an operation may wait for others. What was sent before has waited enough.
+    fn collects(&self, handle: Handle, keyspace: &Keyspace) -> Option<Collect> {
+        let operation = self.operations.get(handle)?;
+        let Ask::Record { item, wait: false, .. } = &operation.ask else { return None };
+        if operation.attempts > 0 {
+            return None;
+        }
+        let collect = match operation.collecting {
+            Collecting::Never => return None,
+            Collecting::Within(collect) => collect,
+            Collecting::AsKeyspace => {
+                let config = keyspace.config();
+                let (delay_us, bytes) = (config.batch_delay_us, config.batch_bytes);
+                if delay_us == 0 {
+                    return None;
+                }
+                Collect { delay_us, bytes }
+            }
+        };
+        (item.len() < collect.bytes as usize).then_some(collect)
+    }
+
+    fn enqueue(&mut self, now: Time, index: u32, handle: Handle, collect: Option<Collect>) {
+        let bytes = match self.operations.get(handle).map(|operation| &operation.ask) {
+            Some(Ask::Record { item, .. }) => item.len(),
+            _ => 0,
+        };
+        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        connection.used = now;
+        let connection_len = connection.queue.len() + connection.collected.len();
+        match collect {
+            None => connection.queue.push_back(handle),
+            Some(collect) => {
+                connection.collected.push(handle);
+                connection.collected_bytes += bytes;
+                connection.collect_bytes = connection.collect_bytes.min(collect.bytes as usize);
+                let due = now.after_us(collect.delay_us.into());
+                if due < connection.collect_due {
+                    connection.collect_due = due;
+                    self.timers.arm(Subject::Connection(index), due);
+                }
+            }
+        }
+        if self.is_overgrown(connection_len) {
+            let operations = &self.operations;
+            let waits = |handle: &Handle| {
+                let state = operations.get(*handle).map(|operation| operation.state);
+                state == Some(State::Queued { connection: index })
+            };
+            if let Some(connection) = self.connections[index as usize].as_mut() {
+                connection.queue.retain(waits);
+                connection.collected.retain(waits);
+            }
+        }
+        self.mark_dirty(index);
+    }
+
+    /// Whether a queue of this length holds more of the past than of the present. Operations that end while they wait
+    /// stay named in queues that nobody empties as long as a server is away.
+    pub(super) fn is_overgrown(&self, length: usize) -> bool {
+        const SLACK: usize = 1024;
+        length > 2 * self.operations.len() + SLACK
+    }
+
+    fn missing(&mut self, now: Time, handle: Handle, keyspace: KeyspaceId) -> Place {
+        match self.map_is_newer_than(handle) {
+            true => Place::Never(Failure::UnknownKeyspace { keyspace }),
+            false => {
+                self.want_map(now);
+                Place::Nowhere
+            }
+        }
+    }
+
+    fn look_up(&mut self, now: Time, handle: Handle) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        let Ask::Keyspace { name } = &operation.ask else { return };
+        match self.map.keyspace_named(name) {
+            Some((id, keyspace)) => {
+                let found = FoundKeyspace { id, config: keyspace.config().clone() };
+                self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);
+            }
+            None if self.map_is_newer_than(handle) => {
+                let error = Error::NoKeyspace { name: name.clone(), epoch: self.map.epoch() };
+                self.finish(now, handle, Err(error), None);
+            }
+            None => self.await_map(now, handle),
+        }
+    }
+
+    fn await_map(&mut self, now: Time, handle: Handle) {
+        if let Some(operation) = self.operations.get_mut(handle) {
+            operation.state = State::Unrouted;
+            self.unrouted.push(handle);
+            if self.is_overgrown(self.unrouted.len()) {
+                let operations = &self.operations;
+                self.unrouted.retain(|handle| operations.get(*handle).is_some());
+            }
+            self.want_map(now);
+        }
+    }
+
+    /// Whether the map was asked for after the operation was submitted: then what it lacks does not exist.
+    fn map_is_newer_than(&self, handle: Handle) -> bool {
+        let submitted = self.operations.get(handle).map(|operation| operation.submitted);
+        self.mapping.answered_question >= submitted
+    }
+}

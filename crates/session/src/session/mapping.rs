@@ -1,0 +1,170 @@
+//! Keeping the map: asked for at the start, brought forward by redirects, and asked for again when an owner is gone.
+
+use std::sync::Arc;
+
+use zerohop_placement::MapDelta;
+use zerohop_wire::ids::MapEpoch;
+use zerohop_wire::messages::{Map, MapGet, Message};
+
+use super::Session;
+use crate::error::Trouble;
+use crate::flight::Cargo;
+use crate::limits::{MAP_QUESTION_US_MIN, REST_US_MAX};
+use crate::slots::Handle;
+use crate::time::Time;
+use crate::timers::Subject;
+
+/// What is known about knowing the map.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// Somebody wants a newer map, or any.
+    pub(super) needed: bool,
+    /// The question under way, and when it is overdue.
+    asking: Option<(Handle, Time)>,
+    /// No question before then.
+    pub(super) next_at: Time,
+    /// Changes did not fit: ask for the whole map.
+    whole: bool,
+    /// Counts the questions, so that each goes to another server.
+    turn: usize,
+    failures: u32,
+    /// When the latest question was sent that has been answered.
+    pub(super) answered_question: Option<Time>,
+    pub(super) last: Option<Trouble>,
+}
+
+impl Mapping {
+    pub(super) fn new() -> Self {
+        Self {
+            needed: true,
+            asking: None,
+            next_at: Time(0),
+            whole: true,
+            turn: 0,
+            failures: 0,
+            answered_question: None,
+            last: None,
+        }
+    }
+}
+
+impl<T> Session<T> {
+    /// Has the map asked for at the end of this turn, or soon.
+    pub(super) fn want_map(&mut self, now: Time) {
+        self.mapping.needed = !self.closed;
+        self.timers.arm(Subject::Upkeep, self.mapping.next_at.max(now));
+    }
+
+    pub(super) fn ask_for_map(&mut self, now: Time) {
+        if let Some((flight, due)) = self.mapping.asking {
+            if now < due {
+                return self.timers.arm(Subject::Upkeep, due);
+            }
+            self.mark_overdue(now, flight);
+            self.map_question_failed(now, Trouble::Overdue);
+        }
+        if !self.mapping.needed {
+            return;
+        }
+        if now < self.mapping.next_at {
+            return self.timers.arm(Subject::Upkeep, self.mapping.next_at);
+        }
+        match self.next_ready() {
+            Some(index) => {
+                let since = if self.mapping.whole { MapEpoch(0) } else { self.map.epoch() };
+                let flight = self.ask(now, index, &Message::MapGet(MapGet { since }), Cargo::Map);
+                let due = now.after_us(self.settings.attempt_us);
+                self.mapping.asking = Some((flight, due));
+                self.timers.arm(Subject::Upkeep, due);
+            }
+            None => self.open_for_map(now),
+        }
+    }
+
+    /// `Map` has come, which answers a question sent at `sent`.
+    pub(super) fn map_came(&mut self, now: Time, sent: Time, map: &Map<'_>) {
+        self.mapping.asking = None;
+        if !map.encoded.is_empty() && !self.apply(map.encoded) && self.map.epoch() < map.epoch {
+            self.mapping.whole = true;
+            return self.map_question_failed(now, Trouble::Damaged);
+        }
+        self.mapping.needed = false;
+        self.mapping.failures = 0;
+        self.mapping.next_at = now.after_us(MAP_QUESTION_US_MIN);
+        self.mapping.answered_question = self.mapping.answered_question.max(Some(sent));
+        self.dispatch_waiting(now);
+    }
+
+    pub(super) fn map_question_failed(&mut self, now: Time, trouble: Trouble) {
+        self.mapping.asking = None;
+        self.mapping.failures = self.mapping.failures.saturating_add(1);
+        self.mapping.last = Some(trouble);
+        let rest = self.jitter.rest_us(self.mapping.failures, MAP_QUESTION_US_MIN, REST_US_MAX);
+        self.mapping.next_at = now.after_us(rest);
+        self.want_map(now);
+    }
+
+    /// A redirect brought these changes, and says that the map is of this epoch then.
+    pub(super) fn map_moved(&mut self, now: Time, epoch: MapEpoch, delta: &[u8]) {
+        if epoch <= self.map.epoch() {
+            return;
+        }
+        match !delta.is_empty() && self.apply(delta) {
+            true => self.dispatch_waiting(now),
+            false => self.want_map(now),
+        }
+    }
+
+    /// Whether these bytes led to a newer map.
+    fn apply(&mut self, encoded: &[u8]) -> bool {
+        let next = match MapDelta::decode(encoded) {
+            Ok(delta) => self.map.apply(&delta),
+            Err(_) => return false,
+        };
+        let Ok(next) = next else { return false };
+        self.map = Arc::new(next);
+        self.mapping.whole = false;
+        // Addresses may have changed: found again as operations need them.
+        self.by_instance.clear();
+        true
+    }
+
+    /// The next connection that could answer, another than the last time.
+    fn next_ready(&mut self) -> Option<u32> {
+        let ready = || {
+            let found = self.connections.iter().zip(0u32..);
+            found.filter_map(|(found, index)| found.as_ref().filter(|one| one.is_ready()).map(|_| index))
+        };
+        let count = ready().count();
+        if count == 0 {
+            return None;
+        }
+        let index = ready().nth(self.mapping.turn % count);
+        self.mapping.turn = self.mapping.turn.wrapping_add(1);
+        index
+    }
+
+    /// Opens a connection to the next server that is known and not being connected to, to ask it for the map.
+    fn open_for_map(&mut self, now: Time) {
+        let map = Arc::clone(&self.map);
+        let nodes = map.nodes().flat_map(|node| {
+            std::iter::once(node.manager()).chain(node.instances().map(|instance| instance.addr))
+        });
+        let endpoints = self.settings.endpoints.clone();
+        let known: Vec<&str> = endpoints.iter().map(|endpoint| &**endpoint).chain(nodes).collect();
+        // When this one does not open, or not in time, it is the next one's turn.
+        self.mapping.next_at = now.after_us(self.settings.connect_us);
+        self.timers.arm(Subject::Upkeep, self.mapping.next_at);
+        let count = known.len();
+        for step in 0..count {
+            let address = known[(self.mapping.turn + step) % count];
+            if !self.by_address.contains_key(address) || step + 1 == count {
+                self.mapping.turn = (self.mapping.turn + step + 1) % count;
+                if let Some(index) = self.connection_to(now, address) {
+                    self.connection_mut(index).for_map = true;
+                }
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! The session itself: what it holds, and the events it takes.
+//!
+//! Each event only moves operations from place to place; [`Session::turn`] then looks at what is due, packs and
+//! encodes what can be sent, and hands out the effects. So a shell that feeds in all that has happened before it asks
+//! for a turn gets one write per connection, however many operations it carries.
+
+mod answers;
+mod connections;
+mod dispatch;
+mod mapping;
+mod opening;
+mod receive;
+mod transmit;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_placement::ClusterMap;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, SessionId, Timestamp};
+use zerohop_wire::messages::ClusterId;
+
+use crate::backoff::Jitter;
+use crate::connection::Connection;
+use crate::effect::Effect;
+use crate::error::{Error, Trouble, Waiting};
+use crate::flight::Flight;
+use crate::lane::Lane;
+use crate::limits::{SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
+use crate::operation::{Operation, State};
+use crate::reply::Reply;
+use crate::request::{Ask, Request};
+use crate::settings::Settings;
+use crate::slots::{Handle, Slots};
+use crate::time::Time;
+use crate::timers::{Subject, Timers};
+
+use mapping::Mapping;
+use opening::Issued;
+
+/// The client's half of the protocol. `T` comes with an operation and goes with its completion.
+#[derive(Debug)]
+pub struct Session<T> {
+    settings: Settings,
+    map: Arc<ClusterMap>,
+    mapping: Mapping,
+    cluster: ClusterId,
+    /// The highest timestamp seen anywhere; it travels with every request.
+    seen: Timestamp,
+
+    operations: Slots<Operation<T>>,
+    operation_bytes: usize,
+    flights: Slots<Flight>,
+    /// Operations for which the map has no place.
+    unrouted: Vec<Handle>,
+    /// Operations for which there is no connection to be had.
+    starved: Vec<Handle>,
+
+    connections: Vec<Option<Connection>>,
+    free_connections: Vec<u32>,
+    by_address: BTreeMap<Arc<str>, u32>,
+    /// Of the present map only.
+    by_instance: BTreeMap<InstanceId, u32>,
+    serial: u32,
+    /// Connections with something to send, or with room to send it.
+    dirty: Vec<u32>,
+
+    lanes: BTreeMap<KeyspaceId, Vec<Lane>>,
+    issued: Option<Issued>,
+    /// The frame that asks for a session, and when it is overdue.
+    opening: Option<(Handle, Time)>,
+    awaiting_session: Vec<Handle>,
+
+    timers: Timers,
+    jitter: Jitter,
+    effects: Vec<Effect<T>>,
+    spare: Vec<Vec<u8>>,
+    /// Where a batch is put together.
+    packed: Vec<u8>,
+    /// Where a compressed body is expanded.
+    scratch: Vec<u8>,
+    closed: bool,
+}
+
+impl<T> Session<T> {
+    /// A session that knows nothing yet but whom to ask; it asks at the first turn.
+    #[must_use]
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            jitter: Jitter::new(settings.jitter_seed),
+            settings: settings.bounded(),
+            map: Arc::default(),
+            mapping: Mapping::new(),
+            cluster: ClusterId::default(),
+            seen: Timestamp::ZERO,
+            operations: Slots::new(),
+            operation_bytes: 0,
+            flights: Slots::new(),
+            unrouted: Vec::new(),
+            starved: Vec::new(),
+            connections: Vec::new(),
+            free_connections: Vec::new(),
+            by_address: BTreeMap::new(),
+            by_instance: BTreeMap::new(),
+            serial: 0,
+            dirty: Vec::new(),
+            lanes: BTreeMap::new(),
+            issued: None,
+            opening: None,
+            awaiting_session: Vec::new(),
+            timers: Timers::new(),
+            effects: Vec::new(),
+            spare: Vec::new(),
+            packed: Vec::new(),
+            scratch: Vec::new(),
+            closed: false,
+        }
+    }
+
+    /// Takes an operation up. It ends with an [`Effect::Complete`] that has its token, at its deadline at the latest.
+    pub fn submit(&mut self, now: Time, request: Request, token: T) {
+        if let Err(error) = self.admit(&request) {
+            self.effects.push(Effect::Complete { token, result: Err(error) });
+            return;
+        }
+        self.operation_bytes += request.bytes();
+        let Request { ask, limit_us, collecting } = request;
+        let grace_us = if matches!(ask, Ask::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
+        let deadline = now.after_us(limit_us).after_us(grace_us);
+        let handle = self.operations.insert(Operation {
+            token,
+            ask,
+            collecting,
+            submitted: now,
+            deadline,
+            state: State::Unrouted,
+            partition: None,
+            epoch: Default::default(),
+            stamp: None,
+            doubt: false,
+            attempts: 0,
+            redirects: 0,
+            rests: 0,
+            last: None,
+        });
+        self.timers.arm(Subject::Operation(handle.index), deadline);
+        self.dispatch(now, handle);
+    }
+
+    /// Looks at what is due, sends what can be sent, and adds all effects since the last turn to `effects`.
+    pub fn turn(&mut self, now: Time, effects: &mut Vec<Effect<T>>) {
+        while let Some(subject) = self.timers.pop(now) {
+            match subject {
+                Subject::Operation(index) => self.operation_is_due(now, index),
+                Subject::Connection(index) => self.connection_is_due(now, index),
+                Subject::Upkeep => self.opening_is_due(now),
+            }
+        }
+        self.ask_for_map(now);
+        while let Some(index) = self.dirty.pop() {
+            self.transmit(now, index);
+        }
+        effects.append(&mut self.effects);
+    }
+
+    /// When the next turn is due though nothing happens. It may turn out that nothing was to be done.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// Ends every operation and closes every connection. Whatever is submitted later ends at once.
+    pub fn shut_down(&mut self, now: Time) {
+        self.closed = true;
+        let all: Vec<Handle> = self.operations.iter().map(|(handle, _)| handle).collect();
+        for handle in all {
+            self.give_up(now, handle, |_| Error::Closed, || Trouble::Overdue);
+        }
+        for index in 0..self.connections.len() as u32 {
+            self.drop_connection(now, index);
+        }
+        self.mapping.needed = false;
+    }
+
+    /// The map by which the session routes; empty until the first has come.
+    #[must_use]
+    pub fn map(&self) -> &Arc<ClusterMap> {
+        &self.map
+    }
+
+    /// Operations that have not ended.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Takes a send buffer back, to be used again.
+    pub fn recycle(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_BUFFERS_MAX && buffer.capacity() <= SPARE_BUFFER_BYTES_MAX {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+
+    fn admit(&self, request: &Request) -> Result<(), Error> {
+        let limit = self.settings.operations_max;
+        if self.closed {
+            return Err(Error::Closed);
+        }
+        if self.operations.len() >= limit {
+            return Err(Error::TooManyOperations { limit });
+        }
+        let limit = self.settings.operation_bytes_max;
+        // One operation always fits, or a value beyond a low limit could never be written.
+        if self.operation_bytes > 0 && self.operation_bytes + request.bytes() > limit {
+            return Err(Error::TooManyBytes { limit });
+        }
+        Ok(())
+    }
+
+    fn operation_is_due(&mut self, now: Time, index: u32) {
+        let Some(handle) = self.operations.at(index) else { return };
+        let Some(operation) = self.operations.get(handle) else { return };
+        if now >= operation.deadline {
+            return self.expire(now, handle);
+        }
+        match operation.state {
+            State::Flying { flight, due } if now >= due => {
+                self.mark_overdue(now, flight);
+                // Unless the connection was closed for it, which sent the operation again already.
+                self.lost_in(now, flight, handle, &Trouble::Overdue);
+            }
+            State::Resting { until } if now >= until => self.dispatch(now, handle),
+            _ => {}
+        }
+        if let Some(operation) = self.operations.get(handle) {
+            self.timers.arm(Subject::Operation(index), operation.due());
+        }
+    }
+
+    fn expire(&mut self, now: Time, handle: Handle) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        let waiting = self.waiting(operation);
+        let waited_us = now.since_us(operation.submitted);
+        if let State::Flying { flight, .. } = operation.state {
+            self.mark_overdue(now, flight);
+        }
+        let behind = self.trouble_behind(&waiting);
+        let clean = |last: Option<Box<Trouble>>| {
+            let last = last.or_else(|| behind.map(Box::new));
+            Error::Deadline { waited_us, waiting, last }
+        };
+        self.give_up(now, handle, clean, || Trouble::Overdue);
+    }
+
+    /// Why what was waited for does not come, if the session has met a reason.
+    fn trouble_behind(&self, waiting: &Waiting) -> Option<Trouble> {
+        match waiting {
+            Waiting::Map => self.mapping.last.clone(),
+            Waiting::Connection { address } => {
+                let index = *self.by_address.get(address)?;
+                self.connections[index as usize].as_ref()?.last.clone()
+            }
+            _ => None,
+        }
+    }
+
+    /// Ends an operation without the server's word: with `clean` if it cannot have been done.
+    fn give_up(
+        &mut self,
+        now: Time,
+        handle: Handle,
+        clean: impl FnOnce(Option<Box<Trouble>>) -> Error,
+        trouble: impl FnOnce() -> Trouble,
+    ) {
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        let last = operation.last.take();
+        let sent = operation.doubt || matches!(operation.state, State::Flying { .. });
+        let error = match sent && operation.changes() {
+            true => Error::Unknown { why: last.unwrap_or_else(|| Box::new(trouble())) },
+            false => clean(last),
+        };
+        self.finish(now, handle, Err(error), None);
+    }
+
+    /// Ends an operation. `answered`: when the frame was sent whose answer ends it.
+    fn finish(&mut self, now: Time, handle: Handle, result: Result<Reply, Error>, answered: Option<Time>) {
+        let Some(operation) = self.operations.remove(handle) else { return };
+        let Operation { token, ask, stamp, partition, .. } = operation;
+        let request = Request { ask, limit_us: 0, collecting: Default::default() };
+        self.operation_bytes -= request.bytes();
+        self.effects.push(Effect::Complete { token, result });
+        if let (Some(stamp), Some(partition), Ask::Record { keyspace, .. }) = (stamp, partition, request.ask)
+        {
+            let lane = lane(&mut self.lanes, keyspace, partition);
+            lane.close(stamp.session, stamp.sequence);
+            if let Some(sent) = answered.filter(|_| lane.session == stamp.session) {
+                lane.touched = lane.touched.max(sent);
+            }
+            if !lane.parked.is_empty() {
+                self.unpark(now, keyspace, partition);
+            }
+        }
+    }
+
+    /// Dispatches as many parked writes as the window has room for.
+    fn unpark(&mut self, now: Time, keyspace: KeyspaceId, partition: PartitionId) {
+        let lane = lane(&mut self.lanes, keyspace, partition);
+        let room = lane.room() as usize;
+        let mut freed = Vec::new();
+        while freed.len() < room
+            && let Some(handle) = lane.parked.pop_front()
+        {
+            if self.operations.get(handle).is_some_and(|operation| operation.state == State::Parked) {
+                freed.push(handle);
+            }
+        }
+        self.dispatch_all(now, freed);
+    }
+
+    fn waiting(&self, operation: &Operation<T>) -> Waiting {
+        let address = |index: u32| self.connections[index as usize].as_ref().map(|one| one.address.clone());
+        match operation.state {
+            State::Unrouted => Waiting::Map,
+            State::Queued { connection } => match self.connections[connection as usize].as_ref() {
+                Some(found) if found.is_ready() => Waiting::Turn { address: found.address.clone() },
+                Some(found) => Waiting::Connection { address: found.address.clone() },
+                None => Waiting::Map,
+            },
+            State::Starved => Waiting::Room,
+            State::AwaitingSession => Waiting::Session,
+            State::Parked => Waiting::Window,
+            State::Flying { flight, .. } => {
+                let address = self.flights.get(flight).and_then(|flight| address(flight.connection));
+                address.map_or(Waiting::Rest, |address| Waiting::Answer { address })
+            }
+            State::Resting { .. } => Waiting::Rest,
+        }
+    }
+
+    /// Whether an operation named by a queue of this connection still waits there.
+    fn waits_at(&self, handle: Handle, connection: u32) -> bool {
+        self.operations.get(handle).is_some_and(|operation| operation.state == State::Queued { connection })
+    }
+
+    fn note_version(&mut self, version: Timestamp) {
+        self.seen = self.seen.max(version);
+    }
+}
+
+/// A partition, as writes see it.
+fn lane(
+    lanes: &mut BTreeMap<KeyspaceId, Vec<Lane>>,
+    keyspace: KeyspaceId,
+    partition: PartitionId,
+) -> &mut Lane {
+    let lanes = lanes.entry(keyspace).or_default();
+    let at = partition.0 as usize;
+    if at >= lanes.len() {
+        // Partitions come from the map, which bounds them.
+        lanes.resize_with(at + 1, Lane::new);
+    }
+    &mut lanes[at]
+}
+
+/// A session that was never issued: what a lane holds that has none.
+const NO_SESSION: SessionId = SessionId::NONE;

@@ -1,0 +1,116 @@
+//! Sessions: opened at a server when the first write needs one, and anew when a partition may have forgotten it.
+//!
+//! A partition remembers a session for a time after its last write there, and takes up an unknown one unless it was
+//! issued long ago. So before a write goes to a partition that has not heard of the session for most of that time, it
+//! gets a newer one; and no write is lost in the doubt that `SessionExpired` brings.
+
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId};
+use zerohop_wire::messages::{Message, SessionOpen, SessionOpened};
+
+use super::{NO_SESSION, Session, lane};
+use crate::error::{Error, Trouble};
+use crate::flight::Cargo;
+use crate::slots::Handle;
+use crate::time::Time;
+use crate::timers::Subject;
+
+/// The session issued last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Issued {
+    id: SessionId,
+    /// When it was asked for.
+    asked: Time,
+    /// For how long a partition remembers it at least; 0: the server does not say.
+    idle_us: u64,
+}
+
+/// Whether a partition that heard of the session at `heard` is sure to know it now.
+fn remembers(now: Time, heard: Time, idle_us: u64) -> bool {
+    // A quarter of the time is left for the write to arrive, and for clocks that run unevenly.
+    idle_us == 0 || now.since_us(heard) < idle_us / 4 * 3
+}
+
+impl<T> Session<T> {
+    /// Makes sure that the partition's lane has a session that the partition knows. If that must be opened first, the
+    /// write waits for it, and this is `false`.
+    pub(super) fn has_session(
+        &mut self,
+        now: Time,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+    ) -> bool {
+        let lane = lane(&mut self.lanes, keyspace, partition);
+        let issued = self.issued.filter(|issued| remembers(now, issued.asked, issued.idle_us));
+        if lane.session != NO_SESSION && remembers(now, lane.touched, lane.idle_us) {
+            return true;
+        }
+        match issued {
+            Some(issued) => {
+                lane.begin(issued.id, issued.asked, issued.idle_us);
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn open_session(&mut self, now: Time, index: u32) {
+        if self.opening.is_none() {
+            let flight = self.ask(now, index, &Message::SessionOpen(SessionOpen), Cargo::SessionOpen);
+            let due = now.after_us(self.settings.attempt_us);
+            self.opening = Some((flight, due));
+            self.timers.arm(Subject::Upkeep, due);
+        }
+    }
+
+    pub(super) fn session_opened(&mut self, now: Time, asked: Time, opened: &SessionOpened) {
+        let SessionOpened { session: id, idle_ms } = *opened;
+        self.opening = None;
+        if id.is_some() {
+            self.issued = Some(Issued { id, asked, idle_us: u64::from(idle_ms) * 1000 });
+        }
+        self.dispatch_awaiting(now);
+    }
+
+    /// Nothing came of it: the writes that wait ask again, each where it is sent to.
+    pub(super) fn opening_failed(&mut self, now: Time) {
+        self.opening = None;
+        self.dispatch_awaiting(now);
+    }
+
+    /// The server does not open a session; `Some` if it never will.
+    pub(super) fn opening_refused(&mut self, now: Time, error: Option<Error>) {
+        self.opening = None;
+        for handle in std::mem::take(&mut self.awaiting_session) {
+            match &error {
+                Some(error) => self.give_up(now, handle, |_| error.clone(), || Trouble::Overdue),
+                None => self.rest(now, handle, 0),
+            }
+        }
+    }
+
+    pub(super) fn opening_is_due(&mut self, now: Time) {
+        match self.opening {
+            Some((flight, due)) if now >= due => {
+                self.mark_overdue(now, flight);
+                self.opening_failed(now);
+            }
+            Some((_, due)) => self.timers.arm(Subject::Upkeep, due),
+            None => {}
+        }
+    }
+
+    /// A partition has forgotten this session.
+    pub(super) fn forget_session(&mut self, session: SessionId, place: (KeyspaceId, PartitionId)) {
+        let lane = lane(&mut self.lanes, place.0, place.1);
+        if lane.session == session {
+            lane.session = NO_SESSION;
+        }
+        if self.issued.is_some_and(|issued| issued.id == session) {
+            self.issued = None;
+        }
+    }
+
+    fn dispatch_awaiting(&mut self, now: Time) {
+        let awaiting: Vec<Handle> = std::mem::take(&mut self.awaiting_session);
+        self.dispatch_all(now, awaiting);
+    }
+}

@@ -1,0 +1,210 @@
+//! From bytes received to the frames they hold, and from an answer to the frame it answers.
+
+use std::borrow::Cow;
+
+use bytes::{Buf, Bytes, BytesMut};
+use zerohop_wire::ids::RequestId;
+use zerohop_wire::messages::Message;
+use zerohop_wire::{Advice, Decoded, Failure, HEADER_BYTES};
+
+use super::Session;
+use crate::connection::ConnectionId;
+use crate::error::{Error, Trouble};
+use crate::flight::{Cargo, Flight};
+use crate::limits::SHARE_BYTES_MIN;
+use crate::reply::{Reply, owned};
+use crate::slots::Handle;
+use crate::time::Time;
+
+/// Where the length of the body stands in a header.
+const LENGTH_AT: usize = 36;
+
+impl<T> Session<T> {
+    /// Takes all whole frames off the front of `input`. Returns how many bytes it must hold in all before the next
+    /// one is whole.
+    pub fn received(&mut self, now: Time, id: ConnectionId, input: &mut BytesMut) -> usize {
+        if let Some(index) = self.live(id) {
+            let connection = self.connection_mut(index);
+            connection.quiet_since = now;
+            connection.pinged = false;
+        }
+        loop {
+            let Some(index) = self.live(id) else {
+                input.clear();
+                return HEADER_BYTES;
+            };
+            let large = frame_bytes(input).filter(|bytes| (SHARE_BYTES_MIN..=input.len()).contains(bytes));
+            let step = match large {
+                Some(bytes) => {
+                    let whole = input.split_to(bytes).freeze();
+                    self.take_frame(now, index, &whole, Some(&whole))
+                }
+                None => {
+                    let step = self.take_frame(now, index, input, None);
+                    if let Step::Used(bytes) = step {
+                        input.advance(bytes);
+                    }
+                    step
+                }
+            };
+            match step {
+                Step::Used(_) => {}
+                Step::Need(bytes) => return bytes,
+            }
+        }
+    }
+
+    fn take_frame(&mut self, now: Time, index: u32, bytes: &[u8], whole: Option<&Bytes>) -> Step {
+        let decoder = self.connection_mut(index).decoder;
+        match decoder.decode(bytes) {
+            Decoded::Need(bytes) => Step::Need(bytes),
+            Decoded::Frame { frame, used } => {
+                let mut scratch = std::mem::take(&mut self.scratch);
+                match frame.message(&mut scratch) {
+                    Ok(message) => self.answered(now, index, frame.envelope.request, message, whole),
+                    Err(_) => self.damaged(now, index, frame.envelope.request),
+                }
+                self.scratch = scratch;
+                Step::Used(used)
+            }
+            Decoded::Refused { envelope, used, .. } => {
+                self.damaged(now, index, envelope.request);
+                Step::Used(used)
+            }
+            Decoded::Broken(broken) => {
+                self.broken(now, index, broken);
+                Step::Used(0)
+            }
+        }
+    }
+
+    /// A frame has come. One that answers nothing which is still in flight is an answer that came too late.
+    fn answered(
+        &mut self,
+        now: Time,
+        index: u32,
+        request: RequestId,
+        message: Message<'_>,
+        whole: Option<&Bytes>,
+    ) {
+        let Some((handle, flight)) = self.landed(index, request) else { return };
+        let sent = flight.sent;
+        match (flight.cargo, message) {
+            (Cargo::One(operation), Message::Answer(answer)) => {
+                self.connection_mut(index).failures = 0;
+                self.settle(now, handle, operation, sent, answer, whole);
+            }
+            (Cargo::Batch(operations), Message::BatchAnswer(answers)) => {
+                self.connection_mut(index).failures = 0;
+                let mut answers = answers.iter();
+                for operation in operations {
+                    match answers.next() {
+                        Some(answer) => self.settle(now, handle, operation, sent, answer, whole),
+                        None => self.lost_in(now, handle, operation, &Trouble::Damaged),
+                    }
+                }
+            }
+            (Cargo::Batch(operations), Message::Answer(Err(failure))) => {
+                if let Failure::WrongOwner { epoch, delta } = &failure {
+                    self.map_moved(now, *epoch, delta);
+                }
+                let failure = match failure {
+                    // The changes were applied above: they are not copied for every operation.
+                    Failure::WrongOwner { epoch, .. } => {
+                        Failure::WrongOwner { epoch, delta: Cow::Borrowed(&[]) }
+                    }
+                    other => other.into_owned(),
+                };
+                for operation in operations {
+                    self.settle(now, handle, operation, sent, Err(failure.clone()), None);
+                }
+            }
+            (Cargo::One(operation), Message::AdminAnswer(admin)) => {
+                let reply = Reply::Admin(owned(admin.encoded, whole));
+                self.finish(now, operation, Ok(reply), Some(sent));
+            }
+            (cargo, message) => self.own_answered(now, index, handle, Flight { cargo, ..flight }, message),
+        }
+    }
+
+    /// An answer to a request of the session's own, or one that does not fit its request.
+    fn own_answered(&mut self, now: Time, index: u32, handle: Handle, flight: Flight, message: Message<'_>) {
+        match (flight.cargo, message) {
+            (Cargo::Hello, Message::HelloAck(ack)) => self.greeted(now, index, &ack),
+            (Cargo::Hello, Message::Answer(Err(failure))) => self.refused(now, index, failure.into_owned()),
+            (Cargo::Map, Message::Map(map)) => self.map_came(now, flight.sent, &map),
+            (Cargo::Map, Message::Answer(Err(failure))) => {
+                self.map_question_failed(now, Trouble::Answered { failure: failure.into_owned() });
+            }
+            (Cargo::SessionOpen, Message::SessionOpened(opened)) => {
+                self.session_opened(now, flight.sent, &opened);
+            }
+            (Cargo::SessionOpen, Message::Answer(Err(failure))) => {
+                let for_ever = failure.advice() == Advice::GiveUp;
+                let error = for_ever.then(|| Error::Answer { failure: failure.into_owned() });
+                self.opening_refused(now, error);
+            }
+            (Cargo::Ping, _) => {}
+            (cargo, _) => self.redo(now, handle, cargo),
+        }
+    }
+
+    /// The answer to this request cannot be read: whoever waits for it asks again.
+    fn damaged(&mut self, now: Time, index: u32, request: RequestId) {
+        if let Some((handle, flight)) = self.landed(index, request) {
+            self.redo(now, handle, flight.cargo);
+        }
+    }
+
+    /// What this frame asked was not answered as it should be.
+    fn redo(&mut self, now: Time, handle: Handle, cargo: Cargo) {
+        match cargo {
+            Cargo::Map => self.map_question_failed(now, Trouble::Damaged),
+            Cargo::SessionOpen => self.opening_refused(now, None),
+            // Its connection stays in its greeting until that is overdue.
+            Cargo::Hello | Cargo::Ping => {}
+            Cargo::One(operation) => self.repeat(now, handle, operation),
+            Cargo::Batch(operations) => {
+                for operation in operations {
+                    self.repeat(now, handle, operation);
+                }
+            }
+        }
+    }
+
+    /// Sends an operation again after a rest: a server that cannot answer it properly must not be asked in a loop.
+    fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
+        let Some(found) = self.operations.get_mut(operation) else { return };
+        if !found.flies_in(flight) {
+            return;
+        }
+        if found.is_admin() {
+            return self.again(now, operation, Trouble::Damaged);
+        }
+        found.doubt |= found.changes();
+        found.last = Some(Box::new(Trouble::Damaged));
+        self.rest(now, operation, 0);
+    }
+
+    /// Takes the frame that an answer names off the books, if it is still under way on this connection.
+    fn landed(&mut self, index: u32, request: RequestId) -> Option<(Handle, Flight)> {
+        let handle = Handle::unpack(request.0);
+        if self.flights.get(handle)?.connection != index {
+            return None;
+        }
+        Some((handle, self.land(handle)?))
+    }
+}
+
+enum Step {
+    /// A frame was taken, of so many bytes.
+    Used(usize),
+    /// There is no whole frame until there are so many bytes.
+    Need(usize),
+}
+
+/// Bytes of the frame that begins here, as far as its unchecked header says.
+fn frame_bytes(input: &[u8]) -> Option<usize> {
+    let length = input.get(LENGTH_AT..LENGTH_AT + 4)?;
+    Some(HEADER_BYTES + u32::from_le_bytes(length.try_into().ok()?) as usize)
+}

@@ -1,0 +1,313 @@
+//! From a connection's queue to the bytes on it: number, pack, encode.
+
+use bytes::Bytes;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
+use zerohop_wire::messages::{Admin, Batch, Message, Operation as WireOperation, Scan, Stamp};
+use zerohop_wire::{Envelope, Failure, Many};
+
+use super::{Session, lane};
+use crate::connection::{ConnectionId, Phase};
+use crate::effect::Effect;
+use crate::error::{Error, Trouble};
+use crate::flight::Cargo;
+use crate::limits::{BATCH_SLACK_BYTES, WAIT_GRACE_US};
+use crate::operation::{Operation, Stamped, State};
+use crate::request::{Ask, unpack};
+use crate::slots::Handle;
+use crate::time::Time;
+use crate::timers::Subject;
+
+/// Attempts after which the time for one is no longer doubled.
+const DOUBLINGS_MAX: u32 = 6;
+
+impl<T> Session<T> {
+    /// Sends what the connection has and can take.
+    pub(super) fn transmit(&mut self, now: Time, index: u32) {
+        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        connection.dirty = false;
+        if connection.draining && connection.is_idle() {
+            return self.drop_connection(now, index);
+        }
+        if connection.phase == Phase::Ready {
+            if connection.collected_is_due(now) {
+                self.send_collected(now, index);
+            }
+            while self.has_room(index)
+                && let Some(handle) = self.connection_mut(index).queue.pop_front()
+            {
+                if self.waits_at(handle, index) {
+                    self.send_one(now, index, handle);
+                }
+            }
+        }
+        self.hand_out(index, Bytes::new());
+    }
+
+    /// Adds a frame to what the connection sends in this turn. Errors: a bound is passed; nothing was added.
+    pub(super) fn write(
+        &mut self,
+        index: u32,
+        envelope: &Envelope,
+        message: &Message<'_>,
+    ) -> Result<(), Failure<'static>> {
+        let (out, encoder) = self.buffer(index);
+        encoder.encode(envelope, message, out)
+    }
+
+    fn has_room(&self, index: u32) -> bool {
+        let connection = self.connections[index as usize].as_ref();
+        connection.is_some_and(|connection| connection.flights < self.settings.window_frames)
+    }
+
+    /// Sends one operation in a frame of its own, or lets it wait for its number.
+    fn send_one(&mut self, now: Time, index: u32, handle: Handle) {
+        let Some(stamp) = self.stamp(now, index, handle) else { return };
+        self.send_stamped(now, index, handle, stamp);
+    }
+
+    fn send_stamped(&mut self, now: Time, index: u32, handle: Handle, stamp: Stamp) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        let mut envelope = Envelope {
+            keyspace: operation.keyspace(),
+            partition: operation.partition.unwrap_or_default(),
+            partition_epoch: operation.epoch,
+            time_out_ms: time_out_ms(now, operation),
+            ..Envelope::default()
+        };
+        let flight = self.launch(now, index, Cargo::One(handle));
+        envelope.request = flight.pack().into();
+        if let Err(failure) = self.encode_one(index, handle, &envelope, stamp) {
+            // It passes a bound that packing did not know: a frame's.
+            self.land(flight);
+            let error = Error::Answer { failure: failure.clone() };
+            return self.give_up(now, handle, |_| error, || Trouble::Answered { failure });
+        }
+        self.took_off(now, handle, flight);
+    }
+
+    fn encode_one(
+        &mut self,
+        index: u32,
+        handle: Handle,
+        envelope: &Envelope,
+        stamp: Stamp,
+    ) -> Result<(), Failure<'static>> {
+        let seen = self.seen;
+        // Handles to the same bytes, so that the large end of one can be sent from where it lies.
+        let ask = match self.operations.get(handle) {
+            Some(operation) => operation.ask.clone(),
+            None => return Ok(()),
+        };
+        let message = match &ask {
+            Ask::Record { item, .. } => match unpack(item) {
+                WireOperation::Read(read) => Message::Read { seen, read },
+                WireOperation::Write(write) => Message::Write { stamp, write },
+            },
+            Ask::Scan { cursor, prefix, keys_max, .. } => {
+                Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max })
+            }
+            Ask::Admin { encoded } => Message::Admin(Admin { encoded }),
+            Ask::Keyspace { .. } => return Ok(()),
+        };
+        let (out, encoder) = self.buffer(index);
+        let tail = encoder.encode_split(envelope, &message, out)?;
+        if let (Ask::Record { item: whole, .. } | Ask::Admin { encoded: whole }, [_, ..]) = (&ask, tail) {
+            let tail = whole.slice_ref(tail);
+            self.hand_out(index, tail);
+        } else if !tail.is_empty() {
+            let tail = Bytes::copy_from_slice(tail);
+            self.hand_out(index, tail);
+        }
+        Ok(())
+    }
+
+    /// Sends what was collected: one frame for each partition, or several if one would be too long.
+    fn send_collected(&mut self, now: Time, index: u32) {
+        let connection = self.connection_mut(index);
+        let handles = std::mem::take(&mut connection.collected);
+        let bytes_max = connection.collect_bytes;
+        connection.collected_bytes = 0;
+        connection.collect_due = Time::NEVER;
+        connection.collect_bytes = usize::MAX;
+
+        let mut placed: Vec<(KeyspaceId, PartitionId, Handle)> = Vec::with_capacity(handles.len());
+        for handle in handles {
+            let Some(operation) = self.operations.get(handle) else { continue };
+            if operation.state == (State::Queued { connection: index }) {
+                let partition = operation.partition.unwrap_or_default();
+                placed.push((operation.keyspace(), partition, handle));
+            }
+        }
+        // Stable, so that operations on one partition stay in the order of their submission.
+        placed.sort_by_key(|(keyspace, partition, _)| (*keyspace, *partition));
+        let mut left = Vec::new();
+        for group in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
+            let mut rest = group;
+            while !rest.is_empty() && self.has_room(index) {
+                rest = self.send_batch(now, index, rest, bytes_max);
+            }
+            left.extend(rest.iter().map(|(_, _, handle)| *handle));
+        }
+        if !left.is_empty() {
+            // They have waited for the time, and now wait for room.
+            let connection = self.connection_mut(index);
+            connection.collected = left;
+            connection.collect_bytes = 0;
+        }
+    }
+
+    /// Sends the first of these operations on one partition in one frame, and returns those that did not fit it.
+    fn send_batch<'o>(
+        &mut self,
+        now: Time,
+        index: u32,
+        placed: &'o [(KeyspaceId, PartitionId, Handle)],
+        bytes_max: usize,
+    ) -> &'o [(KeyspaceId, PartitionId, Handle)] {
+        // A batch ends at what a frame holds; what the caller said only decides when it goes.
+        let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_SLACK_BYTES);
+        let mut packed = std::mem::take(&mut self.packed);
+        packed.clear();
+        let mut aboard: Vec<Handle> = Vec::with_capacity(placed.len().min(BATCH_ITEMS_MAX as usize));
+        let mut first: Option<Stamp> = None;
+        let mut used = 0;
+        let mut time_out = 0;
+        for (_, _, handle) in placed {
+            let Some(operation) = self.operations.get(*handle) else {
+                used += 1;
+                continue;
+            };
+            let Ask::Record { item, write, .. } = &operation.ask else { break };
+            let full = aboard.len() == BATCH_ITEMS_MAX as usize || packed.len() + item.len() > limit;
+            if full && !aboard.is_empty() {
+                break;
+            }
+            used += 1;
+            let (item, write, wanted) = (item.clone(), *write, time_out_ms(now, operation));
+            if write {
+                match self.stamp(now, index, *handle) {
+                    Some(stamp) => first = first.or(Some(stamp)),
+                    None => continue,
+                }
+            }
+            time_out = time_out.max(wanted);
+            packed.extend_from_slice(&item);
+            aboard.push(*handle);
+        }
+        match *aboard {
+            [] => {}
+            [only] => {
+                let stamp = first.unwrap_or_default();
+                self.send_stamped(now, index, only, stamp);
+            }
+            _ => self.send_packed(now, index, aboard, &packed, first.unwrap_or_default(), time_out),
+        }
+        self.packed = packed;
+        &placed[used..]
+    }
+
+    fn send_packed(
+        &mut self,
+        now: Time,
+        index: u32,
+        aboard: Vec<Handle>,
+        packed: &[u8],
+        stamp: Stamp,
+        time_out_ms: u32,
+    ) {
+        let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
+        let mut envelope = Envelope {
+            keyspace: operation.keyspace(),
+            partition: operation.partition.unwrap_or_default(),
+            partition_epoch: operation.epoch,
+            time_out_ms,
+            ..Envelope::default()
+        };
+        let operations = Many::packed(aboard.len() as u32, packed).expect("it was packed item by item");
+        // Also a batch of reads tells what the session has seen.
+        let stamp = Stamp { seen: self.seen, ..stamp };
+        let flight = self.launch(now, index, Cargo::Batch(aboard.clone()));
+        envelope.request = flight.pack().into();
+        self.write(index, &envelope, &Message::Batch(Batch { stamp, operations }))
+            .expect("a batch was kept within what a frame holds");
+        for handle in aboard {
+            self.took_off(now, handle, flight);
+        }
+    }
+
+    /// The stamp of a write, with a number taken if it has none; that of a read says nothing. `None`: the write waits
+    /// for a session, or for room in its partition's window.
+    fn stamp(&mut self, now: Time, index: u32, handle: Handle) -> Option<Stamp> {
+        let seen = self.seen;
+        let operation = self.operations.get(handle)?;
+        let (Ask::Record { keyspace, write: true, .. }, Some(partition)) =
+            (&operation.ask, operation.partition)
+        else {
+            return Some(Stamp::default());
+        };
+        let place = (*keyspace, partition);
+        if let Some(Stamped { session, sequence, lowest }) = operation.stamp {
+            let lane = lane(&mut self.lanes, place.0, place.1);
+            let lowest_unanswered = if lane.session == session { lane.lowest_open() } else { lowest };
+            return Some(Stamp { session, sequence, lowest_unanswered, seen });
+        }
+        if !self.has_session(now, place) {
+            self.operations.get_mut(handle)?.state = State::AwaitingSession;
+            self.awaiting_session.push(handle);
+            self.open_session(now, index);
+            return None;
+        }
+        let lane = lane(&mut self.lanes, place.0, place.1);
+        if lane.room() == 0 {
+            lane.parked.push_back(handle);
+            self.operations.get_mut(handle)?.state = State::Parked;
+            return None;
+        }
+        let (session, sequence, lowest) = (lane.session, lane.take(), lane.lowest_open());
+        self.operations.get_mut(handle)?.stamp = Some(Stamped { session, sequence, lowest });
+        Some(Stamp { session, sequence, lowest_unanswered: lowest, seen })
+    }
+
+    fn took_off(&mut self, now: Time, handle: Handle, flight: Handle) {
+        let attempt_us = self.settings.attempt_us;
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        let due = match operation.is_wait() || operation.is_admin() {
+            // The server takes its time; whether it is there, its connection tells.
+            true => Time::NEVER,
+            false => now.after_us(attempt_us << operation.attempts.min(DOUBLINGS_MAX)),
+        };
+        operation.attempts = operation.attempts.saturating_add(1);
+        operation.state = State::Flying { flight, due };
+        self.timers.arm(Subject::Operation(handle.index), due);
+    }
+
+    /// Hands what was written so far to the shell, with `tail` after it.
+    fn hand_out(&mut self, index: u32, tail: Bytes) {
+        let Some(connection) = self.connections[index as usize].as_mut() else { return };
+        if connection.out.is_empty() && tail.is_empty() {
+            return;
+        }
+        let head = std::mem::take(&mut connection.out);
+        let connection = ConnectionId { index, serial: connection.serial };
+        self.effects.push(Effect::Send { connection, head, tail });
+    }
+
+    fn buffer(&mut self, index: u32) -> (&mut Vec<u8>, zerohop_wire::Encoder) {
+        let spare = &mut self.spare;
+        let connection = self.connections[index as usize].as_mut().expect("only what is there is written to");
+        if connection.out.capacity() == 0
+            && let Some(buffer) = spare.pop()
+        {
+            connection.out = buffer;
+        }
+        (&mut connection.out, connection.encoder)
+    }
+}
+
+/// How long the server may take: as long as somebody waits for the answer.
+fn time_out_ms<T>(now: Time, operation: &Operation<T>) -> u32 {
+    let grace_us = if operation.is_wait() { WAIT_GRACE_US } else { 0 };
+    let left_us = operation.deadline.since_us(now.after_us(grace_us));
+    u32::try_from(left_us / 1000).unwrap_or(u32::MAX).clamp(1, TIME_OUT_MS_MAX)
+}

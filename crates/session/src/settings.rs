@@ -1,0 +1,81 @@
+//! How a session behaves.
+
+use std::sync::Arc;
+
+use zerohop_placement::Address;
+
+use crate::limits::{
+    CONNECTIONS_DEFAULT, OPERATION_BYTES_DEFAULT, OPERATIONS_DEFAULT, OPERATIONS_MAX, WINDOW_FRAMES_DEFAULT,
+};
+
+/// How a session behaves. Fields are free to set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the client calls itself, for the server's logs; cut to what a greeting carries.
+    pub name: String,
+    /// Where to ask for the first map: any manager or instance.
+    pub endpoints: Vec<Arc<str>>,
+    /// From where the jitter comes: another number for every client.
+    pub jitter_seed: u64,
+    /// How long a connection may take to open, and again to be greeted.
+    pub connect_us: u64,
+    /// After this time without its answer a frame is sent again; doubled with every attempt.
+    pub attempt_us: u64,
+    /// After this time of silence a connection with frames in flight is asked for a sign of life; after as long again,
+    /// closed.
+    pub quiet_us: u64,
+    /// The rest after a first failed connection.
+    pub backoff_us_min: u64,
+    /// The longest rest after failed connections.
+    pub backoff_us_max: u64,
+    /// See [`crate::limits::CONNECTIONS_DEFAULT`]; at least 2.
+    pub connections_max: usize,
+    /// See [`crate::limits::WINDOW_FRAMES_DEFAULT`]; at least 1.
+    pub window_frames: u32,
+    /// See [`crate::limits::OPERATIONS_DEFAULT`]; at most [`crate::limits::OPERATIONS_MAX`].
+    pub operations_max: usize,
+    /// See [`crate::limits::OPERATION_BYTES_DEFAULT`].
+    pub operation_bytes_max: usize,
+    /// Bodies of at least this length are compressed, if the server agrees.
+    pub compress_from_bytes: Option<usize>,
+    /// Whether bodies carry a checksum.
+    pub body_checksum: bool,
+}
+
+impl Settings {
+    /// The defaults.
+    #[must_use]
+    pub fn new(endpoints: &[Address], jitter_seed: u64) -> Self {
+        Self {
+            name: "zerohop".to_owned(),
+            endpoints: endpoints.iter().map(|address| address.as_str().into()).collect(),
+            jitter_seed,
+            connect_us: 3_000_000,
+            attempt_us: 1_000_000,
+            quiet_us: 2_000_000,
+            backoff_us_min: 5_000,
+            backoff_us_max: 1_000_000,
+            connections_max: CONNECTIONS_DEFAULT,
+            window_frames: WINDOW_FRAMES_DEFAULT,
+            operations_max: OPERATIONS_DEFAULT,
+            operation_bytes_max: OPERATION_BYTES_DEFAULT,
+            compress_from_bytes: None,
+            body_checksum: true,
+        }
+    }
+
+    /// With every field within its bounds.
+    pub(crate) fn bounded(mut self) -> Self {
+        self.connections_max = self.connections_max.max(2);
+        self.window_frames = self.window_frames.max(1);
+        self.operations_max = self.operations_max.clamp(1, OPERATIONS_MAX);
+        self.attempt_us = self.attempt_us.max(1);
+        self.quiet_us = self.quiet_us.max(1);
+        let mut end = self.name.len().min(zerohop_wire::limits::CLIENT_NAME_BYTES_MAX);
+        while !self.name.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.name.truncate(end);
+        self
+    }
+}

@@ -1,0 +1,108 @@
+//! A table of values with stable places, whose names know when what they named is gone.
+
+/// Names a value of [`Slots`] for as long as it is there, and nothing afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Handle {
+    pub(crate) index: u32,
+    generation: u32,
+}
+
+impl Handle {
+    /// As one number, never zero.
+    pub(crate) fn pack(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    pub(crate) fn unpack(packed: u64) -> Self {
+        Self { index: packed as u32, generation: (packed >> 32) as u32 }
+    }
+}
+
+/// Values in places that are used again.
+#[derive(Debug)]
+pub(crate) struct Slots<V> {
+    /// The generation of a free place is that of its next value.
+    places: Vec<(u32, Option<V>)>,
+    free: Vec<u32>,
+}
+
+impl<V> Slots<V> {
+    pub(crate) fn new() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+
+    pub(crate) fn insert(&mut self, value: V) -> Handle {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.places.push((1, None));
+            // Bounded by `OPERATIONS_MAX`, and by windows times connections.
+            u32::try_from(self.places.len() - 1).expect("a session holds fewer than 2^32 things")
+        });
+        let (generation, place) = &mut self.places[index as usize];
+        *place = Some(value);
+        Handle { index, generation: *generation }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, handle: Handle) -> Option<&V> {
+        match self.places.get(handle.index as usize)? {
+            (generation, value) if *generation == handle.generation => value.as_ref(),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut V> {
+        match self.places.get_mut(handle.index as usize)? {
+            (generation, value) if *generation == handle.generation => value.as_mut(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<V> {
+        let (generation, place) = self.places.get_mut(handle.index as usize)?;
+        if *generation != handle.generation {
+            return None;
+        }
+        let value = place.take()?;
+        // A name comes back after 2^32 - 1 uses of one place: by then what was sent under it is long lost.
+        *generation = generation.wrapping_add(1).max(1);
+        self.free.push(handle.index);
+        Some(value)
+    }
+
+    /// The value in a place, whatever its generation.
+    pub(crate) fn at(&self, index: u32) -> Option<Handle> {
+        match self.places.get(index as usize)? {
+            (generation, Some(_)) => Some(Handle { index, generation: *generation }),
+            (_, None) => None,
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &V)> {
+        self.places.iter().zip(0..).filter_map(|((generation, value), index)| {
+            value.as_ref().map(|value| (Handle { index, generation: *generation }, value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_outlives_its_value_without_naming_the_next() {
+        let mut slots = Slots::new();
+        let first = slots.insert('a');
+        assert_eq!(slots.remove(first), Some('a'));
+        let second = slots.insert('b');
+        assert_eq!(first.index, second.index);
+        assert_eq!(slots.get(first), None);
+        assert_eq!(slots.remove(first), None);
+        assert_eq!((slots.get(second), slots.len()), (Some(&'b'), 1));
+        assert_eq!(Handle::unpack(second.pack()), second);
+    }
+}

@@ -1,0 +1,204 @@
+//! Under every fault, by seed: what is acknowledged was done exactly once, what is in doubt at most once, and what was
+//! refused not at all.
+
+#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
+
+mod support;
+
+use proptest::prelude::*;
+use support::random::Random;
+use support::server::{Cluster, Record};
+use support::{Faults, World, append_within, lookup, write};
+use zerohop_session::{Collect, Collecting, Error, Reply, Time};
+use zerohop_wire::ids::{InstanceId, PartitionId};
+use zerohop_wire::messages::Change;
+
+const INSTANCES: u32 = 3;
+const KEYS: u64 = 12;
+
+enum Asked {
+    Append { key: String, value: String },
+    Increment { key: String },
+    Lookup,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    done: usize,
+    unknown: usize,
+    failed: usize,
+}
+
+/// Plays one world to its end and checks every operation of it.
+fn play(seed: u64, operations: u64, faults: Faults, adjust: impl FnOnce(&mut Cluster)) -> Tally {
+    let mut cluster = Cluster::new(INSTANCES, seed);
+    adjust(&mut cluster);
+    let mut world = World::new(seed, cluster, |settings| settings.window_frames = 16);
+    world.faults = faults;
+    let mut draw = Random::new(seed ^ 0xd);
+    let mut asked = Vec::new();
+    for number in 0..operations {
+        let key = draw.below(KEYS);
+        let limit_us = if draw.chance(100) { 20_000 } else { 4_000_000 };
+        let (what, request) = match draw.below(10) {
+            0..6 => {
+                let (key, value) = (format!("list-{key}"), format!("v{number}"));
+                let request = append_within(&key, &value, limit_us);
+                (Asked::Append { key, value }, request)
+            }
+            6..8 => {
+                let key = format!("counter-{key}");
+                let request = write(&key, Change::Increment { delta: 1 });
+                (Asked::Increment { key }, request)
+            }
+            _ => (Asked::Lookup, lookup(&format!("list-{key}"))),
+        };
+        let collecting = match draw.below(3) {
+            0 => Collecting::Never,
+            1 => Collecting::AsKeyspace,
+            _ => Collecting::Within(Collect { delay_us: draw.below(2000) as u32, bytes: 500 }),
+        };
+        world.submit(request.collecting(collecting));
+        asked.push(what);
+        if draw.chance(300) {
+            world.run_until(Time(world.now.0 + draw.below(3000)));
+        }
+        if draw.chance(20) {
+            let to = InstanceId(1 + draw.below(u64::from(INSTANCES)) as u32);
+            world.cluster.move_to(PartitionId(draw.below(8) as u32), to);
+        }
+        if draw.chance(5) {
+            world.reset_all();
+        }
+    }
+    world.settle();
+    // Whatever is still under way arrives.
+    world.run_ms(60_000);
+    check(&world, &asked, seed)
+}
+
+fn check(world: &World, asked: &[Asked], seed: u64) -> Tally {
+    let mut tally = Tally::default();
+    let mut counters = std::collections::BTreeMap::<&str, (i64, i64)>::new();
+    for (token, what) in asked.iter().enumerate() {
+        let result = world.result(token);
+        match result {
+            Ok(_) => tally.done += 1,
+            Err(Error::Unknown { .. }) => tally.unknown += 1,
+            Err(_) => tally.failed += 1,
+        }
+        let range = match result {
+            Ok(_) => 1..=1,
+            Err(Error::Unknown { .. }) => 0..=1,
+            Err(_) => 0..=0,
+        };
+        match what {
+            Asked::Append { key, value } => {
+                let times = world.cluster.count(key, value);
+                assert!(
+                    range.contains(&times),
+                    "seed {seed}: {value} is there {times} times after {result:?}"
+                );
+            }
+            Asked::Increment { key } => {
+                let (least, most) = counters.entry(key).or_default();
+                *least += *range.start() as i64;
+                *most += *range.end() as i64;
+            }
+            Asked::Lookup => {
+                assert!(!matches!(result, Err(Error::Unknown { .. })), "seed {seed}: {result:?}")
+            }
+        }
+    }
+    for (key, (least, most)) in counters {
+        let value: i64 = match world.cluster.record(key) {
+            Some(Record::Bytes(text)) => String::from_utf8(text).unwrap().parse().unwrap(),
+            None => 0,
+            other => panic!("a counter is bytes, not {other:?}"),
+        };
+        assert!((least..=most).contains(&value), "seed {seed}: {key} is {value}, not {least} to {most}");
+    }
+    tally
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    let some = |most: u64| prop_oneof![Just(0), 0..most];
+    (some(100), some(100), some(30), some(300), some(50), prop_oneof![Just(0), 0..100u64, 0..80_000u64])
+        .prop_map(|(lose, repeat, reset, refuse_connection, damage, delay_us)| Faults {
+            lose,
+            repeat,
+            reset,
+            refuse_connection,
+            damage,
+            delay_us,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn acknowledged_writes_are_applied_once_and_others_at_most_once(
+        seed: u64,
+        mut faults in faults(),
+        (busy, time_out, without_delta) in (prop_oneof![Just(0), 0..100u64], 0..50u64, 0..1000u64),
+    ) {
+        if busy > 0 {
+            // "Busy" says that the frame it answers was not taken up; a copy of that frame would be.
+            faults.repeat = 0;
+        }
+        play(seed, 150, faults, |cluster| {
+            (cluster.busy, cluster.time_out, cluster.without_delta) = (busy, time_out, without_delta);
+        });
+    }
+
+    /// A network that repeats frames can make a partition take a write up and then forget its session before the copy
+    /// arrives; connections do not repeat, so these two do not meet.
+    #[test]
+    fn forgotten_sessions_repeat_nothing(seed: u64, faults in faults(), expire in 0..60u64, idle_ms in 0..100u32) {
+        play(seed, 150, Faults { repeat: 0, ..faults }, |cluster| {
+            (cluster.expire, cluster.idle_ms) = (expire, idle_ms);
+        });
+    }
+}
+
+#[test]
+fn without_faults_everything_is_done() {
+    for seed in 0..20 {
+        let tally = play(seed, 300, Faults::default(), |_| {});
+        // Resets and moves are a part of every world; the few that have 20 ms may miss them.
+        assert!(tally.done >= 285 && tally.failed + tally.unknown <= 15, "seed {seed}: {tally:?}");
+    }
+}
+
+#[test]
+fn most_operations_outlive_the_faults() {
+    let faults = Faults { lose: 20, repeat: 0, reset: 5, refuse_connection: 50, damage: 10, delay_us: 500 };
+    let mut all = Tally::default();
+    for seed in 0..20 {
+        let tally = play(seed, 300, faults, |cluster| cluster.busy = 20);
+        all.done += tally.done;
+        all.unknown += tally.unknown;
+        all.failed += tally.failed;
+    }
+    assert!(all.done > 5200, "{all:?}");
+    assert!(all.unknown > 0, "the faults leave no doubt: they are too weak to show anything: {all:?}");
+}
+
+#[test]
+fn one_seed_plays_the_same_way_twice() {
+    let run = || {
+        let mut world = World::new(5, Cluster::new(INSTANCES, 5), |_| {});
+        world.faults = Faults { lose: 50, reset: 10, delay_us: 900, ..Faults::default() };
+        world.sent = Some(Vec::new());
+        for number in 0..200 {
+            world.submit(append_within("list", &number.to_string(), 4_000_000));
+            world.run_until(Time(world.now.0 + 300));
+        }
+        world.settle();
+        let replies: Vec<Option<Reply>> = world.results.iter().map(|one| one.clone().unwrap().ok()).collect();
+        let sent: Vec<Vec<u8>> = world.sent.unwrap().into_iter().map(|frame| frame.bytes).collect();
+        (replies, sent)
+    };
+    assert_eq!(run(), run());
+}

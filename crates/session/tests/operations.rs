@@ -1,0 +1,246 @@
+//! How operations end: numbers, sessions, deadlines, bounds.
+
+mod support;
+
+use support::{
+    Faults, LIMIT_US, append, append_within, count, insert, keys_of, lookup, read, stamps, world, world_with,
+    write,
+};
+use zerohop_session::{Collect, Collecting, Error, Reply, Trouble, Waiting};
+use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::messages::{Change, Query, Until};
+use zerohop_wire::{Decoded, Decoder, Failure, Features, Kind};
+
+#[test]
+fn a_write_opens_a_session_once_and_numbers_per_partition() {
+    let mut world = world(1);
+    let (one, other) = (keys_of(&world, 1, 1), keys_of(&world, 2, 1));
+    for key in [&one[0], &one[0], &other[0], &one[0]] {
+        world.submit(append(key, "v"));
+    }
+    world.settle();
+    assert_eq!((count(&world, Kind::SessionOpen), world.cluster.sessions_opened), (1, 1));
+    let numbers: Vec<u64> = stamps(&world).iter().map(|stamp| stamp.sequence.0).collect();
+    assert_eq!(numbers, [1, 2, 1, 3]);
+    assert!(stamps(&world).iter().all(|stamp| stamp.lowest_unanswered.0 == 1));
+    world.submit(append(&one[0], "v"));
+    world.settle();
+    let last = *stamps(&world).last().unwrap();
+    assert_eq!((last.sequence.0, last.lowest_unanswered.0), (4, 4));
+    assert!(last.seen > Timestamp(0), "versions of answers are carried along");
+}
+
+#[test]
+fn a_write_is_sent_again_under_its_number_after_a_reset() {
+    let mut world = world(1);
+    world.submit(append("k", "first"));
+    world.settle();
+    let token = world.submit(append("k", "v"));
+    world.turn();
+    world.reset_all();
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert_eq!(world.cluster.count("k", "v"), 1);
+    let numbers: Vec<u64> = stamps(&world).iter().map(|stamp| stamp.sequence.0).collect();
+    assert_eq!(numbers, [1, 2, 2]);
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_again_and_the_write_is_done_once() {
+    let mut world = world(1);
+    world.submit(append("k", "first"));
+    world.settle();
+    let token = world.submit(append("k", "v"));
+    world.turn();
+    world.faults = Faults { lose: 1000, ..Faults::default() };
+    world.run_ms(10);
+    world.faults = Faults::default();
+    world.settle();
+    assert_eq!(world.result(token).as_ref().ok(), world.result(token).as_ref().ok());
+    assert!(matches!(world.result(token), Ok(Reply::Done { number: 2, .. })), "{:?}", world.result(token));
+    assert_eq!((world.cluster.count("k", "v"), stamps(&world).len()), (1, 3));
+}
+
+#[test]
+fn an_expired_session_is_replaced_and_what_was_not_taken_up_goes_again() {
+    let mut world = world(1);
+    world.submit(append("k", "first"));
+    world.settle();
+    world.cluster.forget_sessions(world.cluster.partition_of("k"));
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert_eq!((world.cluster.count("k", "v"), world.cluster.sessions_opened), (1, 2));
+    let sessions: Vec<SessionId> = stamps(&world).iter().map(|stamp| stamp.session).collect();
+    assert!(sessions[0] == sessions[1] && sessions[1] != sessions[2]);
+    assert_eq!(stamps(&world)[2].sequence.0, 1);
+}
+
+#[test]
+fn a_write_in_doubt_whose_session_expires_is_reported_and_not_repeated() {
+    let mut world = world(1);
+    world.submit(append("k", "first"));
+    world.settle();
+    let token = world.submit(append("k", "v"));
+    world.turn();
+    world.faults = Faults { lose: 1000, ..Faults::default() };
+    world.run_ms(10);
+    world.faults = Faults::default();
+    world.cluster.forget_sessions(world.cluster.partition_of("k"));
+    world.settle();
+    let Err(Error::Unknown { why }) = world.result(token) else { panic!("{:?}", world.result(token)) };
+    assert!(matches!(**why, Trouble::Answered { failure: Failure::SessionExpired { .. } }), "{why:?}");
+    assert_eq!(world.cluster.count("k", "v"), 1);
+}
+
+#[test]
+fn a_session_that_a_partition_may_have_forgotten_is_renewed_before_it_matters() {
+    let mut world = world(1);
+    world.cluster.idle_ms = 1000;
+    for _ in 0..4 {
+        let token = world.submit(append("k", "v"));
+        world.settle();
+        assert!(world.result(token).is_ok());
+        world.run_ms(5000);
+        world.cluster.forget_sessions(world.cluster.partition_of("k"));
+    }
+    assert_eq!((world.cluster.sessions_opened, stamps(&world).len()), (4, 4));
+}
+
+#[test]
+fn a_refusal_is_final_but_leaves_the_doubt_of_an_earlier_attempt() {
+    let mut world = world(1);
+    world.cluster.script.push_back((false, Failure::DiskFull));
+    let refused = world.submit(append("k", "a"));
+    world.settle();
+    assert_eq!(world.result(refused), &Err(Error::Answer { failure: Failure::DiskFull }));
+    world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
+    world.cluster.script.push_back((false, Failure::DiskFull));
+    let unknown = world.submit(append("k", "b"));
+    world.settle();
+    assert!(matches!(world.result(unknown), Err(Error::Unknown { .. })), "{:?}", world.result(unknown));
+    assert_eq!(world.cluster.count("k", "b"), 1);
+}
+
+#[test]
+fn busy_is_waited_out_for_as_long_as_the_server_says() {
+    let mut world = world(1);
+    world.submit(lookup("k"));
+    world.settle();
+    world.cluster.script.push_back((false, Failure::Busy { retry_after_ms: 40 }));
+    let start = world.now;
+    let token = world.submit(lookup("k"));
+    world.settle();
+    assert_eq!(world.result(token), &Err(Error::Answer { failure: Failure::NotFound }));
+    assert!((20_000..41_000).contains(&world.now.since_us(start)));
+}
+
+#[test]
+fn a_deadline_names_what_was_waited_for_and_what_went_wrong() {
+    let mut world = world(1);
+    world.cluster.down = vec!["m0:7400".to_owned()];
+    let token = world.submit(lookup("k"));
+    world.settle();
+    let Err(error @ Error::Deadline { waiting: Waiting::Map, last: Some(_), waited_us }) =
+        world.result(token)
+    else {
+        panic!("{:?}", world.result(token));
+    };
+    assert_eq!(*waited_us, LIMIT_US);
+    let text = error.to_string();
+    assert!(
+        text.contains("10000 ms") && text.contains("cluster's map") && text.contains("m0:7400"),
+        "{text}"
+    );
+
+    world.cluster.down = vec!["i0:7401".to_owned()];
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    let text = world.result(token).as_ref().unwrap_err().to_string();
+    assert!(text.contains("a connection to i0:7401") && text.contains("connection refused"), "{text}");
+}
+
+#[test]
+fn writes_beyond_the_session_window_wait_for_their_partition() {
+    let mut world = world_with(1, |settings| settings.window_frames = 1 << 20);
+    let collecting = Collecting::Within(Collect { delay_us: 0, bytes: 1 << 20 });
+    let tokens: Vec<usize> = (0..20_000)
+        .map(|_| world.submit(write("k", Change::Increment { delta: 1 }).collecting(collecting)))
+        .collect();
+    world.settle();
+    assert!(tokens.iter().all(|token| world.result(*token).is_ok()));
+    assert!(stamps(&world).iter().all(|stamp| stamp.sequence.0 - stamp.lowest_unanswered.0 <= 16_384));
+    assert!(matches!(world.result(tokens[19_999]), Ok(Reply::Counter { value: 20_000, .. })));
+}
+
+#[test]
+fn more_operations_than_allowed_are_refused_at_once() {
+    let mut world =
+        world_with(1, |settings| (settings.operations_max, settings.operation_bytes_max) = (2, 1000));
+    let large = world.submit(insert("k", &[7; 3000]));
+    let bytes = world.submit(lookup("k"));
+    world.turn();
+    assert_eq!(world.result(bytes), &Err(Error::TooManyBytes { limit: 1000 }));
+    world.settle();
+    assert!(world.result(large).is_ok());
+    world.submit(lookup("k"));
+    world.submit(lookup("k"));
+    let third = world.submit(lookup("k"));
+    world.turn();
+    assert_eq!(world.result(third), &Err(Error::TooManyOperations { limit: 2 }));
+}
+
+#[test]
+fn a_wait_is_given_its_time_and_not_sent_again() {
+    let mut world = world(1);
+    world.faults.delay_us = 0;
+    world.submit(lookup("k"));
+    world.settle();
+    world.cluster.script.push_back((false, Failure::TimedOut { version: Timestamp(5) }));
+    let token = world.submit(read("k", Query::Wait { until: Until::Present }));
+    world.settle();
+    let failure = Failure::TimedOut { version: Timestamp(5) };
+    assert_eq!(world.result(token), &Err(Error::Answer { failure }));
+    let frames = world.sent.as_ref().unwrap();
+    let Decoded::Frame { frame, .. } =
+        Decoder::agreed(1, Features::LZ4).decode(&frames.last().unwrap().bytes)
+    else {
+        panic!()
+    };
+    assert_eq!((frame.kind, frame.envelope.time_out_ms), (Kind::Wait, 10_000));
+}
+
+#[test]
+fn operations_that_end_unsent_leave_nothing_behind() {
+    let mut world = world(1);
+    world.cluster.down = vec!["i0:7401".to_owned()];
+    let last = append_within("k", "v", 1000);
+    for _ in 0..20_000 {
+        world.submit(last.clone());
+        world.run_until(world.now.after_us(500));
+    }
+    world.settle();
+    assert!(world.results.iter().all(|result| matches!(result, Some(Err(Error::Deadline { .. })))));
+    world.cluster.down.clear();
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert_eq!(world.cluster.count("k", "v"), 1);
+}
+
+#[test]
+fn shutting_down_ends_everything_at_once() {
+    let mut world = world(1);
+    world.submit(lookup("warm"));
+    world.settle();
+    let (read, write) = (world.submit(lookup("k")), world.submit(append("k", "v")));
+    world.turn();
+    world.session.shut_down(world.now);
+    let late = world.submit(lookup("k"));
+    world.turn();
+    assert_eq!(world.result(read), &Err(Error::Closed));
+    // It waited for a session, so it was never sent.
+    assert_eq!(world.result(write), &Err(Error::Closed));
+    assert_eq!(world.result(late), &Err(Error::Closed));
+    assert_eq!(world.session.outstanding(), 0);
+}

@@ -1,0 +1,193 @@
+//! Whom the session asks, and how it learns where things are.
+
+mod support;
+
+use bytes::Bytes;
+use support::server::PARTITIONS;
+use support::{KEYSPACE, LIMIT_US, append, count, insert, keys_of, kinds, lookup, stamps, world, world_with};
+use zerohop_session::{Error, Reply, Request};
+use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId};
+use zerohop_wire::messages::ClusterId;
+use zerohop_wire::{Failure, Kind};
+
+#[test]
+fn the_first_request_learns_the_map_and_the_next_goes_straight_to_the_owner() {
+    let mut world = world(3);
+    let key = &keys_of(&world, 1, 1)[0];
+    let token = world.submit(lookup(key));
+    world.settle();
+    assert_eq!(world.result(token), &Err(Error::Answer { failure: Failure::NotFound }));
+    let expected = [
+        (Kind::Hello, "m0:7400"),
+        (Kind::MapGet, "m0:7400"),
+        (Kind::Hello, "i1:7401"),
+        (Kind::Lookup, "i1:7401"),
+    ];
+    assert_eq!(kinds(&world), expected.map(|(kind, address)| (kind, address.to_owned())));
+    world.sent = Some(Vec::new());
+    world.submit(lookup(key));
+    world.settle();
+    assert_eq!(kinds(&world), [(Kind::Lookup, "i1:7401".to_owned())]);
+}
+
+#[test]
+fn a_stale_route_is_followed_at_once_by_the_delta_that_the_answer_carries() {
+    let mut world = world(3);
+    let key = &keys_of(&world, 0, 1)[0];
+    world.submit(lookup(key));
+    world.settle();
+    world.cluster.move_to(PartitionId(0), InstanceId(3));
+    let (start, sent) = (world.now, kinds(&world).len());
+    let token = world.submit(append(key, "v"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    // Session, write, redirect, connection and greeting, write.
+    assert!(world.now.since_us(start) < 800, "{}", world.now.since_us(start));
+    assert_eq!(world.session.map().epoch(), MapEpoch(2));
+    assert_eq!(count(&world, Kind::MapGet), 1);
+    let after: Vec<(Kind, String)> = kinds(&world).split_off(sent);
+    assert_eq!(after.last(), Some(&(Kind::Append, "i2:7401".to_owned())));
+    let stamps = stamps(&world);
+    assert_eq!(stamps[0].sequence, stamps[1].sequence);
+}
+
+#[test]
+fn a_redirect_without_changes_has_the_map_fetched() {
+    let mut world = world(2);
+    let key = &keys_of(&world, 0, 1)[0];
+    world.submit(lookup(key));
+    world.settle();
+    world.cluster.without_delta = 1000;
+    world.cluster.move_to(PartitionId(0), InstanceId(2));
+    let token = world.submit(append(key, "v"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert_eq!(count(&world, Kind::MapGet), 2);
+}
+
+#[test]
+fn redirects_without_end_are_an_error() {
+    let mut world = world(2);
+    for _ in 0..100 {
+        let failure = Failure::WrongOwner { epoch: MapEpoch(1), delta: Vec::new().into() };
+        world.cluster.script.push_back((false, failure));
+    }
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    assert!(
+        matches!(world.result(token), Err(Error::NoOwner { redirects: 17 })),
+        "{:?}",
+        world.result(token)
+    );
+    assert_eq!(world.cluster.count("k", "v"), 0);
+}
+
+#[test]
+fn the_next_endpoint_is_asked_when_the_first_is_away() {
+    let mut world = world_with(2, |settings| {
+        settings.endpoints = vec!["nowhere:1".into(), "m1:7400".into()];
+    });
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert!(
+        world.connects.starts_with(&["nowhere:1".to_owned(), "m1:7400".to_owned()]),
+        "{:?}",
+        world.connects
+    );
+}
+
+#[test]
+fn a_dead_owner_prompts_a_look_at_the_map() {
+    let mut world = world(2);
+    let key = &keys_of(&world, 0, 1)[0];
+    world.submit(append(key, "first"));
+    world.settle();
+    world.cluster.down = vec!["i0:7401".to_owned()];
+    world.cluster.move_to(PartitionId(0), InstanceId(2));
+    world.reset_all();
+    let start = world.now;
+    let token = world.submit(append(key, "v"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert!(world.now.since_us(start) < 100_000, "{}", world.now.since_us(start));
+}
+
+#[test]
+fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
+    let mut world = world(1);
+    let found = world.submit(Request::keyspace("default", LIMIT_US));
+    let missing = world.submit(Request::keyspace("absent", LIMIT_US));
+    world.settle();
+    let Ok(Reply::Keyspace(found)) = world.result(found) else { panic!() };
+    assert_eq!((found.id, found.config.name.as_str()), (KEYSPACE, "default"));
+    let absent = Err(Error::NoKeyspace { name: "absent".into(), epoch: MapEpoch(1) });
+    assert_eq!(world.result(missing), &absent);
+    // A keyspace that is made later is found without being told of.
+    let mut config = world.cluster.map.keyspace(KEYSPACE).unwrap().config().clone();
+    config.name = "absent".parse().unwrap();
+    let groups =
+        (0..PARTITIONS).map(|_| zerohop_placement::ReplicaGroup::of_one(1.into(), InstanceId(1))).collect();
+    world.cluster.change(vec![zerohop_placement::Change::CreateKeyspace { id: 7.into(), config, groups }]);
+    let found = world.submit(Request::keyspace("absent", LIMIT_US));
+    world.settle();
+    assert!(world.result(found).is_ok());
+}
+
+#[test]
+fn a_scan_pages_through_a_partition() {
+    let mut world = world(1);
+    let keys = keys_of(&world, 3, 5);
+    for key in &keys {
+        world.submit(insert(key, b"v"));
+    }
+    world.settle();
+    let (mut cursor, mut found) = (Bytes::new(), Vec::new());
+    loop {
+        let prefix = Bytes::from_static(b"key-");
+        let token = world.submit(Request::scan(KEYSPACE, PartitionId(3), cursor, prefix, 2, LIMIT_US));
+        world.settle();
+        let Ok(Reply::Page { next, keys }) = world.result(token) else { panic!("{:?}", world.result(token)) };
+        found.extend(keys.iter().map(|key| String::from_utf8(key.key.to_vec()).unwrap()));
+        assert!(keys.iter().all(|key| key.partition == PartitionId(3)));
+        cursor = next.clone();
+        if cursor.is_empty() {
+            break;
+        }
+    }
+    found.sort();
+    let mut expected = keys;
+    expected.sort();
+    assert_eq!(found, expected);
+    let token =
+        world.submit(Request::scan(KEYSPACE, PartitionId(99), Bytes::new(), Bytes::new(), 2, LIMIT_US));
+    world.settle();
+    assert!(matches!(world.result(token), Err(Error::Answer { failure: Failure::BadRequest { .. } })));
+}
+
+#[test]
+fn control_requests_go_to_a_manager_and_are_not_repeated_in_doubt() {
+    let mut world = world(1);
+    let token = world.submit(Request::admin(Bytes::from_static(b"status"), LIMIT_US));
+    world.settle();
+    assert_eq!(world.result(token), &Ok(Reply::Admin(Bytes::from_static(b"status"))));
+    assert_eq!(kinds(&world).last(), Some(&(Kind::Admin, "m0:7400".to_owned())));
+    let token = world.submit(Request::admin(Bytes::from_static(b"create"), LIMIT_US));
+    world.turn();
+    world.reset_all();
+    world.settle();
+    assert!(matches!(world.result(token), Err(Error::Unknown { .. })), "{:?}", world.result(token));
+    assert_eq!(count(&world, Kind::Admin), 2);
+}
+
+#[test]
+fn a_server_of_another_cluster_is_not_talked_to() {
+    let mut world = world(2);
+    world.submit(lookup(&keys_of(&world, 0, 1)[0]));
+    world.settle();
+    world.cluster.cluster_id = ClusterId([1; 16]);
+    let token = world.submit(append(&keys_of(&world, 1, 1)[0], "v"));
+    world.settle();
+    let text = world.result(token).as_ref().unwrap_err().to_string();
+    assert!(text.contains("belongs to another cluster"), "{text}");
+}

@@ -1,0 +1,344 @@
+//! A world for a session: a clock that jumps, a network that loses, repeats, reorders and resets, and servers that
+//! share one model of the data, so that a partition that moves takes its state along.
+
+#![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(unreachable_pub, reason = "a module of tests has no public")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+pub mod random;
+pub mod server;
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use bytes::{Bytes, BytesMut};
+use random::Random;
+use server::Cluster;
+use zerohop_session::{ConnectionId, Effect, Error, Lost, Reply, Request, Session, Settings, Time};
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::messages::{Change, Condition, Expiry, Message, Operation, Query, Read, Stamp, Write};
+use zerohop_wire::{Decoded, Decoder, Features, Kind, Many};
+
+pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+/// In parts of a thousand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    pub lose: u64,
+    pub repeat: u64,
+    pub reset: u64,
+    pub refuse_connection: u64,
+    pub damage: u64,
+    /// Longest delay of a frame on one way beyond the usual 50 us: what reorders.
+    pub delay_us: u64,
+}
+
+#[derive(Debug)]
+enum Event {
+    Connected(ConnectionId),
+    Refused(ConnectionId),
+    Reset(ConnectionId),
+    /// A frame arrives at a server.
+    Request(ConnectionId, Vec<u8>),
+    /// A frame arrives at the session.
+    Answer(ConnectionId, Vec<u8>),
+}
+
+/// One frame that a server received.
+pub struct Received {
+    pub connection: ConnectionId,
+    pub address: String,
+    pub bytes: Vec<u8>,
+}
+
+pub struct World {
+    pub now: Time,
+    pub session: Session<usize>,
+    pub cluster: Cluster,
+    pub faults: Faults,
+    pub random: Random,
+    pub results: Vec<Option<Result<Reply, Error>>>,
+    /// Frames as they were sent, before any fault, when kept.
+    pub sent: Option<Vec<Received>>,
+    /// Send effects so far.
+    pub writes: usize,
+    pub connects: Vec<String>,
+    events: BTreeMap<(Time, u64), Event>,
+    event_count: u64,
+    open: BTreeMap<ConnectionId, String>,
+    input: BTreeMap<ConnectionId, BytesMut>,
+}
+
+impl World {
+    pub fn new(seed: u64, cluster: Cluster, change: impl FnOnce(&mut Settings)) -> Self {
+        let endpoint = cluster.address(0).parse().unwrap();
+        let mut settings = Settings::new(&[endpoint], seed);
+        settings.attempt_us = 50_000;
+        settings.connect_us = 100_000;
+        settings.quiet_us = 100_000;
+        change(&mut settings);
+        Self {
+            now: Time(1_000_000),
+            session: Session::new(settings),
+            cluster,
+            faults: Faults::default(),
+            random: Random::new(seed),
+            results: Vec::new(),
+            sent: None,
+            writes: 0,
+            connects: Vec::new(),
+            events: BTreeMap::new(),
+            event_count: 0,
+            open: BTreeMap::new(),
+            input: BTreeMap::new(),
+        }
+    }
+
+    pub fn submit(&mut self, request: Request) -> usize {
+        let token = self.results.len();
+        self.results.push(None);
+        self.session.submit(self.now, request, token);
+        token
+    }
+
+    /// Lets everything happen until nothing is outstanding. Panics if that takes long.
+    pub fn settle(&mut self) {
+        let last = self.now.after_ms(600_000);
+        while self.session.outstanding() > 0 {
+            assert!(self.step(), "operations are outstanding, and nothing is to happen");
+            assert!(self.now < last, "operations outlive every deadline");
+        }
+        self.turn();
+    }
+
+    /// Lets everything happen until this time.
+    pub fn run_until(&mut self, until: Time) {
+        self.turn();
+        while self.next_at().is_some_and(|at| at <= until) {
+            self.step();
+        }
+        self.now = self.now.max(until);
+        self.turn();
+    }
+
+    pub fn run_ms(&mut self, ms: u64) {
+        self.run_until(self.now.after_ms(ms));
+    }
+
+    /// What came of an operation that has ended.
+    pub fn result(&self, token: usize) -> &Result<Reply, Error> {
+        self.results[token].as_ref().expect("the operation has ended")
+    }
+
+    pub fn turn(&mut self) {
+        let mut effects = Vec::new();
+        self.session.turn(self.now, &mut effects);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    /// Closes every connection, as a network that fails would.
+    pub fn reset_all(&mut self) {
+        for id in self.open.keys().copied().collect::<Vec<_>>() {
+            self.reset(id);
+        }
+    }
+
+    fn next_at(&self) -> Option<Time> {
+        let event = self.events.first_key_value().map(|((at, _), _)| *at);
+        event.into_iter().chain(self.session.wake_at()).min()
+    }
+
+    fn step(&mut self) -> bool {
+        self.turn();
+        let Some(at) = self.next_at() else { return false };
+        self.now = self.now.max(at);
+        while let Some(entry) = self.events.first_entry()
+            && entry.key().0 <= self.now
+        {
+            let event = entry.remove();
+            self.happen(event);
+        }
+        self.turn();
+        true
+    }
+
+    fn carry_out(&mut self, effect: Effect<usize>) {
+        match effect {
+            Effect::Connect { connection, address } => {
+                self.connects.push(address.to_string());
+                let refused =
+                    self.random.chance(self.faults.refuse_connection) || !self.cluster.listens(&address);
+                self.open.insert(connection, address.to_string());
+                let event = if refused { Event::Refused(connection) } else { Event::Connected(connection) };
+                self.schedule(100, event);
+            }
+            Effect::Send { connection, head, tail } => {
+                self.writes += 1;
+                self.send(connection, &head, &tail);
+                self.session.recycle(head);
+            }
+            Effect::Close { connection } => {
+                self.open.remove(&connection);
+                self.input.remove(&connection);
+            }
+            Effect::Complete { token, result } => {
+                let place = &mut self.results[token];
+                assert!(place.is_none(), "an operation ends once");
+                *place = Some(result);
+            }
+        }
+    }
+
+    fn send(&mut self, id: ConnectionId, head: &[u8], tail: &Bytes) {
+        let Some(address) = self.open.get(&id).cloned() else {
+            panic!("the session sends on a connection that is closed");
+        };
+        let bytes = [head, tail].concat();
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let Decoded::Frame { used, .. } = Decoder::agreed(1, Features::LZ4).decode(rest) else {
+                panic!("the session sends whole frames");
+            };
+            let (frame, after) = rest.split_at(used);
+            rest = after;
+            if let Some(sent) = self.sent.as_mut() {
+                sent.push(Received { connection: id, address: address.clone(), bytes: frame.to_vec() });
+            }
+            self.travel(frame, |frame| Event::Request(id, frame));
+            if self.random.chance(self.faults.reset) {
+                self.reset(id);
+            }
+        }
+    }
+
+    fn travel(&mut self, frame: &[u8], event: impl Fn(Vec<u8>) -> Event) {
+        if self.random.chance(self.faults.lose) {
+            return;
+        }
+        let copies = 1 + u64::from(self.random.chance(self.faults.repeat));
+        for _ in 0..copies {
+            let mut frame = frame.to_vec();
+            // Only bodies: a damaged header closes the connection, which `reset` plays.
+            if frame.len() > 48 && self.random.chance(self.faults.damage) {
+                let at = 48 + self.random.below(frame.len() as u64 - 48) as usize;
+                frame[at] ^= 1 << self.random.below(8);
+            }
+            let delay = 50 + self.random.below(self.faults.delay_us + 1);
+            self.schedule(delay, event(frame));
+        }
+    }
+
+    fn reset(&mut self, id: ConnectionId) {
+        self.schedule(20, Event::Reset(id));
+    }
+
+    fn schedule(&mut self, after_us: u64, event: Event) {
+        self.event_count += 1;
+        self.events.insert((self.now.after_us(after_us), self.event_count), event);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Connected(id) if self.open.contains_key(&id) => self.session.connected(self.now, id),
+            Event::Refused(id) if self.open.remove(&id).is_some() => {
+                let lost = Lost { kind: ErrorKind::ConnectionRefused };
+                self.session.disconnected(self.now, id, lost);
+            }
+            Event::Reset(id) if self.open.remove(&id).is_some() => {
+                self.input.remove(&id);
+                let lost = Lost { kind: ErrorKind::ConnectionReset };
+                self.session.disconnected(self.now, id, lost);
+            }
+            // Also over a connection that has gone meanwhile: what was sent may still arrive.
+            Event::Request(id, frame) => {
+                let address = self.open.get(&id).cloned();
+                for answer in self.cluster.take(self.now, id, address, &frame) {
+                    self.travel(&answer, |frame| Event::Answer(id, frame));
+                }
+            }
+            Event::Answer(id, frame) if self.open.contains_key(&id) => {
+                let input = self.input.entry(id).or_default();
+                input.extend_from_slice(&frame);
+                self.session.received(self.now, id, input);
+            }
+            _ => {}
+        }
+    }
+}
+
+pub const LIMIT_US: u64 = 10_000_000;
+
+pub fn write(key: &str, change: Change<'_>) -> Request {
+    let operation = Operation::Write(Write { key: key.as_bytes(), condition: Condition::Always, change });
+    Request::record(KEYSPACE, &operation, LIMIT_US).unwrap()
+}
+
+pub fn read(key: &str, query: Query<'_>) -> Request {
+    let operation = Operation::Read(Read { key: key.as_bytes(), query });
+    Request::record(KEYSPACE, &operation, LIMIT_US).unwrap()
+}
+
+pub fn append(key: &str, value: &str) -> Request {
+    append_within(key, value, LIMIT_US)
+}
+
+pub fn append_within(key: &str, value: &str, limit_us: u64) -> Request {
+    let values = [value.as_bytes()];
+    let change = Change::Append { values: Many::given(&values) };
+    let operation = Operation::Write(Write { key: key.as_bytes(), condition: Condition::Always, change });
+    Request::record(KEYSPACE, &operation, limit_us).unwrap()
+}
+
+pub fn lookup(key: &str) -> Request {
+    read(key, Query::Lookup)
+}
+
+pub fn world(instances: u32) -> World {
+    world_with(instances, |_| {})
+}
+
+pub fn world_with(instances: u32, change: impl FnOnce(&mut Settings)) -> World {
+    let mut world = World::new(1, Cluster::new(instances, 1), change);
+    world.sent = Some(Vec::new());
+    world
+}
+
+/// Keys of one partition.
+pub fn keys_of(world: &World, partition: u32, count: usize) -> Vec<String> {
+    let keys = (0..).map(|at| format!("key-{at}"));
+    keys.filter(|key| world.cluster.partition_of(key) == PartitionId(partition)).take(count).collect()
+}
+
+pub fn insert(key: &str, value: &[u8]) -> Request {
+    write(key, Change::Insert { value, expiry: Expiry::Never })
+}
+
+/// Kinds of the frames sent so far, with whom they went to.
+pub fn kinds(world: &World) -> Vec<(Kind, String)> {
+    let frames = world.sent.as_ref().unwrap();
+    let kind = |bytes: &[u8]| match Decoder::agreed(1, Features::LZ4).decode(bytes) {
+        Decoded::Frame { frame, .. } => frame.kind,
+        other => panic!("{other:?}"),
+    };
+    frames.iter().map(|frame| (kind(&frame.bytes), frame.address.clone())).collect()
+}
+
+pub fn count(world: &World, kind: Kind) -> usize {
+    kinds(world).iter().filter(|(found, _)| *found == kind).count()
+}
+
+/// Stamps of the writes sent so far.
+pub fn stamps(world: &World) -> Vec<Stamp> {
+    let frames = world.sent.as_ref().unwrap();
+    let stamp = |bytes: &[u8]| match Decoder::agreed(1, Features::LZ4).decode(bytes) {
+        Decoded::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
+            Message::Write { stamp, .. } => Some(stamp),
+            Message::Batch(batch) => Some(batch.stamp),
+            _ => None,
+        },
+        _ => None,
+    };
+    frames.iter().filter_map(|frame| stamp(&frame.bytes)).collect()
+}

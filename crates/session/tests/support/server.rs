@@ -1,0 +1,449 @@
+//! Servers that answer as the protocol says, over one model of the data.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zerohop_placement::{
+    Address, Change as MapChange, ClusterMap, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount,
+    ReplicaGroup,
+};
+use zerohop_session::{ConnectionId, Time};
+use zerohop_wire::ids::*;
+use zerohop_wire::messages::*;
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Many, What};
+
+use super::KEYSPACE;
+use super::random::Random;
+
+pub const PARTITIONS: u32 = 8;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    Bytes(Vec<u8>),
+    List(Vec<Vec<u8>>),
+}
+
+/// What one write came to, as the session table keeps it.
+#[derive(Clone, Debug)]
+enum Kept {
+    Done { version: Timestamp, number: u64 },
+    Counter { version: Timestamp, value: i64 },
+    Failed(Failure<'static>),
+}
+
+#[derive(Default)]
+struct Remembered {
+    lowest: u64,
+    outcomes: BTreeMap<u64, Kept>,
+}
+
+#[derive(Default)]
+pub struct Partition {
+    pub records: BTreeMap<Vec<u8>, (Timestamp, Record)>,
+    sessions: BTreeMap<SessionId, Remembered>,
+    mark: Timestamp,
+}
+
+pub struct Cluster {
+    pub map: ClusterMap,
+    history: Vec<MapDelta>,
+    pub partitions: Vec<Partition>,
+    /// Of connections, as far as servers know: the map of the client.
+    client_epochs: BTreeMap<ConnectionId, MapEpoch>,
+    pub down: Vec<String>,
+    pub idle_ms: u32,
+    /// In parts of a thousand.
+    pub busy: u64,
+    pub time_out: u64,
+    pub expire: u64,
+    pub without_delta: u64,
+    /// Answers of a script, which go before all others; whether the request is still carried out comes with them.
+    pub script: VecDeque<(bool, Failure<'static>)>,
+    pub random: Random,
+    pub features: Features,
+    pub sessions_opened: u64,
+    pub cluster_id: ClusterId,
+    clock: u64,
+}
+
+impl Cluster {
+    pub fn new(instances: u32, seed: u64) -> Self {
+        let nodes: Vec<Node> = (0..instances)
+            .map(|at| Node {
+                id: NodeId(at + 1),
+                state: NodeState::Up,
+                incarnation: Incarnation(u64::from(at) + 1),
+                manager: Address::new(&format!("m{at}:7400")).unwrap(),
+                first_instance: InstanceId(at + 1),
+                instances: vec![Address::new(&format!("i{at}:7401")).unwrap()],
+            })
+            .collect();
+        let mut config = KeyspaceConfig::new("default".parse().unwrap(), 7).fitted_to(1);
+        config.partitions = PartitionCount::new(PARTITIONS).unwrap();
+        let groups = (0..PARTITIONS)
+            .map(|at| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(at % instances + 1)))
+            .collect();
+        let mut changes: Vec<MapChange> = nodes.into_iter().map(MapChange::PutNode).collect();
+        changes.push(MapChange::CreateKeyspace { id: KEYSPACE, config, groups });
+        let first = MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
+        Self {
+            map: ClusterMap::default().apply(&first).unwrap(),
+            history: vec![first],
+            partitions: (0..PARTITIONS).map(|_| Partition::default()).collect(),
+            client_epochs: BTreeMap::new(),
+            down: Vec::new(),
+            idle_ms: 0,
+            busy: 0,
+            time_out: 0,
+            expire: 0,
+            without_delta: 0,
+            script: VecDeque::new(),
+            random: Random::new(seed ^ 0xc1),
+            features: Features::LZ4,
+            sessions_opened: 0,
+            cluster_id: ClusterId([9; 16]),
+            clock: 0,
+        }
+    }
+
+    /// Of the manager of a node.
+    pub fn address(&self, node: u32) -> String {
+        format!("m{node}:7400")
+    }
+
+    pub fn listens(&self, address: &str) -> bool {
+        let known = self.map.nodes().any(|node| {
+            node.manager() == address || node.instances().any(|instance| instance.addr == address)
+        });
+        known && !self.down.iter().any(|down| down == address)
+    }
+
+    pub fn partition_of(&self, key: &str) -> PartitionId {
+        self.map.keyspace(KEYSPACE).unwrap().partition(key.as_bytes())
+    }
+
+    pub fn record(&self, key: &str) -> Option<Record> {
+        let partition = &self.partitions[self.partition_of(key).get() as usize];
+        partition.records.get(key.as_bytes()).map(|(_, record)| record.clone())
+    }
+
+    /// How often a value stands in the list of this key.
+    pub fn count(&self, key: &str, value: &str) -> usize {
+        match self.record(key) {
+            Some(Record::List(values)) => values.iter().filter(|found| *found == value.as_bytes()).count(),
+            _ => 0,
+        }
+    }
+
+    /// Moves a partition to an instance.
+    pub fn move_to(&mut self, partition: PartitionId, instance: InstanceId) {
+        let group = self.map.keyspace(KEYSPACE).unwrap().group(partition).unwrap();
+        let group = ReplicaGroup::of_one(group.epoch.next(), instance);
+        self.change(vec![MapChange::SetGroup { keyspace: KEYSPACE, partition, group }]);
+    }
+
+    pub fn change(&mut self, changes: Vec<MapChange>) {
+        let delta = MapDelta { from: self.map.epoch(), to: self.map.epoch().next(), changes };
+        self.map = self.map.apply(&delta).unwrap();
+        self.history.push(delta);
+    }
+
+    /// Makes a partition forget all sessions that it knows.
+    pub fn forget_sessions(&mut self, partition: PartitionId) {
+        let partition = &mut self.partitions[partition.get() as usize];
+        for (session, _) in std::mem::take(&mut partition.sessions) {
+            partition.mark = partition.mark.max(session.issued.next());
+        }
+    }
+
+    /// What the servers answer to a frame that arrives at `address`.
+    pub fn take(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        address: Option<String>,
+        bytes: &[u8],
+    ) -> Vec<Vec<u8>> {
+        let (envelope, answer) = match Decoder::agreed(1, Features::LZ4).decode(bytes) {
+            Decoded::Frame { frame, .. } => {
+                let mut scratch = Vec::new();
+                let message = frame.message(&mut scratch).expect("the session keeps to the protocol");
+                (frame.envelope, self.answer(now, id, address.as_deref(), &frame.envelope, message))
+            }
+            Decoded::Refused { envelope, failure, .. } => (envelope, Some(fail(&envelope, failure))),
+            other => panic!("the session sends frames, not {other:?}"),
+        };
+        let _ = envelope;
+        answer.into_iter().collect()
+    }
+
+    fn answer(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        address: Option<&str>,
+        envelope: &Envelope,
+        message: Message<'_>,
+    ) -> Option<Vec<u8>> {
+        let ours = self.map.epoch();
+        Some(match message {
+            Message::Hello(hello) => {
+                self.client_epochs.insert(id, hello.map_epoch);
+                let ack = HelloAck {
+                    version: 1,
+                    features: hello.features.common(self.features),
+                    cluster: self.cluster_id,
+                    map_epoch: ours,
+                    ..HelloAck::default()
+                };
+                encode(envelope, &Message::HelloAck(ack))
+            }
+            Message::Ping(_) => encode(envelope, &Message::Pong(Pong { map_epoch: ours, now: Timestamp(0) })),
+            Message::SessionOpen(_) => {
+                self.sessions_opened += 1;
+                let session = SessionId { issued: self.tick(now), nonce: self.random.next() };
+                encode(envelope, &Message::SessionOpened(SessionOpened { session, idle_ms: self.idle_ms }))
+            }
+            Message::MapGet(MapGet { since }) => {
+                let encoded = self.delta(since);
+                self.client_epochs.insert(id, ours);
+                encode(envelope, &Message::Map(Map { epoch: ours, since, encoded: &encoded }))
+            }
+            Message::Admin(Admin { encoded }) => encode(envelope, &Message::AdminAnswer(Admin { encoded })),
+            Message::Read { .. } | Message::Write { .. } | Message::Batch(_) | Message::Scan(_) => {
+                return self.serve(now, id, address, envelope, message);
+            }
+            other => panic!("the session asks {other:?}"),
+        })
+    }
+
+    fn serve(
+        &mut self,
+        now: Time,
+        id: ConnectionId,
+        address: Option<&str>,
+        envelope: &Envelope,
+        message: Message<'_>,
+    ) -> Option<Vec<u8>> {
+        let keyspace = self.map.keyspace(envelope.keyspace).expect("the tests use one keyspace");
+        let group = keyspace.group(envelope.partition).unwrap();
+        let owner = self.map.instance(group.primary).unwrap().addr;
+        if address.is_some_and(|address| address != owner) || group.epoch != envelope.partition_epoch {
+            return Some(self.wrong_owner(id, envelope));
+        }
+        if let Some((carried_out, failure)) = self.script.pop_front() {
+            if carried_out {
+                self.evaluate(now, envelope, message);
+            }
+            return Some(fail(envelope, failure));
+        }
+        if self.random.chance(self.expire) {
+            self.forget_sessions(envelope.partition);
+        }
+        if self.random.chance(self.busy) {
+            let retry_after_ms = self.random.below(5) as u32;
+            return Some(fail(envelope, Failure::Busy { retry_after_ms }));
+        }
+        if self.random.chance(self.time_out) {
+            if self.random.chance(500) {
+                self.evaluate(now, envelope, message);
+            }
+            return Some(fail(envelope, Failure::TimedOut { version: Timestamp(0) }));
+        }
+        self.evaluate(now, envelope, message)
+    }
+
+    fn evaluate(&mut self, now: Time, envelope: &Envelope, message: Message<'_>) -> Option<Vec<u8>> {
+        let at = envelope.partition;
+        Some(match message {
+            Message::Read { read, .. } => {
+                self.read(envelope, at, read, |answer| encode(envelope, &Message::Answer(answer)))
+            }
+            Message::Write { stamp, write } => {
+                let kept = self.write(now, at, stamp.session, stamp.sequence, stamp, &write)?;
+                encode(envelope, &Message::Answer(answer_of(&kept)))
+            }
+            Message::Batch(batch) => {
+                let mut packed = Vec::new();
+                let mut count = 0;
+                for (sequence, operation) in batch.numbered() {
+                    match operation {
+                        Operation::Read(read) => {
+                            self.read(envelope, at, read, |answer| {
+                                zerohop_wire::pack(&answer, &mut packed).unwrap()
+                            });
+                        }
+                        Operation::Write(write) => {
+                            let kept =
+                                self.write(now, at, batch.stamp.session, sequence, batch.stamp, &write)?;
+                            zerohop_wire::pack(&answer_of(&kept), &mut packed).unwrap();
+                        }
+                    }
+                    count += 1;
+                }
+                encode(envelope, &Message::BatchAnswer(Many::packed(count, &packed).unwrap()))
+            }
+            Message::Scan(scan) => self.scan(envelope, at, &scan),
+            _ => unreachable!("only operations are served"),
+        })
+    }
+
+    /// Cursors are the last key of the page before.
+    fn scan(&self, envelope: &Envelope, at: PartitionId, scan: &Scan<'_>) -> Vec<u8> {
+        let records = &self.partitions[at.get() as usize].records;
+        let after = records.iter().filter(|(key, _)| {
+            key.starts_with(scan.prefix) && (scan.cursor.is_empty() || &key[..] > scan.cursor)
+        });
+        let all: Vec<ScannedKey<'_>> = after
+            .map(|(key, (version, record))| {
+                let record = match record {
+                    Record::Bytes(_) => RecordType::Bytes,
+                    Record::List(_) => RecordType::List,
+                };
+                ScannedKey { key, record, version: *version }
+            })
+            .collect();
+        let page = &all[..all.len().min(scan.keys_max as usize)];
+        let next = if page.len() < all.len() { page[page.len() - 1].key } else { &[] };
+        encode(envelope, &Message::Answer(Ok(Outcome::Page { next, keys: Many::given(page) })))
+    }
+
+    fn read<R>(
+        &mut self,
+        _envelope: &Envelope,
+        at: PartitionId,
+        read: Read<'_>,
+        tell: impl FnOnce(Answer<'_>) -> R,
+    ) -> R {
+        match self.partitions[at.get() as usize].records.get(read.key) {
+            None => tell(Err(Failure::NotFound)),
+            Some((version, Record::Bytes(bytes))) => {
+                tell(Ok(Outcome::Value { version: *version, length: bytes.len() as u64, bytes }))
+            }
+            Some((version, Record::List(values))) => {
+                let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
+                let (version, length, values) = (*version, values.len() as u64, Many::given(&values[..]));
+                tell(Ok(Outcome::List { version, length, first: 0, values }))
+            }
+        }
+    }
+
+    /// `None`: the request is dropped, as its number is below those that may still come.
+    fn write(
+        &mut self,
+        now: Time,
+        at: PartitionId,
+        session: SessionId,
+        sequence: Sequence,
+        stamp: Stamp,
+        write: &Write<'_>,
+    ) -> Option<Kept> {
+        assert!(session.is_some(), "every write of a session is numbered");
+        let version = self.tick(now);
+        assert!(stamp.seen < version, "the session cannot have seen the future");
+        let partition = &mut self.partitions[at.get() as usize];
+        if !partition.sessions.contains_key(&session) && session.issued < partition.mark {
+            return Some(Kept::Failed(Failure::SessionExpired { mark: partition.mark }));
+        }
+        let remembered = partition.sessions.entry(session).or_default();
+        remembered.lowest = remembered.lowest.max(stamp.lowest_unanswered.0);
+        let lowest = remembered.lowest;
+        remembered.outcomes = remembered.outcomes.split_off(&lowest);
+        if sequence.0 < lowest {
+            return None;
+        }
+        if let Some(kept) = remembered.outcomes.get(&sequence.0) {
+            return Some(kept.clone());
+        }
+        let kept = apply(&mut partition.records, version, write);
+        let remembered = partition.sessions.entry(session).or_default();
+        remembered.outcomes.insert(sequence.0, kept.clone());
+        Some(kept)
+    }
+
+    fn wrong_owner(&mut self, id: ConnectionId, envelope: &Envelope) -> Vec<u8> {
+        let epoch = self.map.epoch();
+        let since = self.client_epochs.insert(id, epoch).unwrap_or_default();
+        let delta = match self.random.chance(self.without_delta) {
+            true => Vec::new(),
+            false => self.delta(since),
+        };
+        fail(envelope, Failure::WrongOwner { epoch, delta: delta.into() })
+    }
+
+    fn delta(&self, since: MapEpoch) -> Vec<u8> {
+        if since == self.map.epoch() {
+            return Vec::new();
+        }
+        let mut after = self.history.iter().filter(|delta| delta.from >= since);
+        let first = after.next().unwrap().clone();
+        after.fold(first, |joined, next| joined.join(next).unwrap()).encode()
+    }
+
+    fn tick(&mut self, now: Time) -> Timestamp {
+        let physical = Timestamp::from_millis(1_700_000_000_000 + now.0 / 1000).0;
+        self.clock = physical.max(self.clock + 1);
+        Timestamp(self.clock)
+    }
+}
+
+fn apply(
+    records: &mut BTreeMap<Vec<u8>, (Timestamp, Record)>,
+    version: Timestamp,
+    write: &Write<'_>,
+) -> Kept {
+    let found = records.get(write.key).cloned();
+    if write.condition == Condition::IfAbsent
+        && let Some((version, _)) = found
+    {
+        let found = Some(RecordType::Bytes);
+        return Kept::Failed(Failure::ConditionFailed { version, found });
+    }
+    let (record, kept) = match write.change {
+        Change::Insert { value, .. } => (Record::Bytes(value.to_vec()), Kept::Done { version, number: 0 }),
+        Change::Append { values } => {
+            let mut list = match found {
+                None => Vec::new(),
+                Some((_, Record::List(list))) => list,
+                Some(_) => return Kept::Failed(Failure::WrongType { found: RecordType::Bytes }),
+            };
+            list.extend(values.iter().map(<[u8]>::to_vec));
+            let number = list.len() as u64;
+            (Record::List(list), Kept::Done { version, number })
+        }
+        Change::Increment { delta } => {
+            let old: i64 = match found {
+                None => 0,
+                Some((_, Record::Bytes(text))) => String::from_utf8(text).unwrap().parse().unwrap(),
+                Some(_) => return Kept::Failed(Failure::WrongType { found: RecordType::List }),
+            };
+            let value = old + delta;
+            (Record::Bytes(value.to_string().into_bytes()), Kept::Counter { version, value })
+        }
+        Change::Remove => {
+            let number = u64::from(records.remove(write.key).is_some());
+            return Kept::Done { version, number };
+        }
+        _ => return Kept::Failed(What::ItemKind.into()),
+    };
+    records.insert(write.key.to_vec(), (version, record));
+    kept
+}
+
+fn answer_of(kept: &Kept) -> Answer<'_> {
+    match kept {
+        Kept::Done { version, number } => Ok(Outcome::Done { version: *version, number: *number }),
+        Kept::Counter { version, value } => Ok(Outcome::Counter { version: *version, value: *value }),
+        Kept::Failed(failure) => Err(failure.clone()),
+    }
+}
+
+fn fail(envelope: &Envelope, failure: Failure<'_>) -> Vec<u8> {
+    encode(envelope, &Message::Answer(Err(failure)))
+}
+
+fn encode(envelope: &Envelope, message: &Message<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let envelope = Envelope { time_out_ms: 0, ..*envelope };
+    Encoder::default().encode(&envelope, message, &mut out).unwrap();
+    out
+}
