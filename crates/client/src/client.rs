@@ -1,0 +1,135 @@
+//! A client of a cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use zerohop_placement::Address;
+use zerohop_session::{Collecting, Error as Reason, Reply, Request, Settings};
+
+use crate::driver::{Command, Driver, Token};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long an operation is tried; each may say otherwise. 10 s by default.
+    pub deadline: Duration,
+    /// Whether operations wait for others, to travel together. By default as the keyspace is configured.
+    pub collecting: Collecting,
+    /// Bodies of at least so many bytes are compressed, if the server agrees. By default none are.
+    pub compress_from_bytes: Option<usize>,
+    /// What the client calls itself in the servers' logs.
+    pub name: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let deadline = Duration::from_secs(10);
+        let name = "zerohop-client".to_owned();
+        Self { deadline, collecting: Collecting::AsKeyspace, compress_from_bytes: None, name }
+    }
+}
+
+/// A client of a cluster: a handle to the task that drives its connections. Clones share it; the task ends once all
+/// are gone and every operation has ended.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    commands: mpsc::UnboundedSender<Command>,
+    options: Options,
+}
+
+impl Client {
+    /// A client of the cluster of which a manager or instance listens at `endpoint`, `host:port`. It runs on the
+    /// present runtime, which needs I/O and time enabled. Errors: the endpoint is no address, or nobody answers there
+    /// within the deadline.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub async fn connect(endpoint: &str) -> Result<Self, Error> {
+        Self::connect_with(&[endpoint], Options::default()).await
+    }
+
+    /// As [`Client::connect`], with several endpoints of the same cluster, tried in turn.
+    pub async fn connect_with(endpoints: &[&str], options: Options) -> Result<Self, Error> {
+        let address =
+            |text: &&str| Address::new(text).map_err(|why| Error::Endpoint { why: why.to_string().into() });
+        let endpoints = endpoints.iter().map(address).collect::<Result<Vec<Address>, Error>>()?;
+        if endpoints.is_empty() {
+            return Err(Error::Endpoint { why: "no endpoint is given: name a manager or instance".into() });
+        }
+        let mut settings = Settings::new(&endpoints, seed());
+        settings.compress_from_bytes = options.compress_from_bytes;
+        settings.name.clone_from(&options.name);
+        let (commands, received) = mpsc::unbounded_channel();
+        tokio::spawn(Driver::new(settings, received));
+        let client = Self { shared: Arc::new(Shared { commands, options }) };
+        // The keyspace that exists from the start: its being found says that the map is there.
+        match client.keyspace("default").await {
+            Err(Error::Operation { reason, .. }) if !matches!(*reason, Reason::NoKeyspace { .. }) => {
+                Err(Error::Operation { key: None, reason })
+            }
+            _ => Ok(client),
+        }
+    }
+
+    /// A keyspace by its name. Errors: the newest map has none of this name.
+    pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
+        match self.ask(Request::keyspace(name, self.limit_us())).await? {
+            Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// Sends a control request to a manager: Protocol Buffers both ways.
+    pub async fn admin(&self, encoded: Bytes) -> Result<Bytes, Error> {
+        match self.ask(Request::admin(encoded, self.limit_us())).await? {
+            Reply::Admin(encoded) => Ok(encoded),
+            _ => Err(Error::Unexpected),
+        }
+    }
+
+    /// How it behaves.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    pub(crate) fn limit_us(&self) -> u64 {
+        micros(self.shared.options.deadline)
+    }
+
+    pub(crate) fn submit(&self, request: Request) -> oneshot::Receiver<Result<Reply, Reason>> {
+        let (token, result) = oneshot::channel();
+        // A driver that is gone drops the token, and so ends the operation.
+        let _ = self.shared.commands.send(Command::One(request, token));
+        result
+    }
+
+    pub(crate) fn submit_all(&self, requests: Vec<(Request, Token)>) {
+        let _ = self.shared.commands.send(Command::Many(requests));
+    }
+
+    pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Error> {
+        self.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(Error::general)
+    }
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Another number for every client, so that clients that lost one server do not come back together.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    #[expect(clippy::disallowed_methods, reason = "the shell is where randomness comes from")]
+    let state = std::hash::RandomState::new();
+    state.build_hasher().finish()
+}

@@ -1,0 +1,217 @@
+//! The task that carries a session's effects out: takes all that has happened, asks for one turn, writes once a socket.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, Sleep, sleep_until};
+use zerohop_session::{ConnectionId, Effect, Error, Lost, Reply, Request, Session, Settings, Time};
+
+use crate::socket::Socket;
+use crate::wakers::Ready;
+
+/// Where an operation's result goes.
+pub(crate) type Token = oneshot::Sender<Result<Reply, Error>>;
+
+/// One operation, or several that were asked for together.
+pub(crate) enum Command {
+    One(Request, Token),
+    Many(Vec<(Request, Token)>),
+}
+
+/// Most commands taken before the sockets get their turn.
+const COMMANDS_MAX: usize = 1024;
+
+/// Reads of one socket before the others get their turn.
+const READS_MAX: usize = 8;
+
+pub(crate) struct Driver {
+    session: Session<Token>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// No more commands will come.
+    ending: bool,
+    sockets: Vec<Option<Socket>>,
+    ready: Arc<Ready>,
+    places: Vec<usize>,
+    effects: Vec<Effect<Token>>,
+    sleep: Pin<Box<Sleep>>,
+    start: Instant,
+}
+
+impl Driver {
+    pub(crate) fn new(settings: Settings, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+        let start = Instant::now();
+        Self {
+            session: Session::new(settings),
+            commands,
+            ending: false,
+            sockets: Vec::new(),
+            ready: Arc::default(),
+            places: Vec::new(),
+            effects: Vec::new(),
+            sleep: Box::pin(sleep_until(start)),
+            start,
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time(u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX))
+    }
+
+    /// Whether there may be more.
+    fn take_commands(&mut self, cx: &mut Context<'_>) -> bool {
+        for _ in 0..COMMANDS_MAX {
+            let now = self.now();
+            match self.commands.poll_recv(cx) {
+                Poll::Ready(Some(Command::One(request, token))) => self.session.submit(now, request, token),
+                Poll::Ready(Some(Command::Many(all))) => {
+                    for (request, token) in all {
+                        self.session.submit(now, request, token);
+                    }
+                }
+                Poll::Ready(None) => {
+                    self.ending = true;
+                    return false;
+                }
+                Poll::Pending => return false,
+            }
+        }
+        true
+    }
+
+    /// Whether there may be more to read.
+    fn serve(&mut self, place: usize) -> bool {
+        match self.advance(place) {
+            Ok(more) => more,
+            Err(error) => {
+                self.lose(place, &error);
+                false
+            }
+        }
+    }
+
+    fn advance(&mut self, place: usize) -> io::Result<bool> {
+        let now = self.now();
+        let Some(socket) = self.sockets.get_mut(place).and_then(Option::as_mut) else { return Ok(false) };
+        if let Poll::Ready(opened) = socket.poll_open() {
+            opened?;
+            self.session.connected(now, socket.id);
+        }
+        socket.write()?;
+        for _ in 0..READS_MAX {
+            match socket.poll_read() {
+                Poll::Pending => return Ok(false),
+                Poll::Ready(read) => {
+                    if read? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    socket.need = self.session.received(now, socket.id, &mut socket.input);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn lose(&mut self, place: usize, error: &io::Error) {
+        if let Some(socket) = self.sockets.get_mut(place).and_then(Option::take) {
+            self.session.disconnected(self.now(), socket.id, Lost::from(error));
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Connect { connection, address } => {
+                    let place = connection.place();
+                    if place >= self.sockets.len() {
+                        // Places are bounded by the session's `connections_max`.
+                        self.sockets.resize_with(place + 1, || None);
+                    }
+                    let waker = self.ready.waker(place);
+                    // Looked at at once, and from then on when it wakes.
+                    waker.wake_by_ref();
+                    self.sockets[place] = Some(Socket::open(connection, address, waker));
+                }
+                Effect::Send { connection, head, tail } => {
+                    if let Some(socket) = self.socket(connection) {
+                        socket.push(Bytes::from(head));
+                        socket.push(tail);
+                        self.places.push(connection.place());
+                    }
+                }
+                Effect::Close { connection } => {
+                    if self.socket(connection).is_some() {
+                        self.sockets[connection.place()] = None;
+                    }
+                }
+                // Whoever asked may have gone; then nobody wants to know.
+                Effect::Complete { token, result } => drop(token.send(result)),
+            }
+        }
+        self.effects = effects;
+        // Every effect has been heard: now each socket writes once all that it was given.
+        let mut places = std::mem::take(&mut self.places);
+        places.sort_unstable();
+        places.dedup();
+        for place in places.drain(..) {
+            let written = self.sockets[place].as_mut().map_or(Ok(()), Socket::write);
+            if let Err(error) = written {
+                self.lose(place, &error);
+            }
+        }
+        self.places = places;
+    }
+
+    fn socket(&mut self, id: ConnectionId) -> Option<&mut Socket> {
+        self.sockets.get_mut(id.place())?.as_mut().filter(|socket| socket.id == id)
+    }
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self.get_mut();
+        let mut more = this.take_commands(cx);
+        let mut places = std::mem::take(&mut this.places);
+        this.ready.take(cx.waker(), &mut places);
+        let mut again = Vec::new();
+        for place in places.drain(..) {
+            if this.serve(place) {
+                again.push(place);
+            }
+        }
+        this.places = places;
+        let now = this.now();
+        this.session.turn(now, &mut this.effects);
+        let acted = !this.effects.is_empty();
+        this.carry_out();
+        if this.ending && this.session.outstanding() == 0 {
+            return Poll::Ready(());
+        }
+        for place in again {
+            // More may be there to read: after the others.
+            this.ready.waker(place).wake();
+            more = true;
+        }
+        // What a lost connection or a full socket brought about is seen to in another round.
+        more |= acted;
+        if let Some(at) = this.session.wake_at() {
+            let at = this.start + Duration::from_micros(at.0);
+            if this.sleep.deadline() != at {
+                this.sleep.as_mut().reset(at);
+            }
+            more |= this.sleep.as_mut().poll(cx).is_ready();
+        }
+        if more {
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,85 @@
+//! Errors that say what happened, to which key, and what to do.
+
+use std::fmt;
+
+use zerohop_session::Error as Reason;
+use zerohop_wire::Failure;
+
+/// Longest part of a key that an error repeats.
+const KEY_BYTES_SHOWN: usize = 64;
+
+/// Why an operation was not done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// It was taken up, and ended otherwise than done.
+    Operation {
+        /// The beginning of the key, if it is about one.
+        key: Option<Box<[u8]>>,
+        /// How it ended. Only [`Reason::Unknown`] leaves open whether a write was done.
+        reason: Box<Reason>,
+    },
+    /// The endpoint is not an address.
+    Endpoint {
+        /// What is wrong with it.
+        why: Box<str>,
+    },
+    /// A blocking call from within an asynchronous runtime, which it would stop: use [`crate::Client`] there.
+    InsideRuntime,
+    /// The runtime of a blocking client could not be started.
+    Runtime {
+        /// What the system says.
+        why: Box<str>,
+    },
+    /// The server's answer is not one to this operation: client and server do not fit together.
+    Unexpected,
+}
+
+impl Error {
+    pub(crate) fn about(key: &[u8], reason: Reason) -> Self {
+        let key = Some(key[..key.len().min(KEY_BYTES_SHOWN)].into());
+        Self::Operation { key, reason: Box::new(reason) }
+    }
+
+    pub(crate) fn general(reason: Reason) -> Self {
+        Self::Operation { key: None, reason: Box::new(reason) }
+    }
+
+    /// What the server answered, if that is the reason.
+    #[must_use]
+    pub fn failure(&self) -> Option<&Failure<'static>> {
+        match self {
+            Self::Operation { reason, .. } => match &**reason {
+                Reason::Answer { failure } => Some(failure),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether a write may have been done all the same.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Operation { reason, .. } if matches!(**reason, Reason::Unknown { .. }))
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operation { key: Some(key), reason } => {
+                write!(f, "key \"{}\": {reason}", key.escape_ascii())
+            }
+            Self::Operation { key: None, reason } => reason.fmt(f),
+            Self::Endpoint { why } => f.write_str(why),
+            Self::InsideRuntime => f.write_str(
+                "a blocking call from within an asynchronous runtime: use the asynchronous client there",
+            ),
+            Self::Runtime { why } => write!(f, "the client's runtime could not be started: {why}"),
+            Self::Unexpected => f.write_str(
+                "the server's answer is not one to this request: bring client and server up to date",
+            ),
+        }
+    }
+}

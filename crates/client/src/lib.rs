@@ -1,0 +1,39 @@
+//! The client of a zerohop cluster: connections, clock and randomness around `zerohop-session`, which decides.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), zerohop_client::Error> {
+//! let client = zerohop_client::Client::connect("127.0.0.1:7400").await?;
+//! let keyspace = client.keyspace("default").await?;
+//! keyspace.insert("colour", "blue").await?;
+//! assert_eq!(keyspace.lookup_bytes("colour").await?.as_deref(), Some(&b"blue"[..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One task drives all connections of a client: operations reach it through one channel, and it makes one write for
+//! each connection that has something to send, however many operations that is. `docs/guide/client.md` is the guide.
+
+mod blocking;
+mod client;
+mod driver;
+mod error;
+mod keyspace;
+mod operation;
+mod scan;
+mod socket;
+mod wakers;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/client.md")]
+struct Guide;
+
+pub use blocking::{Blocking, BlockingClient, BlockingKeyspace};
+pub use client::{Client, Options};
+pub use error::Error;
+pub use keyspace::Keyspace;
+pub use operation::{Info, Operation, Pending, Record, Ttl};
+pub use scan::Scan;
+pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Trouble, Waiting};
+pub use zerohop_wire::Failure;
+pub use zerohop_wire::ids::Timestamp;
+pub use zerohop_wire::messages::{Condition, Expiry, Range, RecordType, Until};

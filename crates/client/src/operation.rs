@@ -1,0 +1,269 @@
+//! Operations on records: chosen by a call, refined by methods, sent when awaited.
+
+use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use zerohop_session::{Collecting, Error as Reason, Reply, Request};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Condition, Operation as WireOperation, RecordType};
+use zerohop_wire::{Failure, Many};
+
+use crate::client::micros;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+
+/// How a reply becomes what the operation brings. `None`: the server answered something else.
+type Read<R> = fn(Result<Reply, Failure<'static>>) -> Option<Result<R, Failure<'static>>>;
+
+/// An operation that has not been sent: `await` sends it.
+///
+/// Once sent it goes on though the future is dropped; a write may then be done without anybody being told.
+#[must_use = "an operation does nothing until it is awaited"]
+#[derive(Debug)]
+pub struct Operation<'a, R> {
+    keyspace: &'a Keyspace,
+    what: What<'a>,
+    read: Read<R>,
+    limit: Option<Duration>,
+    collecting: Collecting,
+}
+
+#[derive(Debug)]
+pub(crate) enum What<'a> {
+    Wire(WireOperation<'a>),
+    /// An append of one value, whose list is made when it is packed.
+    Append {
+        key: &'a [u8],
+        values: &'a [&'a [u8]],
+        condition: Condition,
+    },
+}
+
+impl<'a, R> Operation<'a, R> {
+    pub(crate) fn new(keyspace: &'a Keyspace, what: What<'a>, read: Read<R>) -> Self {
+        let collecting = keyspace.client().options().collecting;
+        Self { keyspace, what, read, limit: None, collecting }
+    }
+
+    /// Tries for so long, instead of as long as the client does.
+    pub fn deadline(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Chooses whether it waits for others to the same instance, to travel together.
+    pub fn collecting(mut self, collecting: Collecting) -> Self {
+        self.collecting = collecting;
+        self
+    }
+
+    /// Does it only if this holds of the record; else it ends with `ConditionFailed`. Says nothing to a read.
+    pub fn condition(mut self, wanted: Condition) -> Self {
+        match &mut self.what {
+            What::Wire(WireOperation::Write(write)) => write.condition = wanted,
+            What::Append { condition, .. } => *condition = wanted,
+            What::Wire(WireOperation::Read(_)) => {}
+        }
+        self
+    }
+
+    fn key(&self) -> &'a [u8] {
+        match &self.what {
+            What::Wire(operation) => operation.key(),
+            What::Append { key, .. } => key,
+        }
+    }
+
+    fn request(&self) -> Result<Request, Failure<'static>> {
+        let limit_us = self.limit.map_or(self.keyspace.client().limit_us(), micros);
+        let request = match self.what {
+            What::Wire(operation) => Request::record(self.keyspace.id(), &operation, limit_us),
+            What::Append { key, values, condition } => {
+                let change = zerohop_wire::messages::Change::Append { values: Many::given(values) };
+                let write = zerohop_wire::messages::Write { key, condition, change };
+                Request::record(self.keyspace.id(), &WireOperation::Write(write), limit_us)
+            }
+        };
+        Ok(request?.collecting(self.collecting))
+    }
+}
+
+impl<'a, R> IntoFuture for Operation<'a, R> {
+    type Output = Result<R, Error>;
+    type IntoFuture = Pending<'a, R>;
+
+    fn into_future(self) -> Pending<'a, R> {
+        let result = match self.request() {
+            Ok(request) => self.keyspace.client().submit(request),
+            Err(failure) => {
+                let (token, result) = oneshot::channel();
+                drop(token.send(Err(Reason::Answer { failure })));
+                result
+            }
+        };
+        Pending { result, key: self.key(), read: self.read, brings: PhantomData }
+    }
+}
+
+/// An operation that has been sent.
+#[derive(Debug)]
+pub struct Pending<'a, R> {
+    result: oneshot::Receiver<Result<Reply, Reason>>,
+    key: &'a [u8],
+    read: Read<R>,
+    brings: PhantomData<R>,
+}
+
+impl<R> Unpin for Pending<'_, R> {}
+
+impl<R> Future for Pending<'_, R> {
+    type Output = Result<R, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let result = match Pin::new(&mut self.result).poll(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(result) => result.unwrap_or(Err(Reason::Closed)),
+        };
+        let answer = match result {
+            Ok(reply) => Ok(reply),
+            Err(Reason::Answer { failure }) => Err(failure),
+            Err(reason) => return Poll::Ready(Err(Error::about(self.key, reason))),
+        };
+        Poll::Ready(match (self.read)(answer) {
+            Some(Ok(brought)) => Ok(brought),
+            Some(Err(failure)) => Err(Error::about(self.key, Reason::Answer { failure })),
+            None => Err(Error::Unexpected),
+        })
+    }
+}
+
+/// A record, or a part of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// One value.
+    Bytes {
+        /// When it was last written.
+        version: Timestamp,
+        /// Bytes in the whole record.
+        length: u64,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// Values in the order in which they were appended; a page of them if there are many.
+    List {
+        /// When it was last written.
+        version: Timestamp,
+        /// Values in the whole list.
+        length: u64,
+        /// The place of the first value of this page, from zero.
+        first: u64,
+        /// The values.
+        values: Vec<Bytes>,
+    },
+}
+
+/// All but a record's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// When it was last written.
+    pub version: Timestamp,
+    /// What it is.
+    pub record: RecordType,
+    /// Bytes of bytes, values of a list.
+    pub length: u64,
+    /// When it ceases to be, in milliseconds since 1970 by the server's clock.
+    pub expires_at_ms: Option<u64>,
+}
+
+/// How long a record has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ttl {
+    /// There is no record.
+    Absent,
+    /// It does not expire.
+    Never,
+    /// It expires then, in milliseconds since 1970 by the server's clock.
+    AtMs(u64),
+}
+
+type Answer = Result<Reply, Failure<'static>>;
+type Brought<R> = Option<Result<R, Failure<'static>>>;
+
+pub(crate) fn version(answer: Answer) -> Brought<Timestamp> {
+    match answer {
+        Ok(Reply::Done { version, .. }) => Some(Ok(version)),
+        Ok(_) => None,
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+pub(crate) fn number(answer: Answer) -> Brought<u64> {
+    match answer {
+        Ok(Reply::Done { number, .. }) => Some(Ok(number)),
+        Ok(_) => None,
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+pub(crate) fn removed(answer: Answer) -> Brought<bool> {
+    number(answer).map(|number| number.map(|number| number > 0))
+}
+
+pub(crate) fn found(answer: Answer) -> Brought<bool> {
+    match answer {
+        Err(Failure::NotFound) => Some(Ok(false)),
+        other => version(other).map(|version| version.map(|_| true)),
+    }
+}
+
+pub(crate) fn counter(answer: Answer) -> Brought<i64> {
+    match answer {
+        Ok(Reply::Counter { value, .. }) => Some(Ok(value)),
+        Ok(_) => None,
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+pub(crate) fn record(answer: Answer) -> Brought<Option<Record>> {
+    Some(Ok(Some(match answer {
+        Ok(Reply::Value { version, length, bytes }) => Record::Bytes { version, length, bytes },
+        Ok(Reply::List { version, length, first, values }) => Record::List { version, length, first, values },
+        Ok(_) => return None,
+        Err(Failure::NotFound) => return Some(Ok(None)),
+        Err(failure) => return Some(Err(failure)),
+    })))
+}
+
+pub(crate) fn bytes(answer: Answer) -> Brought<Option<Bytes>> {
+    match record(answer)? {
+        Ok(Some(Record::Bytes { bytes, .. })) => Some(Ok(Some(bytes))),
+        Ok(Some(Record::List { .. })) => Some(Err(Failure::WrongType { found: RecordType::List })),
+        Ok(None) => Some(Ok(None)),
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+pub(crate) fn info(answer: Answer) -> Brought<Option<Info>> {
+    match answer {
+        Ok(Reply::Info { version, record, length, expires_at_ms }) => {
+            Some(Ok(Some(Info { version, record, length, expires_at_ms })))
+        }
+        Ok(_) => None,
+        Err(Failure::NotFound) => Some(Ok(None)),
+        Err(failure) => Some(Err(failure)),
+    }
+}
+
+pub(crate) fn ttl(answer: Answer) -> Brought<Ttl> {
+    let told = |info: Option<Info>| match info {
+        None => Ttl::Absent,
+        Some(Info { expires_at_ms: None, .. }) => Ttl::Never,
+        Some(Info { expires_at_ms: Some(ms), .. }) => Ttl::AtMs(ms),
+    };
+    info(answer).map(|info| info.map(told))
+}

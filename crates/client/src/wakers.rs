@@ -1,0 +1,63 @@
+//! Which sockets have something to do: each has a waker of its own, which notes its place and wakes the driver.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Wake, Waker};
+
+/// Places to look at, and whom to wake for it.
+#[derive(Debug, Default)]
+pub(crate) struct Ready(Mutex<Noted>);
+
+#[derive(Debug, Default)]
+struct Noted {
+    places: Vec<usize>,
+    driver: Option<Waker>,
+}
+
+impl Ready {
+    /// The waker of the socket in this place.
+    pub(crate) fn waker(self: &Arc<Self>, place: usize) -> Waker {
+        Arc::new(One { ready: Arc::clone(self), place }).into()
+    }
+
+    /// Swaps the places noted so far for an empty list, and names whom to wake for the next.
+    pub(crate) fn take(&self, driver: &Waker, into: &mut Vec<usize>) {
+        into.clear();
+        let mut noted = self.lock();
+        std::mem::swap(&mut noted.places, into);
+        match &mut noted.driver {
+            Some(waker) => waker.clone_from(driver),
+            none => *none = Some(driver.clone()),
+        }
+    }
+
+    fn note(&self, place: usize) {
+        let mut noted = self.lock();
+        if !noted.places.contains(&place) {
+            noted.places.push(place);
+        }
+        let driver = noted.driver.clone();
+        drop(noted);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Noted> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct One {
+    ready: Arc<Ready>,
+    place: usize,
+}
+
+impl Wake for One {
+    fn wake(self: Arc<Self>) {
+        self.ready.note(self.place);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ready.note(self.place);
+    }
+}

@@ -1,0 +1,362 @@
+//! The client over real sockets, against a small server that keeps records in memory. It answers writes by their
+//! session and sequence, and drops its connections when a test says so.
+
+#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use zerohop_client::{
+    Blocking, BlockingClient, Client, Condition, Error, Failure, Options, Reason, Record, Ttl,
+};
+use zerohop_placement::{Address, ClusterMap, Node, NodeState};
+use zerohop_wire::ids::*;
+use zerohop_wire::messages::*;
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, pack};
+
+#[derive(Default)]
+struct Store {
+    records: BTreeMap<Vec<u8>, Record2>,
+    outcomes: BTreeMap<(SessionId, PartitionId, u64), Kept>,
+    applied: u64,
+    /// Writes after which the connection is dropped unanswered.
+    drop_after: Vec<u64>,
+    connections: u64,
+}
+
+#[derive(Clone)]
+enum Record2 {
+    Bytes(Vec<u8>),
+    List(Vec<Vec<u8>>),
+}
+
+#[derive(Clone)]
+enum Kept {
+    Done(u64, u64),
+    Failed(Failure<'static>),
+}
+
+struct Server {
+    address: String,
+    store: Arc<Mutex<Store>>,
+}
+
+async fn serve() -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let node = Node {
+        id: NodeId(1),
+        state: NodeState::Up,
+        incarnation: Incarnation(1),
+        manager: Address::new(&address).unwrap(),
+        first_instance: InstanceId(1),
+        instances: vec![Address::new(&address).unwrap()],
+    };
+    let map = Arc::new(ClusterMap::of_one_node(node, 3).unwrap());
+    let store = Arc::new(Mutex::new(Store::default()));
+    let shared = Arc::clone(&store);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            shared.lock().unwrap().connections += 1;
+            tokio::spawn(talk(stream, Arc::clone(&map), Arc::clone(&shared)));
+        }
+    });
+    Server { address, store }
+}
+
+async fn talk(mut stream: TcpStream, map: Arc<ClusterMap>, store: Arc<Mutex<Store>>) {
+    let (mut input, mut scratch) = (Vec::new(), Vec::new());
+    let decoder = Decoder::agreed(1, Features::LZ4);
+    loop {
+        let mut out = Vec::new();
+        let mut at = 0;
+        while let Decoded::Frame { frame, used } = decoder.decode(&input[at..]) {
+            at += used;
+            let message = frame.message(&mut scratch).unwrap();
+            if answer(&frame.envelope, message, &map, &mut store.lock().unwrap(), &mut out).is_none() {
+                return;
+            }
+        }
+        input.drain(..at);
+        if stream.write_all(&out).await.is_err()
+            || stream.read_buf(&mut input).await.is_ok_and(|read| read == 0)
+        {
+            return;
+        }
+    }
+}
+
+/// `None`: the connection is to be dropped.
+fn answer(
+    envelope: &Envelope,
+    message: Message<'_>,
+    map: &ClusterMap,
+    store: &mut Store,
+    out: &mut Vec<u8>,
+) -> Option<()> {
+    let envelope = Envelope { time_out_ms: 0, ..*envelope };
+    let mut say = |message: &Message<'_>| Encoder::default().encode(&envelope, message, out).unwrap();
+    match message {
+        Message::Hello(hello) => {
+            let features = hello.features.common(Features::LZ4);
+            say(&Message::HelloAck(HelloAck { version: 1, features, ..HelloAck::default() }));
+        }
+        Message::MapGet(_) => {
+            let (epoch, encoded) = (map.epoch(), map.encode());
+            say(&Message::Map(Map { epoch, since: MapEpoch(0), encoded: &encoded }));
+        }
+        Message::SessionOpen(_) => {
+            let session = SessionId { issued: Timestamp(7), nonce: store.connections };
+            say(&Message::SessionOpened(SessionOpened { session, idle_ms: 0 }));
+        }
+        Message::Read { read, .. } => store.read(&read, |answer| say(&Message::Answer(answer))),
+        Message::Write { stamp, write } => {
+            let kept = store.write(envelope.partition, stamp, stamp.sequence, &write)?;
+            say(&Message::Answer(kept_answer(&kept)));
+        }
+        Message::Batch(batch) => {
+            let (mut packed, mut count) = (Vec::new(), 0);
+            for (sequence, operation) in batch.numbered() {
+                match operation {
+                    Operation::Read(read) => store.read(&read, |answer| pack(&answer, &mut packed).unwrap()),
+                    Operation::Write(write) => {
+                        let kept = store.write(envelope.partition, batch.stamp, sequence, &write)?;
+                        pack(&kept_answer(&kept), &mut packed).unwrap();
+                    }
+                }
+                count += 1;
+            }
+            say(&Message::BatchAnswer(Many::packed(count, &packed).unwrap()));
+        }
+        Message::Scan(scan) => {
+            let keyspace = map.keyspace(envelope.keyspace).unwrap();
+            let here = |key: &&Vec<u8>| {
+                keyspace.partition(key) == envelope.partition && key.starts_with(scan.prefix)
+            };
+            let keys: Vec<ScannedKey<'_>> = store
+                .records
+                .keys()
+                .filter(here)
+                .map(|key| ScannedKey { key, record: RecordType::Bytes, version: Timestamp(1) })
+                .collect();
+            say(&Message::Answer(Ok(Outcome::Page { next: &[], keys: Many::given(&keys) })));
+        }
+        other => panic!("the client asks {other:?}"),
+    }
+    Some(())
+}
+
+impl Store {
+    fn read(&self, read: &Read<'_>, tell: impl FnOnce(zerohop_wire::messages::Answer<'_>)) {
+        let version = Timestamp(self.applied + 1);
+        match (self.records.get(read.key), read.query) {
+            (None, _) => tell(Err(Failure::NotFound)),
+            (Some(Record2::Bytes(bytes)), Query::Inspect) => tell(Ok(Outcome::Info {
+                version,
+                record: RecordType::Bytes,
+                length: bytes.len() as u64,
+                expires_at_ms: None,
+            })),
+            (Some(Record2::Bytes(bytes)), _) => {
+                tell(Ok(Outcome::Value { version, length: bytes.len() as u64, bytes }));
+            }
+            (Some(Record2::List(values)), _) => {
+                let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
+                let (length, values) = (values.len() as u64, Many::given(&values[..]));
+                tell(Ok(Outcome::List { version, length, first: 0, values }));
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        at: PartitionId,
+        stamp: Stamp,
+        sequence: Sequence,
+        write: &Write<'_>,
+    ) -> Option<Kept> {
+        let place = (stamp.session, at, sequence.0);
+        if let Some(kept) = self.outcomes.get(&place) {
+            return Some(kept.clone());
+        }
+        self.applied += 1;
+        let kept = self.apply(write);
+        self.outcomes.insert(place, kept.clone());
+        if self.drop_after.contains(&self.applied) {
+            return None;
+        }
+        Some(kept)
+    }
+
+    fn apply(&mut self, write: &Write<'_>) -> Kept {
+        let version = self.applied;
+        let found = self.records.get(write.key).cloned();
+        if write.condition == Condition::IfAbsent && found.is_some() {
+            let failure = Failure::ConditionFailed { version: Timestamp(1), found: Some(RecordType::Bytes) };
+            return Kept::Failed(failure);
+        }
+        let (record, number) = match write.change {
+            Change::Insert { value, .. } => (Record2::Bytes(value.to_vec()), 0),
+            Change::Remove => {
+                return Kept::Done(version, u64::from(self.records.remove(write.key).is_some()));
+            }
+            Change::Append { values } => {
+                let mut list = match found {
+                    Some(Record2::List(list)) => list,
+                    None => Vec::new(),
+                    Some(_) => return Kept::Failed(Failure::WrongType { found: RecordType::Bytes }),
+                };
+                list.extend(values.iter().map(<[u8]>::to_vec));
+                let number = list.len() as u64;
+                (Record2::List(list), number)
+            }
+            Change::Expire { .. } if found.is_none() => return Kept::Failed(Failure::NotFound),
+            Change::Expire { .. } => return Kept::Done(version, 0),
+            other => panic!("the tests do not use {other:?}"),
+        };
+        self.records.insert(write.key.to_vec(), record);
+        Kept::Done(version, number)
+    }
+}
+
+fn kept_answer(kept: &Kept) -> zerohop_wire::messages::Answer<'_> {
+    match kept {
+        Kept::Done(version, number) => Ok(Outcome::Done { version: Timestamp(*version), number: *number }),
+        Kept::Failed(failure) => Err(failure.clone()),
+    }
+}
+
+#[tokio::test]
+async fn records_are_written_and_found() {
+    let server = serve().await;
+    let client = Client::connect(&server.address).await.unwrap();
+    let keyspace = client.keyspace("default").await.unwrap();
+    keyspace.insert("colour", "blue").await.unwrap();
+    assert_eq!(keyspace.lookup_bytes("colour").await.unwrap().as_deref(), Some(&b"blue"[..]));
+    assert_eq!(keyspace.lookup("absent").await.unwrap(), None);
+    assert_eq!(keyspace.append("list", &[b"a", b"b"]).await.unwrap(), 2);
+    let Some(Record::List { values, .. }) = keyspace.lookup("list").await.unwrap() else { panic!() };
+    assert_eq!(values, ["a", "b"]);
+    assert_eq!(keyspace.ttl("colour").await.unwrap(), Ttl::Never);
+    assert!(keyspace.persist("colour").await.unwrap() && !keyspace.persist("absent").await.unwrap());
+    assert!(keyspace.remove("colour").await.unwrap() && !keyspace.remove("colour").await.unwrap());
+    // The manager's address and the instance's are one here, and so is the connection.
+    assert_eq!(server.store.lock().unwrap().connections, 1);
+}
+
+#[tokio::test]
+async fn errors_name_the_key_and_the_reason() {
+    let server = serve().await;
+    let client = Client::connect(&server.address).await.unwrap();
+    let keyspace = client.keyspace("default").await.unwrap();
+    keyspace.insert("lock", "you").await.unwrap();
+    let error = keyspace.insert("lock", "me").condition(Condition::IfAbsent).await.unwrap_err();
+    assert!(matches!(error.failure(), Some(Failure::ConditionFailed { .. })), "{error}");
+    assert!(error.to_string().starts_with("key \"lock\": the condition failed"), "{error}");
+    let long = vec![b'k'; 70_000];
+    let error = keyspace.lookup(&long).await.unwrap_err();
+    assert!(matches!(error.failure(), Some(Failure::KeyTooLong { .. })), "{error}");
+    let error = client.keyspace("absent").await.unwrap_err();
+    assert!(error.to_string().contains("no keyspace \"absent\""), "{error}");
+    let error = Client::connect("nowhere").await.unwrap_err();
+    assert!(error.to_string().contains("write host:port"), "{error}");
+}
+
+#[tokio::test]
+async fn a_write_whose_connection_drops_unanswered_is_done_once() {
+    let server = serve().await;
+    let client = Client::connect(&server.address).await.unwrap();
+    let keyspace = client.keyspace("default").await.unwrap();
+    server.store.lock().unwrap().drop_after = vec![2, 5];
+    for expected in 1..=8 {
+        assert_eq!(keyspace.append("list", &[b"v"]).await.unwrap(), expected);
+    }
+    let store = server.store.lock().unwrap();
+    assert_eq!((store.applied, store.connections), (8, 3));
+}
+
+#[tokio::test]
+async fn batches_and_large_values_arrive_whole() {
+    let server = serve().await;
+    let options = Options { compress_from_bytes: Some(4096), ..Options::default() };
+    let client = Client::connect_with(&[&server.address], options).await.unwrap();
+    for client in [client, Client::connect(&server.address).await.unwrap()] {
+        let keyspace = client.keyspace("default").await.unwrap();
+        let large: Vec<u8> = (0..3_000_000u32).map(|at| (at / 7) as u8).collect();
+        keyspace.insert("large", &large).await.unwrap();
+        assert_eq!(keyspace.lookup_bytes("large").await.unwrap().as_deref(), Some(&large[..]));
+        let keys: Vec<String> = (0..500).map(|at| format!("key-{at}")).collect();
+        let change = Change::Insert { value: b"v", expiry: Expiry::Never };
+        let write = |key| Operation::Write(Write { key, condition: Condition::Always, change });
+        let operations: Vec<Operation<'_>> = keys.iter().map(|key| write(key.as_bytes())).collect();
+        let results = keyspace.batch(&operations).await;
+        assert!(results.len() == 500 && results.iter().all(Result::is_ok));
+        let (mut scan, mut found) = (keyspace.scan("key-"), 0);
+        while let Some(page) = scan.next_page().await.unwrap() {
+            found += page.len();
+        }
+        assert_eq!(found, 500);
+    }
+}
+
+#[tokio::test]
+async fn many_operations_may_be_under_way_at_once() {
+    let server = serve().await;
+    let client = Client::connect(&server.address).await.unwrap();
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tasks: Vec<_> = (0..200)
+        .map(|at| {
+            let keyspace = keyspace.clone();
+            tokio::spawn(async move {
+                for round in 0..20 {
+                    let (key, value) = (format!("key-{at}"), round.to_string());
+                    keyspace.insert(&key, &value).await.unwrap();
+                    assert_eq!(keyspace.lookup_bytes(&key).await.unwrap().unwrap(), value);
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(server.store.lock().unwrap().applied, 4000);
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_is_an_error_at_the_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let options = Options { deadline: Duration::from_millis(200), ..Options::default() };
+    let error = Client::connect_with(&[&address], options).await.unwrap_err();
+    let Error::Operation { reason, .. } = &error else { panic!("{error}") };
+    assert!(matches!(**reason, Reason::Deadline { .. }));
+    assert!(error.to_string().contains("connection refused"), "{error}");
+}
+
+#[test]
+fn the_blocking_face_needs_no_runtime_and_refuses_to_stop_one() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (address, served) = std::sync::mpsc::channel();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            runtime.block_on(async {
+                address.send(serve().await.address).unwrap();
+                drop(stopped.await);
+            });
+        });
+        let address = served.recv().unwrap();
+        let client = BlockingClient::connect(&address).unwrap();
+        let keyspace = client.keyspace("default").unwrap();
+        keyspace.wait_for(keyspace.insert("colour", "blue")).unwrap();
+        assert_eq!(keyspace.wait_for(keyspace.lookup_bytes("colour")).unwrap().unwrap(), "blue");
+        let inside = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let error = inside.block_on(async { keyspace.wait_for(keyspace.lookup("colour")) }).unwrap_err();
+        assert_eq!(error, Error::InsideRuntime);
+        stop.send(()).unwrap();
+    });
+}
