@@ -29,7 +29,8 @@
 //! | 12 | 4 | bytes of removals |
 //! | 16 | 4 | number of samples |
 //! | 20 | 80 | a copy of the header, for when that rots |
-//! | 100 | 8 each | sample: log index less the first (4), offset (4) |
+//! | 100 | 8 | if rewritten by compaction: the commit index when that had judged the last entry; else 0 |
+//! | 108 | 8 each | sample: log index less the first (4), offset (4) |
 
 use crate::PartitionId;
 use crate::log::entry::{Base, crc, u32_at, u64_at};
@@ -41,7 +42,7 @@ pub const TRAILER_BYTES: usize = 16;
 const MAGIC: &[u8; 8] = b"zerohseg";
 const TRAILER_MAGIC: &[u8; 4] = b"zhft";
 const VERSION: u32 = 1;
-const FOOTER_FIXED_BYTES: usize = 20 + HEADER_BYTES;
+const FOOTER_FIXED_BYTES: usize = 28 + HEADER_BYTES;
 
 /// What the header of a segment file says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +154,8 @@ pub struct Footer {
     pub last_epoch: u32,
     /// Bytes of removals in the file.
     pub removal_bytes: u32,
+    /// Commit index at which compaction had judged every entry, so that what it left out was dead by then; 0 if never.
+    pub judged_at: u64,
     /// Log index (less the first) and offset of every so-many-th entry, ascending.
     pub samples: Vec<(u32, u32)>,
 }
@@ -166,6 +169,7 @@ impl Footer {
         out.extend_from_slice(&self.removal_bytes.to_le_bytes());
         out.extend_from_slice(&(self.samples.len() as u32).to_le_bytes());
         out.extend_from_slice(&header.encode());
+        out.extend_from_slice(&self.judged_at.to_le_bytes());
         for (index, offset) in &self.samples {
             out.extend_from_slice(&index.to_le_bytes());
             out.extend_from_slice(&offset.to_le_bytes());
@@ -186,6 +190,7 @@ impl Footer {
             last_index: u64_at(bytes, 0),
             last_epoch: u32_at(bytes, 8),
             removal_bytes: u32_at(bytes, 12),
+            judged_at: u64_at(bytes, 20 + HEADER_BYTES),
             samples,
         })
     }

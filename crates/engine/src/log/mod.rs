@@ -189,7 +189,7 @@ impl Log {
     /// Ends a segment with its footer and trailer.
     pub(crate) fn seal<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> EngineResult<()> {
         let segment = self.segment_mut(slot);
-        let taken = push_footer(segment);
+        let taken = push_footer(segment, 0);
         io.memory.took(taken);
         if self.options.in_memory_only { Ok(()) } else { self.write_out(io, slot, true) }
     }
@@ -415,8 +415,8 @@ pub struct LogSizes {
     pub segments: u64,
 }
 
-/// Ends a segment. Returns the memory taken.
-pub(crate) fn push_footer(segment: &mut Segment) -> usize {
+/// Ends a segment; compaction says at which commit index it judged the last entry. Returns the memory taken.
+pub(crate) fn push_footer(segment: &mut Segment, judged_at: u64) -> usize {
     let base = *segment.base();
     let meta = Meta {
         kind: Kind::Footer,
@@ -425,7 +425,7 @@ pub(crate) fn push_footer(segment: &mut Segment) -> usize {
         index: segment.last_index.max(base.index),
         timestamp: base.timestamp,
     };
-    let payload = segment.footer().encode(&segment.header);
+    let payload = segment.footer(judged_at).encode(&segment.header);
     let footer_at = segment.bytes as u32;
     let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len() + header::TRAILER_BYTES);
     entry::encode(&base, &meta, &[], &payload, &mut bytes);

@@ -174,8 +174,9 @@ impl Segment {
         Ok(self.install(number, block))
     }
 
-    pub(crate) fn footer(&self) -> Footer {
+    pub(crate) fn footer(&self, judged_at: u64) -> Footer {
         Footer {
+            judged_at,
             last_index: self.last_index,
             last_epoch: self.last_epoch,
             removal_bytes: self.removal_bytes as u32,

@@ -1,7 +1,7 @@
 //! Compaction: segments with much dead space are rewritten, in small steps, while the partition serves.
 //!
 //! ```text
-//!   Copy (a few entries a step) ──> Sync ──> Name ──> Swap ──> Patch (a few locations a step) ──> old files go
+//!   Copy (a few entries a step) ──> Sync ──> Log sync ──> Name ──> Swap ──> Patch (a few locations a step) ──> old files go
 //! ```
 //!
 //! A run of neighbouring sealed segments becomes one that covers the same range of log indexes, so the log stays
@@ -57,6 +57,8 @@ enum Stage {
     /// Copying from this source, by its place in the run, from this offset on.
     Copy(usize, u64),
     Sync(SyncTicket),
+    /// The log must be durable up to this index: what was left out is dead by an entry that must not be lost.
+    Log(u64),
     /// The copy is whole and has its name, which is being synced.
     Name(SyncTicket),
     /// Both stand on the disk; the log still leads to the old ones.
@@ -148,8 +150,11 @@ impl Store {
     /// Does one small step. Whether no compaction is under way (any more).
     pub(crate) fn compaction_step<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
         self.remove_retired(io)?;
+        let is_swapping = self.compaction.is_swapping();
         let Some(mut job) = self.compaction.job.take() else { return Ok(true) };
-        match self.job_step(io, &mut job) {
+        // Once begun, leading locations to the copy is ended; it needs no more than reads.
+        let may_go_on = if is_swapping { Ok(()) } else { self.check_going() };
+        match may_go_on.and_then(|()| self.job_step(io, &mut job)) {
             Ok(true) => Ok(true),
             Ok(false) => {
                 self.compaction.job = Some(job);
@@ -173,7 +178,17 @@ impl Store {
             }
             Stage::Sync(ticket) => {
                 if io.disk.sync_done(ticket)? {
+                    self.log.sync_begin(io)?;
+                    job.stage = Stage::Log(self.commit);
+                }
+                Ok(false)
+            }
+            Stage::Log(through) => {
+                self.log.sync_done(io)?;
+                if self.log.synced_index() >= through {
                     job.stage = self.name_output(io, job)?;
+                } else {
+                    self.log.sync_begin(io)?;
                 }
                 Ok(false)
             }
@@ -374,7 +389,7 @@ impl Store {
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         // It covers the range to its end, whatever the last entry is that lived.
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
-        let taken = push_footer(output);
+        let taken = push_footer(output, self.commit);
         io.memory.took(taken);
         output.write_out(&mut io.disk, true)?;
         let Some(file) = output.file else { unreachable!("it was written") };
@@ -481,7 +496,7 @@ impl Store {
                 self.compaction.ran_out_of_space = true;
                 Ok(true)
             }
-            EngineError::Limit { .. } => Ok(true),
+            EngineError::Limit { .. } | EngineError::Stopped { .. } => Ok(true),
             other => self.stop_on_failure(Err(other)),
         }
     }

@@ -40,8 +40,10 @@ impl Recovery<'_> {
         self.drop_replaced(io, &mut found)?;
         for (_, mut segment) in found {
             if segment.header.generation > 0 {
+                let judged_at = read_footer(io, &segment)?.map_or(0, |footer| footer.judged_at);
                 let committed = segment.header.covers_through.max(segment.header.compacted_at);
-                self.commit = self.commit.max(committed);
+                self.commit = self.commit.max(committed).max(judged_at);
+                self.synced = self.synced.max(judged_at);
                 self.synced = self.synced.max(segment.header.covers_through);
                 segment.sealed = true;
             }

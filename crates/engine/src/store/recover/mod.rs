@@ -230,6 +230,11 @@ impl Recovery<'_> {
                 }
             }
         }
+        if covers.1 > 0 && !has_footer {
+            // It was written with one.
+            let place = self.store.log.segment(slot).path.clone();
+            self.damage(DamageKind::Unreadable { after: self.reached.1 }, place);
+        }
         if covers.1 > 0 {
             // A rewritten segment may hold less than it covers, and all it covers was committed.
             self.reach(covers.0, covers.1);
