@@ -167,3 +167,24 @@ fn compacting_without_room_for_a_copy_ends_and_says_so() {
         assert_eq!(engine.lookup_whole(p, &key(n % 120)).expect("reads"), Some(value(n)));
     }
 }
+
+#[test]
+fn compacting_does_not_wait_for_a_log_that_cannot_be_written() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
+    let p = partition(&mut engine, Durability::Interval);
+    for n in 0..200 {
+        engine.write(p, Kind::Put, 0, n, &key(n % 40), &value(n)).expect("is accepted");
+    }
+    for steps in 0..60 {
+        engine.sync().expect("syncs");
+        for _ in 0..steps {
+            engine.maintain(0).expect("goes well");
+        }
+        engine.write(p, Kind::Put, 0, 300, &key(steps), &value(steps)).expect("is accepted");
+        engine.checkpoint_begin(p, b"").expect("begins");
+        disk.set_capacity(1000);
+        assert!(matches!(engine.compact(p), Ok(()) | Err(EngineError::DiskFull { .. })));
+        disk.set_capacity(None);
+    }
+}

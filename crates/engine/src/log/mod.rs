@@ -264,6 +264,17 @@ impl Log {
         Ok(())
     }
 
+    /// As [`Log::sync_begin`], for those who wait until it is done: a full disk is an error.
+    pub(crate) fn sync_begin_or_full<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        self.sync_begin(io)?;
+        let mut unsynced = self.order[self.first_unsynced..].iter().map(|&slot| self.segment(slot));
+        if unsynced.any(|segment| segment.written < segment.bytes) {
+            Err(DiskError::Full.into())
+        } else {
+            Ok(())
+        }
+    }
+
     /// Whether no sync is under way any more.
     pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
         let mut done = true;

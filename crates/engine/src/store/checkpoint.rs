@@ -151,7 +151,7 @@ impl Store {
                     Some(next) => Stage::Walk(next),
                     None => {
                         writing.applied = self.commit;
-                        self.log.sync_begin(io)?;
+                        self.log.sync_begin_or_full(io)?;
                         Stage::Log(self.log.last.1)
                     }
                 };
@@ -161,7 +161,7 @@ impl Store {
                 self.log.sync_done(io)?;
                 if self.log.synced_index() < through {
                     // A sync that was under way when this one was asked for may have been too early.
-                    self.log.sync_begin(io)?;
+                    self.log.sync_begin_or_full(io)?;
                     return Ok(false);
                 }
                 self.write_end(writing);

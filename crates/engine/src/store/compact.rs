@@ -178,7 +178,7 @@ impl Store {
             }
             Stage::Sync(ticket) => {
                 if io.disk.sync_done(ticket)? {
-                    self.log.sync_begin(io)?;
+                    self.log.sync_begin_or_full(io)?;
                     job.stage = Stage::Log(self.commit);
                 }
                 Ok(false)
@@ -188,7 +188,7 @@ impl Store {
                 if self.log.synced_index() >= through {
                     job.stage = self.name_output(io, job)?;
                 } else {
-                    self.log.sync_begin(io)?;
+                    self.log.sync_begin_or_full(io)?;
                 }
                 Ok(false)
             }
