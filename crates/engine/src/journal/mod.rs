@@ -76,7 +76,10 @@ impl Journal {
     /// Takes note that a partition's log was cut after `index`.
     pub(crate) fn push_cut(&mut self, handle: u32, partition: PartitionId, index: u64) {
         self.push_record(&Record::Cut { partition, index });
-        self.batch.insert(handle, index);
+        // It makes no entry durable; and it need not outlast the entries before it, which go first.
+        if let Some(held) = self.batch.get_mut(&handle) {
+            *held = index.min(*held);
+        }
     }
 
     fn push_record(&mut self, record: &Record<'_>) {
