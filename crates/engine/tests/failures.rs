@@ -127,3 +127,31 @@ fn entries_are_found_by_index_however_often_the_tail_was_cut() {
         assert_eq!(engine.read_entry(p, index).expect("is found").head.meta.epoch, index as u32);
     }
 }
+
+#[test]
+fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_more() {
+    for nth in 1..6 {
+        let disk = SimulatedDisk::new(nth);
+        let options =
+            EngineOptions { segment_bytes: 4 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+        let p = partition(&mut engine, 1, Durability::Interval);
+        for n in 0..60 {
+            put(&mut engine, p, n, &[n as u8 % 7], &[7; 500]).expect("is accepted");
+        }
+        disk.fail_nth(Operation::Remove, nth);
+        let compacted = engine.compact(p);
+        assert!(matches!(compacted, Ok(()) | Err(EngineError::Disk(_))), "{compacted:?}");
+        for key in 0..7 {
+            assert_eq!(engine.lookup_whole(p, &[key]).expect("reads"), Some(vec![7; 500]));
+        }
+        drop(engine);
+        disk.crash();
+        let mut engine = open(&disk);
+        engine.commit_all().expect("commits");
+        let p = partition(&mut engine, 1, Durability::Interval);
+        for key in 0..7 {
+            assert_eq!(engine.lookup_whole(p, &[key]).expect("reads"), Some(vec![7; 500]));
+        }
+    }
+}

@@ -155,10 +155,18 @@ impl Store {
         // Once begun, leading locations to the copy is ended; it needs no more than reads.
         let may_go_on = if is_swapping { Ok(()) } else { self.check_going() };
         match may_go_on.and_then(|()| self.job_step(io, &mut job)) {
-            Ok(true) => Ok(true),
+            Ok(true) => {
+                self.remove_retired(io)?;
+                Ok(true)
+            }
             Ok(false) => {
                 self.compaction.job = Some(job);
                 Ok(false)
+            }
+            Err(error) if matches!(job.stage, Stage::Patch(..)) => {
+                // The log leads to the copy already: there is no way back.
+                self.compaction.job = Some(job);
+                self.stop_on_failure(Err(error))
             }
             Err(error) => self.abandon(io, &mut job, error),
         }
@@ -219,7 +227,6 @@ impl Store {
                     self.log.segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
-                self.remove_retired(io)?;
                 Ok(true)
             }
         }
@@ -455,20 +462,19 @@ impl Store {
 
     /// Removes the files of replaced segments that nobody reads.
     fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
-        let mut kept = Vec::new();
+        let mut result = Ok(());
         for slot in std::mem::take(&mut self.compaction.retired) {
             if self.log.segment(slot).pins > 0 {
-                kept.push(slot);
+                self.compaction.retired.push(slot);
             } else if let Some(segment) = self.log.drop_slot(io, slot)
                 && let Some(file) = segment.file
             {
                 io.disk.close(file);
                 let removed = io.disk.remove(&segment.path);
-                self.stop_on_failure(removed.map_err(Into::into))?;
+                result = result.and(self.stop_on_failure(removed.map_err(Into::into)));
             }
         }
-        self.compaction.retired = kept;
-        Ok(())
+        result
     }
 
     /// Gives up a compaction; the old segments are as they were.
