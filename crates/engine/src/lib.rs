@@ -32,10 +32,10 @@ pub use engine::options::{Durability, EngineOptions, PartitionOptions};
 pub use engine::report::{Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport};
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
-pub use log::entry::{FLAG_LIST, FLAGS_FOR_UPPER_LAYERS, Kind, Meta};
+pub use log::entry::{FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Kind, Meta, split_trailer};
 pub use log::{EntryRef, LogSizes};
 pub use side::chains::{Part, TrimTo};
-pub use store::read::{Body, Parts, Record};
+pub use store::read::{Body, Inspected, Parts, PartsOf, Record};
 pub use store::recover::PartitionReport;
 
 /// Names a partition's folder. Opaque to the engine; its owner puts the keyspace into the upper half and the

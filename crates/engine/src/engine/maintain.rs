@@ -147,6 +147,28 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
+    /// Whether enough log has come behind a partition's last checkpoint that its owner should begin another, and none
+    /// is being written.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn checkpoint_is_due(&mut self, handle: Handle) -> EngineResult<bool> {
+        let tail_max = self.checkpoint_tail_max();
+        let is_idle = self.upkeep.checkpointing.is_empty();
+        let (_, store) = self.store(handle)?;
+        Ok(is_idle
+            && store.durability != Durability::Memory
+            && store.stopped.is_none()
+            && store.checkpoints.tail_bytes
+                >= tail_max.max(TAIL_PER_CHECKPOINT * store.checkpoints.newest_bytes()))
+    }
+
+    /// Log bytes behind a partition's checkpoint that recovery is to read at most.
+    fn checkpoint_tail_max(&self) -> u64 {
+        let partitions = self.by_id.len().max(1) as u64;
+        (self.options.checkpoint_tail_bytes / partitions).max(CHECKPOINT_TAIL_BYTES_MIN)
+    }
+
     /// Ends what is under way in one partition: its checkpoint and its compaction.
     pub(super) fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
@@ -287,8 +309,7 @@ impl<D: Disk> Engine<D> {
     }
 
     fn look_at(&mut self, handle: Handle, dead_percent_max: u64) -> EngineResult<()> {
-        let partitions = self.by_id.len().max(1) as u64;
-        let tail_max = (self.options.checkpoint_tail_bytes / partitions).max(CHECKPOINT_TAIL_BYTES_MIN);
+        let tail_max = self.checkpoint_tail_max();
         let policy = Policy { dead_percent_max, segment_bytes: self.options.segment_bytes };
         let begin_alone = self.options.checkpoints_begin_alone;
         let Engine { io, partitions, upkeep, .. } = self;
@@ -297,8 +318,10 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         // A checkpoint costs its own size: it must be worth it.
-        let own = store.checkpoints.kept.back().map_or(0, |&(_, bytes)| bytes * TAIL_PER_CHECKPOINT);
-        if begin_alone && store.checkpoints.tail_bytes >= tail_max.max(own) && upkeep.checkpointing.is_empty()
+        let worth = TAIL_PER_CHECKPOINT * store.checkpoints.newest_bytes();
+        if begin_alone
+            && store.checkpoints.tail_bytes >= tail_max.max(worth)
+            && upkeep.checkpointing.is_empty()
         {
             store.checkpoint_begin(io, &[])?;
             if store.checkpoints.is_writing() {

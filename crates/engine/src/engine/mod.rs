@@ -7,6 +7,7 @@ mod open;
 pub(crate) mod options;
 mod replay;
 pub(crate) mod report;
+mod upper;
 
 use crate::PartitionId;
 use crate::disk::Disk;
@@ -14,7 +15,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
-use crate::log::entry::{FLAG_LIST, Kind, Meta, u32_at};
+use crate::log::entry::{FLAG_LIST, Kind, Meta, split_trailer, u32_at};
 use crate::log::{Log, LogOptions};
 use crate::side::chains::TrimTo;
 use crate::store::read::Record;
@@ -309,7 +310,8 @@ impl<D: Disk> Engine<D> {
             crate::Body::Parts(parts) => {
                 let mut whole = Vec::new();
                 for part in &parts.parts {
-                    let payload = self.read_entry(handle, part.index)?.payload;
+                    let entry = self.read_entry(handle, part.index)?;
+                    let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
                     whole.extend_from_slice(payload.get(start..).unwrap_or(&[]));
                 }
                 if !is_list {
@@ -427,7 +429,7 @@ impl<D: Disk> Engine<D> {
             commit: store.commit,
             durable,
             log: store.log.sizes(),
-            checkpoint_bytes: store.checkpoints.kept.back().map_or(0, |&(_, bytes)| bytes),
+            checkpoint_bytes: store.checkpoints.newest_bytes(),
             overhead_bytes: store.overhead_bytes() as u64,
             index_bytes: store.index.bytes() as u64,
             versions: store.versions.len() as u64,

@@ -78,8 +78,25 @@ impl Kind {
 /// Flag: the record is a list, not bytes.
 pub const FLAG_LIST: u8 = 1;
 
+/// Flag: the payload ends with a trailer of the upper layer's. It belongs to the entry, not to the record: it counts
+/// for nothing there and is not returned with it. See [`split_trailer`].
+pub const FLAG_TRAILER: u8 = 2;
+
 /// Flags an upper layer may use as it likes; the engine returns them with the value.
 pub const FLAGS_FOR_UPPER_LAYERS: u8 = 0xF0;
+
+/// What an entry's payload gives to the record, and its trailer. A trailer's last byte, left out here, tells its
+/// length, itself included.
+pub fn split_trailer(flags: u8, payload: &[u8]) -> (&[u8], &[u8]) {
+    match payload.split_last() {
+        Some((&bytes, rest))
+            if flags & FLAG_TRAILER != 0 && (1..=payload.len()).contains(&(bytes as usize)) =>
+        {
+            rest.split_at(payload.len() - bytes as usize)
+        }
+        _ => (payload, &[]),
+    }
+}
 
 /// An entry's fields, all absolute, beside its key and payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::index::Found;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
 use crate::log::Placed;
-use crate::log::entry::{FLAG_LIST, Kind, Meta};
+use crate::log::entry::{FLAG_LIST, Kind, Meta, split_trailer};
 use crate::side::chains::{Chain, Part, TrimTo};
 use crate::side::versions::{Older, Was};
 
@@ -157,6 +157,7 @@ impl Store {
     }
 
     fn apply_trim(&mut self, meta: &Meta, fragment: u32, key: &[u8], payload: &[u8], held: Option<Held>) {
+        let (payload, _) = split_trailer(meta.flags, payload);
         let (Some(held), Some(to)) = (held, TrimTo::decode(payload)) else { return };
         let id = match held.location.place() {
             Place::Chain(id) => id,

@@ -66,6 +66,11 @@ impl Checkpoints {
         self.writing.is_some()
     }
 
+    /// Bytes of the newest one.
+    pub(crate) fn newest_bytes(&self) -> u64 {
+        self.kept.back().map_or(0, |&(_, bytes)| bytes)
+    }
+
     /// Commit index that every kept checkpoint covers.
     pub(crate) fn covered(&self) -> u64 {
         self.kept.front().filter(|_| self.kept.len() >= CHECKPOINTS_KEPT).map_or(0, |&(commit, _)| commit)

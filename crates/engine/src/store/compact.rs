@@ -524,7 +524,8 @@ impl Store {
 
     fn may_be_rewritten(&self, slot: u32) -> bool {
         let segment = self.log.segment(slot);
-        segment.sealed && segment.is_durable() && segment.last_index <= self.commit && !segment.is_damaged
+        let may_go = segment.last_index <= self.commit.min(self.state_is_held_through());
+        segment.sealed && segment.is_durable() && may_go && !segment.is_damaged
     }
 
     /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it.

@@ -14,7 +14,7 @@ use crate::index::HashIndex;
 use crate::index::location::Location;
 use crate::io::Io;
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{FLAG_LIST, HEAD_BYTES, Kind, Meta, u32_at};
+use crate::log::entry::{FLAG_LIST, HEAD_BYTES, Kind, Meta, split_trailer, u32_at};
 use crate::log::{Log, Placed};
 use crate::side::chains::Chains;
 use crate::side::versions::Versions;
@@ -25,6 +25,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod read;
 pub(crate) mod recover;
+mod upper;
 
 /// Log, index and side table of one partition.
 pub(crate) struct Store {
@@ -47,6 +48,10 @@ pub(crate) struct Store {
     pub(crate) is_dirty: bool,
     pub(crate) stopped: Option<Box<str>>,
     pub(crate) damage: Vec<Damage>,
+    /// Whether entries tell more than their records: then they stay until every kept checkpoint covers them.
+    pub(crate) holds_state: bool,
+    /// What an upper layer had added to the checkpoint that was loaded, and the commit index it is as of.
+    pub(crate) recovered_extra: Option<Box<(u64, Vec<u8>)>>,
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) compaction: compact::Compactor,
     pub(crate) scratch: Vec<u8>,
@@ -76,6 +81,8 @@ impl Store {
             is_dirty: false,
             stopped: None,
             damage: Vec::new(),
+            holds_state: false,
+            recovered_extra: None,
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
             scratch: Vec::new(),
@@ -234,6 +241,7 @@ impl Store {
 
 /// How many units (values or bytes) an entry's payload holds.
 pub(crate) fn units_of(kind: Kind, flags: u8, payload: &[u8]) -> u32 {
+    let (payload, _) = split_trailer(flags, payload);
     match kind {
         Kind::Append | Kind::Put if flags & FLAG_LIST != 0 => {
             if payload.len() < 4 {

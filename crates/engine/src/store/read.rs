@@ -8,7 +8,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::Found;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
-use crate::log::entry::{FLAG_LIST, Kind, crc, decode_head_unchecked};
+use crate::log::entry::{FLAG_LIST, Kind, crc, decode_head_unchecked, split_trailer};
 use crate::log::{EntryRef, entry_of};
 use crate::side::chains::{Part, TrimTo, trim_point};
 use crate::side::versions::Was;
@@ -53,6 +53,30 @@ pub enum Body<'a> {
     Whole(&'a [u8]),
     /// In several: their payloads are read part by part.
     Parts(Parts),
+}
+
+/// A record without its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inspected {
+    /// Whether it is a list rather than bytes.
+    pub is_list: bool,
+    /// The flags of its newest entry.
+    pub flags: u8,
+    /// Log index of the entry that changed it last.
+    pub index: u64,
+    /// Timestamp of that entry: the record's version.
+    pub timestamp: u64,
+    /// Values of a list, or bytes.
+    pub units: u64,
+}
+
+/// Those parts of a record that hold some of its units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartsOf {
+    /// In order. Their entries' payloads hold the units, trailers left out.
+    pub parts: Vec<Part>,
+    /// Units at the head of the first that come before those asked for.
+    pub skip: u64,
 }
 
 /// The parts of a record.
@@ -269,6 +293,6 @@ fn record_of(entry: EntryRef<'_>) -> Record<'_> {
         index: meta.index,
         epoch: meta.epoch,
         timestamp: meta.timestamp,
-        body: Body::Whole(entry.payload),
+        body: Body::Whole(split_trailer(meta.flags, entry.payload).0),
     }
 }

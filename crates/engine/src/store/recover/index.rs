@@ -70,6 +70,7 @@ impl Recovery<'_> {
                 Err(reason) => {
                     self.store.index = Default::default();
                     self.store.chains = Default::default();
+                    self.store.recovered_extra = None;
                     self.report.from_checkpoint = 0;
                     self.damage(DamageKind::Checkpoint, format!("{path}: {reason}"));
                     // It would stand in the way of a good one of the same name.
@@ -108,14 +109,14 @@ impl Recovery<'_> {
         let mut table = Vec::new();
         let mut samples = BTreeMap::new();
         // Two passes: the rows that locations are read by stand at the end. The first checks every block.
-        let (mut counts, mut applied) = ((0, 0), 0);
+        let (mut counts, mut applied, mut extra) = ((0, 0), 0, None);
         checkpoint::read_blocks(header.salt(), bytes, |block| {
             match block {
                 Block::Segments(rows) => table = rows,
                 Block::Samples { slot, samples: pairs } => drop(samples.insert(slot, pairs)),
                 Block::Entries(entries) => counts.0 += entries.len() as u64,
                 Block::Chain(_) => counts.1 += 1,
-                Block::Extra(_) => {}
+                Block::Extra(bytes) => extra = Some(bytes),
                 Block::End { entries, chains, .. } if counts != (entries, chains) => {
                     return Err("its end block counts other entries".into());
                 }
@@ -123,6 +124,7 @@ impl Recovery<'_> {
             }
             Ok(())
         })?;
+        self.store.recovered_extra = extra.map(|bytes| Box::new((header.commit, bytes.to_vec())));
         let (slots, rows) = self.match_rows(&table, &mut samples);
         self.store.index = HashIndex::for_entries(counts.0 as usize);
         checkpoint::read_blocks(header.salt(), bytes, |block| {

@@ -1,0 +1,210 @@
+//! What an upper layer may rely on that keeps state of its own in the log and in checkpoints.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{
+    Durability, Engine, EngineOptions, FLAG_LIST, FLAG_TRAILER, Handle, Kind, Meta, PartitionId,
+    PartitionOptions, TrimTo, split_trailer,
+};
+
+type Store = Engine<SimulatedDisk>;
+
+fn open(disk: &SimulatedDisk) -> (Store, Handle) {
+    let options = EngineOptions {
+        segment_bytes: 8 << 10,
+        disk_reserve_bytes: 0,
+        checkpoints_begin_alone: false,
+        ..EngineOptions::default()
+    };
+    let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(report.damage().next(), None);
+    let options = PartitionOptions { durability: Durability::Interval, index_seed: 3 };
+    let p = engine.partition(PartitionId(1), options).expect("opens");
+    engine.commit_all().expect("commits");
+    (engine, p)
+}
+
+fn with_trailer(body: &[u8], trailer: &[u8]) -> Vec<u8> {
+    [body, trailer, &[trailer.len() as u8 + 1]].concat()
+}
+
+fn list(values: &[&[u8]]) -> Vec<u8> {
+    let mut out = (values.len() as u32).to_le_bytes().to_vec();
+    values.iter().for_each(|v| out.extend_from_slice(v));
+    out
+}
+
+/// Takes a checkpoint with this state and waits for it.
+fn checkpoint(engine: &mut Store, p: Handle, extra: &[u8]) {
+    engine.checkpoint_begin(p, extra).expect("begins");
+    for ms in 0..1_000 {
+        engine.maintain(ms).expect("goes on");
+    }
+    assert!(engine.partition_stats(p).expect("is open").checkpoint_bytes > 0);
+}
+
+fn indexes_after(engine: &mut Store, p: Handle, after: u64) -> Vec<u64> {
+    let mut indexes = Vec::new();
+    engine
+        .entries_after(p, after, |entry, is_good| {
+            assert!(is_good);
+            indexes.push(entry.head.meta.index);
+        })
+        .expect("can be read");
+    indexes
+}
+
+#[test]
+fn trailers_count_for_nothing_in_records_and_stay_with_their_entries() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    let put = |engine: &mut Store, kind, flags, at, key: &[u8], body: &[u8], trailer: &[u8]| {
+        let payload = with_trailer(body, trailer);
+        engine.write(p, kind, flags | FLAG_TRAILER, at, key, &payload).expect("is accepted")
+    };
+    put(&mut engine, Kind::Put, 0, 1, b"bytes", b"value", b"who wrote it");
+    put(&mut engine, Kind::Append, 0, 2, b"bytes", b"+more", b"and who then");
+    put(&mut engine, Kind::Put, 0, 3, b"whole", b"one", b"");
+    put(&mut engine, Kind::Append, FLAG_LIST, 4, b"list", &list(&[b"a", b"b"]), b"x");
+    put(&mut engine, Kind::Append, FLAG_LIST, 5, b"list", &list(&[b"c"]), b"yy");
+    let to = engine.trim_point(p, b"list", 1).expect("is there").expect("two are left");
+    let trim = put(&mut engine, Kind::Trim, 0, 6, b"list", &to.encode(), b"zzz");
+    for round in 0..2 {
+        let units = |engine: &mut Store, key| engine.inspect(p, key).expect("reads").map(|i| i.units);
+        assert_eq!(engine.lookup_whole(p, b"bytes").expect("reads").as_deref(), Some(&b"value+more"[..]));
+        assert_eq!(engine.lookup_whole(p, b"whole").expect("reads").as_deref(), Some(&b"one"[..]));
+        assert_eq!(units(&mut engine, b"bytes"), Some(10), "round {round}");
+        assert_eq!(units(&mut engine, b"whole"), Some(3));
+        assert_eq!(units(&mut engine, b"list"), Some(2));
+        assert_eq!(units(&mut engine, b"none"), None);
+        assert_eq!(engine.inspect(p, b"list").expect("reads").map(|i| i.timestamp), Some(6));
+        let entry = engine.read_entry(p, trim).expect("is there");
+        let (body, trailer) = split_trailer(entry.head.meta.flags, entry.payload);
+        assert_eq!((TrimTo::decode(body), trailer), (Some(to), &b"zzz"[..]));
+        engine.sync().expect("syncs");
+        drop(engine);
+        disk.crash();
+        (engine, _) = open(&disk);
+    }
+}
+
+#[test]
+fn bytes_that_can_be_no_trailer_are_part_of_the_record() {
+    assert_eq!(split_trailer(FLAG_TRAILER, b""), (&b""[..], &b""[..]));
+    assert_eq!(split_trailer(FLAG_TRAILER, &[7, 9]), (&[7, 9][..], &b""[..]));
+    assert_eq!(split_trailer(FLAG_TRAILER, &[7, 0]), (&[7, 0][..], &b""[..]));
+    assert_eq!(split_trailer(0, &[7, 1]), (&[7, 1][..], &b""[..]));
+    assert_eq!(split_trailer(FLAG_TRAILER, &[7, 8, 2]), (&[7][..], &[8][..]));
+}
+
+#[test]
+fn only_the_parts_that_hold_the_units_asked_for_are_named() {
+    let (mut engine, p) = open(&SimulatedDisk::new(1));
+    for at in 1..=5 {
+        engine.write(p, Kind::Append, FLAG_LIST, at, b"k", &list(&[b"x", b"y"])).expect("is accepted");
+    }
+    let of = |engine: &mut Store, units| {
+        let found = engine.parts_of(p, b"k", units).expect("reads");
+        (found.parts.iter().map(|part| part.index).collect::<Vec<_>>(), found.skip)
+    };
+    assert_eq!(of(&mut engine, 0..10), (vec![1, 2, 3, 4, 5], 0));
+    assert_eq!(of(&mut engine, 3..5), (vec![2, 3], 1));
+    assert_eq!(of(&mut engine, 9..99), (vec![5], 1));
+    let to = engine.trim_point(p, b"k", 3).expect("is there").expect("some are left");
+    engine.write(p, Kind::Trim, 0, 6, b"k", &to.encode()).expect("is accepted");
+    assert_eq!(of(&mut engine, 0..1), (vec![2], 1));
+    assert_eq!(of(&mut engine, 1..2), (vec![3], 0));
+    engine.write(p, Kind::Put, FLAG_LIST, 7, b"k", &list(&[b"x", b"y"])).expect("is accepted");
+    assert_eq!(of(&mut engine, 1..2), (vec![7], 1));
+}
+
+#[test]
+fn the_state_in_a_checkpoint_and_the_entries_behind_it_are_found_again() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    engine.hold_state_in_log(p).expect("is open");
+    for at in 1..=100u64 {
+        engine.write(p, Kind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
+    }
+    engine.sync().expect("syncs");
+    checkpoint(&mut engine, p, b"as of 100");
+    for at in 101..=150u64 {
+        engine.write(p, Kind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
+    }
+    let next = Meta { kind: Kind::Mark, flags: 0, epoch: 1, index: 151, timestamp: 151 };
+    engine.append(p, &next, b"", b"not committed").expect("is accepted");
+    assert_eq!(indexes_after(&mut engine, p, 148), [149, 150, 151]);
+    engine.sync().expect("syncs");
+    drop(engine);
+    disk.crash();
+    let (mut engine, p) = open(&disk);
+    assert_eq!(engine.recovered_extra(p), Ok(Some((100, b"as of 100".to_vec()))));
+    assert_eq!(engine.recovered_extra(p), Ok(None), "it is taken once");
+    assert_eq!(indexes_after(&mut engine, p, 100), (101..=151).collect::<Vec<_>>());
+    assert_eq!(indexes_after(&mut engine, p, 151), [0u64; 0]);
+}
+
+#[test]
+fn the_older_checkpoint_brings_its_own_state_when_the_newest_has_rotted() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    engine.hold_state_in_log(p).expect("is open");
+    for round in 1..=2u64 {
+        for at in 0..50 {
+            engine.write(p, Kind::Put, 0, 50 * round + at, b"k", &[0; 300]).expect("is accepted");
+        }
+        engine.sync().expect("syncs");
+        checkpoint(&mut engine, p, format!("round {round}").as_bytes());
+    }
+    engine.compact(p).expect("compacts");
+    drop(engine);
+    disk.rot_at(&format!("p-{:016x}/{:016x}.ckp", 1, 100), 90, 0xFF).expect("is there");
+    let options = EngineOptions { checkpoints_begin_alone: false, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(engine.recovered_extra(p), Ok(Some((50, b"round 1".to_vec()))));
+    assert_eq!(indexes_after(&mut engine, p, 50), (51..=100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_dead_entry_that_holds_state_stays_until_every_kept_checkpoint_covers_it() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    engine.hold_state_in_log(p).expect("is open");
+    let overwrite = |engine: &mut Store, from: u64| {
+        for at in from..from + 200 {
+            engine.write(p, Kind::Put, 0, at, b"k", &[0; 300]).expect("is accepted");
+        }
+        engine.sync().expect("syncs");
+    };
+    overwrite(&mut engine, 1);
+    engine.compact(p).expect("compacts");
+    assert_eq!(indexes_after(&mut engine, p, 0).len(), 200, "no checkpoint covers them");
+    checkpoint(&mut engine, p, b"1");
+    engine.compact(p).expect("compacts");
+    assert_eq!(indexes_after(&mut engine, p, 0).len(), 200, "one checkpoint may rot");
+    overwrite(&mut engine, 201);
+    checkpoint(&mut engine, p, b"2");
+    engine.compact(p).expect("compacts");
+    assert_eq!(
+        indexes_after(&mut engine, p, 200).len(),
+        200,
+        "what the older one does not cover is all there"
+    );
+    assert!(indexes_after(&mut engine, p, 0).len() < 300, "what both cover has been compacted");
+}
+
+#[test]
+fn a_checkpoint_is_due_once_enough_log_has_come_and_none_is_being_written() {
+    let (mut engine, p) = open(&SimulatedDisk::new(1));
+    assert_eq!(engine.checkpoint_is_due(p), Ok(false));
+    let large = vec![0; 1 << 20];
+    for at in 1..=257 {
+        engine.write(p, Kind::Put, 0, at, b"k", &large).expect("is accepted");
+    }
+    assert_eq!(engine.checkpoint_is_due(p), Ok(true));
+    engine.checkpoint_begin(p, b"x").expect("begins");
+    assert_eq!(engine.checkpoint_is_due(p), Ok(false));
+    for ms in 0..1_000 {
+        engine.maintain(ms).expect("goes on");
+    }
+    assert_eq!(engine.checkpoint_is_due(p), Ok(false));
+}
