@@ -208,3 +208,29 @@ fn a_checkpoint_is_due_once_enough_log_has_come_and_none_is_being_written() {
     }
     assert_eq!(engine.checkpoint_is_due(p), Ok(false));
 }
+
+#[test]
+fn entries_before_a_torn_tail_are_found_though_the_checkpoint_knew_of_later_ones() {
+    for steps in 0..12 {
+        let disk = SimulatedDisk::new(steps);
+        let (mut engine, p) = open(&disk);
+        engine.write(p, Kind::Put, 0, 1, b"k", b"one").expect("is accepted");
+        engine.write(p, Kind::Append, 0, 2, b"k", b"two").expect("is accepted");
+        engine.sync().expect("syncs");
+        engine.checkpoint_begin(p, b"").expect("begins");
+        // Appended while it is being written, not committed, and lost.
+        for ms in 0..steps {
+            engine.maintain(ms).expect("goes on");
+        }
+        let later = Meta { kind: Kind::Mark, flags: 0, epoch: 1, index: 3, timestamp: 3 };
+        engine.append(p, &later, b"", &[0; 300]).expect("is accepted");
+        for _ in 0..30 {
+            engine.maintain(steps).expect("goes on");
+        }
+        drop(engine);
+        disk.crash();
+        let (mut engine, p) = open(&disk);
+        let whole = engine.lookup_whole(p, b"k");
+        assert_eq!(whole, Ok(Some(b"onetwo".to_vec())), "appended after {steps} steps");
+    }
+}

@@ -137,7 +137,11 @@ impl Recovery<'_> {
                 Some(row) => {
                     let from = row.resume_at.max(FIRST_ENTRY_AT);
                     if from > FIRST_ENTRY_AT {
-                        self.reach(self.store.log.last.0, row.last_index.min(loaded.commit));
+                        let (epoch, index) = (self.store.log.last.0, row.last_index.min(loaded.commit));
+                        self.reach(epoch, index);
+                        // What stands before is held, though nothing good may follow it.
+                        let segment = self.store.log.segment_mut(slot);
+                        (segment.last_epoch, segment.last_index) = (epoch, index);
                     }
                     self.read_segment(io, slot, from, is_last)?;
                 }
