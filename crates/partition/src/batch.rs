@@ -1,0 +1,130 @@
+//! Putting the answers of a batch together, in the order of its operations.
+
+use zerohop_wire::Failure;
+use zerohop_wire::limits::BODY_BYTES_MAX;
+use zerohop_wire::messages::Answer;
+
+use crate::event::Token;
+use crate::held::push_packed;
+
+/// An answer without contents, with its item header.
+const SMALL_ANSWER_BYTES: usize = 32;
+/// The body's own fields.
+const HEAD_BYTES: usize = 8;
+
+/// The answers of one batch, so far.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    pub(crate) token: Token,
+    pub(crate) count: u32,
+    /// The newest entry that any of its answers was evaluated over.
+    pub(crate) index: u64,
+    /// Operations without an answer.
+    left: u32,
+    /// Answers back to back, up to the first that is missing; then, by their place, those behind.
+    packed: Vec<u8>,
+    behind: Vec<Option<Vec<u8>>>,
+    /// How many of the first stand in `packed`.
+    first: u32,
+    bytes: usize,
+}
+
+impl Collector {
+    pub(crate) fn new(token: Token, count: u32, buffer: Vec<u8>) -> Collector {
+        let (packed, behind) = (buffer, Vec::new());
+        Collector { token, count, index: 0, left: count, packed, behind, first: 0, bytes: HEAD_BYTES }
+    }
+
+    /// Puts in the answer of an operation. What does not fit the body is answered `AnswerTooLong`, which always does.
+    pub(crate) fn put(&mut self, place: u32, index: u64, answer: &Answer<'_>) {
+        self.index = self.index.max(index);
+        self.left -= 1;
+        if place == self.first {
+            self.first += 1;
+            let mut packed = std::mem::take(&mut self.packed);
+            self.pack(answer, &mut packed);
+            self.packed = packed;
+            return;
+        }
+        let mut own = Vec::new();
+        self.pack(answer, &mut own);
+        let at = (place - self.first) as usize;
+        if self.behind.len() <= at {
+            self.behind.resize(at + 1, None);
+        }
+        self.behind[at] = Some(own);
+    }
+
+    fn pack(&mut self, answer: &Answer<'_>, out: &mut Vec<u8>) {
+        let begin = out.len();
+        push_packed(answer, out);
+        let length = out.len() - begin;
+        if self.bytes + length + self.left as usize * SMALL_ANSWER_BYTES > BODY_BYTES_MAX {
+            out.truncate(begin);
+            push_packed(&Err(Failure::AnswerTooLong { length: length as u64 }), out);
+        }
+        self.bytes += out.len() - begin;
+    }
+
+    /// Whether an answer is still missing.
+    pub(crate) fn is_open(&self) -> bool {
+        self.left > 0
+    }
+
+    /// All answers, back to back.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        for own in self.behind.into_iter().flatten() {
+            self.packed.extend_from_slice(&own);
+        }
+        self.packed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Many;
+    use zerohop_wire::ids::Timestamp;
+    use zerohop_wire::messages::Outcome;
+
+    use super::*;
+
+    fn done(number: u64) -> Answer<'static> {
+        Ok(Outcome::Done { version: Timestamp(1), number })
+    }
+
+    fn numbers(packed: &[u8], count: u32) -> Vec<u64> {
+        let answers = Many::<Answer<'_>>::packed(count, packed).expect("is well formed");
+        let number = |answer| match answer {
+            Ok(Outcome::Done { number, .. }) => number,
+            Err(Failure::AnswerTooLong { .. }) => u64::MAX,
+            _ => 0,
+        };
+        answers.iter().map(number).collect()
+    }
+
+    #[test]
+    fn answers_stand_in_the_order_of_their_operations_whenever_they_come() {
+        let mut collector = Collector::new(Token::default(), 5, Vec::new());
+        for (place, index) in [(0, 7), (3, 9), (2, 0), (4, 8), (1, 0)] {
+            assert!(collector.is_open());
+            collector.put(place, index, &done(u64::from(place)));
+        }
+        assert!(!collector.is_open());
+        assert_eq!(collector.index, 9);
+        assert_eq!(numbers(&collector.finish(), 5), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn what_does_not_fit_the_body_says_so_and_leaves_room_for_the_others() {
+        let large = vec![0; 10 << 20];
+        let value = Ok(Outcome::Value { version: Timestamp(1), length: 1, bytes: &large });
+        let mut collector = Collector::new(Token::default(), 4, Vec::new());
+        collector.put(0, 0, &value);
+        collector.put(1, 0, &value);
+        collector.put(2, 0, &done(2));
+        collector.put(3, 0, &value);
+        let packed = collector.finish();
+        assert!(packed.len() + HEAD_BYTES <= BODY_BYTES_MAX);
+        assert_eq!(numbers(&packed, 4), [0, u64::MAX, 2, u64::MAX]);
+    }
+}

@@ -1,0 +1,66 @@
+//! What goes into a partition and what comes out.
+
+use zerohop_wire::ids::RequestId;
+use zerohop_wire::{Envelope, Message};
+
+/// The caller's clock, in milliseconds since 1970. A partition does not follow it backwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Now {
+    /// Milliseconds since 1970.
+    pub ms: u64,
+}
+
+/// Whom an answer is for: opaque here, but that what is parked for a connection goes with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Token {
+    /// The connection, as its owner numbers them.
+    pub connection: u64,
+    /// The request on it.
+    pub request: RequestId,
+}
+
+/// One request about records.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Whom to answer.
+    pub token: Token,
+    /// The frame's header fields; epoch and time-out are looked at.
+    pub envelope: Envelope,
+    /// A read, a scan, a write or a batch.
+    pub message: &'a Message<'a>,
+}
+
+/// What a partition is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A client asks for something.
+    Request(Request<'a>),
+    /// [`zerohop_engine::Engine::flush`] has returned: what was appended before is durable.
+    Flushed,
+    /// The flush failed with another error than a full disk: what was appended since the last one may be lost.
+    FlushFailed,
+    /// Time has passed: to be told every few milliseconds, and at [`crate::Partition::next_wake_ms`].
+    Tick,
+    /// A connection has closed: nobody waits for its answers any more.
+    Disconnected {
+        /// Which.
+        connection: u64,
+    },
+}
+
+/// What a partition asks its owner to do. All may be done at once, in the order in which they come.
+pub trait Effects {
+    /// Send an answer. Everything it was evaluated over is committed, at the keyspace's durability.
+    fn answer(&mut self, to: Token, message: &Message<'_>);
+
+    /// Answer `WrongOwner` with what changed in the map since the asker's epoch: the request named another epoch of this
+    /// partition. The map is the owner's.
+    fn wrong_owner(&mut self, to: Token);
+
+    /// Answer nothing: the request repeats one whose answer its session has. What is held for it may be let go.
+    fn dropped(&mut self, to: Token);
+
+    /// Entries were appended that are answered only once durable: call [`zerohop_engine::Engine::flush`] before
+    /// waiting for more requests, then tell the partition [`Event::Flushed`]. Comes with every such entry.
+    fn flush_wanted(&mut self);
+}

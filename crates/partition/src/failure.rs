@@ -1,0 +1,26 @@
+//! What the engine answers, as what a client is answered.
+
+use zerohop_engine::EngineError;
+use zerohop_engine::limits::PAYLOAD_BYTES_MAX;
+use zerohop_wire::{Failure, What};
+
+/// The failure that a client sees. None of these is remembered: the request may be sent again under its number.
+pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
+    match error {
+        EngineError::DiskFull { .. } => Failure::DiskFull,
+        EngineError::MemoryFull { .. } => Failure::MemoryFull,
+        EngineError::Rotten { .. } => Failure::Rotten,
+        EngineError::PayloadTooLong { bytes } => {
+            Failure::ValueTooLong { length: *bytes as u64, limit: PAYLOAD_BYTES_MAX as u32 }
+        }
+        // The wire bounds keys from above; only an empty one comes this far.
+        EngineError::KeyLength { .. } => What::Lengths.into(),
+        EngineError::Disk(_)
+        | EngineError::Stopped { .. }
+        | EngineError::UnknownPartition
+        | EngineError::NotNext { .. }
+        | EngineError::Committed { .. }
+        | EngineError::Format { .. }
+        | EngineError::Limit { .. } => Failure::DiskFailed,
+    }
+}

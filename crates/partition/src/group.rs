@@ -1,0 +1,89 @@
+//! The replica group that a partition's entries are committed through: of one, for now.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineResult, Handle, Kind, Meta};
+use zerohop_wire::ids::Timestamp;
+
+/// An entry before it has its place in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    pub(crate) at: Timestamp,
+    pub(crate) key: &'a [u8],
+    pub(crate) payload: &'a [u8],
+}
+
+/// Numbers entries (epoch, index) and tells up to where they are committed: what every in-sync member holds at the
+/// keyspace's durability. With others in the group, this is where their acknowledgements are counted.
+#[derive(Debug)]
+pub(crate) struct Group {
+    handle: Handle,
+    epoch: u32,
+    durability: Durability,
+    /// Epoch and index of the last entry appended.
+    last: (u32, u64),
+}
+
+impl Group {
+    pub(crate) fn new(handle: Handle, epoch: u32, durability: Durability, last: (u32, u64)) -> Group {
+        Group { handle, epoch: epoch.max(last.0).max(1), durability, last }
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Log index of the last entry appended.
+    pub(crate) fn last(&self) -> u64 {
+        self.last.1
+    }
+
+    pub(crate) fn set_durability(&mut self, durability: Durability) {
+        self.durability = durability;
+    }
+
+    /// Whether what is appended is committed at once: nobody else holds it, and it need not be on disk.
+    pub(crate) fn commits_at_once(&self) -> bool {
+        self.durability != Durability::Sync
+    }
+
+    /// Whether anything of it outlives the process.
+    pub(crate) fn reaches_disk(&self) -> bool {
+        self.durability != Durability::Memory
+    }
+
+    /// Appends an entry, and commits it if [`Group::commits_at_once`].
+    pub(crate) fn append<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entry: &Entry<'_>,
+    ) -> EngineResult<Meta> {
+        let &Entry { kind, flags, at, key, payload } = entry;
+        let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        // The engine's short way numbers in the epoch of the last entry.
+        if self.commits_at_once() && self.last.0 == self.epoch {
+            let index = engine.write(self.handle, kind, flags, at.0, key, payload)?;
+            assert_eq!(index, meta.index, "nobody else appends to this log");
+        } else {
+            engine.append(self.handle, &meta, key, payload)?;
+            if self.commits_at_once() {
+                engine.commit(self.handle, meta.index)?;
+            }
+        }
+        self.last = (meta.epoch, meta.index);
+        Ok(meta)
+    }
+
+    /// Up to which log index entries are committed now.
+    pub(crate) fn committed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
+        if self.commits_at_once() {
+            return Ok(self.last.1);
+        }
+        Ok(engine.durable_index(self.handle)?.min(self.last.1))
+    }
+}

@@ -1,0 +1,72 @@
+//! Every bound of a partition, each with its reason. Those of one request are the wire's.
+
+use zerohop_wire::limits::{SESSION_WINDOW_MAX, VALUE_BYTES_MAX};
+
+/// Sessions that a partition remembers. Each costs about a hundred bytes; a client has one.
+pub const SESSIONS_MAX: usize = 1 << 16;
+
+/// Memory of the session table above which no session gains outcomes before it lets go of some. It bounds what a
+/// checkpoint carries and what writing it costs at once.
+pub const SESSION_BYTES_MAX: usize = 16 << 20;
+
+/// For how long after its last write a session is remembered, at least: as long as anybody would go on retrying.
+pub const SESSION_IDLE_MS: u64 = 10 * 60 * 1000;
+
+/// How often idle sessions are looked for: a look walks the whole table.
+pub const SESSION_SWEEP_MS: u64 = 10_000;
+
+/// Sessions that one log entry evicts: it stays small.
+pub const EVICTED_PER_ENTRY_MAX: usize = 256;
+
+/// The longest value that a failed `compare_swap` keeps for a retry of it. A retry after a longer one is answered
+/// `ConditionFailed` with the version that was seen.
+pub const SEEN_KEPT_BYTES_MAX: usize = 4 << 10;
+
+/// Memory of the table of deadlines above which no further record gets one.
+pub const DEADLINE_BYTES_MAX: usize = 32 << 20;
+
+/// Records that expire in one tick: others are served in between.
+pub const EXPIRED_PER_TICK_MAX: usize = 256;
+
+/// Waits parked in a partition.
+pub const WAITS_MAX: usize = 1 << 16;
+
+/// Memory of parked waits: keys and expected values.
+pub const WAIT_BYTES_MAX: usize = 32 << 20;
+
+/// How long a wait lasts if its asker does not say.
+pub const WAIT_DEFAULT_MS: u32 = 30_000;
+
+/// Answers held until what they were evaluated over is committed; beyond it requests are answered `Busy`.
+pub const HELD_ANSWERS_MAX: usize = 1 << 16;
+
+/// Bytes of the contents in held answers; one answer may pass it.
+pub const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// When to ask again after `Busy`: a few flushes.
+pub const BUSY_RETRY_MS: u32 = 10;
+
+/// Pages of the engine's index that one scan request walks, however few keys it finds there.
+pub const SCAN_INDEX_PAGES_MAX: usize = 16;
+
+/// Longest payload of an entry that `append` or a trim of a list's tail writes: as a value.
+pub const LIST_ENTRY_BYTES_MAX: usize = VALUE_BYTES_MAX;
+
+/// Buffers larger than this are given back after use.
+pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+/// Fields of a trailer at most: flags, deadline, session, sequence, its distance, an outcome, its length.
+pub const TRAILER_BYTES_MAX: usize = 1 + 8 + 16 + 8 + 2 + 17 + 1;
+
+// A trailer tells its length in one byte, and fits beside the longest payload.
+const _: () = assert!(TRAILER_BYTES_MAX <= u8::MAX as usize);
+const _: () = assert!(
+    LIST_ENTRY_BYTES_MAX + TRAILER_BYTES_MAX + SEEN_KEPT_BYTES_MAX
+        <= zerohop_engine::limits::PAYLOAD_BYTES_MAX
+);
+// A sequence is kept by its distance from the lowest unanswered one, in 16 bits.
+const _: () = assert!(SESSION_WINDOW_MAX + zerohop_wire::limits::BATCH_ITEMS_MAX as u64 <= u16::MAX as u64);
+// Both tables fit what an engine's checkpoint carries.
+const _: () = assert!(
+    SESSION_BYTES_MAX + DEADLINE_BYTES_MAX + (8 << 20) <= zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX
+);

@@ -1,0 +1,192 @@
+//! What a partition writes into a log entry beside the change of the record: the deadline that comes with it, and whose
+//! request it was with what it came to. In the same entry, so that change and outcome survive together or not at all.
+//!
+//! A note is the trailer of an entry that changes a record ([`zerohop_engine::FLAG_TRAILER`]); where nothing changes in
+//! the engine, it is the payload of a mark:
+//!
+//! | mark | contents |
+//! | --- | --- |
+//! | 1 note | 1 (1), the note; its deadline is that of the entry's key, and 0 takes a deadline away |
+//! | 2 eviction | 2 (1), session mark (8), then the sessions that are forgotten: issued (8), nonce (8) each |
+//!
+//! | bytes of a note | field |
+//! | ---: | --- |
+//! | 1 | flags: 1 a deadline, 2 a session |
+//! | 8 | deadline in ms since 1970 |
+//! | 16 | session: issued (8), nonce (8) |
+//! | 8 | sequence |
+//! | 2 | sequence less the lowest unanswered one |
+//! | | outcome, see [`crate::outcome`] |
+
+use zerohop_engine::Meta;
+use zerohop_wire::ids::{SessionId, Timestamp};
+
+use crate::outcome::Outcome;
+use crate::state::reader::Reader;
+
+const HAS_DEADLINE: u8 = 1;
+const HAS_SESSION: u8 = 2;
+const MARK_NOTE: u8 = 1;
+const MARK_EVICTION: u8 = 2;
+
+/// Whose write it was, and what it came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SessionNote {
+    pub(crate) session: SessionId,
+    pub(crate) sequence: u64,
+    pub(crate) lowest: u64,
+    pub(crate) outcome: Outcome,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Note {
+    /// In milliseconds since 1970; 0, in a mark only, takes it away.
+    pub(crate) deadline: Option<u64>,
+    pub(crate) session: Option<SessionNote>,
+}
+
+/// What a mark says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Note(Note),
+    Eviction { mark: Timestamp, sessions: Vec<SessionId> },
+}
+
+impl Note {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deadline.is_none() && self.session.is_none()
+    }
+
+    /// Appends it to a payload as its trailer. `at` is the entry's timestamp.
+    pub(crate) fn push_trailer(&self, at: Timestamp, payload: &mut Vec<u8>) {
+        let begin = payload.len();
+        self.encode(at, payload);
+        let bytes = payload.len() - begin + 1;
+        assert!(bytes <= crate::limits::TRAILER_BYTES_MAX, "only what succeeded stands in a trailer");
+        payload.push(bytes as u8);
+    }
+
+    /// Appends it to a payload as a mark of its own.
+    pub(crate) fn push_mark(&self, at: Timestamp, payload: &mut Vec<u8>) {
+        payload.push(MARK_NOTE);
+        self.encode(at, payload);
+    }
+
+    /// Reads the note of an entry that changes a record; an entry without one says nothing.
+    pub(crate) fn of_trailer(meta: &Meta, trailer: &[u8]) -> Option<Note> {
+        if trailer.is_empty() {
+            return Some(Note::default());
+        }
+        Note::decode(trailer, Timestamp(meta.timestamp))
+    }
+
+    fn encode(&self, at: Timestamp, out: &mut Vec<u8>) {
+        let has = |is: bool, flag: u8| if is { flag } else { 0 };
+        out.push(has(self.deadline.is_some(), HAS_DEADLINE) | has(self.session.is_some(), HAS_SESSION));
+        if let Some(deadline) = self.deadline {
+            out.extend_from_slice(&deadline.to_le_bytes());
+        }
+        if let Some(SessionNote { session, sequence, lowest, outcome }) = &self.session {
+            out.extend_from_slice(&session.issued.0.to_le_bytes());
+            out.extend_from_slice(&session.nonce.to_le_bytes());
+            out.extend_from_slice(&sequence.to_le_bytes());
+            // The wire bounds the window, and `limits` checks that it fits.
+            let distance = u16::try_from(sequence - lowest).unwrap_or(u16::MAX);
+            out.extend_from_slice(&distance.to_le_bytes());
+            outcome.encode(at, out);
+        }
+    }
+
+    fn decode(bytes: &[u8], at: Timestamp) -> Option<Note> {
+        let mut from = Reader::new(bytes);
+        let flags = from.u8()?;
+        let mut note = Note::default();
+        if flags & HAS_DEADLINE != 0 {
+            note.deadline = Some(from.u64()?);
+        }
+        if flags & HAS_SESSION != 0 {
+            let session = from.session()?;
+            let sequence = from.u64()?;
+            let lowest = sequence.checked_sub(u64::from(from.u16()?))?;
+            let outcome = Outcome::decode(&mut from, at)?;
+            note.session = Some(SessionNote { session, sequence, lowest, outcome });
+        }
+        (from.is_at_end() && flags & !(HAS_DEADLINE | HAS_SESSION) == 0).then_some(note)
+    }
+}
+
+impl Mark {
+    /// Appends the payload of the mark to `out`.
+    pub(crate) fn encode(&self, at: Timestamp, out: &mut Vec<u8>) {
+        match self {
+            Mark::Note(note) => note.push_mark(at, out),
+            Mark::Eviction { mark, sessions } => {
+                out.push(MARK_EVICTION);
+                out.extend_from_slice(&mark.0.to_le_bytes());
+                for session in sessions {
+                    out.extend_from_slice(&session.issued.0.to_le_bytes());
+                    out.extend_from_slice(&session.nonce.to_le_bytes());
+                }
+            }
+        }
+    }
+
+    /// Reads the payload of a mark; `None` if it is none.
+    pub(crate) fn decode(payload: &[u8], at: Timestamp) -> Option<Mark> {
+        let (&kind, rest) = payload.split_first()?;
+        match kind {
+            MARK_NOTE => Note::decode(rest, at).map(Mark::Note),
+            MARK_EVICTION => {
+                let mut from = Reader::new(rest);
+                let mark = Timestamp(from.u64()?);
+                let mut sessions = Vec::new();
+                while !from.is_at_end() {
+                    sessions.push(from.session()?);
+                }
+                Some(Mark::Eviction { mark, sessions })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note() -> Note {
+        let session = SessionId { issued: Timestamp(5), nonce: 6 };
+        let outcome = Outcome::Counter { version: Timestamp(3), value: -1 };
+        let session = SessionNote { session, sequence: 20_480, lowest: 1, outcome };
+        Note { deadline: Some(7), session: Some(session) }
+    }
+
+    #[test]
+    fn trailers_read_back_and_the_longest_fits_its_bound() {
+        let meta = Meta { kind: zerohop_engine::Kind::Put, flags: 2, epoch: 1, index: 1, timestamp: 9 };
+        for note in [note(), Note { deadline: None, ..note() }, Note { session: None, ..note() }] {
+            let mut payload = b"value".to_vec();
+            note.push_trailer(Timestamp(9), &mut payload);
+            let (body, trailer) = zerohop_engine::split_trailer(2, &payload);
+            assert_eq!(body, b"value");
+            assert_eq!(Note::of_trailer(&meta, trailer), Some(note));
+        }
+        assert_eq!(Note::of_trailer(&meta, b""), Some(Note::default()));
+        assert_eq!(Note::of_trailer(&meta, b"\x04"), None, "a flag of a later version");
+    }
+
+    #[test]
+    fn marks_read_back() {
+        let sessions = vec![SessionId { issued: Timestamp(1), nonce: 2 }, SessionId::NONE];
+        for mark in [Mark::Note(note()), Mark::Eviction { mark: Timestamp(8), sessions }] {
+            let mut payload = Vec::new();
+            mark.encode(Timestamp(9), &mut payload);
+            assert_eq!(Mark::decode(&payload, Timestamp(9)), Some(mark));
+            payload.pop();
+            assert_eq!(Mark::decode(&payload, Timestamp(9)), None);
+        }
+        assert_eq!(Mark::decode(b"", Timestamp(9)), None);
+        assert_eq!(Mark::decode(b"\x09", Timestamp(9)), None);
+    }
+}

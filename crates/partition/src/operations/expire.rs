@@ -1,0 +1,73 @@
+//! `expire`: when a record ceases to be. It writes no contents, so the record's version stays.
+
+use zerohop_wire::messages::Expiry;
+
+use super::{Action, Cell, Plan, Planned};
+use crate::outcome::Outcome;
+
+pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, expiry: Expiry) -> Planned<'a> {
+    if cell.shape.is_none() {
+        return Ok(Plan::leave(Outcome::NotFound));
+    }
+    let deadline = cell.deadline_of(expiry)?;
+    let action = if deadline == cell.deadline() { Action::Nothing } else { Action::Deadline(deadline) };
+    Ok(Plan { action, outcome: cell.unchanged(0) })
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Failure;
+    use zerohop_wire::messages::{Change, Expiry};
+
+    use crate::testing::{Bench, append, insert};
+
+    fn expire(expiry: Expiry) -> Change<'static> {
+        Change::Expire { expiry }
+    }
+
+    #[test]
+    fn a_record_gets_an_expiry_loses_it_and_is_gone_when_it_has_come() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.write(b"k", expire(Expiry::AfterMs(10))).number(), Err(Failure::NotFound));
+        let version = bench.write(b"k", insert(b"v")).version();
+        assert_eq!(bench.write(b"k", expire(Expiry::AfterMs(10))).version(), version);
+        assert_eq!(bench.expires_at(b"k"), Some(bench.now_ms() + 10));
+        bench.write(b"k", expire(Expiry::Keep)).number().expect("is done");
+        assert_eq!(bench.expires_at(b"k"), Some(bench.now_ms() + 10));
+        bench.write(b"k", expire(Expiry::Never)).number().expect("is done");
+        assert_eq!(bench.expires_at(b"k"), None);
+        bench.pass_ms(20);
+        let at = bench.now_ms() + 5;
+        bench.write(b"k", expire(Expiry::AtMs(at))).number().expect("is done");
+        bench.pass_ms(5);
+        assert_eq!(bench.bytes(b"k"), None);
+        assert_eq!(bench.write(b"k", insert(b"w")).number(), Ok(0));
+        bench.pass_ms(500);
+        assert!(bench.bytes(b"k").is_some(), "the new record has no expiry");
+    }
+
+    #[test]
+    fn what_lengthens_a_record_leaves_its_expiry() {
+        let mut bench = Bench::new();
+        for (key, change) in [(&b"list"[..], append(&[b"a"])), (b"bytes", Change::Extend { bytes: b"a" })] {
+            bench.write(key, change).number().expect("is done");
+            bench.write(key, expire(Expiry::AfterMs(10))).number().expect("is done");
+            bench.write(key, change).number().expect("is done");
+            assert_eq!(bench.expires_at(key), Some(bench.now_ms() + 10));
+        }
+    }
+
+    #[test]
+    fn expired_records_are_removed_though_nobody_asks_for_them() {
+        let mut bench = Bench::new();
+        for n in 0..1_000u32 {
+            let change = Change::Insert { value: b"v", expiry: Expiry::AfterMs(10 + u64::from(n % 7)) };
+            bench.write(&n.to_le_bytes(), change).number().expect("is done");
+        }
+        bench.pass_ms(20);
+        for _ in 0..5 {
+            bench.tick();
+        }
+        assert_eq!(bench.records(), 0);
+    }
+}

@@ -1,0 +1,66 @@
+//! `extend`: bytes at the end of a bytes record, in a log entry of their own.
+
+use zerohop_wire::limits::VALUE_BYTES_MAX;
+use zerohop_wire::messages::RecordType;
+
+use super::{Action, Cell, Contents, Plan, Planned};
+use crate::outcome::Outcome;
+
+pub(super) fn plan<'a, D>(cell: &Cell<'_, '_, D>, bytes: &'a [u8]) -> Planned<'a> {
+    let record = RecordType::Bytes;
+    let before = match cell.of_type(record) {
+        Ok(shape) => shape.map(|shape| shape.length()),
+        Err(wrong) => return Ok(Plan::leave(wrong)),
+    };
+    let (units, contents) = (bytes.len() as u64, Contents::Given(bytes));
+    let length = before.unwrap_or(0) + units;
+    if length > VALUE_BYTES_MAX as u64 {
+        return Ok(Plan::leave(Outcome::ValueTooLong { length, limit: VALUE_BYTES_MAX as u32 }));
+    }
+    let action = match before {
+        None => Action::Put { record, units, contents, deadline: None },
+        Some(length) if bytes.is_empty() => return Ok(Plan::leave(cell.unchanged(length))),
+        Some(_) => Action::Append { record, units, contents },
+    };
+    Ok(Plan { action, outcome: cell.done(length) })
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Failure;
+    use zerohop_wire::limits::VALUE_BYTES_MAX;
+    use zerohop_wire::messages::{Change, Query, Range, RecordType};
+
+    use crate::testing::{Bench, append, insert};
+
+    fn extend(bytes: &[u8]) -> Change<'_> {
+        Change::Extend { bytes }
+    }
+
+    #[test]
+    fn extending_makes_a_record_and_lengthens_it() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.write(b"k", extend(b"")).number(), Ok(0));
+        assert_eq!(bench.bytes(b"k").as_deref(), Some(&b""[..]));
+        assert_eq!(bench.write(b"k", extend(b"ab")).number(), Ok(2));
+        assert_eq!(bench.write(b"k", extend(b"cde")).number(), Ok(5));
+        assert_eq!(bench.bytes(b"k").as_deref(), Some(&b"abcde"[..]));
+        let range = Range { start: 1, stop: -1 };
+        let part = bench.read(b"k", Query::LookupRange { range });
+        assert_eq!((part.bytes(), part.length()), (Some(b"bcd".to_vec()), 5));
+        assert_eq!(bench.write(b"k", insert(b"x")).number(), Ok(0));
+        assert_eq!(bench.write(b"k", extend(b"y")).number(), Ok(2));
+    }
+
+    #[test]
+    fn what_would_become_too_long_or_is_a_list_is_refused() {
+        let mut bench = Bench::new();
+        let most = vec![7; VALUE_BYTES_MAX];
+        bench.write(b"k", insert(&most)).number().expect("is done");
+        let (length, limit) = (VALUE_BYTES_MAX as u64 + 1, VALUE_BYTES_MAX as u32);
+        assert_eq!(bench.write(b"k", extend(b"x")).number(), Err(Failure::ValueTooLong { length, limit }));
+        bench.write(b"list", append(&[b"a"])).number().expect("is done");
+        let wrong = Err(Failure::WrongType { found: RecordType::List });
+        assert_eq!(bench.write(b"list", extend(b"x")).number(), wrong);
+    }
+}

@@ -1,0 +1,37 @@
+//! `inspect`: all but a record's contents.
+
+use zerohop_wire::Failure;
+use zerohop_wire::messages::{Answer, Outcome as Brought};
+
+use crate::overlay::Shape;
+
+pub(super) fn answer<'o>(shape: Option<&Shape>) -> Answer<'o> {
+    let Some(shape) = shape else { return Err(Failure::NotFound) };
+    Ok(Brought::Info {
+        version: shape.version,
+        record: shape.record,
+        length: shape.length(),
+        expires_at_ms: shape.deadline,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Failure;
+    use zerohop_wire::messages::{Query, RecordType};
+
+    use crate::testing::{Bench, append, insert};
+
+    #[test]
+    fn it_tells_type_length_and_version_of_either_type() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.read(b"k", Query::Inspect).number(), Err(Failure::NotFound));
+        let version = bench.write(b"k", insert(b"value")).version();
+        let info = bench.read(b"k", Query::Inspect);
+        assert_eq!((info.record(), info.length(), info.version()), (Some(RecordType::Bytes), 5, version));
+        bench.write(b"list", append(&[b"a", b"b"])).number().expect("is done");
+        let version = bench.write(b"list", append(&[b"c"])).version();
+        let info = bench.read(b"list", Query::Inspect);
+        assert_eq!((info.record(), info.length(), info.version()), (Some(RecordType::List), 3, version));
+    }
+}

@@ -1,0 +1,87 @@
+//! `lookup`, whole or in part: bytes as they are, lists page by page.
+
+use zerohop_engine::disk::Disk;
+use zerohop_wire::limits::{LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX};
+use zerohop_wire::messages::{Answer, Outcome as Brought, Range, RecordType};
+use zerohop_wire::{Failure, Many};
+
+use super::OrFail;
+use crate::overlay::Shape;
+use crate::view::View;
+
+pub(super) fn answer<'o, D: Disk>(
+    view: &mut View<'_, D>,
+    key: &[u8],
+    shape: Option<&Shape>,
+    range: Range,
+    out: &'o mut Vec<u8>,
+) -> Answer<'o> {
+    let Some(shape) = shape else { return Err(Failure::NotFound) };
+    let (version, length) = (shape.version, shape.length());
+    let part = range.clip(length);
+    match shape.record {
+        RecordType::Bytes => {
+            view.bytes(key, shape, part, out).or_fail()?;
+            Ok(Brought::Value { version, length, bytes: out })
+        }
+        RecordType::List => {
+            let (first, bounds) = (part.start, (LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX));
+            let packed = view.values(key, shape, part, bounds, out).or_fail()?;
+            let values = Many::packed(packed.count, &out[..packed.bytes])?;
+            Ok(Brought::List { version, length, first, values })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Failure;
+    use zerohop_wire::limits::LIST_PAGE_VALUES_MAX;
+    use zerohop_wire::messages::{Query, Range};
+
+    use crate::testing::{Bench, append, insert};
+
+    #[test]
+    fn a_lookup_of_nothing_says_so() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
+        let range = Range::ALL;
+        assert_eq!(bench.read(b"k", Query::LookupRange { range }).number(), Err(Failure::NotFound));
+    }
+
+    #[test]
+    fn a_range_of_bytes_comes_with_the_length_of_all() {
+        let mut bench = Bench::new();
+        bench.write(b"k", insert(b"0123456789")).number().expect("is done");
+        for (start, stop, wanted) in [(0, 3, &b"012"[..]), (-3, i64::MAX, b"789"), (5, 5, b""), (20, 30, b"")]
+        {
+            let range = Range { start, stop };
+            let part = bench.read(b"k", Query::LookupRange { range });
+            assert_eq!((part.bytes().as_deref(), part.length()), (Some(wanted), 10));
+        }
+    }
+
+    #[test]
+    fn a_long_list_comes_page_by_page_by_count_and_by_bytes() {
+        let mut bench = Bench::new();
+        for n in 0..6_000u32 {
+            bench.write(b"k", append(&[&n.to_le_bytes()])).number().expect("is done");
+        }
+        let first = bench.read(b"k", Query::Lookup);
+        let values = first.list().expect("is a list");
+        assert_eq!((values.len(), first.length()), (LIST_PAGE_VALUES_MAX as usize, 6_000));
+        let range = Range { start: values.len() as i64, stop: i64::MAX };
+        let rest = bench.read(b"k", Query::LookupRange { range });
+        assert_eq!(rest.first(), u64::from(LIST_PAGE_VALUES_MAX));
+        let all: Vec<Vec<u8>> = values.into_iter().chain(rest.list().expect("is a list")).collect();
+        assert_eq!(all, (0..6_000u32).map(|n| n.to_le_bytes().to_vec()).collect::<Vec<_>>());
+        let large = vec![1; 400 << 10];
+        for _ in 0..4 {
+            bench.write(b"large", append(&[&large, &large])).number().expect("is done");
+        }
+        assert_eq!(bench.read(b"large", Query::Lookup).list().map(|values| values.len()), Some(2));
+        let huge = vec![2; 2 << 20];
+        bench.write(b"huge", append(&[&huge])).number().expect("is done");
+        assert_eq!(bench.read(b"huge", Query::Lookup).list().map(|values| values.len()), Some(1));
+    }
+}

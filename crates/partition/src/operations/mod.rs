@@ -1,0 +1,209 @@
+//! What each operation does: from a record as it is seen to a plan, or to an answer. One file for each group of them.
+
+mod append;
+mod bits;
+mod compare_swap;
+mod expire;
+mod extend;
+mod increment;
+mod insert;
+mod inspect;
+mod lookup;
+mod remove;
+pub(crate) mod scan;
+mod trim;
+pub(crate) mod wait;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{EngineResult, TrimTo};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::Change as Asked;
+use zerohop_wire::messages::{Answer, Condition, Expiry, Query, Range, Read, RecordType, Write};
+
+use crate::failure::failure_of;
+use crate::limits::DEADLINE_BYTES_MAX;
+use crate::outcome::Outcome;
+use crate::overlay::Shape;
+use crate::view::View;
+
+/// A record about to be written, and what its evaluation may use.
+pub(crate) struct Cell<'c, 'v, D> {
+    pub(crate) view: View<'v, D>,
+    pub(crate) key: &'c [u8],
+    /// The record as it is; not looked up for a write that does not depend on it.
+    pub(crate) shape: Option<Shape>,
+    /// The entry's timestamp: the record's version if this changes it.
+    pub(crate) at: Timestamp,
+    pub(crate) now_ms: u64,
+    /// Empty; for contents that are made here.
+    pub(crate) buffer: &'c mut Vec<u8>,
+}
+
+/// Contents of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents<'a> {
+    /// As they came.
+    Given(&'a [u8]),
+    /// In the cell's buffer.
+    Made,
+}
+
+/// What to write into the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action<'a> {
+    Put {
+        record: RecordType,
+        units: u64,
+        contents: Contents<'a>,
+        deadline: Option<u64>,
+    },
+    Remove,
+    Append {
+        record: RecordType,
+        units: u64,
+        contents: Contents<'a>,
+    },
+    Trim {
+        to: TrimTo,
+        units: u64,
+    },
+    Deadline(Option<u64>),
+    /// The record stays as it is.
+    Nothing,
+}
+
+/// What a write does and what is answered once that is committed.
+#[derive(Debug)]
+pub(crate) struct Plan<'a> {
+    pub(crate) action: Action<'a>,
+    pub(crate) outcome: Outcome,
+}
+
+/// A plan, or why none could be made: such a failure is not an outcome, and the write may be sent again.
+pub(crate) type Planned<'a> = Result<Plan<'a>, Failure<'static>>;
+
+impl Plan<'_> {
+    /// The record stays as it is: it says no, or there is nothing to do.
+    fn leave(outcome: Outcome) -> Plan<'static> {
+        Plan { action: Action::Nothing, outcome }
+    }
+}
+
+impl<D> Cell<'_, '_, D> {
+    fn version(&self) -> Timestamp {
+        self.shape.as_ref().map_or(Timestamp::ZERO, |shape| shape.version)
+    }
+
+    fn deadline(&self) -> Option<u64> {
+        self.shape.as_ref().and_then(|shape| shape.deadline)
+    }
+
+    /// The outcome of a write that changed the record.
+    fn done(&self, number: u64) -> Outcome {
+        Outcome::Done { version: self.at, number }
+    }
+
+    /// The outcome of one that found it as it should be, or not there.
+    fn unchanged(&self, number: u64) -> Outcome {
+        Outcome::Done { version: self.version(), number }
+    }
+
+    /// The record, if it is of this type or absent.
+    fn of_type(&self, wanted: RecordType) -> Result<Option<&Shape>, Outcome> {
+        match &self.shape {
+            Some(shape) if shape.record != wanted => Err(Outcome::WrongType(shape.record)),
+            shape => Ok(shape.as_ref()),
+        }
+    }
+
+    /// The deadline that a request asks for.
+    fn deadline_of(&self, expiry: Expiry) -> Result<Option<u64>, Failure<'static>> {
+        let deadline = match expiry {
+            Expiry::Never => None,
+            Expiry::AfterMs(ms) => Some(self.now_ms.saturating_add(ms)),
+            Expiry::AtMs(ms) => Some(ms),
+            Expiry::Keep => return Ok(self.deadline()),
+        };
+        if deadline.is_some() && self.view.deadlines.bytes() >= DEADLINE_BYTES_MAX {
+            return Err(Failure::MemoryFull);
+        }
+        // Zero stands for none where deadlines are written; it has passed as surely as the first millisecond.
+        Ok(deadline.map(|ms| ms.clamp(1, Timestamp::MILLIS_MAX)))
+    }
+}
+
+impl<D: Disk> Cell<'_, '_, D> {
+    /// Puts the bytes of the record, if there is one, into the buffer.
+    fn load(&mut self) -> Result<(), Failure<'static>> {
+        if let Some(shape) = &self.shape {
+            let all = 0..shape.length();
+            self.view.bytes(self.key, shape, all, self.buffer).or_fail()?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether a write's plan depends on the record at all.
+pub(crate) fn depends_on_record(write: &Write<'_>) -> bool {
+    !matches!(
+        write,
+        Write {
+            condition: Condition::Always,
+            change: Asked::Insert { expiry: Expiry::Never | Expiry::AfterMs(_) | Expiry::AtMs(_), .. },
+            ..
+        }
+    )
+}
+
+/// Finds out what a write does.
+pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -> Planned<'a> {
+    let (version, found) = (cell.version(), cell.shape.as_ref().map(|shape| shape.record));
+    let holds = match write.condition {
+        Condition::Always => true,
+        Condition::IfAbsent => found.is_none(),
+        Condition::IfPresent => found.is_some(),
+        Condition::IfVersion(wanted) => found.is_some() && version == wanted,
+    };
+    if !holds {
+        return Ok(Plan::leave(Outcome::ConditionFailed { version, found }));
+    }
+    match write.change {
+        Asked::Insert { value, expiry } => insert::plan(cell, value, expiry),
+        Asked::Remove => remove::plan(cell),
+        Asked::Append { values } => append::plan(cell, &values),
+        Asked::Extend { bytes } => extend::plan(cell, bytes),
+        Asked::CompareSwap { expected, new } => compare_swap::plan(cell, expected, new),
+        Asked::Increment { delta } => increment::plan(cell, delta),
+        Asked::SetBit { offset, on } => bits::plan(cell, offset, on),
+        Asked::Expire { expiry } => expire::plan(cell, expiry),
+        Asked::Trim { keep } => trim::plan(cell, keep),
+    }
+}
+
+/// Answers a read of a record that is seen so. `out` is empty, and holds what the answer borrows.
+pub(crate) fn read<'o, D: Disk>(
+    view: &mut View<'_, D>,
+    read: &Read<'_>,
+    shape: Option<&Shape>,
+    out: &'o mut Vec<u8>,
+) -> Answer<'o> {
+    match read.query {
+        Query::Lookup | Query::Wait { .. } => lookup::answer(view, read.key, shape, Range::ALL, out),
+        Query::LookupRange { range } => lookup::answer(view, read.key, shape, range, out),
+        Query::Inspect => inspect::answer(shape),
+        Query::GetBit { offset } => bits::get(view, read.key, shape, offset, out),
+        Query::CountBits { range } => bits::count(view, read.key, shape, range, out),
+    }
+}
+
+/// Engine errors as failures.
+pub(crate) trait OrFail<T> {
+    fn or_fail(self) -> Result<T, Failure<'static>>;
+}
+
+impl<T> OrFail<T> for EngineResult<T> {
+    fn or_fail(self) -> Result<T, Failure<'static>> {
+        self.map_err(|error| failure_of(&error))
+    }
+}

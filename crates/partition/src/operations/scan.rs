@@ -1,0 +1,143 @@
+//! `scan`: the keys of a partition, page by page, as they are committed.
+//!
+//! The order is by the part of the key's hash that the index walks by, then by the key itself. Neither changes while a
+//! key is there, whatever pages of the index split meanwhile, so a cursor that names the last key of a page is enough
+//! for each key to come exactly once. A cursor is the fragment (4) and the key.
+
+use zerohop_engine::disk::Disk;
+use zerohop_wire::limits::PAGE_BYTES_MAX;
+use zerohop_wire::messages::{Answer, Outcome as Brought, Scan, ScannedKey};
+use zerohop_wire::{Failure, Many, What, pack};
+
+use super::OrFail;
+use crate::limits::SCAN_INDEX_PAGES_MAX;
+use crate::view::View;
+
+/// Bytes of a key on a page beside the key.
+const ITEM_BYTES: usize = 16;
+
+/// Fragments and keys of a page of the index, and the fragment that the next one begins with.
+type IndexPage = (Vec<(u32, Vec<u8>)>, Option<u32>);
+
+/// Answers with a page. `out` and `next` are empty, and hold what the answer borrows.
+pub(crate) fn answer<'o, D: Disk>(
+    view: &mut View<'_, D>,
+    scan: &Scan<'_>,
+    now_ms: u64,
+    (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
+) -> Answer<'o> {
+    let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
+        Some((fragment, key)) => (u32::from_le_bytes(*fragment), Some(key)),
+        None if scan.cursor.is_empty() => (0, None),
+        None => return Err(What::Lengths.into()),
+    };
+    let mut count = 0;
+    'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
+        let (mut keys, next_page) = page(view, from)?;
+        keys.retain(|(fragment, key)| (*fragment, Some(&key[..])) > (from, after));
+        for (fragment, key) in keys {
+            let is_full =
+                count == scan.keys_max || count > 0 && out.len() + key.len() + ITEM_BYTES > PAGE_BYTES_MAX;
+            if is_full {
+                break 'pages;
+            }
+            if key.starts_with(scan.prefix)
+                && view.deadlines.get(&key).is_none_or(|deadline| deadline > now_ms)
+                && let Some(shape) = view.shape(&key).or_fail()?
+            {
+                pack(&ScannedKey { key: &key, record: shape.record, version: shape.version }, out)?;
+                count += 1;
+            }
+            set_cursor(next, fragment, &key);
+        }
+        match next_page {
+            Some(fragment) => {
+                (from, after) = (fragment, None);
+                set_cursor(next, fragment, b"");
+            }
+            None => {
+                next.clear();
+                break;
+            }
+        }
+    }
+    Ok(Brought::Page { next, keys: Many::packed(count, out)? })
+}
+
+/// The keys of the index page that holds a fragment, in order, and where the next page begins.
+fn page<D: Disk>(view: &mut View<'_, D>, from: u32) -> Result<IndexPage, Failure<'static>> {
+    let (keys, next) = view.engine.scan(view.handle, from).or_fail()?;
+    let mut found = Vec::with_capacity(keys.len());
+    for key in keys {
+        found.push((view.engine.fragment_of(view.handle, &key).or_fail()?, key));
+    }
+    found.sort_unstable();
+    Ok((found, next))
+}
+
+fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {
+    next.clear();
+    next.extend_from_slice(&fragment.to_le_bytes());
+    next.extend_from_slice(key);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use zerohop_wire::messages::{Change, Expiry};
+    use zerohop_wire::{Failure, What};
+
+    use crate::testing::{Bench, append, insert};
+
+    #[test]
+    fn a_key_that_is_there_throughout_comes_exactly_once_though_others_come_and_go() {
+        let mut bench = Bench::new();
+        let key = |n: u32| format!("key-{n}").into_bytes();
+        for n in 0..3_000 {
+            bench.write(&key(n), insert(b"v")).number().expect("is done");
+        }
+        let (mut cursor, mut seen, mut pages) = (Vec::new(), Vec::new(), 0);
+        loop {
+            let (keys, next) = bench.scan(&cursor, b"", 37);
+            assert!(keys.len() <= 37);
+            seen.extend(keys);
+            // Enough of them for pages of the index to split under the scan.
+            let come = 3_000 + pages * 25..3_000 + (pages + 1) * 25;
+            come.for_each(|n| drop(bench.write(&key(n), insert(b"v"))));
+            pages += 1;
+            if next.is_empty() {
+                break;
+            }
+            cursor = next;
+            assert!(pages < 1_000, "the scan ends");
+        }
+        let distinct: BTreeSet<&Vec<u8>> = seen.iter().collect();
+        assert_eq!(distinct.len(), seen.len(), "none came twice");
+        assert!((0..3_000).all(|n| distinct.contains(&key(n))), "all came");
+    }
+
+    #[test]
+    fn only_keys_with_the_prefix_that_have_not_expired_come() {
+        let mut bench = Bench::new();
+        for n in 0..50u8 {
+            bench.write(&[b'a', n], insert(b"v")).number().expect("is done");
+            bench.write(&[b'b', n], append(&[b"v"])).number().expect("is done");
+        }
+        let change = Change::Insert { value: b"v", expiry: Expiry::AfterMs(5) };
+        bench.write(b"b-soon-gone", change).number().expect("is done");
+        bench.skip_ms(5);
+        let (keys, next) = bench.scan(b"", b"b", 4096);
+        assert_eq!((keys.len(), next.len()), (50, 0));
+        assert!(keys.iter().all(|key| key[0] == b'b'));
+    }
+
+    #[test]
+    fn a_cursor_that_no_page_gave_is_refused_or_taken_for_a_place() {
+        let mut bench = Bench::new();
+        bench.write(b"k", insert(b"v")).number().expect("is done");
+        let refused = bench.scan_answer(b"abc", b"", 1);
+        assert_eq!(refused.number(), Err(Failure::BadRequest { what: What::Lengths }));
+        assert_eq!(bench.scan(&[0xFF; 40], b"", 1).1, b"");
+    }
+}

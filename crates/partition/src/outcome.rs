@@ -1,0 +1,201 @@
+//! The outcome of a write, as it is kept for a retry.
+//!
+//! | tag | outcome | fields |
+//! | ---: | --- | --- |
+//! | 1 | done at the entry's own timestamp, number 0 | none |
+//! | 2 | done at the entry's own timestamp | number (8) |
+//! | 3 | done | version (8), number (8) |
+//! | 4 | counter at the entry's own timestamp | value (8) |
+//! | 5 | counter | version (8), value (8) |
+//! | 16 | `NotFound` | none |
+//! | 17 | `WrongType` | type (1) |
+//! | 18 | `ConditionFailed` | version (8), type (1, 0 for none) |
+//! | 19 | `CompareFailed`, no record | none |
+//! | 20 | `CompareFailed` | version (8), length (4), the value seen |
+//! | 21 | `NotANumber` | none |
+//! | 22 | `Overflow` | none |
+//! | 23 | `ValueTooLong` | length (8), limit (4) |
+
+use std::borrow::Cow;
+
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Answer, Outcome as Brought, RecordType};
+
+use crate::limits::SEEN_KEPT_BYTES_MAX;
+use crate::state::reader::Reader;
+
+/// What a write came to: done, or refused by what the record was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Done { version: Timestamp, number: u64 },
+    Counter { version: Timestamp, value: i64 },
+    NotFound,
+    WrongType(RecordType),
+    ConditionFailed { version: Timestamp, found: Option<RecordType> },
+    CompareFailed { version: Timestamp, seen: Option<Box<[u8]>> },
+    NotANumber,
+    Overflow,
+    ValueTooLong { length: u64, limit: u32 },
+}
+
+impl Outcome {
+    /// As a client is answered.
+    pub(crate) fn answer(&self) -> Answer<'_> {
+        Err(match self {
+            Outcome::Done { version, number } => {
+                return Ok(Brought::Done { version: *version, number: *number });
+            }
+            Outcome::Counter { version, value } => {
+                return Ok(Brought::Counter { version: *version, value: *value });
+            }
+            Outcome::NotFound => Failure::NotFound,
+            Outcome::WrongType(found) => Failure::WrongType { found: *found },
+            Outcome::ConditionFailed { version, found } => {
+                Failure::ConditionFailed { version: *version, found: *found }
+            }
+            Outcome::CompareFailed { version, seen } => {
+                Failure::CompareFailed { version: *version, seen: seen.as_deref().map(Cow::Borrowed) }
+            }
+            Outcome::NotANumber => Failure::NotANumber,
+            Outcome::Overflow => Failure::Overflow,
+            Outcome::ValueTooLong { length, limit } => {
+                Failure::ValueTooLong { length: *length, limit: *limit }
+            }
+        })
+    }
+
+    /// As it is kept: a long value seen is not.
+    pub(crate) fn kept(&self) -> Outcome {
+        match self {
+            Outcome::CompareFailed { version, seen: Some(seen) } if seen.len() > SEEN_KEPT_BYTES_MAX => {
+                Outcome::ConditionFailed { version: *version, found: Some(RecordType::Bytes) }
+            }
+            other => other.clone(),
+        }
+    }
+
+    /// Memory beside the value itself.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            Outcome::CompareFailed { seen: Some(seen), .. } => seen.len(),
+            _ => 0,
+        }
+    }
+
+    /// Appends it to `out`, as an entry of timestamp `at` holds it; zero where there is no entry.
+    pub(crate) fn encode(&self, at: Timestamp, out: &mut Vec<u8>) {
+        let mut put = |tag: u8, fields: &[u64]| {
+            out.push(tag);
+            fields.iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
+        };
+        match self {
+            Outcome::Done { version, number: 0 } if *version == at => put(1, &[]),
+            Outcome::Done { version, number } if *version == at => put(2, &[*number]),
+            Outcome::Done { version, number } => put(3, &[version.0, *number]),
+            Outcome::Counter { version, value } if *version == at => put(4, &[*value as u64]),
+            Outcome::Counter { version, value } => put(5, &[version.0, *value as u64]),
+            Outcome::NotFound => put(16, &[]),
+            Outcome::WrongType(found) => {
+                put(17, &[]);
+                out.push(found.number());
+            }
+            Outcome::ConditionFailed { version, found } => {
+                put(18, &[version.0]);
+                out.push(found.map_or(0, RecordType::number));
+            }
+            Outcome::CompareFailed { seen: None, .. } => put(19, &[]),
+            Outcome::CompareFailed { version, seen: Some(seen) } => {
+                put(20, &[version.0]);
+                out.extend_from_slice(&(seen.len() as u32).to_le_bytes());
+                out.extend_from_slice(seen);
+            }
+            Outcome::NotANumber => put(21, &[]),
+            Outcome::Overflow => put(22, &[]),
+            Outcome::ValueTooLong { length, limit } => {
+                put(23, &[*length]);
+                out.extend_from_slice(&limit.to_le_bytes());
+            }
+        }
+    }
+
+    /// Reads what [`Outcome::encode`] wrote; `None` if the bytes are no outcome.
+    pub(crate) fn decode(from: &mut Reader<'_>, at: Timestamp) -> Option<Outcome> {
+        Some(match from.u8()? {
+            1 => Outcome::Done { version: at, number: 0 },
+            2 => Outcome::Done { version: at, number: from.u64()? },
+            3 => Outcome::Done { version: Timestamp(from.u64()?), number: from.u64()? },
+            4 => Outcome::Counter { version: at, value: from.u64()? as i64 },
+            5 => Outcome::Counter { version: Timestamp(from.u64()?), value: from.u64()? as i64 },
+            16 => Outcome::NotFound,
+            17 => Outcome::WrongType(RecordType::from_number(from.u8()?)?),
+            18 => {
+                let version = Timestamp(from.u64()?);
+                let found = match from.u8()? {
+                    0 => None,
+                    number => Some(RecordType::from_number(number)?),
+                };
+                Outcome::ConditionFailed { version, found }
+            }
+            19 => Outcome::CompareFailed { version: Timestamp::ZERO, seen: None },
+            20 => {
+                let version = Timestamp(from.u64()?);
+                let length = from.u32()? as usize;
+                if length > SEEN_KEPT_BYTES_MAX {
+                    return None;
+                }
+                Outcome::CompareFailed { version, seen: Some(from.bytes(length)?.into()) }
+            }
+            21 => Outcome::NotANumber,
+            22 => Outcome::Overflow,
+            23 => Outcome::ValueTooLong { length: from.u64()?, limit: from.u32()? },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_read_back_as_they_were_written() {
+        let (at, other) = (Timestamp(77), Timestamp(5));
+        let outcomes = [
+            Outcome::Done { version: at, number: 0 },
+            Outcome::Done { version: at, number: 9 },
+            Outcome::Done { version: other, number: 0 },
+            Outcome::Done { version: Timestamp::ZERO, number: 1 },
+            Outcome::Counter { version: at, value: -3 },
+            Outcome::Counter { version: other, value: i64::MIN },
+            Outcome::NotFound,
+            Outcome::WrongType(RecordType::List),
+            Outcome::ConditionFailed { version: other, found: Some(RecordType::Bytes) },
+            Outcome::ConditionFailed { version: Timestamp::ZERO, found: None },
+            Outcome::CompareFailed { version: Timestamp::ZERO, seen: None },
+            Outcome::CompareFailed { version: other, seen: Some((*b"seen").into()) },
+            Outcome::NotANumber,
+            Outcome::Overflow,
+            Outcome::ValueTooLong { length: 1 << 40, limit: 7 },
+        ];
+        for at in [at, Timestamp::ZERO] {
+            for outcome in &outcomes {
+                let mut bytes = Vec::new();
+                outcome.encode(at, &mut bytes);
+                let mut reader = Reader::new(&bytes);
+                assert_eq!(Outcome::decode(&mut reader, at).as_ref(), Some(outcome));
+                assert!(reader.is_at_end());
+                let cut = &bytes[..bytes.len() - 1];
+                assert_eq!(Outcome::decode(&mut Reader::new(cut), at), None, "{outcome:?} cut short");
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_value_seen_is_not_kept_but_its_version_is() {
+        let version = Timestamp(5);
+        let long = vec![0; SEEN_KEPT_BYTES_MAX + 1].into_boxed_slice();
+        let failed = Outcome::CompareFailed { version, seen: Some(long) };
+        assert_eq!(failed.kept(), Outcome::ConditionFailed { version, found: Some(RecordType::Bytes) });
+    }
+}

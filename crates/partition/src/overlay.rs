@@ -1,0 +1,274 @@
+//! What is appended and not yet committed: how it changes records, and whose it is. Evaluation looks here first.
+//!
+//! Contents are not copied: a change names its entry in the log, which can be read before it is committed.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::messages::RecordType;
+
+use crate::outcome::Outcome;
+
+/// What a record is and where its contents stand: the engine's record from some unit on, then entries of the log.
+/// Units are values of a list, or bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) record: RecordType,
+    pub(crate) version: Timestamp,
+    /// In milliseconds since 1970.
+    pub(crate) deadline: Option<u64>,
+    /// Units of the engine's record that come before what counts, and how many count.
+    pub(crate) base_skip: u64,
+    pub(crate) base_units: u64,
+    /// Entries behind them: log index and units.
+    pub(crate) own: VecDeque<(u64, u64)>,
+    /// Units of the first of them that do not count.
+    pub(crate) own_skip: u64,
+}
+
+/// How an entry changes a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Put {
+        record: RecordType,
+        units: u64,
+        version: Timestamp,
+        deadline: Option<u64>,
+    },
+    Remove,
+    Append {
+        record: RecordType,
+        units: u64,
+        version: Timestamp,
+    },
+    /// So many units go at the head.
+    Trim {
+        units: u64,
+        version: Timestamp,
+    },
+    Deadline(Option<u64>),
+}
+
+/// A record with uncommitted changes.
+#[derive(Debug)]
+pub(crate) struct Uncommitted {
+    /// By log index.
+    changes: VecDeque<(u64, Change)>,
+    /// The record with all of them.
+    shape: Option<Shape>,
+}
+
+/// All that is uncommitted.
+#[derive(Debug, Default)]
+pub(crate) struct Overlay {
+    records: BTreeMap<Box<[u8]>, Uncommitted>,
+    outcomes: BTreeMap<(SessionId, u64), (u64, Outcome)>,
+    /// Keys of `outcomes` by log index.
+    outcome_order: VecDeque<(u64, SessionId, u64)>,
+    evicted: BTreeSet<SessionId>,
+    /// Log index of the last eviction, and the mark it raises.
+    eviction: (u64, Timestamp),
+}
+
+impl Shape {
+    /// A record as the engine has it.
+    pub(crate) fn of_base(
+        record: RecordType,
+        version: Timestamp,
+        units: u64,
+        deadline: Option<u64>,
+    ) -> Shape {
+        let own = VecDeque::new();
+        Shape { record, version, deadline, base_skip: 0, base_units: units, own, own_skip: 0 }
+    }
+
+    /// Values of the list, or bytes.
+    pub(crate) fn length(&self) -> u64 {
+        let own: u64 = self.own.iter().map(|(_, units)| units).sum();
+        self.base_units + own - self.own_skip
+    }
+
+    /// Takes units away at the head; some stay.
+    fn trim(&mut self, units: u64) {
+        let of_base = units.min(self.base_units);
+        self.base_skip += of_base;
+        self.base_units -= of_base;
+        self.own_skip += units - of_base;
+        while let Some(&(_, units)) = self.own.front()
+            && self.own_skip >= units
+            && self.own_skip > 0
+        {
+            self.own_skip -= units;
+            self.own.pop_front();
+        }
+    }
+}
+
+impl Change {
+    fn apply(self, index: u64, shape: Option<Shape>) -> Option<Shape> {
+        match (self, shape) {
+            (Change::Put { record, units, version, deadline }, _) => {
+                let mut shape = Shape::of_base(record, version, 0, deadline);
+                shape.own.push_back((index, units));
+                Some(shape)
+            }
+            (Change::Remove, _) => None,
+            (Change::Append { record, units, version }, shape) => {
+                let mut shape = shape.unwrap_or_else(|| Shape::of_base(record, version, 0, None));
+                shape.own.push_back((index, units));
+                shape.version = version;
+                Some(shape)
+            }
+            (_, None) => None,
+            (Change::Trim { units, version }, Some(mut shape)) => {
+                shape.trim(units);
+                shape.version = version;
+                Some(shape)
+            }
+            (Change::Deadline(deadline), Some(shape)) => Some(Shape { deadline, ..shape }),
+        }
+    }
+}
+
+impl Uncommitted {
+    pub(crate) fn shape(&self) -> Option<&Shape> {
+        self.shape.as_ref()
+    }
+
+    /// Log index of the newest change.
+    pub(crate) fn newest(&self) -> u64 {
+        self.changes.back().map_or(0, |(index, _)| *index)
+    }
+}
+
+impl Overlay {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.outcomes.is_empty() && self.eviction.0 == 0
+    }
+
+    pub(crate) fn record(&self, key: &[u8]) -> Option<&Uncommitted> {
+        if self.records.is_empty() { None } else { self.records.get(key) }
+    }
+
+    /// The uncommitted outcome of a session's write, and the index of its entry.
+    pub(crate) fn outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, &Outcome)> {
+        self.outcomes.get(&(session, sequence)).map(|(index, outcome)| (*index, outcome))
+    }
+
+    /// The mark that an uncommitted eviction raises, and whether a session is among those it forgets.
+    pub(crate) fn eviction(&self, session: SessionId) -> (Timestamp, bool) {
+        (self.eviction.1, self.evicted.contains(&session))
+    }
+
+    pub(crate) fn is_evicting(&self) -> bool {
+        self.eviction.0 != 0
+    }
+
+    /// Adds a change of a record, which was `before` (anything, if the change does not depend on it).
+    pub(crate) fn change(&mut self, index: u64, key: &[u8], change: Change, before: Option<Shape>) {
+        if let Some(known) = self.records.get_mut(key) {
+            known.shape = change.apply(index, known.shape.take());
+            known.changes.push_back((index, change));
+            return;
+        }
+        let shape = change.apply(index, before);
+        self.records.insert(key.into(), Uncommitted { changes: VecDeque::from([(index, change)]), shape });
+    }
+
+    pub(crate) fn add_outcome(&mut self, index: u64, session: SessionId, sequence: u64, outcome: Outcome) {
+        self.outcomes.insert((session, sequence), (index, outcome));
+        self.outcome_order.push_back((index, session, sequence));
+    }
+
+    pub(crate) fn add_eviction(&mut self, index: u64, sessions: &[SessionId], mark: Timestamp) {
+        self.evicted.extend(sessions);
+        self.eviction = (index, self.eviction.1.max(mark));
+    }
+
+    /// An entry of this key was committed. Whether younger changes of it are left: then [`Overlay::rebase`] must follow.
+    pub(crate) fn committed(&mut self, index: u64, key: &[u8]) -> bool {
+        while let Some(&(first, session, sequence)) = self.outcome_order.front()
+            && first <= index
+        {
+            self.outcome_order.pop_front();
+            self.outcomes.remove(&(session, sequence));
+        }
+        if self.eviction.0 != 0 && self.eviction.0 <= index {
+            self.evicted.clear();
+            self.eviction = (0, Timestamp::ZERO);
+        }
+        let Some(known) = self.records.get_mut(key) else { return false };
+        while known.changes.front().is_some_and(|(first, _)| *first <= index) {
+            known.changes.pop_front();
+        }
+        if known.changes.is_empty() {
+            self.records.remove(key);
+            return false;
+        }
+        true
+    }
+
+    /// Lays the changes that are left over what the engine now holds.
+    pub(crate) fn rebase(&mut self, key: &[u8], base: Option<Shape>) {
+        if let Some(known) = self.records.get_mut(key) {
+            known.shape =
+                known.changes.iter().fold(base, |shape, (index, change)| change.apply(*index, shape));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: RecordType = RecordType::List;
+
+    fn append(units: u64) -> Change {
+        Change::Append { record: LIST, units, version: Timestamp(9) }
+    }
+
+    #[test]
+    fn changes_lie_over_the_committed_record_in_order() {
+        let mut overlay = Overlay::default();
+        let base = Shape::of_base(LIST, Timestamp(1), 5, Some(70));
+        overlay.change(11, b"k", append(2), Some(base.clone()));
+        overlay.change(12, b"k", Change::Trim { units: 6, version: Timestamp(10) }, None);
+        let shape = overlay.record(b"k").and_then(Uncommitted::shape).expect("is there").clone();
+        assert_eq!((shape.length(), shape.base_units, shape.own_skip, shape.deadline), (1, 0, 1, Some(70)));
+        overlay.change(13, b"k", append(3), None);
+        assert_eq!(overlay.record(b"k").and_then(Uncommitted::shape).map(Shape::length), Some(4));
+        assert_eq!(overlay.record(b"k").map(Uncommitted::newest), Some(13));
+        // Committing the first: the engine's record has it now.
+        assert!(overlay.committed(11, b"k"));
+        overlay.rebase(b"k", Some(Shape { base_units: 7, ..base }));
+        let shape = overlay.record(b"k").and_then(Uncommitted::shape).expect("is there");
+        assert_eq!((shape.length(), shape.base_skip, shape.base_units, shape.own.len()), (4, 6, 1, 1));
+        assert!(!overlay.committed(13, b"k"));
+        assert!(overlay.is_empty());
+    }
+
+    #[test]
+    fn a_removed_record_begins_anew() {
+        let mut overlay = Overlay::default();
+        let base = Shape::of_base(LIST, Timestamp(1), 5, Some(70));
+        overlay.change(11, b"k", Change::Remove, Some(base));
+        assert_eq!(overlay.record(b"k").map(|u| u.shape().is_none()), Some(true));
+        overlay.change(12, b"k", append(2), None);
+        let shape = overlay.record(b"k").and_then(Uncommitted::shape).expect("is there");
+        assert_eq!((shape.length(), shape.deadline), (2, None));
+    }
+
+    #[test]
+    fn outcomes_and_evictions_go_once_they_are_committed() {
+        let mut overlay = Overlay::default();
+        let session = SessionId { issued: Timestamp(1), nonce: 1 };
+        overlay.add_outcome(5, session, 1, Outcome::NotFound);
+        overlay.add_eviction(6, &[session], Timestamp(2));
+        assert_eq!(overlay.outcome(session, 1), Some((5, &Outcome::NotFound)));
+        assert_eq!(overlay.eviction(session), (Timestamp(2), true));
+        overlay.committed(5, b"");
+        assert!(overlay.outcome(session, 1).is_none() && overlay.is_evicting());
+        overlay.committed(6, b"");
+        assert!(overlay.is_empty() && overlay.eviction(session) == (Timestamp::ZERO, false));
+    }
+}

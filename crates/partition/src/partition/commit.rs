@@ -1,0 +1,71 @@
+//! The commit index moves: entries are applied, waits looked at, answers sent.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult, Meta};
+
+use super::Partition;
+use crate::event::Effects;
+use crate::failure::failure_of;
+use crate::view::View;
+
+impl Partition {
+    /// Commits what the group holds.
+    pub(super) fn commit<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let through = self.group.committed(engine)?;
+        let result = self.commit_through(engine, through, effects);
+        self.held.release(self.state.applied, effects);
+        if let Err(error) = &result {
+            self.held.fail(failure_of(error), effects);
+        }
+        result
+    }
+
+    fn commit_through<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        through: u64,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let handle = self.handle();
+        let mut entries_left_over = Vec::new();
+        while self.state.applied < through {
+            let index = self.state.applied + 1;
+            // One by one while somebody waits, so that each state of a record is seen.
+            if self.waits.is_empty() {
+                engine.commit(handle, through)?;
+            } else {
+                engine.commit(handle, index)?;
+            }
+            let entry = engine.read_entry(handle, index)?;
+            let meta = entry.head.meta;
+            self.apply(&meta, entry.key, entry.payload);
+            if self.overlay.committed(index, entry.key) {
+                entries_left_over.push(entry.key.to_vec());
+            }
+            if self.waits.has(entry.key) {
+                let key = entry.key.to_vec();
+                self.wake(engine, &key, effects);
+            }
+        }
+        for key in entries_left_over {
+            let mut view = View { engine, handle, overlay: None, deadlines: &self.state.deadlines };
+            let base = view.shape(&key)?;
+            self.overlay.rebase(&key, base);
+        }
+        Ok(())
+    }
+
+    /// Applies a committed entry to the state.
+    ///
+    /// # Panics
+    /// If it is not one that this program writes: what it says would be lost.
+    pub(super) fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
+        assert_eq!(meta.index, self.state.applied + 1, "entries are applied in order");
+        let applied = self.state.apply(meta, key, payload);
+        assert!(applied.is_ok(), "entry {} has a note that cannot be read", meta.index);
+    }
+}

@@ -1,0 +1,304 @@
+//! The partition itself: events in, effects out.
+
+mod commit;
+pub(crate) mod open;
+mod read;
+#[cfg(test)]
+mod tests;
+mod upkeep;
+mod write;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineResult, Handle};
+use zerohop_wire::ids::{PartitionEpoch, Timestamp};
+use zerohop_wire::messages::{Answer, Batch, Operation};
+use zerohop_wire::{Failure, Message, What};
+
+use crate::batch::Collector;
+use crate::clock::Clock;
+use crate::event::{Effects, Event, Now, Request, Token};
+use crate::group::Group;
+use crate::held::{Held, Reply};
+use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS};
+use crate::overlay::Overlay;
+use crate::state::State;
+use crate::view::View;
+use crate::waits::{Asker, Waits};
+
+/// One partition of a keyspace, of which this is the primary.
+#[derive(Debug)]
+pub struct Partition {
+    group: Group,
+    clock: Clock,
+    /// As of the last committed entry.
+    state: State,
+    /// What is appended behind it.
+    overlay: Overlay,
+    held: Held,
+    waits: Waits,
+    sweep_at_ms: u64,
+    buffers: Buffers,
+}
+
+/// Memory that is used again from request to request.
+#[derive(Debug, Default)]
+struct Buffers {
+    contents: Vec<u8>,
+    cursor: Vec<u8>,
+    batch: Vec<u8>,
+}
+
+/// How a partition stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Sessions remembered.
+    pub sessions: usize,
+    /// Memory of the session table.
+    pub session_bytes: usize,
+    /// Records that will expire.
+    pub deadlines: usize,
+    /// Requests parked.
+    pub waits: usize,
+    /// Answers held until they may be sent.
+    pub held: usize,
+    /// Log index of the last entry appended.
+    pub last: u64,
+    /// Log index of the last entry committed.
+    pub commit: u64,
+}
+
+/// Where an answer goes.
+enum To<'t> {
+    One(Token),
+    /// An operation of a batch, by its place.
+    Item(&'t mut Collector, u32),
+}
+
+impl To<'_> {
+    fn token(&self) -> Token {
+        match self {
+            To::One(token) => *token,
+            To::Item(collector, _) => collector.token,
+        }
+    }
+}
+
+impl Partition {
+    /// Takes an event. What is to be done about it goes to `effects`, in order.
+    ///
+    /// # Errors
+    /// What the engine answers where no request is at fault: to be logged. Whoever asked has been answered.
+    pub fn step<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        now: Now,
+        event: Event<'_>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        self.clock.advance(now);
+        match event {
+            Event::Request(request) => {
+                self.request(engine, &request, effects);
+                Ok(())
+            }
+            Event::Flushed => self.commit(engine, effects),
+            Event::FlushFailed => {
+                self.held.fail(Failure::DiskFailed, effects);
+                Ok(())
+            }
+            Event::Tick => self.tick(engine, effects),
+            Event::Disconnected { connection } => {
+                self.waits.disconnect(connection);
+                Ok(())
+            }
+        }
+    }
+
+    /// When [`Event::Tick`] has something to do, in milliseconds since 1970.
+    #[must_use]
+    pub fn next_wake_ms(&self) -> Option<u64> {
+        [self.waits.first_deadline(), self.state.deadlines.first()].into_iter().flatten().min()
+    }
+
+    /// The engine's name for it.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.group.handle()
+    }
+
+    /// The epoch that it serves.
+    #[must_use]
+    pub fn epoch(&self) -> PartitionEpoch {
+        PartitionEpoch(u64::from(self.group.epoch()))
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats {
+            sessions: self.state.sessions.len(),
+            session_bytes: self.state.sessions.bytes(),
+            deadlines: self.state.deadlines.len(),
+            waits: self.waits.len(),
+            held: self.held.len(),
+            last: self.group.last(),
+            commit: self.state.applied,
+        }
+    }
+
+    /// Changes when entries survive a crash, and answers what was only waiting for that.
+    ///
+    /// # Errors
+    /// As [`Engine::set_durability`].
+    pub fn set_durability<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        durability: Durability,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        engine.set_durability(self.handle(), durability)?;
+        self.group.set_durability(durability);
+        self.commit(engine, effects)
+    }
+
+    fn request<D: Disk>(&mut self, engine: &mut Engine<D>, request: &Request<'_>, effects: &mut dyn Effects) {
+        let Request { token, envelope, message } = *request;
+        if envelope.partition_epoch.0 != 0 && envelope.partition_epoch != self.epoch() {
+            effects.wrong_owner(token);
+            return;
+        }
+        if let Err(failure) = self.admit(message) {
+            effects.answer(token, &Message::Answer(Err(failure)));
+            return;
+        }
+        let mut to = To::One(token);
+        match message {
+            Message::Read { read, .. } => self.read(engine, read, envelope.time_out_ms, &mut to, effects),
+            Message::Scan(scan) => self.scan(engine, scan, token, effects),
+            Message::Write { stamp, write } => {
+                if self.is_answered(stamp) {
+                    effects.dropped(token);
+                } else {
+                    self.write(engine, stamp, stamp.sequence.0, write, &mut to, effects);
+                }
+            }
+            Message::Batch(batch) => self.batch(engine, batch, envelope.time_out_ms, token, effects),
+            _ => effects.answer(token, &Message::Answer(Err(What::Unexpected.into()))),
+        }
+        self.buffers.shrink();
+    }
+
+    /// Refuses what is too early, and what there is no room for.
+    fn admit(&mut self, message: &Message<'_>) -> Result<(), Failure<'static>> {
+        let (seen, issued) = match message {
+            Message::Read { seen, .. } => (*seen, Timestamp::ZERO),
+            Message::Scan(scan) => (scan.seen, Timestamp::ZERO),
+            Message::Write { stamp, .. } | Message::Batch(Batch { stamp, .. }) => {
+                (stamp.seen, stamp.session.issued)
+            }
+            _ => return Ok(()),
+        };
+        // A session from the future would, once evicted, shut out all others.
+        self.clock.check(seen.max(issued))?;
+        self.clock.witness(seen);
+        if self.held.is_full() {
+            return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
+        Ok(())
+    }
+
+    fn batch<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        batch: &Batch<'_>,
+        time_out_ms: u32,
+        token: Token,
+        effects: &mut dyn Effects,
+    ) {
+        let has_writes = batch.operations.iter().any(|operation| matches!(operation, Operation::Write(_)));
+        if has_writes && self.is_answered(&batch.stamp) {
+            effects.dropped(token);
+            return;
+        }
+        let count = batch.operations.len() as u32;
+        let mut collector = Collector::new(token, count, std::mem::take(&mut self.buffers.batch));
+        for (place, (sequence, operation)) in (0u32..).zip(batch.numbered()) {
+            let mut to = To::Item(&mut collector, place);
+            match operation {
+                Operation::Read(read) => self.read(engine, &read, time_out_ms, &mut to, effects),
+                Operation::Write(write) => {
+                    self.write(engine, &batch.stamp, sequence.0, &write, &mut to, effects);
+                }
+            }
+        }
+        self.waits.fill_early(&mut collector);
+        if collector.is_open() {
+            self.waits.open_batch(collector);
+        } else {
+            self.send_batch(collector, effects);
+        }
+    }
+
+    fn send_batch(&mut self, collector: Collector, effects: &mut dyn Effects) {
+        let Collector { token, count, index, .. } = collector;
+        let reply = Reply::Batch { count, packed: collector.finish() };
+        if index > self.state.applied {
+            self.held.push(index, token, reply, effects);
+            return;
+        }
+        reply.send(token, effects);
+        if let Reply::Batch { packed, .. } = reply {
+            self.buffers.batch = packed;
+            self.buffers.batch.clear();
+        }
+    }
+
+    /// Sends an answer once the entry of this index is committed.
+    fn deliver(&mut self, to: &mut To<'_>, index: u64, answer: &Answer<'_>, effects: &mut dyn Effects) {
+        deliver(&mut self.held, self.state.applied, to, index, answer, effects);
+    }
+
+    /// Sends the answer of a wait, which is committed.
+    fn deliver_wait(&mut self, asker: Asker, answer: &Answer<'_>, effects: &mut dyn Effects) {
+        match asker {
+            Asker::One(token) => effects.answer(token, &Message::Answer(answer.clone())),
+            Asker::Item(batch, place) => {
+                if let Some(collector) = self.waits.fill_batch(batch, place, answer) {
+                    self.send_batch(collector, effects);
+                }
+            }
+        }
+    }
+
+    fn view<'v, D>(&'v self, engine: &'v mut Engine<D>) -> View<'v, D> {
+        let overlay = Some(&self.overlay).filter(|overlay| !overlay.is_empty());
+        View { engine, handle: self.handle(), overlay, deadlines: &self.state.deadlines }
+    }
+}
+
+/// See [`Partition::deliver`]; for answers that borrow from the rest of the partition.
+fn deliver(
+    held: &mut Held,
+    commit: u64,
+    to: &mut To<'_>,
+    index: u64,
+    answer: &Answer<'_>,
+    effects: &mut dyn Effects,
+) {
+    match to {
+        To::One(token) if index > commit => held.push(index, *token, Reply::of(answer), effects),
+        To::One(token) => effects.answer(*token, &Message::Answer(answer.clone())),
+        To::Item(collector, place) => collector.put(*place, index, answer),
+    }
+}
+
+impl Buffers {
+    /// Gives back what a large request has left.
+    fn shrink(&mut self) {
+        for buffer in [&mut self.contents, &mut self.batch] {
+            if buffer.capacity() > BUFFER_KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}

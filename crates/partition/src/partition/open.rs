@@ -1,0 +1,148 @@
+//! Opening a partition: its state from the engine's checkpoint, and from the entries behind it.
+
+use std::fmt;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineError, PartitionId, PartitionOptions};
+use zerohop_wire::ids::PartitionEpoch;
+
+use super::{Buffers, Partition};
+use crate::clock::Clock;
+use crate::group::Group;
+use crate::held::Held;
+use crate::overlay::Overlay;
+use crate::state::{State, StateError};
+use crate::waits::Waits;
+
+/// Options of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// When its entries survive a crash.
+    pub durability: Durability,
+    /// Seed of the engine's index.
+    pub index_seed: u64,
+    /// The epoch of its replica group; at least 1. Entries found in the log may not be of a higher one.
+    pub epoch: PartitionEpoch,
+}
+
+/// What opening found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Log index that the checkpoint's state was as of; 0 without one.
+    pub from_checkpoint: u64,
+    /// Entries read behind it.
+    pub from_log: u64,
+    /// Whether entries that tell of sessions or deadlines are missing or rotten. Then all sessions are expired, so that
+    /// nothing is done twice, and records may have lost their deadlines.
+    pub is_state_lost: bool,
+}
+
+/// Why a partition cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The engine says why.
+    Engine(EngineError),
+    /// The state in its checkpoint cannot be read.
+    State(StateError),
+    /// An entry of the log is of a kind that is not known here.
+    Entry {
+        /// Its log index.
+        index: u64,
+    },
+    /// The log holds entries of a higher epoch than the one given.
+    Epoch {
+        /// The log's.
+        found: u32,
+        /// The one given.
+        given: PartitionEpoch,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Engine(error) => write!(f, "{error}"),
+            OpenError::State(error) => write!(f, "{error}"),
+            OpenError::Entry { index } => {
+                write!(f, "log entry {index} is of a kind that is not known here; use a newer zerohop")
+            }
+            OpenError::Epoch { found, given } => write!(
+                f,
+                "the log has entries of epoch {found}, later than epoch {given} that it is to be served in: \
+                 fetch the cluster map anew"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<EngineError> for OpenError {
+    fn from(error: EngineError) -> OpenError {
+        OpenError::Engine(error)
+    }
+}
+
+impl Partition {
+    /// Opens a partition as its only member: everything in its log counts. The engine is told to keep entries until
+    /// checkpoints cover them; it must not begin checkpoints alone
+    /// ([`zerohop_engine::EngineOptions::checkpoints_begin_alone`]), since they would lack the state.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open<D: Disk>(
+        engine: &mut Engine<D>,
+        id: PartitionId,
+        options: Options,
+    ) -> Result<(Partition, Restored), OpenError> {
+        let Options { durability, index_seed, epoch } = options;
+        let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
+        engine.hold_state_in_log(handle)?;
+        engine.commit(handle, u64::MAX)?;
+        let last = engine.partition_stats(handle)?.last;
+        let epoch_given = u32::try_from(epoch.0).unwrap_or(u32::MAX);
+        if last.0 > epoch_given.max(1) {
+            return Err(OpenError::Epoch { found: last.0, given: epoch });
+        }
+        let mut restored = Restored::default();
+        let mut state = State::default();
+        if let Some((commit, extra)) = engine.recovered_extra(handle)? {
+            state = State::decode(&extra).map_err(OpenError::State)?;
+            // A checkpoint says itself what it is as of.
+            (state.applied, restored.from_checkpoint) = (commit, commit);
+        }
+        let mut unknown = None;
+        engine.entries_after(handle, state.applied, |entry, is_good| {
+            let meta = entry.head.meta;
+            restored.from_log += 1;
+            restored.is_state_lost |= !is_good || meta.index != state.applied + 1;
+            if !is_good {
+                state.applied = meta.index;
+            } else if state.apply(&meta, entry.key, entry.payload).is_err() {
+                unknown = unknown.or(Some(meta.index));
+            }
+        })?;
+        if let Some(index) = unknown {
+            return Err(OpenError::Entry { index });
+        }
+        restored.is_state_lost |= state.applied != last.1;
+        state.applied = last.1;
+        if restored.is_state_lost {
+            state.sessions.forget_all(state.newest.next());
+        }
+        let mut clock = Clock::default();
+        clock.witness(state.newest);
+        clock.witness(state.sessions.mark());
+        let partition = Partition {
+            group: Group::new(handle, epoch_given, durability, last),
+            clock,
+            state,
+            overlay: Overlay::default(),
+            held: Held::default(),
+            waits: Waits::default(),
+            sweep_at_ms: 0,
+            buffers: Buffers::default(),
+        };
+        Ok((partition, restored))
+    }
+}

@@ -1,0 +1,165 @@
+//! Reads: answered from the engine and the overlay; waits are parked if they do not hold.
+
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
+use zerohop_wire::{Failure, Message};
+
+use super::{Partition, To, deliver};
+use crate::event::{Effects, Token};
+use crate::failure::failure_of;
+use crate::limits::WAIT_DEFAULT_MS;
+use crate::operations;
+use crate::operations::OrFail;
+use crate::view::View;
+use crate::waits::Asker;
+
+impl Partition {
+    pub(super) fn read<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        read: &Read<'_>,
+        time_out_ms: u32,
+        to: &mut To<'_>,
+        effects: &mut dyn Effects,
+    ) {
+        if let Err(failure) = self.expire_if_due(engine, read.key, effects) {
+            self.deliver(to, 0, &Err(failure), effects);
+            return;
+        }
+        if let Query::Wait { until } = read.query {
+            self.wait(engine, (read, &until), time_out_ms, to, effects);
+            return;
+        }
+        let Partition { state, overlay, held, group, buffers, .. } = self;
+        let (commit, handle) = (state.applied, group.handle());
+        let mut view = View { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
+        // One entry that holds all of it, committed: answered from where it lies.
+        if let Query::Lookup | Query::LookupRange { .. } = read.query
+            && let Ok(Some((version, whole))) = view.whole(read.key)
+        {
+            let length = whole.len() as u64;
+            let bytes = match read.query {
+                Query::LookupRange { range } => {
+                    let part = range.clip(length);
+                    &whole[part.start as usize..part.end as usize]
+                }
+                _ => whole,
+            };
+            let answer = Ok(Brought::Value { version, length, bytes });
+            deliver(held, commit, to, 0, &answer, effects);
+            return;
+        }
+        let index = overlay.record(read.key).map_or(0, |known| known.newest());
+        buffers.contents.clear();
+        let answer = match view.shape(read.key) {
+            Ok(shape) => operations::read(&mut view, read, shape.as_ref(), &mut buffers.contents),
+            Err(error) => Err(failure_of(&error)),
+        };
+        deliver(held, commit, to, index, &answer, effects);
+    }
+
+    fn wait<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (read, until): (&Read<'_>, &Until<'_>),
+        time_out_ms: u32,
+        to: &mut To<'_>,
+        effects: &mut dyn Effects,
+    ) {
+        let Partition { state, overlay, held, group, buffers, .. } = &mut *self;
+        let (commit, handle) = (state.applied, group.handle());
+        let mut view = View { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
+        let index = overlay.record(read.key).map_or(0, |known| known.newest());
+        buffers.contents.clear();
+        let found = view.shape(read.key).or_fail().and_then(|shape| {
+            let holds =
+                operations::wait::holds(&mut view, read.key, shape.as_ref(), until, &mut buffers.contents)?;
+            Ok(holds.then_some(shape))
+        });
+        match found {
+            Ok(Some(shape)) => {
+                let answer = operations::read(&mut view, read, shape.as_ref(), &mut buffers.contents);
+                deliver(held, commit, to, index, &answer, effects);
+            }
+            Ok(None) => {
+                let time_out_ms = if time_out_ms == 0 { WAIT_DEFAULT_MS } else { time_out_ms };
+                let deadline_ms = self.clock.now_ms() + u64::from(time_out_ms);
+                let asker = match to {
+                    To::One(token) => Asker::One(*token),
+                    To::Item(_, place) => Asker::Item(self.waits.batch_number(), *place),
+                };
+                let parked = self.waits.park(read.key, until, (asker, to.token().connection), deadline_ms);
+                if let Err(failure) = parked {
+                    self.deliver(to, 0, &Err(failure), effects);
+                }
+            }
+            Err(failure) => self.deliver(to, 0, &Err(failure), effects),
+        }
+    }
+
+    /// Answers those who wait for a record that has just been committed, by what is committed alone: a wait sees every
+    /// state that a record is in.
+    pub(super) fn wake<D: Disk>(&mut self, engine: &mut Engine<D>, key: &[u8], effects: &mut dyn Effects) {
+        for number in self.waits.of(key) {
+            let Partition { state, group, buffers, waits, .. } = &mut *self;
+            let Some(wait) = waits.get(number) else { continue };
+            let mut view =
+                View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+            buffers.contents.clear();
+            let found = view.shape(key).or_fail().and_then(|shape| {
+                let until = wait.awaited.until();
+                let holds =
+                    operations::wait::holds(&mut view, key, shape.as_ref(), &until, &mut buffers.contents)?;
+                Ok(holds.then_some(shape))
+            });
+            let mut contents = std::mem::take(&mut buffers.contents);
+            let answer = match &found {
+                Ok(None) => {
+                    buffers.contents = contents;
+                    continue;
+                }
+                Ok(Some(shape)) => {
+                    let read = Read { key, query: Query::Lookup };
+                    operations::read(&mut view, &read, shape.as_ref(), &mut contents)
+                }
+                Err(failure) => Err(failure.clone()),
+            };
+            if let Some(wait) = waits.take(number) {
+                self.deliver_wait(wait.asker, &answer, effects);
+            }
+            self.buffers.contents = contents;
+        }
+    }
+
+    /// Answers a wait whose time-out has passed.
+    pub(super) fn time_out<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (asker, key): (Asker, &[u8]),
+        effects: &mut dyn Effects,
+    ) {
+        let mut view = View { overlay: None, ..self.view(engine) };
+        let failure = match view.shape(key) {
+            Ok(shape) => Failure::TimedOut { version: shape.map(|shape| shape.version).unwrap_or_default() },
+            Err(error) => failure_of(&error),
+        };
+        self.deliver_wait(asker, &Err(failure), effects);
+    }
+
+    pub(super) fn scan<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        scan: &Scan<'_>,
+        token: Token,
+        effects: &mut dyn Effects,
+    ) {
+        let Partition { state, group, buffers, clock, .. } = self;
+        buffers.contents.clear();
+        buffers.cursor.clear();
+        let mut view = View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+        let out = (&mut buffers.contents, &mut buffers.cursor);
+        let answer = operations::scan::answer(&mut view, scan, clock.now_ms(), out);
+        effects.answer(token, &Message::Answer(answer));
+    }
+}

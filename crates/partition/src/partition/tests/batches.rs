@@ -1,0 +1,119 @@
+//! Batches: in order, each operation by itself, answered together.
+
+use zerohop_engine::Durability;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Batch, Change, Condition, Operation, Query, Read, Stamp, Until, Write};
+use zerohop_wire::{Failure, Many, Message};
+
+use super::stamp;
+use crate::Event;
+use crate::testing::{Answered, Rig, append, insert, token};
+
+fn write<'a>(key: &'a [u8], change: Change<'a>) -> Operation<'a> {
+    Operation::Write(Write { key, condition: Condition::Always, change })
+}
+
+fn read<'a>(key: &'a [u8], query: Query<'a>) -> Operation<'a> {
+    Operation::Read(Read { key, query })
+}
+
+fn send(rig: &mut Rig, request: u64, stamp: Stamp, operations: &[Operation<'_>]) -> Option<Vec<Answered>> {
+    let batch = Batch { stamp, operations: Many::given(operations) };
+    rig.send(token(request), 100, &Message::Batch(batch));
+    rig.out.batches.remove(&token(request))
+}
+
+#[test]
+fn operations_see_those_before_them_and_fail_alone() {
+    for durability in [Durability::Interval, Durability::Sync] {
+        let mut rig = Rig::new(durability);
+        let operations = [
+            read(b"k", Query::Lookup),
+            write(b"k", insert(b"v")),
+            read(b"k", Query::Lookup),
+            write(b"k", append(&[b"x"])),
+            write(b"k", Change::Extend { bytes: b"w" }),
+            read(b"k", Query::Inspect),
+        ];
+        let at_once = send(&mut rig, 1, Stamp::default(), &operations);
+        assert_eq!(at_once.is_some(), durability == Durability::Interval);
+        rig.flush();
+        let answers = at_once.or_else(|| rig.out.batches.remove(&token(1))).expect("is answered");
+        assert_eq!(answers[0].number(), Err(Failure::NotFound));
+        assert_eq!(answers[2].bytes(), Some(b"v".to_vec()));
+        assert!(matches!(answers[3].number(), Err(Failure::WrongType { .. })));
+        assert_eq!((answers[4].number(), answers[5].length()), (Ok(2), 2));
+    }
+}
+
+#[test]
+fn a_repeated_batch_is_done_once_write_by_write() {
+    for durability in [Durability::Interval, Durability::Sync] {
+        let mut rig = Rig::new(durability);
+        let add = write(b"n", Change::Increment { delta: 1 });
+        let operations = [add, read(b"n", Query::Lookup), add, add];
+        send(&mut rig, 1, stamp(1, 1), &operations[..3]);
+        rig.flush();
+        send(&mut rig, 2, stamp(1, 1), &operations);
+        rig.flush();
+        let answers =
+            rig.out.batches.remove(&token(2)).or_else(|| send(&mut rig, 3, stamp(1, 1), &operations));
+        let answers = answers.expect("is answered");
+        let counters: Vec<i64> = [0, 2, 3].map(|at: usize| answers[at].counter().expect("is done")).into();
+        assert_eq!(counters, [1, 2, 3]);
+    }
+}
+
+#[test]
+fn a_batch_of_nothing_is_answered_with_nothing() {
+    let mut rig = Rig::new(Durability::Interval);
+    assert_eq!(send(&mut rig, 1, Stamp::default(), &[]), Some(Vec::new()));
+}
+
+#[test]
+fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
+    let mut rig = Rig::new(Durability::Interval);
+    let wait = |until| Query::Wait { until };
+    let operations = [
+        read(b"a", wait(Until::Present)),
+        write(b"x", insert(b"v")),
+        read(b"b", wait(Until::Present)),
+        read(b"x", Query::Lookup),
+    ];
+    assert_eq!(send(&mut rig, 1, Stamp::default(), &operations), None);
+    rig.write(token(2), Stamp::default(), b"b", insert(b"bee"));
+    assert!(!rig.out.batches.contains_key(&token(1)));
+    rig.now.ms += 100;
+    rig.step(Event::Tick);
+    let answers = rig.out.batches.remove(&token(1)).expect("is answered");
+    assert_eq!(answers[0].number(), Err(Failure::TimedOut { version: Timestamp::ZERO }));
+    assert_eq!(answers[1].number(), Ok(0));
+    assert_eq!(answers[2].bytes(), Some(b"bee".to_vec()));
+    assert_eq!(answers[3].bytes(), Some(b"v".to_vec()));
+}
+
+#[test]
+fn a_wait_in_a_batch_is_answered_by_a_write_in_the_same_batch() {
+    for durability in [Durability::Interval, Durability::Sync] {
+        let mut rig = Rig::new(durability);
+        let operations = [read(b"k", Query::Wait { until: Until::Present }), write(b"k", insert(b"v"))];
+        let at_once = send(&mut rig, 1, Stamp::default(), &operations);
+        rig.flush();
+        let answers = at_once.or_else(|| rig.out.batches.remove(&token(1))).expect("is answered");
+        assert_eq!((answers[0].bytes(), answers[1].number()), (Some(b"v".to_vec()), Ok(0)));
+    }
+}
+
+#[test]
+fn a_closed_connection_takes_its_open_batches_along() {
+    let mut rig = Rig::new(Durability::Interval);
+    let operations = [
+        read(b"a", Query::Wait { until: Until::Present }),
+        read(b"b", Query::Wait { until: Until::Present }),
+    ];
+    send(&mut rig, 1, Stamp::default(), &operations);
+    rig.step(Event::Disconnected { connection: 1 });
+    rig.write(token(2), Stamp::default(), b"a", insert(b"v"));
+    rig.write(token(3), Stamp::default(), b"b", insert(b"v"));
+    assert!(rig.out.batches.is_empty() && rig.partition.stats().waits == 0);
+}

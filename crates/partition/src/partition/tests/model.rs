@@ -1,0 +1,396 @@
+//! A plain model of a partition: maps, no log, no engine. It says what each request must be answered, at which log
+//! index that rests, and what is there after a crash that left the log at some index.
+
+use std::collections::BTreeMap;
+
+use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::messages::{
+    Answer, Change, Condition, Expiry, Outcome, Query, Range, Read, RecordType, Stamp, Until, Write,
+};
+use zerohop_wire::{Failure, Many};
+
+use crate::testing::Answered;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    Bytes(Vec<u8>),
+    List(Vec<Vec<u8>>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) contents: Contents,
+    pub(super) version: Timestamp,
+    pub(super) deadline: Option<u64>,
+}
+
+/// A session: lowest unanswered sequence; by sequence, the index of the entry and the outcome.
+type Session = (u64, BTreeMap<u64, (u64, Answered)>);
+
+/// The partition as of a log index.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    pub(super) records: BTreeMap<Vec<u8>, Record>,
+    sessions: BTreeMap<SessionId, Session>,
+    /// By key, the last entry that changed it.
+    touched: BTreeMap<Vec<u8>, u64>,
+    pub(super) last: u64,
+    /// The highest timestamp in the log.
+    pub(super) newest: Timestamp,
+}
+
+/// The model now, and as it was at each log index.
+#[derive(Default)]
+pub(super) struct History {
+    pub(super) now: Model,
+    pub(super) clock: Timestamp,
+    pub(super) now_ms: u64,
+    /// Up to which log index entries are committed.
+    pub(super) commit: u64,
+    at: BTreeMap<u64, Model>,
+}
+
+/// What a request must be answered, and the entry that this rests on.
+pub(super) struct Due {
+    pub(super) answer: Answered,
+    pub(super) index: u64,
+}
+
+impl Record {
+    fn record(&self) -> RecordType {
+        match self.contents {
+            Contents::Bytes(_) => RecordType::Bytes,
+            Contents::List(_) => RecordType::List,
+        }
+    }
+
+    fn length(&self) -> u64 {
+        match &self.contents {
+            Contents::Bytes(bytes) => bytes.len() as u64,
+            Contents::List(values) => values.len() as u64,
+        }
+    }
+}
+
+impl Model {
+    /// The answer of a lookup.
+    pub(super) fn lookup(&self, key: &[u8], range: Range) -> Answered {
+        let Some(record) = self.records.get(key) else { return Answered::of(&Err(Failure::NotFound)) };
+        let (version, length) = (record.version, record.length());
+        let part = range.clip(length);
+        let of = part.start as usize..part.end as usize;
+        match &record.contents {
+            Contents::Bytes(bytes) => {
+                Answered::of(&Ok(Outcome::Value { version, length, bytes: &bytes[of] }))
+            }
+            Contents::List(values) => {
+                let values: Vec<&[u8]> = values[of].iter().map(Vec::as_slice).collect();
+                let (first, values) = (part.start, Many::given(&values));
+                Answered::of(&Ok(Outcome::List { version, length, first, values }))
+            }
+        }
+    }
+
+    /// Whether the last entry was of this key.
+    pub(super) fn was_touched_last(&self, key: &[u8]) -> bool {
+        self.touched.get(key) == Some(&self.last)
+    }
+
+    pub(super) fn holds(&self, key: &[u8], until: &Until<'_>) -> bool {
+        let record = self.records.get(key);
+        let is = |value: &[u8]| matches!(record, Some(Record { contents: Contents::Bytes(bytes), .. }) if bytes == value);
+        match until {
+            Until::Equals(value) => is(value),
+            Until::Differs(value) => !is(value),
+            Until::Absent => record.is_none(),
+            Until::Present => record.is_some(),
+            Until::Changed(version) => record.map_or(Timestamp::ZERO, |record| record.version) != *version,
+        }
+    }
+}
+
+impl History {
+    pub(super) fn new(now_ms: u64) -> History {
+        History { now_ms, ..History::default() }
+    }
+
+    /// The log has gained an entry.
+    fn logged(&mut self, key: Option<&[u8]>, at: Timestamp) {
+        self.now.last += 1;
+        self.now.newest = self.now.newest.max(at);
+        if let Some(key) = key {
+            self.now.touched.insert(key.to_vec(), self.now.last);
+        }
+        self.keep();
+    }
+
+    fn keep(&mut self) {
+        self.at.insert(self.now.last, self.now.clone());
+    }
+
+    /// As it was when the log ended there.
+    pub(super) fn at(&self, index: u64) -> Model {
+        self.at.get(&index).cloned().unwrap_or_default()
+    }
+
+    /// A crash has left the log so long.
+    pub(super) fn cut(&mut self, index: u64) {
+        self.now = self.at(index);
+        self.at.split_off(&(index + 1));
+        self.clock = self.now.newest;
+    }
+
+    /// What lies below is not asked for again.
+    pub(super) fn forget_below(&mut self, index: u64) {
+        self.at = self.at.split_off(&index);
+    }
+
+    fn next_timestamp(&mut self) -> Timestamp {
+        self.clock = self.clock.next().max(Timestamp::from_millis(self.now_ms));
+        self.clock
+    }
+
+    pub(super) fn expire_if_due(&mut self, key: &[u8]) {
+        let is_due = |record: &Record| record.deadline.is_some_and(|deadline| deadline <= self.now_ms);
+        if self.now.records.get(key).is_some_and(is_due) {
+            let at = self.next_timestamp();
+            self.now.records.remove(key);
+            self.logged(Some(key), at);
+        }
+    }
+
+    /// Expires what is due, earliest first.
+    pub(super) fn tick(&mut self) {
+        let mut due: Vec<(u64, Vec<u8>)> = Vec::new();
+        for (key, record) in &self.now.records {
+            due.extend(record.deadline.map(|deadline| (deadline, key.clone())));
+        }
+        due.sort_unstable();
+        due.into_iter().for_each(|(_, key)| self.expire_if_due(&key));
+    }
+
+    fn committed(&self, stamp: &Stamp) -> Option<&Session> {
+        self.at.get(&self.commit)?.sessions.get(&stamp.session)
+    }
+
+    /// Whether the session has said that it has the answer.
+    pub(super) fn is_answered(&self, stamp: &Stamp) -> bool {
+        self.committed(stamp).is_some_and(|(lowest, _)| stamp.sequence.0 < *lowest)
+    }
+
+    fn rests_on(&self, key: &[u8]) -> u64 {
+        self.now.touched.get(key).copied().unwrap_or(0)
+    }
+
+    /// A read but a wait that does not hold.
+    pub(super) fn read(&mut self, read: &Read<'_>) -> Option<Due> {
+        let key = read.key;
+        self.expire_if_due(key);
+        let record = self.now.records.get(key);
+        let version = record.map(|record| record.version).unwrap_or_default();
+        let answer = match (&read.query, record) {
+            (Query::Lookup, _) => self.now.lookup(key, Range::ALL),
+            (Query::LookupRange { range }, _) => self.now.lookup(key, *range),
+            (Query::Wait { until }, _) if !self.now.holds(key, until) => return None,
+            (Query::Wait { .. }, _) => self.now.lookup(key, Range::ALL),
+            (Query::Inspect, None) => Answered::of(&Err(Failure::NotFound)),
+            (Query::Inspect, Some(known)) => Answered::of(&Ok(Outcome::Info {
+                version,
+                record: known.record(),
+                length: known.length(),
+                expires_at_ms: known.deadline,
+            })),
+            (
+                Query::GetBit { .. } | Query::CountBits { .. },
+                Some(Record { contents: Contents::List(_), .. }),
+            ) => Answered::of(&Err(Failure::WrongType { found: RecordType::List })),
+            (Query::GetBit { offset }, known) => {
+                let number = known.map_or(0, |known| bit(known, *offset));
+                Answered::of(&Ok(Outcome::Done { version, number }))
+            }
+            (Query::CountBits { range }, known) => {
+                let number = known.map_or(0, |known| {
+                    let part = range.clip(known.length());
+                    (part.start * 8..part.end * 8).map(|offset| bit(known, offset)).sum()
+                });
+                Answered::of(&Ok(Outcome::Done { version, number }))
+            }
+        };
+        Some(Due { answer, index: self.rests_on(key) })
+    }
+
+    /// A write; `None` if its session has the answer already.
+    pub(super) fn write(&mut self, stamp: &Stamp, sequence: u64, write: &Write<'_>) -> Option<Due> {
+        let has_session = stamp.session.is_some();
+        if has_session {
+            // What is let go of is let go of once that is committed.
+            if self.is_answered(stamp) {
+                return None;
+            }
+            let mut known = self.committed(stamp).into_iter().chain(self.now.sessions.get(&stamp.session));
+            if let Some((index, answer)) = known.find_map(|(_, outcomes)| outcomes.get(&sequence)) {
+                return Some(Due { answer: answer.clone(), index: *index });
+            }
+        }
+        let is_blind = matches!(
+            (write.condition, &write.change),
+            (Condition::Always, Change::Insert { expiry, .. }) if *expiry != Expiry::Keep
+        );
+        if !is_blind {
+            self.expire_if_due(write.key);
+        }
+        let at = self.next_timestamp();
+        let before = self.now.records.get(write.key).cloned();
+        let mut after = before.clone();
+        let answer = evaluate(&mut after, write, at, self.now_ms);
+        let answer = Answered::of(&answer);
+        let is_changed =
+            before != after || matches!(write.change, Change::Insert { .. }) && answer.number().is_ok();
+        if !is_changed && !has_session {
+            return Some(Due { answer, index: self.rests_on(write.key) });
+        }
+        match after {
+            Some(record) => drop(self.now.records.insert(write.key.to_vec(), record)),
+            None => drop(self.now.records.remove(write.key)),
+        }
+        if has_session {
+            let index = self.now.last + 1;
+            let (lowest, outcomes) = self.now.sessions.entry(stamp.session).or_default();
+            *lowest = (*lowest).max(stamp.lowest_unanswered.0);
+            *outcomes = outcomes.split_off(lowest);
+            if sequence >= *lowest {
+                outcomes.insert(sequence, (index, answer.clone()));
+            }
+        }
+        self.logged(is_changed.then_some(write.key), at);
+        Some(Due { answer, index: self.now.last })
+    }
+}
+
+fn bit(record: &Record, offset: u64) -> u64 {
+    let Contents::Bytes(bytes) = &record.contents else { return 0 };
+    let byte = bytes.get((offset / 8) as usize).copied().unwrap_or(0);
+    u64::from(byte >> (7 - offset % 8) & 1)
+}
+
+/// What a write does to a record, in the plainest words.
+fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms: u64) -> Answer<'static> {
+    let version = slot.as_ref().map(|record| record.version).unwrap_or_default();
+    let found = slot.as_ref().map(Record::record);
+    let holds = match write.condition {
+        Condition::Always => true,
+        Condition::IfAbsent => found.is_none(),
+        Condition::IfPresent => found.is_some(),
+        Condition::IfVersion(wanted) => found.is_some() && version == wanted,
+    };
+    if !holds {
+        return Err(Failure::ConditionFailed { version, found });
+    }
+    let done = |version, number| Ok(Outcome::Done { version, number });
+    let deadline = slot.as_ref().and_then(|record| record.deadline);
+    let deadline_of = |expiry| match expiry {
+        Expiry::Never => None,
+        Expiry::AfterMs(ms) => Some(now_ms + ms),
+        Expiry::AtMs(ms) => Some(ms.max(1)),
+        Expiry::Keep => deadline,
+    };
+    let wrong = |found| Err(Failure::WrongType { found });
+    let bytes = match slot.as_ref().map(|record| &record.contents) {
+        Some(Contents::Bytes(bytes)) => Some(bytes.clone()),
+        _ => None,
+    };
+    let wants = match write.change {
+        Change::Insert { .. } | Change::Remove | Change::Expire { .. } => None,
+        Change::Append { .. } | Change::Trim { .. } => Some(RecordType::List),
+        _ => Some(RecordType::Bytes),
+    };
+    if let (Some(wants), Some(found)) = (wants, found)
+        && wants != found
+    {
+        return wrong(found);
+    }
+    let put =
+        |contents, deadline| Some(Record { contents: Contents::Bytes(contents), version: at, deadline });
+    match write.change {
+        Change::Insert { value, expiry } => {
+            *slot = put(value.to_vec(), deadline_of(expiry));
+            done(at, 0)
+        }
+        Change::Remove => done(Timestamp::ZERO, u64::from(slot.take().is_some())),
+        Change::Append { values } => {
+            if values.is_empty() {
+                return done(version, slot.as_ref().map_or(0, Record::length));
+            }
+            let new = Record { contents: Contents::List(Vec::new()), version: at, deadline: None };
+            let record = slot.get_or_insert(new);
+            record.version = at;
+            if let Contents::List(list) = &mut record.contents {
+                list.extend(values.iter().map(<[u8]>::to_vec));
+            }
+            done(at, record.length())
+        }
+        Change::Extend { bytes: more } => {
+            if slot.is_some() && more.is_empty() {
+                return done(version, slot.as_ref().map_or(0, Record::length));
+            }
+            let whole = [bytes.unwrap_or_default(), more.to_vec()].concat();
+            let length = whole.len() as u64;
+            *slot = put(whole, deadline);
+            done(at, length)
+        }
+        Change::CompareSwap { expected, new } => {
+            if bytes.as_deref() != expected {
+                return Err(Failure::CompareFailed { version, seen: bytes.map(Into::into) });
+            }
+            *slot = new.and_then(|new| put(new.to_vec(), deadline));
+            done(if new.is_some() { at } else { Timestamp::ZERO }, 0)
+        }
+        Change::Increment { delta } => {
+            let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            let before = text.as_deref().map_or(Ok(0), str::parse::<i64>);
+            let Some(before) = before.ok().filter(|n| text.is_none_or(|text| n.to_string() == text)) else {
+                return Err(Failure::NotANumber);
+            };
+            let Some(value) = before.checked_add(delta) else { return Err(Failure::Overflow) };
+            *slot = put(value.to_string().into_bytes(), deadline);
+            Ok(Outcome::Counter { version: at, value })
+        }
+        Change::SetBit { offset, on } => {
+            let before = bytes.clone();
+            let mut bytes = bytes.unwrap_or_default();
+            let byte = (offset / 8) as usize;
+            bytes.resize(bytes.len().max(byte + 1), 0);
+            let mask = 0x80 >> (offset % 8);
+            let was = u64::from(bytes[byte] & mask != 0);
+            bytes[byte] = if on { bytes[byte] | mask } else { bytes[byte] & !mask };
+            if before.as_ref() == Some(&bytes) {
+                return done(version, was);
+            }
+            *slot = put(bytes, deadline);
+            done(at, was)
+        }
+        Change::Expire { expiry } => match slot {
+            None => Err(Failure::NotFound),
+            Some(record) => {
+                record.deadline = deadline_of(expiry);
+                done(version, 0)
+            }
+        },
+        Change::Trim { keep } => {
+            let Some(record) = slot else { return Err(Failure::NotFound) };
+            let part = keep.clip(record.length());
+            let Contents::List(list) = &mut record.contents else { return wrong(RecordType::Bytes) };
+            if part.is_empty() {
+                *slot = None;
+                return done(Timestamp::ZERO, 0);
+            }
+            let length = part.end - part.start;
+            if length == list.len() as u64 {
+                return done(version, length);
+            }
+            *list = list[part.start as usize..part.end as usize].to_vec();
+            record.version = at;
+            done(at, length)
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! Random requests, retries, flushes, crashes, checked against the model step by step. A seed replays.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::random::Random;
+use zerohop_engine::{Durability, EngineOptions};
+use zerohop_wire::ids::{Sequence, SessionId, Timestamp};
+use zerohop_wire::messages::{Batch, Condition, Expiry, Operation, Query, Range, Read, Scan, Stamp};
+use zerohop_wire::{Failure, Many, Message};
+
+use super::model::{Due, History};
+use super::requests::{Item, Op, OwnedUntil, Sent, with_write};
+use crate::testing::{Answered, Rig, token};
+use crate::{Event, Now, Token};
+
+/// A client: its writes by sequence, and which have been answered.
+struct Client {
+    session: SessionId,
+    sent: BTreeMap<u64, Sent>,
+    answered: BTreeMap<u64, bool>,
+}
+
+struct Parked {
+    key: Vec<u8>,
+    until: OwnedUntil,
+    deadline_ms: u64,
+}
+
+struct World {
+    rig: Rig,
+    durability: Durability,
+    random: Random,
+    history: History,
+    clients: Vec<Client>,
+    next_token: u64,
+    /// Answers that must come once the log is committed that far.
+    due: BTreeMap<Token, Vec<(u64, Answered)>>,
+    /// Whose answers acknowledge which writes of which client.
+    acknowledges: BTreeMap<Token, Vec<(usize, u64)>>,
+    parked: BTreeMap<Token, Parked>,
+}
+
+impl Client {
+    fn lowest(&self) -> u64 {
+        let open = self.answered.iter().find(|(_, answered)| !**answered).map(|(sequence, _)| *sequence);
+        open.unwrap_or(self.next())
+    }
+
+    fn next(&self) -> u64 {
+        self.answered.keys().next_back().map_or(1, |last| last + 1)
+    }
+
+    fn stamp(&self, sequence: u64) -> Stamp {
+        let lowest_unanswered = Sequence(self.lowest().min(sequence));
+        Stamp {
+            session: self.session,
+            sequence: Sequence(sequence),
+            lowest_unanswered,
+            seen: Timestamp::ZERO,
+        }
+    }
+}
+
+fn options() -> EngineOptions {
+    EngineOptions {
+        segment_bytes: 4 << 10,
+        journal_file_bytes: 8 << 10,
+        interval_ms: 20,
+        disk_reserve_bytes: 0,
+        checkpoints_begin_alone: false,
+        ..EngineOptions::default()
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut random = Random::new(seed);
+        let durability = [Durability::Sync, Durability::Sync, Durability::Interval, Durability::Memory]
+            [random.below(4) as usize];
+        let now = Now { ms: 1_000_000 };
+        let rig = Rig::with(SimulatedDisk::new(seed), durability, now, options());
+        let client = |nonce| Client {
+            session: SessionId { issued: Timestamp::from_millis(900_000 + nonce), nonce },
+            sent: BTreeMap::new(),
+            answered: BTreeMap::new(),
+        };
+        World {
+            rig,
+            durability,
+            random,
+            history: History::new(now.ms),
+            clients: (0..3).map(client).collect(),
+            next_token: 0,
+            due: BTreeMap::new(),
+            acknowledges: BTreeMap::new(),
+            parked: BTreeMap::new(),
+        }
+    }
+
+    fn token(&mut self) -> Token {
+        self.next_token += 1;
+        token(self.next_token)
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        vec![b'a' + self.random.below(5) as u8]
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.random.below(8) {
+            0 => Vec::new(),
+            1..4 => (self.random.below(3) as i64 - 1).to_string().into_bytes(),
+            4 => i64::MAX.to_string().into_bytes(),
+            5..7 => vec![b'x'; self.random.below(3) as usize],
+            _ => vec![b'y'; self.random.below(900) as usize],
+        }
+    }
+
+    fn maybe_value(&mut self) -> Option<Vec<u8>> {
+        if self.random.chance(1, 4) { None } else { Some(self.value()) }
+    }
+
+    fn expiry(&mut self) -> Expiry {
+        match self.random.below(6) {
+            0..3 => Expiry::Never,
+            3 => Expiry::AfterMs(self.random.below(60)),
+            4 => Expiry::AtMs(self.history.now_ms + self.random.below(80) - 10),
+            _ => Expiry::Keep,
+        }
+    }
+
+    fn range(&mut self) -> Range {
+        let mut end = || self.random.below(9) as i64 - 4;
+        let (start, stop) = (end(), end());
+        Range { start, stop: if self.random.chance(1, 2) { i64::MAX } else { stop } }
+    }
+
+    /// The present version of a record, or another.
+    fn version(&mut self, key: &[u8]) -> Timestamp {
+        let version = self.history.now.records.get(key).map(|record| record.version).unwrap_or_default();
+        if self.random.chance(1, 4) { Timestamp(version.0 + self.random.below(2)) } else { version }
+    }
+
+    fn operation(&mut self) -> Sent {
+        let key = self.key();
+        let condition = match self.random.below(8) {
+            0 => Condition::IfAbsent,
+            1 => Condition::IfPresent,
+            2 => Condition::IfVersion(self.version(&key)),
+            _ => Condition::Always,
+        };
+        let op = match self.random.below(12) {
+            0..2 => Op::Insert(self.value(), self.expiry()),
+            2 => Op::Remove,
+            3..6 => Op::Append((0..self.random.below(4)).map(|_| self.value()).collect()),
+            6 => Op::Extend(self.value()),
+            7 => Op::CompareSwap(self.maybe_value(), self.maybe_value()),
+            8 => Op::Increment(self.random.below(5) as i64 - 2),
+            9 => Op::SetBit(self.random.below(40), self.random.chance(1, 2)),
+            10 => Op::Expire(self.expiry()),
+            _ => Op::Trim(self.range()),
+        };
+        Sent { key, condition, op }
+    }
+
+    fn until(&mut self, key: &[u8]) -> OwnedUntil {
+        match self.random.below(5) {
+            0 => OwnedUntil::Equals(self.value()),
+            1 => OwnedUntil::Differs(self.value()),
+            2 => OwnedUntil::Absent,
+            3 => OwnedUntil::Present,
+            _ => OwnedUntil::Changed(self.version(key)),
+        }
+    }
+
+    /// A request has been stepped: what must be there is, what must wait is not.
+    fn expect(&mut self, token: Token, due: Vec<Due>) {
+        assert_eq!(
+            self.rig.partition.stats().last,
+            self.history.now.last,
+            "the log is as long as it must be"
+        );
+        let answers: Vec<(u64, Answered)> = due.into_iter().map(|due| (due.index, due.answer)).collect();
+        self.due.insert(token, answers);
+        if self.durability != Durability::Sync {
+            self.commit_through(self.history.now.last);
+        }
+        self.collect();
+    }
+
+    /// The log is committed so far: wakes in the model whom each entry wakes.
+    fn commit_through(&mut self, through: u64) {
+        for index in self.history.commit + 1..=through {
+            let model = self.history.at(index);
+            let woken = self.parked.iter().filter(|(_, wait)| {
+                model.was_touched_last(&wait.key) && model.holds(&wait.key, &wait.until.until())
+            });
+            let woken: Vec<Token> = woken.map(|(token, _)| *token).collect();
+            for token in woken {
+                let wait = self.parked.remove(&token).expect("is parked");
+                self.due.insert(token, vec![(index, model.lookup(&wait.key, Range::ALL))]);
+            }
+        }
+        self.history.commit = self.history.commit.max(through);
+    }
+
+    /// Takes the answers that have come: exactly those that must have.
+    fn collect(&mut self) {
+        let ready: Vec<Token> = self
+            .due
+            .iter()
+            .filter(|(_, answers)| answers.iter().all(|(index, _)| *index <= self.history.commit))
+            .map(|(token, _)| *token)
+            .collect();
+        for token in ready {
+            let wanted: Vec<Answered> =
+                self.due.remove(&token).expect("is due").into_iter().map(|(_, answer)| answer).collect();
+            let got = match self.rig.out.batches.remove(&token) {
+                Some(answers) => answers,
+                None => vec![self.rig.answer(token).unwrap_or_else(|| panic!("{token:?} has no answer"))],
+            };
+            assert_eq!(got, wanted, "answer of {token:?}");
+            for (client, sequence) in self.acknowledges.remove(&token).unwrap_or_default() {
+                self.clients[client].answered.insert(sequence, true);
+            }
+        }
+        assert!(self.rig.out.answers.is_empty(), "too early: {:?}", self.rig.out.answers);
+        assert!(self.rig.out.batches.is_empty(), "too early: {:?}", self.rig.out.batches);
+    }
+
+    fn send_plain_write(&mut self) {
+        let (token, sent) = (self.token(), self.operation());
+        let due = with_write(&sent, |write| {
+            self.rig.send(token, 0, &Message::Write { stamp: Stamp::default(), write });
+            self.history.write(&Stamp::default(), 0, &write)
+        });
+        self.expect(token, vec![due.expect("has no session to drop it for")]);
+    }
+
+    /// A new write of a client, or one that it has sent before.
+    fn send_write(&mut self) {
+        let client = self.random.below(3) as usize;
+        let next = self.clients[client].next();
+        let again = self.random.chance(1, 3) && next > 1;
+        let sequence = if again { next - 1 - self.random.below((next - 1).min(6)) } else { next };
+        if !again {
+            let sent = self.operation();
+            self.clients[client].sent.insert(sequence, sent);
+            self.clients[client].answered.insert(sequence, false);
+        }
+        let sent = self.clients[client].sent[&sequence].clone();
+        let stamp = self.clients[client].stamp(sequence);
+        let token = self.token();
+        let due = with_write(&sent, |write| {
+            self.rig.send(token, 0, &Message::Write { stamp, write });
+            self.history.write(&stamp, sequence, &write)
+        });
+        match due {
+            Some(due) => {
+                self.acknowledges.insert(token, vec![(client, sequence)]);
+                self.expect(token, vec![due]);
+            }
+            None => assert_eq!(self.rig.out.dropped.pop(), Some(token)),
+        }
+    }
+
+    fn query(&mut self) -> Query<'static> {
+        match self.random.below(6) {
+            0..2 => Query::Lookup,
+            2 => Query::LookupRange { range: self.range() },
+            3 => Query::Inspect,
+            4 => Query::GetBit { offset: self.random.below(40) },
+            _ => Query::CountBits { range: self.range() },
+        }
+    }
+
+    fn send_read(&mut self) {
+        let (token, key, query) = (self.token(), self.key(), self.query());
+        let read = Read { key: &key, query };
+        self.rig.send(token, 0, &Message::Read { seen: Timestamp::ZERO, read });
+        let due = self.history.read(&read).expect("is no wait");
+        self.expect(token, vec![due]);
+    }
+
+    fn send_wait(&mut self) {
+        let (token, key) = (self.token(), self.key());
+        let until = self.until(&key);
+        let time_out_ms = 1 + self.random.below(100) as u32;
+        let read = Read { key: &key, query: Query::Wait { until: until.until() } };
+        self.rig.send(token, time_out_ms, &Message::Read { seen: Timestamp::ZERO, read });
+        match self.history.read(&read) {
+            Some(due) => self.expect(token, vec![due]),
+            None => {
+                // Its key may have expired: that entry is committed before the wait is parked, or wakes it later.
+                if self.durability != Durability::Sync {
+                    self.commit_through(self.history.now.last);
+                }
+                let deadline_ms = self.history.now_ms + u64::from(time_out_ms);
+                self.parked.insert(token, Parked { key, until, deadline_ms });
+                self.collect();
+            }
+        }
+    }
+
+    /// A batch of reads and of a client's writes, new or again.
+    fn send_batch(&mut self) {
+        let client = self.random.below(3) as usize;
+        let next = self.clients[client].next();
+        let again = self.random.chance(1, 3) && next > 1;
+        let begin = if again { next - 1 - self.random.below((next - 1).min(4)) } else { next };
+        let stamp = self.clients[client].stamp(begin);
+        let (mut sequence, mut items) = (begin, Vec::new());
+        for _ in 0..1 + self.random.below(5) {
+            if self.random.chance(1, 3) {
+                items.push(Err((self.key(), self.query())));
+                continue;
+            }
+            let sent = match self.clients[client].sent.get(&sequence) {
+                Some(sent) => sent.clone(),
+                None => self.operation(),
+            };
+            self.clients[client].sent.insert(sequence, sent.clone());
+            self.clients[client].answered.entry(sequence).or_insert(false);
+            items.push(Ok((sequence, sent)));
+            sequence += 1;
+        }
+        if sequence == begin {
+            return;
+        }
+        let token = self.token();
+        self.send_items(token, stamp, &items);
+        if self.history.is_answered(&stamp) {
+            assert_eq!(self.rig.out.dropped.pop(), Some(token));
+            return;
+        }
+        let due = items.iter().map(|item| match item {
+            Ok((sequence, sent)) => with_write(sent, |write| self.history.write(&stamp, *sequence, &write)),
+            Err((key, query)) => self.history.read(&Read { key, query: *query }),
+        });
+        let due: Option<Vec<Due>> = due.collect();
+        self.acknowledges.insert(token, (begin..sequence).map(|sequence| (client, sequence)).collect());
+        self.expect(token, due.expect("each item is answered"));
+    }
+
+    fn send_items(&mut self, token: Token, stamp: Stamp, items: &[Item]) {
+        let mut packed = Vec::new();
+        for item in items {
+            match item {
+                Ok((_, sent)) => with_write(sent, |write| {
+                    zerohop_wire::pack(&Operation::Write(write), &mut packed).expect("fits");
+                }),
+                Err((key, query)) => {
+                    let read = Operation::Read(Read { key, query: *query });
+                    zerohop_wire::pack(&read, &mut packed).expect("fits");
+                }
+            }
+        }
+        let operations = Many::packed(items.len() as u32, &packed).expect("was packed so");
+        self.rig.send(token, 0, &Message::Batch(Batch { stamp, operations }));
+    }
+
+    fn scan(&mut self) {
+        let token = self.token();
+        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 100 };
+        self.rig.send(token, 0, &Message::Scan(scan));
+        let mut keys = self.rig.answer(token).expect("is answered at once").keys();
+        keys.sort();
+        let committed = self.history.at(self.history.commit);
+        let is_due = |deadline: Option<u64>| deadline.is_some_and(|deadline| deadline <= self.history.now_ms);
+        let there = committed.records.iter().filter(|(_, record)| !is_due(record.deadline));
+        assert_eq!(keys, there.map(|(key, _)| key.clone()).collect::<Vec<_>>());
+    }
+
+    fn flush(&mut self) {
+        let loses_power = self.durability == Durability::Sync && self.random.chance(1, 12);
+        if loses_power {
+            self.rig.disk.cut_power_after(self.random.below(4));
+        }
+        match self.rig.engine.flush() {
+            // Durable, though nobody was told.
+            Ok(()) if loses_power => {
+                self.history.commit = self.history.now.last;
+                self.crash();
+            }
+            Ok(()) => {
+                self.rig.step(Event::Flushed);
+                self.commit_through(self.history.now.last);
+                self.collect();
+            }
+            Err(_) => {
+                self.rig.step(Event::FlushFailed);
+                let failed = std::mem::take(&mut self.rig.out.answers);
+                let doubt = Err(Failure::DiskFailed);
+                assert!(failed.values().all(|answer| answer.number() == doubt), "{failed:?}");
+                self.crash();
+            }
+        }
+    }
+
+    fn pass_time(&mut self) {
+        self.rig.now.ms += self.random.below(40);
+        self.history.now_ms = self.rig.now.ms;
+        if self.random.chance(1, 2) {
+            // What is uncommitted may be due and is not looked at: the model need not know.
+            self.flush();
+            self.history.now_ms = self.rig.now.ms;
+            let commit = self.history.at(self.history.commit);
+            self.rig.step(Event::Tick);
+            let overdue = self.parked.iter().filter(|(_, wait)| wait.deadline_ms <= self.rig.now.ms);
+            for token in overdue.map(|(token, _)| *token).collect::<Vec<_>>() {
+                let wait = self.parked.remove(&token).expect("is parked");
+                let version = commit.records.get(&wait.key).map(|record| record.version).unwrap_or_default();
+                let answer = Answered::of(&Err(Failure::TimedOut { version }));
+                self.due.insert(token, vec![(0, answer)]);
+            }
+            self.history.tick();
+            if self.durability != Durability::Sync {
+                self.commit_through(self.history.now.last);
+            }
+            self.collect();
+        }
+    }
+
+    fn upkeep(&mut self) {
+        if self.random.chance(1, 3) {
+            self.rig.partition.checkpoint(&mut self.rig.engine).expect("begins");
+        }
+        for _ in 0..self.random.below(30) {
+            self.rig.engine.maintain(self.rig.now.ms).expect("goes on");
+        }
+        if self.random.chance(1, 10) && self.durability != Durability::Memory {
+            self.rig.engine.compact(self.rig.partition.handle()).expect("compacts");
+        }
+    }
+
+    fn crash(&mut self) {
+        let disk = SimulatedDisk::new(0);
+        let rig =
+            std::mem::replace(&mut self.rig, Rig::with(disk, self.durability, Now { ms: 0 }, options()));
+        self.rig = rig.crash_with(self.durability, options());
+        let last = self.rig.partition.stats().last;
+        if self.durability == Durability::Sync {
+            assert!(
+                last >= self.history.commit,
+                "acknowledged entries are there: {last} of {}",
+                self.history.commit
+            );
+        }
+        assert!(last <= self.history.now.last);
+        self.history.cut(last);
+        self.history.commit = last;
+        (self.due, self.acknowledges, self.parked) = Default::default();
+        if self.durability != Durability::Sync {
+            // What was acknowledged may be lost, and is not sent again by anybody.
+            for client in &mut self.clients {
+                client.answered.values_mut().for_each(|answered| *answered = true);
+                client.session.nonce += 10;
+                client.sent.clear();
+                client.answered.clear();
+            }
+        }
+        self.check();
+    }
+
+    /// Everything is as the model has it.
+    fn check(&mut self) {
+        for key in [b"a", b"b", b"c", b"d", b"e"] {
+            let token = self.token();
+            let read = Read { key, query: Query::Lookup };
+            self.rig.send(token, 0, &Message::Read { seen: Timestamp::ZERO, read });
+            let due = self.history.read(&read).expect("is no wait");
+            self.expect(token, vec![due]);
+        }
+        self.flush_whole();
+        self.scan();
+    }
+
+    fn flush_whole(&mut self) {
+        self.rig.flush();
+        self.commit_through(self.history.now.last);
+        self.collect();
+    }
+
+    fn turn(&mut self) {
+        match self.random.below(40) {
+            0..7 => self.send_plain_write(),
+            7..17 => self.send_write(),
+            17..24 => self.send_read(),
+            24..27 => self.send_wait(),
+            27..30 => self.send_batch(),
+            30 => self.scan(),
+            31..35 => self.flush(),
+            35..37 => self.pass_time(),
+            37..39 => self.upkeep(),
+            _ if self.random.chance(1, 3) => self.crash(),
+            _ => self.retry_all(),
+        }
+        self.history.forget_below(self.history.commit.min(self.rig.durable()));
+    }
+
+    /// A client sends everything again that it has no answer to.
+    fn retry_all(&mut self) {
+        for client in 0..self.clients.len() {
+            let open = self.clients[client].answered.iter().filter(|(_, answered)| !**answered);
+            for sequence in open.map(|(sequence, _)| *sequence).collect::<Vec<_>>() {
+                let sent = self.clients[client].sent[&sequence].clone();
+                let (stamp, token) = (self.clients[client].stamp(sequence), self.token());
+                let due = with_write(&sent, |write| {
+                    self.rig.send(token, 0, &Message::Write { stamp, write });
+                    self.history.write(&stamp, sequence, &write)
+                });
+                self.acknowledges.insert(token, vec![(client, sequence)]);
+                self.expect(token, vec![due.expect("is not answered")]);
+            }
+        }
+    }
+}
+
+fn run(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let ran = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed);
+            for _ in 0..200 {
+                world.turn();
+            }
+            world.retry_all();
+            world.check();
+        });
+        assert!(ran.is_ok(), "seed {seed}");
+    }
+}
+
+#[test]
+fn it_agrees_with_the_model_through_retries_flushes_and_crashes() {
+    run(0..600);
+}

@@ -1,0 +1,198 @@
+//! A write that comes again gets its first outcome, whatever has happened since.
+
+use zerohop_engine::Durability;
+use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::messages::{Change, Condition, Query, Read, Stamp, Write};
+use zerohop_wire::{Failure, Message};
+
+use super::{SESSION, stamp};
+use crate::Event;
+use crate::limits::{SEEN_KEPT_BYTES_MAX, SESSION_IDLE_MS};
+use crate::testing::{Rig, append, insert, token};
+
+const ADD: Change<'static> = Change::Increment { delta: 1 };
+
+fn counter(rig: &mut Rig, request: u64, stamp: Stamp) -> Option<Result<i64, Failure<'static>>> {
+    rig.write(token(request), stamp, b"n", ADD);
+    rig.flush();
+    rig.answer(token(request)).map(|answer| answer.counter())
+}
+
+#[test]
+fn a_repeated_write_is_done_once_and_answered_alike() {
+    for durability in [Durability::Interval, Durability::Sync] {
+        let mut rig = Rig::new(durability);
+        let first = counter(&mut rig, 1, stamp(1, 1));
+        assert_eq!(first, Some(Ok(1)));
+        assert_eq!(counter(&mut rig, 2, stamp(1, 1)), first);
+        assert_eq!(counter(&mut rig, 3, stamp(2, 1)), Some(Ok(2)));
+        assert_eq!(counter(&mut rig, 4, stamp(1, 1)), first);
+    }
+}
+
+#[test]
+fn a_retry_that_overtakes_the_flush_waits_for_the_same_entry() {
+    let mut rig = Rig::new(Durability::Sync);
+    for request in 1..=3 {
+        rig.write(token(request), stamp(1, 1), b"n", ADD);
+    }
+    assert!(rig.out.answers.is_empty());
+    rig.flush();
+    for request in 1..=3 {
+        assert_eq!(rig.answer(token(request)).map(|a| a.counter()), Some(Ok(1)));
+    }
+}
+
+#[test]
+fn failed_outcomes_are_first_outcomes_too() {
+    for durability in [Durability::Interval, Durability::Sync] {
+        let mut rig = Rig::new(durability);
+        let expected = Some(&b"other"[..]);
+        let changes = [
+            Change::Trim { keep: zerohop_wire::messages::Range::ALL },
+            Change::CompareSwap { expected, new: None },
+            Change::Remove,
+            append(&[]),
+        ];
+        let ask = |rig: &mut Rig, request: u64, sequence| {
+            rig.write(token(request), stamp(sequence, 1), b"k", changes[sequence as usize - 1]);
+            rig.flush();
+            rig.answer(token(request)).expect("is answered")
+        };
+        let first: Vec<_> = (1..=4).map(|sequence| ask(&mut rig, sequence, sequence)).collect();
+        rig.write(token(9), Stamp::default(), b"k", insert(b"there now"));
+        rig.flush();
+        for (sequence, first) in (1..=4).zip(&first) {
+            assert_eq!(&ask(&mut rig, 10 + sequence, sequence), first);
+        }
+        rig = rig.crash(durability);
+        if durability == Durability::Sync {
+            for (sequence, first) in (1..=4).zip(&first) {
+                assert_eq!(&ask(&mut rig, 20 + sequence, sequence), first);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failed_condition_on_a_version_stays_failed() {
+    let mut rig = Rig::new(Durability::Interval);
+    let condition = Condition::IfAbsent;
+    rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
+    for request in [2, 3] {
+        let write = Write { key: b"k", condition, change: insert(b"w") };
+        rig.send(token(request), 0, &Message::Write { stamp: stamp(1, 1), write });
+        rig.write(token(request + 10), Stamp::default(), b"k", Change::Remove);
+    }
+    let first = rig.answer(token(2));
+    assert!(matches!(first.as_ref().map(|a| a.number()), Some(Err(Failure::ConditionFailed { .. }))));
+    assert_eq!(rig.answer(token(3)), first, "though there is no record now");
+}
+
+#[test]
+fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_version() {
+    let mut rig = Rig::new(Durability::Interval);
+    let long = vec![7; SEEN_KEPT_BYTES_MAX + 1];
+    for (sequence, value) in [(1, &b"short"[..]), (2, &long)] {
+        rig.write(token(10 * sequence), Stamp::default(), b"k", insert(value));
+        let version = rig.answer(token(10 * sequence)).map(|a| a.version()).unwrap_or_default();
+        for retry in 1..=2 {
+            let swap = Change::CompareSwap { expected: None, new: Some(b"x") };
+            rig.write(token(10 * sequence + retry), stamp(sequence, 1), b"k", swap);
+        }
+        let mut failed = |retry| rig.answer(token(10 * sequence + retry)).map(|a| a.number());
+        let seen = Some(value.to_vec().into());
+        assert_eq!(failed(1), Some(Err(Failure::CompareFailed { version, seen: seen.clone() })));
+        let again = match sequence {
+            1 => Failure::CompareFailed { version, seen },
+            _ => Failure::ConditionFailed { version, found: Some(zerohop_wire::messages::RecordType::Bytes) },
+        };
+        assert_eq!(failed(2), Some(Err(again)));
+    }
+}
+
+#[test]
+fn what_the_session_has_the_answer_of_is_dropped() {
+    let mut rig = Rig::new(Durability::Interval);
+    assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
+    assert_eq!(counter(&mut rig, 2, stamp(2, 2)), Some(Ok(2)));
+    assert_eq!(counter(&mut rig, 3, stamp(1, 1)), None);
+    assert_eq!(rig.out.dropped, [token(3)]);
+}
+
+#[test]
+fn idle_sessions_are_forgotten_and_told_so_and_newer_ones_are_not() {
+    for durability in [Durability::Interval, Durability::Sync] {
+        let mut rig = Rig::new(durability);
+        assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
+        rig.now.ms += SESSION_IDLE_MS + 1;
+        let newer = SessionId { issued: Timestamp::from_millis(rig.now.ms), nonce: 2 };
+        let of_newer = |sequence| Stamp { session: newer, ..stamp(sequence, 1) };
+        assert_eq!(counter(&mut rig, 2, of_newer(1)), Some(Ok(2)));
+        rig.step(Event::Tick);
+        let mark = SESSION.issued.next();
+        let expired = Some(Err(Failure::SessionExpired { mark }));
+        assert_eq!(counter(&mut rig, 3, stamp(1, 1)), expired);
+        rig.flush();
+        rig.engine.sync().expect("syncs");
+        for request in [4, 8] {
+            assert_eq!(counter(&mut rig, request, stamp(1, 1)), expired);
+            assert_eq!(counter(&mut rig, request + 1, stamp(2, 1)), expired);
+            assert_eq!(counter(&mut rig, request + 2, of_newer(1)), Some(Ok(2)));
+            let older = SessionId { issued: Timestamp::from_millis(400), nonce: 9 };
+            let never_seen = Stamp { session: older, ..stamp(1, 1) };
+            assert_eq!(counter(&mut rig, request + 3, never_seen), expired);
+            rig = rig.crash(durability);
+        }
+        assert_eq!(rig.partition.stats().sessions, 1);
+    }
+}
+
+#[test]
+fn a_session_that_goes_on_writing_is_not_forgotten() {
+    let mut rig = Rig::new(Durability::Interval);
+    for sequence in 1..20u64 {
+        assert_eq!(counter(&mut rig, sequence, stamp(sequence, sequence)), Some(Ok(sequence as i64)));
+        rig.now.ms += SESSION_IDLE_MS / 2;
+        rig.step(Event::Tick);
+    }
+    let stats = rig.partition.stats();
+    assert_eq!(stats.sessions, 1);
+    assert!(stats.session_bytes < 300, "one outcome is kept: {} bytes", stats.session_bytes);
+}
+
+#[test]
+fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_others() {
+    let mut rig = Rig::new(Durability::Interval);
+    let mut request = 0;
+    let mut ask = |rig: &mut Rig, nonce, sequence, lowest| {
+        request += 1;
+        let session = SessionId { nonce, ..SESSION };
+        rig.write(token(request), Stamp { session, ..stamp(sequence, lowest) }, b"k", Change::Remove);
+        rig.answer(token(request)).map(|answer| answer.number())
+    };
+    let busy =
+        |answer: &Option<Result<u64, Failure<'static>>>| matches!(answer, Some(Err(Failure::Busy { .. })));
+    'fill: for nonce in 1.. {
+        for sequence in 1..=16_000 {
+            if busy(&ask(&mut rig, nonce, sequence, 1)) {
+                break 'fill;
+            }
+        }
+    }
+    assert!(rig.partition.stats().session_bytes <= crate::limits::SESSION_BYTES_MAX + 1_000);
+    assert!(busy(&ask(&mut rig, 999_999, 1, 1)), "a new session");
+    assert!(busy(&ask(&mut rig, 1, 16_001, 1)), "one that frees nothing");
+    assert_eq!(ask(&mut rig, 1, 1, 1), Some(Ok(0)), "a retry");
+    assert_eq!(ask(&mut rig, 1, 16_002, 16_000), Some(Ok(0)), "one that frees what it can");
+    assert_eq!(ask(&mut rig, 999_999, 1, 1), Some(Ok(0)), "now there is room");
+}
+
+#[test]
+fn reads_and_writes_without_a_session_leave_nothing_behind() {
+    let mut rig = Rig::new(Durability::Interval);
+    rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
+    let read = Read { key: b"k", query: Query::Lookup };
+    rig.send(token(2), 0, &Message::Read { seen: Timestamp::ZERO, read });
+    assert_eq!((rig.partition.stats().sessions, rig.partition.stats().last), (0, 1));
+}

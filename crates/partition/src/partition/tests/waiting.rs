@@ -1,0 +1,173 @@
+//! Every answer waits until what it was evaluated over is committed, at the keyspace's durability.
+
+use zerohop_engine::Durability;
+use zerohop_engine::disk::simulated::Operation;
+use zerohop_wire::ids::{PartitionEpoch, Timestamp};
+use zerohop_wire::messages::{Change, Condition, Expiry, Query, Read, Stamp, Until, Write};
+use zerohop_wire::{Envelope, Failure, Message, What};
+
+use crate::testing::{Rig, append, insert, token};
+use crate::{Event, Request};
+
+fn read(rig: &mut Rig, request: u64, key: &[u8], query: Query<'_>) {
+    rig.send(token(request), 0, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query } });
+}
+
+fn write(rig: &mut Rig, request: u64, key: &[u8], change: Change<'_>) {
+    rig.write(token(request), Stamp::default(), key, change);
+}
+
+#[test]
+fn under_sync_a_write_is_answered_once_it_is_flushed_and_others_at_once() {
+    for durability in [Durability::Memory, Durability::Interval] {
+        let mut rig = Rig::new(durability);
+        write(&mut rig, 1, b"k", insert(b"v"));
+        assert!(rig.answer(token(1)).is_some() && !rig.out.wants_flush);
+    }
+    let mut rig = Rig::new(Durability::Sync);
+    write(&mut rig, 1, b"k", insert(b"v"));
+    assert!(rig.answer(token(1)).is_none() && rig.out.wants_flush);
+    rig.step(Event::Flushed);
+    assert!(rig.answer(token(1)).is_none(), "nothing was flushed");
+    rig.flush();
+    assert!(rig.answer(token(1)).is_some());
+}
+
+#[test]
+fn a_read_waits_for_the_writes_it_has_seen_and_for_no_others() {
+    let mut rig = Rig::new(Durability::Sync);
+    write(&mut rig, 1, b"old", insert(b"o"));
+    rig.flush();
+    write(&mut rig, 2, b"k", insert(b"one"));
+    write(&mut rig, 3, b"k", Change::Extend { bytes: b"+two" });
+    read(&mut rig, 4, b"k", Query::Lookup);
+    read(&mut rig, 5, b"old", Query::Lookup);
+    read(&mut rig, 6, b"none", Query::Inspect);
+    assert!(rig.answer(token(4)).is_none());
+    assert_eq!(rig.answer(token(5)).and_then(|a| a.bytes()), Some(b"o".to_vec()));
+    assert!(rig.answer(token(6)).is_some());
+    rig.flush();
+    assert_eq!(rig.answer(token(4)).and_then(|a| a.bytes()), Some(b"one+two".to_vec()));
+}
+
+#[test]
+fn a_failed_condition_and_an_absence_wait_too() {
+    let mut rig = Rig::new(Durability::Sync);
+    write(&mut rig, 1, b"k", insert(b"v"));
+    rig.flush();
+    write(&mut rig, 2, b"k", Change::Remove);
+    let write_if = Write { key: b"k", condition: Condition::IfPresent, change: insert(b"w") };
+    rig.send(token(3), 0, &Message::Write { stamp: Stamp::default(), write: write_if });
+    read(&mut rig, 4, b"k", Query::Lookup);
+    read(&mut rig, 5, b"k", Query::Wait { until: Until::Absent });
+    rig.answer(token(1));
+    assert!(rig.out.answers.is_empty());
+    rig.flush();
+    let none = Failure::ConditionFailed { version: Timestamp::ZERO, found: None };
+    assert_eq!(rig.answer(token(3)).map(|a| a.number()), Some(Err(none)));
+    assert_eq!(rig.answer(token(4)).map(|a| a.number()), Some(Err(Failure::NotFound)));
+    assert_eq!(rig.answer(token(5)).map(|a| a.number()), Some(Err(Failure::NotFound)));
+}
+
+#[test]
+fn every_operation_sees_what_is_not_yet_committed() {
+    let mut rig = Rig::new(Durability::Sync);
+    write(&mut rig, 1, b"list", append(&[b"a", b"b"]));
+    rig.flush();
+    write(&mut rig, 2, b"list", append(&[b"c", b"d"]));
+    let keep = |start| Change::Trim { keep: zerohop_wire::messages::Range { start, stop: i64::MAX } };
+    write(&mut rig, 3, b"list", keep(1));
+    write(&mut rig, 4, b"list", keep(2));
+    write(&mut rig, 5, b"list", append(&[b"e"]));
+    read(&mut rig, 6, b"list", Query::Lookup);
+    write(&mut rig, 7, b"n", Change::Increment { delta: 3 });
+    write(&mut rig, 8, b"n", Change::Increment { delta: 4 });
+    write(&mut rig, 9, b"n", Change::Expire { expiry: Expiry::AfterMs(9) });
+    read(&mut rig, 10, b"n", Query::Inspect);
+    write(&mut rig, 11, b"n", Change::SetBit { offset: 0, on: true });
+    rig.flush();
+    assert_eq!(rig.answer(token(6)).and_then(|a| a.list()), Some(vec![b"d".to_vec(), b"e".to_vec()]));
+    assert_eq!(rig.answer(token(8)).map(|a| a.counter()), Some(Ok(7)));
+    let inspected = format!("{:?}", rig.answer(token(10)));
+    assert!(inspected.contains("expires_at_ms: Some(1000009)"), "{inspected}");
+    read(&mut rig, 12, b"list", Query::Lookup);
+    assert_eq!(rig.answer(token(12)).and_then(|a| a.list()), Some(vec![b"d".to_vec(), b"e".to_vec()]));
+    read(&mut rig, 13, b"n", Query::Lookup);
+    assert_eq!(rig.answer(token(13)).and_then(|a| a.bytes()), Some(vec![b'7' | 0x80]));
+}
+
+#[test]
+fn a_wait_sees_a_state_that_came_and_went_within_one_flush() {
+    let mut rig = Rig::new(Durability::Sync);
+    read(&mut rig, 1, b"k", Query::Wait { until: Until::Equals(b"one") });
+    write(&mut rig, 2, b"k", insert(b"one"));
+    write(&mut rig, 3, b"k", insert(b"two"));
+    assert!(rig.answer(token(1)).is_none());
+    rig.flush();
+    assert_eq!(rig.answer(token(1)).and_then(|a| a.bytes()), Some(b"one".to_vec()));
+}
+
+#[test]
+fn after_a_failed_flush_whatever_rests_on_it_is_answered_with_doubt_and_nothing_hangs() {
+    let mut rig = Rig::new(Durability::Sync);
+    write(&mut rig, 1, b"old", insert(b"v"));
+    rig.flush();
+    write(&mut rig, 2, b"k", insert(b"v"));
+    rig.disk.fail_nth(Operation::Sync, 1);
+    assert!(rig.engine.flush().is_err());
+    rig.step(Event::FlushFailed);
+    let doubt = Some(Err(Failure::DiskFailed));
+    assert_eq!(rig.answer(token(2)).map(|a| a.number()), doubt);
+    read(&mut rig, 3, b"k", Query::Lookup);
+    assert_eq!(rig.answer(token(3)).map(|a| a.number()), doubt);
+    write(&mut rig, 4, b"other", insert(b"v"));
+    assert_eq!(rig.answer(token(4)).map(|a| a.number()), doubt);
+    read(&mut rig, 5, b"old", Query::Lookup);
+    assert_eq!(rig.answer(token(5)).and_then(|a| a.bytes()), Some(b"v".to_vec()), "reads go on");
+}
+
+#[test]
+fn changing_to_a_lesser_durability_answers_what_was_waiting() {
+    let mut rig = Rig::new(Durability::Sync);
+    write(&mut rig, 1, b"k", insert(b"v"));
+    rig.partition.set_durability(&mut rig.engine, Durability::Interval, &mut rig.out).expect("changes");
+    assert!(rig.answer(token(1)).is_some());
+    write(&mut rig, 2, b"k", insert(b"w"));
+    assert!(rig.answer(token(2)).is_some());
+    rig.partition.set_durability(&mut rig.engine, Durability::Sync, &mut rig.out).expect("changes");
+    write(&mut rig, 3, b"k", insert(b"x"));
+    assert!(rig.answer(token(3)).is_none());
+    rig.flush();
+    assert!(rig.answer(token(3)).is_some());
+}
+
+#[test]
+fn versions_rise_above_what_a_session_has_seen_and_the_far_future_is_refused() {
+    let mut rig = Rig::new(Durability::Interval);
+    let seen = Timestamp::new(rig.now.ms + 300, 5);
+    rig.write(token(1), Stamp { seen, ..Stamp::default() }, b"k", insert(b"v"));
+    assert_eq!(rig.answer(token(1)).map(|a| a.version()), Some(seen.next()));
+    let seen = Timestamp::from_millis(rig.now.ms + 501);
+    rig.write(token(2), Stamp { seen, ..Stamp::default() }, b"k", insert(b"w"));
+    let ahead = Err(Failure::ClockAhead { ahead_ms: 501 });
+    assert_eq!(rig.answer(token(2)).map(|a| a.number()), Some(ahead));
+}
+
+#[test]
+fn another_epoch_and_what_is_no_operation_are_told() {
+    let mut rig = Rig::new(Durability::Interval);
+    let read = Read { key: b"k", query: Query::Lookup };
+    let message = Message::Read { seen: Timestamp::ZERO, read };
+    for (request, epoch) in [(1, 1), (2, 2), (3, 0)] {
+        let envelope = Envelope { partition_epoch: PartitionEpoch(epoch), ..Envelope::default() };
+        rig.step(Event::Request(Request { token: token(request), envelope, message: &message }));
+    }
+    assert!(rig.answer(token(1)).is_some() && rig.answer(token(3)).is_some());
+    assert_eq!(rig.out.wrong_owner, [token(2)]);
+    rig.send(token(4), 0, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
+    let refused = Err(Failure::BadRequest { what: What::Unexpected });
+    assert_eq!(rig.answer(token(4)).map(|a| a.number()), Some(refused));
+    write(&mut rig, 5, b"", insert(b"v"));
+    let refused = Err(Failure::BadRequest { what: What::Lengths });
+    assert_eq!(rig.answer(token(5)).map(|a| a.number()), Some(refused));
+}

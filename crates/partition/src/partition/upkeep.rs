@@ -1,0 +1,88 @@
+//! What time brings: time-outs, expiry, forgotten sessions, checkpoints.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineResult, Kind};
+use zerohop_wire::Failure;
+
+use super::Partition;
+use crate::event::Effects;
+use crate::group::Entry;
+use crate::limits::{EVICTED_PER_ENTRY_MAX, EXPIRED_PER_TICK_MAX, SESSION_IDLE_MS, SESSION_SWEEP_MS};
+use crate::note::Mark;
+
+impl Partition {
+    pub(super) fn tick<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let now_ms = self.clock.now_ms();
+        while let Some(wait) = self.waits.take_overdue(now_ms) {
+            self.time_out(engine, (wait.asker, &wait.key), effects);
+        }
+        self.expire_due(engine, effects)?;
+        if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {
+            self.evict_idle(engine, effects)?;
+        }
+        if engine.checkpoint_is_due(self.handle())? {
+            self.checkpoint(engine)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a checkpoint of the engine that carries the state, if it reaches a disk and everything appended is committed. (A group of
+    /// several will always have entries on their way: the state is as of the commit index already, so that only this
+    /// condition goes.) The caller goes on with [`Engine::maintain`].
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint_begin`].
+    pub fn checkpoint<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        let commit = engine.partition_stats(self.handle())?.commit;
+        if !self.group.reaches_disk()
+            || commit != self.state.applied
+            || self.state.applied != self.group.last()
+        {
+            return Ok(());
+        }
+        engine.checkpoint_begin(self.handle(), &self.state.encode())
+    }
+
+    fn expire_due<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) -> EngineResult<()> {
+        let due = self.state.deadlines.due(self.clock.now_ms());
+        let due: Vec<_> = due.take(EXPIRED_PER_TICK_MAX).cloned().collect();
+        for key in due {
+            match self.expire_if_due(engine, &key, effects) {
+                Ok(_) => {}
+                // It stays where it is, and is asked for again: nobody is shown it meanwhile.
+                Err(Failure::DiskFull | Failure::MemoryFull) => break,
+                Err(failure) => return Err(EngineError::Stopped { reason: failure.to_string() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets sessions that nobody has used for long, by a log entry that raises the mark.
+    fn evict_idle<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) -> EngineResult<()> {
+        let since_ms = self.clock.now_ms().saturating_sub(SESSION_IDLE_MS);
+        let (sessions, mark) = self.state.sessions.idle(since_ms, EVICTED_PER_ENTRY_MAX);
+        if sessions.len() < EVICTED_PER_ENTRY_MAX {
+            self.sweep_at_ms = self.clock.now_ms() + SESSION_SWEEP_MS;
+        }
+        if sessions.is_empty() {
+            return Ok(());
+        }
+        let at = self.clock.next();
+        let eviction = Mark::Eviction { mark, sessions };
+        let mut payload = Vec::new();
+        eviction.encode(at, &mut payload);
+        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload };
+        let meta = self.group.append(engine, &entry)?;
+        if self.group.commits_at_once() {
+            self.apply(&meta, &[], &payload);
+        } else if let Mark::Eviction { mark, sessions } = eviction {
+            self.overlay.add_eviction(meta.index, &sessions, mark);
+            effects.flush_wanted();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,260 @@
+//! Writes: recognised if they come again, else evaluated, logged with their outcome, and answered once committed.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult, FLAG_LIST, FLAG_TRAILER, Kind, Meta};
+use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::messages::{RecordType, Stamp, Write};
+use zerohop_wire::{Failure, What};
+
+use super::{Partition, To};
+use crate::event::Effects;
+use crate::failure::failure_of;
+use crate::group::Entry;
+use crate::limits::{BUSY_RETRY_MS, SESSION_BYTES_MAX, SESSIONS_MAX};
+use crate::note::{Note, SessionNote};
+use crate::operations::{self, Action, Cell, Contents, Plan};
+use crate::outcome::Outcome;
+use crate::overlay::{Change, Shape};
+
+impl Partition {
+    /// Whether the session has told that it has the answer of this request already.
+    pub(super) fn is_answered(&self, stamp: &Stamp) -> bool {
+        stamp.session.is_some()
+            && self.state.sessions.get(stamp.session).is_some_and(|session| stamp.sequence.0 < session.lowest)
+    }
+
+    pub(super) fn write<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        stamp: &Stamp,
+        sequence: u64,
+        write: &Write<'_>,
+        to: &mut To<'_>,
+        effects: &mut dyn Effects,
+    ) {
+        if stamp.session.is_some() {
+            if let Some((index, outcome)) = self.first_outcome(stamp.session, sequence) {
+                self.deliver(to, index, &outcome.answer(), effects);
+                return;
+            }
+            if let Err(failure) = self.admit_session(stamp, sequence) {
+                self.deliver(to, 0, &Err(failure), effects);
+                return;
+            }
+        }
+        match self.evaluate(engine, stamp, sequence, write, effects) {
+            Ok((index, outcome)) => self.deliver(to, index, &outcome.answer(), effects),
+            Err(failure) => self.deliver(to, 0, &Err(failure), effects),
+        }
+    }
+
+    /// What a write came to that was done before, and the index of its entry.
+    fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, Outcome)> {
+        if self.overlay.eviction(session).1 {
+            return None;
+        }
+        if let Some((index, outcome)) = self.overlay.outcome(session, sequence) {
+            return Some((index, outcome.clone()));
+        }
+        Some((0, self.state.sessions.get(session)?.outcome(sequence)?.clone()))
+    }
+
+    /// Whether a session may have a new outcome.
+    fn admit_session(&self, stamp: &Stamp, sequence: u64) -> Result<(), Failure<'static>> {
+        let sessions = &self.state.sessions;
+        let (rising_mark, is_evicted) = self.overlay.eviction(stamp.session);
+        let mark = sessions.mark().max(rising_mark);
+        let busy = Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        let is_full = sessions.bytes() >= SESSION_BYTES_MAX;
+        match sessions.get(stamp.session) {
+            _ if is_evicted => Err(Failure::SessionExpired { mark }),
+            // A batch whose first write is not answered, and a later one is: no client sends that.
+            Some(session) if sequence < session.lowest => Err(What::Window.into()),
+            Some(session) if is_full && !session.would_free(stamp.lowest_unanswered.0) => busy,
+            Some(_) => Ok(()),
+            None if stamp.session.issued < mark => Err(Failure::SessionExpired { mark }),
+            None if is_full || sessions.len() >= SESSIONS_MAX => busy,
+            None => Ok(()),
+        }
+    }
+
+    /// Evaluates a write and logs what it does. Returns the index of the newest entry that its outcome rests on.
+    fn evaluate<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        stamp: &Stamp,
+        sequence: u64,
+        write: &Write<'_>,
+        effects: &mut dyn Effects,
+    ) -> Result<(u64, Outcome), Failure<'static>> {
+        if write.key.is_empty() {
+            return Err(What::Lengths.into());
+        }
+        let depends_on_record = operations::depends_on_record(write);
+        if depends_on_record {
+            self.expire_if_due(engine, write.key, effects)?;
+        }
+        let at = self.clock.next();
+        let mut buffer = std::mem::take(&mut self.buffers.contents);
+        buffer.clear();
+        let mut view = self.view(engine);
+        let shape = match view.shape_if(depends_on_record, write.key) {
+            Ok(shape) => shape,
+            Err(error) => return Err(failure_of(&error)),
+        };
+        let now_ms = self.clock.now_ms();
+        let mut cell = Cell { view, key: write.key, shape, at, now_ms, buffer: &mut buffer };
+        let planned = operations::plan(&mut cell, write);
+        let before = cell.shape.take();
+        let result = planned.and_then(|Plan { action, outcome }| {
+            let index = self.log(engine, (stamp, sequence), (at, write.key), &action, &outcome, &mut buffer);
+            match index.map_err(|error| failure_of(&error))? {
+                // Not logged: it rests on what the record was.
+                None => {
+                    let newest = self.overlay.record(write.key).map_or(0, |known| known.newest());
+                    Ok((newest, outcome))
+                }
+                Some(meta) => {
+                    self.logged(engine, &meta, write.key, (action, before), effects)?;
+                    Ok((meta.index, outcome))
+                }
+            }
+        });
+        self.buffers.contents = buffer;
+        result
+    }
+
+    /// Writes the entry of an action and its outcome, if there is anything to write.
+    fn log<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (stamp, sequence): (&Stamp, u64),
+        (at, key): (Timestamp, &[u8]),
+        action: &Action<'_>,
+        outcome: &Outcome,
+        buffer: &mut Vec<u8>,
+    ) -> EngineResult<Option<Meta>> {
+        let kept = || outcome.kept();
+        let lowest = stamp.lowest_unanswered.0;
+        let session = stamp.session.is_some().then(|| SessionNote {
+            session: stamp.session,
+            sequence,
+            lowest,
+            outcome: kept(),
+        });
+        let deadline = match action {
+            Action::Put { deadline, .. } => *deadline,
+            Action::Deadline(deadline) => Some(deadline.unwrap_or(0)),
+            _ => None,
+        };
+        let note = Note { deadline, session };
+        let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
+        let (kind, flags, contents) = match action {
+            Action::Put { record, contents, .. } => (Kind::Put, list(record), *contents),
+            Action::Append { record, contents, .. } => (Kind::Append, list(record), *contents),
+            Action::Remove => (Kind::Remove, 0, Contents::Given(&[])),
+            Action::Trim { to, .. } => {
+                buffer.clear();
+                buffer.extend_from_slice(&to.encode());
+                (Kind::Trim, 0, Contents::Made)
+            }
+            Action::Nothing if note.is_empty() => return Ok(None),
+            Action::Nothing | Action::Deadline(_) => {
+                buffer.clear();
+                note.push_mark(at, buffer);
+                (Kind::Mark, 0, Contents::Made)
+            }
+        };
+        let has_trailer = kind != Kind::Mark && !note.is_empty();
+        let payload = match contents {
+            // From where it lies.
+            Contents::Given(bytes) if !has_trailer => bytes,
+            Contents::Given(bytes) => {
+                buffer.clear();
+                buffer.extend_from_slice(bytes);
+                note.push_trailer(at, buffer);
+                &buffer[..]
+            }
+            Contents::Made => {
+                if has_trailer {
+                    note.push_trailer(at, buffer);
+                }
+                &buffer[..]
+            }
+        };
+        let flags = if has_trailer { flags | FLAG_TRAILER } else { flags };
+        let key = if matches!(action, Action::Nothing) { &[] } else { key };
+        let meta = self.group.append(engine, &Entry { kind, flags, at, key, payload })?;
+        if self.group.commits_at_once() {
+            self.apply(&meta, key, payload);
+        }
+        self.note_outcome(&meta, stamp.session, sequence, kept);
+        Ok(Some(meta))
+    }
+
+    /// Has an outcome found by a retry that comes before its entry is committed.
+    fn note_outcome(
+        &mut self,
+        meta: &Meta,
+        session: SessionId,
+        sequence: u64,
+        outcome: impl FnOnce() -> Outcome,
+    ) {
+        if session.is_some() && !self.group.commits_at_once() {
+            self.overlay.add_outcome(meta.index, session, sequence, outcome());
+        }
+    }
+
+    /// An entry was appended: it is committed now, or lies over the records until it is.
+    fn logged<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        meta: &Meta,
+        key: &[u8],
+        (action, before): (Action<'_>, Option<Shape>),
+        effects: &mut dyn Effects,
+    ) -> Result<(), Failure<'static>> {
+        if self.group.commits_at_once() {
+            if self.waits.has(key) {
+                self.wake(engine, key, effects);
+            }
+            return Ok(());
+        }
+        effects.flush_wanted();
+        let version = Timestamp(meta.timestamp);
+        let change = match action {
+            Action::Put { record, units, deadline, .. } => Change::Put { record, units, version, deadline },
+            Action::Remove => Change::Remove,
+            Action::Append { record, units, .. } => Change::Append { record, units, version },
+            Action::Trim { units, .. } => Change::Trim { units, version },
+            Action::Deadline(deadline) => Change::Deadline(deadline),
+            Action::Nothing => return Ok(()),
+        };
+        self.overlay.change(meta.index, key, change, before);
+        Ok(())
+    }
+
+    /// Removes a record whose deadline has come, before anything is evaluated over it.
+    pub(super) fn expire_if_due<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        key: &[u8],
+        effects: &mut dyn Effects,
+    ) -> Result<bool, Failure<'static>> {
+        let deadline = match self.overlay.record(key) {
+            Some(known) => known.shape().and_then(|shape| shape.deadline),
+            None => self.state.deadlines.get(key),
+        };
+        if deadline.is_none_or(|deadline| deadline > self.clock.now_ms()) {
+            return Ok(false);
+        }
+        let at = self.clock.next();
+        let (stamp, action) = (Stamp::default(), Action::Remove);
+        let outcome = Outcome::Done { version: Timestamp::ZERO, number: 1 };
+        let logged = self.log(engine, (&stamp, 0), (at, key), &action, &outcome, &mut Vec::new());
+        if let Some(meta) = logged.map_err(|error| failure_of(&error))? {
+            self.logged(engine, &meta, key, (action, None), effects)?;
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,199 @@
+//! The state as bytes, as a checkpoint of the engine carries it. `docs/formats/partition-state.md` has the layout.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::KEY_BYTES_MAX;
+
+use super::reader::Reader;
+use super::{Session, State};
+use crate::outcome::Outcome;
+
+const VERSION: u32 = 1;
+
+/// Why bytes are no state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateError {
+    /// A version that is not known here.
+    Version {
+        /// Which.
+        found: u32,
+    },
+    /// The bytes end too soon, go on too long, or contradict each other.
+    Damaged,
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StateError::Version { found } => write!(
+                f,
+                "partition state of version {found} is not known here (known: {VERSION}); use a newer zerohop"
+            ),
+            StateError::Damaged => write!(f, "the partition state in the checkpoint is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for StateError {}
+
+impl State {
+    /// The state as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.sessions.bytes() + self.deadlines.bytes());
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(self.sessions.len() as u32).to_le_bytes());
+        for field in [self.applied, self.newest.0, self.sessions.mark().0, self.deadlines.len() as u64] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        for (id, session) in self.sessions.iter() {
+            for field in [id.issued.0, id.nonce, session.lowest, session.last_used_ms] {
+                out.extend_from_slice(&field.to_le_bytes());
+            }
+            out.extend_from_slice(&(session.outcomes.len() as u32).to_le_bytes());
+            for (sequence, outcome) in &session.outcomes {
+                out.extend_from_slice(&sequence.to_le_bytes());
+                outcome.encode(Timestamp::ZERO, &mut out);
+            }
+        }
+        for (key, deadline) in self.deadlines.iter() {
+            out.extend_from_slice(&deadline.to_le_bytes());
+            out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            out.extend_from_slice(key);
+        }
+        out
+    }
+
+    /// Reads a state. Never panics, and allocates no more than a small multiple of what it is given.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
+        let mut from = Reader::new(bytes);
+        match from.u32() {
+            Some(VERSION) => {}
+            Some(found) => return Err(StateError::Version { found }),
+            None => return Err(StateError::Damaged),
+        }
+        read(&mut from).filter(|_| from.is_at_end()).ok_or(StateError::Damaged)
+    }
+}
+
+fn read(from: &mut Reader<'_>) -> Option<State> {
+    let sessions = from.u32()?;
+    let mut state = State { applied: from.u64()?, newest: Timestamp(from.u64()?), ..State::default() };
+    state.sessions.evict(&[], Timestamp(from.u64()?));
+    let deadlines = from.u64()?;
+    for _ in 0..sessions {
+        let id = from.session()?;
+        let session = read_session(from)?;
+        if !state.sessions.restore(id, session) {
+            return None;
+        }
+    }
+    for _ in 0..deadlines {
+        let deadline = from.u64()?;
+        let length = from.u32()? as usize;
+        let key = from.bytes(length).filter(|key| !key.is_empty() && key.len() <= KEY_BYTES_MAX)?;
+        if state.deadlines.get(key).is_some() {
+            return None;
+        }
+        state.deadlines.set(key, Some(deadline));
+    }
+    Some(state)
+}
+
+fn read_session(from: &mut Reader<'_>) -> Option<Session> {
+    let (lowest, last_used_ms) = (from.u64()?, from.u64()?);
+    let count = from.u32()? as usize;
+    // Nothing is believed that the bytes cannot hold: an outcome takes nine at least.
+    if count > from.left() / 9 {
+        return None;
+    }
+    let mut outcomes: VecDeque<(u64, Outcome)> = VecDeque::with_capacity(count);
+    for _ in 0..count {
+        let sequence = from.u64()?;
+        if sequence < lowest || outcomes.back().is_some_and(|(before, _)| *before >= sequence) {
+            return None;
+        }
+        outcomes.push_back((sequence, Outcome::decode(from, Timestamp::ZERO)?));
+    }
+    Some(Session { lowest, last_used_ms, outcomes })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::note::SessionNote;
+    use zerohop_wire::ids::SessionId;
+
+    fn state(writes: &[(u64, u64)], keys: &[(Vec<u8>, u64)]) -> State {
+        let mut state = State { applied: 9, newest: Timestamp(8), ..State::default() };
+        state.sessions.evict(&[], Timestamp(7));
+        for &(nonce, sequence) in writes {
+            let session = SessionId { issued: Timestamp(100), nonce };
+            let outcome = Outcome::Done { version: Timestamp(sequence), number: nonce };
+            state.sessions.record(SessionNote { session, sequence, lowest: 1, outcome }, 3);
+        }
+        for (key, deadline) in keys {
+            state.deadlines.set(key, Some(*deadline));
+        }
+        state
+    }
+
+    proptest! {
+        #[test]
+        fn a_state_reads_back_and_every_prefix_of_it_is_refused(
+            writes in prop::collection::vec((0..4u64, 1..50u64), 0..20),
+            keys in prop::collection::vec((prop::collection::vec(any::<u8>(), 1..9), 1..99u64), 0..20),
+        ) {
+            let state = state(&writes, &keys);
+            let bytes = state.encode();
+            prop_assert_eq!(State::decode(&bytes), Ok(state));
+            for length in 0..bytes.len() {
+                prop_assert_eq!(State::decode(&bytes[..length]), Err(StateError::Damaged));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_state_or_an_error(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = State::decode(&bytes);
+            bytes.splice(0..0, VERSION.to_le_bytes());
+            if let Ok(state) = State::decode(&bytes) {
+                prop_assert_eq!(State::decode(&state.encode()), Ok(state));
+            }
+        }
+
+        #[test]
+        fn a_state_with_flipped_bits_never_panics(at in 0..10_000usize, mask in 1..=255u8) {
+            let mut bytes = state(&[(1, 1), (1, 2), (2, 1)], &[(b"key".to_vec(), 5)]).encode();
+            let at = at % bytes.len();
+            bytes[at] ^= mask;
+            let _ = State::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_refused_by_name() {
+        let mut bytes = State::default().encode();
+        bytes[0] = 2;
+        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_still_decode() {
+        let hex = "01000000010000000900000000000000080000000000000007000000000000000100000000000000\
+                   64000000000000000200000000000000010000000000000003000000000000000100000003000000000000000\
+                   3030000000000000002000000000000000500000000000000030000006b6579";
+        let hex: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let bytes: Vec<u8> = hex
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("is hex"))
+            .collect();
+        assert_eq!(State::decode(&bytes), Ok(state(&[(2, 3)], &[(b"key".to_vec(), 5)])));
+    }
+}

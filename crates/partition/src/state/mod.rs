@@ -1,0 +1,73 @@
+//! What a partition knows beside its records: deadlines, sessions, the highest timestamp. It changes only by committed
+//! entries, through one function for all who apply them: the primary, replicas, and whoever starts again.
+
+mod codec;
+mod deadlines;
+pub(crate) mod reader;
+mod sessions;
+
+use zerohop_engine::{Kind, Meta, split_trailer};
+use zerohop_wire::ids::Timestamp;
+
+pub use codec::StateError;
+pub(crate) use deadlines::Deadlines;
+pub(crate) use sessions::{Session, Sessions};
+
+use crate::note::{Mark, Note};
+
+/// The committed state of a partition, as of a log index.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// The last entry applied.
+    pub(crate) applied: u64,
+    /// The highest timestamp among the entries applied.
+    pub(crate) newest: Timestamp,
+    pub(crate) sessions: Sessions,
+    pub(crate) deadlines: Deadlines,
+}
+
+/// An entry that this version cannot have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownEntry;
+
+impl State {
+    /// Applies a committed entry, the one after the last. Applying one again changes nothing but what a later one says
+    /// again.
+    ///
+    /// # Errors
+    /// Its note cannot be read; nothing has changed.
+    pub(crate) fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) -> Result<(), UnknownEntry> {
+        let at = Timestamp(meta.timestamp);
+        let note = match meta.kind {
+            Kind::Mark => match Mark::decode(payload, at).ok_or(UnknownEntry)? {
+                Mark::Note(note) => {
+                    if let Some(deadline) = note.deadline {
+                        self.deadlines.set(key, Some(deadline).filter(|ms| *ms != 0));
+                    }
+                    note
+                }
+                Mark::Eviction { mark, sessions } => {
+                    self.sessions.evict(&sessions, mark);
+                    Note::default()
+                }
+            },
+            kind => {
+                let (_, trailer) = split_trailer(meta.flags, payload);
+                let note = Note::of_trailer(meta, trailer).ok_or(UnknownEntry)?;
+                match kind {
+                    Kind::Put => self.deadlines.set(key, note.deadline),
+                    Kind::Remove => self.deadlines.set(key, None),
+                    // They leave a record's deadline as it is.
+                    _ => {}
+                }
+                note
+            }
+        };
+        if let Some(session) = note.session {
+            self.sessions.record(session, at.millis());
+        }
+        self.applied = meta.index;
+        self.newest = self.newest.max(at);
+        Ok(())
+    }
+}

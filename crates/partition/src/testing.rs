@@ -1,0 +1,367 @@
+//! A bench for the tests beside the operations: a partition on a simulated disk, twice over. One commits at once, the
+//! other under `sync` durability; whatever is asked, both must answer the same.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
+use zerohop_wire::ids::{PartitionEpoch, RequestId, Timestamp};
+use zerohop_wire::messages::{
+    Answer, Change, Condition, Expiry, Outcome, Query, Read, RecordType, Scan, Stamp, Write,
+};
+use zerohop_wire::{Envelope, Failure, Many, Message, pack};
+
+use crate::{Effects, Event, Now, Options, Partition, Request, Stats, Token};
+
+/// An answer that owns its bytes.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Answered(Vec<u8>);
+
+/// What came out of a partition.
+#[derive(Default)]
+pub(crate) struct Collected {
+    pub(crate) answers: BTreeMap<Token, Answered>,
+    pub(crate) batches: BTreeMap<Token, Vec<Answered>>,
+    pub(crate) dropped: Vec<Token>,
+    pub(crate) wrong_owner: Vec<Token>,
+    pub(crate) wants_flush: bool,
+}
+
+/// One partition, its engine, and what came out of it.
+pub(crate) struct Rig {
+    pub(crate) disk: SimulatedDisk,
+    pub(crate) engine: Engine<SimulatedDisk>,
+    pub(crate) partition: Partition,
+    pub(crate) out: Collected,
+    pub(crate) now: Now,
+}
+
+/// See the module.
+pub(crate) struct Bench {
+    at_once: Rig,
+    flushed: Rig,
+    next_request: u64,
+}
+
+fn options() -> EngineOptions {
+    EngineOptions { disk_reserve_bytes: 0, checkpoints_begin_alone: false, ..EngineOptions::default() }
+}
+
+pub(crate) fn insert(value: &[u8]) -> Change<'_> {
+    Change::Insert { value, expiry: Expiry::Never }
+}
+
+/// An append of values that live as long as the test.
+pub(crate) fn append(values: &[&[u8]]) -> Change<'static> {
+    let mut packed = Vec::new();
+    values.iter().for_each(|value| pack(value, &mut packed).expect("fits"));
+    let packed: &'static [u8] = packed.leak();
+    Change::Append { values: Many::packed(values.len() as u32, packed).expect("was packed so") }
+}
+
+impl Answered {
+    pub(crate) fn of(answer: &Answer<'_>) -> Answered {
+        Answered(crate::held::packed(answer))
+    }
+
+    fn with<T>(&self, take: impl FnOnce(Answer<'_>) -> T) -> T {
+        take(Many::<Answer<'_>>::packed(1, &self.0).expect("was packed so").iter().next().expect("is one"))
+    }
+
+    pub(crate) fn number(&self) -> Result<u64, Failure<'static>> {
+        self.with(|answer| match answer {
+            Ok(Outcome::Done { number, .. }) => Ok(number),
+            Ok(_) => Ok(0),
+            Err(failure) => Err(failure.into_owned()),
+        })
+    }
+
+    pub(crate) fn counter(&self) -> Result<i64, Failure<'static>> {
+        self.with(|answer| match answer {
+            Ok(Outcome::Counter { value, .. }) => Ok(value),
+            Ok(_) => Ok(0),
+            Err(failure) => Err(failure.into_owned()),
+        })
+    }
+
+    pub(crate) fn version(&self) -> Timestamp {
+        self.with(|answer| match answer {
+            Ok(
+                Outcome::Done { version, .. }
+                | Outcome::Counter { version, .. }
+                | Outcome::Value { version, .. }
+                | Outcome::List { version, .. }
+                | Outcome::Info { version, .. },
+            ) => version,
+            other => panic!("no version in {other:?}"),
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> Option<Vec<u8>> {
+        self.with(|answer| match answer {
+            Ok(Outcome::Value { bytes, .. }) => Some(bytes.to_vec()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn list(&self) -> Option<Vec<Vec<u8>>> {
+        self.with(|answer| match answer {
+            Ok(Outcome::List { values, .. }) => Some(values.iter().map(<[u8]>::to_vec).collect()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.with(|answer| match answer {
+            Ok(
+                Outcome::Value { length, .. } | Outcome::List { length, .. } | Outcome::Info { length, .. },
+            ) => length,
+            other => panic!("no length in {other:?}"),
+        })
+    }
+
+    pub(crate) fn first(&self) -> u64 {
+        self.with(|answer| match answer {
+            Ok(Outcome::List { first, .. }) => first,
+            other => panic!("no list: {other:?}"),
+        })
+    }
+
+    pub(crate) fn record(&self) -> Option<RecordType> {
+        self.with(|answer| match answer {
+            Ok(Outcome::Info { record, .. }) => Some(record),
+            _ => None,
+        })
+    }
+
+    fn expires_at(&self) -> Option<u64> {
+        self.with(|answer| match answer {
+            Ok(Outcome::Info { expires_at_ms, .. }) => expires_at_ms,
+            _ => None,
+        })
+    }
+
+    pub(crate) fn keys(&self) -> Vec<Vec<u8>> {
+        self.page().0
+    }
+
+    fn page(&self) -> (Vec<Vec<u8>>, Vec<u8>) {
+        self.with(|answer| match answer {
+            Ok(Outcome::Page { next, keys }) => {
+                (keys.iter().map(|key| key.key.to_vec()).collect(), next.to_vec())
+            }
+            other => panic!("no page: {other:?}"),
+        })
+    }
+}
+
+impl std::fmt::Debug for Answered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.with(|answer| write!(f, "{answer:?}"))
+    }
+}
+
+impl Effects for Collected {
+    fn answer(&mut self, to: Token, message: &Message<'_>) {
+        let before = match message {
+            Message::Answer(answer) => self.answers.insert(to, Answered::of(answer)).is_some(),
+            Message::BatchAnswer(answers) => self
+                .batches
+                .insert(to, answers.iter().map(|answer| Answered::of(&answer)).collect())
+                .is_some(),
+            other => panic!("no answer: {other:?}"),
+        };
+        assert!(!before, "{to:?} is answered once");
+    }
+
+    fn wrong_owner(&mut self, to: Token) {
+        self.wrong_owner.push(to);
+    }
+
+    fn dropped(&mut self, to: Token) {
+        self.dropped.push(to);
+    }
+
+    fn flush_wanted(&mut self) {
+        self.wants_flush = true;
+    }
+}
+
+impl Rig {
+    pub(crate) fn new(durability: Durability) -> Rig {
+        Rig::on(SimulatedDisk::new(1), durability, Now { ms: 1_000_000 })
+    }
+
+    pub(crate) fn on(disk: SimulatedDisk, durability: Durability, now: Now) -> Rig {
+        Rig::with(disk, durability, now, options())
+    }
+
+    pub(crate) fn with(disk: SimulatedDisk, durability: Durability, now: Now, options: EngineOptions) -> Rig {
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+        let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let (partition, restored) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
+        assert!(!restored.is_state_lost);
+        Rig { disk, engine, partition, out: Collected::default(), now }
+    }
+
+    /// The same after a crash.
+    pub(crate) fn crash(self, durability: Durability) -> Rig {
+        self.crash_with(durability, options())
+    }
+
+    pub(crate) fn crash_with(self, durability: Durability, options: EngineOptions) -> Rig {
+        let Rig { disk, engine, now, .. } = self;
+        drop(engine);
+        disk.crash();
+        Rig::with(disk, durability, now, options)
+    }
+
+    /// Log index of the last entry that survives a crash.
+    pub(crate) fn durable(&mut self) -> u64 {
+        self.engine.durable_index(self.partition.handle()).expect("is open")
+    }
+
+    pub(crate) fn step(&mut self, event: Event<'_>) {
+        self.partition.step(&mut self.engine, self.now, event, &mut self.out).expect("goes on");
+    }
+
+    pub(crate) fn send(&mut self, token: Token, time_out_ms: u32, message: &Message<'_>) {
+        let envelope = Envelope { time_out_ms, ..Envelope::default() };
+        self.step(Event::Request(Request { token, envelope, message }));
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.engine.flush().expect("flushes");
+        self.step(Event::Flushed);
+    }
+
+    pub(crate) fn write(&mut self, token: Token, stamp: Stamp, key: &[u8], change: Change<'_>) {
+        let write = Write { key, condition: Condition::Always, change };
+        self.send(token, 0, &Message::Write { stamp, write });
+    }
+
+    pub(crate) fn answer(&mut self, token: Token) -> Option<Answered> {
+        self.out.answers.remove(&token)
+    }
+}
+
+pub(crate) fn token(request: u64) -> Token {
+    Token { connection: 1, request: RequestId(request) }
+}
+
+impl Bench {
+    pub(crate) fn new() -> Bench {
+        let (at_once, flushed) = (Rig::new(Durability::Interval), Rig::new(Durability::Sync));
+        Bench { at_once, flushed, next_request: 0 }
+    }
+
+    pub(crate) fn write(&mut self, key: &[u8], change: Change<'_>) -> Answered {
+        self.write_if(key, Condition::Always, change)
+    }
+
+    pub(crate) fn write_if(&mut self, key: &[u8], condition: Condition, change: Change<'_>) -> Answered {
+        let write = Write { key, condition, change };
+        self.answer_of(&Message::Write { stamp: Stamp::default(), write })
+    }
+
+    pub(crate) fn read(&mut self, key: &[u8], query: Query<'_>) -> Answered {
+        self.answer_of(&Message::Read { seen: Timestamp::ZERO, read: Read { key, query } })
+    }
+
+    pub(crate) fn scan_answer(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> Answered {
+        self.answer_of(&Message::Scan(Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max }))
+    }
+
+    pub(crate) fn scan(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> (Vec<Vec<u8>>, Vec<u8>) {
+        self.scan_answer(cursor, prefix, keys_max).page()
+    }
+
+    pub(crate) fn bytes(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        self.read(key, Query::Lookup).bytes()
+    }
+
+    pub(crate) fn list(&mut self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
+        self.read(key, Query::Lookup).list()
+    }
+
+    pub(crate) fn expires_at(&mut self, key: &[u8]) -> Option<u64> {
+        self.read(key, Query::Inspect).expires_at()
+    }
+
+    /// Sends a read that may not be answered yet.
+    pub(crate) fn ask(&mut self, key: &[u8], query: Query<'_>, time_out_ms: u32) -> Token {
+        self.send(time_out_ms, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query } })
+    }
+
+    /// The answer to a request, if it has come.
+    pub(crate) fn answer(&mut self, token: Token) -> Option<Answered> {
+        let (one, other) = (self.at_once.answer(token), self.flushed.answer(token));
+        assert_eq!(one, other, "both durabilities answer the same");
+        one
+    }
+
+    fn answer_of(&mut self, message: &Message<'_>) -> Answered {
+        let token = self.send(0, message);
+        self.answer(token).expect("is answered at once, or once flushed")
+    }
+
+    fn send(&mut self, time_out_ms: u32, message: &Message<'_>) -> Token {
+        self.next_request += 1;
+        let token = token(self.next_request);
+        self.at_once.send(token, time_out_ms, message);
+        self.flushed.send(token, time_out_ms, message);
+        self.flushed.flush();
+        token
+    }
+
+    pub(crate) fn disconnect(&mut self) {
+        self.each(|rig| rig.step(Event::Disconnected { connection: 1 }));
+    }
+
+    /// Time passes, and is told.
+    pub(crate) fn pass_ms(&mut self, ms: u64) {
+        self.skip_ms(ms);
+        self.tick();
+    }
+
+    /// Time passes untold until the next request.
+    pub(crate) fn skip_ms(&mut self, ms: u64) {
+        self.each(|rig| rig.now.ms += ms);
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.each(|rig| rig.step(Event::Tick));
+        self.flushed.flush();
+    }
+
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.at_once.now.ms
+    }
+
+    pub(crate) fn next_wake_ms(&self) -> Option<u64> {
+        let next = self.at_once.partition.next_wake_ms();
+        assert_eq!(next, self.flushed.partition.next_wake_ms());
+        next
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let stats = self.at_once.partition.stats();
+        assert_eq!(stats, self.flushed.partition.stats());
+        stats
+    }
+
+    pub(crate) fn records(&mut self) -> u64 {
+        let handle = self.at_once.partition.handle();
+        self.at_once.engine.partition_stats(handle).expect("is open").records
+    }
+
+    pub(crate) fn log_bytes(&mut self) -> u64 {
+        let handle = self.at_once.partition.handle();
+        self.at_once.engine.partition_stats(handle).expect("is open").log.bytes
+    }
+
+    fn each(&mut self, mut act: impl FnMut(&mut Rig)) {
+        act(&mut self.at_once);
+        act(&mut self.flushed);
+    }
+}

@@ -1,0 +1,167 @@
+//! Records as a request sees them: the engine's, with the deadlines of the state, under the uncommitted changes.
+
+use std::ops::Range;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Body, Engine, EngineResult, FLAG_LIST, Handle, TrimTo, split_trailer};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::RecordType;
+
+use crate::overlay::{Overlay, Shape};
+use crate::state::Deadlines;
+
+/// See the module.
+pub(crate) struct View<'v, D> {
+    pub(crate) engine: &'v mut Engine<D>,
+    pub(crate) handle: Handle,
+    /// `None` to see committed records only.
+    pub(crate) overlay: Option<&'v Overlay>,
+    pub(crate) deadlines: &'v Deadlines,
+}
+
+/// Units of a record that one entry holds: its log index, units of it to skip, units to take.
+struct Piece {
+    index: u64,
+    skip: u64,
+    take: u64,
+}
+
+/// Values of a list, packed as the wire has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Packed {
+    pub(crate) count: u32,
+    pub(crate) bytes: usize,
+}
+
+impl<D: Disk> View<'_, D> {
+    /// What a key's record is.
+    pub(crate) fn shape(&mut self, key: &[u8]) -> EngineResult<Option<Shape>> {
+        if let Some(known) = self.overlay.and_then(|overlay| overlay.record(key)) {
+            return Ok(known.shape().cloned());
+        }
+        let Some(found) = self.engine.inspect(self.handle, key)? else { return Ok(None) };
+        let record = if found.is_list { RecordType::List } else { RecordType::Bytes };
+        let deadline = self.deadlines.get(key);
+        Ok(Some(Shape::of_base(record, Timestamp(found.timestamp), found.units, deadline)))
+    }
+
+    /// The same, where it matters.
+    pub(crate) fn shape_if(&mut self, matters: bool, key: &[u8]) -> EngineResult<Option<Shape>> {
+        if matters { self.shape(key) } else { Ok(None) }
+    }
+
+    /// A bytes record that one committed entry holds, with its version: the common case, at the cost of one look.
+    /// `Ok(None)` says nothing: ask for the shape.
+    pub(crate) fn whole(&mut self, key: &[u8]) -> EngineResult<Option<(Timestamp, &[u8])>> {
+        if self.overlay.is_some_and(|overlay| overlay.record(key).is_some()) {
+            return Ok(None);
+        }
+        Ok(match self.engine.lookup(self.handle, key)? {
+            Some(record) if !record.is_list => match record.body {
+                Body::Whole(bytes) => Some((Timestamp(record.timestamp), bytes)),
+                Body::Parts(_) => None,
+            },
+            _ => None,
+        })
+    }
+
+    /// Appends a range of a bytes record to `out`.
+    pub(crate) fn bytes(
+        &mut self,
+        key: &[u8],
+        shape: &Shape,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> EngineResult<()> {
+        out.reserve((range.end - range.start) as usize);
+        for piece in self.pieces(key, shape, range)? {
+            let entry = self.engine.read_entry(self.handle, piece.index)?;
+            let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            let from = piece.skip as usize;
+            out.extend_from_slice(body.get(from..from + piece.take as usize).unwrap_or(&[]));
+        }
+        Ok(())
+    }
+
+    /// Appends values of a list to `out`, at most so many and until so many bytes are reached; always one, if the
+    /// range has any.
+    pub(crate) fn values(
+        &mut self,
+        key: &[u8],
+        shape: &Shape,
+        range: Range<u64>,
+        (count_max, bytes_max): (u32, usize),
+        out: &mut Vec<u8>,
+    ) -> EngineResult<Packed> {
+        let begin = out.len();
+        let mut packed = Packed::default();
+        let range = range.start..range.end.min(range.start + u64::from(count_max));
+        for piece in self.pieces(key, shape, range)? {
+            let entry = self.engine.read_entry(self.handle, piece.index)?;
+            debug_assert!(entry.head.meta.flags & FLAG_LIST != 0);
+            let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            let values = Values(body.get(4..).unwrap_or(&[]));
+            for value in values.skip(piece.skip as usize).take(piece.take as usize) {
+                if packed.count > 0 && out.len() - begin + value.len() > bytes_max {
+                    return Ok(packed);
+                }
+                out.extend_from_slice(value);
+                packed = Packed { count: packed.count + 1, bytes: out.len() - begin };
+            }
+        }
+        Ok(packed)
+    }
+
+    /// Where a trim of so many units at the head cuts; some are left.
+    pub(crate) fn trim_to(&mut self, key: &[u8], shape: &Shape, units: u64) -> EngineResult<TrimTo> {
+        let pieces = self.pieces(key, shape, units..units + 1)?;
+        let first = pieces.first().map(|piece| TrimTo { part: piece.index, skip: piece.skip });
+        Ok(first.unwrap_or(TrimTo { part: 0, skip: 0 }))
+    }
+
+    /// The entries that hold a range of units.
+    fn pieces(&mut self, key: &[u8], shape: &Shape, range: Range<u64>) -> EngineResult<Vec<Piece>> {
+        let mut pieces = Vec::new();
+        let mut left = range.end.saturating_sub(range.start);
+        let mut push = |index, skip, units: u64| {
+            let take = left.min(units - skip);
+            left -= take;
+            pieces.push(Piece { index, skip, take });
+        };
+        if range.start < shape.base_units && range.end > range.start {
+            let through = range.end.min(shape.base_units);
+            let of_base = range.start + shape.base_skip..through + shape.base_skip;
+            let found = self.engine.parts_of(self.handle, key, of_base)?;
+            let mut skip = found.skip;
+            for part in found.parts {
+                push(part.index, skip, u64::from(part.units));
+                skip = 0;
+            }
+        }
+        let mut begins = shape.base_units;
+        let mut own_skip = shape.own_skip;
+        for &(index, units) in &shape.own {
+            let counts = units - own_skip;
+            let ends = begins + counts;
+            if ends > range.start && begins < range.end {
+                push(index, own_skip + range.start.saturating_sub(begins), units);
+            }
+            (begins, own_skip) = (ends, 0);
+        }
+        Ok(pieces)
+    }
+}
+
+/// The values in a part's body, each with its length before it.
+struct Values<'a>(&'a [u8]);
+
+impl<'a> Iterator for Values<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let length = u32::from_le_bytes(*self.0.first_chunk::<4>()?) as usize;
+        let (value, rest) = self.0.split_at_checked(4 + length)?;
+        self.0 = rest;
+        Some(value)
+    }
+}

@@ -1,0 +1,222 @@
+//! Requests that wait for a record to become something: parked here, never in a thread.
+
+use std::collections::BTreeMap;
+
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Answer, Until};
+use zerohop_wire::{Failure, Many};
+
+use crate::batch::Collector;
+use crate::event::Token;
+use crate::held::packed;
+use crate::limits::{BUSY_RETRY_MS, WAIT_BYTES_MAX, WAITS_MAX};
+use crate::timers::Timers;
+
+/// Memory of one wait beside its key and value.
+const WAIT_BYTES: usize = 200;
+
+/// What is waited for, owning its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    Equals(Box<[u8]>),
+    Differs(Box<[u8]>),
+    Absent,
+    Present,
+    Changed(Timestamp),
+}
+
+/// Where the answer of a wait goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    One(Token),
+    /// An item of an open batch: the batch's number and the item's place.
+    Item(u32, u32),
+}
+
+/// A parked request.
+#[derive(Debug)]
+pub(crate) struct Wait {
+    pub(crate) key: Box<[u8]>,
+    pub(crate) awaited: Awaited,
+    pub(crate) asker: Asker,
+    connection: u64,
+    deadline_ms: u64,
+}
+
+/// All parked requests of a partition, and the batches that some of them are items of.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    parked: BTreeMap<u32, Wait>,
+    next: u32,
+    by_key: BTreeMap<Box<[u8]>, Vec<u32>>,
+    timers: Timers,
+    batches: BTreeMap<u32, Collector>,
+    next_batch: u32,
+    /// Answers to items of the batch that is being evaluated: one of its own writes has woken them.
+    early: Vec<(u32, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Awaited {
+    pub(crate) fn of(until: &Until<'_>) -> Awaited {
+        match until {
+            Until::Equals(value) => Awaited::Equals((*value).into()),
+            Until::Differs(value) => Awaited::Differs((*value).into()),
+            Until::Absent => Awaited::Absent,
+            Until::Present => Awaited::Present,
+            Until::Changed(version) => Awaited::Changed(*version),
+        }
+    }
+
+    pub(crate) fn until(&self) -> Until<'_> {
+        match self {
+            Awaited::Equals(value) => Until::Equals(value),
+            Awaited::Differs(value) => Until::Differs(value),
+            Awaited::Absent => Until::Absent,
+            Awaited::Present => Until::Present,
+            Awaited::Changed(version) => Until::Changed(*version),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Awaited::Equals(value) | Awaited::Differs(value) => value.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl Wait {
+    fn bytes(&self) -> usize {
+        WAIT_BYTES + 2 * self.key.len() + self.awaited.bytes()
+    }
+}
+
+impl Waits {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parked.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// Parks a request.
+    ///
+    /// # Errors
+    /// `Busy` at the bounds.
+    pub(crate) fn park(
+        &mut self,
+        key: &[u8],
+        until: &Until<'_>,
+        (asker, connection): (Asker, u64),
+        deadline_ms: u64,
+    ) -> Result<(), Failure<'static>> {
+        let value = match until {
+            Until::Equals(value) | Until::Differs(value) => value.len(),
+            _ => 0,
+        };
+        if self.parked.len() >= WAITS_MAX || self.bytes + WAIT_BYTES + 2 * key.len() + value > WAIT_BYTES_MAX
+        {
+            return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
+        let wait = Wait { key: key.into(), awaited: Awaited::of(until), asker, connection, deadline_ms };
+        while self.parked.contains_key(&self.next) {
+            self.next = self.next.wrapping_add(1);
+        }
+        let number = self.next;
+        self.next = self.next.wrapping_add(1);
+        self.bytes += wait.bytes();
+        self.timers.insert(deadline_ms, number);
+        match self.by_key.get_mut(key) {
+            Some(numbers) => numbers.push(number),
+            None => drop(self.by_key.insert(key.into(), vec![number])),
+        }
+        self.parked.insert(number, wait);
+        Ok(())
+    }
+
+    /// Whether anybody waits for this key.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        !self.by_key.is_empty() && self.by_key.contains_key(key)
+    }
+
+    /// Who waits for a key, in the order of their coming.
+    pub(crate) fn of(&self, key: &[u8]) -> Vec<u32> {
+        self.by_key.get(key).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Option<&Wait> {
+        self.parked.get(&number)
+    }
+
+    /// Takes a request out.
+    pub(crate) fn take(&mut self, number: u32) -> Option<Wait> {
+        let wait = self.parked.remove(&number)?;
+        self.bytes -= wait.bytes();
+        self.timers.remove(wait.deadline_ms, number);
+        if let Some(numbers) = self.by_key.get_mut(&wait.key) {
+            numbers.retain(|n| *n != number);
+            if numbers.is_empty() {
+                self.by_key.remove(&wait.key);
+            }
+        }
+        Some(wait)
+    }
+
+    /// When the next time-out is.
+    pub(crate) fn first_deadline(&self) -> Option<u64> {
+        self.timers.first()
+    }
+
+    /// Takes out a request whose time-out has passed.
+    pub(crate) fn take_overdue(&mut self, now_ms: u64) -> Option<Wait> {
+        let number = self.timers.pop_due(now_ms)?;
+        self.take(number)
+    }
+
+    /// Forgets what waits for a connection.
+    pub(crate) fn disconnect(&mut self, connection: u64) {
+        let gone = self.parked.iter().filter(|(_, wait)| wait.connection == connection);
+        for number in gone.map(|(number, _)| *number).collect::<Vec<_>>() {
+            if let Some(Wait { asker: Asker::Item(batch, _), .. }) = self.take(number) {
+                self.batches.remove(&batch);
+            }
+        }
+    }
+
+    /// The number that the next open batch will have.
+    pub(crate) fn batch_number(&mut self) -> u32 {
+        while self.batches.contains_key(&self.next_batch) {
+            self.next_batch = self.next_batch.wrapping_add(1);
+        }
+        self.next_batch
+    }
+
+    /// Keeps a batch whose items wait, under [`Waits::batch_number`].
+    pub(crate) fn open_batch(&mut self, collector: Collector) {
+        self.batches.insert(self.next_batch, collector);
+        self.next_batch = self.next_batch.wrapping_add(1);
+    }
+
+    /// Puts in the answer of an item; the batch, if it was the last.
+    pub(crate) fn fill_batch(&mut self, batch: u32, place: u32, answer: &Answer<'_>) -> Option<Collector> {
+        let Some(collector) = self.batches.get_mut(&batch) else {
+            self.early.push((place, packed(answer)));
+            return None;
+        };
+        collector.put(place, 0, answer);
+        if collector.is_open() { None } else { self.batches.remove(&batch) }
+    }
+
+    /// Puts the answers that came early into their batch, which has been evaluated now.
+    pub(crate) fn fill_early(&mut self, collector: &mut Collector) {
+        for (place, packed) in self.early.drain(..) {
+            if let Some(answer) =
+                Many::<Answer<'_>>::packed(1, &packed).ok().and_then(|one| one.iter().next())
+            {
+                collector.put(place, 0, &answer);
+            }
+        }
+    }
+}
