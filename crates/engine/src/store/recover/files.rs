@@ -118,6 +118,15 @@ impl Recovery<'_> {
     }
 }
 
+/// Whether these bytes, which reach to the end of the segment's file, end with the trailer of a footer at that offset.
+pub(super) fn has_trailer(segment: &Segment, bytes: &[u8], footer_at: u64) -> bool {
+    let trailer = bytes.len().checked_sub(TRAILER_BYTES).map(|at| &bytes[at..]);
+    let told = trailer.and_then(|trailer| header::decode_trailer(segment.base().salt, trailer));
+    told.is_some_and(|(at, length)| {
+        u64::from(at) == footer_at && footer_at + u64::from(length) + TRAILER_BYTES as u64 == segment.bytes
+    })
+}
+
 /// What the footer of a sealed segment says, if there is a good one.
 pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineResult<Option<Footer>> {
     let (Some(file), Some(at)) = (segment.file, segment.bytes.checked_sub(TRAILER_BYTES as u64)) else {

@@ -63,6 +63,8 @@ struct Recovery<'a> {
     synced: u64,
     /// Everything up to this log index was committed.
     commit: u64,
+    /// Entries up to this log index are in the index already, if they belong there: they are not applied.
+    held_through: u64,
     /// Epoch and index up to which the log was met: what is not there is told, or was dropped by compaction.
     reached: (u32, u64),
     /// The last gap that was told begins behind this index.
@@ -90,6 +92,7 @@ impl Store {
             report: PartitionReport::default(),
             synced: 0,
             commit: 0,
+            held_through: 0,
             reached: (0, 0),
             told_after: None,
             doubts: Vec::new(),
@@ -131,7 +134,13 @@ impl Recovery<'_> {
                 Some(row) if row.last_index <= loaded.commit && row.resume_at >= row.file_bytes => {
                     let from = self.adopt_covered(io, slot, row.last_index, row.resume_at)?;
                     if let Some(from) = from {
+                        // Removals in other segments that the checkpoint covers are not read: what it holds, holds.
+                        self.held_through = row.last_index;
                         self.read_segment(io, slot, from, is_last)?;
+                        self.held_through = 0;
+                        if from == FIRST_ENTRY_AT {
+                            self.store.log.segment_mut(slot).dead_bytes += row.dead_bytes;
+                        }
                     }
                 }
                 Some(row) => {
@@ -218,10 +227,16 @@ impl Recovery<'_> {
                     self.take_entry(io, slot, offset, entry, payload_is_good)?;
                 }
                 Item::Mark { end: mark_end, .. } => end = mark_end,
-                Item::Footer { footer, .. } => {
+                Item::Footer { offset, footer } => {
                     self.reach(footer.last_epoch, footer.last_index);
-                    self.store.log.segment_mut(slot).adopt_footer(footer);
+                    let segment = self.store.log.segment_mut(slot);
+                    segment.adopt_footer(footer);
                     has_footer = true;
+                    if covers.1 == 0 && !files::has_trailer(segment, &bytes, offset) {
+                        // Torn there: it is written again.
+                        end = offset;
+                        self.ends.insert(slot, offset);
+                    }
                 }
                 Item::Bad { offset, more_follows } => {
                     is_clean = false;
@@ -332,6 +347,9 @@ impl Recovery<'_> {
             self.suspect(slot, offset, meta.index, kind, place);
         }
         self.reach(meta.epoch, meta.index);
+        if meta.index <= self.held_through {
+            return Ok(());
+        }
         self.report.from_log += 1;
         if self.doubts.is_empty() && meta.index <= self.commit && self.store.pending.is_empty() {
             let units = super::units_of(meta.kind, meta.flags, payload);
