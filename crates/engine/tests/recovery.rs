@@ -262,3 +262,31 @@ fn a_durable_value_survives_being_overwritten_while_its_segment_is_rewritten() {
         );
     }
 }
+
+#[test]
+fn what_a_list_replaced_does_not_come_back_once_the_list_is_trimmed() {
+    for operations in 0..80 {
+        let disk = SimulatedDisk::new(operations);
+        let (mut engine, p) = open(&disk, 4 << 10);
+        put(&mut engine, p, b"k", b"replaced");
+        put(&mut engine, p, b"alive", &[7; 3900]);
+        for _ in 0..5 {
+            put(&mut engine, p, b"other", &[7; 1000]);
+        }
+        engine.write(p, Kind::Put, FLAG_LIST, 1, b"k", b"\x01\0\0\0first").expect("is accepted");
+        engine.write(p, Kind::Append, FLAG_LIST, 1, b"k", b"\x02\0\0\0second").expect("is accepted");
+        let to = engine.trim_point(p, b"k", 2).expect("reads").expect("some are left");
+        engine.write(p, Kind::Trim, FLAG_LIST, 1, b"k", &to.encode()).expect("is accepted");
+        for _ in 0..5 {
+            put(&mut engine, p, b"other", &[7; 1000]);
+        }
+        engine.sync().expect("syncs");
+        // Compaction ends after any of its runs; the oldest segment, where the replaced one stands, has the least dead.
+        disk.cut_power_after(operations);
+        drop(engine.compact(p));
+        drop(engine);
+        disk.crash();
+        let (mut engine, p) = open(&disk, 4 << 10);
+        assert_eq!(get(&mut engine, p, b"k").as_deref(), Some(&b"second"[..]), "{operations}");
+    }
+}

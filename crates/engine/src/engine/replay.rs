@@ -59,11 +59,11 @@ impl<D: Disk> Engine<D> {
             let Some((header, bytes)) = self.read_journal(name, Some(report))? else { continue };
             next_number = next_number.max(header.number + 1);
             let (bad, found) = records(&header, &bytes);
+            report.journal.extend(bad.map(|offset| damage_at(format!("{FOLDER}/{}+{offset}", name.name))));
             for record in found {
                 replay.count += 1;
                 self.replay_record(&mut replay, &record, report)?;
             }
-            report.journal.extend(bad.map(|offset| damage_at(format!("{FOLDER}/{}+{offset}", name.name))));
         }
         for store in self.partitions.iter_mut().flatten() {
             store.log.sync(&mut self.io)?;
@@ -136,7 +136,7 @@ impl<D: Disk> Engine<D> {
                 self.by_id[&partition]
             }
         };
-        let (io, store) = self.store(handle)?;
+        let (_, store) = self.store(handle)?;
         if meta.index <= store.log.last.1 {
             if self.held_otherwise(partition, meta)? {
                 replay.left.insert(partition);
@@ -148,11 +148,16 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         let last = store.log.last.1;
-        let placed = store.append(io, meta, key, payload)?;
-        store.pending.push_back(Pending { meta: *meta, placed });
         if meta.index > last + 1 {
+            if ends_cleanly(partition, report) && report.journal.is_empty() {
+                replay.left.insert(partition);
+                return Ok(());
+            }
             self.report_missing(partition, last + 1, meta.index - 1, report)?;
         }
+        let (io, store) = self.store(handle)?;
+        let placed = store.append(io, meta, key, payload)?;
+        store.pending.push_back(Pending { meta: *meta, placed });
         if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {
             found.from_journal += 1;
         }
@@ -177,11 +182,9 @@ impl<D: Disk> Engine<D> {
             }
             return Ok(());
         }
-        // Either the log was cut and the power went before the journal told of it, and then it ends cleanly, or what
-        // stood there cannot be read any more.
+        // What stood there cannot be read any more, if it was not cut off.
         replay.left.insert(partition);
-        let found = report.partitions.iter().find(|(id, _)| *id == partition);
-        if found.is_some_and(|(_, found)| found.torn_bytes > 0) {
+        if !ends_cleanly(partition, report) {
             self.report_missing(partition, last + 1, meta.index, report)?;
         }
         Ok(())
@@ -240,6 +243,12 @@ fn records<'a>(header: &Header, bytes: &'a [u8]) -> (Option<u64>, Vec<Record<'a>
         found.truncate(*good);
     }
     (bad.first().map(|(offset, _)| *offset).filter(|offset| *offset < synced), found)
+}
+
+/// Whether nothing was cut off a partition's log by its recovery. If entries are missing then, the log was being cut,
+/// and the power went before the journal told of it.
+fn ends_cleanly(partition: PartitionId, report: &RecoveryReport) -> bool {
+    report.partitions.iter().all(|(id, found)| *id != partition || found.torn_bytes == 0)
 }
 
 fn number_of(name: &DirEntry) -> Option<u64> {

@@ -24,6 +24,8 @@ use crate::log::FIRST_ENTRY_AT;
 pub(crate) struct Checkpoints {
     /// Commit index and file bytes of each good one, oldest first.
     pub(crate) kept: VecDeque<(u64, u64)>,
+    /// Paths of rotten ones, which go when there is a new one.
+    pub(crate) bad: Vec<String>,
     writing: Option<Box<Writing>>,
     /// Bytes appended to the log since the last one began.
     pub(crate) tail_bytes: u64,
@@ -272,6 +274,9 @@ impl Store {
     fn finish<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing) -> EngineResult<()> {
         io.disk.close(writing.file);
         self.checkpoints.kept.push_back((writing.header.commit, writing.file_bytes));
+        for path in std::mem::take(&mut self.checkpoints.bad).iter().filter(|path| **path != writing.path) {
+            io.disk.remove(path)?;
+        }
         self.checkpoints.tail_bytes -= writing.tail_bytes.min(self.checkpoints.tail_bytes);
         while self.checkpoints.kept.len() > CHECKPOINTS_KEPT {
             if let Some((commit, _)) = self.checkpoints.kept.pop_front() {

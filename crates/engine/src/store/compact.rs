@@ -311,26 +311,29 @@ impl Store {
         offset: u64,
         read: EntryRef<'_>,
     ) -> EngineResult<()> {
-        let meta = read.head.meta;
+        let mut meta = read.head.meta;
         let fragment = if meta.kind.has_key() { self.fragment(read.key) } else { 0 };
+        let (mut payload, mut payload_crc) = (read.payload, read.head.payload_crc);
         if !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
-            return Ok(());
+            if !self.still_removes(job, &meta, fragment, read.key) {
+                return Ok(());
+            }
+            (meta.kind, payload, payload_crc) = (Kind::Remove, &[], entry::crc(&[]));
         }
-        if entry::crc(read.payload) != read.head.payload_crc {
+        if entry::crc(payload) != payload_crc {
             return Err(self.log.rotten(slot, offset as u32));
         }
         let Some(output) = job.output.as_mut() else { unreachable!("the output lives until the swap") };
         let new_offset = output.bytes;
-        let entry_bytes = read.head.entry_bytes();
+        let entry_bytes = entry::HEAD_BYTES + read.key.len() + payload.len();
         if !output.base().reaches(&meta) {
             // Its timestamp is too far from those of the segments before it.
             self.log.segment_mut(slot).is_alone = true;
             return Err(EngineError::Limit { what: "the span of one segment" });
         }
         assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
-        let head =
-            entry::encode_head(output.base(), &meta, read.key, read.payload.len(), read.head.payload_crc);
-        let taken = output.push(&head) + output.push(read.key) + output.push(read.payload);
+        let head = entry::encode_head(output.base(), &meta, read.key, payload.len(), payload_crc);
+        let taken = output.push(&head) + output.push(read.key) + output.push(payload);
         output.note(&meta, new_offset, entry_bytes);
         if meta.kind == Kind::Trim && meta.index <= job.removals_through {
             // It is kept for what it says of a record that is there: rewriting it again would free nothing.
@@ -372,6 +375,18 @@ impl Store {
             Kind::Mark => meta.index > self.checkpoints.covered(),
             Kind::Synced | Kind::Footer => false,
         }
+    }
+
+    /// Whether an entry that replaced a record, and was trimmed off the present one since, is all that keeps entries of
+    /// the replaced record from coming back.
+    fn still_removes(&self, job: &Job, meta: &Meta, fragment: u32, key: &[u8]) -> bool {
+        let was_trimmed_off = |id| {
+            let chain = self.chains.get(id);
+            chain.trimmed_by > meta.index && chain.parts.front().is_none_or(|part| part.index > meta.index)
+        };
+        meta.kind == Kind::Put
+            && meta.index > job.removals_through
+            && self.chain_of(fragment, key).is_some_and(was_trimmed_off)
     }
 
     fn chain_of(&self, fragment: u32, key: &[u8]) -> Option<u32> {

@@ -73,8 +73,11 @@ impl Recovery<'_> {
                     self.store.recovered_extra = None;
                     self.report.from_checkpoint = 0;
                     self.damage(DamageKind::Checkpoint, format!("{path}: {reason}"));
-                    // It would stand in the way of a good one of the same name.
-                    io.disk.remove(&path)?;
+                    // What it says is lost, but it had its name only once the log was synced up to there. It stays
+                    // until there is a good one, so that it vouches for that also next time.
+                    let commit = name.name.strip_suffix(".ckp").map(|hex| u64::from_str_radix(hex, 16));
+                    self.synced = self.synced.max(commit.and_then(Result::ok).unwrap_or(0));
+                    self.store.checkpoints.bad.push(path);
                 }
             }
         }

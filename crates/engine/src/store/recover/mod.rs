@@ -232,9 +232,9 @@ impl Recovery<'_> {
                     let segment = self.store.log.segment_mut(slot);
                     segment.adopt_footer(footer);
                     has_footer = true;
-                    if covers.1 == 0 && !files::has_trailer(segment, &bytes, offset) {
-                        // Torn there: it is written again.
-                        end = offset;
+                    if covers.1 == 0 && (is_last || !files::has_trailer(segment, &bytes, offset)) {
+                        // Torn there, and then it is written again; or the log goes on here, with a mark that vouches
+                        // for what is synced.
                         self.ends.insert(slot, offset);
                     }
                 }
@@ -264,6 +264,8 @@ impl Recovery<'_> {
             (segment.last_epoch, segment.last_index) = (covers.0, covers.1);
         } else if !has_footer {
             self.ends.insert(slot, end);
+            let left = self.store.log.segment(slot).bytes.saturating_sub(end);
+            self.report.torn_bytes += if is_last { left } else { 0 };
         }
         self.store.log.segment_mut(slot).trust_from(if is_clean { from } else { u64::MAX });
         self.keep_in_memory(io, slot, begin, bytes, is_clean);

@@ -55,6 +55,7 @@ impl Recovery<'_> {
             let segment = self.store.log.segment_mut(doubt.slot);
             (segment.last_epoch, segment.last_index) = doubt.before;
             segment.sealed = false;
+            self.report.torn_bytes += segment.bytes.saturating_sub(doubt.offset);
             self.ends.insert(doubt.slot, doubt.offset);
         }
         self.store.log.set_end(doubt.before);
@@ -84,7 +85,6 @@ impl Recovery<'_> {
                 continue;
             }
             if end < segment.bytes {
-                self.report.torn_bytes += if is_last { segment.bytes - end } else { 0 };
                 let at_end = (segment.last_epoch, segment.last_index);
                 let freed = segment.cut(&mut io.disk, end, at_end)?;
                 io.memory.freed(freed);
