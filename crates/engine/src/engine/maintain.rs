@@ -8,7 +8,7 @@ use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
 use crate::store::Store;
-use crate::store::compact::Policy;
+use crate::store::choose::Policy;
 
 /// What is waiting to be done.
 pub(super) struct Upkeep {

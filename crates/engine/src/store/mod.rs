@@ -22,6 +22,7 @@ use crate::{Damage, Durability};
 
 mod apply;
 pub(crate) mod checkpoint;
+pub(crate) mod choose;
 pub(crate) mod compact;
 pub(crate) mod read;
 pub(crate) mod recover;

@@ -1,0 +1,114 @@
+//! What to compact: whether a partition is worth it, and which run of its segments.
+
+use super::Store;
+use crate::limits::SEGMENT_BYTES_MAX;
+use crate::log::entry::{Kind, Meta};
+use crate::log::segment::Segment;
+
+/// An open segment is sealed to be compacted once it has this much.
+pub(super) const SEAL_BYTES_MIN: u64 = 256 << 10;
+
+/// When to compact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policy {
+    /// Dead share of all bytes, in percent, above which it begins.
+    pub(crate) dead_percent_max: u64,
+    /// The size a segment is written up to.
+    pub(crate) segment_bytes: u64,
+}
+impl Store {
+    /// Whether the dead share is above the policy's.
+    pub(crate) fn wants_compaction(&self, policy: &Policy) -> bool {
+        let sizes = self.log.sizes();
+        let waste = sizes.dead_bytes + sizes.removal_bytes;
+        waste * 100 > sizes.bytes * policy.dead_percent_max && waste > SEAL_BYTES_MIN / 4
+    }
+
+    fn may_be_rewritten(&self, slot: u32) -> bool {
+        let segment = self.log.segment(slot);
+        let may_go = segment.last_index <= self.commit.min(self.state_is_held_through());
+        segment.sealed && segment.is_durable() && may_go && !segment.is_damaged
+    }
+
+    /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it.
+    pub(super) fn choose_run(&self, policy: &Policy) -> Option<Vec<u32>> {
+        let order = &self.log.order;
+        let best = self.most_worthwhile(policy)?;
+        let (mut from, mut until) = (best, best + 1);
+        let mut bytes = live(self.log.segment(order[best]));
+        // What is dead goes in any case, removals may have to stay.
+        let mut bytes_max = self.log.segment(order[best]).bytes;
+        let fits = |slot: u32, bytes: u64, bytes_max: u64| {
+            let segment = self.log.segment(slot);
+            let is_worth = waste(segment) * 200 > segment.bytes * policy.dead_percent_max
+                || live(segment) < policy.segment_bytes / 4;
+            let has_room = bytes + live(segment) <= policy.segment_bytes
+                && bytes_max + segment.bytes - segment.dead_bytes.min(segment.bytes) <= SEGMENT_BYTES_MAX;
+            self.may_be_rewritten(slot) && !segment.is_alone && has_room && is_worth
+        };
+        let counts = |from: usize, until: usize| {
+            let (first, last) = (self.log.segment(order[from]), self.log.segment(order[until]));
+            let timestamp = first.base().timestamp;
+            first.base().reaches(&Meta {
+                kind: Kind::Footer,
+                flags: 0,
+                epoch: last.last_epoch,
+                index: last.last_index,
+                timestamp,
+            })
+        };
+        let is_alone = self.log.segment(order[best]).is_alone;
+        while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
+        {
+            bytes += live(self.log.segment(order[until]));
+            bytes_max += self.log.segment(order[until]).bytes;
+            until += 1;
+        }
+        while !is_alone && from > 0 && fits(order[from - 1], bytes, bytes_max) && counts(from - 1, until - 1)
+        {
+            from -= 1;
+            bytes += live(self.log.segment(order[from]));
+            bytes_max += self.log.segment(order[from]).bytes;
+        }
+        Some(order[from..until].to_vec())
+    }
+
+    /// Where rewriting frees most. Dead entries are freed at once; removals only where they may go, and where they are
+    /// much and may not, the oldest segment with dead entries is what stands in their way.
+    fn most_worthwhile(&self, policy: &Policy) -> Option<usize> {
+        let sizes = self.log.sizes();
+        let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
+        let mut best: Option<(u64, usize)> = None;
+        let mut removals_through = self.versions.oldest_ended_by() - 1;
+        let mut is_first_blocker = true;
+        for (at, &slot) in self.log.order.iter().enumerate() {
+            let segment = self.log.segment(slot);
+            let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
+            let removals_may_go = segment.removal_bytes > 0 && removals_through >= segment.last_index;
+            let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;
+            let share = waste(segment) * 1000 / segment.bytes.max(1);
+            if (dead_is_much || removals_may_go || blocks)
+                && self.may_be_rewritten(slot)
+                && best.is_none_or(|(most, _)| share > most)
+            {
+                best = Some((share, at));
+            }
+            is_first_blocker &= segment.dead_bytes == 0;
+            removals_through = removals_through.min(blocked_removals(segment));
+        }
+        best.map(|(_, at)| at)
+    }
+}
+
+fn waste(segment: &Segment) -> u64 {
+    segment.dead_bytes + segment.removal_bytes
+}
+
+fn live(segment: &Segment) -> u64 {
+    segment.bytes.saturating_sub(waste(segment))
+}
+
+/// Up to which log index removals in newer segments are not needed for this one.
+pub(super) fn blocked_removals(segment: &Segment) -> u64 {
+    if segment.dead_bytes == 0 && !segment.is_damaged { u64::MAX } else { segment.header.compacted_at }
+}
