@@ -1,0 +1,25 @@
+//! Thousands of random histories with crashes and faults, each beside a plain model (see `support`).
+//!
+//! `ZEROHOP_SEEDS=from..to` plays other seeds than the usual ones, `ZEROHOP_TRACE=1` tells what a failing one did.
+
+mod support;
+
+/// Seeds in a usual run: a bounded time in an unoptimised build.
+const SEEDS: u64 = 3000;
+
+#[test]
+fn what_was_synced_comes_back_and_nothing_else_does() {
+    let mut wrong = Vec::new();
+    for seed in support::seeds(SEEDS) {
+        if let Err(told) = support::play(seed) {
+            wrong.push(format!(
+                "{told}\n  again: ZEROHOP_SEEDS={seed}..{} cargo test -p zerohop-engine --test model",
+                seed + 1
+            ));
+            if wrong.len() == 20 {
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -1,0 +1,215 @@
+//! Comparing the engine with the models while it runs.
+
+use zerohop_engine::{Durability, EngineError, FLAG_LIST, Kind};
+
+use super::Engine;
+use super::model::{Entry, Records, Value, records_of};
+use super::part::{Got, Part, read};
+use super::world::World;
+
+impl World {
+    /// Looks a random record up, now and as it was.
+    pub fn look(&mut self, at: usize) -> Result<(), String> {
+        let key = self.key();
+        let part = &self.parts[at];
+        let handle = part.handle;
+        let expected = part.records.get(&key).cloned();
+        match read(self.engine(), handle, &key, None) {
+            Ok(got) => check_record(&self.parts[at], &key, expected.as_ref(), got.as_ref(), true)?,
+            Err(error) => drop(self.judge("lookup", Durability::Sync, error)?),
+        }
+        if let Some(expected) = expected.as_ref().filter(|v| v.units() > 0) {
+            let units = self.random.below(expected.units() + 2);
+            match self.engine().trim_point(handle, &key, units) {
+                Ok(point) if point == expected.trim_point(units) => {}
+                Ok(point) => {
+                    return Err(format!("p{at}: trim point {point:?}, not {:?}", expected.trim_point(units)));
+                }
+                Err(error) => drop(self.judge("trim point", Durability::Sync, error)?),
+            }
+        }
+        let Some((horizon, since)) = self.parts[at].horizon else { return Ok(()) };
+        let from = horizon.max(since);
+        let timestamp = from + self.random.below(self.parts[at].timestamp + 2 - from);
+        let part = &self.parts[at];
+        let committed = part.log[..part.commit as usize].iter();
+        let records = records_of(committed.filter(|e| e.meta.timestamp <= timestamp && e.key == key));
+        match read(self.engine(), handle, &key, Some(timestamp)) {
+            Ok(got) => check_record(&self.parts[at], &key, records.get(&key), got.as_ref(), false)
+                .map_err(|wrong| format!("as of {timestamp} (horizon {horizon}): {wrong}")),
+            Err(error) => self.judge("lookup at", Durability::Sync, error).map(drop),
+        }
+    }
+
+    /// The log ends where the model says, and what the engine says of itself is so.
+    pub fn check_ends(&mut self, at: usize) -> Result<(), String> {
+        let handle = self.parts[at].handle;
+        let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+        let part = &self.parts[at];
+        let expected = ((part.last_epoch(), part.last()), part.commit, part.records.len() as u64);
+        if (stats.last, stats.commit, stats.records) != expected {
+            return Err(format!(
+                "p{at}: end, commit, records are {:?}, not {expected:?}",
+                (stats.last, stats.commit, stats.records)
+            ));
+        }
+        Ok(())
+    }
+
+    /// Every record, and the entries that wait.
+    pub fn check_all(&mut self, at: usize) -> Result<(), String> {
+        let part = &self.parts[at];
+        let engine = self.engine.as_mut().expect("open");
+        match compare_all(engine, part, part.handle, &part.records) {
+            Ok(wrong) => wrong,
+            Err(error) => self.judge("check", Durability::Sync, error).map(drop),
+        }
+    }
+
+    /// A walk meets each key that is there, and no other.
+    pub fn scan(&mut self, at: usize) -> Result<(), String> {
+        let part = &self.parts[at];
+        match walk(self.engine.as_mut().expect("open"), part.handle) {
+            Ok(mut keys) => {
+                keys.sort();
+                let expected: Vec<Vec<u8>> = part.records.keys().map(|key| key.to_vec()).collect();
+                if keys == expected {
+                    return Ok(());
+                }
+                Err(format!("p{at}: a walk met {} keys of {}", keys.len(), expected.len()))
+            }
+            Err(error) => self.judge("scan", Durability::Sync, error).map(drop),
+        }
+    }
+
+    /// After compaction, what is not live is little.
+    pub fn check_dead_space(&mut self, at: usize) -> Result<(), String> {
+        let part = &self.parts[at];
+        if part.durability == Durability::Memory
+            || part.horizon.is_some()
+            || self.disturbed
+            || self.plan.fills_up
+        {
+            return Ok(());
+        }
+        let (handle, live) = (part.handle, part.live_bytes());
+        let largest = part.log.iter().map(Part::entry_bytes).max().unwrap_or(0);
+        let (mut waste_max, mut bytes) = (0, 0);
+        if part.pinned.iter().all(Vec::is_empty) {
+            let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+            bytes = stats.log.bytes;
+            // The open segment and, where entries wait to be committed, the sealed ones that hold them are left alone.
+            let part = &self.parts[at];
+            let newest: u64 =
+                part.log[part.commit.saturating_sub(60) as usize..].iter().map(Part::entry_bytes).sum();
+            waste_max = 3 * self.plan.options.segment_bytes
+                + 2 * largest
+                + 2 * newest
+                + 400 * stats.log.segments
+                + live / 20;
+        }
+        if bytes > live + waste_max {
+            return Err(format!(
+                "p{at}: {bytes} bytes of log after compaction, {live} live, {waste_max} allowed"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// All keys that a walk meets.
+pub fn walk(engine: &mut Engine, handle: zerohop_engine::Handle) -> Result<Vec<Vec<u8>>, EngineError> {
+    let (mut keys, mut cursor) = (Vec::new(), Some(0));
+    while let Some(from) = cursor {
+        let (page, next) = engine.scan(handle, from)?;
+        keys.extend(page);
+        cursor = next;
+    }
+    Ok(keys)
+}
+
+/// Compares every record, and every entry that is not committed. The outer error is the engine's.
+pub fn compare_all(
+    engine: &mut Engine,
+    part: &Part,
+    handle: zerohop_engine::Handle,
+    records: &Records,
+) -> Result<Result<(), String>, EngineError> {
+    let mut keys: Vec<&[u8]> =
+        part.log.iter().map(|entry| &*entry.key).filter(|key| !key.is_empty()).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    for key in keys {
+        let got = read(engine, handle, key, None)?;
+        if let Err(wrong) = check_record(part, key, records.get(key), got.as_ref(), true) {
+            return Ok(Err(wrong));
+        }
+    }
+    for entry in &part.log[part.commit as usize..] {
+        let read = engine.read_entry(handle, entry.meta.index)?;
+        let got = (read.head.meta, read.key, read.payload);
+        if got != (entry.meta, &*entry.key, &*entry.payload) {
+            return Ok(Err(format!("{}: entry {:?} is {:?}", part.id, entry.meta, got.0)));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Compares one record. Of the present one also the fields of its newest entry.
+pub fn check_record(
+    part: &Part,
+    key: &[u8],
+    expected: Option<&Value>,
+    got: Option<&Got>,
+    is_present: bool,
+) -> Result<(), String> {
+    let name =
+        || format!("partition {}, key {:?}", part.id, String::from_utf8_lossy(&key[..key.len().min(6)]));
+    let (expected, got) = match (expected, got) {
+        (None, None) => return Ok(()),
+        (Some(expected), Some(got)) => (expected, got),
+        (Some(expected), None) => {
+            let parts: Vec<u64> = expected.parts.iter().map(|(index, _)| *index).collect();
+            return Err(format!("{}: lost; it has parts {parts:?}", name()));
+        }
+        (None, Some(got)) => return Err(format!("{}: {} came back", name(), got.index)),
+    };
+    let is_same = got.is_list == expected.is_list
+        && got.skipped == expected.skipped
+        && got.units == expected.units()
+        && got.parts.len() == expected.parts.len()
+        && got.parts.iter().zip(&expected.parts).all(|(got, (_, payload))| **got == **payload);
+    if !is_same {
+        let describe = |parts: Vec<usize>| format!("{} parts of {parts:?} bytes", parts.len());
+        return Err(format!(
+            "{}: got {} (list {}, skipped {}, units {}, newest {}), expected {} (list {}, skipped {}, units {}, parts {:?}, newest {})",
+            name(),
+            describe(got.parts.iter().map(Vec::len).collect()),
+            got.is_list,
+            got.skipped,
+            got.units,
+            got.index,
+            describe(expected.parts.iter().map(|(_, payload)| payload.len()).collect()),
+            expected.is_list,
+            expected.skipped,
+            expected.units(),
+            expected.parts.iter().map(|(index, _)| *index).collect::<Vec<_>>(),
+            expected.newest
+        ));
+    }
+    let entry = |index: u64| -> &Entry { &part.log[index as usize - 1] };
+    let last_part = expected.parts.last().map_or(expected.newest, |(index, _)| *index);
+    // A trim that has done its work may be gone; the newest part then speaks for the record.
+    let may_be_gone = entry(expected.newest).meta.kind == Kind::Trim;
+    if is_present && got.index != expected.newest && !(may_be_gone && got.index == last_part) {
+        return Err(format!("{}: changed last by {}, not {}", name(), got.index, expected.newest));
+    }
+    let newest = entry(got.index).meta;
+    if (got.flags, got.epoch, got.timestamp) != (newest.flags, newest.epoch, newest.timestamp) {
+        return Err(format!("{}: flags, epoch, timestamp are not those of entry {}", name(), got.index));
+    }
+    if got.is_list != (got.flags & FLAG_LIST != 0) {
+        return Err(format!("{}: a list without its flag", name()));
+    }
+    Ok(())
+}

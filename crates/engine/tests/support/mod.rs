@@ -1,0 +1,55 @@
+//! A property test of the engine: random operations, crashes and faults on a simulated disk, beside a plain model.
+//!
+//! ```text
+//!   plan    what a seed plays with: options, partitions, which faults
+//!   world   engine, disk and models; one step is one random operation      (ops)
+//!   recover the power goes, and what comes back is judged                  (checks)
+//!   rot     the last act of some seeds: bytes on disk change
+//! ```
+//!
+//! A seed fixes everything. What is wrong is told as text, and panics of the engine count as wrong.
+
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "shared by several test programs, each of which uses a part"
+)]
+
+pub mod checks;
+pub mod model;
+pub mod ops;
+pub mod part;
+pub mod plan;
+pub mod recover;
+pub mod rot;
+pub mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+
+pub type Engine = zerohop_engine::Engine<SimulatedDisk>;
+
+/// Plays one seed. What went wrong, if anything did.
+pub fn play(seed: u64) -> Result<(), String> {
+    let trace = std::env::var_os("ZEROHOP_TRACE").is_some();
+    let mut world = world::World::new(seed, trace);
+    let played = catch_unwind(AssertUnwindSafe(|| world.play()));
+    let result = played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(format!("panic: {}", text.unwrap_or_default()))
+    });
+    result.map_err(|wrong| {
+        let traced = if trace { format!("{}\n", world.trace.join("\n")) } else { String::new() };
+        format!("{traced}seed {seed}, step {}: {wrong}", world.step)
+    })
+}
+
+/// The seeds asked for by `ZEROHOP_SEEDS=from..to`, or so many from 0.
+pub fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let Ok(asked) = std::env::var("ZEROHOP_SEEDS") else { return 0..usual };
+    let parsed = asked.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    parsed.unwrap_or_else(|| panic!("ZEROHOP_SEEDS={asked} is not FROM..TO"))
+}

@@ -1,0 +1,100 @@
+//! What a partition must hold: a list of entries, and the plain map that comes of applying them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use zerohop_engine::{FLAG_LIST, Kind, Meta, TrimTo};
+
+/// An entry of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub meta: Meta,
+    pub key: Rc<[u8]>,
+    pub payload: Rc<[u8]>,
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    pub is_list: bool,
+    /// Log index and payload of each part.
+    pub parts: Vec<(u64, Rc<[u8]>)>,
+    pub skipped: u64,
+    /// Log index of the entry that changed it last.
+    pub newest: u64,
+}
+
+impl Value {
+    /// Units in all, those skipped left out.
+    pub fn units(&self) -> u64 {
+        let whole: u64 = self.parts.iter().map(|(_, payload)| units_of(self.is_list, payload)).sum();
+        whole.saturating_sub(self.skipped)
+    }
+
+    /// Where a trim of so many units cuts; `None` if nothing is left.
+    pub fn trim_point(&self, units: u64) -> Option<TrimTo> {
+        let mut skip = self.skipped + units;
+        for (index, payload) in &self.parts {
+            let here = units_of(self.is_list, payload);
+            if skip < here {
+                return Some(TrimTo { part: *index, skip });
+            }
+            skip -= here;
+        }
+        None
+    }
+}
+
+/// Units in one part: values of a list, or bytes.
+pub fn units_of(is_list: bool, payload: &[u8]) -> u64 {
+    if is_list {
+        payload.first_chunk::<4>().map_or(0, |count| u64::from(u32::from_le_bytes(*count)))
+    } else {
+        payload.len() as u64
+    }
+}
+
+/// All records of a partition.
+pub type Records = BTreeMap<Rc<[u8]>, Value>;
+
+/// Applies one committed entry.
+pub fn apply(records: &mut Records, entry: &Entry) {
+    let Entry { meta, key, payload } = entry;
+    let is_list = meta.flags & FLAG_LIST != 0;
+    let alone =
+        || Value { is_list, parts: vec![(meta.index, payload.clone())], skipped: 0, newest: meta.index };
+    match meta.kind {
+        Kind::Put => {
+            records.insert(key.clone(), alone());
+        }
+        Kind::Remove => {
+            records.remove(key);
+        }
+        Kind::Append => match records.get_mut(key) {
+            None => {
+                records.insert(key.clone(), alone());
+            }
+            Some(value) if value.is_list == is_list => {
+                value.parts.push((meta.index, payload.clone()));
+                value.newest = meta.index;
+            }
+            // The engine's last line of defence: upper layers refuse it.
+            Some(_) => {}
+        },
+        Kind::Trim => {
+            if let (Some(value), Some(to)) = (records.get_mut(key), TrimTo::decode(payload)) {
+                value.parts.retain(|(index, _)| *index >= to.part);
+                value.skipped = to.skip;
+                value.newest = meta.index;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The records that the first entries of a log make.
+pub fn records_of<'a>(log: impl IntoIterator<Item = &'a Entry>) -> Records {
+    let mut records = Records::new();
+    log.into_iter().for_each(|entry| apply(&mut records, entry));
+    records
+}

@@ -1,0 +1,490 @@
+//! One random operation at a time.
+
+use std::rc::Rc;
+
+use zerohop_engine::disk::simulated::{Faults, Operation};
+use zerohop_engine::disk::{Disk, OpenMode};
+use zerohop_engine::{Durability, EngineError, FLAG_LIST, Kind};
+
+use super::model::{Entry, apply};
+use super::part::Part;
+use super::world::{Judged, World};
+
+impl World {
+    /// One random operation, and a look at a record.
+    pub fn one_step(&mut self) -> Result<(), String> {
+        let at = self.random.below(self.parts.len() as u64) as usize;
+        match self.random.below(100) {
+            0..=54 => {
+                for _ in 0..if self.plan.bulk { 1 + self.random.below(4) } else { 1 } {
+                    self.add_entry(at)?;
+                }
+            }
+            55..=59 => self.commit(at)?,
+            60..=61 => self.cut(at)?,
+            62..=67 => self.flush()?,
+            68..=69 => self.sync()?,
+            70..=77 => self.maintain()?,
+            78 => self.settle()?,
+            79..=80 => self.compact(at)?,
+            81 => self.checkpoint(at)?,
+            82 => self.pin(at)?,
+            83..=84 => self.horizon(at)?,
+            85 => self.change_durability(at)?,
+            86 => self.drop_partition(at)?,
+            87 => self.fault()?,
+            88 => self.fill_up()?,
+            89 => self.check_all(at)?,
+            90 => self.scan(at)?,
+            91..=92 if self.plan.crashes => self.crash()?,
+            _ => {}
+        }
+        let at = self.random.below(self.parts.len() as u64) as usize;
+        self.look(at)?;
+        if let Some(left) = self.power_cut_in {
+            self.power_cut_in = Some(left.saturating_sub(1));
+            if left == 0 {
+                self.crash()?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn key(&mut self) -> Rc<[u8]> {
+        let number = self.random.below(self.plan.keys);
+        format!("k{number}{}", "x".repeat((number * 37 % 150) as usize)).into_bytes().into()
+    }
+
+    fn payload(&mut self, is_list: bool) -> Vec<u8> {
+        let bytes = match self.random.below(40) {
+            drawn if self.plan.bulk && drawn < 38 => self.random.below(14_000),
+            0..=25 => self.random.below(60),
+            26..=34 => 60 + self.random.below(400),
+            35..=37 => 400 + self.random.below(4000),
+            38 if self.plan.large => (64 << 10) - 2 + self.random.below(70 << 10),
+            38 => self.random.below(9000),
+            _ => return self.bytes_of_a_file(is_list),
+        };
+        let mut payload = vec![0; bytes as usize + if is_list { 4 } else { 0 }];
+        self.random.fill(&mut payload);
+        if is_list {
+            payload[..4].copy_from_slice(&(1 + self.random.below(5) as u32).to_le_bytes());
+        }
+        payload
+    }
+
+    /// Somebody keeps a copy of the store's own files in it: good entries within a value.
+    fn bytes_of_a_file(&mut self, is_list: bool) -> Vec<u8> {
+        let mut out = if is_list { 3u32.to_le_bytes().to_vec() } else { Vec::new() };
+        if self.disturbed {
+            return out;
+        }
+        let mut disk = self.disk.clone();
+        let folder =
+            format!("p-{:016x}", self.parts[self.random.below(self.parts.len() as u64) as usize].id.0);
+        let folder = if self.random.chance(1, 3) { "journal".to_owned() } else { folder };
+        let names = disk.list(&folder).expect("lists");
+        if !names.is_empty() {
+            let name = &names[self.random.below(names.len() as u64) as usize];
+            let file = disk.open(&format!("{folder}/{}", name.name), OpenMode::Existing).expect("is there");
+            let mut bytes = vec![0; name.bytes.min(6000) as usize];
+            let from = self.random.below(2) * (name.bytes - bytes.len() as u64);
+            disk.read_at(file, from, &mut bytes).expect("reads");
+            disk.close(file);
+            out.extend(bytes);
+        }
+        out
+    }
+
+    fn random_entry(&mut self, at: usize) -> Entry {
+        let key = self.key();
+        let is_list = self.random.chance(1, 2);
+        let upper = (self.random.below(16) as u8) << 4;
+        let list_flag = |is_list| if is_list { FLAG_LIST | upper } else { upper };
+        let part = &self.parts[at];
+        // What the record will be once all that waits is committed.
+        let mut records = std::collections::BTreeMap::new();
+        records.extend(part.records.get_key_value(&key).map(|(key, value)| (key.clone(), value.clone())));
+        part.log[part.commit as usize..].iter().filter(|e| e.key == key).for_each(|e| apply(&mut records, e));
+        let held = records.remove(&key);
+        let (kind, is_list, payload) = match self.random.below(20) {
+            0..=7 => (Kind::Put, is_list, self.payload(is_list)),
+            8..=10 => (Kind::Remove, false, Vec::new()),
+            11..=17 => {
+                // Seldom of the wrong kind, which changes nothing.
+                let wrong = self.random.chance(1, 30);
+                let is_list = held.as_ref().map_or(is_list, |value| value.is_list != wrong);
+                (Kind::Append, is_list, self.payload(is_list))
+            }
+            18 => match held.as_ref().filter(|value| value.units() > 0).map(|value| (value, value.units())) {
+                Some((value, units)) => {
+                    let gone = self.random.below(units);
+                    match value.trim_point(gone) {
+                        Some(to) => (Kind::Trim, value.is_list, to.encode().to_vec()),
+                        None => (Kind::Remove, false, Vec::new()),
+                    }
+                }
+                None => (Kind::Remove, false, Vec::new()),
+            },
+            _ => (Kind::Mark, false, self.payload(false)),
+        };
+        let (jumps, drawn) = (self.plan.jumps, self.random.below(40));
+        let step = self.random.below(3);
+        let part = &mut self.parts[at];
+        part.timestamp += step;
+        if jumps && drawn == 0 {
+            part.timestamp += 1 << 46;
+            if part.is_group {
+                part.epoch += 200;
+                part.epochs.insert(part.epoch);
+            }
+        }
+        let key = if kind == Kind::Mark && drawn % 2 == 0 { Rc::from([]) } else { key };
+        part.next(kind, list_flag(is_list), key, payload)
+    }
+
+    fn add_entry(&mut self, at: usize) -> Result<(), String> {
+        if self.parts[at].is_unsure {
+            return Ok(());
+        }
+        let entry = self.random_entry(at);
+        let Part { handle, is_group, durability, .. } = self.parts[at];
+        self.note(|| format!("p{at} {:?} key {} bytes {}", entry.meta, entry.key.len(), entry.payload.len()));
+        let (meta, key, payload) = (&entry.meta, &entry.key, &entry.payload);
+        let result = if is_group {
+            self.engine().append(handle, meta, key, payload)
+        } else {
+            let write = self.engine().write(handle, meta.kind, meta.flags, meta.timestamp, key, payload);
+            write.map(|index| assert_eq!(index, meta.index, "the index that was told"))
+        };
+        let what = format!("entry {}", meta.index);
+        match result {
+            Ok(()) => {
+                let part = &mut self.parts[at];
+                part.log.push(entry);
+                part.accepted = part.last();
+                if !is_group {
+                    part.commit_to(u64::MAX);
+                }
+            }
+            Err(error) => {
+                if let Judged::Failed = self.judge(&what, durability, error)? {
+                    self.see_whether_it_happened(at, entry)?;
+                }
+            }
+        }
+        self.check_ends(at)
+    }
+
+    /// After a failure of the disk an entry may be in the log or not.
+    fn see_whether_it_happened(&mut self, at: usize, entry: Entry) -> Result<(), String> {
+        let handle = self.parts[at].handle;
+        let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+        let part = &mut self.parts[at];
+        if stats.last.1 == entry.meta.index {
+            part.log.push(entry);
+            part.commit_to(stats.commit);
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, is_group, durability, is_unsure, commit, .. } = self.parts[at];
+        if !is_group || is_unsure {
+            return Ok(());
+        }
+        let index = commit + self.random.below(self.parts[at].accepted.saturating_sub(commit) + 1);
+        self.note(|| format!("p{at} commit {index}"));
+        match self.engine().commit(handle, index) {
+            Ok(()) => self.parts[at].commit_to(index),
+            Err(error) => {
+                self.judge("commit", durability, error)?;
+                let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+                self.parts[at].commit_to(stats.commit);
+            }
+        }
+        self.check_ends(at)
+    }
+
+    fn cut(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, is_group, durability, is_unsure, commit, .. } = self.parts[at];
+        let last = self.parts[at].last();
+        if !is_group || is_unsure || last == commit {
+            return Ok(());
+        }
+        if commit > 0 && self.random.chance(1, 5) {
+            let refused = self.engine().cut_after(handle, commit - 1);
+            match refused {
+                Err(EngineError::Committed { .. }) => {}
+                Err(EngineError::Stopped { .. }) if self.disturbed => {}
+                other => return Err(format!("cutting committed entries: {other:?}")),
+            }
+        }
+        let index = commit + self.random.below(last - commit + 1);
+        self.note(|| format!("p{at} cut after {index}"));
+        if self.plan.fills_up {
+            // Told by a journal that has no room, a cut may be undone by a crash.
+            self.disk.set_capacity(None);
+        }
+        let result = self.engine().cut_after(handle, index);
+        let lower = self.random.chance(1, 3);
+        let part = &mut self.parts[at];
+        part.floor = part.floor.min(index);
+        part.accepted = part.accepted.min(index);
+        match result {
+            Ok(()) => {
+                part.log.truncate(index as usize);
+                part.begin_epoch(lower);
+                self.check_ends(at)
+            }
+            Err(error) => {
+                part.is_unsure = true;
+                self.judge("cut", durability, error).map(drop)
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), String> {
+        match self.engine().flush() {
+            Ok(()) => {
+                self.note(|| "flush".into());
+                for part in self.parts.iter_mut().filter(|p| p.durability == Durability::Sync && !p.is_unsure)
+                {
+                    part.floor = part.floor.max(part.accepted);
+                }
+                Ok(())
+            }
+            Err(error) => self.judge("flush", Durability::Sync, error).map(drop),
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), String> {
+        match self.engine().sync() {
+            Ok(()) => {
+                self.note(|| "sync".into());
+                for part in
+                    self.parts.iter_mut().filter(|p| p.durability != Durability::Memory && !p.is_unsure)
+                {
+                    part.floor = part.floor.max(part.accepted);
+                }
+                Ok(())
+            }
+            Err(error) => self.judge("sync", Durability::Sync, error).map(drop),
+        }
+    }
+
+    fn maintain(&mut self) -> Result<(), String> {
+        for _ in 0..1 + self.random.below(30) {
+            self.now_ms += self.random.below(60);
+            let now_ms = self.now_ms;
+            if let Err(error) = self.engine().maintain(now_ms) {
+                self.judge("maintain", Durability::Sync, error)?;
+            }
+        }
+        self.note(|| "maintain".into());
+        for at in 0..self.parts.len() {
+            self.raise_floor(at)?;
+        }
+        Ok(())
+    }
+
+    /// Upkeep, called often enough, makes everything of `interval` partitions durable.
+    pub fn settle(&mut self) -> Result<(), String> {
+        if self.disturbed || self.plan.fills_up {
+            return Ok(());
+        }
+        self.note(|| "settle".into());
+        for _ in 0..100 {
+            self.now_ms += 50;
+            let now_ms = self.now_ms;
+            self.engine().maintain(now_ms).map_err(|e| format!("maintain: {e}"))?;
+        }
+        for at in 0..self.parts.len() {
+            self.raise_floor(at)?;
+            let part = &self.parts[at];
+            if part.durability == Durability::Interval && part.floor < part.last() {
+                return Err(format!(
+                    "p{at}: only {} of {} durable after 50 intervals",
+                    part.floor,
+                    part.last()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the engine says is durable must be.
+    fn raise_floor(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, durability, is_unsure, .. } = self.parts[at];
+        if durability == Durability::Memory || is_unsure {
+            return Ok(());
+        }
+        let durable = self.engine().durable_index(handle).map_err(|e| e.to_string())?;
+        let part = &mut self.parts[at];
+        if durable > part.last() {
+            return Err(format!("p{at}: {durable} durable, but the log ends at {}", part.last()));
+        }
+        part.floor = part.floor.max(durable);
+        Ok(())
+    }
+
+    fn compact(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, durability, is_unsure, .. } = self.parts[at];
+        if is_unsure {
+            return Ok(());
+        }
+        self.note(|| format!("p{at} compact"));
+        match self.engine().compact(handle) {
+            Ok(()) => self.check_dead_space(at),
+            Err(error) => self.judge("compact", durability, error).map(drop),
+        }
+    }
+
+    fn checkpoint(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, durability, .. } = self.parts[at];
+        self.note(|| format!("p{at} checkpoint"));
+        match self.engine().checkpoint_begin(handle, b"state of an upper layer") {
+            Ok(()) => Ok(()),
+            Err(error) => self.judge("checkpoint", durability, error).map(drop),
+        }
+    }
+
+    fn pin(&mut self, at: usize) -> Result<(), String> {
+        let handle = self.parts[at].handle;
+        if !self.parts[at].pinned.is_empty() && self.random.chance(1, 2) {
+            let files = self.parts[at].pinned.remove(0);
+            if !self.disturbed {
+                let mut disk = self.disk.clone();
+                for file in &files {
+                    let open =
+                        disk.open(&file.path, OpenMode::Existing).map_err(|e| format!("pinned: {e}"))?;
+                    let bytes = disk.bytes(open).map_err(|e| e.to_string())?;
+                    disk.close(open);
+                    if bytes != file.bytes {
+                        return Err(format!(
+                            "the pinned {} had {} bytes and has {bytes}",
+                            file.path, file.bytes
+                        ));
+                    }
+                }
+            }
+            self.note(|| format!("p{at} unpin {}", files.len()));
+            return self.engine().unpin(handle, &files).map_err(|e| e.to_string());
+        }
+        let files = self.engine().pin_segments(handle).map_err(|e| e.to_string())?;
+        // What is not committed may yet be cut off, pinned or not.
+        let commit = self.parts[at].commit;
+        let (gone, kept): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.last_index > commit);
+        self.engine().unpin(handle, &gone).map_err(|e| e.to_string())?;
+        self.note(|| format!("p{at} pin {}", kept.len()));
+        self.parts[at].pinned.push(kept);
+        Ok(())
+    }
+
+    fn horizon(&mut self, at: usize) -> Result<(), String> {
+        if !self.plan.horizons {
+            return Ok(());
+        }
+        let part = &mut self.parts[at];
+        let committed_at = match part.commit {
+            0 => 0,
+            commit => part.log[commit as usize - 1].meta.timestamp,
+        };
+        part.horizon = match part.horizon {
+            _ if self.random.chance(1, 3) => None,
+            None => Some((committed_at, committed_at)),
+            Some((horizon, since)) => {
+                Some((horizon + self.random.below(committed_at.saturating_sub(horizon) + 1), since))
+            }
+        };
+        let (handle, horizon) = (part.handle, part.horizon);
+        self.note(|| format!("p{at} horizon {horizon:?}"));
+        self.engine().set_horizon(handle, horizon.map(|(h, _)| h)).map_err(|e| e.to_string())
+    }
+
+    fn change_durability(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, durability, is_unsure, .. } = self.parts[at];
+        let wanted = match durability {
+            Durability::Memory => return Ok(()),
+            Durability::Interval => Durability::Sync,
+            Durability::Sync => Durability::Interval,
+        };
+        if is_unsure {
+            return Ok(());
+        }
+        self.note(|| format!("p{at} durability {wanted:?}"));
+        match self.engine().set_durability(handle, wanted) {
+            Ok(()) => {
+                let part = &mut self.parts[at];
+                part.durability = wanted;
+                if wanted == Durability::Sync {
+                    part.floor = part.floor.max(part.accepted);
+                }
+                Ok(())
+            }
+            Err(error) => self.judge("durability", durability, error).map(drop),
+        }
+    }
+
+    fn drop_partition(&mut self, at: usize) -> Result<(), String> {
+        if self.random.chance(3, 4) {
+            return Ok(());
+        }
+        let Part { id, durability, is_group, .. } = self.parts[at];
+        self.note(|| format!("p{at} drop"));
+        match self.engine().drop_partition(id) {
+            Ok(()) => {
+                let mut anew = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
+                anew.handle = self.declare(&anew)?;
+                self.parts[at] = anew;
+                Ok(())
+            }
+            Err(error) => {
+                self.judge("drop", durability, error)?;
+                self.parts[at].is_dropping = true;
+                self.crash()
+            }
+        }
+    }
+
+    /// Something begins to fail.
+    fn fault(&mut self) -> Result<(), String> {
+        if self.plan.cuts_power && self.random.chance(1, 2) && self.power_cut_in.is_none() {
+            let operations = self.random.below(60);
+            self.note(|| format!("power goes after {operations} operations"));
+            self.disk.cut_power_after(operations);
+            self.power_cut_in = Some(8);
+            self.disturbed = true;
+        } else if self.plan.failures {
+            let operation = Operation::ALL[self.random.below(Operation::ALL.len() as u64) as usize];
+            self.note(|| format!("{operation:?} will fail"));
+            if self.random.chance(2, 3) {
+                self.disk.fail_nth(operation, 1 + self.random.below(5));
+            } else {
+                self.disk.set_faults(Faults::default().failing(operation, 1, 3).stalling(1, 10, 1000));
+            }
+            self.disturbed = true;
+        }
+        Ok(())
+    }
+
+    fn fill_up(&mut self) -> Result<(), String> {
+        if self.plan.fills_up {
+            let free = self.random.below(30_000);
+            let grow = self.random.chance(1, 3);
+            let used = self.used_bytes();
+            let capacity = if grow { None } else { Some(used + free) };
+            self.note(|| format!("capacity {capacity:?}"));
+            self.disk.set_capacity(capacity);
+        }
+        Ok(())
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let mut disk = self.disk.duplicate();
+        disk.cut_power_after(u64::MAX);
+        disk.set_faults(Faults::default());
+        disk.set_capacity(u64::MAX);
+        disk.free_bytes().map_or(0, |free| u64::MAX - free)
+    }
+}

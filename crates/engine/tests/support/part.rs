@@ -1,0 +1,164 @@
+//! One partition of the world: what was done to it, and what must have become of it.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use zerohop_engine::{Durability, EngineResult, Handle, Kind, Meta, PartitionId, SegmentFile};
+
+use super::Engine;
+use super::model::{Entry, Records, apply, records_of, units_of};
+
+/// A partition, beside the model of it.
+pub struct Part {
+    pub id: PartitionId,
+    pub handle: Handle,
+    pub durability: Durability,
+    pub index_seed: u64,
+    /// Entries come with epochs and are committed later, as in a replica group; otherwise each is committed at once.
+    pub is_group: bool,
+    pub log: Vec<Entry>,
+    pub commit: u64,
+    pub records: Records,
+    /// Log index up to which an operation returned well.
+    pub accepted: u64,
+    /// What must be there after a crash.
+    pub floor: u64,
+    pub epoch: u32,
+    /// All there have been.
+    pub epochs: BTreeSet<u32>,
+    pub timestamp: u64,
+    /// Versions above this are asked for; the timestamp from which on they were kept.
+    pub horizon: Option<(u64, u64)>,
+    pub pinned: Vec<Vec<SegmentFile>>,
+    /// A cut failed half-way: nothing more is done to it until it is opened again.
+    pub is_unsure: bool,
+    /// A removal of the whole partition failed half-way.
+    pub is_dropping: bool,
+}
+
+impl Part {
+    pub fn new(id: PartitionId, handle: Handle, durability: Durability, is_group: bool) -> Part {
+        Part {
+            id,
+            handle,
+            durability,
+            index_seed: id.0 * 7,
+            is_group,
+            log: Vec::new(),
+            commit: 0,
+            records: Records::new(),
+            accepted: 0,
+            floor: 0,
+            epoch: 1,
+            epochs: [1].into(),
+            timestamp: 1,
+            horizon: None,
+            pinned: Vec::new(),
+            is_unsure: false,
+            is_dropping: false,
+        }
+    }
+
+    pub fn last(&self) -> u64 {
+        self.log.len() as u64
+    }
+
+    pub fn last_epoch(&self) -> u32 {
+        self.log.last().map_or(0, |entry| entry.meta.epoch)
+    }
+
+    /// The next entry.
+    pub fn next(&self, kind: Kind, flags: u8, key: Rc<[u8]>, payload: Vec<u8>) -> Entry {
+        let epoch = if self.is_group { self.epoch.max(self.last_epoch()) } else { self.last_epoch().max(1) };
+        let meta = Meta { kind, flags, epoch, index: self.last() + 1, timestamp: self.timestamp };
+        Entry { meta, key, payload: payload.into() }
+    }
+
+    /// Another primary numbers the entries from here on. `lower`: if it can be, with an epoch that is below those that
+    /// were just cut off: entries that the new primary had from an older one are fetched first.
+    pub fn begin_epoch(&mut self, lower: bool) {
+        let last = self.last_epoch();
+        let highest = self.epochs.last().copied().unwrap_or(0);
+        let unused = (last + 1..highest).find(|epoch| !self.epochs.contains(epoch));
+        self.epoch = unused.filter(|_| lower).unwrap_or(highest + 2);
+        self.epochs.insert(self.epoch);
+    }
+
+    /// Applies what is committed by now.
+    pub fn commit_to(&mut self, index: u64) {
+        for at in self.commit..index.min(self.last()) {
+            apply(&mut self.records, &self.log[at as usize]);
+        }
+        self.commit = self.commit.max(index.min(self.last()));
+    }
+
+    /// The log is cut after `last`, and only what is before `commit` is known to be committed.
+    pub fn restart_at(&mut self, last: u64, commit: u64) {
+        self.log.truncate(last as usize);
+        self.commit = commit;
+        self.records = records_of(&self.log[..commit as usize]);
+        (self.accepted, self.floor) = (last, last);
+        self.horizon = None;
+        self.pinned.clear();
+        self.is_unsure = false;
+    }
+
+    /// What an entry is in bytes.
+    pub fn entry_bytes(entry: &Entry) -> u64 {
+        28 + (entry.key.len() + entry.payload.len()) as u64
+    }
+
+    /// Bytes of the entries that the records consist of.
+    pub fn live_bytes(&self) -> u64 {
+        let parts = self.records.values().flat_map(|value| &value.parts);
+        let live: u64 = parts.map(|(index, _)| Part::entry_bytes(&self.log[*index as usize - 1])).sum();
+        let uncommitted: u64 = self.log[self.commit as usize..].iter().map(Part::entry_bytes).sum();
+        live + uncommitted
+    }
+}
+
+/// A record as the engine gives it, read whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Got {
+    pub is_list: bool,
+    pub flags: u8,
+    pub index: u64,
+    pub epoch: u32,
+    pub timestamp: u64,
+    pub parts: Vec<Vec<u8>>,
+    pub skipped: u64,
+    pub units: u64,
+}
+
+/// Reads a record with all its parts.
+pub fn read(engine: &mut Engine, handle: Handle, key: &[u8], at: Option<u64>) -> EngineResult<Option<Got>> {
+    let record = match at {
+        None => engine.lookup(handle, key)?,
+        Some(at) => engine.lookup_at(handle, key, at)?,
+    };
+    let Some(record) = record else { return Ok(None) };
+    let (is_list, flags) = (record.is_list, record.flags);
+    let mut got = Got {
+        is_list,
+        flags,
+        index: record.index,
+        epoch: record.epoch,
+        timestamp: record.timestamp,
+        parts: Vec::new(),
+        skipped: 0,
+        units: 0,
+    };
+    match record.body {
+        zerohop_engine::Body::Whole(payload) => {
+            got.units = units_of(is_list, payload);
+            got.parts.push(payload.to_vec());
+        }
+        zerohop_engine::Body::Parts(parts) => {
+            (got.skipped, got.units) = (parts.skipped, parts.units);
+            for part in parts.parts {
+                got.parts.push(engine.read_entry(handle, part.index)?.payload.to_vec());
+            }
+        }
+    }
+    Ok(Some(got))
+}

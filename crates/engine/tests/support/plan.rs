@@ -1,0 +1,68 @@
+//! What one seed plays with.
+
+use zerohop_engine::random::Random;
+use zerohop_engine::{Durability, EngineOptions};
+
+/// Options, sizes and faults of one seed.
+pub struct Plan {
+    pub options: EngineOptions,
+    /// Durability, and whether entries come as in a replica group.
+    pub partitions: Vec<(Durability, bool)>,
+    pub keys: u64,
+    pub steps: u64,
+    pub crashes: bool,
+    /// Power goes in the middle of a call.
+    pub cuts_power: bool,
+    pub failures: bool,
+    pub fills_up: bool,
+    pub horizons: bool,
+    /// Values of some KiB, so that upkeep compacts and takes checkpoints by itself.
+    pub bulk: bool,
+    /// Payloads above 64 KiB.
+    pub large: bool,
+    /// Epochs and timestamps jump further than one segment can count.
+    pub jumps: bool,
+    pub rot: bool,
+}
+
+impl Plan {
+    pub fn of(random: &mut Random) -> Plan {
+        let one_of =
+            |random: &mut Random, choices: &[u64]| choices[random.below(choices.len() as u64) as usize];
+        let mut partitions = Vec::new();
+        for _ in 0..1 + random.below(4) {
+            let durability = match random.below(8) {
+                0 => Durability::Memory,
+                1..=4 => Durability::Sync,
+                _ => Durability::Interval,
+            };
+            partitions.push((durability, random.chance(1, 2)));
+        }
+        let options = EngineOptions {
+            memory_bytes: one_of(random, &[0, 100 << 10, 1 << 20]),
+            segment_bytes: one_of(random, &[4 << 10, 8 << 10, 16 << 10, 64 << 10]),
+            journal_file_bytes: one_of(random, &[4 << 10, 16 << 10, 64 << 10]),
+            interval_ms: 100,
+            checkpoint_tail_bytes: 0,
+            dead_percent_max: one_of(random, &[1, 20, 50]),
+            collect_every_ms: 300,
+            disk_reserve_bytes: 0,
+            checkpoints_begin_alone: random.chance(3, 4),
+        };
+        Plan {
+            options,
+            partitions,
+            keys: one_of(random, &[1, 4, 12, 40]),
+            steps: 50 + random.below(200),
+            crashes: random.chance(4, 5),
+            cuts_power: random.chance(1, 3),
+            failures: random.chance(1, 4),
+            fills_up: random.chance(1, 6),
+            horizons: random.chance(1, 3),
+            large: random.chance(1, 4),
+            bulk: random.chance(1, 4),
+            jumps: random.chance(1, 8),
+            rot: random.chance(1, 4),
+        }
+    }
+}

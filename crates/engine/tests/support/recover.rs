@@ -1,0 +1,234 @@
+//! Stopping in every way there is, and judging what comes back.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::{Faults, SimulatedDisk};
+use zerohop_engine::{Durability, EngineError};
+
+use super::Engine;
+use super::checks::{compare_all, walk};
+use super::part::Part;
+use super::world::World;
+
+impl World {
+    /// The engine stops: the power goes, the process dies, or it is closed in order.
+    pub fn crash(&mut self) -> Result<(), String> {
+        let way = if self.power_cut_in.take().is_some() { 0 } else { self.random.below(8) };
+        // Where a sync has failed, what the system still shows may never reach the disk, whoever syncs it again: a
+        // process that is started again on it cannot tell. Such a machine is restarted.
+        let way = if self.disturbed && way == 5 { 0 } else { way };
+        match way {
+            0..=3 => self.power_goes(),
+            4 => {
+                self.note(|| "power off, everything written".into());
+                self.engine = None;
+                self.disk.power_off_clean();
+            }
+            5 => {
+                self.note(|| "the process dies".into());
+                self.engine = None;
+            }
+            _ => self.close()?,
+        }
+        self.calm();
+        self.reopen()
+    }
+
+    /// Stops in order, for the last time.
+    pub fn calm_restart(&mut self) -> Result<(), String> {
+        if self.power_cut_in.take().is_some() {
+            self.power_goes();
+        } else {
+            self.close()?;
+        }
+        self.calm();
+        self.reopen()
+    }
+
+    fn power_goes(&mut self) {
+        self.note(|| "power cut".into());
+        self.engine = None;
+        self.disk.crash();
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        self.note(|| "close".into());
+        if self.plan.fills_up {
+            self.disk.set_capacity(None);
+        }
+        let Some(engine) = self.engine.take() else { return Ok(()) };
+        match engine.close() {
+            Ok(_) => {
+                for part in
+                    self.parts.iter_mut().filter(|p| p.durability != Durability::Memory && !p.is_unsure)
+                {
+                    part.floor = part.floor.max(part.accepted);
+                }
+                Ok(())
+            }
+            Err(error) => {
+                self.judge("close", Durability::Sync, error)?;
+                self.power_goes();
+                Ok(())
+            }
+        }
+    }
+
+    fn calm(&mut self) {
+        self.disk.set_faults(Faults::default());
+        self.disk.set_capacity(None);
+        // A failure that was asked for and has not come yet goes with the power, as does a cut.
+        for operation in zerohop_engine::disk::simulated::Operation::ALL {
+            self.disk.fail_nth(operation, u64::MAX);
+        }
+        self.disturbed = false;
+    }
+
+    /// Opens again, now and then with the power going meanwhile, and compares all there is.
+    fn reopen(&mut self) -> Result<(), String> {
+        while self.random.chance(1, 6) && self.plan.cuts_power {
+            let operations = self.random.below(80);
+            self.note(|| format!("opening, power goes after {operations} operations"));
+            self.disk.cut_power_after(operations);
+            match Engine::open(self.disk.clone(), self.plan.options) {
+                Ok(_) | Err(EngineError::Disk(_)) => {}
+                Err(error) => return Err(format!("opening while the power goes: {error}")),
+            }
+            self.disk.crash();
+        }
+        let twin = self.random.chance(1, 2).then(|| self.disk.duplicate());
+        let opened = Engine::open(self.disk.clone(), self.plan.options);
+        let (mut engine, report) = opened.map_err(|e| format!("opening again: {e}"))?;
+        let dropping: Vec<_> = self.parts.iter().filter(|p| p.is_dropping).map(|p| p.id).collect();
+        if let Some(damage) = report.damage().find(|d| !dropping.contains(&d.partition)) {
+            return Err(format!("nothing is rotten, but: {damage}"));
+        }
+        for id in &dropping {
+            if engine.partitions().any(|(there, _)| there == *id) {
+                engine.drop_partition(*id).map_err(|e| format!("dropping {id} again: {e}"))?;
+            }
+        }
+        self.engine = Some(engine);
+        for at in 0..self.parts.len() {
+            self.judge_partition(at)?;
+        }
+        if let Some(twin) = twin.filter(|_| dropping.is_empty()) {
+            self.compare_twin(twin)?;
+        }
+        for at in 0..self.parts.len() {
+            self.go_on(at)?;
+        }
+        Ok(())
+    }
+
+    /// What came back is a prefix of what was written, and holds all that was synced.
+    fn judge_partition(&mut self, at: usize) -> Result<(), String> {
+        let Part { id, durability, is_group, is_dropping, .. } = self.parts[at];
+        let found = self.engine().partitions().find(|(there, _)| *there == id).map(|(_, handle)| handle);
+        if durability == Durability::Memory || is_dropping {
+            if found.is_some() && !is_dropping {
+                return Err(format!("p{at}: a partition held in memory has files"));
+            }
+            let anew = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
+            self.parts[at] = anew;
+            self.parts[at].handle = self.declare_at(at)?;
+            return Ok(());
+        }
+        let handle = match found {
+            Some(handle) => handle,
+            None => self.declare_at(at)?,
+        };
+        let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+        let part = &mut self.parts[at];
+        part.handle = handle;
+        let (epoch, last) = stats.last;
+        if last < part.floor || last > part.last() {
+            let (floor, end) = (part.floor, part.last());
+            return Err(format!("p{at}: {last} entries came back; {floor} were durable, {end} written"));
+        }
+        let expected_epoch = if last == 0 { 0 } else { part.log[last as usize - 1].meta.epoch };
+        if epoch != expected_epoch {
+            return Err(format!("p{at}: ends at {last} of epoch {epoch}, not {expected_epoch}"));
+        }
+        if stats.commit > part.commit {
+            return Err(format!("p{at}: {} committed, but only {} were", stats.commit, part.commit));
+        }
+        if stats.durable != last {
+            return Err(format!("p{at}: after opening only {} of {last} durable", stats.durable));
+        }
+        part.restart_at(last, stats.commit);
+        let part = &self.parts[at];
+        let engine = self.engine.as_mut().expect("open");
+        compare_all(engine, part, handle, &part.records)
+            .map_err(|error| format!("p{at}: {error}"))?
+            .map_err(|wrong| format!("after opening: {wrong}"))?;
+        self.check_ends(at)?;
+        self.scan(at)
+    }
+
+    fn declare_at(&mut self, at: usize) -> Result<zerohop_engine::Handle, String> {
+        let part = &self.parts[at];
+        let options =
+            zerohop_engine::PartitionOptions { durability: part.durability, index_seed: part.index_seed };
+        let id = part.id;
+        self.engine().partition(id, options).map_err(|e| format!("partition {id}: {e}"))
+    }
+
+    /// A partition is declared again and goes on.
+    fn go_on(&mut self, at: usize) -> Result<(), String> {
+        let handle = self.declare_at(at)?;
+        let part = &mut self.parts[at];
+        part.handle = handle;
+        if part.durability == Durability::Memory {
+            return Ok(());
+        }
+        let upto = if part.is_group {
+            part.commit + self.random.below(part.last() - part.commit + 1)
+        } else {
+            u64::MAX
+        };
+        part.commit_to(upto);
+        part.begin_epoch(false);
+        self.engine().commit(handle, upto).map_err(|e| format!("committing again: {e}"))?;
+        self.check_ends(at)
+    }
+
+    /// The same files without their checkpoints give the same state: nothing was dropped too early.
+    fn compare_twin(&mut self, twin: SimulatedDisk) -> Result<(), String> {
+        let mut disk = twin.clone();
+        for folder in disk.list("").map_err(|e| e.to_string())? {
+            for name in disk.list(&folder.name).map_err(|e| e.to_string())? {
+                if name.name.ends_with(".ckp") {
+                    disk.remove(&format!("{}/{}", folder.name, name.name)).map_err(|e| e.to_string())?;
+                }
+            }
+        }
+        let (mut other, report) =
+            Engine::open(twin, self.plan.options).map_err(|e| format!("without checkpoints: {e}"))?;
+        if let Some(damage) = report.damage().next() {
+            return Err(format!("without checkpoints: {damage}"));
+        }
+        for (id, handle) in other.partitions().collect::<Vec<_>>() {
+            let Some(part) = self.parts.iter().find(|p| p.id == id) else { continue };
+            let wrong = |wrong: String| format!("without checkpoints: {wrong}");
+            other.commit(handle, part.commit).map_err(|e| wrong(e.to_string()))?;
+            let stats = other.partition_stats(handle).map_err(|e| wrong(e.to_string()))?;
+            if (stats.last.1, stats.commit) != (part.last(), part.commit) {
+                return Err(wrong(format!(
+                    "partition {id} ends at {:?}, committed {}, not {} and {}",
+                    stats.last,
+                    stats.commit,
+                    part.last(),
+                    part.commit
+                )));
+            }
+            compare_all(&mut other, part, handle, &part.records)
+                .map_err(|e| wrong(e.to_string()))?
+                .map_err(wrong)?;
+            let met = walk(&mut other, handle).map_err(|e| wrong(e.to_string()))?.len();
+            if met != part.records.len() {
+                return Err(wrong(format!("a walk met {met} keys of {}", part.records.len())));
+            }
+        }
+        Ok(())
+    }
+}

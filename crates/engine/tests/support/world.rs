@@ -1,0 +1,113 @@
+//! The engine under test, its disk, and the models of its partitions.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::random::Random;
+use zerohop_engine::{Durability, EngineError, PartitionId, PartitionOptions};
+
+use super::Engine;
+use super::part::Part;
+use super::plan::Plan;
+
+/// Everything that one seed plays with.
+pub struct World {
+    pub random: Random,
+    pub plan: Plan,
+    pub disk: SimulatedDisk,
+    pub engine: Option<Engine>,
+    pub parts: Vec<Part>,
+    pub now_ms: u64,
+    pub step: u64,
+    /// A fault was switched on since the engine was opened: operations may fail, partitions may have stopped.
+    pub disturbed: bool,
+    /// The power will go in the middle of some call; steps left until it does for certain.
+    pub power_cut_in: Option<u64>,
+    pub trace: Vec<String>,
+    is_traced: bool,
+    /// Told at once, for a seed that does not end.
+    is_live: bool,
+}
+
+/// What becomes of an operation's error.
+pub enum Judged {
+    /// Refused, nothing changed.
+    Refused,
+    /// The disk failed: the operation may have happened in part.
+    Failed,
+}
+
+impl World {
+    pub fn new(seed: u64, is_traced: bool) -> World {
+        let mut random = Random::new(seed);
+        let plan = Plan::of(&mut random);
+        World {
+            disk: SimulatedDisk::new(seed ^ 0x5EED),
+            random,
+            plan,
+            engine: None,
+            parts: Vec::new(),
+            now_ms: 0,
+            step: 0,
+            disturbed: false,
+            power_cut_in: None,
+            trace: Vec::new(),
+            is_traced,
+            is_live: std::env::var("ZEROHOP_TRACE").is_ok_and(|value| value == "live"),
+        }
+    }
+
+    /// Plays all steps and the last act.
+    pub fn play(&mut self) -> Result<(), String> {
+        let (engine, _) =
+            Engine::open(self.disk.clone(), self.plan.options).map_err(|e| format!("open: {e}"))?;
+        self.engine = Some(engine);
+        for (number, &(durability, is_group)) in self.plan.partitions.clone().iter().enumerate() {
+            let id = PartitionId(number as u64 * ((1 << 32) + 1) + 1);
+            let mut part = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
+            part.handle = self.declare(&part)?;
+            self.parts.push(part);
+        }
+        for step in 0..self.plan.steps {
+            self.step = step;
+            self.one_step()?;
+        }
+        self.calm_restart()?;
+        if self.plan.rot { self.rot() } else { Ok(()) }
+    }
+
+    pub fn engine(&mut self) -> &mut Engine {
+        self.engine.as_mut().expect("the engine is open between steps")
+    }
+
+    /// Opens a partition as its model says.
+    pub fn declare(&mut self, part: &Part) -> Result<zerohop_engine::Handle, String> {
+        let options = PartitionOptions { durability: part.durability, index_seed: part.index_seed };
+        self.engine().partition(part.id, options).map_err(|e| format!("partition {}: {e}", part.id))
+    }
+
+    pub fn note(&mut self, what: impl FnOnce() -> String) {
+        if self.is_traced {
+            let line = format!("  {:4} {}", self.step, what());
+            if self.is_live {
+                eprintln!("{line}");
+            }
+            self.trace.push(line);
+        }
+    }
+
+    /// Whether an error is one that may come now.
+    pub fn judge(
+        &mut self,
+        what: &str,
+        durability: Durability,
+        error: EngineError,
+    ) -> Result<Judged, String> {
+        self.note(|| format!("{what} -> {error}"));
+        match error {
+            EngineError::DiskFull { .. } if self.plan.fills_up => Ok(Judged::Refused),
+            EngineError::MemoryFull { .. } if durability == Durability::Memory => Ok(Judged::Refused),
+            EngineError::Stopped { .. } if self.disturbed => Ok(Judged::Refused),
+            EngineError::Disk(_) if self.disturbed => Ok(Judged::Failed),
+            other => Err(format!("{what}: {other}")),
+        }
+    }
+}
