@@ -24,6 +24,7 @@ mod io;
 pub mod journal;
 pub mod limits;
 pub mod log;
+pub mod planted;
 pub mod random;
 mod side;
 mod store;

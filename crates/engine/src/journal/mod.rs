@@ -14,6 +14,7 @@ use crate::PartitionId;
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::entry::Meta;
+use crate::planted::{Bug, is_planted};
 use format::{HEADER_BYTES, Header, Record};
 
 /// The folder of journal files.
@@ -144,7 +145,9 @@ impl Journal {
         }
         let Some(file) = self.files.back_mut() else { unreachable!("a file was begun") };
         disk.append(file.file, &self.buffer)?;
-        disk.sync(file.file).map_err(DiskError::beyond_repair)?;
+        if !is_planted(Bug::MissingFlush) {
+            disk.sync(file.file).map_err(DiskError::beyond_repair)?;
+        }
         file.synced_bytes += self.buffer.len() as u64;
         for (&handle, &index) in &self.batch {
             let held = file.holds.entry(handle).or_default();

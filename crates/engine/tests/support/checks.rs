@@ -16,7 +16,9 @@ impl World {
         let expected = part.records.get(&key).cloned();
         match read(self.engine(), handle, &key, None) {
             Ok(got) => check_record(&self.parts[at], &key, expected.as_ref(), got.as_ref(), true)?,
-            Err(error) => drop(self.judge("lookup", Durability::Sync, error)?),
+            Err(error) => {
+                self.judge("lookup", Durability::Sync, error)?;
+            }
         }
         if let Some(expected) = expected.as_ref().filter(|v| v.units() > 0) {
             let units = self.random.below(expected.units() + 2);
@@ -25,7 +27,9 @@ impl World {
                 Ok(point) => {
                     return Err(format!("p{at}: trim point {point:?}, not {:?}", expected.trim_point(units)));
                 }
-                Err(error) => drop(self.judge("trim point", Durability::Sync, error)?),
+                Err(error) => {
+                    self.judge("trim point", Durability::Sync, error)?;
+                }
             }
         }
         let Some((horizon, since)) = self.parts[at].horizon else { return Ok(()) };

@@ -84,6 +84,7 @@ impl World {
         self.engine().partition(part.id, options).map_err(|e| format!("partition {}: {e}", part.id))
     }
 
+    #[expect(clippy::print_stderr, reason = "a trace that is asked for, told as it happens")]
     pub fn note(&mut self, what: impl FnOnce() -> String) {
         if self.is_traced {
             let line = format!("  {:4} {}", self.step, what());

@@ -5,6 +5,7 @@ use crate::DamageKind;
 use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
+use crate::planted::{Bug, is_planted};
 
 impl Recovery<'_> {
     /// What is still in doubt is a torn tail: the log ends before it. Everything that stays is made durable.
@@ -38,6 +39,7 @@ impl Recovery<'_> {
 
     fn cut_at_doubt<D: Disk>(&mut self, io: &mut Io<D>, doubt: &Doubt) -> EngineResult<()> {
         let (_, keep) = doubt.before;
+        let keep = if is_planted(Bug::TailCutTooFar) { keep.saturating_sub(1) } else { keep };
         while self.store.pending.back().is_some_and(|p| p.meta.index > keep) {
             self.store.pending.pop_back();
             self.report.from_log -= 1;

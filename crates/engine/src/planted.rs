@@ -1,0 +1,48 @@
+//! Bugs that can be planted, so that a test can show that the tests find them. Without the feature `planted-bugs` there
+//! are none: the checks are constants.
+
+/// A bug to plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// The journal says that a batch is durable without having synced it.
+    MissingFlush,
+    /// A payload that comes from disk is returned without a look at its checksum.
+    SkippedChecksum,
+    /// Recovery cuts one good entry off with a torn tail.
+    TailCutTooFar,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 3] = [Bug::MissingFlush, Bug::SkippedChecksum, Bug::TailCutTooFar];
+}
+
+#[cfg(feature = "planted-bugs")]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in the engines of this thread, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    pub(crate) fn is_planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub(crate) use chosen::is_planted;
+#[cfg(feature = "planted-bugs")]
+pub use chosen::plant;
+
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn is_planted(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,27 @@
+//! The random histories find what is planted, and nothing where nothing is planted.
+#![cfg(feature = "planted-bugs")]
+
+mod support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use zerohop_engine::planted::{Bug, plant};
+
+/// Histories within which every planted bug is found.
+const SEEDS: u64 = 150;
+
+fn finds(seed: u64) -> bool {
+    // A bug may as well trip an assertion of the engine.
+    catch_unwind(AssertUnwindSafe(|| support::play(seed).is_err())).unwrap_or(true)
+}
+
+#[test]
+fn every_planted_bug_is_found_and_nothing_without_one() {
+    for bug in Bug::ALL {
+        plant(Some(bug));
+        let found = (0..SEEDS).find(|&seed| finds(seed));
+        plant(None);
+        assert!(found.is_some(), "{bug:?} was not found within {SEEDS} histories");
+    }
+    assert_eq!((0..SEEDS).find(|&seed| finds(seed)), None, "found where nothing was planted");
+}
