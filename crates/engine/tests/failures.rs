@@ -155,3 +155,18 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
         }
     }
 }
+
+#[test]
+fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
+    let disk = SimulatedDisk::new(6);
+    let mut engine = open(&disk);
+    let p = partition(&mut engine, 1, Durability::Interval);
+    for index in 1..=9 {
+        append(&mut engine, p, 1, index, b"k", b"value");
+    }
+    engine.commit(p, 3).expect("commits");
+    engine.checkpoint_begin(p, b"").expect("begins");
+    engine.maintain(0).expect("goes well");
+    engine.cut_after(p, 3).expect("cuts");
+    engine.close().expect("ends");
+}

@@ -159,7 +159,8 @@ impl Store {
                     None => {
                         writing.applied = self.commit;
                         self.log.sync_begin_or_full(io)?;
-                        Stage::Log(self.log.last.1)
+                        // Not the log's end, which may be cut off again.
+                        Stage::Log(self.commit)
                     }
                 };
                 Ok(false)
