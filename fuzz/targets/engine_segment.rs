@@ -18,7 +18,9 @@ fuzz_target!(|bytes: &[u8]| {
     let copy = header::find_copy(bytes, |_| true);
     if let Some(header) = decoded.ok().or(copy) {
         let mut last = 0;
-        for item in scan::items(&header.base, bytes.get(HEADER_BYTES..).unwrap_or(&[]), HEADER_BYTES as u64) {
+        for item in
+            scan::items(&header.base, bytes.get(HEADER_BYTES..).unwrap_or(&[]), HEADER_BYTES as u64, 0)
+        {
             if let Item::Entry { entry, offset, .. } = item {
                 assert!(entry.head.meta.index > last, "entries rise");
                 assert!(
