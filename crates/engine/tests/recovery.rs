@@ -290,3 +290,64 @@ fn what_a_list_replaced_does_not_come_back_once_the_list_is_trimmed() {
         assert_eq!(get(&mut engine, p, b"k").as_deref(), Some(&b"second"[..]), "{operations}");
     }
 }
+
+#[test]
+fn entries_are_found_by_index_after_a_checkpoint_and_a_torn_tail() {
+    for seed in 0..30 {
+        let disk = SimulatedDisk::new(seed);
+        let mut written = 0;
+        for round in 0..3 {
+            let (mut engine, p) = open(&disk, 1 << 20);
+            let (_, last) = engine.partition_stats(p).expect("is open").last;
+            for index in 1..=last {
+                let meta = engine.read_entry(p, index).expect("is found").head.meta;
+                assert_eq!(meta.index, index, "seed {seed}, round {round}");
+            }
+            for _ in 0..400 {
+                written = put(&mut engine, p, b"k", b"value");
+            }
+            if round == 0 {
+                engine.close().expect("closes");
+            } else {
+                engine.checkpoint_begin(p, b"").expect("begins");
+                for now in 0..20 {
+                    put(&mut engine, p, b"k", b"value");
+                    engine.maintain(now).expect("goes well");
+                }
+                drop(engine);
+                disk.crash();
+            }
+        }
+        assert!(written > 800);
+    }
+}
+
+#[test]
+fn an_empty_segment_that_a_crash_left_does_not_stand_in_the_way() {
+    let mut met = 0;
+    for seed in 0..300 {
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, p) = open(&disk, 4 << 10);
+        put(&mut engine, p, b"k", &[7; 5000]);
+        put(&mut engine, p, b"k", &[7; 5000]);
+        engine.maintain(0).expect("goes well");
+        drop(engine);
+        disk.crash();
+        let (mut engine, p) = open(&disk, 4 << 10);
+        let (_, last) = engine.partition_stats(p).expect("is open").last;
+        met += u64::from(last == 0);
+        // Of an epoch and a time that cannot be counted from those of the first attempt.
+        for index in last + 1..last + 4 {
+            let (epoch, timestamp) = (1000, 1 << 60);
+            let meta = zerohop_engine::Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp };
+            engine.append(p, &meta, b"k", b"value").expect("is accepted");
+            engine.sync().expect("syncs");
+        }
+        drop(engine);
+        disk.crash();
+        let (mut engine, p) = open(&disk, 4 << 10);
+        assert_eq!(engine.partition_stats(p).expect("is open").last, (1000, last + 3), "seed {seed}");
+        assert_eq!(get(&mut engine, p, b"k").as_deref(), Some(&b"value"[..]));
+    }
+    assert!(met > 0);
+}

@@ -24,6 +24,8 @@ pub(super) struct Loaded {
     /// Its commit index, and up to which one the log need not be read again.
     pub(super) commit: u64,
     pub(super) holds_through: u64,
+    /// Entries up to this log index may be in it: those that were committed while it was written.
+    pub(super) applied: u64,
     /// Rows of the segments that are as they were, by slot of this log.
     pub(super) rows: BTreeMap<u32, SegmentRow>,
 }
@@ -101,7 +103,7 @@ impl Recovery<'_> {
                 holds_through = holds_through.min(lived_at);
             }
         }
-        Loaded { commit: header.commit, holds_through, rows }
+        Loaded { commit: header.commit, holds_through, applied, rows }
     }
 
     fn load(&mut self, bytes: &[u8]) -> Result<Told, String> {
@@ -266,7 +268,7 @@ impl Recovery<'_> {
             let segment = self.store.log.segment(slot);
             let is_of_interest = segment.header.generation > 0
                 && !loaded.rows.contains_key(&slot)
-                && segment.first_index() <= loaded.commit;
+                && segment.first_index() <= loaded.applied;
             let Some(file) = segment.file.filter(|_| is_of_interest) else { continue };
             let mut bytes = vec![0; segment.bytes.saturating_sub(FIRST_ENTRY_AT) as usize];
             io.disk.read_at(file, FIRST_ENTRY_AT, &mut bytes)?;

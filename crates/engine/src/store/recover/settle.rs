@@ -17,6 +17,14 @@ impl Recovery<'_> {
             self.cut_at_doubt(io, &doubt)?;
         }
         self.end_segments(io)?;
+        // An empty one would stand in the way of a new one of its name.
+        while let Some(&slot) = self.store.log.order.last() {
+            let segment = self.store.log.segment(slot);
+            if segment.header.generation > 0 || segment.last_index >= segment.first_index() {
+                break;
+            }
+            self.drop_last_segment(io)?;
+        }
         self.judge_headless(io)?;
         // A process may have died with bytes only in the system's cache: they count as durable only from here on.
         for at in 0..self.store.log.order.len() {
