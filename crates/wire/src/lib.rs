@@ -13,6 +13,7 @@
 //! Payloads are never copied into another body: decoding borrows from the receive buffer, and
 //! [`Encoder::encode_split`] hands a large payload back to be sent from where it lies.
 
+pub mod admin;
 pub mod checksum;
 mod compress;
 mod decode;

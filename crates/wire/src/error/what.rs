@@ -47,5 +47,7 @@ numbered!(
         NoSuchPartition = 20, "the keyspace has no partition of this number";
         /// A page of nothing was asked for.
         EmptyPage = 21, "a page must be allowed at least one key";
+        /// The body of a control request is no such message.
+        NotAdmin = 22, "the control request is not a message that can be read";
     }
 );

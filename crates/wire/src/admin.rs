@@ -1,0 +1,333 @@
+//! Control requests and their answers: rare, so they are Protocol Buffers, inside the frames `admin` and
+//! `admin_answer`.
+//!
+//! `docs/protocols/admin.proto` is the specification; these types follow it field by field. Names that other crates
+//! parse (durability, hash, states) travel as the text that people read. An unset name or number of a request means:
+//! the default, or no change.
+
+use prost::{Message, Oneof};
+
+use crate::error::{Failure, What};
+use crate::limits::ADMIN_BYTES_MAX;
+
+/// What a manager is asked.
+#[derive(Clone, PartialEq, Message)]
+pub struct AdminRequest {
+    /// One of these; none from a newer program.
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4")]
+    pub ask: Option<Ask>,
+}
+
+/// See [`AdminRequest`].
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Ask {
+    /// How is the cluster?
+    #[prost(message, tag = "1")]
+    Status(StatusGet),
+    /// Make a keyspace.
+    #[prost(message, tag = "2")]
+    CreateKeyspace(KeyspaceSettings),
+    /// Change a keyspace that is in use.
+    #[prost(message, tag = "3")]
+    AlterKeyspace(KeyspaceSettings),
+    /// Remove a keyspace and all that is in it.
+    #[prost(message, tag = "4")]
+    DropKeyspace(KeyspaceDrop),
+}
+
+/// How is the cluster?
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct StatusGet {}
+
+/// What a keyspace is to be. Unset: the default when it is made, as it is when it is altered.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct KeyspaceSettings {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// Slices of the hash space; a power of two. Fixed once made.
+    #[prost(uint32, optional, tag = "2")]
+    pub partitions: Option<u32>,
+    /// Name of the hash function. Fixed once made.
+    #[prost(string, optional, tag = "3")]
+    pub hash: Option<String>,
+    /// Copies in all.
+    #[prost(uint32, optional, tag = "4")]
+    pub replicas: Option<u32>,
+    /// Copies that must hold a write before it is acknowledged.
+    #[prost(uint32, optional, tag = "5")]
+    pub min_in_sync: Option<u32>,
+    /// `memory`, `interval`, `interval:50ms` or `sync`.
+    #[prost(string, optional, tag = "6")]
+    pub durability: Option<String>,
+    /// Bytes of a blob's chunks; a power of two. Fixed once made.
+    #[prost(uint32, optional, tag = "7")]
+    pub chunk_bytes: Option<u32>,
+}
+
+/// Remove a keyspace.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct KeyspaceDrop {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// What a manager answers.
+#[derive(Clone, PartialEq, Message)]
+pub struct AdminAnswer {
+    /// One of these; none from a newer program.
+    #[prost(oneof = "Answer", tags = "1, 2, 3")]
+    pub answer: Option<Answer>,
+}
+
+/// See [`AdminAnswer`].
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Answer {
+    /// It was not done, and why.
+    #[prost(message, tag = "1")]
+    Refused(Refused),
+    /// How the cluster is.
+    #[prost(message, tag = "2")]
+    Status(Status),
+    /// The keyspace as it is now, or was before it was dropped. The instances have taken the change up.
+    #[prost(message, tag = "3")]
+    Keyspace(KeyspaceStatus),
+}
+
+/// Why a request was not done. Nothing was changed.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Refused {
+    /// For programs: one of the `REFUSED_` constants.
+    #[prost(string, tag = "1")]
+    pub code: String,
+    /// For people: what happened and what to do.
+    #[prost(string, tag = "2")]
+    pub reason: String,
+}
+
+/// [`Refused::code`]: the request could not be understood, or comes from a newer program.
+pub const REFUSED_REQUEST: &str = "bad-request";
+/// [`Refused::code`]: there is no such keyspace.
+pub const REFUSED_UNKNOWN: &str = "unknown-keyspace";
+/// [`Refused::code`]: there is a keyspace of this name.
+pub const REFUSED_EXISTS: &str = "keyspace-exists";
+/// [`Refused::code`]: a setting is wrong or cannot be changed.
+pub const REFUSED_SETTING: &str = "bad-setting";
+/// [`Refused::code`]: the node could not do it just now; the reason says why.
+pub const REFUSED_FAILED: &str = "failed";
+
+/// How the cluster is.
+#[derive(Clone, PartialEq, Message)]
+pub struct Status {
+    /// Epoch of the map that this describes.
+    #[prost(uint64, tag = "1")]
+    pub map_epoch: u64,
+    /// The cluster's name: 16 bytes.
+    #[prost(bytes = "vec", tag = "2")]
+    pub cluster: Vec<u8>,
+    /// The nodes, by id.
+    #[prost(message, repeated, tag = "3")]
+    pub nodes: Vec<NodeStatus>,
+    /// The keyspaces, by id.
+    #[prost(message, repeated, tag = "4")]
+    pub keyspaces: Vec<KeyspaceStatus>,
+}
+
+/// A node.
+#[derive(Clone, PartialEq, Message)]
+pub struct NodeStatus {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// `up`, `draining` or `down`.
+    #[prost(string, tag = "2")]
+    pub state: String,
+    /// The process on its machine; 0: not known.
+    #[prost(uint32, tag = "3")]
+    pub pid: u32,
+    /// Where its manager listens.
+    #[prost(string, tag = "4")]
+    pub manager: String,
+    /// Its instances, by id.
+    #[prost(message, repeated, tag = "5")]
+    pub instances: Vec<InstanceStatus>,
+    /// Version of the program.
+    #[prost(string, tag = "6")]
+    pub version: String,
+    /// Since when the process runs, in milliseconds since 1970.
+    #[prost(uint64, tag = "7")]
+    pub started_ms: u64,
+    /// What the operator should know: damage found, failed syncs, a disk for tests.
+    #[prost(string, repeated, tag = "8")]
+    pub troubles: Vec<String>,
+}
+
+/// An instance of a node.
+#[derive(Clone, PartialEq, Message)]
+pub struct InstanceStatus {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// Where it listens.
+    #[prost(string, tag = "2")]
+    pub addr: String,
+    /// Partitions that it holds.
+    #[prost(uint32, tag = "3")]
+    pub partitions: u32,
+    /// Records and older versions in their indexes.
+    #[prost(uint64, tag = "4")]
+    pub entries: u64,
+    /// Bytes of their logs.
+    #[prost(uint64, tag = "5")]
+    pub log_bytes: u64,
+    /// Bytes of their logs held in memory.
+    #[prost(uint64, tag = "6")]
+    pub resident_bytes: u64,
+    /// Connections open now.
+    #[prost(uint32, tag = "7")]
+    pub connections: u32,
+}
+
+/// A keyspace.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct KeyspaceStatus {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub id: u32,
+    /// Its name.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// Slices of the hash space.
+    #[prost(uint32, tag = "3")]
+    pub partitions: u32,
+    /// Name of the hash function.
+    #[prost(string, tag = "4")]
+    pub hash: String,
+    /// Copies in all.
+    #[prost(uint32, tag = "5")]
+    pub replicas: u32,
+    /// Copies that must hold a write before it is acknowledged.
+    #[prost(uint32, tag = "6")]
+    pub min_in_sync: u32,
+    /// `memory`, `interval:100ms` (any number) or `sync`.
+    #[prost(string, tag = "7")]
+    pub durability: String,
+    /// Bytes of a blob's chunks.
+    #[prost(uint32, tag = "8")]
+    pub chunk_bytes: u32,
+}
+
+impl AdminRequest {
+    /// A request that asks this.
+    #[must_use]
+    pub fn of(ask: Ask) -> AdminRequest {
+        AdminRequest { ask: Some(ask) }
+    }
+
+    /// The bytes of the `admin` frame's body.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+
+    /// Reads what [`AdminRequest::to_bytes`] wrote; fields that this program does not know are passed over.
+    ///
+    /// # Errors
+    /// The bytes are too many or no such message.
+    pub fn from_bytes(bytes: &[u8]) -> Result<AdminRequest, Failure<'static>> {
+        read(bytes)
+    }
+}
+
+impl AdminAnswer {
+    /// An answer that says this.
+    #[must_use]
+    pub fn of(answer: Answer) -> AdminAnswer {
+        AdminAnswer { answer: Some(answer) }
+    }
+
+    /// An answer that says why not.
+    #[must_use]
+    pub fn refused(code: &str, reason: impl Into<String>) -> AdminAnswer {
+        AdminAnswer::of(Answer::Refused(Refused { code: code.to_owned(), reason: reason.into() }))
+    }
+
+    /// The bytes of the `admin_answer` frame's body.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.encode_to_vec()
+    }
+
+    /// Reads what [`AdminAnswer::to_bytes`] wrote; fields that this program does not know are passed over.
+    ///
+    /// # Errors
+    /// The bytes are too many or no such message.
+    pub fn from_bytes(bytes: &[u8]) -> Result<AdminAnswer, Failure<'static>> {
+        read(bytes)
+    }
+}
+
+fn read<M: Message + Default>(bytes: &[u8]) -> Result<M, Failure<'static>> {
+    if bytes.len() > ADMIN_BYTES_MAX {
+        return Err(Failure::FrameTooLong { length: bytes.len() as u64, limit: ADMIN_BYTES_MAX as u32 });
+    }
+    M::decode(bytes).map_err(|_| What::NotAdmin.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> KeyspaceSettings {
+        KeyspaceSettings {
+            name: "papers".into(),
+            partitions: Some(64),
+            durability: Some("sync".into()),
+            ..KeyspaceSettings::default()
+        }
+    }
+
+    #[test]
+    fn requests_and_answers_read_back() {
+        for ask in [
+            Ask::Status(StatusGet {}),
+            Ask::CreateKeyspace(settings()),
+            Ask::AlterKeyspace(settings()),
+            Ask::DropKeyspace(KeyspaceDrop { name: "papers".into() }),
+        ] {
+            let request = AdminRequest::of(ask);
+            assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
+        }
+        let status = Status {
+            map_epoch: 7,
+            cluster: vec![1; 16],
+            nodes: vec![NodeStatus { id: 1, state: "up".into(), pid: 42, ..NodeStatus::default() }],
+            keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
+        };
+        for answer in [
+            AdminAnswer::of(Answer::Status(status)),
+            AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
+        ] {
+            assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));
+        }
+    }
+
+    #[test]
+    fn the_bytes_are_those_of_the_specification() {
+        // create_keyspace (field 2, 16 bytes): name (1), partitions (2), durability (6).
+        let request = AdminRequest::of(Ask::CreateKeyspace(settings()));
+        assert_eq!(request.to_bytes(), b"\x12\x10\x0a\x06papers\x10\x40\x32\x04sync");
+        let refused = AdminAnswer::refused(REFUSED_FAILED, "no");
+        assert_eq!(refused.to_bytes(), b"\x0a\x0c\x0a\x06failed\x12\x02no");
+    }
+
+    #[test]
+    fn other_bytes_are_told_from_a_request() {
+        assert_eq!(AdminRequest::from_bytes(b"\x12\xff"), Err(What::NotAdmin.into()));
+        let long = vec![0; ADMIN_BYTES_MAX + 1];
+        assert!(matches!(AdminAnswer::from_bytes(&long), Err(Failure::FrameTooLong { .. })));
+        // A request of a newer program has an ask that is not known here.
+        assert_eq!(AdminRequest::from_bytes(b"\x9a\x06\x00"), Ok(AdminRequest { ask: None }));
+    }
+}
