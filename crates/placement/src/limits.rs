@@ -26,6 +26,12 @@ pub const GROUP_MEMBERS_MAX: usize = 2 * REPLICAS_MAX as usize;
 /// Most changes in one delta: every partition of a few large keyspaces.
 pub const CHANGES_MAX: usize = 1 << 18;
 
+/// Changes of the map remembered for stale clients; whoever is further behind gets the whole map.
+pub const HISTORY_DELTAS_MAX: usize = 64;
+
+/// Bytes of the changes remembered so: beyond it a whole map is cheaper than keeping them.
+pub const HISTORY_BYTES_MAX: usize = 1 << 20;
+
 /// Longest address, `host:port`; a DNS name has at most 253 bytes, and the length travels in one byte.
 pub const ADDRESS_BYTES_MAX: usize = 255;
 

@@ -20,6 +20,7 @@ mod delta;
 mod error;
 mod first;
 mod group;
+mod history;
 mod node;
 
 pub use address::{Address, AddressError};
@@ -27,6 +28,7 @@ pub use delta::{Change, MapDelta};
 pub use error::MapError;
 pub use first::DEFAULT_KEYSPACE;
 pub use group::{Group, GroupFault, ReplicaGroup};
+pub use history::{MapHistory, Since};
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
 
 use group::GroupTable;
