@@ -40,6 +40,11 @@ impl Clock {
         self.last = self.last.max(seen);
     }
 
+    /// The newest timestamp given or seen.
+    pub(crate) fn newest(&self) -> Timestamp {
+        self.last
+    }
+
     /// The timestamp of the next entry.
     pub(crate) fn next(&mut self) -> Timestamp {
         self.last = self.last.next().max(Timestamp::from_millis(self.now_ms));

@@ -38,6 +38,11 @@ impl Group {
         self.epoch
     }
 
+    /// Entries from here on are of this epoch.
+    pub(crate) fn raise_epoch(&mut self, epoch: u32) {
+        self.epoch = self.epoch.max(epoch);
+    }
+
     /// Log index of the last entry appended.
     pub(crate) fn last(&self) -> u64 {
         self.last.1

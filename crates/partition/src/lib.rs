@@ -22,6 +22,7 @@ mod event;
 mod failure;
 mod group;
 mod held;
+pub mod instance;
 pub mod limits;
 mod note;
 mod operations;

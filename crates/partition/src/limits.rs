@@ -55,6 +55,27 @@ pub const LIST_ENTRY_BYTES_MAX: usize = VALUE_BYTES_MAX;
 /// Buffers larger than this are given back after use.
 pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
+/// When to ask again after `Unavailable`: a change of the map is on its way.
+pub const UNAVAILABLE_RETRY_MS: u32 = 20;
+
+/// How long after a request a partition is looked at: whether a checkpoint is due, which sessions are idle.
+pub const TOUCHED_TICK_MS: u64 = 50;
+
+/// Flushes in one go: what is committed by the first may append more (waits that are answered, records that expire).
+pub const FLUSH_ROUNDS_MAX: usize = 4;
+
+/// How often an instance that was used of late looks after its engine.
+pub const UPKEEP_EVERY_MS: u64 = 5;
+
+/// For how long after the last request: until what was written is synced and checkpointed.
+pub const UPKEEP_BUSY_MS: u64 = 2_000;
+
+/// How often an idle instance does: dead space is looked for by a timer.
+pub const UPKEEP_IDLE_MS: u64 = 1_000;
+
+/// Failures kept for the operator, oldest out first.
+pub const TROUBLES_MAX: usize = 16;
+
 /// Fields of a trailer at most: flags, deadline, session, sequence, its distance, an outcome, its length.
 pub const TRAILER_BYTES_MAX: usize = 1 + 8 + 16 + 8 + 2 + 17 + 1;
 

@@ -132,6 +132,40 @@ impl Partition {
         PartitionEpoch(u64::from(self.group.epoch()))
     }
 
+    /// The map has raised the epoch of its group. Of a group of one that changes nothing but the number: nobody else
+    /// could have appended.
+    pub fn raise_epoch(&mut self, epoch: PartitionEpoch) {
+        self.group.raise_epoch(u32::try_from(epoch.0).unwrap_or(u32::MAX));
+    }
+
+    /// The newest timestamp that it has given or seen: no clock of its clients is behind it.
+    #[must_use]
+    pub fn newest(&self) -> Timestamp {
+        self.clock.newest()
+    }
+
+    /// Whether requests are parked in it, so that [`Event::Disconnected`] has something to do.
+    #[must_use]
+    pub fn has_waits(&self) -> bool {
+        !self.waits.is_empty()
+    }
+
+    /// When [`Event::Tick`] has something to do though no request comes: a deadline, or sessions to be forgotten.
+    #[must_use]
+    pub fn next_upkeep_ms(&self) -> Option<u64> {
+        let sweep = (self.state.sessions.len() > 0).then_some(self.sweep_at_ms);
+        [self.next_wake_ms(), sweep].into_iter().flatten().min()
+    }
+
+    /// Answers everything that is held back or parked with a failure: it will not be answered otherwise. The partition
+    /// takes requests still, and answers those alike that would be held.
+    pub fn release(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        self.held.fail(failure.clone(), effects);
+        while let Some(wait) = self.waits.take_overdue(u64::MAX) {
+            self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
+        }
+    }
+
     /// How it stands.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -1,0 +1,100 @@
+//! What is done for a whole batch, and in between: one flush, ticks that are due, upkeep of the engine.
+
+use zerohop_engine::EngineError;
+use zerohop_engine::disk::Disk;
+
+use super::clock::Time;
+use super::{Effects, Instance, relay};
+use crate::event::Event;
+use crate::limits::{FLUSH_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS};
+
+impl<D: Disk> Instance<D> {
+    /// All requests of a batch have been handed over, or [`Instance::next_wake_ms`] has come: flushes once for all that
+    /// want it, answers what waited for that, and does what is due.
+    pub fn end_of_batch(&mut self, now: Time, effects: &mut dyn Effects) {
+        self.clock.advance(now);
+        self.flush(effects);
+        self.tick_due(effects);
+        // What has expired is durable before anybody is told.
+        self.flush(effects);
+        if self.table.settle_touched(self.clock.now()) {
+            self.upkeep.busy_until_ms = self.clock.elapsed_ms() + UPKEEP_BUSY_MS;
+        }
+    }
+
+    /// When [`Instance::end_of_batch`] and [`Instance::maintain`] want to be called though nothing has come, in
+    /// [`Time::elapsed_ms`].
+    pub fn next_wake_ms(&self) -> u64 {
+        let tick_ms = self.table.next_wake_ms().map_or(u64::MAX, |wake_ms| self.clock.elapsed_at(wake_ms));
+        let elapsed_ms = self.clock.elapsed_ms();
+        let is_busy = elapsed_ms < self.upkeep.busy_until_ms || self.table.has_unflushed();
+        let every_ms = if is_busy { UPKEEP_EVERY_MS } else { UPKEEP_IDLE_MS };
+        let upkeep_ms = self.upkeep.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
+        tick_ms.min(upkeep_ms)
+    }
+
+    /// Does a bounded piece of work that nobody waits for. `true`: there is more of it; call again after the next
+    /// batch, without sleeping before.
+    pub fn maintain(&mut self, now: Time) -> bool {
+        self.clock.advance(now);
+        let now_ms = self.clock.elapsed_ms();
+        let Instance { engine, upkeep, counters, .. } = self;
+        // The engine paces itself by what was written; more calls than one a millisecond find nothing new.
+        if !upkeep.has_more && upkeep.called_ms == Some(now_ms) {
+            return false;
+        }
+        upkeep.called_ms = Some(now_ms);
+        upkeep.has_more = match engine.maintain(now_ms) {
+            Ok(has_more) => has_more,
+            Err(error) => {
+                // The partition concerned takes no more writes; what it held back is told so by the next flush.
+                counters.trouble(&error);
+                false
+            }
+        };
+        upkeep.has_more
+    }
+
+    fn flush(&mut self, effects: &mut dyn Effects) {
+        let mut slots = Vec::new();
+        for _ in 0..FLUSH_ROUNDS_MAX {
+            if !self.table.has_unflushed() {
+                return;
+            }
+            self.table.take_unflushed(&mut slots);
+            let Instance { engine, table, history, connections, counters, clock, .. } = self;
+            counters.flushes += 1;
+            let event = match engine.flush() {
+                Ok(()) => Event::Flushed,
+                // Space may be freed: tried again a little later, while new writes are refused.
+                Err(EngineError::DiskFull { .. }) => {
+                    table.put_unflushed(&mut slots);
+                    return;
+                }
+                Err(error) => {
+                    counters.trouble(&error);
+                    Event::FlushFailed
+                }
+            };
+            let mut relay = relay(history, connections, counters, effects);
+            for slot in slots.drain(..) {
+                table.step(slot, (engine, clock.now()), event, &mut relay);
+            }
+        }
+    }
+
+    fn tick_due(&mut self, effects: &mut dyn Effects) {
+        let now = self.clock.now();
+        let Instance { engine, table, history, connections, counters, .. } = self;
+        if table.next_wake_ms().is_none_or(|wake_ms| wake_ms > now.ms) {
+            return;
+        }
+        let mut due = Vec::new();
+        table.take_due(now, &mut due);
+        let mut relay = relay(history, connections, counters, effects);
+        for slot in due {
+            table.step(slot, (engine, now), Event::Tick, &mut relay);
+            table.ticked(slot, now);
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The time of an instance: the time of day while that runs forward, and its own going on when it is set back.
+
+use zerohop_wire::ids::Timestamp;
+
+use crate::event::Now;
+
+/// What the owner's clocks show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time {
+    /// Milliseconds since 1970. May be set back.
+    pub unix_ms: u64,
+    /// Milliseconds since some start. Never runs backwards: [`crate::instance::Instance::next_wake_ms`] is told in it.
+    pub elapsed_ms: u64,
+}
+
+/// Follows the time of day forward. Where that is set back, time goes on at the pace of the other clock, so that
+/// whatever waits for a moment still meets it; and it begins no earlier than the newest version that is stored, which
+/// some client may have seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct InstanceClock {
+    /// Milliseconds since 1970, as partitions are told it.
+    unix_ms: u64,
+    elapsed_ms: u64,
+    issued: Timestamp,
+}
+
+impl InstanceClock {
+    pub(super) fn new(now: Time, newest: Timestamp) -> InstanceClock {
+        InstanceClock {
+            unix_ms: now.unix_ms.max(newest.millis()),
+            elapsed_ms: now.elapsed_ms,
+            issued: newest,
+        }
+    }
+
+    pub(super) fn advance(&mut self, now: Time) {
+        let passed_ms = now.elapsed_ms.saturating_sub(self.elapsed_ms);
+        self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
+        self.unix_ms = now.unix_ms.max(self.unix_ms.saturating_add(passed_ms)).min(Timestamp::MILLIS_MAX);
+    }
+
+    pub(super) fn now(&self) -> Now {
+        Now { ms: self.unix_ms }
+    }
+
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        self.elapsed_ms
+    }
+
+    /// When a moment of the time of day comes, on the other clock.
+    pub(super) fn elapsed_at(&self, unix_ms: u64) -> u64 {
+        self.elapsed_ms.saturating_add(unix_ms.saturating_sub(self.unix_ms))
+    }
+
+    /// A timestamp that was never given before.
+    pub(super) fn issue(&mut self) -> Timestamp {
+        self.issued = self.issued.next().max(Timestamp::from_millis(self.unix_ms));
+        self.issued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(unix_ms: u64, elapsed_ms: u64) -> Time {
+        Time { unix_ms, elapsed_ms }
+    }
+
+    #[test]
+    fn time_follows_the_day_forward_and_goes_on_when_that_is_set_back() {
+        let mut clock = InstanceClock::new(at(1_000, 10), Timestamp::ZERO);
+        clock.advance(at(5_000, 20));
+        assert_eq!(clock.now().ms, 5_000);
+        clock.advance(at(2_000, 25));
+        assert_eq!(clock.now().ms, 5_005);
+        clock.advance(at(2_100, 125));
+        assert_eq!(clock.now().ms, 5_105);
+        clock.advance(at(9_000, 126));
+        assert_eq!((clock.now().ms, clock.elapsed_at(9_500), clock.elapsed_at(0)), (9_000, 626, 126));
+    }
+
+    #[test]
+    fn nothing_is_issued_twice_nor_below_what_is_stored() {
+        let mut clock = InstanceClock::new(at(1_000, 0), Timestamp::new(3_000, 7));
+        assert_eq!(clock.now().ms, 3_000);
+        let first = clock.issue();
+        assert!(first > Timestamp::new(3_000, 7));
+        assert!(clock.issue() > first);
+    }
+}

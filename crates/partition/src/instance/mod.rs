@@ -1,0 +1,188 @@
+//! One instance without its sockets and its clock: an engine, the partitions it holds, and the map it knows.
+//!
+//! ```text
+//!   request ──> map, partition table ──> Partition::step ──┬─> answer at once
+//!                                                          └─> wants a flush
+//!   end_of_batch ──> one Engine::flush for all that want it ──> Flushed ──> the answers that waited
+//!                ──> partitions whose time has come: Tick
+//!   maintain     ──> upkeep of the engine, in small steps
+//!   apply_map    ──> partitions come, change and go
+//! ```
+//!
+//! A pure state machine like the partitions below it: the owner tells it what came and when it is, and carries out its
+//! [`Effects`] at once. `node` puts it on a reactor, `sim` on a simulated network. One thread owns it (design section
+//! 2); nothing in it is shared.
+
+mod batch;
+mod clock;
+mod connections;
+mod mapping;
+mod open;
+mod relay;
+mod requests;
+mod stats;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult};
+use zerohop_placement::{ClusterMap, MapHistory};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::ClusterId;
+use zerohop_wire::{Failure, Message};
+
+use crate::event::Token;
+use crate::limits::UNAVAILABLE_RETRY_MS;
+
+pub use clock::Time;
+pub use mapping::MapChangeError;
+pub use open::{OpenError, Opened, Options};
+pub use stats::Stats;
+
+use clock::InstanceClock;
+use connections::Connections;
+use relay::Relay;
+use stats::Counters;
+use table::Table;
+
+/// Who this is, in answers to `Hello`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// The instance.
+    pub instance: InstanceId,
+    /// The start of its process.
+    pub incarnation: Incarnation,
+}
+
+/// What an answer says about where it comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The keyspace that the request named.
+    pub keyspace: KeyspaceId,
+    /// The partition that the request named.
+    pub partition: PartitionId,
+    /// The epoch of the group that answers; zero if none does.
+    pub epoch: PartitionEpoch,
+}
+
+/// What an instance asks of its owner, to be done at once and in order.
+pub trait Effects {
+    /// Sends an answer.
+    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>);
+
+    /// Lets a request go without an answer: its asker has it already.
+    fn let_go(&mut self, to: Token);
+}
+
+/// See the module.
+pub struct Instance<D: Disk> {
+    identity: Identity,
+    engine: Engine<D>,
+    table: Table,
+    history: MapHistory,
+    connections: Connections,
+    clock: InstanceClock,
+    counters: Counters,
+    upkeep: Upkeep,
+}
+
+/// When the engine's upkeep is due.
+#[derive(Clone, Copy, Debug, Default)]
+struct Upkeep {
+    /// The engine has more to do at once.
+    has_more: bool,
+    /// The millisecond of the last call.
+    called_ms: Option<u64>,
+    /// Until then something is under way that must not wait: syncs, checkpoints.
+    busy_until_ms: u64,
+}
+
+impl<D: Disk> Instance<D> {
+    /// A connection has closed: nobody waits for what it asked.
+    pub fn disconnected(&mut self, connection: u64) {
+        self.connections.forget(connection);
+        let now = self.clock.now();
+        for slot in self.table.with_waits() {
+            let Instance { engine, table, history, connections, counters, .. } = self;
+            let mut nobody = Nobody;
+            table.step(
+                slot,
+                (engine, now),
+                crate::Event::Disconnected { connection },
+                &mut relay(history, connections, counters, &mut nobody),
+            );
+        }
+    }
+
+    /// Answers all that waits for something to happen: nothing more will. Requests that come later are answered the
+    /// same.
+    pub fn stop(&mut self, now: Time, effects: &mut dyn Effects) {
+        self.end_of_batch(now, effects);
+        let failure = Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS };
+        let Instance { table, history, connections, counters, .. } = self;
+        for slot in table.slots() {
+            table.release(slot, &failure, &mut relay(history, connections, counters, effects));
+        }
+    }
+
+    /// Ends in order: everything synced, and a checkpoint of every partition that changed, so that the next start reads
+    /// no log.
+    ///
+    /// # Errors
+    /// What the disk answers. Nothing acknowledged is lost by it.
+    pub fn close(self) -> EngineResult<D> {
+        let Instance { mut engine, mut table, .. } = self;
+        engine.flush()?;
+        for slot in table.slots() {
+            table.checkpoint(slot, &mut engine)?;
+        }
+        engine.close()
+    }
+
+    /// The map that it knows.
+    pub fn map(&self) -> &Arc<ClusterMap> {
+        self.history.map()
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+}
+
+impl<D: Disk> fmt::Debug for Instance<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Instance { identity, table, clock, upkeep, .. } = self;
+        f.debug_struct("Instance")
+            .field("identity", identity)
+            .field("map", &self.map().epoch())
+            .field("partitions", &table.len())
+            .field("clock", clock)
+            .field("upkeep", upkeep)
+            .finish_non_exhaustive()
+    }
+}
+
+fn relay<'r>(
+    history: &'r MapHistory,
+    connections: &'r mut Connections,
+    counters: &'r mut Counters,
+    out: &'r mut dyn Effects,
+) -> Relay<'r> {
+    Relay { history, connections, counters, out, place: Place::default(), wants_flush: false }
+}
+
+/// For events that bring no answers.
+struct Nobody;
+
+impl Effects for Nobody {
+    fn answer(&mut self, _to: Token, _place: Place, _message: &Message<'_>) {}
+
+    fn let_go(&mut self, _to: Token) {}
+}

@@ -1,0 +1,172 @@
+//! Opening an instance: its engine, and every partition that the map gives it.
+
+use std::fmt;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
+use zerohop_placement::{Group, KeyspaceConfig, MapHistory};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
+
+use super::clock::{InstanceClock, Time};
+use super::connections::Connections;
+use super::stats::Counters;
+use super::table::Table;
+use super::{Identity, Instance, Upkeep};
+use crate::partition::Partition;
+use crate::partition::open as partition;
+
+/// Options of an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Who it is.
+    pub identity: Identity,
+    /// Of its engine. Checkpoints never begin alone here, whatever this says.
+    pub engine: EngineOptions,
+}
+
+/// What opening found.
+#[derive(Clone, Debug, Default)]
+pub struct Opened {
+    /// By the engine.
+    pub engine: RecoveryReport,
+    /// Partitions held.
+    pub partitions: usize,
+    /// Partitions whose sessions and deadlines could not all be read: sessions are expired, so that nothing is done
+    /// twice.
+    pub states_lost: Vec<(KeyspaceId, PartitionId)>,
+    /// Partitions found on disk that the map does not give to this instance (their keyspace was dropped): removed.
+    pub removed: usize,
+}
+
+/// Why an instance cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The engine says why.
+    Engine(EngineError),
+    /// A partition says why.
+    Partition {
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// Its number.
+        partition: PartitionId,
+        /// The reason.
+        error: partition::OpenError,
+    },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Engine(error) => error.fmt(f),
+            OpenError::Partition { keyspace, partition, error } => {
+                write!(f, "partition {partition} of keyspace {keyspace}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<EngineError> for OpenError {
+    fn from(error: EngineError) -> OpenError {
+        OpenError::Engine(error)
+    }
+}
+
+impl<D: Disk> Instance<D> {
+    /// Opens what is on `disk`, and every partition of which the map names this instance as the primary.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        disk: D,
+        options: Options,
+        history: MapHistory,
+        now: Time,
+    ) -> Result<(Instance<D>, Opened), OpenError> {
+        let identity = options.identity;
+        let engine_options = EngineOptions { checkpoints_begin_alone: false, ..options.engine };
+        let (mut engine, report) = Engine::open(disk, engine_options)?;
+        let mut opened = Opened { engine: report, ..Opened::default() };
+        opened.removed = remove_strangers(&mut engine, &history, identity.instance)?;
+        let mut table = Table::default();
+        let mut newest = Timestamp::ZERO;
+        for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
+            let Some(config) = history.map().keyspace(keyspace).map(|found| found.config()) else { continue };
+            if group.primary != identity.instance {
+                continue;
+            }
+            let (partition, is_state_lost) = open_partition(&mut engine, keyspace, id, config, group)?;
+            if is_state_lost {
+                opened.states_lost.push((keyspace, id));
+            }
+            newest = newest.max(partition.newest());
+            table.add(keyspace, config.partitions.get(), id, partition);
+        }
+        opened.partitions = table.len();
+        let instance = Instance {
+            identity,
+            engine,
+            table,
+            history,
+            connections: Connections::default(),
+            clock: InstanceClock::new(now, newest),
+            counters: Counters::default(),
+            upkeep: Upkeep::default(),
+        };
+        Ok((instance, opened))
+    }
+}
+
+/// Opens one partition; the flag says whether its sessions were lost.
+pub(super) fn open_partition<D: Disk>(
+    engine: &mut Engine<D>,
+    keyspace: KeyspaceId,
+    id: PartitionId,
+    config: &KeyspaceConfig,
+    group: Group<'_>,
+) -> Result<(Partition, bool), OpenError> {
+    let options = partition::Options {
+        durability: durability(config),
+        // Partitions of one keyspace share no pattern of collisions.
+        index_seed: config.seed ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        epoch: group.epoch,
+    };
+    match Partition::open(engine, engine_id(keyspace, id), options) {
+        Ok((partition, restored)) => Ok((partition, restored.is_state_lost)),
+        Err(partition::OpenError::Engine(error)) => Err(OpenError::Engine(error)),
+        Err(error) => Err(OpenError::Partition { keyspace, partition: id, error }),
+    }
+}
+
+/// When a keyspace's entries survive a crash, in the engine's words.
+pub(super) fn durability(config: &KeyspaceConfig) -> zerohop_engine::Durability {
+    match config.durability {
+        zerohop_placement::Durability::Memory => zerohop_engine::Durability::Memory,
+        zerohop_placement::Durability::Interval { .. } => zerohop_engine::Durability::Interval,
+        zerohop_placement::Durability::Sync => zerohop_engine::Durability::Sync,
+    }
+}
+
+/// The engine's name for a partition.
+pub(super) fn engine_id(keyspace: KeyspaceId, partition: PartitionId) -> zerohop_engine::PartitionId {
+    zerohop_engine::PartitionId(u64::from(keyspace.0) << 32 | u64::from(partition.0))
+}
+
+/// Removes what a drop that a crash interrupted has left behind. Keyspace ids are never used again.
+fn remove_strangers<D: Disk>(
+    engine: &mut Engine<D>,
+    history: &MapHistory,
+    instance: InstanceId,
+) -> Result<usize, OpenError> {
+    let strangers = engine.partitions().map(|(id, _)| id).filter(|id| {
+        let (keyspace, partition) = (KeyspaceId((id.0 >> 32) as u32), PartitionId(id.0 as u32));
+        let group = history.map().keyspace(keyspace).and_then(|found| found.group(partition));
+        !group.is_some_and(|group| group.members().any(|member| member == instance))
+    });
+    let strangers: Vec<_> = strangers.collect();
+    for id in &strangers {
+        engine.drop_partition(*id)?;
+    }
+    Ok(strangers.len())
+}

@@ -1,0 +1,61 @@
+//! Passes the effects of a partition on, with what only the instance knows: where the answer comes from, and the map.
+
+use std::borrow::Cow;
+
+use zerohop_placement::MapHistory;
+use zerohop_wire::{Failure, Message};
+
+use super::connections::Connections;
+use super::stats::Counters;
+use super::{Effects, Place};
+use crate::event::Token;
+
+/// The effects of the partition at `place`.
+pub(super) struct Relay<'r> {
+    pub(super) history: &'r MapHistory,
+    pub(super) connections: &'r mut Connections,
+    pub(super) counters: &'r mut Counters,
+    pub(super) out: &'r mut dyn Effects,
+    pub(super) place: Place,
+    pub(super) wants_flush: bool,
+}
+
+impl Relay<'_> {
+    /// The partition is not served here, or at another epoch: tells what the client's map lacks.
+    pub(super) fn wrong_owner(&mut self, to: Token) {
+        let since = self.history.since(self.connections.epoch(to.connection));
+        self.connections.has(to.connection, since.epoch);
+        let failure = Failure::WrongOwner { epoch: since.epoch, delta: Cow::Owned(since.encoded) };
+        self.answer(to, &Message::Answer(Err(failure)));
+    }
+
+    pub(super) fn answer(&mut self, to: Token, message: &Message<'_>) {
+        if let Message::Answer(Err(failure)) = message {
+            self.counters.failed(failure.code());
+        }
+        self.out.answer(to, self.place, message);
+    }
+
+    pub(super) fn fail(&mut self, to: Token, failure: Failure<'_>) {
+        self.answer(to, &Message::Answer(Err(failure)));
+    }
+}
+
+impl crate::Effects for Relay<'_> {
+    fn answer(&mut self, to: Token, message: &Message<'_>) {
+        Relay::answer(self, to, message);
+    }
+
+    fn wrong_owner(&mut self, to: Token) {
+        Relay::wrong_owner(self, to);
+    }
+
+    fn dropped(&mut self, to: Token) {
+        self.counters.let_go += 1;
+        self.out.let_go(to);
+    }
+
+    fn flush_wanted(&mut self) {
+        self.wants_flush = true;
+    }
+}

@@ -1,0 +1,123 @@
+//! What comes in frames.
+
+use zerohop_engine::disk::Disk;
+use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
+use zerohop_wire::{Envelope, Failure, Message, What};
+
+use super::clock::Time;
+use super::relay::Relay;
+use super::table::Found;
+use super::{Effects, Instance, Place, relay};
+use crate::event::{Request, Token};
+use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
+
+impl<D: Disk> Instance<D> {
+    /// A client introduces itself. Version and features are the owner's to fill in.
+    ///
+    /// # Errors
+    /// It means another cluster, or brings a proof of a kind that is not known.
+    pub fn hello(
+        &mut self,
+        connection: u64,
+        hello: &Hello<'_>,
+        now: Time,
+    ) -> Result<HelloAck, Failure<'static>> {
+        self.clock.advance(now);
+        let identity = self.identity;
+        if hello.cluster != ClusterId::default() && hello.cluster != identity.cluster
+            || hello.proof_method != 0
+        {
+            return Err(Failure::Unauthorized);
+        }
+        self.connections.has(connection, hello.map_epoch);
+        Ok(HelloAck {
+            instance: identity.instance,
+            cluster: identity.cluster,
+            incarnation: identity.incarnation,
+            map_epoch: self.map().epoch(),
+            now: Timestamp::from_millis(self.clock.now().ms),
+            ..HelloAck::default()
+        })
+    }
+
+    /// Takes up a request. What must be durable before it is answered waits for [`Instance::end_of_batch`].
+    #[inline]
+    pub fn request(
+        &mut self,
+        now: Time,
+        to: Token,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        effects: &mut dyn Effects,
+    ) {
+        self.clock.advance(now);
+        let kind = message.kind();
+        self.counters.asked(kind);
+        let Instance { engine, table, history, connections, counters, clock, .. } = self;
+        let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
+        let mut relay = relay(history, connections, counters, effects);
+        relay.place = Place { keyspace, partition, ..Place::default() };
+        if !kind.is_for_partition() {
+            return self.about_cluster(to, message, effects, relay_place(envelope));
+        }
+        match table.find(keyspace, partition) {
+            // The asker has heard of a change that has not come here yet.
+            Found::Here(_, epoch) if partition_epoch > epoch => unavailable(&mut relay, to),
+            Found::Here(slot, _) => {
+                let request = Request { token: to, envelope: *envelope, message };
+                table.request(slot, (engine, clock.now()), request, &mut relay);
+            }
+            Found::NotHere | Found::NoKeyspace => match relay.history.map().keyspace(keyspace) {
+                Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
+                Some(_) => relay.fail(to, What::NoSuchPartition.into()),
+                None if partition_epoch.0 != 0 && is_to_come(&relay, keyspace) => unavailable(&mut relay, to),
+                None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
+            },
+        }
+    }
+
+    fn about_cluster(&mut self, to: Token, message: &Message<'_>, effects: &mut dyn Effects, place: Place) {
+        let map_epoch = self.map().epoch();
+        let now = Timestamp::from_millis(self.clock.now().ms);
+        match message {
+            Message::Ping(ping) => {
+                self.connections.has(to.connection, ping.map_epoch);
+                effects.answer(to, place, &Message::Pong(Pong { map_epoch, now }));
+            }
+            Message::SessionOpen(_) => {
+                let session = SessionId { issued: self.clock.issue(), nonce: self.nonce() };
+                let idle_ms = u32::try_from(SESSION_IDLE_MS).unwrap_or(u32::MAX);
+                effects.answer(to, place, &Message::SessionOpened(SessionOpened { session, idle_ms }));
+            }
+            Message::MapGet(get) => {
+                let since = self.history.since(get.since);
+                self.connections.has(to.connection, since.epoch);
+                effects.answer(to, place, &Message::Map(since.as_message()));
+            }
+            _ => {
+                let failure = Failure::from(What::Unexpected);
+                self.counters.failed(failure.code());
+                effects.answer(to, place, &Message::Answer(Err(failure)));
+            }
+        }
+    }
+
+    /// What sets sessions apart that are issued at one time by different instances, or by two starts of one.
+    fn nonce(&self) -> u64 {
+        self.identity.incarnation.0 ^ u64::from(self.identity.instance.0).rotate_left(32)
+    }
+}
+
+fn relay_place(envelope: &Envelope) -> Place {
+    Place { keyspace: envelope.keyspace, partition: envelope.partition, ..Place::default() }
+}
+
+/// Whether a keyspace may be of a map newer than ours: ids rise.
+fn is_to_come(relay: &Relay<'_>, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+    relay.history.map().keyspaces().last().is_none_or(|(newest, _)| keyspace > newest)
+}
+
+fn unavailable(relay: &mut Relay<'_>, to: Token) {
+    relay.fail(to, Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS });
+}

@@ -1,0 +1,145 @@
+//! What an instance counts, and how it stands.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{EngineError, EngineStats, PartitionStats};
+use zerohop_wire::Kind;
+
+use super::Instance;
+use crate::limits::TROUBLES_MAX;
+
+/// How an instance stands. Counts begin at its start.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// Requests by kind; kinds that were never asked are left out. The operations of a batch are not counted one by one.
+    pub requests: Vec<(Kind, u64)>,
+    /// Failures answered, by error code.
+    pub failures: Vec<(u16, u64)>,
+    /// Requests let go because their asker has the answer.
+    pub let_go: u64,
+    /// Flushes for `sync` partitions; each answers a whole batch.
+    pub flushes: u64,
+    /// Partitions held.
+    pub partitions: u64,
+    /// Those of the engine.
+    pub engine: EngineStats,
+    /// All partitions together: sizes and counts are sums.
+    pub records: u64,
+    /// Older versions kept.
+    pub versions: u64,
+    /// Bytes of all logs.
+    pub log_bytes: u64,
+    /// Bytes of them that are still needed.
+    pub live_bytes: u64,
+    /// Memory of indexes and tables, in bytes.
+    pub overhead_bytes: u64,
+    /// Sessions remembered, over all partitions.
+    pub sessions: u64,
+    /// Requests that wait for a record to become something.
+    pub waits: u64,
+    /// What went wrong where no request was at fault, the newest last: syncs that failed, writes that stopped.
+    pub troubles: Vec<String>,
+}
+
+/// Counts of requests and failures: two additions for each.
+#[derive(Debug)]
+pub(super) struct Counters {
+    requests: [u64; KINDS],
+    failures: [u64; CODES],
+    pub(super) let_go: u64,
+    pub(super) flushes: u64,
+    troubles: Vec<String>,
+}
+
+/// Requests are of three classes (the second byte of a kind), each with fewer than 32 numbers.
+const KINDS: usize = 3 * 32;
+/// Error codes are below this.
+const CODES: usize = 512;
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters { requests: [0; KINDS], failures: [0; CODES], let_go: 0, flushes: 0, troubles: Vec::new() }
+    }
+}
+
+impl Counters {
+    #[inline]
+    pub(super) fn asked(&mut self, kind: Kind) {
+        if let Some(count) = self.requests.get_mut(place_of(kind)) {
+            *count += 1;
+        }
+    }
+
+    pub(super) fn failed(&mut self, code: u16) {
+        if let Some(count) = self.failures.get_mut(usize::from(code)) {
+            *count += 1;
+        }
+    }
+
+    /// Takes note of a failure that is no request's fault, once if it repeats.
+    pub(super) fn trouble(&mut self, error: &EngineError) {
+        let text = error.to_string();
+        if !self.troubles.contains(&text) {
+            if self.troubles.len() == TROUBLES_MAX {
+                self.troubles.remove(0);
+            }
+            self.troubles.push(text);
+        }
+    }
+}
+
+fn place_of(kind: Kind) -> usize {
+    let number = usize::from(kind.number());
+    (number >> 8) * 32 + (number & 31)
+}
+
+impl<D: Disk> Instance<D> {
+    /// How it stands. Walks over all partitions: for reports, not for every request.
+    pub fn stats(&mut self) -> Stats {
+        let Instance { engine, table, counters, .. } = self;
+        let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
+        let asked = asked.map(|kind| (*kind, counters.requests[place_of(*kind)]));
+        let mut stats = Stats {
+            requests: asked.filter(|(_, count)| *count > 0).collect(),
+            failures: (0..).zip(counters.failures).filter(|(_, count)| *count > 0).collect(),
+            let_go: counters.let_go,
+            flushes: counters.flushes,
+            partitions: table.len() as u64,
+            engine: engine.stats(),
+            troubles: counters.troubles.clone(),
+            ..Stats::default()
+        };
+        for slot in table.slots() {
+            let partition = table.partition(slot);
+            let own = partition.stats();
+            stats.sessions += own.sessions as u64;
+            stats.waits += own.waits as u64;
+            // A partition in the table is open in the engine.
+            let PartitionStats { records, versions, log, overhead_bytes, .. } =
+                engine.partition_stats(partition.handle()).unwrap_or_default();
+            stats.records += records;
+            stats.versions += versions;
+            stats.log_bytes += log.bytes;
+            stats.live_bytes += log.bytes.saturating_sub(log.dead_bytes);
+            stats.overhead_bytes += overhead_bytes;
+        }
+        stats
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_wire::ErrorCode;
+
+    #[test]
+    fn every_kind_of_request_and_every_code_has_a_place_of_its_own() {
+        let mut places: Vec<usize> =
+            Kind::ALL.iter().filter(|kind| !kind.is_answer()).map(|kind| place_of(*kind)).collect();
+        let count = places.len();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), count);
+        assert!(places.iter().all(|place| *place < KINDS));
+        assert!(ErrorCode::ALL.iter().all(|code| usize::from(code.number()) < CODES));
+    }
+}

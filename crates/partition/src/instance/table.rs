@@ -1,0 +1,306 @@
+//! The partitions of an instance: found by keyspace and number, and told when their time has come.
+
+use std::collections::BTreeSet;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineResult};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+
+use super::Place;
+use super::relay::Relay;
+use crate::event::{Event, Now, Request};
+use crate::limits::TOUCHED_TICK_MS;
+use crate::partition::Partition;
+
+/// A partition's place in the table.
+pub(super) type SlotId = u32;
+
+/// No partition of this number is held here.
+const ELSEWHERE: SlotId = SlotId::MAX;
+
+/// All partitions held here.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Slot>>,
+    free: Vec<SlotId>,
+    /// By id; of each the slots of all its partitions, [`ELSEWHERE`] for those that others hold.
+    keyspaces: Vec<(KeyspaceId, Box<[SlotId]>)>,
+    /// When partitions want a tick, in milliseconds since 1970.
+    wakes: BTreeSet<(u64, SlotId)>,
+    /// Those that have appended what is answered once durable.
+    unflushed: Vec<SlotId>,
+    /// Those that took a request since they were last looked at.
+    touched: Vec<SlotId>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    partition: Partition,
+    place: Place,
+    /// What stands in `wakes`; [`u64::MAX`]: nothing.
+    wake_ms: u64,
+    is_unflushed: bool,
+    is_touched: bool,
+}
+
+/// What is known of a partition that a request names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It is held here.
+    Here(SlotId, PartitionEpoch),
+    /// Others hold it, or there is none of this number.
+    NotHere,
+    /// Nothing of this keyspace is held here.
+    NoKeyspace,
+}
+
+impl Table {
+    #[inline]
+    pub(super) fn find(&self, keyspace: KeyspaceId, partition: PartitionId) -> Found {
+        // A few keyspaces at most: a search through them is as fast as any table.
+        let Some((_, slots)) = self.keyspaces.iter().find(|(id, _)| *id == keyspace) else {
+            return Found::NoKeyspace;
+        };
+        match slots.get(partition.0 as usize) {
+            Some(&slot) if slot != ELSEWHERE => Found::Here(slot, self.slot(slot).place.epoch),
+            _ => Found::NotHere,
+        }
+    }
+
+    /// Adds a partition of a keyspace that has so many.
+    pub(super) fn add(
+        &mut self,
+        keyspace: KeyspaceId,
+        partitions: u32,
+        id: PartitionId,
+        partition: Partition,
+    ) {
+        let place = Place { keyspace, partition: id, epoch: partition.epoch() };
+        let slot = Slot { partition, place, wake_ms: u64::MAX, is_unflushed: false, is_touched: false };
+        let at = match self.free.pop() {
+            Some(at) => {
+                self.slots[at as usize] = Some(slot);
+                at
+            }
+            None => {
+                self.slots.push(Some(slot));
+                // Bounded by the partitions of a map, which are counted in 32 bits.
+                (self.slots.len() - 1) as SlotId
+            }
+        };
+        let known = self.keyspaces.iter().position(|(id, _)| *id == keyspace).unwrap_or_else(|| {
+            self.keyspaces.push((keyspace, vec![ELSEWHERE; partitions as usize].into()));
+            self.keyspaces.len() - 1
+        });
+        self.keyspaces[known].1[id.0 as usize] = at;
+        // Deadlines that it found in its log are looked at soon.
+        self.touch(at);
+    }
+
+    /// Takes a partition out. What it held for an answer must have been released.
+    pub(super) fn remove(&mut self, at: SlotId) -> Option<(Place, Partition)> {
+        let slot = self.slots.get_mut(at as usize)?.take()?;
+        self.free.push(at);
+        self.wakes.remove(&(slot.wake_ms, at));
+        self.unflushed.retain(|other| *other != at);
+        self.touched.retain(|other| *other != at);
+        let Place { keyspace, partition, .. } = slot.place;
+        if let Some(known) = self.keyspaces.iter().position(|(id, _)| *id == keyspace) {
+            let slots = &mut self.keyspaces[known].1;
+            slots[partition.0 as usize] = ELSEWHERE;
+            if slots.iter().all(|slot| *slot == ELSEWHERE) {
+                self.keyspaces.remove(known);
+            }
+        }
+        Some((slot.place, slot.partition))
+    }
+
+    pub(super) fn slots(&self) -> Vec<SlotId> {
+        (0..self.slots.len() as SlotId).filter(|at| self.slots[*at as usize].is_some()).collect()
+    }
+
+    /// Those of one keyspace.
+    pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<SlotId> {
+        let found = self.keyspaces.iter().find(|(id, _)| *id == keyspace);
+        found.map_or(Vec::new(), |(_, slots)| slots.iter().copied().filter(|at| *at != ELSEWHERE).collect())
+    }
+
+    /// The keyspaces of which something is held.
+    pub(super) fn keyspaces(&self) -> impl Iterator<Item = KeyspaceId> {
+        self.keyspaces.iter().map(|(id, _)| *id)
+    }
+
+    /// Those with something parked for a connection that may have gone.
+    pub(super) fn with_waits(&self) -> Vec<SlotId> {
+        let waits = |at: &SlotId| self.slots[*at as usize].as_ref().is_some_and(|s| s.partition.has_waits());
+        (0..self.slots.len() as SlotId).filter(waits).collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn partition(&self, at: SlotId) -> &Partition {
+        &self.slot(at).partition
+    }
+
+    pub(super) fn place(&self, at: SlotId) -> Place {
+        self.slot(at).place
+    }
+
+    /// Hands a request to a partition.
+    #[inline]
+    pub(super) fn request<D: Disk>(
+        &mut self,
+        at: SlotId,
+        (engine, now): (&mut Engine<D>, Now),
+        request: Request<'_>,
+        relay: &mut Relay<'_>,
+    ) {
+        self.step(at, (engine, now), Event::Request(request), relay);
+        self.touch(at);
+    }
+
+    /// Hands an event to a partition.
+    #[inline]
+    pub(super) fn step<D: Disk>(
+        &mut self,
+        at: SlotId,
+        (engine, now): (&mut Engine<D>, Now),
+        event: Event<'_>,
+        relay: &mut Relay<'_>,
+    ) {
+        let slot = self.slot_mut(at);
+        relay.place = slot.place;
+        relay.wants_flush = false;
+        let result = slot.partition.step(engine, now, event, relay);
+        if relay.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
+            self.unflushed.push(at);
+        }
+        if let Err(error) = result {
+            relay.counters.trouble(&error);
+        }
+    }
+
+    /// See [`Partition::set_durability`].
+    pub(super) fn set_durability<D: Disk>(
+        &mut self,
+        at: SlotId,
+        engine: &mut Engine<D>,
+        durability: Durability,
+        relay: &mut Relay<'_>,
+    ) -> EngineResult<()> {
+        let slot = self.slot_mut(at);
+        relay.place = slot.place;
+        slot.partition.set_durability(engine, durability, relay)?;
+        self.touch(at);
+        Ok(())
+    }
+
+    /// The map has raised the epoch of a partition that stays here.
+    pub(super) fn set_epoch(&mut self, at: SlotId, epoch: PartitionEpoch) {
+        let slot = self.slot_mut(at);
+        if epoch > slot.place.epoch {
+            slot.partition.raise_epoch(epoch);
+            slot.place.epoch = epoch;
+        }
+    }
+
+    /// Answers all that a partition holds back with a failure.
+    pub(super) fn release(&mut self, at: SlotId, failure: &Failure<'static>, relay: &mut Relay<'_>) {
+        let slot = self.slot_mut(at);
+        relay.place = slot.place;
+        slot.partition.release(failure, relay);
+    }
+
+    pub(super) fn checkpoint<D: Disk>(&mut self, at: SlotId, engine: &mut Engine<D>) -> EngineResult<()> {
+        self.slot_mut(at).partition.checkpoint(engine)
+    }
+
+    /// Those that wait for a flush; they wait no longer.
+    pub(super) fn take_unflushed(&mut self, into: &mut Vec<SlotId>) {
+        for at in self.unflushed.drain(..) {
+            if let Some(slot) = self.slots[at as usize].as_mut() {
+                slot.is_unflushed = false;
+                into.push(at);
+            }
+        }
+    }
+
+    /// They wait for the next flush after all.
+    pub(super) fn put_unflushed(&mut self, slots: &mut Vec<SlotId>) {
+        for at in slots.drain(..) {
+            if !std::mem::replace(&mut self.slot_mut(at).is_unflushed, true) {
+                self.unflushed.push(at);
+            }
+        }
+    }
+
+    pub(super) fn has_unflushed(&self) -> bool {
+        !self.unflushed.is_empty()
+    }
+
+    fn touch(&mut self, at: SlotId) {
+        if !std::mem::replace(&mut self.slot_mut(at).is_touched, true) {
+            self.touched.push(at);
+        }
+    }
+
+    /// Sets the time of the next tick of those that took a request. `true`: there were some.
+    pub(super) fn settle_touched(&mut self, now: Now) -> bool {
+        let mut touched = std::mem::take(&mut self.touched);
+        let any = !touched.is_empty();
+        for at in touched.drain(..) {
+            let Some(slot) = self.slots[at as usize].as_mut() else { continue };
+            slot.is_touched = false;
+            // Whether a checkpoint is due, sessions are to be forgotten: neither is urgent.
+            let soon = slot.wake_ms.min(now.ms + TOUCHED_TICK_MS);
+            let wake_ms = slot.partition.next_wake_ms().map_or(soon, |wake_ms| wake_ms.min(soon));
+            self.wake_at(at, wake_ms);
+        }
+        self.touched = touched;
+        any
+    }
+
+    /// Takes the partitions whose time has come.
+    pub(super) fn take_due(&mut self, now: Now, into: &mut Vec<SlotId>) {
+        while let Some(&(wake_ms, at)) = self.wakes.first()
+            && wake_ms <= now.ms
+        {
+            self.wakes.pop_first();
+            self.slot_mut(at).wake_ms = u64::MAX;
+            into.push(at);
+        }
+    }
+
+    /// Sets the time of the next tick after one.
+    pub(super) fn ticked(&mut self, at: SlotId, now: Now) {
+        if let Some(wake_ms) = self.slot(at).partition.next_upkeep_ms() {
+            // What could not be done just now (a full disk) is not tried without pause.
+            self.wake_at(at, wake_ms.max(now.ms + 1));
+        }
+    }
+
+    /// When the next partition wants a tick, in milliseconds since 1970.
+    pub(super) fn next_wake_ms(&self) -> Option<u64> {
+        self.wakes.first().map(|(wake_ms, _)| *wake_ms)
+    }
+
+    fn wake_at(&mut self, at: SlotId, wake_ms: u64) {
+        let slot = self.slots[at as usize].as_mut().expect("names a partition that is held");
+        if slot.wake_ms != wake_ms {
+            self.wakes.remove(&(slot.wake_ms, at));
+            slot.wake_ms = wake_ms;
+            self.wakes.insert((wake_ms, at));
+        }
+    }
+
+    fn slot(&self, at: SlotId) -> &Slot {
+        self.slots[at as usize].as_ref().expect("names a partition that is held")
+    }
+
+    fn slot_mut(&mut self, at: SlotId) -> &mut Slot {
+        self.slots[at as usize].as_mut().expect("names a partition that is held")
+    }
+}

@@ -1,0 +1,214 @@
+//! An instance on a simulated disk, and what it answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_engine::EngineOptions;
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_placement::map::DEFAULT_KEYSPACE;
+use zerohop_placement::{
+    Address, Change, ClusterMap, Durability, KeyspaceConfig, MapDelta, MapHistory, Node, NodeState,
+    PartitionCount, ReplicaGroup,
+};
+use zerohop_wire::ids::{
+    Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId, RequestId, Timestamp,
+};
+use zerohop_wire::messages::{
+    Answer, ClusterId, Condition, Expiry, Outcome, Query, Read, Stamp, Until, Write,
+};
+use zerohop_wire::{Envelope, Failure, Message, messages};
+
+use super::super::{Effects, Identity, Instance, Opened, Options, Place, Time};
+use crate::event::Token;
+
+pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
+
+/// What came out of an instance.
+#[derive(Default)]
+pub(super) struct Sent {
+    /// Of answers to records: the value, or a word for what it was.
+    pub(super) answers: BTreeMap<u64, (Place, Result<String, Failure<'static>>)>,
+    pub(super) maps: Vec<(u64, u64, Vec<u8>)>,
+    pub(super) sessions: Vec<zerohop_wire::ids::SessionId>,
+    pub(super) let_go: Vec<u64>,
+}
+
+impl Effects for Sent {
+    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+        let answer = match message {
+            Message::Answer(answer) => said(answer),
+            Message::Map(map) => {
+                self.maps.push((map.epoch.0, map.since.0, map.encoded.to_vec()));
+                Ok("map".to_owned())
+            }
+            Message::SessionOpened(opened) => {
+                self.sessions.push(opened.session);
+                Ok("session".to_owned())
+            }
+            Message::Pong(pong) => Ok(format!("pong {}", pong.map_epoch)),
+            other => panic!("not expected: {other:?}"),
+        };
+        let before = self.answers.insert(to.request.0, (place, answer));
+        assert!(before.is_none(), "{to:?} is answered once");
+    }
+
+    fn let_go(&mut self, to: Token) {
+        self.let_go.push(to.request.0);
+    }
+}
+
+fn said(answer: &Answer<'_>) -> Result<String, Failure<'static>> {
+    match answer {
+        Ok(Outcome::Value { bytes, .. }) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        Ok(Outcome::Done { .. }) => Ok("done".to_owned()),
+        Ok(other) => Ok(format!("{other:?}")),
+        Err(failure) => Err(failure.clone().into_owned()),
+    }
+}
+
+pub(super) struct Bench {
+    pub(super) disk: SimulatedDisk,
+    pub(super) instance: Instance<SimulatedDisk>,
+    pub(super) sent: Sent,
+    pub(super) now: Time,
+    next: u64,
+}
+
+pub(super) fn node(instances: u16) -> Node {
+    let address = |port: u16| Address::new(&format!("127.0.0.1:{port}")).expect("is an address");
+    Node {
+        id: NodeId(1),
+        state: NodeState::Up,
+        incarnation: Incarnation(11),
+        manager: address(7400),
+        first_instance: InstanceId(1),
+        instances: (0..instances).map(|n| address(7401 + n)).collect(),
+    }
+}
+
+pub(super) fn first_map(instances: u16) -> ClusterMap {
+    ClusterMap::of_one_node(node(instances), 5).expect("is a map")
+}
+
+pub(super) fn options() -> Options {
+    Options {
+        identity: Identity { cluster: CLUSTER, instance: InstanceId(1), incarnation: Incarnation(11) },
+        engine: EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() },
+    }
+}
+
+/// A delta that makes a keyspace of four partitions.
+pub(super) fn create(map: &ClusterMap, id: u32, name: &str, durability: Durability) -> MapDelta {
+    let config = KeyspaceConfig {
+        durability,
+        partitions: PartitionCount::new(4).expect("is a power of two"),
+        ..KeyspaceConfig::new(name.parse().expect("is a name"), 3)
+    };
+    let config = config.fitted_to(1);
+    let node = map.nodes().next().expect("has a node").to_node();
+    let groups = ReplicaGroup::spread(&config, &node);
+    next(map, vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups }])
+}
+
+pub(super) fn next(map: &ClusterMap, changes: Vec<Change>) -> MapDelta {
+    MapDelta { from: map.epoch(), to: map.epoch().next(), changes }
+}
+
+impl Bench {
+    pub(super) fn new() -> Bench {
+        Bench::on(SimulatedDisk::new(1), first_map(1), Time { unix_ms: 1_000_000, elapsed_ms: 0 }).0
+    }
+
+    pub(super) fn on(disk: SimulatedDisk, map: ClusterMap, now: Time) -> (Bench, Opened) {
+        let history = MapHistory::new(Arc::new(map));
+        let (instance, opened) = Instance::open(disk.clone(), options(), history, now).expect("opens");
+        (Bench { disk, instance, sent: Sent::default(), now, next: 0 }, opened)
+    }
+
+    /// The same after a crash, with the map that it had.
+    pub(super) fn crash(self) -> (Bench, Opened) {
+        let Bench { disk, instance, now, .. } = self;
+        let map = ClusterMap::clone(instance.map());
+        drop(instance);
+        disk.crash();
+        Bench::on(disk, map, now)
+    }
+
+    pub(super) fn apply(&mut self, delta: &MapDelta) {
+        self.instance.apply_map(self.now, delta, &mut self.sent).expect("follows");
+    }
+
+    /// Hands a request over; its answer comes at once or at the end of the batch.
+    pub(super) fn ask(&mut self, envelope: Envelope, message: &Message<'_>) -> u64 {
+        self.next += 1;
+        let to = Token { connection: 1, request: RequestId(self.next) };
+        let envelope = Envelope { request: to.request, ..envelope };
+        self.instance.request(self.now, to, &envelope, message, &mut self.sent);
+        self.next
+    }
+
+    pub(super) fn end(&mut self) {
+        self.instance.end_of_batch(self.now, &mut self.sent);
+    }
+
+    pub(super) fn answer(&mut self, request: u64) -> Option<Result<String, Failure<'static>>> {
+        self.sent.answers.remove(&request).map(|(_, answer)| answer)
+    }
+
+    /// The envelope that a client would send, by the map of the instance.
+    pub(super) fn envelope(&self, keyspace: u32, key: &str) -> Envelope {
+        let keyspace = KeyspaceId(keyspace);
+        let map = self.instance.map();
+        let route = map.route(keyspace, key.as_bytes());
+        let (partition, epoch) = match route {
+            Ok(route) => (route.partition, route.epoch),
+            Err(_) => (PartitionId(0), PartitionEpoch(1)),
+        };
+        Envelope { keyspace, partition, partition_epoch: epoch, ..Envelope::default() }
+    }
+
+    pub(super) fn put(&mut self, keyspace: u32, key: &str, value: &str) -> u64 {
+        let change = messages::Change::Insert { value: value.as_bytes(), expiry: Expiry::Never };
+        let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        let envelope = self.envelope(keyspace, key);
+        self.ask(envelope, &Message::Write { stamp: Stamp::default(), write })
+    }
+
+    pub(super) fn get(&mut self, keyspace: u32, key: &str) -> u64 {
+        let envelope = self.envelope(keyspace, key);
+        self.read_at(envelope, key, Query::Lookup)
+    }
+
+    pub(super) fn wait(&mut self, keyspace: u32, key: &str, time_out_ms: u32) -> u64 {
+        let envelope = Envelope { time_out_ms, ..self.envelope(keyspace, key) };
+        self.read_at(envelope, key, Query::Wait { until: Until::Present })
+    }
+
+    pub(super) fn read_at(&mut self, envelope: Envelope, key: &str, query: Query<'_>) -> u64 {
+        let read = Read { key: key.as_bytes(), query };
+        self.ask(envelope, &Message::Read { seen: Timestamp::ZERO, read })
+    }
+
+    /// Puts, ends the batch, and wants it done.
+    pub(super) fn store(&mut self, keyspace: u32, key: &str, value: &str) {
+        let request = self.put(keyspace, key, value);
+        self.end();
+        assert_eq!(self.answer(request), Some(Ok("done".to_owned())));
+    }
+
+    pub(super) fn value(&mut self, keyspace: u32, key: &str) -> Result<String, Failure<'static>> {
+        let request = self.get(keyspace, key);
+        self.end();
+        self.answer(request).expect("is answered")
+    }
+
+    pub(super) fn pass_ms(&mut self, ms: u64) {
+        self.now.unix_ms += ms;
+        self.now.elapsed_ms += ms;
+        self.end();
+        self.instance.maintain(self.now);
+    }
+}
+
+/// The keyspace that is there from the start.
+pub(super) const DEFAULT: u32 = DEFAULT_KEYSPACE.0;

@@ -1,0 +1,6 @@
+//! What an instance does with requests, time, maps and failures.
+
+mod bench;
+mod maps;
+mod serving;
+mod time;

@@ -1,0 +1,157 @@
+//! Requests and their answers.
+
+use zerohop_engine::disk::simulated::Operation;
+use zerohop_placement::Durability;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::{ClusterId, Hello, MapGet, Ping, Query, SessionOpen};
+use zerohop_wire::{Envelope, Failure, Features, Message, What};
+
+use super::bench::{Bench, CLUSTER, DEFAULT, create};
+
+fn hello(cluster: ClusterId, map_epoch: u64) -> Hello<'static> {
+    Hello {
+        version_min: 1,
+        version_max: 1,
+        features: Features(0),
+        cluster,
+        map_epoch: MapEpoch(map_epoch),
+        proof_method: 0,
+        nonce: [0; 32],
+        name: "test",
+    }
+}
+
+#[test]
+fn what_is_put_is_found_and_answers_say_where_they_come_from() {
+    let mut bench = Bench::new();
+    let put = bench.put(DEFAULT, "colour", "blue");
+    bench.end();
+    let (place, answer) = bench.sent.answers.remove(&put).expect("is answered");
+    assert_eq!(answer, Ok("done".to_owned()));
+    let envelope = bench.envelope(DEFAULT, "colour");
+    assert_eq!(
+        (place.keyspace, place.partition, place.epoch),
+        (envelope.keyspace, envelope.partition, PartitionEpoch(1))
+    );
+    assert_eq!(bench.value(DEFAULT, "colour"), Ok("blue".to_owned()));
+    assert_eq!(bench.value(DEFAULT, "other"), Err(Failure::NotFound));
+}
+
+#[test]
+fn a_synced_write_is_answered_by_the_flush_of_its_batch_and_not_before() {
+    let mut bench = Bench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    let puts: Vec<u64> = (0..20).map(|n| bench.put(2, &format!("k{n}"), "v")).collect();
+    let read = bench.get(2, "k3");
+    assert!(bench.sent.answers.is_empty(), "nothing is durable yet, and the read saw what is not");
+    let before = bench.instance.stats().flushes;
+    bench.end();
+    assert_eq!(bench.instance.stats().flushes, before + 1, "one flush for all partitions");
+    for put in puts {
+        assert_eq!(bench.answer(put), Some(Ok("done".to_owned())));
+    }
+    assert_eq!(bench.answer(read), Some(Ok("v".to_owned())));
+    let (mut bench, _) = bench.crash();
+    assert_eq!(bench.value(2, "k19"), Ok("v".to_owned()));
+}
+
+#[test]
+fn a_failed_flush_is_told_to_everyone_who_waited_for_it() {
+    let mut bench = Bench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    bench.store(2, "a", "1");
+    let put = bench.put(2, "a", "2");
+    bench.disk.fail_nth(Operation::Sync, 1);
+    bench.end();
+    assert_eq!(bench.answer(put), Some(Err(Failure::DiskFailed)));
+    assert!(!bench.instance.stats().troubles.is_empty());
+}
+
+#[test]
+fn what_is_not_served_here_is_told_what_the_asker_lacks() {
+    let mut bench = Bench::new();
+    bench.instance.hello(1, &hello(CLUSTER, 1), bench.now).expect("is let in");
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    // Another epoch of the partition than the present one.
+    let old = Envelope { partition_epoch: PartitionEpoch(1), ..bench.envelope(DEFAULT, "a") };
+    let raised = super::maps::raise(bench.instance.map(), DEFAULT, old.partition.0);
+    bench.apply(&raised);
+    let first = bench.read_at(old, "a", Query::Lookup);
+    let second = bench.read_at(old, "a", Query::Lookup);
+    match bench.answer(first) {
+        Some(Err(Failure::WrongOwner { epoch, delta })) => {
+            assert_eq!(epoch, MapEpoch(3));
+            let decoded = zerohop_placement::MapDelta::decode(&delta).expect("is a delta");
+            assert_eq!((decoded.from, decoded.to), (MapEpoch(1), MapEpoch(3)));
+        }
+        other => panic!("{other:?}"),
+    }
+    // It has been told: once is enough.
+    match bench.answer(second) {
+        Some(Err(Failure::WrongOwner { delta, .. })) => assert!(delta.is_empty()),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn names_of_nothing_are_answered_so() {
+    let mut bench = Bench::new();
+    let envelope = bench.envelope(DEFAULT, "a");
+    let strange = Envelope { keyspace: KeyspaceId(9), partition_epoch: PartitionEpoch(0), ..envelope };
+    let request = bench.read_at(strange, "a", Query::Lookup);
+    let failure = Failure::UnknownKeyspace { keyspace: KeyspaceId(9) };
+    assert_eq!(bench.answer(request), Some(Err(failure)));
+    let beyond = Envelope { partition: PartitionId(256), ..envelope };
+    let request = bench.read_at(beyond, "a", Query::Lookup);
+    assert_eq!(bench.answer(request), Some(Err(What::NoSuchPartition.into())));
+    // A map that is still on its way here: not a keyspace that does not exist.
+    let newer = Envelope { keyspace: KeyspaceId(9), partition_epoch: PartitionEpoch(1), ..envelope };
+    let request = bench.read_at(newer, "a", Query::Lookup);
+    assert!(matches!(bench.answer(request), Some(Err(Failure::Unavailable { .. }))));
+    let newer = Envelope { partition_epoch: PartitionEpoch(2), ..envelope };
+    let request = bench.read_at(newer, "a", Query::Lookup);
+    assert!(matches!(bench.answer(request), Some(Err(Failure::Unavailable { .. }))));
+}
+
+#[test]
+fn sessions_differ_and_maps_and_pulses_are_answered() {
+    let mut bench = Bench::new();
+    for _ in 0..3 {
+        bench.ask(Envelope::default(), &Message::SessionOpen(SessionOpen));
+    }
+    let mut sessions = bench.sent.sessions.clone();
+    sessions.dedup();
+    assert_eq!(sessions.len(), 3);
+    assert!(sessions.iter().all(|session| session.issued.millis() == 1_000_000));
+    bench.ask(Envelope::default(), &Message::MapGet(MapGet { since: MapEpoch(0) }));
+    let (epoch, since, encoded) = bench.sent.maps.pop().expect("is answered");
+    assert_eq!((epoch, since), (1, 0));
+    assert_eq!(encoded, bench.instance.map().encode());
+    let ping = bench.ask(Envelope::default(), &Message::Ping(Ping { map_epoch: MapEpoch(1) }));
+    assert_eq!(bench.answer(ping), Some(Ok("pong 1".to_owned())));
+}
+
+#[test]
+fn a_client_of_another_cluster_is_turned_away() {
+    let mut bench = Bench::new();
+    let stranger = hello(ClusterId([1; 16]), 0);
+    assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::Unauthorized));
+    let anybody = hello(ClusterId::default(), 0);
+    let ack = bench.instance.hello(1, &anybody, bench.now).expect("is let in");
+    assert_eq!((ack.cluster, ack.map_epoch), (CLUSTER, MapEpoch(1)));
+}
+
+#[test]
+fn requests_and_failures_are_counted() {
+    let mut bench = Bench::new();
+    bench.store(DEFAULT, "a", "1");
+    bench.value(DEFAULT, "b").expect_err("is not there");
+    let stats = bench.instance.stats();
+    let asked: Vec<(&str, u64)> = stats.requests.iter().map(|(kind, n)| (kind.text(), *n)).collect();
+    assert_eq!(asked, [("lookup", 1), ("insert", 1)]);
+    assert_eq!(stats.failures, [(200, 1)]);
+    assert_eq!((stats.partitions, stats.records), (256, 1));
+}
