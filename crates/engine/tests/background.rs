@@ -7,12 +7,7 @@ use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, PartitionI
 type Store = Engine<SimulatedDisk>;
 
 fn open(disk: &SimulatedDisk) -> Store {
-    let options = EngineOptions {
-        segment_bytes: 8 << 10,
-        disk_reserve_bytes: 0,
-        interval_ms: 100,
-        ..EngineOptions::default()
-    };
+    let options = EngineOptions { segment_bytes: 8 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
     let (engine, report) = Engine::open(disk.clone(), options).expect("opens");
     assert_eq!(report.damage().next(), None);
     engine
@@ -40,7 +35,7 @@ fn what_was_written_under_sync_is_durable_an_interval_after_the_change_to_interv
     let mut engine = open(&SimulatedDisk::new(1));
     let p = partition(&mut engine, Durability::Sync);
     put(&mut engine, p, 1, b"k", b"v");
-    engine.set_durability(p, Durability::Interval).expect("changes");
+    engine.set_durability(p, Durability::DEFAULT).expect("changes");
     maintain_for(&mut engine, 0, 400);
     assert_eq!(engine.durable_index(p).expect("is open"), 1);
 }
@@ -49,9 +44,42 @@ fn what_was_written_under_sync_is_durable_an_interval_after_the_change_to_interv
 fn a_checkpoint_that_its_owner_begins_is_written_by_upkeep() {
     let disk = SimulatedDisk::new(2);
     let mut engine = open(&disk);
-    let p = partition(&mut engine, Durability::Interval);
+    let p = partition(&mut engine, Durability::DEFAULT);
     put(&mut engine, p, 1, b"k", b"v");
     engine.checkpoint_begin(p, b"state of an upper layer").expect("begins");
     maintain_for(&mut engine, 0, 400);
     assert_eq!(names(&disk), ["0000000000000001-00000000.seg", "0000000000000001.ckp"]);
+}
+
+/// Upkeep so often that what is due at a moment is durable ten milliseconds later.
+fn durable_at(engine: &mut Store, partitions: &[Handle], ms: u64) -> Vec<u64> {
+    (ms..ms + 10).for_each(|now| assert!(engine.maintain(now).is_ok()));
+    partitions.iter().map(|&p| engine.durable_index(p).expect("is open")).collect()
+}
+
+#[test]
+fn each_partition_is_synced_after_its_own_interval() {
+    let mut engine = open(&SimulatedDisk::new(3));
+    let handles = [500, 20, 100].map(|ms| {
+        let options = PartitionOptions { durability: Durability::Interval { ms }, index_seed: 7 };
+        engine.partition(PartitionId(u64::from(ms)), options).expect("opens")
+    });
+    handles.iter().for_each(|&p| assert_eq!(put(&mut engine, p, 1, b"k", b"v"), 1));
+    assert_eq!(durable_at(&mut engine, &handles, 10), [0, 0, 0]);
+    assert_eq!(durable_at(&mut engine, &handles, 20), [0, 1, 0]);
+    assert_eq!(durable_at(&mut engine, &handles, 90), [0, 1, 0]);
+    assert_eq!(durable_at(&mut engine, &handles, 100), [0, 1, 1]);
+    assert_eq!(durable_at(&mut engine, &handles, 490), [0, 1, 1]);
+    assert_eq!(durable_at(&mut engine, &handles, 500), [1, 1, 1]);
+}
+
+#[test]
+fn a_shorter_interval_counts_from_its_change_on_also_for_what_was_written_before() {
+    let mut engine = open(&SimulatedDisk::new(4));
+    let p = partition(&mut engine, Durability::Interval { ms: 10_000 });
+    put(&mut engine, p, 1, b"k", b"v");
+    assert_eq!(durable_at(&mut engine, &[p], 990), [0]);
+    engine.set_durability(p, Durability::Interval { ms: 50 }).expect("changes");
+    assert_eq!(durable_at(&mut engine, &[p], 1030), [0]);
+    assert_eq!(durable_at(&mut engine, &[p], 1050), [1]);
 }

@@ -39,7 +39,7 @@ fn list_payload(values: &[&str]) -> Vec<u8> {
 #[test]
 fn what_was_put_is_found_until_it_is_removed() {
     let mut engine = open(&SimulatedDisk::new(1));
-    let p = partition(&mut engine, Durability::Interval);
+    let p = partition(&mut engine, Durability::DEFAULT);
     assert_eq!(get(&mut engine, p, b"a"), None);
     put(&mut engine, p, 1, b"a", b"one");
     put(&mut engine, p, 2, b"b", b"two");
@@ -68,7 +68,7 @@ fn an_idle_partition_costs_no_file_and_less_than_a_kibibyte() {
 fn lists_and_appended_bytes_survive_reopening_with_their_trims() {
     let disk = SimulatedDisk::new(3);
     let mut engine = open(&disk);
-    let p = partition(&mut engine, Durability::Interval);
+    let p = partition(&mut engine, Durability::DEFAULT);
     for n in 0..200u32 {
         let value = format!("{n:03}");
         engine
@@ -97,7 +97,7 @@ fn lists_and_appended_bytes_survive_reopening_with_their_trims() {
 #[test]
 fn older_versions_are_found_until_the_horizon_passes_them() {
     let mut engine = open(&SimulatedDisk::new(4));
-    let p = partition(&mut engine, Durability::Interval);
+    let p = partition(&mut engine, Durability::DEFAULT);
     engine.set_horizon(p, Some(0)).expect("is open");
     let read_at = |engine: &mut Store, at| {
         let record = engine.lookup_at(p, b"k", at).expect("reads")?;

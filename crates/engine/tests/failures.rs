@@ -37,8 +37,8 @@ fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, key: &[u8], val
 fn a_sync_that_failed_is_not_healed_by_one_that_succeeds() {
     let disk = SimulatedDisk::new(1);
     let mut engine = open(&disk);
-    let p = partition(&mut engine, 1, Durability::Interval);
-    let other = partition(&mut engine, 2, Durability::Interval);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
+    let other = partition(&mut engine, 2, Durability::DEFAULT);
     put(&mut engine, p, 1, b"k", b"v").expect("is accepted");
     put(&mut engine, other, 1, b"k", b"v").expect("is accepted");
     disk.fail_nth(Operation::Sync, 1);
@@ -93,7 +93,7 @@ fn a_partition_held_in_memory_never_reaches_the_disk() {
 fn after_a_cut_the_rest_counts_as_durable_and_a_checkpoint_ends() {
     let disk = SimulatedDisk::new(4);
     let mut engine = open(&disk);
-    let p = partition(&mut engine, 1, Durability::Interval);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
     append(&mut engine, p, 1, 1, b"k", b"first");
     engine.sync().expect("syncs");
     // More than a block, so that some of it is written and not synced.
@@ -106,14 +106,14 @@ fn after_a_cut_the_rest_counts_as_durable_and_a_checkpoint_ends() {
     assert_eq!(engine.durable_index(p).expect("is open"), 2);
     engine.close().expect("closes");
     let mut engine = open(&disk);
-    let p = partition(&mut engine, 1, Durability::Interval);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
     assert_eq!(engine.partition_stats(p).expect("is open").last, (1, 2));
 }
 
 #[test]
 fn entries_are_found_by_index_however_often_the_tail_was_cut() {
     let mut engine = open(&SimulatedDisk::new(5));
-    let p = partition(&mut engine, 1, Durability::Interval);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
     append(&mut engine, p, 1, 1, b"k", b"");
     let mut next = 2;
     for round in 0..400u32 {
@@ -135,7 +135,7 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
         let options =
             EngineOptions { segment_bytes: 4 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
         let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
-        let p = partition(&mut engine, 1, Durability::Interval);
+        let p = partition(&mut engine, 1, Durability::DEFAULT);
         for n in 0..60 {
             put(&mut engine, p, n, &[n as u8 % 7], &[7; 500]).expect("is accepted");
         }
@@ -149,7 +149,7 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
         disk.crash();
         let mut engine = open(&disk);
         engine.commit_all().expect("commits");
-        let p = partition(&mut engine, 1, Durability::Interval);
+        let p = partition(&mut engine, 1, Durability::DEFAULT);
         for key in 0..7 {
             assert_eq!(engine.lookup_whole(p, &[key]).expect("reads"), Some(vec![7; 500]));
         }
@@ -160,7 +160,7 @@ fn a_file_that_cannot_be_removed_after_compaction_stops_the_partition_and_no_mor
 fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
     let disk = SimulatedDisk::new(6);
     let mut engine = open(&disk);
-    let p = partition(&mut engine, 1, Durability::Interval);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
     for index in 1..=9 {
         append(&mut engine, p, 1, index, b"k", b"value");
     }

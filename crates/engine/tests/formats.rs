@@ -42,7 +42,7 @@ fn list_of(values: &[&[u8]]) -> Vec<u8> {
 fn write_everything() -> Files {
     let disk = SimulatedDisk::new(1);
     let (mut engine, _) = Engine::open(disk.clone(), options()).expect("opens");
-    let p = partition(&mut engine, 1, Durability::Interval);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
     let mut at = 0;
     let mut write = |engine: &mut Engine<SimulatedDisk>, kind, flags, key: &[u8], payload: &[u8]| {
         at += 1;
@@ -151,7 +151,7 @@ fn files_of_version_1_are_read() {
     assert!(from_journal > 0 && from_checkpoint > 0, "{report:?}");
     engine.commit_all().expect("commits");
 
-    let p = partition(&mut engine, 1, Durability::Interval);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
     let get =
         |engine: &mut Engine<SimulatedDisk>, p, key: &[u8]| engine.lookup_whole(p, key).expect("can be read");
     for n in 0..40u8 {

@@ -7,6 +7,8 @@ use zerohop_engine::{
     Durability, Engine, EngineError, EngineOptions, Handle, Kind, PartitionId, PartitionOptions,
 };
 
+const INTERVAL: Durability = Durability::Interval { ms: 10 };
+
 type Store = Engine<SimulatedDisk>;
 
 const CAPACITY: u64 = 600 << 10;
@@ -16,7 +18,6 @@ fn options(disk_reserve_bytes: u64) -> EngineOptions {
         segment_bytes: 32 << 10,
         journal_file_bytes: 16 << 10,
         memory_bytes: 64 << 10,
-        interval_ms: 10,
         disk_reserve_bytes,
         ..EngineOptions::default()
     }
@@ -76,9 +77,9 @@ fn upkeep(engine: &mut Store, from: u64) {
 #[test]
 fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
     for (seed, durability, reserve) in [
-        (1, Durability::Interval, 0),
+        (1, INTERVAL, 0),
         (2, Durability::Sync, 0),
-        (3, Durability::Interval, 200 << 10),
+        (3, INTERVAL, 200 << 10),
         (4, Durability::Sync, 200 << 10),
     ] {
         let disk = SimulatedDisk::new(seed);
@@ -115,7 +116,7 @@ fn a_full_disk_refuses_writes_serves_reads_and_goes_on_once_there_is_room() {
 
 #[test]
 fn removals_and_compaction_make_room_on_a_full_disk() {
-    for (seed, durability) in [(1, Durability::Interval), (2, Durability::Sync)] {
+    for (seed, durability) in [(1, INTERVAL), (2, Durability::Sync)] {
         let disk = SimulatedDisk::new(seed);
         disk.set_capacity(CAPACITY);
         let (mut engine, _) = Engine::open(disk.clone(), options(200 << 10)).expect("opens");
@@ -154,7 +155,7 @@ fn removals_and_compaction_make_room_on_a_full_disk() {
 fn compacting_without_room_for_a_copy_ends_and_says_so() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
-    let p = partition(&mut engine, Durability::Interval);
+    let p = partition(&mut engine, INTERVAL);
     for n in 0..200 {
         engine.write(p, Kind::Put, 0, n, &key(n % 120), &value(n)).expect("is accepted");
     }
@@ -172,7 +173,7 @@ fn compacting_without_room_for_a_copy_ends_and_says_so() {
 fn compacting_does_not_wait_for_a_log_that_cannot_be_written() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
-    let p = partition(&mut engine, Durability::Interval);
+    let p = partition(&mut engine, INTERVAL);
     for n in 0..200 {
         engine.write(p, Kind::Put, 0, n, &key(n % 40), &value(n)).expect("is accepted");
     }

@@ -189,7 +189,7 @@ fn a_cut_told_by_the_journal_makes_no_entry_durable() {
     let p = partition(&mut engine, 1);
     append(&mut engine, p, 1, 1, 10);
     engine.flush().expect("flushes");
-    engine.set_durability(p, Durability::Interval).expect("changes");
+    engine.set_durability(p, Durability::DEFAULT).expect("changes");
     (2..=10).for_each(|index| append(&mut engine, p, 1, index, 10));
     engine.cut_after(p, 5).expect("cuts");
     assert_eq!(engine.durable_index(p).expect("is open"), 1);

@@ -12,14 +12,14 @@ use zerohop_engine::{
 type Store = Engine<SimulatedDisk>;
 
 fn options(segment_bytes: u64) -> EngineOptions {
-    EngineOptions { segment_bytes, interval_ms: 10, disk_reserve_bytes: 0, ..EngineOptions::default() }
+    EngineOptions { segment_bytes, disk_reserve_bytes: 0, ..EngineOptions::default() }
 }
 
 fn open(disk: &SimulatedDisk, segment_bytes: u64) -> (Store, Handle) {
     let (mut engine, report) = Engine::open(disk.clone(), options(segment_bytes)).expect("opens");
     assert_eq!(report.damage().map(ToString::to_string).next(), None);
     engine.commit_all().expect("commits");
-    let partition_options = PartitionOptions { durability: Durability::Interval, index_seed: 7 };
+    let partition_options = PartitionOptions { durability: Durability::Interval { ms: 10 }, index_seed: 7 };
     let p = engine.partition(PartitionId(1), partition_options).expect("opens");
     (engine, p)
 }

@@ -9,14 +9,14 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
     for batch in [16, 256, 2048] {
         let options = EngineOptions {
             segment_bytes: 1 << 20,
-            // Only what is durable is rewritten: the last interval's writes come on top of any bound.
-            interval_ms: 10,
             collect_every_ms: u64::MAX,
             disk_reserve_bytes: 0,
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(SimulatedDisk::new(batch), options).expect("opens");
-        let partition_options = PartitionOptions { durability: Durability::Interval, index_seed: 7 };
+        // Only what is durable is rewritten: the last interval's writes come on top of any bound.
+        let durability = Durability::Interval { ms: 10 };
+        let partition_options = PartitionOptions { durability, index_seed: 7 };
         let p = engine.partition(PartitionId(1), partition_options).expect("opens");
         let mut greatest: f64 = 0.0;
         for n in 0..KEYS * 20 {

@@ -17,7 +17,7 @@ fn open(disk: &SimulatedDisk) -> (Store, Handle) {
     };
     let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
     assert_eq!(report.damage().next(), None);
-    let options = PartitionOptions { durability: Durability::Interval, index_seed: 3 };
+    let options = PartitionOptions { durability: Durability::DEFAULT, index_seed: 3 };
     let p = engine.partition(PartitionId(1), options).expect("opens");
     engine.commit_all().expect("commits");
     (engine, p)

@@ -251,7 +251,7 @@ pub(crate) fn token(request: u64) -> Token {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
-        let (at_once, flushed) = (Rig::new(Durability::Interval), Rig::new(Durability::Sync));
+        let (at_once, flushed) = (Rig::new(Durability::DEFAULT), Rig::new(Durability::Sync));
         Bench { at_once, flushed, next_request: 0 }
     }
 

@@ -56,7 +56,7 @@ fn run(case: &Case) -> Result<Reading, Failure> {
     let records = Records { seed: case.seed };
     let count = usize::try_from(case.records)
         .map_err(|_| Failure::Usage(format!("{} records are too many", case.records)))?;
-    let partition_options = PartitionOptions { durability: Durability::Interval, index_seed: case.seed };
+    let partition_options = PartitionOptions { durability: Durability::DEFAULT, index_seed: case.seed };
     let (mut store, _) =
         Zerohop::open_with(&case.dir, options_of(&case.variant)?, case.partitions, partition_options)?;
     for index in 0..case.records {

@@ -56,7 +56,7 @@ fn targets(partitions: &[usize]) -> Vec<Target> {
 
 fn run(case: &Case) -> Result<Reading, Failure> {
     match case.variant.as_str() {
-        LOAD_CLOSED => load(case, Durability::Interval),
+        LOAD_CLOSED => load(case, Durability::DEFAULT),
         LOAD_KILLED => load(case, Durability::Sync),
         "closed warm" => recover(case, LOAD_CLOSED, false),
         "closed cold" => recover(case, LOAD_CLOSED, true),
@@ -130,7 +130,7 @@ fn recover(case: &Case, load: &str, is_cold: bool) -> Result<Reading, Failure> {
 }
 
 fn durability_of(load: &str) -> Durability {
-    if load == LOAD_KILLED { Durability::Sync } else { Durability::Interval }
+    if load == LOAD_KILLED { Durability::Sync } else { Durability::DEFAULT }
 }
 
 fn load_elsewhere(case: &Case, variant: &str) -> Result<Reading, Failure> {

@@ -30,7 +30,7 @@ impl Subject for Zerohop {
     const CRASH_SAFE: CrashSafe = CrashSafe::Power;
 
     fn open(setup: &Setup) -> Result<Self, Failure> {
-        let partition_options = PartitionOptions { durability: Durability::Interval, index_seed: setup.seed };
+        let partition_options = PartitionOptions { durability: Durability::DEFAULT, index_seed: setup.seed };
         Zerohop::open_with(&setup.dir, options(), setup.partitions, partition_options)
             .map(|(zerohop, _)| zerohop)
     }

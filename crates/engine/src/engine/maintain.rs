@@ -1,7 +1,7 @@
 //! Upkeep in small steps, called by the owner between batches: syncs of `interval` partitions, the journal's end,
 //! checkpoints, compaction.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Engine, Handle, store_of};
 use crate::disk::{Disk, DiskError};
@@ -12,11 +12,13 @@ use crate::store::choose::Policy;
 
 /// What is waiting to be done.
 pub(super) struct Upkeep {
-    /// `interval` partitions with entries that are not durable, and since when (the call of upkeep before it).
-    dirty: VecDeque<(Handle, u64)>,
+    /// `interval` partitions with entries that are not durable, by when their sync is due (their interval after the
+    /// call of upkeep that came before the entries).
+    dirty: BTreeSet<(u64, Handle)>,
+    /// When the sync of each of them is due.
+    sync_due: BTreeMap<Handle, u64>,
     /// The clock at the last call.
     now_ms: u64,
-    is_dirty: BTreeSet<Handle>,
     /// Partitions with a sync under way, in the order in which they were begun.
     syncing: VecDeque<Handle>,
     /// Partitions whose checkpoint is being written; one is stepped at a time.
@@ -52,9 +54,9 @@ const LOOKS_PER_CALL: usize = 4;
 impl Upkeep {
     pub(super) fn new() -> Upkeep {
         Upkeep {
-            dirty: VecDeque::new(),
+            dirty: BTreeSet::new(),
+            sync_due: BTreeMap::new(),
             now_ms: 0,
-            is_dirty: BTreeSet::new(),
             syncing: VecDeque::new(),
             checkpointing: BTreeSet::new(),
             compacting: None,
@@ -72,8 +74,8 @@ impl Upkeep {
         store.checkpoints.tail_bytes += entry_bytes as u64;
         if !store.is_dirty {
             store.is_dirty = true;
-            if store.durability == Durability::Interval {
-                self.sync_later(handle);
+            if let Durability::Interval { ms } = store.durability {
+                self.sync_later(handle, ms);
             }
         }
         if store.checkpoints.tail_bytes >= store.checkpoints.look_at_bytes
@@ -85,11 +87,16 @@ impl Upkeep {
         }
     }
 
-    /// Has a partition synced an interval from now.
-    pub(super) fn sync_later(&mut self, handle: Handle) {
-        if self.is_dirty.insert(handle) {
-            self.dirty.push_back((handle, self.now_ms));
+    /// Has a partition synced so many milliseconds from now, or when it is due already if that is earlier.
+    pub(super) fn sync_later(&mut self, handle: Handle, ms: u32) {
+        let due = self.now_ms.saturating_add(u64::from(ms));
+        match self.sync_due.get(&handle) {
+            Some(&earlier) if earlier <= due => return,
+            Some(&later) => drop(self.dirty.remove(&(later, handle))),
+            None => {}
         }
+        self.sync_due.insert(handle, due);
+        self.dirty.insert((due, handle));
     }
 
     pub(super) fn recovered(&mut self, handle: Handle, store: &Store) {
@@ -99,8 +106,9 @@ impl Upkeep {
     }
 
     pub(super) fn forget(&mut self, handle: Handle) {
-        self.dirty.retain(|&(h, _)| h != handle);
-        self.is_dirty.remove(&handle);
+        if let Some(due) = self.sync_due.remove(&handle) {
+            self.dirty.remove(&(due, handle));
+        }
         self.syncing.retain(|&h| h != handle);
         self.due.remove(&handle);
         self.checkpointing.remove(&handle);
@@ -200,14 +208,13 @@ impl<D: Disk> Engine<D> {
     }
 
     fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
-        let interval = self.options.interval_ms;
         for _ in 0..SYNCS_PER_CALL {
-            let Some(&(handle, since)) = self.upkeep.dirty.front() else { return Ok(()) };
-            if now_ms < since.saturating_add(interval) {
+            let Some(&(due, handle)) = self.upkeep.dirty.first() else { return Ok(()) };
+            if now_ms < due {
                 return Ok(());
             }
-            self.upkeep.dirty.pop_front();
-            self.upkeep.is_dirty.remove(&handle);
+            self.upkeep.dirty.pop_first();
+            self.upkeep.sync_due.remove(&handle);
             self.begin_sync(handle)?;
         }
         Ok(())
@@ -241,7 +248,7 @@ impl<D: Disk> Engine<D> {
                     Ok(true) if !store.is_dirty => {
                         if store.log.mark_now(io, store.commit) || !store.log.is_durable() {
                             store.is_dirty = true;
-                            upkeep.sync_later(handle);
+                            upkeep.sync_later(handle, store.durability.sync_after_ms());
                         }
                     }
                     Ok(true) => {}

@@ -102,8 +102,10 @@ impl<D: Disk> Engine<D> {
         }
         store.durability = durability;
         store.log.set_options(log_options);
-        if durability == Durability::Interval && store.is_dirty {
-            upkeep.sync_later(handle);
+        if let Durability::Interval { ms } = durability
+            && store.is_dirty
+        {
+            upkeep.sync_later(handle, ms);
         }
         Ok(())
     }

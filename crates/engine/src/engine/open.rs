@@ -160,7 +160,7 @@ impl<D: Disk> Engine<D> {
         let handle = Handle(self.partitions.len() as u32);
         let options = LogOptions { segment_bytes: self.options.segment_bytes, in_memory_only: false };
         let mut store =
-            Box::new(Store::new(Log::new(id, handle.0, folder_of(id), 0, options), Durability::Interval));
+            Box::new(Store::new(Log::new(id, handle.0, folder_of(id), 0, options), Durability::DEFAULT));
         let report = store.recover(&mut self.io)?;
         self.upkeep.recovered(handle, &store);
         self.partitions.push(Some(store));

@@ -2,16 +2,40 @@
 
 use crate::limits;
 
+const DEFAULT_INTERVAL_MS: u32 = 100;
+
 /// When an acknowledged entry survives a crash.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Never: nothing reaches a disk.
     Memory,
-    /// After at most an interval of so many milliseconds.
-    #[default]
-    Interval,
+    /// After at most so many milliseconds, if [`crate::Engine::maintain`] is called.
+    Interval {
+        /// How long an entry may stay unsynced. Every partition has its own.
+        ms: u32,
+    },
     /// Before it is acknowledged: [`crate::Engine::flush`] has returned.
     Sync,
+}
+
+impl Durability {
+    /// What a partition gets if nothing else is asked for: ten flushes a second, which any disk has to spare.
+    pub const DEFAULT: Durability = Durability::Interval { ms: DEFAULT_INTERVAL_MS };
+
+    /// How long what is not waited for may stay unsynced: entries of an `interval` partition, and of a `sync` one the
+    /// marks in its segments, which the journal does not hold.
+    pub(crate) fn sync_after_ms(self) -> u32 {
+        match self {
+            Durability::Interval { ms } => ms,
+            Durability::Memory | Durability::Sync => DEFAULT_INTERVAL_MS,
+        }
+    }
+}
+
+impl Default for Durability {
+    fn default() -> Durability {
+        Durability::DEFAULT
+    }
 }
 
 /// Options of one engine.
@@ -23,8 +47,6 @@ pub struct EngineOptions {
     pub segment_bytes: u64,
     /// A journal file is closed when it has this much.
     pub journal_file_bytes: u64,
-    /// How long an entry of an `interval` partition may stay unsynced, in milliseconds.
-    pub interval_ms: u64,
     /// Log bytes, over all partitions, that recovery may have to read behind the checkpoints.
     pub checkpoint_tail_bytes: u64,
     /// Dead share of a partition's log, in percent, above which it is compacted.
@@ -43,7 +65,6 @@ impl Default for EngineOptions {
             memory_bytes: 1 << 30,
             segment_bytes: 16 << 20,
             journal_file_bytes: 64 << 20,
-            interval_ms: 1000,
             checkpoint_tail_bytes: 256 << 20,
             dead_percent_max: 50,
             collect_every_ms: 60_000,

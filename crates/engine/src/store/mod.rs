@@ -120,7 +120,7 @@ impl Store {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
-            Durability::Interval => io.space.admit(&mut io.disk, bytes, meta.kind == Kind::Remove),
+            Durability::Interval { .. } => io.space.admit(&mut io.disk, bytes, meta.kind == Kind::Remove),
             Durability::Sync => io.space.admit(&mut io.disk, 2 * bytes, meta.kind == Kind::Remove),
         }
     }

@@ -302,7 +302,7 @@ impl World {
         for at in 0..self.parts.len() {
             self.raise_floor(at)?;
             let part = &self.parts[at];
-            if part.durability == Durability::Interval && part.floor < part.last() {
+            if matches!(part.durability, Durability::Interval { .. }) && part.floor < part.last() {
                 return Err(format!(
                     "p{at}: only {} of {} durable after 50 intervals",
                     part.floor,
@@ -406,8 +406,9 @@ impl World {
         let Part { handle, durability, is_unsure, .. } = self.parts[at];
         let wanted = match durability {
             Durability::Memory => return Ok(()),
-            Durability::Interval => Durability::Sync,
-            Durability::Sync => Durability::Interval,
+            Durability::Interval { ms: 100 } if self.random.chance(1, 2) => Durability::Interval { ms: 20 },
+            Durability::Interval { .. } => Durability::Sync,
+            Durability::Sync => Durability::Interval { ms: 100 },
         };
         if is_unsure {
             return Ok(());

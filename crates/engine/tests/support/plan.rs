@@ -34,7 +34,7 @@ impl Plan {
             let durability = match random.below(8) {
                 0 => Durability::Memory,
                 1..=4 => Durability::Sync,
-                _ => Durability::Interval,
+                _ => Durability::DEFAULT,
             };
             partitions.push((durability, random.chance(1, 2)));
         }
@@ -42,7 +42,6 @@ impl Plan {
             memory_bytes: one_of(random, &[0, 100 << 10, 1 << 20]),
             segment_bytes: one_of(random, &[4 << 10, 8 << 10, 16 << 10, 64 << 10]),
             journal_file_bytes: one_of(random, &[4 << 10, 16 << 10, 64 << 10]),
-            interval_ms: 100,
             checkpoint_tail_bytes: 0,
             dead_percent_max: one_of(random, &[1, 20, 50]),
             collect_every_ms: 300,

@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn an_append_to_the_wrong_type_or_beyond_the_bound_changes_nothing() {
-        let mut instance = open(&SimulatedDisk::new(1), Durability::Interval);
+        let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
         instance.execute(&Operation::Insert(record("bytes", b"1")), AT).unwrap();
         instance.execute(&Operation::Push(record("list", b"1")), AT).unwrap();
         for _ in 0..2 {
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_remembered_of_a_record_is_what_reading_it_tells() {
-        let mut instance = open(&SimulatedDisk::new(1), Durability::Interval);
+        let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
         for n in 0..5 {
             instance.execute(&Operation::Append(record("k", &[n; 100])), AT).unwrap();
             let remembered = instance.tails.get(b"k").unwrap();
@@ -308,7 +308,7 @@ mod tests {
     #[test]
     fn a_failed_sync_in_the_background_is_told() {
         let disk = SimulatedDisk::new(1);
-        let mut instance = open(&disk, Durability::Interval);
+        let mut instance = open(&disk, Durability::DEFAULT);
         instance.execute(&Operation::Insert(record("a", b"1")), AT).unwrap();
         disk.fail_nth(DiskOperation::Append, 1);
         for now_ms in [0, 1000, 2000, 3000] {
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_partition_of_another_instance_is_refused() {
-        let mut instance = open(&SimulatedDisk::new(1), Durability::Interval);
+        let mut instance = open(&SimulatedDisk::new(1), Durability::DEFAULT);
         for partition in [0, 3, 8, u32::MAX] {
             let key = Key { partition, key: b"k".to_vec() };
             let error = instance.execute(&Operation::Lookup(key), AT).unwrap_err();

@@ -178,7 +178,6 @@ impl Job {
         let warning = disk.warning();
         let engine_options = EngineOptions {
             memory_bytes: options.memory_bytes / u64::from(settings.instances),
-            interval_ms: options.interval_ms,
             ..EngineOptions::default()
         };
         let owned = settings.partitions_of(*instance);

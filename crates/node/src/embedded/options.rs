@@ -12,8 +12,6 @@ pub struct StoreOptions {
     /// Memory for the newest part of the data, in bytes, over all workers; the indexes come on top. Older values are
     /// read from disk.
     pub memory_bytes: u64,
-    /// How long an entry may stay unsynced with [`Durability::Interval`], in milliseconds.
-    pub interval_ms: u64,
     /// Into how many partitions keys are spread. Fixed when the store is first opened (256 if not said); later
     /// another number is an error.
     pub partitions: Option<PartitionCount>,
@@ -25,9 +23,8 @@ pub struct StoreOptions {
 impl Default for StoreOptions {
     fn default() -> Self {
         StoreOptions {
-            durability: Durability::Interval,
+            durability: Durability::DEFAULT,
             memory_bytes: 1 << 30,
-            interval_ms: 100,
             partitions: None,
             instances: None,
         }

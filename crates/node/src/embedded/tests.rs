@@ -29,7 +29,7 @@ fn it_can_be_shared_between_threads() {
 #[test]
 fn records_of_both_types_are_what_was_stored_also_after_opening_again() {
     let root = tempfile::tempdir().unwrap();
-    for durability in [Durability::Interval, Durability::Sync] {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
         let store = EmbeddedStore::open_with(root.path(), &StoreOptions { durability, ..options() }).unwrap();
         store.insert("a", "one").unwrap();
         store.append("a", " more").unwrap();

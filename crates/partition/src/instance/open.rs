@@ -143,7 +143,7 @@ pub(super) fn open_partition<D: Disk>(
 pub(super) fn durability(config: &KeyspaceConfig) -> zerohop_engine::Durability {
     match config.durability {
         zerohop_placement::Durability::Memory => zerohop_engine::Durability::Memory,
-        zerohop_placement::Durability::Interval { .. } => zerohop_engine::Durability::Interval,
+        zerohop_placement::Durability::Interval { ms } => zerohop_engine::Durability::Interval { ms },
         zerohop_placement::Durability::Sync => zerohop_engine::Durability::Sync,
     }
 }

@@ -25,7 +25,7 @@ fn send(rig: &mut Rig, request: u64, stamp: Stamp, operations: &[Operation<'_>])
 
 #[test]
 fn operations_see_those_before_them_and_fail_alone() {
-    for durability in [Durability::Interval, Durability::Sync] {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = Rig::new(durability);
         let operations = [
             read(b"k", Query::Lookup),
@@ -36,7 +36,7 @@ fn operations_see_those_before_them_and_fail_alone() {
             read(b"k", Query::Inspect),
         ];
         let at_once = send(&mut rig, 1, Stamp::default(), &operations);
-        assert_eq!(at_once.is_some(), durability == Durability::Interval);
+        assert_eq!(at_once.is_some(), durability != Durability::Sync);
         rig.flush();
         let answers = at_once.or_else(|| rig.out.batches.remove(&token(1))).expect("is answered");
         assert_eq!(answers[0].number(), Err(Failure::NotFound));
@@ -48,7 +48,7 @@ fn operations_see_those_before_them_and_fail_alone() {
 
 #[test]
 fn a_repeated_batch_is_done_once_write_by_write() {
-    for durability in [Durability::Interval, Durability::Sync] {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = Rig::new(durability);
         let add = write(b"n", Change::Increment { delta: 1 });
         let operations = [add, read(b"n", Query::Lookup), add, add];
@@ -66,13 +66,13 @@ fn a_repeated_batch_is_done_once_write_by_write() {
 
 #[test]
 fn a_batch_of_nothing_is_answered_with_nothing() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     assert_eq!(send(&mut rig, 1, Stamp::default(), &[]), Some(Vec::new()));
 }
 
 #[test]
 fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let wait = |until| Query::Wait { until };
     let operations = [
         read(b"a", wait(Until::Present)),
@@ -94,7 +94,7 @@ fn a_batch_with_waits_is_answered_once_the_last_of_them_is() {
 
 #[test]
 fn a_wait_in_a_batch_is_answered_by_a_write_in_the_same_batch() {
-    for durability in [Durability::Interval, Durability::Sync] {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = Rig::new(durability);
         let operations = [read(b"k", Query::Wait { until: Until::Present }), write(b"k", insert(b"v"))];
         let at_once = send(&mut rig, 1, Stamp::default(), &operations);
@@ -106,7 +106,7 @@ fn a_wait_in_a_batch_is_answered_by_a_write_in_the_same_batch() {
 
 #[test]
 fn a_closed_connection_takes_its_open_batches_along() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let operations = [
         read(b"a", Query::Wait { until: Until::Present }),
         read(b"b", Query::Wait { until: Until::Present }),

@@ -66,7 +66,6 @@ fn options() -> EngineOptions {
     EngineOptions {
         segment_bytes: 4 << 10,
         journal_file_bytes: 8 << 10,
-        interval_ms: 20,
         disk_reserve_bytes: 0,
         checkpoints_begin_alone: false,
         ..EngineOptions::default()
@@ -76,8 +75,9 @@ fn options() -> EngineOptions {
 impl World {
     fn new(seed: u64) -> World {
         let mut random = Random::new(seed);
-        let durability = [Durability::Sync, Durability::Sync, Durability::Interval, Durability::Memory]
-            [random.below(4) as usize];
+        let durability =
+            [Durability::Sync, Durability::Sync, Durability::Interval { ms: 20 }, Durability::Memory]
+                [random.below(4) as usize];
         let now = Now { ms: 1_000_000 };
         let rig = Rig::with(SimulatedDisk::new(seed), durability, now, options());
         let client = |nonce| Client {

@@ -20,7 +20,7 @@ fn counter(rig: &mut Rig, request: u64, stamp: Stamp) -> Option<Result<i64, Fail
 
 #[test]
 fn a_repeated_write_is_done_once_and_answered_alike() {
-    for durability in [Durability::Interval, Durability::Sync] {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = Rig::new(durability);
         let first = counter(&mut rig, 1, stamp(1, 1));
         assert_eq!(first, Some(Ok(1)));
@@ -45,7 +45,7 @@ fn a_retry_that_overtakes_the_flush_waits_for_the_same_entry() {
 
 #[test]
 fn failed_outcomes_are_first_outcomes_too() {
-    for durability in [Durability::Interval, Durability::Sync] {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = Rig::new(durability);
         let expected = Some(&b"other"[..]);
         let changes = [
@@ -76,7 +76,7 @@ fn failed_outcomes_are_first_outcomes_too() {
 
 #[test]
 fn a_failed_condition_on_a_version_stays_failed() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let condition = Condition::IfAbsent;
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     for request in [2, 3] {
@@ -91,7 +91,7 @@ fn a_failed_condition_on_a_version_stays_failed() {
 
 #[test]
 fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_version() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let long = vec![7; SEEN_KEPT_BYTES_MAX + 1];
     for (sequence, value) in [(1, &b"short"[..]), (2, &long)] {
         rig.write(token(10 * sequence), Stamp::default(), b"k", insert(value));
@@ -113,7 +113,7 @@ fn a_retry_of_a_failed_swap_gets_a_short_value_seen_and_of_a_long_one_its_versio
 
 #[test]
 fn what_the_session_has_the_answer_of_is_dropped() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
     assert_eq!(counter(&mut rig, 2, stamp(2, 2)), Some(Ok(2)));
     assert_eq!(counter(&mut rig, 3, stamp(1, 1)), None);
@@ -122,7 +122,7 @@ fn what_the_session_has_the_answer_of_is_dropped() {
 
 #[test]
 fn idle_sessions_are_forgotten_and_told_so_and_newer_ones_are_not() {
-    for durability in [Durability::Interval, Durability::Sync] {
+    for durability in [Durability::DEFAULT, Durability::Sync] {
         let mut rig = Rig::new(durability);
         assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
         rig.now.ms += SESSION_IDLE_MS + 1;
@@ -150,7 +150,7 @@ fn idle_sessions_are_forgotten_and_told_so_and_newer_ones_are_not() {
 
 #[test]
 fn a_session_that_goes_on_writing_is_not_forgotten() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     for sequence in 1..20u64 {
         assert_eq!(counter(&mut rig, sequence, stamp(sequence, sequence)), Some(Ok(sequence as i64)));
         rig.now.ms += SESSION_IDLE_MS / 2;
@@ -163,7 +163,7 @@ fn a_session_that_goes_on_writing_is_not_forgotten() {
 
 #[test]
 fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_others() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let mut request = 0;
     let mut ask = |rig: &mut Rig, nonce, sequence, lowest| {
         request += 1;
@@ -190,7 +190,7 @@ fn a_session_table_that_is_full_refuses_new_outcomes_but_not_those_that_free_oth
 
 #[test]
 fn reads_and_writes_without_a_session_leave_nothing_behind() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     let read = Read { key: b"k", query: Query::Lookup };
     rig.send(token(2), 0, &Message::Read { seen: Timestamp::ZERO, read });

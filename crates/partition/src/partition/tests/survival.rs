@@ -69,7 +69,7 @@ fn a_checkpoint_waits_until_nothing_is_uncommitted() {
 
 #[test]
 fn outcomes_survive_the_compaction_of_the_entries_that_held_them() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let large = vec![1; 64 << 10];
     let mut sequence = 0;
     for _ in 0..4 {
@@ -86,7 +86,7 @@ fn outcomes_survive_the_compaction_of_the_entries_that_held_them() {
     let bytes = rig.engine.partition_stats(handle).expect("is open").log.bytes;
     assert!(bytes < 2 * 600 * (64 << 10), "dead entries behind two checkpoints are gone: {bytes}");
     let before = rig.partition.state.clone();
-    let rig = rig.crash(Durability::Interval);
+    let rig = rig.crash(Durability::DEFAULT);
     assert_eq!(rig.partition.state, before);
 }
 
@@ -142,7 +142,7 @@ fn a_log_of_a_later_epoch_and_entries_of_a_later_program_are_refused() {
     engine.append(handle, &meta, b"k", b"v").expect("is accepted");
     let open = |engine: &mut _, epoch| {
         let epoch = PartitionEpoch(epoch);
-        let options = Options { durability: Durability::Interval, index_seed: 0, epoch };
+        let options = Options { durability: Durability::DEFAULT, index_seed: 0, epoch };
         Partition::open(engine, PartitionId(1), options).map(|(partition, _)| partition)
     };
     let refused = open(&mut engine, 2).err();
@@ -155,12 +155,12 @@ fn a_log_of_a_later_epoch_and_entries_of_a_later_program_are_refused() {
 
 #[test]
 fn entries_are_numbered_in_the_epoch_that_is_served() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     rig.write(token(1), Stamp::default(), b"k", insert(b"v"));
     rig.engine.sync().expect("syncs");
     let Rig { disk, engine, .. } = rig;
     drop(engine);
-    for (epoch, durability) in [(5, Durability::Interval), (7, Durability::Sync)] {
+    for (epoch, durability) in [(5, Durability::DEFAULT), (7, Durability::Sync)] {
         let (mut engine, _) = Engine::open(disk.clone(), EngineOptions::default()).expect("opens");
         let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(epoch) };
         let (mut partition, _) = Partition::open(&mut engine, PartitionId(1), options).expect("opens");
@@ -188,7 +188,7 @@ fn entries_are_numbered_in_the_epoch_that_is_served() {
 
 #[test]
 fn the_state_that_a_checkpoint_carries_reads_back() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     for sequence in 1..50 {
         let expiry = Expiry::AfterMs(sequence);
         let change = Change::Insert { value: b"v", expiry };

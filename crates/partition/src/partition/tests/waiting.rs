@@ -19,7 +19,7 @@ fn write(rig: &mut Rig, request: u64, key: &[u8], change: Change<'_>) {
 
 #[test]
 fn under_sync_a_write_is_answered_once_it_is_flushed_and_others_at_once() {
-    for durability in [Durability::Memory, Durability::Interval] {
+    for durability in [Durability::Memory, Durability::DEFAULT] {
         let mut rig = Rig::new(durability);
         write(&mut rig, 1, b"k", insert(b"v"));
         assert!(rig.answer(token(1)).is_some() && !rig.out.wants_flush);
@@ -130,7 +130,7 @@ fn after_a_failed_flush_whatever_rests_on_it_is_answered_with_doubt_and_nothing_
 fn changing_to_a_lesser_durability_answers_what_was_waiting() {
     let mut rig = Rig::new(Durability::Sync);
     write(&mut rig, 1, b"k", insert(b"v"));
-    rig.partition.set_durability(&mut rig.engine, Durability::Interval, &mut rig.out).expect("changes");
+    rig.partition.set_durability(&mut rig.engine, Durability::DEFAULT, &mut rig.out).expect("changes");
     assert!(rig.answer(token(1)).is_some());
     write(&mut rig, 2, b"k", insert(b"w"));
     assert!(rig.answer(token(2)).is_some());
@@ -143,7 +143,7 @@ fn changing_to_a_lesser_durability_answers_what_was_waiting() {
 
 #[test]
 fn versions_rise_above_what_a_session_has_seen_and_the_far_future_is_refused() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let seen = Timestamp::new(rig.now.ms + 300, 5);
     rig.write(token(1), Stamp { seen, ..Stamp::default() }, b"k", insert(b"v"));
     assert_eq!(rig.answer(token(1)).map(|a| a.version()), Some(seen.next()));
@@ -155,7 +155,7 @@ fn versions_rise_above_what_a_session_has_seen_and_the_far_future_is_refused() {
 
 #[test]
 fn another_epoch_and_what_is_no_operation_are_told() {
-    let mut rig = Rig::new(Durability::Interval);
+    let mut rig = Rig::new(Durability::DEFAULT);
     let read = Read { key: b"k", query: Query::Lookup };
     let message = Message::Read { seen: Timestamp::ZERO, read };
     for (request, epoch) in [(1, 1), (2, 2), (3, 0)] {
