@@ -244,7 +244,8 @@ impl Store {
             let segment = self.log.segment(slot);
             let resume_at = match writing.resume {
                 _ if segment.last_index <= writing.header.commit => segment.synced,
-                Some((open, bytes)) if open == slot => bytes,
+                // Not a mark at its end that may yet be torn: what is read again begins where that stands.
+                Some((open, bytes)) if open == slot => bytes.min(segment.synced),
                 _ => FIRST_ENTRY_AT,
             };
             rows.push(SegmentRow {

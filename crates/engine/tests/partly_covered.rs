@@ -1,0 +1,70 @@
+//! Checkpoints that cover a segment in part, and crashes that tear what stands behind that place.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, PartitionId, PartitionOptions};
+
+type Store = Engine<SimulatedDisk>;
+
+fn open(disk: &SimulatedDisk, what: &str) -> (Store, Handle) {
+    let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(report.damage().map(ToString::to_string).next(), None, "{what}");
+    engine.commit_all().expect("commits");
+    let options = PartitionOptions { durability: Durability::Interval { ms: 10 }, index_seed: 7 };
+    let p = engine.partition(PartitionId(1), options).expect("opens");
+    (engine, p)
+}
+
+fn put(engine: &mut Store, p: Handle) -> u64 {
+    engine.write(p, Kind::Put, 0, 1, b"key", &[7; 100]).expect("is accepted")
+}
+
+fn has_checkpoint(disk: &SimulatedDisk) -> bool {
+    let names = disk.clone().list("p-0000000000000001").expect("lists");
+    names.iter().any(|name| name.name.ends_with(".ckp"))
+}
+
+/// A mark behind the last entry says that this is synced, and is not synced itself.
+#[test]
+fn a_torn_mark_at_the_end_of_what_a_checkpoint_covers_is_cut_off() {
+    let mut met = 0;
+    for seed in 0..400 {
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, p) = open(&disk, "new");
+        for _ in 0..5 {
+            put(&mut engine, p);
+        }
+        let mut now = 100;
+        while engine.durable_index(p).expect("is open") < 5 {
+            now += 10;
+            engine.maintain(now).expect("goes well");
+        }
+        engine.checkpoint_begin(p, b"").expect("begins");
+        // No time passes: nothing is synced because of an interval.
+        for step in 0..40 {
+            engine.maintain(now).expect("goes well");
+            if step == seed % 8 {
+                put(&mut engine, p);
+            }
+        }
+        drop(engine);
+        disk.crash();
+        met += u64::from(has_checkpoint(&disk));
+        let (mut engine, p) = open(&disk, "after the crash");
+        for _ in 0..5 {
+            put(&mut engine, p);
+        }
+        let (_, last) = engine.partition_stats(p).expect("is open").last;
+        engine.close().expect("closes");
+        let mut disk = disk;
+        for name in disk.list("p-0000000000000001").expect("lists") {
+            if name.name.ends_with(".ckp") {
+                disk.remove(&format!("p-0000000000000001/{}", name.name)).expect("is there");
+            }
+        }
+        let (mut engine, p) = open(&disk, &format!("seed {seed}, without checkpoints"));
+        assert_eq!(engine.partition_stats(p).expect("is open").last.1, last, "seed {seed}");
+    }
+    assert!(met > 0);
+}
