@@ -28,7 +28,7 @@ pub struct State {
 
 /// An entry that this version cannot have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnknownEntry;
+pub struct UnknownEntry;
 
 impl State {
     /// Applies a committed entry, the one after the last. Applying one again changes nothing but what a later one says
@@ -36,7 +36,7 @@ impl State {
     ///
     /// # Errors
     /// Its note cannot be read; nothing has changed.
-    pub(crate) fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) -> Result<(), UnknownEntry> {
+    pub fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) -> Result<(), UnknownEntry> {
         let at = Timestamp(meta.timestamp);
         let note = match meta.kind {
             Kind::Mark => match Mark::decode(payload, at).ok_or(UnknownEntry)? {
