@@ -26,11 +26,13 @@ impl Recovery<'_> {
             self.drop_last_segment(io)?;
         }
         self.judge_headless(io)?;
-        // A process may have died with bytes only in the system's cache: they count as durable only from here on.
+        // A process may have died with bytes only in the system's cache: they count as durable only from here on. That
+        // somebody vouches for a segment's last entry does not say that the marks and the footer behind it are durable;
+        // that somebody vouches for a later one does.
         for at in 0..self.store.log.order.len() {
             let slot = self.store.log.order[at];
             let segment = self.store.log.segment_mut(slot);
-            if segment.last_index > self.synced || !segment.sealed {
+            if segment.last_index >= self.synced || !segment.sealed {
                 (segment.synced, segment.synced_index) = (0, segment.first_index() - 1);
             } else {
                 segment.synced_index = segment.last_index;

@@ -1,4 +1,4 @@
-//! Checkpoints that cover a segment in part, and crashes that tear what stands behind that place.
+//! What stands behind the last entry of a segment that is durable: marks and footers, which a crash tears.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -7,7 +7,7 @@ use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, PartitionI
 type Store = Engine<SimulatedDisk>;
 
 fn open(disk: &SimulatedDisk, what: &str) -> (Store, Handle) {
-    let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let options = EngineOptions { segment_bytes: 4 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
     let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
     assert_eq!(report.damage().map(ToString::to_string).next(), None, "{what}");
     engine.commit_all().expect("commits");
@@ -67,4 +67,33 @@ fn a_torn_mark_at_the_end_of_what_a_checkpoint_covers_is_cut_off() {
         assert_eq!(engine.partition_stats(p).expect("is open").last.1, last, "seed {seed}");
     }
     assert!(met > 0);
+}
+
+/// The process dies with the end of a sealed segment only in the system's cache: that its last entry is durable does
+/// not say that all of it is.
+#[test]
+fn what_a_recovery_calls_durable_stands_though_the_segment_before_it_is_torn_behind_its_last_entry() {
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, p) = open(&disk, "new");
+        put(&mut engine, p);
+        let mut now = 100;
+        while engine.durable_index(p).expect("is open") < 1 {
+            now += 10;
+            engine.maintain(now).expect("goes well");
+        }
+        for _ in 0..2 {
+            engine.write(p, Kind::Put, 0, 1, b"key", &[7; 4000]).expect("is accepted");
+        }
+        // Writes what is in memory, and begins to sync it.
+        engine.maintain(now + 10).expect("goes well");
+        drop(engine);
+        let (mut engine, p) = open(&disk, "after the process died");
+        let durable = engine.durable_index(p).expect("is open");
+        drop(engine);
+        disk.crash();
+        let (mut engine, p) = open(&disk, "after the crash");
+        let (_, last) = engine.partition_stats(p).expect("is open").last;
+        assert!(last >= durable, "seed {seed}: {last} entries of {durable} that were durable");
+    }
 }
