@@ -134,9 +134,13 @@ impl Store {
         let is_list = meta.flags & FLAG_LIST != 0;
         let part = Part { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
         if held.seen.is_list != is_list {
-            // Upper layers refuse this before it gets here; should one come, the record stays as it was. (Were it
-            // replaced, a rebuild after compaction could come out otherwise.)
-            self.bury(part.index, part.entry_bytes);
+            // Upper layers refuse this before it gets here; should one come, it replaces the record. It is kept as a
+            // record of parts, by which compaction knows what the other kind's entries were replaced by.
+            self.retire(meta, fragment, key, &held);
+            let mut chain = Chain { key: key.into(), is_list, ..Chain::default() };
+            chain.push(part);
+            let id = self.chains.add(chain);
+            self.index.replace(held.found, Location::chain(id));
             return;
         }
         match held.location.place() {

@@ -19,7 +19,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Location, Place};
 use crate::io::Io;
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
-use crate::log::entry::{self, Decoded, Head, Kind, Meta};
+use crate::log::entry::{self, Decoded, FLAG_LIST, Head, Kind, Meta};
 use crate::log::header::{Header, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
@@ -360,16 +360,19 @@ impl Store {
         }
     }
 
-    /// Whether an entry that replaced a record, and was trimmed off the present one since, is all that keeps entries of
-    /// the replaced record from coming back.
+    /// Whether an entry that replaced a record, and was trimmed off the present one since or was itself replaced by an
+    /// append of the other kind, is all that keeps entries of the replaced record from coming back.
     fn still_removes(&self, job: &Job, meta: &Meta, fragment: u32, key: &[u8]) -> bool {
-        let was_trimmed_off = |id| {
+        let stands_between = |id| {
             let chain = self.chains.get(id);
-            chain.trimmed_by > meta.index && chain.parts.front().is_none_or(|part| part.index > meta.index)
+            let was_trimmed_off = chain.trimmed_by > meta.index
+                && chain.parts.front().is_none_or(|part| part.index > meta.index);
+            let is_other_kind = chain.is_list != (meta.flags & FLAG_LIST != 0);
+            is_other_kind || meta.kind == Kind::Put && was_trimmed_off
         };
-        meta.kind == Kind::Put
+        matches!(meta.kind, Kind::Put | Kind::Append)
             && meta.index > job.removals_through
-            && self.chain_of(fragment, key).is_some_and(was_trimmed_off)
+            && self.chain_of(fragment, key).is_some_and(stands_between)
     }
 
     fn chain_of(&self, fragment: u32, key: &[u8]) -> Option<u32> {

@@ -78,8 +78,8 @@ pub fn apply(records: &mut Records, entry: &Entry) {
                 value.parts.push((meta.index, payload.clone()));
                 value.newest = meta.index;
             }
-            // The engine's last line of defence: upper layers refuse it.
-            Some(_) => {}
+            // Upper layers refuse it.
+            Some(_) => drop(records.insert(key.clone(), alone())),
         },
         Kind::Trim => {
             if let (Some(value), Some(to)) = (records.get_mut(key), TrimTo::decode(payload)) {
