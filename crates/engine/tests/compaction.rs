@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, FLAG_LIST, Handle, Kind, PartitionId, PartitionOptions,
+    Durability, Engine, EngineOptions, FLAG_LIST, Handle, Kind, Meta, PartitionId, PartitionOptions,
 };
 
 type Store = Engine<SimulatedDisk>;
@@ -58,4 +58,29 @@ fn appends_of_changing_kinds_come_back_as_the_last_record() {
         assert_eq!((record.is_list, record.units), (true, 1 + 2 * (operations % 2)), "{operations}");
         assert_eq!(engine.lookup_whole(p, b"k").expect("reads").as_deref(), Some(&b"second"[..]));
     }
+}
+
+fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, kind: Kind, payload: &[u8]) {
+    let meta = Meta { kind, flags: 0, epoch, index, timestamp: 1 };
+    engine.append(p, &meta, b"k", payload).expect("is accepted");
+}
+
+#[test]
+fn the_epoch_of_a_committed_entry_is_known_though_compaction_dropped_it() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    (1..4).for_each(|index| append(&mut engine, p, 1, index, Kind::Put, &[7; 1000]));
+    append(&mut engine, p, 1, 4, Kind::Remove, b"");
+    append(&mut engine, p, 3, 5, Kind::Put, &[7; 3000]);
+    engine.commit(p, 4).expect("commits");
+    engine.compact(p).expect("drops all that is committed");
+    assert!(engine.read_entry(p, 4).is_err());
+    assert_eq!(engine.epoch_at(p, 4), Ok(Some(1)));
+    engine.checkpoint_begin(p, b"").expect("begins");
+    (0..40).for_each(|now| assert!(engine.maintain(now).is_ok()));
+    engine.cut_after(p, 4).expect("cuts");
+    drop(engine);
+    disk.crash();
+    let (mut engine, p) = open(&disk);
+    assert_eq!(engine.partition_stats(p).expect("is open").last, (1, 4));
 }

@@ -38,10 +38,16 @@ impl Log {
         Ok(None)
     }
 
-    /// Epoch of the entry at this log index; `None` if the log does not hold it (any more).
+    /// Epoch of the entry at this log index; `None` if the log does not hold it (any more), and it is not the last that
+    /// a segment covers.
     pub(crate) fn epoch_at<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<u32>> {
         if index == self.last.1 {
             return Ok(Some(self.last.0));
+        }
+        // Known of a segment's last entry even when compaction has dropped it, as it may the last committed one.
+        let segment = self.order_of(index).map(|at| self.segment(self.order[at]));
+        if let Some(segment) = segment.filter(|segment| segment.last_index == index) {
+            return Ok(Some(segment.last_epoch));
         }
         Ok(self.locate(io, index)?.map(|(_, head)| head.meta.epoch))
     }
