@@ -170,3 +170,22 @@ fn a_checkpoint_ends_though_the_log_is_cut_while_it_waits_for_it() {
     engine.cut_after(p, 3).expect("cuts");
     engine.close().expect("ends");
 }
+
+#[test]
+fn what_was_committed_is_read_after_a_cut_that_failed() {
+    for operation in [Operation::ReadAt, Operation::Truncate, Operation::Sync] {
+        let disk = SimulatedDisk::new(7);
+        // Nothing stays in memory that need not.
+        let options = EngineOptions { memory_bytes: 0, disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+        let p = partition(&mut engine, 1, Durability::DEFAULT);
+        append(&mut engine, p, 1, 1, b"k", &[1; 30_000]);
+        append(&mut engine, p, 1, 2, b"other", &[2; 30_000]);
+        (3..=5).for_each(|index| append(&mut engine, p, 1, index, b"k", &[3; 30_000]));
+        engine.commit(p, 2).expect("commits");
+        disk.fail_nth(operation, if operation == Operation::ReadAt { 2 } else { 1 });
+        assert!(matches!(engine.cut_after(p, 2), Err(EngineError::Disk(_))), "{operation:?}");
+        assert_eq!(engine.lookup_whole(p, b"k").expect("reads"), Some(vec![1; 30_000]));
+        assert_eq!(engine.lookup_whole(p, b"other").expect("reads"), Some(vec![2; 30_000]));
+    }
+}

@@ -419,26 +419,32 @@ impl Segment {
     /// written behind it: otherwise old entries could show up behind new ones. Returns bytes of memory freed.
     pub(crate) fn cut(&mut self, disk: &mut impl Disk, bytes: u64, last: (u32, u64)) -> DiskResult<usize> {
         assert!(bytes >= HEADER_BYTES as u64 && bytes <= self.bytes);
-        self.sealed = false;
         let before = self.resident_bytes();
         // The block that is filled next must be in memory.
         let number = bytes as usize / BLOCK_BYTES;
         let within = bytes as usize % BLOCK_BYTES;
+        let mut tail = None;
         if within > 0 && !self.has_block(number) {
             let mut block = vec![0; within];
             let file = self.ensure_file(disk)?;
             disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
-            self.blocks[number] = Some(block);
-            self.trusted_from = self.trusted_from.max(bytes);
+            tail = Some(block);
         }
+        let mut cut = Ok(());
         if self.written > bytes {
             let file = self.ensure_file(disk)?;
             disk.truncate(file, bytes)?;
-            disk.sync(file).map_err(DiskError::beyond_repair)?;
+            // From here on the file is shorter, whatever comes: so is what is held of it in memory.
+            cut = disk.sync(file).map_err(DiskError::beyond_repair);
             self.written = bytes;
             // A file whose name is not durable may yet be lost as a whole.
-            self.synced = if self.name_is_durable { bytes } else { 0 };
+            self.synced = if self.name_is_durable && cut.is_ok() { bytes } else { 0 };
         }
+        if let Some(block) = tail {
+            self.blocks[number] = Some(block);
+            self.trusted_from = self.trusted_from.max(bytes);
+        }
+        self.sealed = false;
         self.syncing = None;
         self.bytes = bytes;
         self.trusted_from = self.trusted_from.min(bytes);
@@ -454,7 +460,7 @@ impl Segment {
         (self.last_epoch, self.last_index) = last;
         let is_synced = self.synced == self.bytes;
         self.synced_index = if is_synced { last.1 } else { self.synced_index.min(last.1) };
-        Ok(before.saturating_sub(self.resident_bytes()))
+        cut.map(|()| before.saturating_sub(self.resident_bytes()))
     }
 }
 
