@@ -44,7 +44,7 @@ fn a_crash_over_many_unsynced_segments_leaves_a_prefix() {
         let disk = SimulatedDisk::new(seed);
         let mut random = Random::new(seed);
         let mut floor = 0;
-        for _ in 0..3 {
+        for round in 0..3u8 {
             let (mut engine, p) = open(&disk, 4 << 10);
             let (_, last) = engine.partition_stats(p).expect("is open").last;
             assert!(last >= floor, "seed {seed}: {last} of {floor}");
@@ -55,9 +55,9 @@ fn a_crash_over_many_unsynced_segments_leaves_a_prefix() {
                     "seed {seed}"
                 );
             }
-            for _ in 0..40 {
+            for n in 0..40 {
                 let value = vec![7; random.below(1500) as usize];
-                put(&mut engine, p, b"k", &value);
+                put(&mut engine, p, &[round, n], &value);
                 if random.chance(1, 20) {
                     engine.sync().expect("syncs");
                 }
@@ -134,6 +134,24 @@ fn rot_beside_the_end_of_the_log_is_not_returned_after_a_checkpoint() {
     let (mut engine, p) = open(&disk, 1 << 20);
     assert!(matches!(engine.lookup_whole(p, b"k"), Err(EngineError::Rotten { .. })));
     assert_eq!(get(&mut engine, p, b"other").as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_stays_an_error_when_it_is_appended_to() {
+    for flags in [0, FLAG_LIST] {
+        let disk = SimulatedDisk::new(1);
+        let (mut engine, p) = open(&disk, 4 << 10);
+        engine.write(p, Kind::Append, flags, 1, b"k", b"\x01\0\0\0rotten").expect("is accepted");
+        engine.close().expect("writes a checkpoint");
+        // Behind the header, a mark, and the entry's head.
+        disk.rot_at(&names(&disk, ".seg")[0], 80 + 124 + 28, 1).expect("is there");
+        let (mut engine, p) = open(&disk, 4 << 10);
+        engine.write(p, Kind::Append, flags, 1, b"k", b"\x01\0\0\0good").expect("is accepted");
+        assert!(matches!(engine.lookup_whole(p, b"k"), Err(EngineError::Rotten { .. })), "{flags}");
+        assert!(matches!(engine.inspect(p, b"k"), Err(EngineError::Rotten { .. })), "{flags}");
+        put(&mut engine, p, b"k", b"new");
+        assert_eq!(get(&mut engine, p, b"k").as_deref(), Some(&b"new"[..]));
+    }
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Store {
         };
         let is_list = meta.flags & FLAG_LIST != 0;
         let part = Part { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
-        if held.seen.is_list != is_list {
+        if held.seen.is_list != is_list && !held.seen.is_unreadable() {
             // Upper layers refuse this before it gets here; should one come, it replaces the record. It is kept as a
             // record of parts, by which compaction knows what the other kind's entries were replaced by.
             self.retire(meta, fragment, key, &held);
@@ -146,6 +146,7 @@ impl Store {
         match held.location.place() {
             Place::Entry(_) => {
                 self.keep_version(meta, fragment, key, Was::Entry(held.seen.newest_index), Vec::new());
+                // What cannot be read stays a part, and reading the record says so until it is replaced or removed.
                 let mut chain = Chain { key: key.into(), is_list, ..Chain::default() };
                 chain.push(held.seen.as_part());
                 chain.push(part);

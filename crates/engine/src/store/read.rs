@@ -11,7 +11,7 @@ use crate::io::Io;
 use crate::log::entry::{FLAG_LIST, Kind, crc, decode_head_unchecked, split_trailer};
 use crate::log::{EntryRef, entry_of};
 use crate::planted::{Bug, is_planted};
-use crate::side::chains::{Part, TrimTo, trim_point};
+use crate::side::chains::{Chain, Part, TrimTo, trim_point};
 use crate::side::versions::Was;
 
 /// What reading a record's newest entry told.
@@ -27,6 +27,11 @@ pub(crate) struct Seen {
 impl Seen {
     pub(crate) fn as_part(&self) -> Part {
         Part { index: self.newest_index, entry_bytes: self.entry_bytes, units: self.units }
+    }
+
+    /// Whether it stands for an entry that was taken for the key's, see [`Unreadable::IsTaken`].
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.newest_index == 0
     }
 }
 
@@ -184,11 +189,23 @@ impl Store {
                 Ok(Some(record_of(entry)))
             }
             Place::Chain(id) => {
-                let chain = self.chains.get(id);
+                let chain = self.readable_chain(id)?;
                 let parts = Parts { parts: chain.parts.clone(), skipped: chain.skipped, units: chain.units };
                 let (is_list, newest) = (chain.is_list, chain.applied);
                 self.record_of_parts(io, is_list, newest, parts).map(Some)
             }
+        }
+    }
+
+    /// A record of several parts, if none of them stands for an entry that could not be read when they were put together.
+    pub(crate) fn readable_chain(&self, id: u32) -> EngineResult<&Chain> {
+        let chain = self.chains.get(id);
+        match chain.parts.front() {
+            Some(first) if first.index == 0 => Err(EngineError::Rotten {
+                partition: self.log.partition,
+                place: "an entry that was rotten when the record was appended to".into(),
+            }),
+            _ => Ok(chain),
         }
     }
 

@@ -33,7 +33,7 @@ impl Store {
                 (meta, u64::from(units_of(meta.kind, meta.flags, entry.payload)))
             }
             Place::Chain(id) => {
-                let chain = self.chains.get(id);
+                let chain = self.readable_chain(id)?;
                 let (units, last_part) = (chain.units, chain.parts.back().map_or(0, |part| part.index));
                 match self.log.locate(io, seen.newest_index)? {
                     Some((_, head)) => (head.meta, units),
@@ -69,7 +69,7 @@ impl Store {
                 found.skip = units.start;
             }
             Place::Chain(id) => {
-                let chain = self.chains.get(id);
+                let chain = self.readable_chain(id)?;
                 let wanted = units.start + chain.skipped..units.end + chain.skipped;
                 let mut begins = 0;
                 for part in &chain.parts {
