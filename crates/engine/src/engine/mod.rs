@@ -353,7 +353,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Epoch of the entry at a log index; `None` if the log does not hold it (any more).
+    /// Epoch of the entry at a log index; `None` if the log does not hold it (any more). The last committed one is known.
     ///
     /// # Errors
     /// As [`Engine::read_entry`].
@@ -381,7 +381,8 @@ impl<D: Disk> Engine<D> {
         store.scan(io, cursor)
     }
 
-    /// Pins the sealed segments of a partition, so that their files stand until [`Engine::unpin`].
+    /// Pins the sealed segments of a partition that hold committed entries only, so that their files stand until
+    /// [`Engine::unpin`].
     ///
     /// # Errors
     /// [`EngineError::UnknownPartition`].
@@ -391,7 +392,8 @@ impl<D: Disk> Engine<D> {
         let mut files = Vec::new();
         for slot in order {
             let segment = store.log.segment_mut(slot);
-            if segment.sealed && segment.is_durable() {
+            // What is not committed may yet be cut off.
+            if segment.sealed && segment.is_durable() && segment.last_index <= store.commit {
                 segment.pins += 1;
                 files.push(SegmentFile {
                     path: segment.path.clone(),

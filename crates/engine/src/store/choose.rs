@@ -21,7 +21,8 @@ impl Store {
     pub(crate) fn wants_compaction(&self, policy: &Policy) -> bool {
         let sizes = self.log.sizes();
         let waste = sizes.dead_bytes + sizes.removal_bytes;
-        waste * 100 > sizes.bytes * policy.dead_percent_max && waste > SEAL_BYTES_MIN / 4
+        waste * 100 > sizes.bytes * policy.dead_percent_max
+            && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4)
     }
 
     fn may_be_rewritten(&self, slot: u32) -> bool {
