@@ -91,6 +91,7 @@ impl World {
         let part = &self.parts[at];
         if part.durability == Durability::Memory
             || part.horizon.is_some()
+            || self.plan.holds_state
             || self.disturbed
             || self.plan.fills_up
         {

@@ -10,11 +10,21 @@ use super::model::{Entry, apply};
 use super::part::Part;
 use super::world::{Judged, World};
 
+/// What is done instead of what is usual, in the numbers of [`World::one_step`].
+const FIERCE: [u64; 50] = [
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 55, 55, 55, 60, 60, 62, 62, 62, 68, 70, 70, 70, 70, 70,
+    70, 70, 70, 70, 70, 70, 78, 79, 81, 81, 82, 83, 83, 85, 86, 87, 88, 90, 91, 91,
+];
+
 impl World {
     /// One random operation, and a look at a record.
     pub fn one_step(&mut self) -> Result<(), String> {
         let at = self.random.below(self.parts.len() as u64) as usize;
-        match self.random.below(100) {
+        let drawn = match self.random.below(100) {
+            drawn if self.plan.fierce => FIERCE[drawn as usize % FIERCE.len()],
+            drawn => drawn,
+        };
+        match drawn {
             0..=54 => {
                 for _ in 0..if self.plan.bulk { 1 + self.random.below(4) } else { 1 } {
                     self.add_entry(at)?;
@@ -111,7 +121,7 @@ impl World {
             0..=7 => (Kind::Put, is_list, self.payload(is_list)),
             8..=10 => (Kind::Remove, false, Vec::new()),
             11..=17 => {
-                // Seldom of the wrong kind, which changes nothing.
+                // Now and then of the other kind, which replaces the record.
                 let wrong = self.random.chance(1, 30);
                 let is_list = held.as_ref().map_or(is_list, |value| value.is_list != wrong);
                 (Kind::Append, is_list, self.payload(is_list))
@@ -273,8 +283,9 @@ impl World {
         }
     }
 
-    fn maintain(&mut self) -> Result<(), String> {
-        for _ in 0..1 + self.random.below(30) {
+    pub fn maintain(&mut self) -> Result<(), String> {
+        let most = if self.plan.fierce && self.random.chance(1, 2) { 4 } else { 30 };
+        for _ in 0..1 + self.random.below(most) {
             self.now_ms += self.random.below(60);
             let now_ms = self.now_ms;
             if let Err(error) = self.engine().maintain(now_ms) {
@@ -343,7 +354,9 @@ impl World {
     fn checkpoint(&mut self, at: usize) -> Result<(), String> {
         let Part { handle, durability, .. } = self.parts[at];
         self.note(|| format!("p{at} checkpoint"));
-        match self.engine().checkpoint_begin(handle, b"state of an upper layer") {
+        // The state of an upper layer: all up to here.
+        let commit = self.parts[at].commit;
+        match self.engine().checkpoint_begin(handle, &commit.to_le_bytes()) {
             Ok(()) => Ok(()),
             Err(error) => self.judge("checkpoint", durability, error).map(drop),
         }
@@ -372,12 +385,8 @@ impl World {
             return self.engine().unpin(handle, &files).map_err(|e| e.to_string());
         }
         let files = self.engine().pin_segments(handle).map_err(|e| e.to_string())?;
-        // What is not committed may yet be cut off, pinned or not.
-        let commit = self.parts[at].commit;
-        let (gone, kept): (Vec<_>, Vec<_>) = files.into_iter().partition(|f| f.last_index > commit);
-        self.engine().unpin(handle, &gone).map_err(|e| e.to_string())?;
-        self.note(|| format!("p{at} pin {}", kept.len()));
-        self.parts[at].pinned.push(kept);
+        self.note(|| format!("p{at} pin {}", files.len()));
+        self.parts[at].pinned.push(files);
         Ok(())
     }
 
@@ -436,7 +445,7 @@ impl World {
         match self.engine().drop_partition(id) {
             Ok(()) => {
                 let mut anew = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
-                anew.handle = self.declare(&anew)?;
+                anew.handle = self.declare(id, durability, anew.index_seed)?;
                 self.parts[at] = anew;
                 Ok(())
             }

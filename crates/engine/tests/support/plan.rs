@@ -23,6 +23,10 @@ pub struct Plan {
     /// Epochs and timestamps jump further than one segment can count.
     pub jumps: bool,
     pub rot: bool,
+    /// More upkeep, checkpoints, cuts and crashes for each entry, and crashes one upon the other.
+    pub fierce: bool,
+    /// Entries tell an upper layer more than their records do.
+    pub holds_state: bool,
 }
 
 impl Plan {
@@ -48,13 +52,15 @@ impl Plan {
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: random.chance(3, 4),
         };
+        let fierce = random.chance(1, 2);
         Plan {
+            holds_state: !options.checkpoints_begin_alone && random.chance(1, 2),
             options,
             partitions,
             keys: one_of(random, &[1, 4, 12, 40]),
-            steps: 50 + random.below(200),
+            steps: 50 + random.below(if fierce { 500 } else { 200 }),
             crashes: random.chance(4, 5),
-            cuts_power: random.chance(1, 3),
+            cuts_power: random.chance(1, if fierce { 2 } else { 3 }),
             failures: random.chance(1, 4),
             fills_up: random.chance(1, 6),
             horizons: random.chance(1, 3),
@@ -62,6 +68,7 @@ impl Plan {
             bulk: random.chance(1, 4),
             jumps: random.chance(1, 8),
             rot: random.chance(1, 4),
+            fierce,
         }
     }
 }

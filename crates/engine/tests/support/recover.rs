@@ -1,8 +1,8 @@
 //! Stopping in every way there is, and judging what comes back.
 
-use zerohop_engine::disk::Disk;
-use zerohop_engine::disk::simulated::{Faults, SimulatedDisk};
-use zerohop_engine::{Durability, EngineError};
+use zerohop_engine::disk::simulated::{Faults, Operation, SimulatedDisk};
+use zerohop_engine::disk::{Disk, DiskResult};
+use zerohop_engine::{Durability, EngineError, EntryRef, Handle, PartitionId};
 
 use super::Engine;
 use super::checks::{compare_all, walk};
@@ -30,7 +30,20 @@ impl World {
             _ => self.close()?,
         }
         self.calm();
-        self.reopen()
+        self.reopen()?;
+        // Again at once, or after a little upkeep.
+        while self.plan.fierce && self.random.chance(1, 3) {
+            if self.random.chance(1, 2) {
+                self.maintain()?;
+            }
+            match self.random.below(3) {
+                0 => self.engine = None,
+                _ => self.power_goes(),
+            }
+            self.calm();
+            self.reopen()?;
+        }
+        Ok(())
     }
 
     /// Stops in order, for the last time.
@@ -85,7 +98,11 @@ impl World {
 
     /// Opens again, now and then with the power going meanwhile, and compares all there is.
     fn reopen(&mut self) -> Result<(), String> {
-        while self.random.chance(1, 6) && self.plan.cuts_power {
+        while self.plan.cuts_power && self.random.chance(1, if self.plan.fierce { 3 } else { 6 }) {
+            if self.random.chance(1, 3) {
+                self.fail_to_open()?;
+                continue;
+            }
             let operations = self.random.below(80);
             self.note(|| format!("opening, power goes after {operations} operations"));
             self.disk.cut_power_after(operations);
@@ -98,6 +115,7 @@ impl World {
         let twin = self.random.chance(1, 2).then(|| self.disk.duplicate());
         let opened = Engine::open(self.disk.clone(), self.plan.options);
         let (mut engine, report) = opened.map_err(|e| format!("opening again: {e}"))?;
+        self.note(|| format!("{report:?}"));
         let dropping: Vec<_> = self.parts.iter().filter(|p| p.is_dropping).map(|p| p.id).collect();
         if let Some(damage) = report.damage().find(|d| !dropping.contains(&d.partition)) {
             return Err(format!("nothing is rotten, but: {damage}"));
@@ -118,6 +136,28 @@ impl World {
             self.go_on(at)?;
         }
         Ok(())
+    }
+
+    /// Something fails while it is opened, and the next attempt goes well, on the same running system.
+    fn fail_to_open(&mut self) -> Result<(), String> {
+        const MAY_FAIL: [Operation; 6] = [
+            Operation::Open,
+            Operation::ReadAt,
+            Operation::List,
+            Operation::Append,
+            Operation::Truncate,
+            Operation::Remove,
+        ];
+        let operation = MAY_FAIL[self.random.below(6) as usize];
+        let nth = 1 + self.random.below(12);
+        self.note(|| format!("opening, {operation:?} number {nth} fails"));
+        self.disk.fail_nth(operation, nth);
+        let opened = Engine::open(self.disk.clone(), self.plan.options);
+        self.disk.fail_nth(operation, u64::MAX);
+        match opened {
+            Ok(_) | Err(EngineError::Disk(_)) => Ok(()),
+            Err(error) => Err(format!("opening while {operation:?} fails: {error}")),
+        }
     }
 
     /// What came back is a prefix of what was written, and holds all that was synced.
@@ -162,15 +202,23 @@ impl World {
             .map_err(|error| format!("p{at}: {error}"))?
             .map_err(|wrong| format!("after opening: {wrong}"))?;
         self.check_ends(at)?;
+        self.check_state(at)?;
         self.scan(at)
     }
 
+    /// An upper layer finds its state in the checkpoint, and every entry that came behind it.
+    fn check_state(&mut self, at: usize) -> Result<(), String> {
+        if !self.plan.holds_state {
+            return Ok(());
+        }
+        let engine = self.engine.as_mut().expect("open");
+        check_state_of(engine, self.parts[at].handle, &self.parts[at])
+            .map_err(|wrong| format!("p{at}: {wrong}"))
+    }
+
     fn declare_at(&mut self, at: usize) -> Result<zerohop_engine::Handle, String> {
-        let part = &self.parts[at];
-        let options =
-            zerohop_engine::PartitionOptions { durability: part.durability, index_seed: part.index_seed };
-        let id = part.id;
-        self.engine().partition(id, options).map_err(|e| format!("partition {id}: {e}"))
+        let Part { id, durability, index_seed, .. } = self.parts[at];
+        self.declare(id, durability, index_seed)
     }
 
     /// A partition is declared again and goes on.
@@ -192,14 +240,18 @@ impl World {
         self.check_ends(at)
     }
 
-    /// The same files without their checkpoints give the same state: nothing was dropped too early.
+    /// The same files without their checkpoints, or without the newest of them, give the same state: nothing was
+    /// dropped too early.
     fn compare_twin(&mut self, twin: SimulatedDisk) -> Result<(), String> {
         let mut disk = twin.clone();
+        let only_newest = self.random.chance(1, 3);
         for folder in disk.list("").map_err(|e| e.to_string())? {
-            for name in disk.list(&folder.name).map_err(|e| e.to_string())? {
-                if name.name.ends_with(".ckp") {
-                    disk.remove(&format!("{}/{}", folder.name, name.name)).map_err(|e| e.to_string())?;
-                }
+            let names = disk.list(&folder.name).map_err(|e| e.to_string())?;
+            let checkpoints: Vec<_> = names.iter().filter(|n| n.name.ends_with(".ckp")).collect();
+            // One alone has nothing to stand in for it.
+            let kept = if only_newest && checkpoints.len() > 1 { checkpoints.len() - 1 } else { 0 };
+            for name in &checkpoints[kept..] {
+                disk.remove(&format!("{}/{}", folder.name, name.name)).map_err(|e| e.to_string())?;
             }
         }
         let (mut other, report) =
@@ -221,6 +273,12 @@ impl World {
                     part.commit
                 )));
             }
+            if only_newest && self.plan.holds_state {
+                let is_left = disk_has_checkpoint(&mut disk, id).map_err(|e| wrong(e.to_string()))?;
+                if is_left {
+                    check_state_of(&mut other, handle, part).map_err(wrong)?;
+                }
+            }
             compare_all(&mut other, part, handle, &part.records)
                 .map_err(|e| wrong(e.to_string()))?
                 .map_err(wrong)?;
@@ -231,4 +289,38 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Every entry behind the state that a checkpoint holds of an upper layer is there.
+fn check_state_of(engine: &mut Engine, handle: Handle, part: &Part) -> Result<(), String> {
+    let extra = engine.recovered_extra(handle).map_err(|e| e.to_string())?;
+    let told = |extra: &[u8]| extra.first_chunk::<8>().map_or(u64::MAX, |commit| u64::from_le_bytes(*commit));
+    let after = match &extra {
+        None => 0,
+        Some((commit, extra)) if told(extra) == *commit => *commit,
+        Some((commit, extra)) => return Err(format!("state as of {}, said to be of {commit}", told(extra))),
+    };
+    let mut next = after + 1;
+    let mut wrong = None;
+    let mut check = |entry: EntryRef<'_>, is_good: bool| {
+        let expected = part.log.get(next as usize - 1);
+        let is_it = expected.is_some_and(|expected| {
+            (entry.head.meta, entry.key, entry.payload) == (expected.meta, &*expected.key, &*expected.payload)
+        });
+        if wrong.is_none() && !(is_it && is_good) {
+            wrong = Some(format!("entry {next}, behind the state as of {after}, is {:?}", entry.head.meta));
+        }
+        next += 1;
+    };
+    engine.entries_after(handle, after, &mut check).map_err(|e| e.to_string())?;
+    match wrong {
+        Some(wrong) => Err(wrong),
+        None if next == part.last() + 1 => Ok(()),
+        None => Err(format!("behind the state as of {after}, entries end before {next} of {}", part.last())),
+    }
+}
+
+fn disk_has_checkpoint(disk: &mut SimulatedDisk, id: PartitionId) -> DiskResult<bool> {
+    let names = disk.list(&format!("p-{:016x}", id.0))?;
+    Ok(names.iter().any(|name| name.name.ends_with(".ckp")))
 }

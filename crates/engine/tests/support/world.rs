@@ -63,7 +63,7 @@ impl World {
         for (number, &(durability, is_group)) in self.plan.partitions.clone().iter().enumerate() {
             let id = PartitionId(number as u64 * ((1 << 32) + 1) + 1);
             let mut part = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
-            part.handle = self.declare(&part)?;
+            part.handle = self.declare(id, durability, part.index_seed)?;
             self.parts.push(part);
         }
         for step in 0..self.plan.steps {
@@ -79,9 +79,21 @@ impl World {
     }
 
     /// Opens a partition as its model says.
-    pub fn declare(&mut self, part: &Part) -> Result<zerohop_engine::Handle, String> {
-        let options = PartitionOptions { durability: part.durability, index_seed: part.index_seed };
-        self.engine().partition(part.id, options).map_err(|e| format!("partition {}: {e}", part.id))
+    pub fn declare(
+        &mut self,
+        id: PartitionId,
+        durability: Durability,
+        index_seed: u64,
+    ) -> Result<zerohop_engine::Handle, String> {
+        let options = PartitionOptions { durability, index_seed };
+        let holds_state = self.plan.holds_state;
+        let opened = self.engine().partition(id, options).and_then(|handle| {
+            if holds_state {
+                self.engine().hold_state_in_log(handle)?;
+            }
+            Ok(handle)
+        });
+        opened.map_err(|e| format!("partition {id}: {e}"))
     }
 
     #[expect(clippy::print_stderr, reason = "a trace that is asked for, told as it happens")]
