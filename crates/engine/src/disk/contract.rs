@@ -134,9 +134,13 @@ fn check_sync(disk: &mut impl Disk) {
     good(disk.sync_dir(""));
     // A begun sync outlives the id it was begun with.
     disk.close(second);
-    for ticket in tickets.into_iter().rev() {
-        wait_for(disk, ticket);
+    for (at, ticket) in tickets.into_iter().rev().enumerate() {
+        match at % 2 {
+            0 => wait_for(disk, ticket),
+            _ => good(disk.sync_wait(ticket)),
+        }
         expect_failed(disk.sync_done(ticket));
+        expect_failed(disk.sync_wait(ticket));
     }
     expect_failed(disk.sync(second));
     expect_failed(disk.sync_begin(second));

@@ -180,6 +180,12 @@ pub trait Disk {
     /// ticket is forgotten once this has returned `Ok(true)` or an error.
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool>;
 
+    /// Waits until a begun sync is done. Errors, and what becomes of the ticket, as [`Disk::sync_done`].
+    fn sync_wait(&mut self, ticket: SyncTicket) -> DiskResult<()> {
+        while !self.sync_done(ticket)? {}
+        Ok(())
+    }
+
     /// Cuts the file to `bytes`, which must not exceed its length ([`DiskError::BeyondEnd`]). Durable after the next
     /// sync of the file.
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()>;

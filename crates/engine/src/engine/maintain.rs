@@ -14,9 +14,11 @@ use crate::store::choose::Policy;
 pub(super) struct Upkeep {
     /// `interval` partitions with entries that are not durable, by when their sync is due (their interval after the
     /// call of upkeep that came before the entries).
-    dirty: BTreeSet<(u64, Handle)>,
+    pub(super) dirty: BTreeSet<(u64, Handle)>,
     /// When the sync of each of them is due.
-    sync_due: BTreeMap<Handle, u64>,
+    pub(super) sync_due: BTreeMap<Handle, u64>,
+    /// Partitions that have copied to the journal what is not durable, since its last flush began.
+    pub(super) journaling: BTreeSet<Handle>,
     /// The clock at the last call.
     now_ms: u64,
     /// Partitions with a sync under way, in the order in which they were begun.
@@ -42,8 +44,6 @@ const TAIL_PER_CHECKPOINT: u64 = 3;
 const LOOK_BYTES: u64 = 256 << 10;
 /// Partitions whose segments are synced at a time so that a journal file can go.
 const JOURNAL_SYNCS_AT_ONCE: usize = 8;
-/// Partitions whose sync is begun in one call: each costs some system calls, and hundreds may be due at once.
-const SYNCS_PER_CALL: usize = 4;
 /// Log that a step of compaction reads, about.
 const COMPACTION_STEP_BYTES: u64 = 8 << 10;
 /// Steps of compaction in one call at most: some half a millisecond, spent only after a batch of half a megabyte.
@@ -55,6 +55,7 @@ impl Upkeep {
     pub(super) fn new() -> Upkeep {
         Upkeep {
             dirty: BTreeSet::new(),
+            journaling: BTreeSet::new(),
             sync_due: BTreeMap::new(),
             now_ms: 0,
             syncing: VecDeque::new(),
@@ -110,6 +111,7 @@ impl Upkeep {
             self.dirty.remove(&(due, handle));
         }
         self.syncing.retain(|&h| h != handle);
+        self.journaling.remove(&handle);
         self.due.remove(&handle);
         self.checkpointing.remove(&handle);
         self.compacting.take_if(|h| *h == handle);
@@ -125,6 +127,7 @@ impl<D: Disk> Engine<D> {
     pub fn maintain(&mut self, now_ms: u64) -> EngineResult<bool> {
         self.upkeep.now_ms = now_ms;
         self.sync_dirty(now_ms)?;
+        self.poll_journal()?;
         self.poll_syncs()?;
         self.shorten_journal()?;
         self.look_around(now_ms)?;
@@ -207,20 +210,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
-        for _ in 0..SYNCS_PER_CALL {
-            let Some(&(due, handle)) = self.upkeep.dirty.first() else { return Ok(()) };
-            if now_ms < due {
-                return Ok(());
-            }
-            self.upkeep.dirty.pop_first();
-            self.upkeep.sync_due.remove(&handle);
-            self.begin_sync(handle)?;
-        }
-        Ok(())
-    }
-
-    fn begin_sync(&mut self, handle: Handle) -> EngineResult<()> {
+    pub(super) fn begin_sync(&mut self, handle: Handle) -> EngineResult<()> {
         let Engine { io, partitions, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
         if store.stopped.is_some() {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+mod due;
 mod maintain;
 mod open;
 pub(crate) mod options;
@@ -227,11 +228,7 @@ impl<D: Disk> Engine<D> {
         }
         match self.journal.flush(&mut self.io.disk) {
             Ok(held) => {
-                for (handle, index) in held {
-                    if let Ok((_, store)) = self.store(Handle(handle)) {
-                        store.journaled = store.journaled.max(index);
-                    }
-                }
+                self.journaled(held);
                 Ok(())
             }
             Err(error) => Err(self.flush_failed(error.into())),
@@ -240,7 +237,7 @@ impl<D: Disk> Engine<D> {
 
     /// What the batch holds cannot be acknowledged any more, whose ever it is: unless the disk is only full, no `sync`
     /// partition takes more.
-    fn flush_failed(&mut self, error: EngineError) -> EngineError {
+    pub(super) fn flush_failed(&mut self, error: EngineError) -> EngineError {
         let error = self.io.full_or(error);
         if !matches!(error, EngineError::DiskFull { .. }) {
             self.journal_stopped = Some(error.to_string());

@@ -51,6 +51,9 @@ pub struct EngineOptions {
     pub checkpoint_tail_bytes: u64,
     /// Dead share of a partition's log, in percent, above which it is compacted.
     pub dead_percent_max: u64,
+    /// From so many `interval` partitions on that are due to be synced together, the journal makes what they have
+    /// durable instead.
+    pub journal_from_due: usize,
     /// How often a partition is looked at for dead space below that share, in milliseconds.
     pub collect_every_ms: u64,
     /// See [`limits::DISK_RESERVE_BYTES`].
@@ -67,6 +70,7 @@ impl Default for EngineOptions {
             journal_file_bytes: 64 << 20,
             checkpoint_tail_bytes: 256 << 20,
             dead_percent_max: 50,
+            journal_from_due: 4,
             collect_every_ms: 60_000,
             disk_reserve_bytes: limits::DISK_RESERVE_BYTES,
             checkpoints_begin_alone: true,

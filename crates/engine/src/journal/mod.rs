@@ -1,8 +1,9 @@
-//! The journal of one instance: entries of `sync` partitions, so that one flush makes a whole batch durable however
-//! many partitions it touches.
+//! The journal of one instance: entries of `sync` partitions, and those of `interval` partitions of which many are due at
+//! once, so that one flush makes a whole batch durable however many partitions it touches.
 //!
 //! ```text
-//!   push ... push ──flush──> append + one sync ──> all of them survive a crash
+//!   push ... push ──flush──────> append + one sync ──> all of them survive a crash     (somebody waits)
+//!   push ... push ──flush_begin──> append, sync begun ... flush_done ──> they do       (nobody waits)
 //!   file full ──> next file; the old one goes once the segments hold, durably, what it holds
 //! ```
 
@@ -11,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub mod format;
 
 use crate::PartitionId;
-use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
+use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::entry::Meta;
 use crate::planted::{Bug, is_planted};
@@ -33,12 +34,26 @@ pub(crate) struct Journal {
     batch: BTreeMap<u32, u64>,
     /// Partitions whose segments must be synced with this batch.
     large: Vec<u32>,
+    /// The flush that was begun and is not known to be done.
+    begun: Option<Begun>,
+    /// The last flush found no room; the batch is kept.
+    is_full: bool,
+}
+
+struct Begun {
+    ticket: SyncTicket,
+    file: FileId,
+    /// Bytes of the file that it makes durable.
+    bytes: u64,
+    /// What they hold of each partition, beyond what is known to be durable: handle and highest log index.
+    held: BTreeMap<u32, u64>,
 }
 
 struct File {
     path: String,
     file: FileId,
     salt: u32,
+    written_bytes: u64,
     synced_bytes: u64,
     /// Highest log index of each partition in here.
     holds: BTreeMap<u32, u64>,
@@ -55,6 +70,8 @@ impl Journal {
             is_for_new_file: false,
             batch: BTreeMap::new(),
             large: Vec::new(),
+            begun: None,
+            is_full: false,
         }
     }
 
@@ -78,14 +95,15 @@ impl Journal {
     pub(crate) fn push_cut(&mut self, handle: u32, partition: PartitionId, index: u64) {
         self.push_record(&Record::Cut { partition, index });
         // It makes no entry durable; and it need not outlast the entries before it, which go first.
-        if let Some(held) = self.batch.get_mut(&handle) {
+        let begun = self.begun.as_mut().and_then(|begun| begun.held.get_mut(&handle));
+        for held in self.batch.get_mut(&handle).into_iter().chain(begun) {
             *held = index.min(*held);
         }
     }
 
     fn push_record(&mut self, record: &Record<'_>) {
         if self.buffer.is_empty() {
-            let open = self.files.back().filter(|f| f.synced_bytes < self.file_bytes_max);
+            let open = self.files.back().filter(|f| f.written_bytes < self.file_bytes_max);
             // A batch goes into one file. A new one is made when the batch is flushed.
             let (salt, synced_bytes) = match open {
                 Some(file) => (file.salt, file.synced_bytes),
@@ -115,8 +133,9 @@ impl Journal {
         self.next_number += 1;
         self.is_for_new_file = false;
         let salt = header.salt;
+        let bytes = HEADER_BYTES as u64;
         let holds = BTreeMap::new();
-        self.files.push_back(File { path, file, salt, synced_bytes: HEADER_BYTES as u64, holds });
+        self.files.push_back(File { path, file, salt, written_bytes: bytes, synced_bytes: bytes, holds });
         Ok(())
     }
 
@@ -125,30 +144,98 @@ impl Journal {
         std::mem::take(&mut self.large)
     }
 
+    /// Whether there are such.
+    pub(crate) fn has_large(&self) -> bool {
+        !self.large.is_empty()
+    }
+
     /// Puts them back, if syncing them failed.
     pub(crate) fn put_large_back(&mut self, large: Vec<u32>) {
         self.large.extend(large);
     }
 
+    /// Whether something was taken in that is not known to be durable.
     pub(crate) fn has_batch(&self) -> bool {
-        !self.buffer.is_empty()
+        !self.buffer.is_empty() || self.begun.is_some()
     }
 
-    /// Makes the batch survive a crash: one append, one sync. Returns what it held: partition handles and their
+    /// Whether the last flush found no room: its batch is kept, and another should not be added to it lightly.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether a flush was begun and is not known to be done.
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Makes what was taken in survive a crash: one append, one sync. Returns what is durable now: partition handles and their
     /// highest log indexes. After `Full` the batch is kept and the call may be repeated.
     pub(crate) fn flush<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
+        let is_new = !self.buffer.is_empty();
+        let mut held = if is_new { self.append_batch(disk)? } else { BTreeMap::new() };
+        // What was begun may hold what is waited for; and a failure is told to only one of two syncs of a file, which
+        // this one must not miss.
+        if let Some(begun) = &self.begun {
+            disk.sync_wait(begun.ticket).map_err(DiskError::beyond_repair)?;
+        }
+        if is_new && let Some(file) = self.files.back_mut() {
+            if !is_planted(Bug::MissingFlush) {
+                disk.sync(file.file).map_err(DiskError::beyond_repair)?;
+            }
+            file.synced_bytes = file.written_bytes;
+        }
+        for (handle, index) in self.begun.take().into_iter().flat_map(|begun| begun.held) {
+            let known = held.entry(handle).or_default();
+            *known = index.max(*known);
+        }
+        Ok(held)
+    }
+
+    /// Begins to make the batch survive a crash; [`Journal::flush_done`] says when it does. Only while no other was
+    /// begun. After `Full` the batch is kept.
+    pub(crate) fn flush_begin<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+        debug_assert!(self.begun.is_none());
         if self.buffer.is_empty() {
+            return Ok(());
+        }
+        let held = self.append_batch(disk)?;
+        let Some(file) = self.files.back() else { unreachable!("a file was begun") };
+        let ticket = disk.sync_begin(file.file).map_err(DiskError::beyond_repair)?;
+        self.begun = Some(Begun { ticket, file: file.file, bytes: file.written_bytes, held });
+        Ok(())
+    }
+
+    /// What the flush that was begun has made durable, once it is done. After an error nothing that was begun is known
+    /// to be; what that was is returned with it.
+    pub(crate) fn flush_done<D: Disk>(
+        &mut self,
+        disk: &mut D,
+    ) -> Result<BTreeMap<u32, u64>, (DiskError, BTreeMap<u32, u64>)> {
+        let Some(begun) = &self.begun else { return Ok(BTreeMap::new()) };
+        let done = disk.sync_done(begun.ticket).map_err(DiskError::beyond_repair);
+        if done == Ok(false) {
             return Ok(BTreeMap::new());
         }
+        let Some(Begun { file, bytes, held, .. }) = self.begun.take() else { return Ok(BTreeMap::new()) };
+        if let Err(error) = done {
+            return Err((error, held));
+        }
+        if let Some(file) = self.files.iter_mut().find(|one| one.file == file) {
+            file.synced_bytes = file.synced_bytes.max(bytes);
+        }
+        Ok(held)
+    }
+
+    /// Appends the batch to the newest file. Returns what it holds.
+    fn append_batch<D: Disk>(&mut self, disk: &mut D) -> DiskResult<BTreeMap<u32, u64>> {
         if self.is_for_new_file {
-            self.begin_file(disk)?;
+            self.begin_file(disk).inspect_err(|error| self.is_full = *error == DiskError::Full)?;
         }
         let Some(file) = self.files.back_mut() else { unreachable!("a file was begun") };
-        disk.append(file.file, &self.buffer)?;
-        if !is_planted(Bug::MissingFlush) {
-            disk.sync(file.file).map_err(DiskError::beyond_repair)?;
-        }
-        file.synced_bytes += self.buffer.len() as u64;
+        disk.append(file.file, &self.buffer).inspect_err(|error| self.is_full = *error == DiskError::Full)?;
+        self.is_full = false;
+        file.written_bytes += self.buffer.len() as u64;
         for (&handle, &index) in &self.batch {
             let held = file.holds.entry(handle).or_default();
             *held = (*held).max(index);
@@ -161,7 +248,8 @@ impl Journal {
     /// What the oldest file that is no longer written holds: partition handles and highest log indexes.
     pub(crate) fn oldest_closed(&self) -> Option<&BTreeMap<u32, u64>> {
         let is_closed = self.files.len() > 1;
-        self.files.front().filter(|_| is_closed).map(|f| &f.holds)
+        let is_at_rest = |file: &&File| self.begun.as_ref().is_none_or(|begun| begun.file != file.file);
+        self.files.front().filter(|_| is_closed).filter(is_at_rest).map(|f| &f.holds)
     }
 
     /// Removes the oldest file: the segments hold, durably, what it holds. In order, so that after a crash the files
@@ -192,7 +280,7 @@ impl Journal {
     }
 
     pub(crate) fn bytes_on_disk(&self) -> u64 {
-        self.files.iter().map(|f| f.synced_bytes).sum()
+        self.files.iter().map(|f| f.written_bytes).sum()
     }
 
     pub(crate) fn forget_partition(&mut self, handle: u32) {
@@ -200,6 +288,9 @@ impl Journal {
             file.holds.remove(&handle);
         }
         self.batch.remove(&handle);
+        if let Some(begun) = &mut self.begun {
+            begun.held.remove(&handle);
+        }
         self.large.retain(|&h| h != handle);
     }
 }

@@ -243,6 +243,13 @@ impl Log {
         self.last.1
     }
 
+    /// Bytes of the entries after a log index, and of up to a few before them.
+    pub(crate) fn bytes_after(&self, after: u64) -> u64 {
+        let segments = self.order.iter().rev().map(|&slot| self.segment(slot));
+        let later = segments.take_while(|segment| segment.last_index > after);
+        later.map(|segment| segment.bytes - segment.sample_before(after + 1)).sum()
+    }
+
     /// Whether something of the log would not survive a crash now.
     pub(crate) fn is_durable(&self) -> bool {
         self.order[self.first_unsynced.min(self.order.len())..].iter().all(|&s| self.segment(s).is_durable())

@@ -43,6 +43,8 @@ pub(crate) struct Store {
     pub(crate) commit: u64,
     /// Log index of the last entry the journal holds durably.
     pub(crate) journaled: u64,
+    /// Log index of the last entry of an `interval` partition that was copied to the journal, durable there or not yet.
+    pub(crate) copied: u64,
     /// Bytes that have died since the owner last looked whether compaction is due.
     pub(crate) dead_since_look: u64,
     /// Written to since the last sync began.
@@ -78,6 +80,7 @@ impl Store {
             pending: VecDeque::new(),
             commit: 0,
             journaled: 0,
+            copied: 0,
             dead_since_look: 0,
             is_dirty: false,
             stopped: None,
@@ -158,6 +161,7 @@ impl Store {
         }
         let cut = self.log.cut_after(io, index);
         self.journaled = self.journaled.min(index);
+        self.copied = self.copied.min(index);
         self.stop_on_failure(cut)
     }
 

@@ -51,6 +51,7 @@ impl Plan {
             collect_every_ms: 300,
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: random.chance(3, 4),
+            journal_from_due: one_of(random, &[1, 1, 2, 4]) as usize,
         };
         let fierce = random.chance(1, 2);
         Plan {

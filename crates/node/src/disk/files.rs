@@ -173,24 +173,29 @@ impl FilesDisk {
 
     /// Takes note of the begun syncs that have ended.
     fn collect_done(&mut self) -> rustix::io::Result<()> {
-        let Some(thread) = &self.sync_thread else { return Ok(()) };
-        while let Some((ticket, result)) = thread.next_done()? {
-            let Some(begun) = self.begun.get_mut(&ticket) else { continue };
-            begun.result = Some(result);
-            let (key, changes) = (begun.file, begun.changes);
-            if result.is_ok() {
-                self.durable_folders.extend(begun.folders.drain(..).filter(|folder| !folder.is_empty()));
-            }
-            if let Some(file) = self.files.by_key(key) {
-                file.syncs_begun -= 1;
-                match result {
-                    Ok(()) => file.changes_synced = file.changes_synced.max(changes),
-                    Err(errno) => drop(file.sync_failed(errno)),
-                }
-            }
-            self.files.forget_if_idle(key);
+        loop {
+            let Some(thread) = &self.sync_thread else { return Ok(()) };
+            let Some(done) = thread.next_done()? else { return Ok(()) };
+            self.take_done(done);
         }
-        Ok(())
+    }
+
+    /// Takes note of a sync that the thread has ended.
+    fn take_done(&mut self, (ticket, result): (u64, rustix::io::Result<()>)) {
+        let Some(begun) = self.begun.get_mut(&ticket) else { return };
+        begun.result = Some(result);
+        let (key, changes) = (begun.file, begun.changes);
+        if result.is_ok() {
+            self.durable_folders.extend(begun.folders.drain(..).filter(|folder| !folder.is_empty()));
+        }
+        if let Some(file) = self.files.by_key(key) {
+            file.syncs_begun -= 1;
+            match result {
+                Ok(()) => file.changes_synced = file.changes_synced.max(changes),
+                Err(errno) => drop(file.sync_failed(errno)),
+            }
+        }
+        self.files.forget_if_idle(key);
     }
 }
 
@@ -284,6 +289,17 @@ impl Disk for FilesDisk {
         };
         self.begun.remove(&ticket.0);
         answer
+    }
+
+    fn sync_wait(&mut self, ticket: SyncTicket) -> DiskResult<()> {
+        while !self.sync_done(ticket)? {
+            // The thread has it; an error of the thread itself is told by the next look.
+            let done = self.sync_thread.as_ref().map(SyncThread::wait_done);
+            if let Some(Ok(done)) = done {
+                self.take_done(done);
+            }
+        }
+        Ok(())
     }
 
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {

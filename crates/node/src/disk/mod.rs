@@ -142,6 +142,10 @@ impl Disk for NodeDisk {
         either!(self.sync_done(ticket))
     }
 
+    fn sync_wait(&mut self, ticket: SyncTicket) -> DiskResult<()> {
+        either!(self.sync_wait(ticket))
+    }
+
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         either!(self.truncate(file, bytes))
     }

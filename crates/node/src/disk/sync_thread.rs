@@ -66,6 +66,11 @@ impl SyncThread {
         }
     }
 
+    /// Waits for the next sync that ends; an error if none ever will.
+    pub(super) fn wait_done(&self) -> Result<(u64, Result<()>)> {
+        self.done.recv().map_err(|_| Errno::PIPE)
+    }
+
     /// The next sync that ended, if one has; an error if none ever will.
     pub(super) fn next_done(&self) -> Result<Option<(u64, Result<()>)>> {
         match self.done.try_recv() {

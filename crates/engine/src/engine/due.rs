@@ -1,0 +1,170 @@
+//! What of `interval` partitions is due to survive a crash.
+//!
+//! A few partitions are synced each for itself. Many are not: a sync costs the system about the same for one entry as
+//! for a thousand, and hundreds of partitions that are each due ten times a second would leave time for little else. So
+//! what they have is copied to the journal, one sync makes all of it durable, and their segments follow when a journal
+//! file is full, as those of `sync` partitions do (`docs/decisions/0004-journal-for-many-intervals.md`).
+
+use super::{Engine, Handle, store_of};
+use crate::disk::{Disk, DiskError};
+use crate::engine::options::Durability;
+use crate::error::EngineResult;
+use crate::log::EntryRef;
+
+/// Partitions whose sync is begun in one call: each costs some system calls.
+const SYNCS_PER_CALL: usize = 4;
+
+/// Those due within so many milliseconds go along: the next sync is spared.
+const TOGETHER_MS: u64 = 20;
+
+/// What one partition may add to the journal: above this, writing it twice costs more than a sync of its own.
+const JOURNALED_BYTES_MAX: u64 = 8 << 10;
+
+/// Bytes that one call copies, about: a few hundred microseconds.
+const COPIED_PER_CALL: u64 = 256 << 10;
+
+impl<D: Disk> Engine<D> {
+    /// Begins to make durable what is due.
+    pub(super) fn sync_dirty(&mut self, now_ms: u64) -> EngineResult<()> {
+        let Some(&(first, first_handle)) = self.upkeep.dirty.first() else { return self.begin_journal() };
+        if first > now_ms {
+            return self.begin_journal();
+        }
+        let soon = now_ms.saturating_add(TOGETHER_MS);
+        let many = self.options.journal_from_due.max(1);
+        let are_many = self.upkeep.dirty.iter().take_while(|(due, _)| *due <= soon).nth(many - 1).is_some();
+        if self.journal.is_full() && !self.journal.is_flushing() && self.journal_stopped.is_none() {
+            // There may be room again.
+            self.upkeep.journaling.insert(first_handle);
+            self.begin_journal()?;
+        }
+        let together = are_many && self.journal_stopped.is_none() && !self.journal.is_full();
+        let (mut syncs, mut copied) = (0, 0);
+        while let Some(&(due, handle)) = self.upkeep.dirty.first()
+            && (due <= now_ms || together && due <= soon)
+        {
+            let tail_bytes = self.tail_bytes(handle);
+            let is_for_journal = together && tail_bytes <= JOURNALED_BYTES_MAX;
+            if !is_for_journal && due > now_ms {
+                break;
+            }
+            if copied >= COPIED_PER_CALL || syncs == SYNCS_PER_CALL {
+                // The rest has its turn in the next calls, and is durable with it.
+                return Ok(());
+            }
+            self.upkeep.dirty.pop_first();
+            self.upkeep.sync_due.remove(&handle);
+            if is_for_journal {
+                copied += tail_bytes;
+                self.journal_tail(handle)?;
+            } else {
+                syncs += 1;
+                self.begin_sync(handle)?;
+            }
+        }
+        self.begin_journal()
+    }
+
+    /// Takes note of what a journal flush that was begun has made durable.
+    pub(super) fn poll_journal(&mut self) -> EngineResult<()> {
+        match self.journal.flush_done(&mut self.io.disk) {
+            Ok(held) => {
+                self.journaled(held);
+                Ok(())
+            }
+            Err((error, held)) => {
+                let error = self.flush_failed(error.into());
+                for handle in held.into_keys() {
+                    self.sync_instead(Handle(handle))?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// The journal makes these entries survive a crash: partition handles and their highest log indexes.
+    pub(super) fn journaled(&mut self, held: impl IntoIterator<Item = (u32, u64)>) {
+        for (handle, index) in held {
+            if let Ok((_, store)) = self.store(Handle(handle)) {
+                store.journaled = store.journaled.max(index);
+            }
+        }
+    }
+
+    /// Begins to make durable what partitions have copied to the journal.
+    fn begin_journal(&mut self) -> EngineResult<()> {
+        if self.upkeep.journaling.is_empty() || self.journal.is_flushing() {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        // Entries that a batch only refers to must be synced before it: that is for those to do who wait for it.
+        let is_begun = self.journal_stopped.is_none()
+            && !self.journal.has_large()
+            && match self.journal.flush_begin(&mut self.io.disk) {
+                Ok(()) => true,
+                // The batch is kept, and goes with the next flush that finds room.
+                Err(DiskError::Full) => false,
+                Err(error) => {
+                    result = Err(self.flush_failed(error.into()));
+                    false
+                }
+            };
+        for handle in std::mem::take(&mut self.upkeep.journaling) {
+            if !is_begun {
+                self.sync_instead(handle)?;
+            }
+        }
+        result
+    }
+
+    /// Syncs where it stands what was to survive by the journal.
+    fn sync_instead(&mut self, handle: Handle) -> EngineResult<()> {
+        if let Ok(store) = store_of(&mut self.partitions, handle) {
+            store.copied = 0;
+        }
+        self.begin_sync(handle)
+    }
+
+    /// Bytes of log that are neither durable nor on their way to the journal, about.
+    fn tail_bytes(&mut self, handle: Handle) -> u64 {
+        match store_of(&mut self.partitions, handle) {
+            Ok(store) => {
+                let after = store.log.synced_index().max(store.copied);
+                store.log.bytes_after(after)
+            }
+            Err(_) => 0,
+        }
+    }
+
+    /// Copies what is not durable of a partition to the journal.
+    fn journal_tail(&mut self, handle: Handle) -> EngineResult<()> {
+        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
+        if store.stopped.is_some() || !matches!(store.durability, Durability::Interval { .. }) {
+            return Ok(());
+        }
+        store.is_dirty = false;
+        let partition = store.log.partition;
+        let after = store.log.synced_index().max(store.copied);
+        let last = store.log.last.1;
+        if after >= last {
+            return Ok(());
+        }
+        let mut copied = after;
+        let mut copy = |entry: EntryRef<'_>, is_good: bool| {
+            // In memory until it is written; should that have gone wrong, its segment says so.
+            if is_good && entry.head.meta.index == copied + 1 {
+                journal.push(handle.0, partition, (&entry.head.meta, entry.key, entry.payload));
+                copied += 1;
+            }
+        };
+        let read = store.entries_after(io, after, &mut copy);
+        store.stop_on_failure(read)?;
+        store.copied = copied;
+        upkeep.journaling.insert(handle);
+        if copied < last {
+            return self.begin_sync(handle);
+        }
+        Ok(())
+    }
+}

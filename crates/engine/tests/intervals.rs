@@ -1,0 +1,177 @@
+//! Many `interval` partitions that are due together go through the journal.
+
+use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
+use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, PartitionId, PartitionOptions};
+
+type Store = Engine<SimulatedDisk>;
+
+const PARTITIONS: u64 = 64;
+const INTERVAL_MS: u64 = 100;
+
+fn open(disk: &SimulatedDisk) -> (Store, Vec<Handle>) {
+    let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(report.damage().map(ToString::to_string).next(), None);
+    engine.commit_all().expect("commits");
+    let options =
+        PartitionOptions { durability: Durability::Interval { ms: INTERVAL_MS as u32 }, index_seed: 7 };
+    let handles = (1..=PARTITIONS).map(|id| engine.partition(PartitionId(id), options).expect("opens"));
+    let handles = handles.collect();
+    (engine, handles)
+}
+
+fn put(engine: &mut Store, handle: Handle, key: &str, bytes: usize) {
+    engine.write(handle, Kind::Put, 0, 1, key.as_bytes(), &vec![7; bytes]).expect("is accepted");
+}
+
+fn is_durable(engine: &mut Store, handle: Handle) -> bool {
+    let last = engine.partition_stats(handle).expect("is open").last.1;
+    engine.durable_index(handle).expect("is open") == last
+}
+
+/// Upkeep as an owner calls it, until everything is durable. Returns the time then.
+fn until_durable(engine: &mut Store, handles: &[Handle], from_ms: u64) -> u64 {
+    for now_ms in from_ms..from_ms + 10 * INTERVAL_MS {
+        engine.maintain(now_ms).expect("goes well");
+        if handles.iter().all(|&handle| is_durable(engine, handle)) {
+            return now_ms;
+        }
+    }
+    panic!("not durable after ten intervals")
+}
+
+fn syncs(disk: &SimulatedDisk) -> u64 {
+    disk.counts().of(Operation::Sync) + disk.counts().of(Operation::SyncBegin)
+}
+
+#[test]
+fn many_partitions_with_little_each_are_made_durable_in_time_by_a_few_syncs() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, handles) = open(&disk);
+    engine.maintain(1_000).expect("goes well");
+    let before = syncs(&disk);
+    for &handle in &handles {
+        put(&mut engine, handle, "a", 100);
+        put(&mut engine, handle, "b", 100);
+    }
+    let done_ms = until_durable(&mut engine, &handles, 1_000);
+    assert!(done_ms <= 1_000 + 2 * INTERVAL_MS, "durable at {done_ms}");
+    assert!(syncs(&disk) - before <= 4, "{} syncs", syncs(&disk) - before);
+    drop(engine);
+    disk.crash();
+    let (mut engine, handles) = open(&disk);
+    for &handle in &handles {
+        for key in ["a", "b"] {
+            assert!(engine.lookup(handle, key.as_bytes()).expect("reads").is_some());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_called_durable_before_its_sync_is_done() {
+    for seed in 0..50 {
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, handles) = open(&disk);
+        for round in 0..40u64 {
+            let handle = handles[(seed + round) as usize % handles.len()];
+            put(&mut engine, handle, &format!("k{round}"), 50);
+            if round % 2 == 0 {
+                engine.maintain(round * 30).expect("goes well");
+            }
+        }
+        let mut durable = Vec::new();
+        for &handle in &handles {
+            durable.push(engine.durable_index(handle).expect("is open"));
+        }
+        drop(engine);
+        disk.crash();
+        let (mut engine, handles) = open(&disk);
+        for (&handle, durable) in handles.iter().zip(durable) {
+            let last = engine.partition_stats(handle).expect("is open").last.1;
+            assert!(last >= durable, "seed {seed}: {last} of {durable} came back");
+        }
+    }
+}
+
+#[test]
+fn what_one_partition_wrote_much_of_is_synced_where_it_stands() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, handles) = open(&disk);
+    engine.maintain(1_000).expect("goes well");
+    for &handle in &handles {
+        put(&mut engine, handle, "a", 100);
+    }
+    for n in 0..40 {
+        put(&mut engine, handles[0], &format!("k{n}"), 10_000);
+    }
+    let before = disk.counts().bytes_written;
+    until_durable(&mut engine, &handles, 1_000);
+    assert!(disk.counts().bytes_written - before < 500_000, "written once, not twice");
+}
+
+#[test]
+fn a_failed_flush_of_the_journal_leaves_every_partition_to_its_own_sync() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, handles) = open(&disk);
+    engine.maintain(1_000).expect("goes well");
+    for &handle in &handles {
+        put(&mut engine, handle, "a", 100);
+    }
+    disk.fail_nth(Operation::SyncDone, 1);
+    let mut told = 0;
+    for now_ms in 1_000..3_000 {
+        told += u64::from(engine.maintain(now_ms).is_err());
+    }
+    assert!(told > 0, "the owner hears of it");
+    for &handle in &handles {
+        assert!(is_durable(&mut engine, handle));
+    }
+    drop(engine);
+    disk.crash();
+    let (mut engine, handles) = open(&disk);
+    for &handle in &handles {
+        assert!(engine.lookup(handle, b"a").expect("reads").is_some());
+    }
+}
+
+#[test]
+fn a_disk_that_was_full_for_a_while_loses_nothing() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, handles) = open(&disk);
+    engine.maintain(1_000).expect("goes well");
+    for &handle in &handles {
+        put(&mut engine, handle, "a", 100);
+    }
+    disk.set_capacity(100);
+    for now_ms in 1_000..2_000 {
+        // It may say that it is full; nothing is lost by it.
+        drop(engine.maintain(now_ms));
+    }
+    assert!(!handles.iter().all(|&handle| is_durable(&mut engine, handle)));
+    disk.set_capacity(None);
+    until_durable(&mut engine, &handles, 2_000);
+}
+
+#[test]
+fn a_flush_that_somebody_waits_for_covers_what_was_begun_before_it() {
+    let disk = SimulatedDisk::new(3);
+    let (mut engine, handles) = open(&disk);
+    let options = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+    let waited = engine.partition(PartitionId(1_000), options).expect("opens");
+    engine.maintain(1_000).expect("goes well");
+    for &handle in &handles {
+        put(&mut engine, handle, "a", 100);
+    }
+    put(&mut engine, waited, "sync", 100);
+    // The upkeep takes the batch along that the other partition waits for.
+    for now_ms in 1_099..1_101 {
+        engine.maintain(now_ms).expect("goes well");
+    }
+    engine.flush().expect("goes well");
+    assert!(is_durable(&mut engine, waited));
+    drop(engine);
+    disk.crash();
+    let (mut engine, _) = open(&disk);
+    let waited = engine.partition(PartitionId(1_000), options).expect("opens");
+    assert!(engine.lookup(waited, b"sync").expect("reads").is_some());
+}
