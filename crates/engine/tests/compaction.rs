@@ -1,6 +1,7 @@
 //! What compaction must leave as it was.
 
-use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
 use zerohop_engine::{
     Durability, Engine, EngineOptions, FLAG_LIST, Handle, Kind, Meta, PartitionId, PartitionOptions,
 };
@@ -83,4 +84,44 @@ fn the_epoch_of_a_committed_entry_is_known_though_compaction_dropped_it() {
     disk.crash();
     let (mut engine, p) = open(&disk);
     assert_eq!(engine.partition_stats(p).expect("is open").last, (1, 4));
+}
+
+fn open_files(disk: &SimulatedDisk) -> u64 {
+    disk.counts().of(Operation::Open) - disk.counts().of(Operation::Close)
+}
+
+#[test]
+fn a_partition_that_is_removed_in_the_middle_of_its_upkeep_leaves_nothing_behind() {
+    for steps in 0..60 {
+        let disk = SimulatedDisk::new(steps);
+        let (mut engine, p) = open(&disk);
+        for _ in 0..6 {
+            fill(&mut engine, p);
+        }
+        engine.sync().expect("syncs");
+        let before = open_files(&disk);
+        engine.checkpoint_begin(p, b"").expect("begins");
+        assert_eq!(open_files(&disk), before + 1);
+        (0..steps).for_each(|now| assert!(engine.maintain(now).is_ok()));
+        engine.drop_partition(PartitionId(1)).expect("is removed");
+        assert_eq!(open_files(&disk), 0, "after {steps} steps");
+        assert_eq!(engine.stats().resident_bytes, 0, "after {steps} steps");
+    }
+}
+
+#[test]
+fn what_was_replaced_while_it_was_pinned_goes_when_it_is_unpinned() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    (0..6).for_each(|_| fill(&mut engine, p));
+    engine.sync().expect("syncs");
+    let pinned = engine.pin_segments(p).expect("is open");
+    engine.compact(p).expect("compacts");
+    let is_there = |path: &str| {
+        let (folder, name) = path.split_once('/').expect("is in a folder");
+        disk.clone().list(folder).expect("lists").iter().any(|entry| entry.name == name)
+    };
+    assert!(pinned.iter().all(|file| is_there(&file.path)));
+    engine.unpin(p, &pinned).expect("is open");
+    assert!(!pinned.iter().any(|file| is_there(&file.path)));
 }

@@ -189,3 +189,31 @@ fn what_was_committed_is_read_after_a_cut_that_failed() {
         assert_eq!(engine.lookup_whole(p, b"other").expect("reads"), Some(vec![2; 30_000]));
     }
 }
+
+#[test]
+fn a_partition_whose_removal_failed_is_not_made_anew_over_what_is_left() {
+    for nth in 1..4 {
+        let disk = SimulatedDisk::new(nth);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1, Durability::Sync);
+        for n in 0..3 {
+            put(&mut engine, p, n, b"k", &[7; 700_000]).expect("is accepted");
+        }
+        engine.sync().expect("syncs");
+        disk.fail_nth(Operation::Remove, nth);
+        assert!(matches!(engine.drop_partition(PartitionId(1)), Err(EngineError::Disk(_))));
+        let options = PartitionOptions::default();
+        assert!(matches!(engine.partition(PartitionId(1), options), Err(EngineError::Stopped { .. })));
+        engine.drop_partition(PartitionId(1)).expect("removes the rest");
+        let p = partition(&mut engine, 1, Durability::Sync);
+        put(&mut engine, p, 1, b"new", b"value").expect("is accepted");
+        engine.flush().expect("flushes");
+        drop(engine);
+        disk.crash();
+        let mut engine = open(&disk);
+        engine.commit_all().expect("commits");
+        let p = partition(&mut engine, 1, Durability::Sync);
+        assert_eq!(engine.partition_stats(p).expect("is open").last, (1, 1), "{nth}");
+        assert_eq!(engine.lookup_whole(p, b"new").expect("reads").as_deref(), Some(&b"value"[..]));
+    }
+}

@@ -1,6 +1,6 @@
 //! One instance's storage: its partitions, its journal, and the disk and memory they share.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 mod due;
 mod maintain;
@@ -51,6 +51,8 @@ pub struct Engine<D> {
     journal_stopped: Option<String>,
     partitions: Vec<Option<Box<Store>>>,
     by_id: BTreeMap<PartitionId, Handle>,
+    /// Partitions whose removal has failed half-way: some of their files still stand.
+    dropping: BTreeSet<PartitionId>,
     upkeep: maintain::Upkeep,
 }
 
@@ -58,8 +60,13 @@ impl<D: Disk> Engine<D> {
     /// Opens a partition, and creates it if it is new. A partition that nobody writes to costs no file.
     ///
     /// # Errors
-    /// [`EngineError::Limit`] for a `memory` partition whose files are on disk, and what the disk answers.
+    /// [`EngineError::Limit`] for a `memory` partition whose files are on disk, [`EngineError::Stopped`] for one whose
+    /// removal has failed half-way, and what the disk answers.
     pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
+        if self.dropping.contains(&id) {
+            let reason = "its removal failed half-way: drop it again, then it can be made anew".into();
+            return Err(EngineError::Stopped { reason });
+        }
         let handle = match self.by_id.get(&id) {
             Some(&handle) => handle,
             None => {
@@ -404,17 +411,17 @@ impl<D: Disk> Engine<D> {
         Ok(files)
     }
 
-    /// Lets go of pinned segments.
+    /// Lets go of pinned segments. The files of those that compaction has replaced meanwhile go.
     ///
     /// # Errors
-    /// [`EngineError::UnknownPartition`].
+    /// [`EngineError::UnknownPartition`]; what the disk answers.
     pub fn unpin(&mut self, handle: Handle, files: &[SegmentFile]) -> EngineResult<()> {
-        let (_, store) = self.store(handle)?;
+        let (io, store) = self.store(handle)?;
         for file in files {
             let segment = store.log.segment_mut(file.slot);
             segment.pins = segment.pins.saturating_sub(1);
         }
-        Ok(())
+        store.remove_retired(io)
     }
 
     /// How a partition stands.

@@ -37,6 +37,7 @@ impl<D: Disk> Engine<D> {
             journal_stopped: None,
             partitions: Vec::new(),
             by_id: Default::default(),
+            dropping: Default::default(),
             upkeep: Upkeep::new(),
         };
         engine.check_format()?;
@@ -92,8 +93,12 @@ impl<D: Disk> Engine<D> {
     /// Removes a partition and its files.
     ///
     /// # Errors
-    /// What the disk answers; what is left then is removed by the next call after opening again.
+    /// What the disk answers; what is left then is removed by the next call, also after opening again, and until then
+    /// the partition cannot be opened anew.
     pub fn drop_partition(&mut self, id: PartitionId) -> EngineResult<()> {
+        if self.dropping.contains(&id) {
+            return self.remove_files(id);
+        }
         let Some(&handle) = self.by_id.get(&id) else { return Err(EngineError::UnknownPartition) };
         if self.journal.holds(handle.0) {
             // Otherwise a replay would bring back what the journal still holds of it.
@@ -104,12 +109,13 @@ impl<D: Disk> Engine<D> {
         self.journal.forget_partition(handle.0);
         self.upkeep.forget(handle);
         if let Some(mut store) = self.partitions[handle.0 as usize].take() {
-            for slot in 0..store.log.slots.len() as u32 {
-                if let Some(segment) = store.log.drop_slot(&mut self.io, slot) {
-                    segment.file.into_iter().for_each(|file| self.io.disk.close(file));
-                }
-            }
+            store.release(&mut self.io);
         }
+        self.dropping.insert(id);
+        self.remove_files(id)
+    }
+
+    fn remove_files(&mut self, id: PartitionId) -> EngineResult<()> {
         let folder = folder_of(id);
         // The oldest segment last: what a crash leaves must not look like a log that begins anew.
         for name in self.io.disk.list(&folder)?.iter().rev() {
@@ -118,8 +124,9 @@ impl<D: Disk> Engine<D> {
         if self.io.disk.list("")?.iter().any(|n| n.name == folder) {
             self.io.disk.sync_dir(&folder)?;
             self.io.disk.remove(&folder)?;
-            self.io.disk.sync_dir("")?;
         }
+        self.io.disk.sync_dir("")?;
+        self.dropping.remove(&id);
         Ok(())
     }
 

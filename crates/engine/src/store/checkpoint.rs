@@ -68,6 +68,11 @@ impl Checkpoints {
         self.writing.is_some()
     }
 
+    /// Forgets the one that is being written. Its file.
+    pub(crate) fn give_up(&mut self) -> Option<FileId> {
+        self.writing.take().map(|writing| writing.file)
+    }
+
     /// Bytes of the newest one.
     pub(crate) fn newest_bytes(&self) -> u64 {
         self.kept.back().map_or(0, |&(_, bytes)| bytes)

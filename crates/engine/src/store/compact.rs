@@ -14,7 +14,7 @@
 
 use super::Store;
 use super::choose::{Policy, SEAL_BYTES_MIN, blocked_removals};
-use crate::disk::{Disk, DiskError, SyncTicket};
+use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Location, Place};
 use crate::io::Io;
@@ -81,6 +81,13 @@ impl Compactor {
 
     pub(crate) fn is_busy(&self) -> bool {
         self.job.is_some()
+    }
+
+    /// Forgets the copy that is being written. Its file.
+    pub(crate) fn give_up<D>(&mut self, io: &mut Io<D>) -> Option<FileId> {
+        let output = self.job.take()?.output?;
+        io.memory.freed(output.resident_bytes());
+        output.file
     }
 
     /// Whether the last one was given up because the disk was full.
@@ -184,7 +191,8 @@ impl Store {
                 Ok(false)
             }
             Stage::Name(ticket) => {
-                if io.disk.sync_done(ticket)? {
+                // A crash may bring the name back if it is taken away now: no further segment may be rewritten then.
+                if io.disk.sync_done(ticket).map_err(DiskError::beyond_repair)? {
                     job.stage = Stage::Swap;
                 }
                 Ok(false)
@@ -410,7 +418,8 @@ impl Store {
         let name = format!("{}/{}", self.log.folder, output.header.file_name());
         io.disk.rename(&output.path, &name)?;
         output.path = name;
-        Ok(Stage::Name(io.disk.sync_begin_with_name(file, &self.log.folder)?))
+        let begun = io.disk.sync_begin_with_name(file, &self.log.folder);
+        Ok(Stage::Name(begun.map_err(DiskError::beyond_repair)?))
     }
 
     /// The new segment takes the place of the old ones in the log.
@@ -462,7 +471,7 @@ impl Store {
     }
 
     /// Removes the files of replaced segments that nobody reads.
-    fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+    pub(crate) fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
         let mut result = Ok(());
         for slot in std::mem::take(&mut self.compaction.retired) {
             if self.log.segment(slot).pins > 0 {

@@ -198,6 +198,16 @@ impl Store {
         self.stop_on_failure(synced).map_err(|error| io.full_or(error))
     }
 
+    /// Lets go of every file and of all memory that is counted: the partition is being removed.
+    pub(crate) fn release<D: Disk>(&mut self, io: &mut Io<D>) {
+        let under_way = self.checkpoints.give_up().into_iter().chain(self.compaction.give_up(io));
+        under_way.for_each(|file| io.disk.close(file));
+        for slot in 0..self.log.slots.len() as u32 {
+            let segment = self.log.drop_slot(io, slot);
+            segment.and_then(|segment| segment.file).into_iter().for_each(|file| io.disk.close(file));
+        }
+    }
+
     /// # Errors
     /// [`EngineError::Stopped`] after a failure of the disk.
     pub(crate) fn check_going(&self) -> EngineResult<()> {

@@ -382,7 +382,11 @@ impl World {
                 }
             }
             self.note(|| format!("p{at} unpin {}", files.len()));
-            return self.engine().unpin(handle, &files).map_err(|e| e.to_string());
+            let durability = self.parts[at].durability;
+            return match self.engine().unpin(handle, &files) {
+                Ok(()) => Ok(()),
+                Err(error) => self.judge("unpin", durability, error).map(drop),
+            };
         }
         let files = self.engine().pin_segments(handle).map_err(|e| e.to_string())?;
         self.note(|| format!("p{at} pin {}", files.len()));
