@@ -189,3 +189,47 @@ fn compacting_does_not_wait_for_a_log_that_cannot_be_written() {
         disk.set_capacity(None);
     }
 }
+
+/// Opening writes: torn tails are cut, footers are written again, and the journal's entries go to their segments.
+#[test]
+fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
+    for seed in 0..60 {
+        let durability = if seed % 2 == 0 { Durability::Sync } else { INTERVAL };
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
+        let p = partition(&mut engine, durability);
+        let mut kept = 0;
+        for n in 0..40 + seed % 10 {
+            engine.write(p, Kind::Put, 0, n, &key(n), &value(n)).expect("is accepted");
+            engine.flush().expect("flushes");
+            engine.maintain(n).expect("goes well");
+            kept = engine.durable_index(p).expect("is open");
+        }
+        drop(engine);
+        disk.crash();
+        disk.set_capacity(1);
+        for round in 0..3 {
+            let (mut engine, report) = Engine::open(disk.clone(), options(0)).expect("opens");
+            assert_eq!(report.damage().map(ToString::to_string).next(), None, "seed {seed}");
+            engine.commit_all().expect("commits");
+            let p = partition(&mut engine, durability);
+            assert!(engine.partition_stats(p).expect("is open").last.1 >= kept, "seed {seed}, round {round}");
+            for n in 0..kept {
+                assert_eq!(engine.lookup_whole(p, &key(n)).expect("reads"), Some(value(n)), "seed {seed}");
+            }
+            let refused = engine.write(p, Kind::Put, 0, 99, &key(99), &value(99));
+            if round == 0 {
+                assert!(matches!(refused, Err(EngineError::DiskFull { .. })), "{refused:?}");
+                upkeep(&mut engine, 1000);
+            } else if round == 1 {
+                disk.set_capacity(None);
+                upkeep(&mut engine, 2000);
+                engine.write(p, Kind::Put, 0, 99, &key(99), &value(99)).expect("there is room");
+                engine.sync().expect("syncs");
+                kept = engine.durable_index(p).expect("is open").min(kept);
+            }
+            drop(engine);
+            disk.crash();
+        }
+    }
+}

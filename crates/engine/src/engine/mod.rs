@@ -105,7 +105,8 @@ impl<D: Disk> Engine<D> {
                 what: "a partition with entries cannot change from or to memory durability",
             });
         }
-        if durability == Durability::Sync {
+        // What the journal holds needs no sync: after a crash on a full disk there may be no room for one.
+        if durability == Durability::Sync && store.journaled < store.log.last.1 {
             store.sync(io)?;
         }
         store.durability = durability;

@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Engine;
 use super::report::{Damage, DamageKind, RecoveryReport};
+use super::{Engine, Handle, store_of};
 use crate::PartitionId;
-use crate::disk::{DirEntry, Disk, OpenMode};
+use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::journal::format::{self, HEADER_BYTES, Header, Item, Record};
 use crate::journal::{FOLDER, Journal};
@@ -26,6 +26,8 @@ struct Replay {
     cuts: BTreeMap<PartitionId, Vec<(u64, u64)>>,
     /// Partitions whose segments have left the branch that the journal holds.
     left: BTreeSet<PartitionId>,
+    /// Highest log index of each that the journal holds and the log does too.
+    holds: BTreeMap<PartitionId, u64>,
 }
 
 impl Replay {
@@ -34,6 +36,11 @@ impl Replay {
         let cuts = self.cuts.get(&partition).into_iter().flatten();
         !self.left.contains(&partition)
             && cuts.filter(|(at, _)| *at > self.count).all(|(_, last)| index <= *last)
+    }
+
+    fn held(&mut self, partition: PartitionId, index: u64) {
+        let held = self.holds.entry(partition).or_default();
+        *held = index.max(*held);
     }
 }
 
@@ -65,15 +72,51 @@ impl<D: Disk> Engine<D> {
                 self.replay_record(&mut replay, &record, report)?;
             }
         }
-        for store in self.partitions.iter_mut().flatten() {
-            store.log.sync(&mut self.io)?;
-            store.journaled = store.log.last.1;
+        self.journal = Journal::new(self.options.journal_file_bytes, next_number);
+        if !self.sync_replayed(&replay)? {
+            return self.keep_journal(&names, &replay);
         }
         for name in &names {
             self.io.disk.remove(&format!("{FOLDER}/{}", name.name))?;
             self.io.disk.sync_dir(FOLDER)?;
         }
-        self.journal = Journal::new(self.options.journal_file_bytes, next_number);
+        Ok(())
+    }
+
+    /// Makes all logs durable. Whether there was room for it; where there was none, upkeep tries again.
+    fn sync_replayed(&mut self, replay: &Replay) -> EngineResult<bool> {
+        let mut has_room = true;
+        for (number, store) in self.partitions.iter_mut().enumerate() {
+            let Some(store) = store else { continue };
+            match store.log.sync(&mut self.io) {
+                Ok(()) => store.journaled = store.log.last.1,
+                Err(EngineError::Disk(DiskError::Full)) => {
+                    has_room = false;
+                    store.journaled = replay.holds.get(&store.log.partition).copied().unwrap_or(0);
+                    store.is_dirty = true;
+                    self.upkeep.sync_later(Handle(number as u32), store.durability.sync_after_ms());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(has_room)
+    }
+
+    /// The disk is full: what the journal holds stays there until the segments hold it durably.
+    fn keep_journal(&mut self, names: &[DirEntry], replay: &Replay) -> EngineResult<()> {
+        let holds = |(partition, &index)| self.by_id.get(partition).map(|handle| (handle.0, index));
+        let holds: BTreeMap<u32, u64> = replay.holds.iter().filter_map(holds).collect();
+        for name in names {
+            self.journal.keep(&mut self.io.disk, name, holds.clone())?;
+        }
+        // A replay of the same files must not follow the branches that were left.
+        for partition in &replay.left {
+            if let Some(handle) = self.by_id.get(partition)
+                && let Ok(store) = store_of(&mut self.partitions, *handle)
+            {
+                self.journal.push_cut(handle.0, *partition, store.log.last.1);
+            }
+        }
         Ok(())
     }
 
@@ -140,6 +183,8 @@ impl<D: Disk> Engine<D> {
         if meta.index <= store.log.last.1 {
             if self.held_otherwise(partition, meta)? {
                 replay.left.insert(partition);
+            } else {
+                replay.held(partition, meta.index);
             }
             return Ok(());
         }
@@ -158,6 +203,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         let placed = store.append(io, meta, key, payload)?;
         store.pending.push_back(Pending { meta: *meta, placed });
+        replay.held(partition, meta.index);
         if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {
             found.from_journal += 1;
         }

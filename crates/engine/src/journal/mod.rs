@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub mod format;
 
 use crate::PartitionId;
-use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::limits::JOURNAL_INLINE_BYTES_MAX;
 use crate::log::entry::Meta;
 use crate::planted::{Bug, is_planted};
@@ -139,6 +139,21 @@ impl Journal {
         Ok(())
     }
 
+    /// Takes in a file of before the store was opened, which is written no more. It holds entries of these partitions,
+    /// up to these log indexes.
+    pub(crate) fn keep<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        name: &DirEntry,
+        holds: BTreeMap<u32, u64>,
+    ) -> DiskResult<()> {
+        let path = format!("{FOLDER}/{}", name.name);
+        let file = disk.open(&path, OpenMode::Existing)?;
+        let bytes = name.bytes.max(self.file_bytes_max);
+        self.files.push_back(File { path, file, salt: 0, written_bytes: bytes, synced_bytes: bytes, holds });
+        Ok(())
+    }
+
     /// Partitions whose segments must be synced before [`Journal::flush`].
     pub(crate) fn take_large(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.large)
@@ -247,9 +262,10 @@ impl Journal {
 
     /// What the oldest file that is no longer written holds: partition handles and highest log indexes.
     pub(crate) fn oldest_closed(&self) -> Option<&BTreeMap<u32, u64>> {
-        let is_closed = self.files.len() > 1;
+        let is_followed = self.files.len() > 1;
         let is_at_rest = |file: &&File| self.begun.as_ref().is_none_or(|begun| begun.file != file.file);
-        self.files.front().filter(|_| is_closed).filter(is_at_rest).map(|f| &f.holds)
+        let oldest = self.files.front().filter(is_at_rest);
+        oldest.filter(|f| is_followed || f.written_bytes >= self.file_bytes_max).map(|f| &f.holds)
     }
 
     /// Removes the oldest file: the segments hold, durably, what it holds. In order, so that after a crash the files

@@ -494,7 +494,7 @@ impl World {
         Ok(())
     }
 
-    fn used_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         let mut disk = self.disk.duplicate();
         disk.cut_power_after(u64::MAX);
         disk.set_faults(Faults::default());

@@ -112,6 +112,9 @@ impl World {
             }
             self.disk.crash();
         }
+        if self.plan.fills_up && self.random.chance(1, 2) {
+            self.open_when_full()?;
+        }
         let twin = self.random.chance(1, 2).then(|| self.disk.duplicate());
         let opened = Engine::open(self.disk.clone(), self.plan.options);
         let (mut engine, report) = opened.map_err(|e| format!("opening again: {e}"))?;
@@ -135,6 +138,30 @@ impl World {
         for at in 0..self.parts.len() {
             self.go_on(at)?;
         }
+        Ok(())
+    }
+
+    /// It opens though the disk is full, and is opened again when there is room.
+    fn open_when_full(&mut self) -> Result<(), String> {
+        let free = self.random.below(3000);
+        self.note(|| format!("opening with {free} bytes free"));
+        self.disk.set_capacity(self.used_bytes() + free);
+        let opened = Engine::open(self.disk.clone(), self.plan.options);
+        let (mut engine, _) = opened.map_err(|e| format!("opening when the disk is full: {e}"))?;
+        if self.plan.holds_state {
+            for (_, handle) in engine.partitions().collect::<Vec<_>>() {
+                engine.hold_state_in_log(handle).map_err(|e| e.to_string())?;
+            }
+        }
+        for _ in 0..self.random.below(20) {
+            self.now_ms += 50;
+            engine.maintain(self.now_ms).map_err(|e| format!("upkeep when the disk is full: {e}"))?;
+        }
+        drop(engine);
+        if self.random.chance(1, 2) {
+            self.disk.crash();
+        }
+        self.disk.set_capacity(None);
         Ok(())
     }
 
