@@ -236,15 +236,23 @@ fn laid(depth: u8, lines: usize, entries: impl Iterator<Item = (u32, Location)>)
     for (fragment, location) in entries {
         page.insert(fragment, location);
     }
+    #[cfg(test)]
+    tests::MOVED.set(tests::MOVED.get() + page.used());
     page
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::collections::BTreeMap;
 
     use super::*;
     use crate::random::Random;
+
+    thread_local! {
+        /// Entries that were laid anew, by all inserts of this thread.
+        pub(super) static MOVED: Cell<usize> = const { Cell::new(0) };
+    }
 
     fn at(n: u64) -> Location {
         Location(n)
@@ -333,6 +341,31 @@ mod tests {
             }
         }
         assert!(worst <= 24.0, "{worst}");
+    }
+
+    /// Growth without a stall: a page is laid anew in some ten microseconds, and what is as large as the index (its
+    /// directory, the list of its pages) is some bytes for a thousand entries.
+    #[test]
+    fn no_insert_moves_more_than_the_entries_of_a_page() {
+        let mut random = Random::new(4);
+        let orders: [fn(u64, &mut Random) -> u32; 3] = [
+            |_, random| random.next_u64() as u32,
+            |n, _| (n as u32).wrapping_mul(0x9E37_79B9),
+            |n, _| (n as u32).reverse_bits(),
+        ];
+        for order in orders {
+            let (mut index, mut most, mut all) = (HashIndex::new(), 0, 0);
+            for n in 0..1_000_000 {
+                MOVED.set(0);
+                index.insert(order(n, &mut random), at(n));
+                most = most.max(MOVED.get());
+                all += MOVED.get();
+            }
+            assert!(most <= PAGE_LINES_MAX * SLOTS, "{most}");
+            assert!(all < 8 * index.len(), "{all} moved for {} entries", index.len());
+            assert!(index.directory.len() <= 2 * DIRECTORY_PER_PAGE_MAX * index.pages.len());
+            assert!(index.pages.len() <= index.len() / 400, "{} pages", index.pages.len());
+        }
     }
 
     #[test]
