@@ -194,3 +194,44 @@ fn a_cut_told_by_the_journal_makes_no_entry_durable() {
     engine.cut_after(p, 5).expect("cuts");
     assert_eq!(engine.durable_index(p).expect("is open"), 1);
 }
+
+/// A `sync` partition, and an `interval` one that has what it owes copied to the journal by upkeep.
+fn beside_an_interval(disk: &SimulatedDisk) -> (Store, Handle, Handle) {
+    let options = EngineOptions { journal_from_due: 1, disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+    let p = partition(&mut engine, 1);
+    let options = PartitionOptions { durability: Durability::Interval { ms: 10 }, index_seed: 7 };
+    let other = engine.partition(PartitionId(2), options).expect("opens");
+    (engine, p, other)
+}
+
+#[test]
+fn a_flush_waits_for_the_one_that_upkeep_has_begun() {
+    for seed in 0..40 {
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, p, other) = beside_an_interval(&disk);
+        append(&mut engine, p, 1, 1, 100);
+        append(&mut engine, other, 1, 1, 100);
+        engine.maintain(100).expect("begins a flush of the journal");
+        engine.flush().expect("flushes");
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert_eq!(epochs(&mut engine, p), [1], "seed {seed}");
+    }
+}
+
+#[test]
+fn upkeep_calls_nothing_durable_that_the_journal_only_refers_to() {
+    for seed in 0..40 {
+        let disk = SimulatedDisk::new(seed);
+        let (mut engine, p, other) = beside_an_interval(&disk);
+        append(&mut engine, p, 1, 1, LARGE);
+        append(&mut engine, other, 1, 1, 100);
+        (100..120).for_each(|now| assert!(engine.maintain(now).is_ok()));
+        assert_eq!(engine.durable_index(other).expect("is open"), 1, "it is synced for itself");
+        let durable = engine.durable_index(p).expect("is open");
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert!(epochs(&mut engine, p).len() as u64 >= durable, "seed {seed}");
+    }
+}
