@@ -10,11 +10,27 @@ pub enum Bug {
     SkippedChecksum,
     /// Recovery cuts one good entry off with a torn tail.
     TailCutTooFar,
+    /// Compaction gives its copy the name before what it left out is known to be dead for good.
+    NameTooEarly,
+    /// Compaction drops what an upper layer would read after a crash.
+    StateForgotten,
+    /// A removal goes though an older segment still holds what it removed.
+    RemovalDropped,
+    /// A recovery takes for durable what only the system's cache may hold.
+    CacheBelieved,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 3] = [Bug::MissingFlush, Bug::SkippedChecksum, Bug::TailCutTooFar];
+    pub const ALL: [Bug; 7] = [
+        Bug::MissingFlush,
+        Bug::SkippedChecksum,
+        Bug::TailCutTooFar,
+        Bug::NameTooEarly,
+        Bug::StateForgotten,
+        Bug::RemovalDropped,
+        Bug::CacheBelieved,
+    ];
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -23,6 +23,7 @@ use crate::log::entry::{self, Decoded, FLAG_LIST, Head, Kind, Meta};
 use crate::log::header::{Header, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
+use crate::planted::{Bug, is_planted};
 use crate::{Damage, DamageKind};
 
 /// Compaction of one partition.
@@ -183,7 +184,7 @@ impl Store {
             }
             Stage::Log(through) => {
                 self.log.sync_done(io)?;
-                if self.log.synced_index() >= through {
+                if self.log.synced_index() >= through || is_planted(Bug::NameTooEarly) {
                     job.stage = self.name_output(io, job)?;
                 } else {
                     self.log.sync_begin_or_full(io)?;
@@ -397,6 +398,9 @@ impl Store {
     /// Up to which log index removals may go from the run that begins with this segment. What is dead in an older
     /// segment later is dead by a later removal.
     fn removals_through(&self, run_begins: u32) -> u64 {
+        if is_planted(Bug::RemovalDropped) {
+            return u64::MAX;
+        }
         let older = self.log.order.iter().take_while(|&&s| s != run_begins).map(|&s| self.log.segment(s));
         older.map(blocked_removals).min().unwrap_or(u64::MAX).min(self.versions.oldest_ended_by() - 1)
     }

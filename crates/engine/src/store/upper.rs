@@ -11,12 +11,17 @@ use crate::index::location::Place;
 use crate::io::Io;
 use crate::log::EntryRef;
 use crate::log::scan::{self, Item};
+use crate::planted::{Bug, is_planted};
 
 impl Store {
     /// Up to which log index entries need not stay for an upper layer that reads its state again after a crash: it
     /// begins at one of the kept checkpoints.
     pub(crate) fn state_is_held_through(&self) -> u64 {
-        if self.holds_state { self.checkpoints.covered() } else { u64::MAX }
+        if self.holds_state && !is_planted(Bug::StateForgotten) {
+            self.checkpoints.covered()
+        } else {
+            u64::MAX
+        }
     }
 
     /// What a key's record is. Its cost does not grow with the record's parts.

@@ -32,7 +32,8 @@ impl Recovery<'_> {
         for at in 0..self.store.log.order.len() {
             let slot = self.store.log.order[at];
             let segment = self.store.log.segment_mut(slot);
-            if segment.last_index >= self.synced || !segment.sealed {
+            let is_in_doubt = segment.last_index >= self.synced || !segment.sealed;
+            if is_in_doubt && !is_planted(Bug::CacheBelieved) {
                 (segment.synced, segment.synced_index) = (0, segment.first_index() - 1);
             } else {
                 segment.synced_index = segment.last_index;
