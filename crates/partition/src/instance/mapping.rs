@@ -9,7 +9,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::clock::Time;
-use super::open::{OpenError, durability, engine_id, open_partition};
+use super::open::{OpenError, durability, engine_id, newest_keyspace, open_partition};
 use super::table::Found;
 use super::{Effects, Instance, relay};
 
@@ -55,6 +55,7 @@ impl<D: Disk> Instance<D> {
         // What is held back is answered under the map that it came under.
         self.end_of_batch(now, effects);
         self.history.push(delta).map_err(MapChangeError::Map)?;
+        self.newest_keyspace = self.newest_keyspace.max(newest_keyspace(self.history.map()));
         let mut result = Ok(());
         let mut keyspaces = touched(delta);
         if delta.is_whole() {

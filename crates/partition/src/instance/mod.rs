@@ -86,6 +86,9 @@ pub struct Instance<D: Disk> {
     engine: Engine<D>,
     table: Table,
     history: MapHistory,
+    /// The newest keyspace of any map that it has known: one of an id above is still to come, one below that the map
+    /// does not have is gone.
+    newest_keyspace: KeyspaceId,
     connections: Connections,
     clock: InstanceClock,
     counters: Counters,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
-use zerohop_placement::{Group, KeyspaceConfig, MapHistory};
+use zerohop_placement::{ClusterMap, Group, KeyspaceConfig, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
 
 use super::clock::{InstanceClock, Time};
@@ -108,6 +108,7 @@ impl<D: Disk> Instance<D> {
             identity,
             engine,
             table,
+            newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),
             clock: InstanceClock::new(now, newest),
@@ -146,6 +147,11 @@ pub(super) fn durability(config: &KeyspaceConfig) -> zerohop_engine::Durability 
         zerohop_placement::Durability::Interval { ms } => zerohop_engine::Durability::Interval { ms },
         zerohop_placement::Durability::Sync => zerohop_engine::Durability::Sync,
     }
+}
+
+/// The keyspace of a map that was created last: ids rise.
+pub(super) fn newest_keyspace(map: &ClusterMap) -> KeyspaceId {
+    map.keyspaces().last().map_or(KeyspaceId::NONE, |(id, _)| id)
 }
 
 /// The engine's name for a partition.

@@ -54,7 +54,7 @@ impl<D: Disk> Instance<D> {
         self.clock.advance(now);
         let kind = message.kind();
         self.counters.asked(kind);
-        let Instance { engine, table, history, connections, counters, clock, .. } = self;
+        let Instance { engine, table, history, newest_keyspace, connections, counters, clock, .. } = self;
         let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
         let mut relay = relay(history, connections, counters, effects);
         relay.place = Place { keyspace, partition, ..Place::default() };
@@ -71,7 +71,8 @@ impl<D: Disk> Instance<D> {
             Found::NotHere | Found::NoKeyspace => match relay.history.map().keyspace(keyspace) {
                 Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
                 Some(_) => relay.fail(to, What::NoSuchPartition.into()),
-                None if partition_epoch.0 != 0 && is_to_come(&relay, keyspace) => unavailable(&mut relay, to),
+                // Its client may know a newer map than this.
+                None if partition_epoch.0 != 0 && keyspace > *newest_keyspace => unavailable(&mut relay, to),
                 None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
             },
         }
@@ -111,11 +112,6 @@ impl<D: Disk> Instance<D> {
 
 fn relay_place(envelope: &Envelope) -> Place {
     Place { keyspace: envelope.keyspace, partition: envelope.partition, ..Place::default() }
-}
-
-/// Whether a keyspace may be of a map newer than ours: ids rise.
-fn is_to_come(relay: &Relay<'_>, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
-    relay.history.map().keyspaces().last().is_none_or(|(newest, _)| keyspace > newest)
 }
 
 fn unavailable(relay: &mut Relay<'_>, to: Token) {

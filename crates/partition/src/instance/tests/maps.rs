@@ -5,6 +5,7 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{Change, ClusterMap, Durability, MapDelta, PartitionCount, ReplicaGroup};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::Query;
 
 use super::bench::{Bench, DEFAULT, create, first_map, next};
 use crate::instance::Time;
@@ -37,10 +38,13 @@ fn a_keyspace_is_served_from_its_creation_to_its_drop_and_leaves_no_file() {
     bench.apply(&delta);
     bench.store(2, "a", "1");
     let wait = bench.wait(2, "never", 60_000);
+    let stale = bench.envelope(2, "a");
     let drop = next(bench.instance.map(), vec![Change::DropKeyspace(KeyspaceId(2))]);
     bench.apply(&drop);
     let gone = Failure::UnknownKeyspace { keyspace: KeyspaceId(2) };
-    assert_eq!(bench.answer(wait), Some(Err(gone)), "whoever waits in it is told");
+    assert_eq!(bench.answer(wait), Some(Err(gone.clone())), "whoever waits in it is told");
+    let late = bench.read_at(stale, "a", Query::Lookup);
+    assert_eq!(bench.answer(late), Some(Err(gone)), "also whoever has not heard of the drop");
     assert_eq!(folders(&mut bench.disk), before);
 }
 
