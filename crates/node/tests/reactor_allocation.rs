@@ -57,7 +57,7 @@ enum Tell {
 impl Service for Echo {
     type Notice = Tell;
 
-    fn hello(&mut self, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
+    fn hello(&mut self, _: ConnectionId, _: &Hello<'_>, _: Now) -> Result<HelloAck, Failure<'static>> {
         Ok(HelloAck::default())
     }
 

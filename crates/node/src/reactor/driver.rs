@@ -14,6 +14,20 @@ pub struct ConnectionId {
     pub generation: u32,
 }
 
+impl ConnectionId {
+    /// As one number, for those who keep names of connections without knowing what they are made of.
+    #[must_use]
+    pub const fn to_u64(self) -> u64 {
+        (self.generation as u64) << 32 | self.slot as u64
+    }
+
+    /// What [`ConnectionId::to_u64`] made.
+    #[must_use]
+    pub const fn from_u64(number: u64) -> Self {
+        ConnectionId { slot: number as u32, generation: (number >> 32) as u32 }
+    }
+}
+
 /// The time of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {

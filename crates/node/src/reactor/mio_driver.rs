@@ -78,7 +78,7 @@ impl Driver for MioDriver {
             LISTENER => Event::Accept,
             WAKER => Event::Woken,
             Token(token) => Event::Connection {
-                id: id_of(token as u64),
+                id: ConnectionId::from_u64(token as u64),
                 ready: Ready {
                     readable: event.is_readable(),
                     writable: event.is_writable(),
@@ -103,7 +103,7 @@ impl Driver for MioDriver {
         let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
         let (mut socket, _) = listener.accept()?;
         prepare(&socket)?;
-        let token = Token(token_of(id) as usize);
+        let token = Token(id.to_u64() as usize);
         self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
         let slot = id.slot as usize;
         if self.sockets.len() <= slot {
@@ -164,14 +164,6 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-const fn token_of(id: ConnectionId) -> u64 {
-    (id.generation as u64) << 32 | id.slot as u64
-}
-
-const fn id_of(token: u64) -> ConnectionId {
-    ConnectionId { slot: token as u32, generation: (token >> 32) as u32 }
-}
-
 // The names of the listener and of the waker are no connection's: slots stay far below.
 const _: () = assert!(usize::BITS >= 64 && (super::limits::CONNECTIONS_MAX as u64) < (u32::MAX as u64) / 2);
 
@@ -183,7 +175,7 @@ mod tests {
     fn names_of_connections_survive_the_way_through_the_system() {
         for (slot, generation) in [(0, 0), (1, 0), (0, 1), (8191, u32::MAX), (77, 1 << 31)] {
             let id = ConnectionId { slot, generation };
-            assert_eq!(id_of(token_of(id)), id);
+            assert_eq!(ConnectionId::from_u64(id.to_u64()), id);
         }
     }
 

@@ -267,7 +267,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
         }
         let chosen = choose_version(hello.version_min, hello.version_max)
-            .and_then(|version| self.service.hello(hello, self.now).map(|ack| (version, ack)));
+            .and_then(|version| self.service.hello(id, hello, self.now).map(|ack| (version, ack)));
         let (version, mut ack) = match chosen {
             Ok(chosen) => chosen,
             Err(failure) => return self.refuse_and_end(id, envelope, failure, Ending::Misbehaved),

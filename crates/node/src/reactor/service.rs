@@ -64,7 +64,12 @@ pub trait Service {
 
     /// A client introduces itself. The reactor fills in version and features of the answer itself. Errors: the
     /// connection is told why and closed.
-    fn hello(&mut self, hello: &Hello<'_>, now: Now) -> Result<HelloAck, Failure<'static>>;
+    fn hello(
+        &mut self,
+        connection: ConnectionId,
+        hello: &Hello<'_>,
+        now: Now,
+    ) -> Result<HelloAck, Failure<'static>>;
 
     /// Takes up a request, and answers it now or later. What must be durable before its answer is sent waits for
     /// [`Service::end_of_batch`].

@@ -70,7 +70,7 @@ pub(in crate::reactor) enum Tell {
 impl Service for Echo {
     type Notice = Tell;
 
-    fn hello(&mut self, hello: &Hello<'_>, now: Now) -> Result<HelloAck, Failure<'static>> {
+    fn hello(&mut self, _: ConnectionId, hello: &Hello<'_>, now: Now) -> Result<HelloAck, Failure<'static>> {
         if hello.cluster.0 == [0xbb; 16] {
             return Err(Failure::Unauthorized);
         }
