@@ -53,7 +53,8 @@ impl Stopwatch {
 }
 
 /// Milliseconds since 1970; 0 if the system's clock stands before that.
-fn unix_ms() -> u64 {
+#[must_use]
+pub fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 

@@ -1,13 +1,23 @@
 //! The real shell of a server: alone opens its sockets and files, reads its clock and starts its threads.
 //!
 //! ```text
+//!   server     a node: its data folder, its instances, its manager; started and stopped together
+//!   manager    a node's control requests, map changes, status and metrics, on tokio
+//!   instance   a thread that serves records: the pure instance as the service of a reactor
 //!   embedded   a store in this process: worker threads, each the one owner of an engine
 //!   reactor    sockets: frames in, requests to a service, answers out
 //!   disk       real files behind the engine's Disk trait
+//!   logging    where the structured log goes
 //!   clock      the time of day, durations, timestamps
+//!   entropy    random ids
 //! ```
 
 pub mod clock;
 pub mod disk;
 pub mod embedded;
+mod entropy;
+mod instance;
+pub mod logging;
+mod manager;
 pub mod reactor;
+pub mod server;

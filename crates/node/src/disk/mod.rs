@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   NodeDisk ── Files         FilesDisk: a folder of real files                            (files)
-//!            └─ HoldUnsynced  the same, but what was not synced never reaches the files,   (hold_unsynced)
-//!                             so that killing the process has the effect of a power cut
+//!            ├─ HoldUnsynced  the same, but what was not synced never reaches the files,   (hold_unsynced)
+//!            │                so that killing the process has the effect of a power cut
+//!            └─ Memory        no disk: what a node that keeps all in memory writes on      (memory)
 //! ```
 
 mod files;
 mod hold_unsynced;
+mod memory;
 mod open_files;
 mod slots;
 mod sync_thread;
@@ -19,6 +21,7 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 
 pub use self::files::{FilesDisk, LOCK_FILE};
 pub use self::hold_unsynced::{HELD_BYTES_MAX, HoldUnsyncedDisk};
+pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
 pub use self::open_files::OPEN_DESCRIPTORS_MIN;
 pub use self::sync_thread::SYNCS_BEGUN_MAX;
 
@@ -28,13 +31,15 @@ pub const TEST_DISK_VARIABLE: &str = "ZEROHOP_TEST_DISK";
 /// The value of [`TEST_DISK_VARIABLE`] that takes [`HoldUnsyncedDisk`].
 pub const HOLD_UNSYNCED: &str = "hold-unsynced";
 
-/// The disk of one node: real files, unless a test asked for the forgetful kind.
+/// The disk of one node: real files, unless the node is to keep all in memory or a test asked for the forgetful kind.
 #[derive(Debug)]
 pub enum NodeDisk {
     /// Real files.
     Files(FilesDisk),
     /// Real files that get only what was synced.
     HoldUnsynced(HoldUnsyncedDisk),
+    /// Memory.
+    Memory(MemoryDisk),
 }
 
 /// Why a data folder could not be opened.
@@ -74,11 +79,17 @@ impl NodeDisk {
         Self::open_kind(root, &value.to_string_lossy())
     }
 
+    /// A disk whose contents go with the process.
+    #[must_use]
+    pub fn in_memory() -> Self {
+        NodeDisk::Memory(MemoryDisk::default())
+    }
+
     /// What the caller must tell its user, loudly, at start: this disk is not for data.
     #[must_use]
     pub fn warning(&self) -> Option<&'static str> {
         match self {
-            NodeDisk::Files(_) => None,
+            NodeDisk::Files(_) | NodeDisk::Memory(_) => None,
             NodeDisk::HoldUnsynced(_) => Some(
                 "ZEROHOP_TEST_DISK=hold-unsynced: THIS IS A DISK FOR TESTS. Data that was not synced is held in \
                  memory and IS LOST when this process ends. Unset the variable to keep data.",
@@ -101,6 +112,7 @@ macro_rules! either {
         match $self {
             NodeDisk::Files(disk) => disk.$method($($argument),*),
             NodeDisk::HoldUnsynced(disk) => disk.$method($($argument),*),
+            NodeDisk::Memory(disk) => disk.$method($($argument),*),
         }
     };
 }

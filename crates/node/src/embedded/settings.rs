@@ -20,9 +20,10 @@ use super::error::StoreError;
 use super::limits::{INSTANCES_DEFAULT_MAX, INSTANCES_MAX, SETTINGS_BYTES_MAX};
 use super::options::StoreOptions;
 use crate::disk::{FilesDisk, LOCK_FILE};
+use crate::entropy::random_u64;
 
 /// The file's name.
-pub(super) const SETTINGS_FILE: &str = "store.txt";
+pub(crate) const SETTINGS_FILE: &str = "store.txt";
 /// What it is called until it is whole.
 const UNFINISHED_FILE: &str = "store.tmp";
 const FIRST_LINE_START: &str = "zerohop embedded store, format ";
@@ -108,7 +109,7 @@ impl Settings {
         let wanted = cores.min(usize::from(INSTANCES_DEFAULT_MAX)).min(partitions.get() as usize) as u16;
         let instances = options.instances.unwrap_or(wanted);
         check_instances(instances, partitions)?;
-        Ok(Settings { instances, partitions, seed: random()? })
+        Ok(Settings { instances, partitions, seed: random_u64()? })
     }
 
     fn encode(&self) -> String {
@@ -175,15 +176,6 @@ fn check_instances(instances: u16, partitions: PartitionCount) -> Result<(), Str
         return Err(format!("{instances} instances: ask for 1 to {most} with {partitions} partitions"));
     }
     Ok(())
-}
-
-fn random() -> Result<u64, String> {
-    let mut bytes = [0; 8];
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(8) => Ok(u64::from_le_bytes(bytes)),
-        Ok(_) => Err("the system gave too few random bytes: try again".to_owned()),
-        Err(errno) => Err(format!("the system gave no random bytes: {errno}")),
-    }
 }
 
 fn read(disk: &mut FilesDisk, bytes: u64) -> zerohop_engine::disk::DiskResult<String> {
@@ -262,10 +254,5 @@ mod tests {
             }
             assert_eq!(next, partitions.get());
         }
-    }
-
-    #[test]
-    fn two_stores_do_not_share_a_seed() {
-        assert_ne!(random(), random());
     }
 }

@@ -1,0 +1,19 @@
+//! An instance on its thread: the pure one (`partition::instance`) as the service of a reactor.
+//!
+//! ```text
+//!   reactor ── request, closed, end_of_batch, upkeep ──> InstanceService ──> partition::instance::Instance
+//!   manager ── Notice ──────────────────────────────────>       │
+//!   manager <── Job (a control request that came here) ─────────┘
+//! ```
+//!
+//! Between the two there is no decision, only translation: names of connections, the time, answers. The one thing that
+//! is done here is to forward control requests, which only the manager can answer.
+
+mod histogram;
+mod notice;
+mod service;
+mod thread;
+
+pub(crate) use self::histogram::Histogram;
+pub(crate) use self::notice::{Figures, Notice};
+pub(crate) use self::thread::{Ended, OpenedHow, Plan, Ready, Recovered, start, words};

@@ -1,0 +1,51 @@
+//! What the manager tells an instance, and what it asks.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+use zerohop_partition::instance::{MapChangeError, Stats};
+use zerohop_placement::MapDelta;
+
+use super::histogram::Histogram;
+use crate::reactor::Counters;
+
+/// A message to an instance's thread.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// Follow this change of the map, and say once that is done.
+    Map {
+        /// The change.
+        delta: Arc<MapDelta>,
+        /// Who waits.
+        done: oneshot::Sender<Result<(), MapChangeError>>,
+    },
+    /// Say how you stand.
+    Figures(oneshot::Sender<Box<Figures>>),
+    /// The manager's answer to a control request that was forwarded to it.
+    Admin {
+        /// The number that the instance gave to the request.
+        ask: u64,
+        /// The answer, encoded.
+        encoded: Vec<u8>,
+    },
+    /// Answer what is in flight, and end.
+    Stop,
+    /// Come to a bad end, as a test asks.
+    #[cfg(test)]
+    Panic,
+}
+
+/// How an instance stands.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    /// What the instance itself counts.
+    pub(crate) stats: Stats,
+    /// What its reactor counts.
+    pub(crate) counters: Counters,
+    /// Connections open now.
+    pub(crate) connections: usize,
+    /// Requests of a batch.
+    pub(crate) batch_requests: Histogram,
+    /// From the first request of a batch to its answers, in microseconds.
+    pub(crate) batch_us: Histogram,
+}

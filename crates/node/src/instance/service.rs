@@ -1,0 +1,226 @@
+//! The pure instance as the service of a reactor.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::mpsc;
+use tracing::warn;
+use zerohop_engine::disk::Disk;
+use zerohop_partition::Token;
+use zerohop_partition::instance::{Effects, Instance, Place, Time};
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::{Admin, Hello, HelloAck};
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::histogram::Histogram;
+use super::notice::{Figures, Notice};
+use crate::clock::Stopwatch;
+use crate::manager::{Job, ReplyTo};
+use crate::reactor::{ConnectionId, Counters, Ending, Flow, Now, Replies, RequestToken, Service, Upkeep};
+use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_TOLD_EVERY_MS};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct InstanceService<D: Disk> {
+    instance: Instance<D>,
+    /// Which of the node's instances this is, from zero.
+    place: usize,
+    manager: mpsc::Sender<Job>,
+    /// Control requests that the manager has not answered, by the number under which it will.
+    forwarded: BTreeMap<u64, RequestToken>,
+    next_ask: u64,
+    /// Requests of this batch, and when the first of them came.
+    batch: u64,
+    batch_since: Stopwatch,
+    batch_requests: Histogram,
+    batch_us: Histogram,
+    refusals: Refusals,
+}
+
+impl<D: Disk> InstanceService<D> {
+    pub(crate) fn new(instance: Instance<D>, place: usize, manager: mpsc::Sender<Job>) -> Self {
+        InstanceService {
+            instance,
+            place,
+            manager,
+            forwarded: BTreeMap::new(),
+            next_ask: 0,
+            batch: 0,
+            batch_since: Stopwatch::start(),
+            batch_requests: Histogram::new(),
+            batch_us: Histogram::new(),
+            refusals: Refusals::default(),
+        }
+    }
+
+    pub(crate) fn into_instance(self) -> Instance<D> {
+        self.instance
+    }
+
+    /// Hands a control request to the manager, which answers it by [`Notice::Admin`].
+    fn forward(&mut self, token: RequestToken, encoded: &[u8], replies: &mut Replies<'_>) {
+        let reply = ReplyTo::Instance { place: self.place, ask: self.next_ask };
+        match self.manager.try_send(Job { encoded: encoded.to_vec(), reply }) {
+            Ok(()) => {
+                self.forwarded.insert(self.next_ask, token);
+                self.next_ask += 1;
+            }
+            Err(_) => replies.fail(token, PartitionEpoch(0), Failure::Busy { retry_after_ms: JOBS_RETRY_MS }),
+        }
+    }
+
+    fn figures(&mut self, replies: &Replies<'_>) -> Box<Figures> {
+        Box::new(Figures {
+            stats: self.instance.stats(),
+            counters: replies.counters().clone(),
+            connections: replies.connections(),
+            batch_requests: self.batch_requests,
+            batch_us: self.batch_us,
+        })
+    }
+}
+
+impl<D: Disk> Service for InstanceService<D> {
+    type Notice = Notice;
+
+    fn hello(
+        &mut self,
+        connection: ConnectionId,
+        hello: &Hello<'_>,
+        now: Now,
+    ) -> Result<HelloAck, Failure<'static>> {
+        self.instance.hello(connection.to_u64(), hello, time(now))
+    }
+
+    fn request(
+        &mut self,
+        token: RequestToken,
+        envelope: &Envelope,
+        message: Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        if self.batch == 0 {
+            self.batch_since = Stopwatch::start();
+        }
+        self.batch += 1;
+        if let Message::Admin(admin) = message {
+            return self.forward(token, admin.encoded, replies);
+        }
+        let to = Token { connection: token.connection.to_u64(), request: token.request };
+        self.instance.request(time(now), to, envelope, &message, &mut Answers(replies));
+    }
+
+    fn notice(&mut self, notice: Notice, now: Now, replies: &mut Replies<'_>) -> Flow {
+        match notice {
+            Notice::Map { delta, done } => {
+                let result = self.instance.apply_map(time(now), &delta, &mut Answers(replies));
+                // Whoever has stopped waiting finds out by the next question.
+                drop(done.send(result));
+            }
+            Notice::Figures(asker) => drop(asker.send(self.figures(replies))),
+            Notice::Admin { ask, encoded } => {
+                // It is not there any more if this instance has answered it itself, about to stop.
+                if let Some(token) = self.forwarded.remove(&ask) {
+                    let answer = Message::AdminAnswer(Admin { encoded: &encoded });
+                    replies.answer(token, PartitionEpoch(0), &answer);
+                }
+            }
+            Notice::Stop => return Flow::Stop,
+            #[cfg(test)]
+            Notice::Panic => panic!("a fault planted by a test"),
+        }
+        Flow::Continue
+    }
+
+    fn next_deadline_ms(&self) -> Option<u64> {
+        Some(self.instance.next_wake_ms())
+    }
+
+    fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
+        // What is due is done at the end of the batch, which this makes one.
+        self.refusals.tell(now, replies.counters());
+    }
+
+    fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
+        self.instance.end_of_batch(time(now), &mut Answers(replies));
+        let requests = std::mem::take(&mut self.batch);
+        if requests > 0 {
+            self.batch_requests.count(requests);
+            self.batch_us.count(self.batch_since.elapsed().as_micros() as u64);
+        }
+    }
+
+    fn upkeep(&mut self, now: Now) -> Upkeep {
+        if self.instance.maintain(time(now)) { Upkeep::More } else { Upkeep::Done }
+    }
+
+    fn closed(&mut self, connection: ConnectionId) {
+        self.instance.disconnected(connection.to_u64());
+    }
+
+    fn stopping(&mut self, now: Now, replies: &mut Replies<'_>) {
+        for (_, token) in std::mem::take(&mut self.forwarded) {
+            // Not `Unavailable`, which would have it sent again: it may well be done.
+            replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
+        }
+        self.instance.stop(time(now), &mut Answers(replies));
+    }
+}
+
+/// Carries out the effects of an instance.
+struct Answers<'a, 'r>(&'a mut Replies<'r>);
+
+impl Effects for Answers<'_, '_> {
+    #[inline]
+    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+        let Place { keyspace, partition, epoch } = place;
+        let connection = ConnectionId::from_u64(to.connection);
+        self.0.answer(RequestToken { connection, request: to.request, keyspace, partition }, epoch, message);
+    }
+
+    fn let_go(&mut self, to: Token) {
+        // Nothing is sent, so nobody reads what the answer would have repeated.
+        let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
+        let connection = ConnectionId::from_u64(to.connection);
+        self.0.let_go(RequestToken { connection, request: to.request, keyspace, partition });
+    }
+}
+
+/// Tells the log of connections that were refused or closed for what they did: seldom, so that whoever makes them
+/// cannot fill the log.
+#[derive(Debug, Default)]
+struct Refusals {
+    told: u64,
+    tell_again_ms: u64,
+}
+
+impl Refusals {
+    fn tell(&mut self, now: Now, counters: &Counters) {
+        if now.elapsed_ms < self.tell_again_ms {
+            return;
+        }
+        let endings = [
+            Ending::Misbehaved,
+            Ending::TooMany,
+            Ending::HelloTimeOut,
+            Ending::FrameTimeOut,
+            Ending::SendTimeOut,
+            Ending::Flooded,
+        ];
+        let refused = endings.iter().map(|why| counters.ended(*why)).sum();
+        if refused > self.told {
+            warn!(
+                connections = refused - self.told,
+                misbehaved = counters.ended(Ending::Misbehaved),
+                too_many = counters.ended(Ending::TooMany),
+                "connections were refused or closed for what they did; counts by reason are since the start"
+            );
+            self.told = refused;
+            self.tell_again_ms = now.elapsed_ms + REFUSALS_TOLD_EVERY_MS;
+        }
+    }
+}
+
+fn time(now: Now) -> Time {
+    Time { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms }
+}

@@ -1,0 +1,97 @@
+//! Where the structured log goes. The library only emits events; the program that runs it installs this once.
+
+use std::fmt;
+use std::io::{IsTerminal, stderr};
+use std::str::FromStr;
+
+pub use tracing::level_filters::LevelFilter;
+
+/// How log lines are written, to standard error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people: a line for each event.
+    #[default]
+    Text,
+    /// For programs: a JSON object on a line for each event.
+    Json,
+}
+
+/// Why no log can be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogError {
+    /// No such format.
+    Format {
+        /// What was asked for.
+        asked: String,
+    },
+    /// This process has a log already.
+    Installed,
+}
+
+/// Sends events of at least this level to standard error.
+///
+/// # Errors
+/// [`LogError::Installed`].
+pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(stderr).with_target(false);
+    let installed = match format {
+        LogFormat::Text => builder.with_ansi(stderr().is_terminal()).try_init(),
+        LogFormat::Json => {
+            builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init()
+        }
+    };
+    installed.map_err(|_| LogError::Installed)
+}
+
+impl LogFormat {
+    /// Every format.
+    pub const ALL: [LogFormat; 2] = [LogFormat::Text, LogFormat::Json];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for LogFormat {
+    type Err = LogError;
+
+    fn from_str(text: &str) -> Result<LogFormat, LogError> {
+        let found = LogFormat::ALL.into_iter().find(|format| format.name() == text);
+        found.ok_or_else(|| LogError::Format { asked: text.to_owned() })
+    }
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogError::Format { asked } => write!(f, "{asked:?} is no log format: there is text and json"),
+            LogError::Installed => f.write_str("this process has a log already"),
+        }
+    }
+}
+
+impl std::error::Error for LogError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_known_by_their_names() {
+        for format in LogFormat::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
+        }
+        assert!("xml".parse::<LogFormat>().unwrap_err().to_string().contains("text and json"));
+    }
+}

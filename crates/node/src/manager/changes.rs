@@ -1,0 +1,346 @@
+//! What a control request makes of the map, decided without doing anything: a delta, or why not.
+
+use zerohop_placement::{
+    Change, ClusterMap, Durability, HashKind, Keyspace, KeyspaceConfig, KeyspaceName, MapDelta, MapError,
+    PartitionCount, ReplicaGroup,
+};
+use zerohop_wire::admin::{
+    AdminAnswer, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED,
+    REFUSED_SETTING, REFUSED_UNKNOWN,
+};
+use zerohop_wire::ids::{KeyspaceId, NodeId};
+
+/// Where a change is decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Situation<'m> {
+    pub(super) map: &'m ClusterMap,
+    /// The node that holds all partitions: there is no other yet.
+    pub(super) node: NodeId,
+    /// It keeps everything in memory.
+    pub(super) in_memory: bool,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) struct Decided {
+    /// `None`: all is as asked already.
+    pub(super) delta: Option<MapDelta>,
+    /// The keyspace as it will be, or was.
+    pub(super) keyspace: KeyspaceStatus,
+}
+
+/// Why not.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    code: &'static str,
+    reason: String,
+}
+
+type Decision = Result<Decided, Refusal>;
+
+impl Situation<'_> {
+    /// A new keyspace of this id and seed.
+    pub(super) fn create(&self, asked: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> Decision {
+        let name = name(&asked.name)?;
+        if let Some((id, _)) = self.map.keyspace_named(name.as_str()) {
+            let reason = format!(
+                "there is a keyspace {name} (its id is {id}): alter it, drop it first, or use another name"
+            );
+            return Err(refusal(REFUSED_EXISTS, reason));
+        }
+        let mut config = KeyspaceConfig::new(name, seed).fitted_to(self.map.nodes().len());
+        if self.in_memory {
+            config.durability = Durability::Memory;
+        }
+        if let Some(replicas) = asked.replicas {
+            config.replicas = small(replicas, "replicas")?;
+            // Two of three, as the default is, unless something else is asked for.
+            config.min_in_sync = config.replicas.clamp(1, 2);
+        }
+        let config = self.with(config, asked)?;
+        config.check().map_err(setting)?;
+        let Some(node) = self.map.node(self.node) else {
+            return Err(refusal(REFUSED_FAILED, "the map has lost this node: start it again"));
+        };
+        let groups = ReplicaGroup::spread(&config, &node.to_node());
+        let keyspace = status(id, &config);
+        self.decided(Change::CreateKeyspace { id, config, groups }, keyspace)
+    }
+
+    /// Another configuration of a keyspace that is in use.
+    pub(super) fn alter(&self, asked: &KeyspaceSettings) -> Decision {
+        let (id, found) = self.find(&asked.name)?;
+        let mut config = found.config().clone();
+        if let Some(replicas) = asked.replicas {
+            config.replicas = small(replicas, "replicas")?;
+        }
+        let config = self.with(config, asked)?;
+        found.config().check_alteration(&config).map_err(setting)?;
+        let memory = |config: &KeyspaceConfig| config.durability == Durability::Memory;
+        if memory(&config) != memory(found.config()) {
+            let reason = format!(
+                "durability {} cannot become {}: what is held in memory only is another log; create another keyspace \
+                 and copy into it",
+                found.config().durability,
+                config.durability
+            );
+            return Err(refusal(REFUSED_SETTING, reason));
+        }
+        let keyspace = status(id, &config);
+        if config == *found.config() {
+            return Ok(Decided { delta: None, keyspace });
+        }
+        self.decided(Change::AlterKeyspace { id, config }, keyspace)
+    }
+
+    /// A keyspace goes, with all that is in it.
+    pub(super) fn drop(&self, asked: &KeyspaceDrop) -> Decision {
+        let (id, found) = self.find(&asked.name)?;
+        if found.config().name == KeyspaceName::default_keyspace() {
+            let reason =
+                "the keyspace default is in every cluster and cannot be dropped: remove its records instead";
+            return Err(refusal(REFUSED_SETTING, reason));
+        }
+        self.decided(Change::DropKeyspace(id), status(id, found.config()))
+    }
+
+    fn find(&self, name: &str) -> Result<(KeyspaceId, &Keyspace), Refusal> {
+        self.map.keyspace_named(name).ok_or_else(|| {
+            let names: Vec<&str> =
+                self.map.keyspaces().map(|(_, found)| found.config().name.as_str()).take(8).collect();
+            refusal(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}; there is {}", names.join(", ")))
+        })
+    }
+
+    /// The configuration with what was asked for, beside replicas.
+    fn with(&self, mut config: KeyspaceConfig, asked: &KeyspaceSettings) -> Result<KeyspaceConfig, Refusal> {
+        if let Some(partitions) = asked.partitions {
+            config.partitions = PartitionCount::new(partitions).map_err(setting)?;
+        }
+        if let Some(hash) = &asked.hash {
+            config.hash = hash.parse::<HashKind>().map_err(setting)?;
+        }
+        if let Some(min_in_sync) = asked.min_in_sync {
+            config.min_in_sync = small(min_in_sync, "min-in-sync")?;
+        }
+        if let Some(durability) = &asked.durability {
+            config.durability = durability.parse().map_err(setting)?;
+        }
+        if let Some(chunk_bytes) = asked.chunk_bytes {
+            config.chunk_bytes = chunk_bytes;
+        }
+        let nodes = self.map.nodes().len();
+        if usize::from(config.replicas) > nodes && asked.replicas.is_some() {
+            let reason = format!(
+                "{} replicas, but the cluster has {nodes} node{}, and two copies on one node are no safer than one: ask \
+                 for {nodes} or leave it out",
+                config.replicas,
+                if nodes == 1 { "" } else { "s" },
+            );
+            return Err(refusal(REFUSED_SETTING, reason));
+        }
+        if self.in_memory && config.durability != Durability::Memory {
+            let reason = format!(
+                "durability {}, but this node was started with --memory and has no disk: ask for memory, or start it with \
+                 --data",
+                config.durability
+            );
+            return Err(refusal(REFUSED_SETTING, reason));
+        }
+        Ok(config)
+    }
+
+    fn decided(&self, change: Change, keyspace: KeyspaceStatus) -> Decision {
+        let from = self.map.epoch();
+        let delta = MapDelta { from, to: from.next(), changes: vec![change] };
+        Ok(Decided { delta: Some(delta), keyspace })
+    }
+}
+
+impl Refusal {
+    /// The node itself could not.
+    pub(super) fn failed(reason: String) -> Refusal {
+        refusal(REFUSED_FAILED, reason)
+    }
+
+    pub(super) fn into_answer(self) -> AdminAnswer {
+        AdminAnswer::refused(self.code, self.reason)
+    }
+}
+
+impl From<MapError> for Refusal {
+    fn from(error: MapError) -> Self {
+        setting(error)
+    }
+}
+
+/// A keyspace as answers describe it.
+pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus {
+    KeyspaceStatus {
+        id: id.0,
+        name: config.name.to_string(),
+        partitions: config.partitions.get(),
+        hash: config.hash.to_string(),
+        replicas: config.replicas.into(),
+        min_in_sync: config.min_in_sync.into(),
+        durability: config.durability.to_string(),
+        chunk_bytes: config.chunk_bytes,
+    }
+}
+
+fn name(text: &str) -> Result<KeyspaceName, Refusal> {
+    KeyspaceName::new(text).map_err(setting)
+}
+
+fn small(number: u32, what: &str) -> Result<u8, Refusal> {
+    u8::try_from(number).map_err(|_| {
+        let most = zerohop_placement::limits::REPLICAS_MAX;
+        refusal(REFUSED_SETTING, format!("{number} {what}: ask for 1 to {most}"))
+    })
+}
+
+fn setting(error: impl std::fmt::Display) -> Refusal {
+    refusal(REFUSED_SETTING, error.to_string())
+}
+
+fn refusal(code: &'static str, reason: impl Into<String>) -> Refusal {
+    Refusal { code, reason: reason.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::{Address, Node, NodeState};
+    use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch};
+
+    use super::*;
+
+    fn map() -> ClusterMap {
+        let node = Node {
+            id: NodeId(1),
+            state: NodeState::Up,
+            incarnation: Incarnation(7),
+            manager: Address::new("127.0.0.1:7400").unwrap(),
+            first_instance: InstanceId(1),
+            instances: vec![Address::new("127.0.0.1:7401").unwrap(), Address::new("127.0.0.1:7402").unwrap()],
+        };
+        ClusterMap::of_one_node(node, 1).unwrap()
+    }
+
+    fn on(map: &ClusterMap) -> Situation<'_> {
+        Situation { map, node: NodeId(1), in_memory: false }
+    }
+
+    fn asked(name: &str) -> KeyspaceSettings {
+        KeyspaceSettings { name: name.into(), ..KeyspaceSettings::default() }
+    }
+
+    fn refused(decision: Decision) -> (&'static str, String) {
+        let refusal = decision.unwrap_err();
+        (refusal.code, refusal.reason)
+    }
+
+    /// The map after a decision.
+    fn after(map: &ClusterMap, decided: &Decided) -> ClusterMap {
+        map.apply(decided.delta.as_ref().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_not_said_is_fitted_to_one_node_and_what_is_said_is_kept() {
+        let map = map();
+        let decided = on(&map).create(&asked("papers"), KeyspaceId(5), 9).unwrap();
+        assert_eq!((decided.keyspace.replicas, decided.keyspace.min_in_sync), (1, 1));
+        assert_eq!((decided.keyspace.id, decided.keyspace.partitions), (5, 256));
+        let next = after(&map, &decided);
+        assert_eq!(next.epoch(), MapEpoch(2));
+        assert_eq!(next.keyspace_named("papers").unwrap().1.config().seed, 9);
+        let full = KeyspaceSettings {
+            partitions: Some(8),
+            hash: Some("jenkins".into()),
+            replicas: Some(1),
+            min_in_sync: Some(1),
+            durability: Some("interval:50ms".into()),
+            chunk_bytes: Some(4096),
+            ..asked("full")
+        };
+        let status = on(&map).create(&full, KeyspaceId(6), 9).unwrap().keyspace;
+        let expected = KeyspaceStatus {
+            id: 6,
+            name: "full".into(),
+            partitions: 8,
+            hash: "jenkins".into(),
+            replicas: 1,
+            min_in_sync: 1,
+            durability: "interval:50ms".into(),
+            chunk_bytes: 4096,
+        };
+        assert_eq!(status, expected);
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_is_refused_with_the_way_out() {
+        let map = map();
+        let create = |settings: KeyspaceSettings| refused(on(&map).create(&settings, KeyspaceId(5), 9));
+        assert_eq!(create(asked("default")).0, REFUSED_EXISTS);
+        assert_eq!(create(asked("no spaces")).0, REFUSED_SETTING);
+        let (code, reason) = create(KeyspaceSettings { replicas: Some(3), ..asked("a") });
+        assert!(code == REFUSED_SETTING && reason.contains("has 1 node,"), "{reason}");
+        for (settings, word) in [
+            (KeyspaceSettings { replicas: Some(0), ..asked("a") }, "0 replicas"),
+            (KeyspaceSettings { replicas: Some(300), ..asked("a") }, "300 replicas"),
+            (KeyspaceSettings { min_in_sync: Some(2), ..asked("a") }, "min-in-sync 2"),
+            (KeyspaceSettings { partitions: Some(100), ..asked("a") }, "100"),
+            (KeyspaceSettings { hash: Some("md5".into()), ..asked("a") }, "md5"),
+            (KeyspaceSettings { durability: Some("never".into()), ..asked("a") }, "no such durability"),
+            (KeyspaceSettings { durability: Some("interval:0ms".into()), ..asked("a") }, "0 ms"),
+            (KeyspaceSettings { chunk_bytes: Some(5), ..asked("a") }, "5 bytes"),
+        ] {
+            let (code, reason) = create(settings);
+            assert!(code == REFUSED_SETTING && reason.contains(word), "{word}: {reason}");
+        }
+    }
+
+    #[test]
+    fn a_living_keyspace_changes_what_may_change_and_nothing_else() {
+        let map = map();
+        let sync = KeyspaceSettings { durability: Some("sync".into()), ..asked("default") };
+        let decided = on(&map).alter(&sync).unwrap();
+        assert_eq!(decided.keyspace.durability, "sync");
+        let next = after(&map, &decided);
+        assert!(on(&next).alter(&sync).unwrap().delta.is_none(), "it is so already");
+        let same = KeyspaceSettings { partitions: Some(256), hash: Some("crc16".into()), ..asked("default") };
+        assert!(on(&map).alter(&same).unwrap().delta.is_none());
+        let (_, reason) =
+            refused(on(&map).alter(&KeyspaceSettings { partitions: Some(512), ..asked("default") }));
+        assert!(reason.contains("partitions") && reason.contains("create another"), "{reason}");
+        let (_, reason) =
+            refused(on(&map).alter(&KeyspaceSettings { replicas: Some(2), ..asked("default") }));
+        assert!(reason.contains("has 1 node,"), "{reason}");
+        let memory = KeyspaceSettings { durability: Some("memory".into()), ..asked("default") };
+        let (_, reason) = refused(on(&map).alter(&memory));
+        assert!(reason.contains("interval:100ms cannot become memory"), "{reason}");
+        assert_eq!(refused(on(&map).alter(&asked("other"))).0, REFUSED_UNKNOWN);
+    }
+
+    #[test]
+    fn a_keyspace_is_dropped_unless_it_is_the_one_that_must_be() {
+        let map = map();
+        let named = |name: &str| KeyspaceDrop { name: name.into() };
+        assert_eq!(refused(on(&map).drop(&named("default"))).0, REFUSED_SETTING);
+        let (code, reason) = refused(on(&map).drop(&named("papers")));
+        assert!(code == REFUSED_UNKNOWN && reason.contains("there is default"), "{reason}");
+        let next = after(&map, &on(&map).create(&asked("papers"), KeyspaceId(5), 9).unwrap());
+        let last = after(&next, &on(&next).drop(&named("papers")).unwrap());
+        assert!(last.keyspace_named("papers").is_none());
+    }
+
+    #[test]
+    fn a_node_without_a_disk_promises_no_durability() {
+        let map = map();
+        let memory = Situation { in_memory: true, ..on(&map) };
+        let decided = memory.create(&asked("a"), KeyspaceId(5), 9).unwrap();
+        assert_eq!(decided.keyspace.durability, "memory");
+        let sync = KeyspaceSettings { durability: Some("sync".into()), ..asked("b") };
+        let (_, reason) = refused(memory.create(&sync, KeyspaceId(5), 9));
+        assert!(reason.contains("--memory"), "{reason}");
+    }
+}

@@ -1,0 +1,259 @@
+//! Frames on the manager's port. It answers what is asked of any endpoint of a cluster (Hello, Ping, MapGet,
+//! SessionOpen) and control requests; who asks it for a record is told the map, and so who holds it.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout, timeout_at};
+use zerohop_partition::limits::SESSION_IDLE_MS;
+use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionEpoch};
+use zerohop_wire::messages::{Admin, ClusterId, Hello, HelloAck, Pong, SessionOpened};
+use zerohop_wire::{
+    Decoded, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES, Message, What, choose_version,
+};
+
+use super::shared::Shared;
+use super::{Job, ReplyTo};
+use crate::server::limits::{
+    ADMIN_IN_FLIGHT_MAX, FRAME_TIME_OUT, GREETING_TIME_OUT, IDLE_TIME_OUT, JOBS_RETRY_MS, LINGER,
+    MANAGER_BODY_BYTES_MAX, SEND_TIME_OUT,
+};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 16 << 10;
+
+/// One connection's half of a conversation, without its socket.
+struct Peer<'s> {
+    shared: &'s Shared,
+    decoder: Decoder,
+    encoder: Encoder,
+    greeted: bool,
+    /// How new the peer's map is.
+    epoch: MapEpoch,
+    /// Control requests that are not yet answered.
+    in_flight: usize,
+    answers: mpsc::Sender<(Envelope, Vec<u8>)>,
+    /// Frames to be sent.
+    out: Vec<u8>,
+    /// Nothing more is taken from it once what is to be sent is sent.
+    ends: bool,
+}
+
+/// Serves one connection until it ends.
+pub(super) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
+    let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
+    let mut peer = Peer::new(shared, sender);
+    let mut received = Vec::with_capacity(READ_BYTES);
+    let mut due = Instant::now() + GREETING_TIME_OUT;
+    loop {
+        let used = peer.take_all(&received);
+        received.drain(..used);
+        if !peer.out.is_empty() {
+            match timeout(SEND_TIME_OUT, stream.write_all(&peer.out)).await {
+                Ok(Ok(())) => peer.out.clear(),
+                _ => return,
+            }
+        }
+        if peer.ends {
+            return linger(stream).await;
+        }
+        if used > 0 && peer.greeted {
+            due = Instant::now() + if received.is_empty() { IDLE_TIME_OUT } else { FRAME_TIME_OUT };
+        }
+        received.reserve(READ_BYTES);
+        let begins = received.is_empty();
+        tokio::select! {
+            read = timeout_at(due, stream.read_buf(&mut received)) => match read {
+                Ok(Ok(0)) | Ok(Err(_)) => return,
+                Ok(Ok(_)) if begins && peer.greeted => due = Instant::now() + FRAME_TIME_OUT,
+                Ok(Ok(_)) => {}
+                // Who waits for an answer is not idle.
+                Err(_) if peer.in_flight > 0 && received.is_empty() => due = Instant::now() + IDLE_TIME_OUT,
+                Err(_) => return,
+            },
+            // The peer holds a sender, so there is always another one.
+            Some((envelope, encoded)) = answers.recv() => peer.admin_answered(&envelope, &encoded),
+        }
+    }
+}
+
+/// Reads on for a little while, to nobody: closing with bytes unread would make the system throw away what was sent.
+async fn linger(mut stream: TcpStream) {
+    let drain = async {
+        stream.shutdown().await?;
+        let mut nobody = [0; 4096];
+        while stream.read(&mut nobody).await? > 0 {}
+        Ok::<(), std::io::Error>(())
+    };
+    // However it ends, the connection is closed.
+    drop(timeout(LINGER, drain).await);
+}
+
+impl<'s> Peer<'s> {
+    fn new(shared: &'s Shared, answers: mpsc::Sender<(Envelope, Vec<u8>)>) -> Self {
+        Peer {
+            shared,
+            decoder: Decoder::before_hello(),
+            encoder: Encoder::default(),
+            greeted: false,
+            epoch: MapEpoch(0),
+            in_flight: 0,
+            answers,
+            out: Vec::new(),
+            ends: false,
+        }
+    }
+
+    /// Takes up every whole frame; returns the bytes that are done with.
+    fn take_all(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        let mut expanded = Vec::new();
+        while !self.ends && at < bytes.len() {
+            match self.decoder.decode(&bytes[at..]) {
+                Decoded::Need(need) => {
+                    self.check_length(&bytes[at..], need);
+                    break;
+                }
+                Decoded::Frame { frame, used } => {
+                    let envelope = frame.envelope;
+                    match frame.message(&mut expanded) {
+                        Ok(message) => self.take(&envelope, &message),
+                        Err(failure) => self.fail(&envelope, failure),
+                    }
+                    at += used;
+                }
+                Decoded::Refused { envelope, is_answer, failure, used } => {
+                    if !is_answer {
+                        self.fail(&envelope, failure);
+                    }
+                    at += used;
+                }
+                Decoded::Broken(broken) => {
+                    if let Some((envelope, failure)) = broken.last_answer() {
+                        self.fail(&envelope, failure);
+                    }
+                    self.ends = true;
+                }
+            }
+        }
+        if self.ends { bytes.len() } else { at }
+    }
+
+    /// No room is made for what only an instance would take.
+    fn check_length(&mut self, bytes: &[u8], need: usize) {
+        let length = need.saturating_sub(HEADER_BYTES);
+        if length > MANAGER_BODY_BYTES_MAX
+            && let Some(envelope) = self.decoder.envelope(bytes)
+        {
+            let limit = MANAGER_BODY_BYTES_MAX as u32;
+            self.fail(&envelope, Failure::FrameTooLong { length: length as u64, limit });
+            self.ends = true;
+        }
+    }
+
+    fn take(&mut self, envelope: &Envelope, message: &Message<'_>) {
+        if !self.greeted {
+            return match message {
+                Message::Hello(hello) => self.greet(envelope, hello),
+                _ => {
+                    self.fail(envelope, What::HelloExpected.into());
+                    self.ends = true;
+                }
+            };
+        }
+        let map_epoch = self.shared.history.borrow().map().epoch();
+        match message {
+            Message::Ping(ping) => {
+                self.epoch = ping.map_epoch;
+                self.answer(envelope, &Message::Pong(Pong { map_epoch, now: self.shared.now() }));
+            }
+            Message::SessionOpen(_) => {
+                let idle_ms = u32::try_from(SESSION_IDLE_MS).unwrap_or(u32::MAX);
+                let opened = SessionOpened { session: self.shared.new_session(), idle_ms };
+                self.answer(envelope, &Message::SessionOpened(opened));
+            }
+            Message::MapGet(get) => {
+                let since = self.shared.history.borrow().since(get.since);
+                self.epoch = since.epoch;
+                self.answer(envelope, &Message::Map(since.as_message()));
+            }
+            Message::Admin(admin) => self.forward(envelope, admin),
+            Message::Read { .. } | Message::Scan(_) | Message::Write { .. } | Message::Batch(_) => {
+                let since = self.shared.history.borrow().since(self.epoch);
+                self.epoch = since.epoch;
+                self.fail(
+                    envelope,
+                    Failure::WrongOwner { epoch: since.epoch, delta: Cow::Owned(since.encoded) },
+                );
+            }
+            _ => self.fail(envelope, What::Unexpected.into()),
+        }
+    }
+
+    fn greet(&mut self, envelope: &Envelope, hello: &Hello<'_>) {
+        let about = &self.shared.about;
+        let is_ours = hello.cluster == ClusterId::default() || hello.cluster == about.cluster;
+        let chosen = choose_version(hello.version_min, hello.version_max);
+        let version = match chosen {
+            Ok(version) if is_ours && hello.proof_method == 0 => version,
+            Ok(_) => return self.turn_away(envelope, Failure::Unauthorized),
+            Err(failure) => return self.turn_away(envelope, failure),
+        };
+        let features = Features::LZ4.common(hello.features);
+        let ack = HelloAck {
+            version,
+            features,
+            // No instance: those begin at one.
+            instance: InstanceId(0),
+            cluster: about.cluster,
+            incarnation: about.incarnation,
+            map_epoch: self.shared.history.borrow().map().epoch(),
+            now: self.shared.now(),
+            ..HelloAck::default()
+        };
+        self.answer(envelope, &Message::HelloAck(ack));
+        self.epoch = hello.map_epoch;
+        self.decoder = Decoder::agreed(version, features);
+        self.encoder = Encoder { version, ..Encoder::default() };
+        self.greeted = true;
+    }
+
+    fn turn_away(&mut self, envelope: &Envelope, failure: Failure<'_>) {
+        self.fail(envelope, failure);
+        self.ends = true;
+    }
+
+    fn forward(&mut self, envelope: &Envelope, admin: &Admin<'_>) {
+        let busy = Failure::Busy { retry_after_ms: JOBS_RETRY_MS };
+        if self.in_flight >= ADMIN_IN_FLIGHT_MAX {
+            return self.fail(envelope, busy);
+        }
+        let reply = ReplyTo::Here { envelope: *envelope, sender: self.answers.clone() };
+        match self.shared.jobs.try_send(Job { encoded: admin.encoded.to_vec(), reply }) {
+            Ok(()) => self.in_flight += 1,
+            Err(_) => self.fail(envelope, busy),
+        }
+    }
+
+    fn admin_answered(&mut self, envelope: &Envelope, encoded: &[u8]) {
+        self.in_flight -= 1;
+        self.answer(envelope, &Message::AdminAnswer(Admin { encoded }));
+    }
+
+    fn fail(&mut self, envelope: &Envelope, failure: Failure<'_>) {
+        self.answer(envelope, &Message::Answer(Err(failure)));
+        // Before the greeting that is the end.
+        self.ends |= !self.greeted;
+    }
+
+    fn answer(&mut self, to: &Envelope, message: &Message<'_>) {
+        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, ..*to };
+        if let Err(failure) = self.encoder.encode(&envelope, message, &mut self.out) {
+            let told = self.encoder.encode(&envelope, &Message::Answer(Err(failure)), &mut self.out);
+            assert!(told.is_ok(), "an error without a payload always fits a frame");
+        }
+    }
+}

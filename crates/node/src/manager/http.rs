@@ -1,0 +1,81 @@
+//! HTTP/1.1 on the manager's port, for people and monitoring: `/metrics`, `/health`, `/status`.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tracing::debug;
+
+use super::shared::Shared;
+use super::{metrics, status};
+use crate::server::limits::{
+    HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX,
+};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
+
+/// Serves one connection until it ends, or has lasted long enough.
+pub(super) async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
+    let service = service_fn(|request: Request<Incoming>| async move {
+        Ok::<_, Infallible>(respond(shared, request.method(), request.uri().path()).await)
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HTTP_HEAD_TIME_OUT)
+        .max_headers(HTTP_HEADERS_MAX)
+        .max_buf_size(HTTP_HEAD_BYTES_MAX);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    match timeout(HTTP_CONNECTION_TIME_OUT, connection).await {
+        Ok(Ok(())) | Err(_) => {}
+        // The peer's doing: bad HTTP was answered, a lost connection has nobody to be told.
+        Ok(Err(error)) => debug!(%error, "an HTTP connection has ended"),
+    }
+}
+
+async fn respond(shared: &Rc<Shared>, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    if method != Method::GET && method != Method::HEAD {
+        let mut response =
+            response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served here\n".to_owned());
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        // Its body is not read.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    match path {
+        "/health" => match shared.phase().why_not() {
+            None => response(StatusCode::OK, JSON, json!({"status": "serving"}).to_string()),
+            Some(reason) => {
+                let body = json!({"status": shared.phase().name(), "reason": reason});
+                response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string())
+            }
+        },
+        "/status" => {
+            let status = status::gather(shared).await;
+            response(StatusCode::OK, JSON, status::to_json(&status).to_string())
+        }
+        "/metrics" => match metrics::text(shared).await {
+            Ok(text) => response(StatusCode::OK, METRICS, text),
+            Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
+        },
+        _ => response(StatusCode::NOT_FOUND, TEXT, WHAT_THERE_IS.to_owned()),
+    }
+}
+
+fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}

@@ -1,0 +1,164 @@
+//! Control requests, one after the other: decided, saved, told to every instance, and only then answered.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::spawn_local;
+use tokio::time::Instant;
+use tracing::{error, info};
+use zerohop_placement::{Change, MapDelta};
+use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, REFUSED_FAILED, REFUSED_REQUEST};
+use zerohop_wire::ids::KeyspaceId;
+
+use super::changes::{Decided, Refusal, Situation};
+use super::instances::tell;
+use super::shared::Shared;
+use super::{Job, ReplyTo, status};
+use crate::entropy::random_u64;
+use crate::instance::Notice;
+use crate::server::limits::MAP_WAIT;
+use crate::server::{NodeFolder, SavedNode};
+
+/// Alone changes the map.
+pub(super) struct Worker {
+    shared: Rc<Shared>,
+    folder: NodeFolder,
+    next_keyspace: KeyspaceId,
+}
+
+impl Worker {
+    pub(super) fn new(shared: Rc<Shared>, folder: NodeFolder, next_keyspace: KeyspaceId) -> Self {
+        Worker { shared, folder, next_keyspace }
+    }
+
+    /// Carries out what comes. It ends with the manager.
+    pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(Job { encoded, reply }) = jobs.recv().await {
+            match AdminRequest::from_bytes(&encoded) {
+                // Questions need not wait for changes, nor changes for those who are slow to say how they stand.
+                Ok(AdminRequest { ask: Some(Ask::Status(_)) }) => {
+                    let shared = Rc::clone(&self.shared);
+                    spawn_local(async move {
+                        let status = status::gather(&shared).await;
+                        send(&shared, reply, &AdminAnswer::of(Answer::Status(status))).await;
+                    });
+                }
+                Ok(AdminRequest { ask: Some(ask) }) => {
+                    let answer = self.change(ask).await;
+                    send(&self.shared, reply, &answer).await;
+                }
+                Ok(AdminRequest { ask: None }) => {
+                    let reason =
+                        "this node does not know such a request: it may be older than the program that asks";
+                    send(&self.shared, reply, &AdminAnswer::refused(REFUSED_REQUEST, reason)).await;
+                }
+                Err(failure) => {
+                    let answer = AdminAnswer::refused(REFUSED_REQUEST, failure.to_string());
+                    send(&self.shared, reply, &answer).await;
+                }
+            }
+        }
+    }
+
+    async fn change(&mut self, ask: Ask) -> AdminAnswer {
+        if let Some(reason) = self.shared.phase().why_not() {
+            return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
+        }
+        let decided = match self.decide(ask) {
+            Ok(decided) => decided,
+            Err(refusal) => return refusal.into_answer(),
+        };
+        let Decided { delta, keyspace } = decided;
+        let done = AdminAnswer::of(Answer::Keyspace(keyspace));
+        let Some(delta) = delta else { return done };
+        match self.carry_out(Arc::new(delta)).await {
+            Ok(()) => done,
+            Err(answer) => answer,
+        }
+    }
+
+    fn decide(&self, ask: Ask) -> Result<Decided, Refusal> {
+        let history = self.shared.history.borrow();
+        let about = &self.shared.about;
+        let now = Situation { map: history.map(), node: about.node, in_memory: about.in_memory };
+        let decided = match ask {
+            Ask::CreateKeyspace(settings) => {
+                let seed = random_u64().map_err(Refusal::failed)?;
+                now.create(&settings, self.next_keyspace, seed)
+            }
+            Ask::AlterKeyspace(settings) => now.alter(&settings),
+            Ask::DropKeyspace(named) => now.drop(&named),
+            Ask::Status(_) => Err(Refusal::failed("a question is not a change".to_owned())),
+        }?;
+        if let Some(delta) = &decided.delta {
+            // Whatever rule of maps it breaks is found before anything is done.
+            now.map.apply(delta)?;
+        }
+        Ok(decided)
+    }
+
+    /// Saves a change, then has everybody follow it.
+    async fn carry_out(&mut self, delta: Arc<MapDelta>) -> Result<(), AdminAnswer> {
+        let failed = |reason: String| Err(AdminAnswer::refused(REFUSED_FAILED, reason));
+        let map = self.shared.history.borrow().map().apply(&delta);
+        let map = match map {
+            Ok(map) => Arc::new(map),
+            Err(error) => return failed(error.to_string()),
+        };
+        let next_keyspace = match delta.changes.first() {
+            Some(Change::CreateKeyspace { id, .. }) => KeyspaceId(id.0.saturating_add(1)),
+            _ => self.next_keyspace,
+        };
+        let about = &self.shared.about;
+        let saved =
+            SavedNode { cluster: about.cluster, node: about.node, next_keyspace, map: Arc::clone(&map) };
+        if let Err(error) = self.folder.save(&saved) {
+            error!(%error, "a change of the map could not be saved");
+            self.shared.trouble(format!("a change of the map could not be saved: {error}"));
+            return failed(format!("the change could not be saved, and was not made: {error}"));
+        }
+        self.next_keyspace = next_keyspace;
+        if let Err(error) = self.shared.history.borrow_mut().push(&delta) {
+            return failed(error.to_string());
+        }
+        info!(epoch = map.epoch().0, change = describe(&delta), "the map has changed");
+        let faults = tell(self.shared.instances(), &delta, &map).await;
+        if faults.is_empty() {
+            return Ok(());
+        }
+        let faults: Vec<String> =
+            faults.iter().map(|(id, reason)| format!("instance {id}: {reason}")).collect();
+        let text = format!("the change is made (map epoch {}), but {}", map.epoch(), faults.join("; "));
+        error!(reason = text, "not every instance has followed a change of the map");
+        self.shared.trouble(text.clone());
+        failed(text)
+    }
+}
+
+/// Brings an answer to whoever asked, if they still wait.
+async fn send(shared: &Shared, reply: ReplyTo, answer: &AdminAnswer) {
+    let encoded = answer.to_bytes();
+    match reply {
+        ReplyTo::Here { envelope, sender } => drop(sender.try_send((envelope, encoded))),
+        ReplyTo::Instance { place, ask } => {
+            if let Some(instance) = shared.instances().get(place) {
+                instance.leave(Notice::Admin { ask, encoded }, Instant::now() + MAP_WAIT).await;
+            }
+        }
+    }
+}
+
+fn describe(delta: &MapDelta) -> String {
+    let words = delta.changes.iter().map(|change| match change {
+        Change::CreateKeyspace { id, config, .. } => format!("keyspace {} ({id}) created", config.name),
+        Change::AlterKeyspace { id, config } => format!("keyspace {} ({id}) altered", config.name),
+        Change::DropKeyspace(id) => format!("keyspace {id} dropped"),
+        Change::PutNode(node) => format!("node {} put", node.id),
+        Change::RemoveNode(id) => format!("node {id} removed"),
+        Change::SetGroup { keyspace, partition, .. } => {
+            format!("group of partition {partition} of keyspace {keyspace} set")
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,258 @@
+//! Metrics as text for Prometheus, in the OpenMetrics form. Figures are asked of the instances at each scrape and kept
+//! nowhere else.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::{Registry, Unit};
+use zerohop_partition::instance::Stats;
+use zerohop_wire::ErrorCode;
+
+use super::instances;
+use super::process::{cpu_s, resident_bytes};
+use super::shared::{Phase, Shared};
+use crate::instance::{Figures, Histogram, Recovered};
+use crate::reactor::{Counters, Ending};
+
+/// The text. Errors: never, but that a writer may fail, which a string does not.
+pub(super) async fn text(shared: &Shared) -> Result<String, fmt::Error> {
+    let figures = instances::figures(shared.instances()).await;
+    let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| One {
+        id: instance.id.to_string(),
+        recovered: instance.recovered.clone(),
+        figures,
+    });
+    let snapshot = Snapshot {
+        instances: instances.collect(),
+        map_epoch: shared.history.borrow().map().epoch().0,
+        uptime_s: shared.uptime.elapsed().as_secs_f64(),
+        serving: shared.phase() == Phase::Serving,
+        connections: shared.connections.get(),
+        refused: shared.refused.get(),
+    };
+    let mut registry = Registry::with_prefix("zerohop");
+    registry.register_collector(Box::new(snapshot));
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// How everything stood at one scrape.
+#[derive(Debug)]
+struct Snapshot {
+    instances: Vec<One>,
+    map_epoch: u64,
+    uptime_s: f64,
+    serving: bool,
+    connections: usize,
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct One {
+    id: String,
+    recovered: Recovered,
+    /// `None`: it did not answer in time.
+    figures: Option<Box<Figures>>,
+}
+
+type Labels<'l> = Vec<(&'static str, &'l str)>;
+
+/// A metric of each instance: name, help, and where it is found.
+type OfStats = (&'static str, &'static str, fn(&Stats) -> u64);
+type OfCounters = (&'static str, &'static str, fn(&Counters) -> u64);
+type OfRecovery = (&'static str, &'static str, fn(&Recovered) -> u64);
+
+const GAUGES: [OfStats; 12] = [
+    ("partitions", "Partitions held", |stats| stats.partitions),
+    ("records", "Records", |stats| stats.records),
+    ("versions", "Older versions of records that are kept", |stats| stats.versions),
+    ("log_bytes", "Bytes of all logs", |stats| stats.log_bytes),
+    ("dead_bytes", "Bytes of logs that nothing refers to", |stats| {
+        stats.log_bytes.saturating_sub(stats.live_bytes)
+    }),
+    ("resident_log_bytes", "Bytes of logs held in memory", |stats| stats.engine.resident_bytes),
+    ("index_bytes", "Memory of indexes and tables", |stats| stats.overhead_bytes),
+    ("journal_bytes", "Bytes of journal files", |stats| stats.engine.journal_bytes),
+    ("sessions", "Sessions remembered, over all partitions", |stats| stats.sessions),
+    ("waits", "Requests that wait for a record to become something", |stats| stats.waits),
+    ("troubles", "Troubles that no request was at fault of", |stats| stats.troubles.len() as u64),
+    ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
+];
+
+const STATS_COUNTERS: [OfStats; 2] = [
+    ("flushes", "Flushes for sync partitions, each for a whole batch", |stats| stats.flushes),
+    ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.let_go),
+];
+
+const COUNTERS: [OfCounters; 9] = [
+    ("connections_accepted", "Connections taken up", |counters| counters.accepted),
+    ("accept_errors", "Times that the system would give no socket", |counters| counters.accept_errors),
+    ("frames_refused", "Requests refused before they were taken up", |counters| counters.refused),
+    ("answers", "Answers sent", |counters| counters.answers),
+    ("batches", "Turns of the event loop that did something", |counters| counters.batches),
+    ("received_bytes", "Bytes received", |counters| counters.bytes_in),
+    ("sent_bytes", "Bytes sent", |counters| counters.bytes_out),
+    ("reads", "Calls of the system that read", |counters| counters.reads),
+    ("writes", "Calls of the system that wrote", |counters| counters.writes),
+];
+
+const RECOVERY: [OfRecovery; 6] = [
+    ("recovery_milliseconds", "How long opening the data took at the start", |found| {
+        found.took.as_millis() as u64
+    }),
+    ("recovered_from_checkpoint", "Entries taken from checkpoints at the start", |found| {
+        found.from_checkpoint
+    }),
+    ("recovered_from_log", "Entries read from the log at the start", |found| found.from_log),
+    ("recovered_from_journal", "Entries taken from the journal at the start", |found| found.from_journal),
+    ("recovered_torn_bytes", "Bytes of torn tails cut off at the start", |found| found.torn_bytes),
+    ("damage", "Pieces of damage found at the start", |found| found.damaged as u64),
+];
+
+impl prometheus_client::collector::Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        self.node(&mut encoder)?;
+        for (name, help, read) in RECOVERY {
+            let mut family = Family::gauge(&mut encoder, name, help)?;
+            for one in &self.instances {
+                family.gauge_of(&labels(one), read(&one.recovered))?;
+            }
+        }
+        for (name, help, read) in GAUGES {
+            let mut family = Family::gauge(&mut encoder, name, help)?;
+            self.each(|one, figures| family.gauge_of(&labels(one), read(&figures.stats)))?;
+        }
+        let mut family = Family::gauge(&mut encoder, "connections", "Connections open")?;
+        self.each(|one, figures| family.gauge_of(&labels(one), figures.connections as u64))?;
+        for (name, help, read) in STATS_COUNTERS {
+            let mut family = Family::counter(&mut encoder, name, help)?;
+            self.each(|one, figures| family.counter_of(&labels(one), read(&figures.stats)))?;
+        }
+        for (name, help, read) in COUNTERS {
+            let mut family = Family::counter(&mut encoder, name, help)?;
+            self.each(|one, figures| family.counter_of(&labels(one), read(&figures.counters)))?;
+        }
+        self.by_kind(&mut encoder)?;
+        self.histograms(&mut encoder)
+    }
+}
+
+impl Snapshot {
+    /// Calls for each instance that has answered.
+    fn each(&self, mut call: impl FnMut(&One, &Figures) -> fmt::Result) -> fmt::Result {
+        let answered = self.instances.iter().filter_map(|one| Some((one, one.figures.as_deref()?)));
+        for (one, figures) in answered {
+            call(one, figures)?;
+        }
+        Ok(())
+    }
+
+    fn node(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut gauge = |name: &str, help: &str, value: f64| {
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+        };
+        gauge("serving", "Whether the node serves", f64::from(u8::from(self.serving)))?;
+        gauge("map_epoch", "Epoch of the cluster map", self.map_epoch as f64)?;
+        gauge("uptime_seconds", "Time since the start", self.uptime_s)?;
+        gauge("manager_connections", "Connections open to the manager", self.connections as f64)?;
+        if let Some(bytes) = resident_bytes() {
+            gauge("process_resident_bytes", "Memory of the process that is resident", bytes as f64)?;
+        }
+        let answered = self.instances.iter().filter(|one| one.figures.is_some()).count();
+        gauge("instances_answering", "Instances that said how they stand, in time", answered as f64)?;
+        let mut counter = |name: &str, help: &str, value: f64| {
+            let mut encoder = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            encoder.encode_counter::<NoLabelSet, f64, f64>(&value, None)
+        };
+        counter("process_cpu_seconds", "Processor time of the process", cpu_s())?;
+        counter("manager_connections_refused", "Connections that found no room", self.refused as f64)
+    }
+
+    fn by_kind(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = Family::counter(encoder, "requests", "Requests, by kind")?;
+        self.each(|one, figures| {
+            figures.stats.requests.iter().try_for_each(|(kind, count)| {
+                family.counter_of(&vec![("instance", &*one.id), ("kind", kind.text())], *count)
+            })
+        })?;
+        let mut family = Family::counter(encoder, "failures", "Requests answered with an error, by error")?;
+        self.each(|one, figures| {
+            figures.stats.failures.iter().try_for_each(|(code, count)| {
+                let name = ErrorCode::from_number(*code).map_or("other", ErrorCode::text);
+                family.counter_of(&vec![("instance", &*one.id), ("error", name)], *count)
+            })
+        })?;
+        let mut family = Family::counter(encoder, "connections_ended", "Connections that ended, by reason")?;
+        self.each(|one, figures| {
+            Ending::ALL.iter().try_for_each(|why| {
+                let labels = vec![("instance", &*one.id), ("reason", why.name())];
+                family.counter_of(&labels, figures.counters.ended(*why))
+            })
+        })
+    }
+
+    fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let mut family = Family::histogram(encoder, "batch_requests", "Requests of a batch")?;
+        self.each(|one, figures| family.histogram_of(&labels(one), &figures.batch_requests))?;
+        let help = "From the first request of a batch to its answers, in microseconds";
+        let mut family = Family::histogram(encoder, "batch_microseconds", help)?;
+        self.each(|one, figures| family.histogram_of(&labels(one), &figures.batch_us))
+    }
+}
+
+fn labels(one: &One) -> Labels<'_> {
+    vec![("instance", &*one.id)]
+}
+
+/// One metric, with a value for each set of labels.
+struct Family<'e>(MetricEncoder<'e>);
+
+impl<'e> Family<'e> {
+    fn gauge(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<Self, fmt::Error> {
+        Family::new(encoder, name, help, MetricType::Gauge)
+    }
+
+    fn counter(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+    ) -> Result<Self, fmt::Error> {
+        Family::new(encoder, name, help, MetricType::Counter)
+    }
+
+    fn histogram(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+    ) -> Result<Self, fmt::Error> {
+        Family::new(encoder, name, help, MetricType::Histogram)
+    }
+
+    fn new(
+        encoder: &'e mut DescriptorEncoder<'_>,
+        name: &'e str,
+        help: &str,
+        kind: MetricType,
+    ) -> Result<Self, fmt::Error> {
+        Ok(Family(encoder.encode_descriptor(name, help, None::<&Unit>, kind)?))
+    }
+
+    fn gauge_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        self.0.encode_family(labels)?.encode_gauge(&(value as f64))
+    }
+
+    fn counter_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        self.0.encode_family(labels)?.encode_counter::<NoLabelSet, u64, u64>(&value, None)
+    }
+
+    fn histogram_of(&mut self, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
+        let (sum, count, buckets) = histogram.parts();
+        let none = None::<&HashMap<usize, Exemplar<NoLabelSet, f64>>>;
+        self.0.encode_family(labels)?.encode_histogram(sum as f64, count, &buckets, none)
+    }
+}

@@ -1,0 +1,133 @@
+//! The manager of a node: everything that is not a record.
+//!
+//! ```text
+//!   listen port ──first byte──┬─ a zerohop frame ──> frames   Hello, Ping, MapGet, SessionOpen; Admin ──> jobs
+//!                             └─ anything else   ──> http     /metrics /health /status
+//!   instances ── Job (a control request that came there) ──────────────────────────────────────────────> jobs
+//!   jobs, one after the other:  changes (pure) ──> saved ──> history ──> told to every instance ──> answered
+//!   supervise: waits for the order to stop, or for an instance that ends, and stops the others
+//! ```
+//!
+//! One thread with a tokio runtime of its own. What its tasks share ([`Shared`]) never leaves it; from and to the
+//! instances' threads go messages only, through bounded queues, and no wait for an answer is without end.
+
+mod changes;
+mod connections;
+mod frames;
+mod http;
+mod instances;
+mod jobs;
+mod metrics;
+mod process;
+mod shared;
+mod status;
+mod supervise;
+
+use std::io;
+use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread::{Builder, JoinHandle};
+
+use tokio::runtime;
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::task::LocalSet;
+use zerohop_placement::MapHistory;
+use zerohop_wire::Envelope;
+use zerohop_wire::ids::KeyspaceId;
+
+pub(crate) use self::instances::InstanceHandle;
+pub(crate) use self::shared::About;
+
+use self::shared::Shared;
+use crate::instance::{Ended, words};
+use crate::server::{NodeFolder, ServeError};
+
+/// What the manager is started with.
+pub(crate) struct ManagerPlan {
+    pub(crate) about: About,
+    pub(crate) folder: NodeFolder,
+    pub(crate) next_keyspace: KeyspaceId,
+    pub(crate) history: MapHistory,
+    /// Listens already.
+    pub(crate) listener: TcpListener,
+    pub(crate) jobs: (mpsc::Sender<Job>, mpsc::Receiver<Job>),
+    pub(crate) control: mpsc::Receiver<Control>,
+    pub(crate) stop: Arc<Notify>,
+}
+
+/// A control request on its way.
+#[derive(Debug)]
+pub(crate) struct Job {
+    /// The request, as it came.
+    pub(crate) encoded: Vec<u8>,
+    pub(crate) reply: ReplyTo,
+}
+
+/// Where an answer goes.
+#[derive(Debug)]
+pub(crate) enum ReplyTo {
+    /// To a connection of an instance.
+    Instance {
+        /// Which of the node's instances, from zero.
+        place: usize,
+        /// The instance's number for the request.
+        ask: u64,
+    },
+    /// To a connection of the manager itself, which has room for it.
+    Here {
+        /// Whom it is for.
+        envelope: Envelope,
+        /// Its connection's task.
+        sender: mpsc::Sender<(Envelope, Vec<u8>)>,
+    },
+}
+
+/// What the server and the threads of instances tell the manager.
+#[derive(Debug)]
+pub(crate) enum Control {
+    /// All instances serve.
+    Serve(Vec<InstanceHandle>),
+    /// Stop when the system asks the process to end; says whether that can be.
+    Signals(oneshot::Sender<io::Result<()>>),
+    /// An instance has ended.
+    Ended(Ended),
+}
+
+/// Starts the manager's thread. It says on `outcome` how the node has ended, all instances stopped.
+pub(crate) fn start(
+    plan: ManagerPlan,
+    outcome: SyncSender<Result<(), ServeError>>,
+) -> io::Result<JoinHandle<()>> {
+    Builder::new().name("zerohop-manager".to_owned()).spawn(move || {
+        let how = catch_unwind(AssertUnwindSafe(|| run(plan)));
+        let how =
+            how.unwrap_or_else(|panic| Err(fault(format!("a fault of the program: {}", words(&*panic)))));
+        // Nobody is left to be told only if the server itself has come to a bad end.
+        drop(outcome.try_send(how));
+    })
+}
+
+fn run(plan: ManagerPlan) -> Result<(), ServeError> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| fault(format!("no runtime: {error}")))?;
+    LocalSet::new().block_on(&runtime, async {
+        let ManagerPlan { about, folder, next_keyspace, history, listener, jobs, control, stop } = plan;
+        let listener =
+            connections::take_over(listener).map_err(|error| fault(format!("no listener: {error}")))?;
+        let shared = Rc::new(Shared::new(about, history, jobs.0));
+        let worker = jobs::Worker::new(Rc::clone(&shared), folder, next_keyspace);
+        // Not tasks of their own, so that a fault in one of them is a fault of the manager.
+        tokio::select! {
+            how = supervise::run(&shared, control, &stop) => how,
+            () = connections::accept(&shared, listener) => Ok(()),
+            () = worker.run(jobs.1) => Ok(()),
+        }
+    })
+}
+
+fn fault(reason: String) -> ServeError {
+    ServeError::Manager { reason }
+}

@@ -1,0 +1,29 @@
+//! What the system says about this process.
+
+use rustix::param::page_size;
+use rustix::time::{ClockId, clock_gettime};
+
+/// Memory of this process that is resident, in bytes; `None` if the system does not say.
+pub(super) fn resident_bytes() -> Option<u64> {
+    // Pages: in all, resident, …
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * page_size() as u64)
+}
+
+/// Processor time that all threads of this process have used, in seconds.
+pub(super) fn cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_has_run() {
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 1 << 16));
+        assert!(cpu_s() > 0.0);
+    }
+}

@@ -1,0 +1,134 @@
+//! What the tasks of the manager share. It never leaves the manager's thread.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
+
+use tokio::sync::mpsc;
+use zerohop_placement::MapHistory;
+use zerohop_wire::ids::{Incarnation, NodeId, SessionId, Timestamp};
+use zerohop_wire::messages::ClusterId;
+
+use super::Job;
+use super::instances::InstanceHandle;
+use crate::clock::{HybridClock, Stopwatch};
+use crate::server::limits::TROUBLES_MAX;
+
+/// Who the node is.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    pub(crate) cluster: ClusterId,
+    pub(crate) node: NodeId,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) started_ms: u64,
+    /// There is no data folder.
+    pub(crate) in_memory: bool,
+    /// What the operator must know about the disk.
+    pub(crate) warning: Option<&'static str>,
+}
+
+/// How far the node has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Instances open their data.
+    Recovering,
+    /// All is well.
+    Serving,
+    /// It was told to stop.
+    Stopping,
+    /// An instance has ended, and the others are being stopped.
+    Failed(String),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) about: About,
+    pub(super) history: RefCell<MapHistory>,
+    pub(super) phase: RefCell<Phase>,
+    pub(super) instances: OnceCell<Vec<InstanceHandle>>,
+    pub(super) jobs: mpsc::Sender<Job>,
+    pub(super) uptime: Stopwatch,
+    /// Connections to the manager that are open.
+    pub(super) connections: Cell<usize>,
+    /// Connections that found no room.
+    pub(super) refused: Cell<u64>,
+    troubles: RefCell<VecDeque<String>>,
+    clock: RefCell<HybridClock>,
+}
+
+impl Shared {
+    pub(super) fn new(about: About, history: MapHistory, jobs: mpsc::Sender<Job>) -> Self {
+        let shared = Shared {
+            history: RefCell::new(history),
+            phase: RefCell::new(Phase::Recovering),
+            instances: OnceCell::new(),
+            jobs,
+            uptime: Stopwatch::start(),
+            connections: Cell::new(0),
+            refused: Cell::new(0),
+            troubles: RefCell::default(),
+            clock: RefCell::default(),
+            about,
+        };
+        if let Some(warning) = shared.about.warning {
+            shared.trouble(warning.to_owned());
+        }
+        shared
+    }
+
+    /// The instances; none before they serve.
+    pub(super) fn instances(&self) -> &[InstanceHandle] {
+        self.instances.get().map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// Takes note of what the operator should know.
+    pub(super) fn trouble(&self, trouble: String) {
+        let mut troubles = self.troubles.borrow_mut();
+        if !troubles.contains(&trouble) {
+            if troubles.len() == TROUBLES_MAX {
+                troubles.pop_front();
+            }
+            troubles.push_back(trouble);
+        }
+    }
+
+    pub(super) fn troubles(&self) -> Vec<String> {
+        self.troubles.borrow().iter().cloned().collect()
+    }
+
+    /// A session of its own: no instance issues one of this nonce, and no time is given twice.
+    pub(super) fn new_session(&self) -> SessionId {
+        SessionId { issued: self.now(), nonce: self.about.incarnation.0 }
+    }
+
+    /// A time that was never given before.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.borrow_mut().tick()
+    }
+}
+
+impl Phase {
+    /// What it is called.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Phase::Recovering => "recovering",
+            Phase::Serving => "serving",
+            Phase::Stopping => "stopping",
+            Phase::Failed(_) => "failed",
+        }
+    }
+
+    /// Why the node does not serve; `None` if it does.
+    pub(super) fn why_not(&self) -> Option<String> {
+        match self {
+            Phase::Serving => None,
+            Phase::Recovering => Some("the node reads its data; it serves once that is done".to_owned()),
+            Phase::Stopping => Some("the node was told to stop".to_owned()),
+            Phase::Failed(reason) => Some(format!("{reason}; the node stops")),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! How the node is: one answer, for control requests and as JSON.
+
+use serde_json::{Value, json};
+use zerohop_wire::admin::{InstanceStatus, NodeStatus, Status};
+
+use super::changes;
+use super::instances;
+use super::shared::Shared;
+
+/// Asks every instance, within a time, and puts the answers together.
+pub(super) async fn gather(shared: &Shared) -> Status {
+    let map = shared.history.borrow().map().clone();
+    let figures = instances::figures(shared.instances()).await;
+    let mut troubles = shared.troubles();
+    troubles.extend(shared.phase().why_not());
+    for (instance, found) in shared.instances().iter().zip(&figures) {
+        match found {
+            Some(figures) => {
+                let told = figures
+                    .stats
+                    .troubles
+                    .iter()
+                    .map(|trouble| format!("instance {}: {trouble}", instance.id));
+                troubles.extend(told);
+            }
+            None => troubles.push(format!("instance {} does not say how it stands", instance.id)),
+        }
+    }
+    let of_one = |place: usize, id: u32, addr: &str| {
+        let empty = InstanceStatus { id, addr: addr.to_owned(), ..InstanceStatus::default() };
+        let Some(figures) = figures.get(place).and_then(Option::as_ref) else { return empty };
+        let stats = &figures.stats;
+        InstanceStatus {
+            partitions: u32::try_from(stats.partitions).unwrap_or(u32::MAX),
+            entries: stats.records + stats.versions,
+            log_bytes: stats.log_bytes,
+            resident_bytes: stats.engine.resident_bytes,
+            connections: u32::try_from(figures.connections).unwrap_or(u32::MAX),
+            ..empty
+        }
+    };
+    let nodes = map.nodes().map(|node| {
+        let instances = node.instances().enumerate();
+        let node_status = NodeStatus {
+            id: node.id().0,
+            state: node.state().to_string(),
+            manager: node.manager().to_owned(),
+            ..NodeStatus::default()
+        };
+        if node.id() != shared.about.node {
+            return node_status;
+        }
+        NodeStatus {
+            pid: std::process::id(),
+            instances: instances.map(|(place, one)| of_one(place, one.id.0, one.addr)).collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_ms: shared.about.started_ms,
+            troubles: troubles.clone(),
+            ..node_status
+        }
+    });
+    Status {
+        map_epoch: map.epoch().0,
+        cluster: shared.about.cluster.0.to_vec(),
+        nodes: nodes.collect(),
+        keyspaces: map.keyspaces().map(|(id, keyspace)| changes::status(id, keyspace.config())).collect(),
+    }
+}
+
+/// The same as JSON, under the names of `admin.proto`.
+pub(super) fn to_json(status: &Status) -> Value {
+    let instance = |one: &InstanceStatus| {
+        json!({
+            "id": one.id, "addr": one.addr, "partitions": one.partitions, "entries": one.entries,
+            "log_bytes": one.log_bytes, "resident_bytes": one.resident_bytes, "connections": one.connections,
+        })
+    };
+    let node = |node: &NodeStatus| {
+        json!({
+            "id": node.id, "state": node.state, "pid": node.pid, "manager": node.manager,
+            "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
+            "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
+        })
+    };
+    let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {
+        json!({
+            "id": one.id, "name": one.name, "partitions": one.partitions, "hash": one.hash,
+            "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
+            "chunk_bytes": one.chunk_bytes,
+        })
+    };
+    let cluster: String = status.cluster.iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({
+        "map_epoch": status.map_epoch, "cluster": cluster,
+        "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
+        "keyspaces": status.keyspaces.iter().map(keyspace).collect::<Vec<_>>(),
+    })
+}

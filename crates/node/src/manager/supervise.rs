@@ -1,0 +1,124 @@
+//! The life of the node: serving, until it is told to stop or an instance ends; then all instances are stopped.
+
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout_at};
+use tracing::{error, info};
+use zerohop_wire::ids::InstanceId;
+
+use super::Control;
+use super::instances::InstanceHandle;
+use super::shared::{Phase, Shared};
+use crate::instance::{Ended, Notice};
+use crate::server::ServeError;
+use crate::server::limits::STOP_WAIT;
+
+/// Returns once the node has ended.
+pub(super) async fn run(
+    shared: &Rc<Shared>,
+    mut control: mpsc::Receiver<Control>,
+    stop: &Arc<Notify>,
+) -> Result<(), ServeError> {
+    let mut ended: Vec<Ended> = Vec::new();
+    let why = loop {
+        let told = tokio::select! {
+            told = control.recv() => told,
+            () = stop.notified() => break Phase::Stopping,
+        };
+        match told {
+            Some(Control::Serve(instances)) => serve(shared, instances),
+            Some(Control::Signals(asker)) => drop(asker.send(stop_on_signals(stop))),
+            Some(Control::Ended(one)) => {
+                let reason = match &one.how {
+                    Ok(()) => "ended without being told to".to_owned(),
+                    Err(reason) => reason.clone(),
+                };
+                let text = format!("instance {} has ended: {reason}", id(shared, one.place));
+                error!(reason = text, "the node cannot go on and stops");
+                ended.push(one);
+                break Phase::Failed(text);
+            }
+            // The server is gone without a word.
+            None => break Phase::Stopping,
+        }
+    };
+    info!(phase = why.name(), "stopping");
+    shared.phase.replace(why);
+    stop_all(shared, &mut control, ended).await
+}
+
+fn serve(shared: &Rc<Shared>, instances: Vec<InstanceHandle>) {
+    for instance in &instances {
+        for damage in &instance.recovered.damage {
+            shared.trouble(format!("instance {}: {damage}", instance.id));
+        }
+        let told = instance.recovered.damage.len();
+        if instance.recovered.damaged > told {
+            let more = instance.recovered.damaged - told;
+            shared.trouble(format!("instance {}: {more} more pieces of damage", instance.id));
+        }
+    }
+    // Told once only.
+    drop(shared.instances.set(instances));
+    shared.phase.replace(Phase::Serving);
+    info!(map_epoch = shared.history.borrow().map().epoch().0, "serving");
+}
+
+/// Tells those that run to stop, and waits for them.
+async fn stop_all(
+    shared: &Rc<Shared>,
+    control: &mut mpsc::Receiver<Control>,
+    mut ended: Vec<Ended>,
+) -> Result<(), ServeError> {
+    let due = Instant::now() + STOP_WAIT;
+    let instances = shared.instances();
+    for (place, instance) in instances.iter().enumerate() {
+        if !ended.iter().any(|one| one.place == place) {
+            instance.leave(Notice::Stop, due).await;
+        }
+    }
+    while ended.len() < instances.len() {
+        match timeout_at(due, control.recv()).await {
+            Ok(Some(Control::Ended(one))) => ended.push(one),
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    for one in &ended {
+        if let Err(reason) = &one.how {
+            return Err(ServeError::Instance { instance: id(shared, one.place), reason: reason.clone() });
+        }
+    }
+    let is_missing = |place: &usize| !ended.iter().any(|one| one.place == *place);
+    match (0..instances.len()).find(is_missing) {
+        Some(place) => Err(ServeError::Overdue { instance: id(shared, place), waited: STOP_WAIT }),
+        None => Ok(()),
+    }
+}
+
+fn id(shared: &Shared, place: usize) -> InstanceId {
+    let map = shared.history.borrow().map().clone();
+    let node = map.node(shared.about.node);
+    let found = node.and_then(|node| node.instances().nth(place));
+    found.map_or(InstanceId(0), |instance| instance.id)
+}
+
+/// Stops the node when the system asks the process to end (SIGTERM), or somebody at the terminal does (SIGINT).
+fn stop_on_signals(stop: &Arc<Notify>) -> io::Result<()> {
+    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+        let mut signals = signal(kind)?;
+        let stop = Arc::clone(stop);
+        spawn_local(async move {
+            while signals.recv().await.is_some() {
+                info!(signal = kind.as_raw_value(), "told to stop");
+                stop.notify_one();
+            }
+        });
+    }
+    Ok(())
+}

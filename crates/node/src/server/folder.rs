@@ -1,0 +1,195 @@
+//! The data folder of a node: who may use it, what is in it, and the state file, which is replaced whole or not at all.
+//!
+//! ```text
+//!   DATA/node/lock       locked while a process has the folder
+//!   DATA/node/state      who the node is, and the map             (saved.rs, docs/formats/node-folder.md)
+//!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md)
+//! ```
+
+use std::path::{Path, PathBuf};
+
+use zerohop_engine::disk::{Disk, DiskError, DiskResult, OpenMode};
+
+use super::error::StartError;
+use super::saved::{SAVED_BYTES_MAX, SavedNode};
+use crate::disk::{LOCK_FILE, NodeDisk, OpenDiskError};
+use crate::embedded::SETTINGS_FILE;
+
+const NODE_FOLDER: &str = "node";
+const STATE_FILE: &str = "state";
+/// What the state file is called until it is whole.
+const UNFINISHED_FILE: &str = "state.tmp";
+const INSTANCE_PREFIX: &str = "instance-";
+
+/// The node's part of a data folder, or of memory.
+#[derive(Debug)]
+pub(crate) struct NodeFolder {
+    /// `None`: all is in memory.
+    root: Option<PathBuf>,
+    disk: NodeDisk,
+}
+
+impl NodeFolder {
+    /// A folder that is none.
+    pub(crate) fn in_memory() -> Self {
+        NodeFolder { root: None, disk: NodeDisk::in_memory() }
+    }
+
+    /// Opens the data folder `root` and makes it if there is none; also reads what the node saved there.
+    ///
+    /// # Errors
+    /// The folder is in use, is something else's, or what is there cannot be read.
+    pub(crate) fn open(root: &Path) -> Result<(Self, Option<SavedNode>), StartError> {
+        check(root)?;
+        let disk = NodeDisk::open(&root.join(NODE_FOLDER)).map_err(|error| match error {
+            OpenDiskError::InUse { .. } => StartError::Folder(OpenDiskError::InUse { root: root.to_owned() }),
+            error => StartError::Folder(error),
+        })?;
+        let mut folder = NodeFolder { root: Some(root.to_owned()), disk };
+        let saved = folder.read()?;
+        if saved.is_none()
+            && let Some(instance) = names(root).into_iter().find(|name| name.starts_with(INSTANCE_PREFIX))
+        {
+            let reason = format!(
+                "it holds {instance} and no {NODE_FOLDER}/{STATE_FILE}, so nobody knows whose data this is: bring the \
+                 file back from a copy, or name another folder"
+            );
+            return Err(StartError::ForeignFolder { root: root.to_owned(), reason });
+        }
+        Ok((folder, saved))
+    }
+
+    /// Replaces what is saved. It survives a crash once this has returned well; after an error the old one stands, or
+    /// the new one.
+    pub(crate) fn save(&mut self, saved: &SavedNode) -> DiskResult<()> {
+        match self.disk.remove(UNFINISHED_FILE) {
+            Ok(()) | Err(DiskError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let file = self.disk.open(UNFINISHED_FILE, OpenMode::Create)?;
+        let written = self.disk.append(file, &saved.encode()).and_then(|()| self.disk.sync(file));
+        self.disk.close(file);
+        written?;
+        self.disk.rename(UNFINISHED_FILE, STATE_FILE)?;
+        self.disk.sync_dir("")
+    }
+
+    /// The disk of an instance, by its place in the node. Errors: as [`NodeDisk::open`].
+    pub(crate) fn instance_disk(root: Option<&Path>, place: usize) -> Result<NodeDisk, OpenDiskError> {
+        match root {
+            Some(root) => NodeDisk::open(&root.join(format!("{INSTANCE_PREFIX}{place:02}"))),
+            None => Ok(NodeDisk::in_memory()),
+        }
+    }
+
+    /// The data folder; `None`: there is none.
+    pub(crate) fn root(&self) -> Option<&Path> {
+        self.root.as_deref()
+    }
+
+    /// What the operator must know about the disk.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        self.disk.warning()
+    }
+
+    fn read(&mut self) -> Result<Option<SavedNode>, StartError> {
+        let path = self.root.clone().unwrap_or_default().join(NODE_FOLDER).join(STATE_FILE);
+        let failed = |error: DiskError| StartError::Folder(OpenDiskError::Disk(error));
+        let file = match self.disk.open(STATE_FILE, OpenMode::Existing) {
+            Ok(file) => file,
+            Err(DiskError::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let bytes = self.disk.bytes(file).and_then(|length| {
+            // Of a longer one so much that it is refused for its length.
+            let mut bytes = vec![0; length.min(SAVED_BYTES_MAX as u64 + 1) as usize];
+            self.disk.read_at(file, 0, &mut bytes).map(|()| bytes)
+        });
+        self.disk.close(file);
+        let bytes = bytes.map_err(failed)?;
+        SavedNode::decode(&bytes).map(Some).map_err(|error| StartError::State { path, error })
+    }
+}
+
+/// Refuses a folder that exists, holds something, and is no node's. Touches nothing.
+fn check(root: &Path) -> Result<(), StartError> {
+    let foreign = |reason: String| Err(StartError::ForeignFolder { root: root.to_owned(), reason });
+    let names = names(root);
+    if names.iter().any(|name| name == SETTINGS_FILE) {
+        return foreign(format!(
+            "it is an embedded store (it holds {SETTINGS_FILE}), which a program opens by itself: name another folder"
+        ));
+    }
+    let is_ours = |name: &String| name == NODE_FOLDER || name.starts_with(INSTANCE_PREFIX);
+    if names.iter().any(is_ours) {
+        return Ok(());
+    }
+    // A file system of its own has a folder for what a repair finds.
+    match names.iter().find(|name| *name != LOCK_FILE && *name != "lost+found") {
+        Some(name) => {
+            foreign(format!("it is not empty (it holds {name}) and not a node's: name another folder"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn names(root: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(root) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests put files where they do not belong")]
+mod tests {
+    use super::super::saved::tests::sample;
+    use super::*;
+
+    fn reason(root: &Path) -> String {
+        NodeFolder::open(root).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_was_saved_is_read_again_and_replaced_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let data = root.path().join("made/by/it");
+        let (mut folder, saved) = NodeFolder::open(&data).unwrap();
+        assert_eq!(saved, None);
+        folder.save(&sample()).unwrap();
+        let newer = SavedNode { next_keyspace: 9.into(), ..sample() };
+        folder.save(&newer).unwrap();
+        drop(folder);
+        // A crash while the next one was being written leaves this.
+        std::fs::copy(data.join("node/state"), data.join("node/state.tmp")).unwrap();
+        let (mut folder, saved) = NodeFolder::open(&data).unwrap();
+        assert_eq!(saved, Some(newer));
+        folder.save(&sample()).unwrap();
+    }
+
+    #[test]
+    fn a_folder_in_use_or_of_something_else_is_refused_with_the_reason() {
+        let root = tempfile::tempdir().unwrap();
+        let (mut folder, _) = NodeFolder::open(root.path()).unwrap();
+        folder.save(&sample()).unwrap();
+        let in_use = reason(root.path());
+        assert!(in_use.contains("another zerohop process") && !in_use.contains("/node"), "{in_use}");
+        drop(folder);
+        let state = root.path().join("node/state");
+        let mut bytes = sample().encode();
+        bytes[8] = 9;
+        std::fs::write(&state, &bytes).unwrap();
+        assert!(reason(root.path()).contains("of format 9"), "{}", reason(root.path()));
+        std::fs::remove_file(&state).unwrap();
+        std::fs::create_dir(root.path().join("instance-00")).unwrap();
+        assert!(reason(root.path()).contains("nobody knows whose data"), "{}", reason(root.path()));
+
+        let other = tempfile::tempdir().unwrap();
+        std::fs::write(other.path().join("thesis.tex"), "x").unwrap();
+        assert!(reason(other.path()).contains("thesis.tex"));
+        assert!(!other.path().join("node").exists(), "nothing was touched");
+        std::fs::write(other.path().join("store.txt"), "x").unwrap();
+        assert!(reason(other.path()).contains("embedded store"));
+    }
+}

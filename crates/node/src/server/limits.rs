@@ -1,0 +1,84 @@
+//! Every bound of a node beside those of its reactors, each with its reason.
+
+use std::time::Duration;
+
+/// Most instances, unless asked for: more gain little on one machine, and each has a journal of its own to flush.
+pub const INSTANCES_DEFAULT_MAX: usize = 8;
+
+/// Most instances that may be asked for: as many as a map takes.
+pub const INSTANCES_MAX: usize = zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
+
+/// Memory for the newest part of the data, if nothing else is asked for.
+pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// How long instances may take to open their data: they read in proportion to it.
+pub const OPEN_WAIT: Duration = Duration::from_secs(3600);
+
+/// How long the other instances are waited for when the start of one has failed: those in the middle of reading a
+/// large log cannot be interrupted, and keep the folder until they or the process end.
+pub const START_FAILED_WAIT: Duration = Duration::from_secs(10);
+
+/// How long an instance may take to stop: to answer what is in flight, then to sync and to write its checkpoints.
+pub const STOP_WAIT: Duration = Duration::from_secs(120);
+
+/// How long instances may take to follow a change of the map. Dropping a large keyspace removes its files.
+pub const MAP_WAIT: Duration = Duration::from_secs(8);
+
+/// How long instances may take to say how they stand; those that do not are left out of the report.
+pub const STATS_WAIT: Duration = Duration::from_millis(500);
+
+/// Pause before a message is left again at an instance whose inbox was full.
+pub const INBOX_FULL_PAUSE: Duration = Duration::from_millis(5);
+
+/// Control requests that wait to be carried out, from all connections of the node.
+pub const JOBS_MAX: usize = 64;
+
+/// When a client whose control request found no room should ask again.
+pub const JOBS_RETRY_MS: u32 = 200;
+
+/// Control requests of one connection that are not yet answered.
+pub const ADMIN_IN_FLIGHT_MAX: usize = 16;
+
+/// Connections to the manager, of all kinds: control, monitoring and the first question of each client.
+pub const MANAGER_CONNECTIONS_MAX: usize = 1024;
+
+/// Time from connecting to the first byte, and to a whole `Hello`.
+pub const GREETING_TIME_OUT: Duration = Duration::from_secs(5);
+
+/// Time for the rest of a frame once its first byte has come.
+pub const FRAME_TIME_OUT: Duration = Duration::from_secs(10);
+
+/// Time in which a peer must take what is sent to it.
+pub const SEND_TIME_OUT: Duration = Duration::from_secs(10);
+
+/// Time after which a connection that asks nothing is closed.
+pub const IDLE_TIME_OUT: Duration = Duration::from_secs(15 * 60);
+
+/// Time for which a connection that ends with an error is still read, so that the error arrives.
+pub const LINGER: Duration = Duration::from_secs(1);
+
+/// Longest body of a frame that the manager takes: control requests. What is meant for instances is refused.
+pub const MANAGER_BODY_BYTES_MAX: usize = zerohop_wire::limits::ADMIN_BYTES_MAX;
+
+/// Bytes of request line and headers of HTTP, and how many headers.
+pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
+/// See [`HTTP_HEAD_BYTES_MAX`].
+pub const HTTP_HEADERS_MAX: usize = 64;
+
+/// Time for a request's headers, which is also how long an HTTP connection may be idle.
+pub const HTTP_HEAD_TIME_OUT: Duration = Duration::from_secs(30);
+
+/// Time that one HTTP connection may last; monitoring connects again.
+pub const HTTP_CONNECTION_TIME_OUT: Duration = Duration::from_secs(30 * 60);
+
+/// Damage that is told piece by piece, in the log and in the status; of more, only how much.
+pub const DAMAGE_TOLD_MAX: usize = 16;
+
+/// Troubles kept for the status, oldest out first.
+pub const TROUBLES_MAX: usize = 32;
+
+/// Refused connections are told in the log this often at most.
+pub const REFUSALS_TOLD_EVERY_MS: u64 = 10_000;
+
+// A client's control request has ten seconds; it should hear what became of it.
+const _: () = assert!(MAP_WAIT.as_secs() < 10);

@@ -1,0 +1,88 @@
+//! The addresses of a node: the manager's, and those of its instances at the ports that follow.
+
+use std::net::{SocketAddr, TcpListener};
+
+use super::error::StartError;
+use crate::reactor::MioDriver;
+
+/// All listeners of a node. Who connects waits until somebody takes it up.
+#[derive(Debug)]
+pub(super) struct Listeners {
+    pub(super) manager: (TcpListener, SocketAddr),
+    pub(super) instances: Vec<(MioDriver, SocketAddr)>,
+}
+
+impl Listeners {
+    /// Listens at `listen` for the manager, and at the ports behind it for so many instances; port 0 takes a free one
+    /// for each.
+    ///
+    /// # Errors
+    /// [`StartError::NotLoopback`], [`StartError::Listen`].
+    pub(super) fn open(listen: SocketAddr, instances: usize) -> Result<Self, StartError> {
+        if !listen.ip().is_loopback() {
+            return Err(StartError::NotLoopback { listen });
+        }
+        #[expect(clippy::disallowed_methods, reason = "node is the home of sockets")]
+        let manager = TcpListener::bind(listen).map_err(|error| refused(listen, &error))?;
+        let at = manager.local_addr().map_err(|error| refused(listen, &error))?;
+        let drivers = (1..=instances).map(|place| {
+            let address = behind(listen, place)?;
+            let driver = MioDriver::listen(address).map_err(|error| refused(address, &error))?;
+            let at = driver.local_address().map_err(|error| refused(address, &error))?;
+            Ok((driver, at))
+        });
+        Ok(Listeners { manager: (manager, at), instances: drivers.collect::<Result<_, StartError>>()? })
+    }
+}
+
+/// The address so many ports behind.
+fn behind(listen: SocketAddr, ports: usize) -> Result<SocketAddr, StartError> {
+    if listen.port() == 0 {
+        return Ok(listen);
+    }
+    let port = u16::try_from(ports).ok().and_then(|ports| listen.port().checked_add(ports));
+    let port = port.ok_or_else(|| StartError::Listen {
+        address: format!("{listen} and the {ports} ports behind it"),
+        reason: "ports end at 65535".to_owned(),
+    })?;
+    Ok(SocketAddr::new(listen.ip(), port))
+}
+
+fn refused(address: SocketAddr, error: &std::io::Error) -> StartError {
+    StartError::Listen { address: address.to_string(), reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(listen: &str, instances: usize) -> Result<Listeners, StartError> {
+        Listeners::open(listen.parse().unwrap(), instances)
+    }
+
+    #[test]
+    fn instances_listen_behind_the_manager() {
+        let listen: SocketAddr = "[::1]:7400".parse().unwrap();
+        assert_eq!(behind(listen, 3), Ok("[::1]:7403".parse().unwrap()));
+        let last: SocketAddr = "127.0.0.1:65535".parse().unwrap();
+        assert!(behind(last, 1).unwrap_err().to_string().contains("65535"));
+        let listeners = open("127.0.0.1:0", 3).unwrap();
+        let mut ports: Vec<u16> = listeners.instances.iter().map(|(_, at)| at.port()).collect();
+        ports.push(listeners.manager.1.port());
+        ports.sort_unstable();
+        ports.dedup();
+        assert!(ports.len() == 4 && !ports.contains(&0), "{ports:?}");
+    }
+
+    #[test]
+    fn what_others_could_reach_and_what_is_taken_is_refused_with_the_reason() {
+        for listen in ["0.0.0.0:0", "192.0.2.1:7400", "[::]:0"] {
+            let error = open(listen, 1).unwrap_err();
+            assert!(matches!(error, StartError::NotLoopback { .. }), "{listen}: {error}");
+            assert!(error.to_string().contains("secret"), "{error}");
+        }
+        let taken = open("127.0.0.1:0", 0).unwrap();
+        let error = open(&taken.manager.1.to_string(), 0).unwrap_err();
+        assert!(error.to_string().contains("another process may have the port"), "{error}");
+    }
+}

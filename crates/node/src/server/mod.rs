@@ -1,0 +1,418 @@
+//! One node: its data folder, its instances and its manager, started together and stopped together.
+//!
+//! ```text
+//!   start:  folder locked, state read ──> listeners ──> map of this start, saved ──> manager (health: 503)
+//!           ──> instances open their data, in parallel ──> manager told to serve (health: 200)
+//!   stop:   instances answer what is in flight, sync, write checkpoints ──> threads end ──> folder let go
+//! ```
+//!
+//! The node ends as a whole: when an instance or the manager comes to a bad end, the others are stopped, and
+//! [`Server::wait`] says why. A half of a node would look alive and serve half of the keys.
+
+mod error;
+mod folder;
+pub mod limits;
+mod listen;
+mod maps;
+mod saved;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::{error, info};
+use zerohop_engine::EngineOptions;
+use zerohop_partition::instance::Identity;
+use zerohop_placement::MapHistory;
+use zerohop_wire::ids::{Incarnation, InstanceId};
+use zerohop_wire::messages::ClusterId;
+
+pub use self::error::{ServeError, StartError};
+pub(crate) use self::folder::NodeFolder;
+pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
+
+use self::limits::{
+    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, START_FAILED_WAIT,
+    STOP_WAIT,
+};
+use self::listen::Listeners;
+use self::maps::Start;
+use crate::clock::{Stopwatch, unix_ms};
+use crate::entropy::{random_bytes, random_u64};
+use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
+use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan};
+use crate::reactor::Mailbox;
+
+/// What a node is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerOptions {
+    /// Where the manager listens; instances take the ports behind. Port 0: all take free ones.
+    pub listen: SocketAddr,
+    /// The data folder, made if there is none. `None`: everything is in memory, and goes with the process.
+    pub data: Option<PathBuf>,
+    /// How many instances. `None`: as the data was made with; of new data one for each core, at most 8.
+    pub instances: Option<usize>,
+    /// Memory for the newest part of the data, in bytes, over all instances; indexes come on top.
+    pub memory_bytes: u64,
+}
+
+impl ServerOptions {
+    /// The defaults, with everything in memory.
+    #[must_use]
+    pub fn new(listen: SocketAddr) -> Self {
+        ServerOptions { listen, data: None, instances: None, memory_bytes: MEMORY_BYTES_DEFAULT }
+    }
+}
+
+/// A node that serves. Dropping it stops it.
+pub struct Server {
+    manager: SocketAddr,
+    instances: Vec<(InstanceId, SocketAddr)>,
+    warning: Option<&'static str>,
+    ready_after: Duration,
+    stop: Arc<Notify>,
+    control: mpsc::Sender<Control>,
+    running: Option<Running>,
+    /// How long the instances are waited for when it ends.
+    end_wait: Duration,
+}
+
+/// Stops a server from any thread. Clones stop the same one.
+#[derive(Clone, Debug)]
+pub struct StopHandle(Arc<Notify>);
+
+/// What is left to be waited for.
+struct Running {
+    outcome: Receiver<Result<(), ServeError>>,
+    manager: Option<JoinHandle<()>>,
+    instances: Instances,
+}
+
+/// The threads of the instances.
+struct Instances {
+    /// Disconnected once all have ended.
+    opened: Receiver<OpenedHow>,
+    threads: Vec<JoinHandle<()>>,
+    mailboxes: Vec<Mailbox<Notice>>,
+}
+
+impl Server {
+    /// Starts a node, and returns when it serves: every listener listens, and every partition is recovered.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+        let stopwatch = Stopwatch::start();
+        let (mut folder, saved) = match &options.data {
+            Some(root) => NodeFolder::open(root)?,
+            None => (NodeFolder::in_memory(), None),
+        };
+        let instances = instance_count(&options, saved.as_ref())?;
+        let listeners = Listeners::open(options.listen, instances)?;
+        let incarnation = Incarnation(random(random_u64())?);
+        let addresses: Vec<SocketAddr> = listeners.instances.iter().map(|(_, address)| *address).collect();
+        let start = Start { incarnation, manager: listeners.manager.1, instances: &addresses };
+        let in_memory = options.data.is_none();
+        let saved = match saved {
+            Some(saved) => start.again(&saved)?,
+            None => start.first(ClusterId(random(random_bytes())?), random(random_u64())?, in_memory)?,
+        };
+        // Nobody may hear of this start before it would be remembered.
+        folder.save(&saved).map_err(StartError::NotSaved)?;
+        info!(
+            cluster = hex(&saved.cluster.0),
+            node = saved.node.0,
+            manager = %listeners.manager.1,
+            instances,
+            data = folder.root().map(|root| root.display().to_string()),
+            map_epoch = saved.map.epoch().0,
+            "starting"
+        );
+        let plan = Assembly { options: &options, saved: &saved, incarnation };
+        plan.start(folder, listeners, stopwatch)
+    }
+
+    /// Where the manager listens: the endpoint for clients, and for HTTP.
+    #[must_use]
+    pub fn manager_address(&self) -> SocketAddr {
+        self.manager
+    }
+
+    /// The instances and where they listen.
+    #[must_use]
+    pub fn instances(&self) -> &[(InstanceId, SocketAddr)] {
+        &self.instances
+    }
+
+    /// What the user must be told, loudly: this disk is not for data.
+    #[must_use]
+    pub fn warning(&self) -> Option<&'static str> {
+        self.warning
+    }
+
+    /// How long it took to start.
+    #[must_use]
+    pub fn ready_after(&self) -> Duration {
+        self.ready_after
+    }
+
+    /// What stops it from elsewhere.
+    #[must_use]
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(Arc::clone(&self.stop))
+    }
+
+    /// From now on SIGTERM and SIGINT (Ctrl-C) stop the server, instead of ending the process.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn stop_on_signals(&self) -> io::Result<()> {
+        let (asker, answer) = oneshot::channel();
+        let gone = || io::Error::other("the manager has ended");
+        self.control.try_send(Control::Signals(asker)).map_err(|_| gone())?;
+        answer.blocking_recv().map_err(|_| gone())?
+    }
+
+    /// Waits until it is told to stop, by [`StopHandle::stop`] or a signal, and has stopped: what was in flight is
+    /// answered, all data is synced and its folder let go.
+    ///
+    /// # Errors
+    /// It came to a bad end, or could not close its data.
+    pub fn wait(mut self) -> Result<(), ServeError> {
+        self.finish()
+    }
+
+    /// Stops it and waits for that.
+    ///
+    /// # Errors
+    /// As [`Server::wait`].
+    pub fn stop(self) -> Result<(), ServeError> {
+        self.stop_handle().stop();
+        self.wait()
+    }
+
+    fn finish(&mut self) -> Result<(), ServeError> {
+        let Some(mut running) = self.running.take() else { return Ok(()) };
+        let outcome = running.outcome.recv();
+        let outcome = outcome
+            .unwrap_or_else(|_| Err(ServeError::Manager { reason: "a fault of the program".to_owned() }));
+        // The manager has stopped the instances, unless it came to a bad end itself.
+        if running.instances.end(self.end_wait)
+            && let Some(thread) = running.manager.take()
+        {
+            drop(thread.join());
+        }
+        match &outcome {
+            Ok(()) => info!("stopped"),
+            Err(error) => error!(%error, "stopped"),
+        }
+        outcome
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.notify_one();
+        // What went wrong stands in the log; nobody is left to be told otherwise.
+        drop(self.finish());
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("manager", &self.manager)
+            .field("instances", &self.instances)
+            .finish_non_exhaustive()
+    }
+}
+
+impl StopHandle {
+    /// Tells the server to stop. It may have stopped already.
+    pub fn stop(&self) {
+        self.0.notify_one();
+    }
+}
+
+impl Instances {
+    /// Tells those that run to stop, and waits until all have ended. `false`: not all have.
+    fn end(&mut self, wait: Duration) -> bool {
+        for mailbox in &self.mailboxes {
+            // One whose inbox is full, or that has ended, has been told or needs no telling.
+            drop(mailbox.leave(Notice::Stop));
+        }
+        let stopwatch = Stopwatch::start();
+        loop {
+            match self.opened.recv_timeout(wait.saturating_sub(stopwatch.elapsed())) {
+                // It was opening its data when the start of another failed.
+                Ok((_, Ok(ready))) => drop(ready.mailbox.leave(Notice::Stop)),
+                Ok((_, Err(_))) => {}
+                Err(RecvTimeoutError::Timeout) => return false,
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        for thread in self.threads.drain(..) {
+            drop(thread.join());
+        }
+        true
+    }
+}
+
+/// Puts a node together.
+struct Assembly<'a> {
+    options: &'a ServerOptions,
+    saved: &'a SavedNode,
+    incarnation: Incarnation,
+}
+
+impl Assembly<'_> {
+    fn start(
+        self,
+        folder: NodeFolder,
+        listeners: Listeners,
+        stopwatch: Stopwatch,
+    ) -> Result<Server, StartError> {
+        let Assembly { options, saved, incarnation } = self;
+        let ids: Vec<InstanceId> = saved
+            .map
+            .node(saved.node)
+            .map(|node| node.instances().map(|instance| instance.id).collect())
+            .unwrap_or_default();
+        let (jobs, jobs_in) = mpsc::channel(JOBS_MAX);
+        // Every instance ends once, and the server has two things to say.
+        let (control, control_in) = mpsc::channel(ids.len() + 2);
+        let stop = Arc::new(Notify::new());
+        let history = MapHistory::new(Arc::clone(&saved.map));
+        let (outcome_out, outcome) = sync_channel(1);
+        let Listeners { manager: (listener, manager), instances: drivers } = listeners;
+        let addresses: Vec<SocketAddr> = drivers.iter().map(|(_, address)| *address).collect();
+        let warning = folder.warning();
+        let about = About {
+            cluster: saved.cluster,
+            node: saved.node,
+            incarnation,
+            started_ms: unix_ms(),
+            in_memory: options.data.is_none(),
+            warning,
+        };
+        let manager_plan = ManagerPlan {
+            about,
+            folder,
+            next_keyspace: saved.next_keyspace,
+            history: history.clone(),
+            listener,
+            jobs: (jobs.clone(), jobs_in),
+            control: control_in,
+            stop: Arc::clone(&stop),
+        };
+        let thread = manager::start(manager_plan, outcome_out).map_err(|error| no_thread(&error))?;
+        let (opened_out, opened) = sync_channel::<OpenedHow>(2 * ids.len());
+        let mut instances = Instances { opened, threads: Vec::new(), mailboxes: Vec::new() };
+        let memory_bytes = options.memory_bytes / ids.len().max(1) as u64;
+        let plans = drivers.into_iter().zip(&ids).enumerate().map(|(place, ((driver, _), id))| Plan {
+            place,
+            identity: Identity { cluster: saved.cluster, instance: *id, incarnation },
+            root: options.data.clone(),
+            engine: EngineOptions { memory_bytes, ..EngineOptions::default() },
+            history: history.clone(),
+            driver,
+            jobs: jobs.clone(),
+            control: control.clone(),
+        });
+        let serving = open_all(plans, opened_out, &ids, &mut instances);
+        let running = Running { outcome, manager: Some(thread), instances };
+        let mut server = Server {
+            manager,
+            instances: ids.into_iter().zip(addresses).collect(),
+            warning,
+            ready_after: Duration::ZERO,
+            stop,
+            control,
+            running: Some(running),
+            end_wait: START_FAILED_WAIT,
+        };
+        // Should it have failed, dropping the server stops what runs.
+        let handles = serving?;
+        let told = server.control.try_send(Control::Serve(handles));
+        if told.is_err() {
+            let reason = "the manager has ended; the log says why".to_owned();
+            return Err(StartError::System { operation: "starting the manager", reason });
+        }
+        (server.ready_after, server.end_wait) = (stopwatch.elapsed(), STOP_WAIT);
+        info!(ready_after_ms = server.ready_after.as_millis() as u64, "ready");
+        Ok(server)
+    }
+}
+
+/// Starts the instances' threads, and waits until all have opened their data.
+fn open_all(
+    plans: impl Iterator<Item = Plan>,
+    opened: SyncSender<OpenedHow>,
+    ids: &[InstanceId],
+    instances: &mut Instances,
+) -> Result<Vec<InstanceHandle>, StartError> {
+    for plan in plans {
+        let thread = instance::start(plan, opened.clone()).map_err(|error| no_thread(&error))?;
+        instances.threads.push(thread);
+    }
+    drop(opened);
+    let stopwatch = Stopwatch::start();
+    let mut ready: Vec<Option<Ready>> = ids.iter().map(|_| None).collect();
+    while ready.iter().any(Option::is_none) {
+        match instances.opened.recv_timeout(OPEN_WAIT.saturating_sub(stopwatch.elapsed())) {
+            Ok((place, Ok(one))) => {
+                instances.mailboxes.push(one.mailbox.clone());
+                ready[place] = Some(one);
+            }
+            Ok((place, Err(reason))) => return Err(StartError::Instance { instance: ids[place], reason }),
+            Err(RecvTimeoutError::Timeout) => return Err(StartError::Overdue { waited: OPEN_WAIT }),
+            Err(RecvTimeoutError::Disconnected) => {
+                let reason = "an instance ended without a word".to_owned();
+                return Err(StartError::System { operation: "starting the instances", reason });
+            }
+        }
+    }
+    let handle = |(id, one): (&InstanceId, Ready)| InstanceHandle::new(*id, one.mailbox, one.recovered);
+    Ok(ids.iter().zip(ready.into_iter().flatten()).map(handle).collect())
+}
+
+fn instance_count(options: &ServerOptions, saved: Option<&SavedNode>) -> Result<usize, StartError> {
+    if let Some(asked) = options.instances
+        && !(1..=INSTANCES_MAX).contains(&asked)
+    {
+        return Err(StartError::Instances { asked, most: INSTANCES_MAX });
+    }
+    let made_with = saved.and_then(|saved| saved.map.node(saved.node)).map(|node| node.instances().count());
+    match (made_with, options.instances) {
+        (Some(has), Some(asked)) if has != asked => {
+            let root = options.data.clone().unwrap_or_default();
+            Err(StartError::InstancesFixed { root, has, asked })
+        }
+        (Some(has), _) => Ok(has),
+        (None, Some(asked)) => Ok(asked),
+        (None, None) => {
+            let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+            Ok(cores.min(INSTANCES_DEFAULT_MAX))
+        }
+    }
+}
+
+fn random<T>(drawn: Result<T, String>) -> Result<T, StartError> {
+    drawn.map_err(|reason| StartError::System { operation: "drawing a random number", reason })
+}
+
+fn no_thread(error: &io::Error) -> StartError {
+    StartError::System { operation: "starting a thread", reason: error.to_string() }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

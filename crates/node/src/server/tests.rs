@@ -1,0 +1,44 @@
+//! A node ends as a whole.
+
+use super::*;
+
+fn in_memory(instances: usize) -> Server {
+    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    Server::start(ServerOptions { instances: Some(instances), ..ServerOptions::new(listen) }).unwrap()
+}
+
+fn mailboxes(server: &Server) -> &[Mailbox<Notice>] {
+    &server.running.as_ref().unwrap().instances.mailboxes
+}
+
+#[test]
+fn an_instance_that_ends_by_a_fault_ends_the_node_with_its_reason() {
+    let server = in_memory(3);
+    mailboxes(&server)[1].leave(Notice::Panic).unwrap();
+    match server.wait() {
+        Err(ServeError::Instance { instance, reason }) => {
+            assert_eq!(instance, InstanceId(2));
+            assert!(reason.contains("a fault planted by a test"), "{reason}");
+        }
+        other => panic!("it went on: {other:?}"),
+    }
+}
+
+#[test]
+fn any_thread_can_stop_it_and_stopping_twice_is_stopping() {
+    let server = in_memory(2);
+    let handle = server.stop_handle();
+    let other = handle.clone();
+    let stopper = std::thread::Builder::new().spawn(move || other.stop()).unwrap();
+    server.wait().unwrap();
+    stopper.join().unwrap();
+    handle.stop();
+}
+
+#[test]
+fn dropping_it_ends_its_threads() {
+    let server = in_memory(2);
+    let mailbox = mailboxes(&server)[0].clone();
+    drop(server);
+    assert!(matches!(mailbox.leave(Notice::Stop), Err(crate::reactor::NotTaken::Ended(_))));
+}

@@ -1,0 +1,152 @@
+//! Whatever anybody sends to any port of a node, those who speak properly do not notice.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use zerohop_engine::random::Random;
+use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
+use zerohop_wire::limits::VALUE_BYTES_MAX;
+use zerohop_wire::messages::{Admin, Hello, Message, Query, Read as Lookup};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, What};
+
+use crate::support::{block_on, client, default_keyspace, in_memory};
+
+fn connect(address: SocketAddr) -> TcpStream {
+    #[expect(clippy::disallowed_methods, reason = "a test is a client")]
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream
+}
+
+fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let envelope = Envelope { request: RequestId(request), keyspace: KeyspaceId(1), ..Envelope::default() };
+    Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+    bytes
+}
+
+fn hello() -> Vec<u8> {
+    frame(
+        1,
+        &Message::Hello(Hello {
+            version_min: 1,
+            version_max: 1,
+            features: Features::default(),
+            cluster: Default::default(),
+            map_epoch: Default::default(),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: "stranger",
+        }),
+    )
+}
+
+/// Reads answers until there are so many, or the end; each with its request.
+fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Result<(), Failure<'static>>)> {
+    let (mut bytes, mut found) = (Vec::new(), Vec::new());
+    // A frame of the greeting and one of the version agreed on are of one form.
+    let decoder = Decoder::agreed(1, Features::default());
+    let mut chunk = vec![0; 64 << 10];
+    while found.len() < many {
+        match decoder.decode(&bytes) {
+            Decoded::Frame { frame, used } => {
+                let mut expanded = Vec::new();
+                found.push((
+                    frame.envelope.request.0,
+                    match frame.message(&mut expanded).unwrap() {
+                        Message::Answer(Err(failure)) => Err(failure.into_owned()),
+                        _ => Ok(()),
+                    },
+                ));
+                bytes.drain(..used);
+            }
+            Decoded::Need(_) => match stream.read(&mut chunk) {
+                Ok(0) | Err(_) => break,
+                Ok(read) => bytes.extend_from_slice(&chunk[..read]),
+            },
+            other => panic!("no answer: {other:?}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn bytes_of_any_kind_on_any_port_harm_nobody() {
+    let server = in_memory(2);
+    let ports: Vec<SocketAddr> =
+        server.instances().iter().map(|(_, address)| *address).chain([server.manager_address()]).collect();
+    block_on(async {
+        let client = client(&server).await;
+        let keyspace = default_keyspace(&client).await;
+        let mut random = Random::new(1);
+        for round in 0..60 {
+            keyspace.insert("k", &format!("round {round}")).await.unwrap();
+            for port in &ports {
+                let mut stream = connect(*port);
+                let mut bytes = match round % 4 {
+                    0 => Vec::new(),
+                    1 => hello(),
+                    2 => [hello(), frame(2, &Message::Admin(Admin { encoded: b"\xff\xff" }))].concat(),
+                    _ => [hello(), hello()].concat(),
+                };
+                let mut noise = vec![0; random.below(3000) as usize];
+                random.fill(&mut noise);
+                bytes.extend_from_slice(&noise);
+                if !bytes.is_empty() && round % 3 == 0 {
+                    let at = random.below(bytes.len() as u64) as usize;
+                    bytes[at] ^= 1 << random.below(8);
+                }
+                // It may have been closed on us already.
+                drop(stream.write_all(&bytes));
+            }
+            let found = keyspace.lookup_bytes("k").await.unwrap();
+            assert_eq!(found.as_deref(), Some(format!("round {round}").as_bytes()));
+        }
+    });
+    server.stop().unwrap();
+}
+
+#[test]
+fn the_manager_tells_who_asks_it_for_records_where_they_are() {
+    let server = in_memory(1);
+    let mut stream = connect(server.manager_address());
+    let read = Lookup { key: b"k", query: Query::Lookup };
+    let lookup = frame(2, &Message::Read { seen: Timestamp::ZERO, read });
+    let unreadable = frame(3, &Message::Admin(Admin { encoded: b"\x12\xff" }));
+    let answer = frame(4, &Message::Answer(Err(Failure::NotFound)));
+    stream.write_all(&[hello(), lookup, unreadable, answer].concat()).unwrap();
+    let mut found = answers(&mut stream, 4);
+    found.sort_by_key(|(request, _)| *request);
+    assert_eq!(found[0], (1, Ok(())));
+    match &found[1] {
+        (2, Err(Failure::WrongOwner { epoch, delta })) => assert!(epoch.0 > 0 && !delta.is_empty()),
+        other => panic!("no redirect: {other:?}"),
+    }
+    // The refusal of a control request is an answer of its own kind.
+    assert_eq!(found[2], (3, Ok(())));
+    assert_eq!(found[3], (4, Err(What::Unexpected.into())));
+}
+
+#[test]
+fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
+    let server = in_memory(1);
+    let mut stream = connect(server.manager_address());
+    stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
+    assert_eq!(answers(&mut stream, 2), [(7, Err(What::HelloExpected.into()))]);
+
+    let mut stream = connect(server.manager_address());
+    stream.write_all(&hello()).unwrap();
+    assert_eq!(answers(&mut stream, 1), [(1, Ok(()))]);
+    let value = vec![0; VALUE_BYTES_MAX];
+    let write = zerohop_wire::messages::Write {
+        key: b"k",
+        condition: Default::default(),
+        change: zerohop_wire::messages::Change::Insert { value: &value, expiry: Default::default() },
+    };
+    let large = frame(8, &Message::Write { stamp: Default::default(), write });
+    // It is refused before all of it has come.
+    drop(stream.write_all(&large));
+    let found = answers(&mut stream, 2);
+    assert!(matches!(found[..], [(8, Err(Failure::FrameTooLong { .. }))]), "{found:?}");
+}
