@@ -2,6 +2,7 @@
 //! SessionOpen) and control requests; who asks it for a record is told the map, and so who holds it.
 
 use std::borrow::Cow;
+use std::io::ErrorKind;
 use std::rc::Rc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -19,7 +20,7 @@ use super::shared::Shared;
 use super::{Job, ReplyTo};
 use crate::server::limits::{
     ADMIN_IN_FLIGHT_MAX, FRAME_TIME_OUT, GREETING_TIME_OUT, IDLE_TIME_OUT, JOBS_RETRY_MS, LINGER,
-    MANAGER_BODY_BYTES_MAX, SEND_TIME_OUT,
+    MANAGER_BODY_BYTES_MAX, OUT_BYTES_MAX, RECEIVING_BYTES_MAX, SEND_TIME_OUT,
 };
 
 /// Bytes read at a time.
@@ -36,6 +37,8 @@ struct Peer<'s> {
     /// Control requests that are not yet answered.
     in_flight: usize,
     answers: mpsc::Sender<(Envelope, Vec<u8>)>,
+    /// Bytes of a frame that is still coming, as counted in [`Shared::receiving`].
+    receiving: usize,
     /// Frames to be sent.
     out: Vec<u8>,
     /// Nothing more is taken from it once what is to be sent is sent.
@@ -46,14 +49,16 @@ struct Peer<'s> {
 pub(super) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
     let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
     let mut peer = Peer::new(shared, sender);
-    let mut received = Vec::with_capacity(READ_BYTES);
+    // Holds nothing, and no room, while nothing comes: most connections are idle.
+    let mut received = Vec::new();
     let mut due = Instant::now() + GREETING_TIME_OUT;
     loop {
         let used = peer.take_all(&received);
         received.drain(..used);
+        let has_taken_all = peer.out.len() < OUT_BYTES_MAX;
         if !peer.out.is_empty() {
             match timeout(SEND_TIME_OUT, stream.write_all(&peer.out)).await {
-                Ok(Ok(())) => peer.out.clear(),
+                Ok(Ok(())) => peer.out = Vec::new(),
                 _ => return,
             }
         }
@@ -63,19 +68,36 @@ pub(super) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
         if used > 0 && peer.greeted {
             due = Instant::now() + if received.is_empty() { IDLE_TIME_OUT } else { FRAME_TIME_OUT };
         }
-        received.reserve(READ_BYTES);
-        let begins = received.is_empty();
+        if !has_taken_all {
+            continue;
+        }
+        if received.is_empty() {
+            received = Vec::new();
+        }
         tokio::select! {
-            read = timeout_at(due, stream.read_buf(&mut received)) => match read {
-                Ok(Ok(0)) | Ok(Err(_)) => return,
-                Ok(Ok(_)) if begins && peer.greeted => due = Instant::now() + FRAME_TIME_OUT,
-                Ok(Ok(_)) => {}
+            ready = timeout_at(due, stream.readable()) => match ready {
+                Ok(Ok(())) => {}
                 // Who waits for an answer is not idle.
-                Err(_) if peer.in_flight > 0 && received.is_empty() => due = Instant::now() + IDLE_TIME_OUT,
-                Err(_) => return,
+                Err(_) if peer.in_flight > 0 && received.is_empty() => {
+                    due = Instant::now() + IDLE_TIME_OUT;
+                    continue;
+                }
+                _ => return,
             },
             // The peer holds a sender, so there is always another one.
-            Some((envelope, encoded)) = answers.recv() => peer.admin_answered(&envelope, &encoded),
+            Some((envelope, encoded)) = answers.recv() => {
+                peer.admin_answered(&envelope, &encoded);
+                continue;
+            }
+        }
+        let begins = received.is_empty();
+        received.reserve(READ_BYTES);
+        match stream.try_read_buf(&mut received) {
+            Ok(0) => return,
+            Ok(_) if begins && peer.greeted => due = Instant::now() + FRAME_TIME_OUT,
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return,
         }
     }
 }
@@ -102,19 +124,21 @@ impl<'s> Peer<'s> {
             epoch: MapEpoch(0),
             in_flight: 0,
             answers,
+            receiving: 0,
             out: Vec::new(),
             ends: false,
         }
     }
 
-    /// Takes up every whole frame; returns the bytes that are done with.
+    /// Takes up every whole frame, until there is much to be sent; returns the bytes that are done with.
     fn take_all(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         let mut expanded = Vec::new();
-        while !self.ends && at < bytes.len() {
+        self.receives(0);
+        while !self.ends && at < bytes.len() && self.out.len() < OUT_BYTES_MAX {
             match self.decoder.decode(&bytes[at..]) {
                 Decoded::Need(need) => {
-                    self.check_length(&bytes[at..], need);
+                    self.make_room(&bytes[at..], need);
                     break;
                 }
                 Decoded::Frame { frame, used } => {
@@ -142,16 +166,28 @@ impl<'s> Peer<'s> {
         if self.ends { bytes.len() } else { at }
     }
 
-    /// No room is made for what only an instance would take.
-    fn check_length(&mut self, bytes: &[u8], need: usize) {
+    /// A frame has begun that will have so many bytes. No room is made for what only an instance would take, nor beyond
+    /// what all connections may hold together.
+    fn make_room(&mut self, bytes: &[u8], need: usize) {
         let length = need.saturating_sub(HEADER_BYTES);
-        if length > MANAGER_BODY_BYTES_MAX
-            && let Some(envelope) = self.decoder.envelope(bytes)
-        {
-            let limit = MANAGER_BODY_BYTES_MAX as u32;
-            self.fail(&envelope, Failure::FrameTooLong { length: length as u64, limit });
-            self.ends = true;
+        let failure = if length > MANAGER_BODY_BYTES_MAX {
+            Failure::FrameTooLong { length: length as u64, limit: MANAGER_BODY_BYTES_MAX as u32 }
+        } else if need > READ_BYTES && self.shared.receiving.get() + need > RECEIVING_BYTES_MAX {
+            Failure::Busy { retry_after_ms: JOBS_RETRY_MS }
+        } else {
+            return self.receives(need);
+        };
+        if let Some(envelope) = self.decoder.envelope(bytes) {
+            self.fail(&envelope, failure);
         }
+        self.ends = true;
+    }
+
+    /// Counts the bytes of a frame that is coming.
+    fn receives(&mut self, bytes: usize) {
+        let others = self.shared.receiving.get() - self.receiving;
+        self.shared.receiving.set(others + bytes);
+        self.receiving = bytes;
     }
 
     fn take(&mut self, envelope: &Envelope, message: &Message<'_>) {
@@ -255,5 +291,11 @@ impl<'s> Peer<'s> {
             let told = self.encoder.encode(&envelope, &Message::Answer(Err(failure)), &mut self.out);
             assert!(told.is_ok(), "an error without a payload always fits a frame");
         }
+    }
+}
+
+impl Drop for Peer<'_> {
+    fn drop(&mut self) {
+        self.receives(0);
     }
 }

@@ -50,6 +50,8 @@ pub(super) struct Shared {
     pub(super) uptime: Stopwatch,
     /// Connections to the manager that are open.
     pub(super) connections: Cell<usize>,
+    /// Bytes of frames that are still coming, over all connections.
+    pub(super) receiving: Cell<usize>,
     /// Connections that found no room.
     pub(super) refused: Cell<u64>,
     troubles: RefCell<VecDeque<String>>,
@@ -65,6 +67,7 @@ impl Shared {
             jobs,
             uptime: Stopwatch::start(),
             connections: Cell::new(0),
+            receiving: Cell::new(0),
             refused: Cell::new(0),
             troubles: RefCell::default(),
             clock: RefCell::default(),

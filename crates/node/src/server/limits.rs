@@ -39,8 +39,9 @@ pub const JOBS_RETRY_MS: u32 = 200;
 /// Control requests of one connection that are not yet answered.
 pub const ADMIN_IN_FLIGHT_MAX: usize = 16;
 
-/// Connections to the manager, of all kinds: control, monitoring and the first question of each client.
-pub const MANAGER_CONNECTIONS_MAX: usize = 1024;
+/// Connections to the manager, of all kinds: control, monitoring, and every client that has it for its endpoint, which
+/// asks for the map and keeps the connection. So as many as an instance takes; idle ones cost about two kilobytes.
+pub const MANAGER_CONNECTIONS_MAX: usize = crate::reactor::limits::CONNECTIONS_MAX;
 
 /// Time from connecting to the first byte, and to a whole `Hello`.
 pub const GREETING_TIME_OUT: Duration = Duration::from_secs(5);
@@ -59,6 +60,13 @@ pub const LINGER: Duration = Duration::from_secs(1);
 
 /// Longest body of a frame that the manager takes: control requests. What is meant for instances is refused.
 pub const MANAGER_BODY_BYTES_MAX: usize = zerohop_wire::limits::ADMIN_BYTES_MAX;
+
+/// Bytes of frames beyond a few kilobytes that are still coming, over all connections to the manager: many requests of
+/// the greatest length at once. A frame that would pass it is refused.
+pub const RECEIVING_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes to be sent from which nothing more is taken up on a connection until they are sent.
+pub const OUT_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of request line and headers of HTTP, and how many headers.
 pub const HTTP_HEAD_BYTES_MAX: usize = 16 << 10;
@@ -82,3 +90,4 @@ pub const REFUSALS_TOLD_EVERY_MS: u64 = 10_000;
 
 // A client's control request has ten seconds; it should hear what became of it.
 const _: () = assert!(MAP_WAIT.as_secs() < 10);
+const _: () = assert!(MANAGER_BODY_BYTES_MAX * 8 <= RECEIVING_BYTES_MAX);

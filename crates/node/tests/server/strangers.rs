@@ -150,3 +150,40 @@ fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
     let found = answers(&mut stream, 2);
     assert!(matches!(found[..], [(8, Err(Failure::FrameTooLong { .. }))]), "{found:?}");
 }
+
+#[test]
+fn what_many_ask_for_at_once_is_bounded_and_answered() {
+    const ASKED: u64 = 5000;
+    let server = in_memory(1);
+    let mut stream = connect(server.manager_address());
+    let map_get = |request| frame(request, &Message::MapGet(Default::default()));
+    let asked: Vec<u8> = (2..2 + ASKED).flat_map(map_get).collect();
+    let mut writer = stream.try_clone().unwrap();
+    let writing = std::thread::Builder::new().spawn(move || writer.write_all(&[hello(), asked].concat()));
+    let found = answers(&mut stream, ASKED as usize + 1);
+    writing.unwrap().join().unwrap().unwrap();
+    assert_eq!(found.len(), ASKED as usize + 1);
+    assert!(found.iter().all(|(_, answer)| answer.is_ok()));
+
+    // Frames that are begun and not ended.
+    let encoded = vec![0; 1 << 20];
+    let whole = frame(9, &Message::Admin(Admin { encoded: &encoded }));
+    let begun: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = connect(server.manager_address());
+            stream.write_all(&hello()).unwrap();
+            assert_eq!(answers(&mut stream, 1), [(1, Ok(()))]);
+            // It may be refused before all of it has come.
+            drop(stream.write_all(&whole[..whole.len() - 1]));
+            stream
+        })
+        .collect();
+    let refused = begun.into_iter().filter(|stream| {
+        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+        let mut stream = stream;
+        let mut first = [0; 1];
+        matches!(stream.read(&mut first), Ok(1))
+    });
+    assert_eq!(refused.count(), 40 - 31, "so many are more than all may hold together");
+    block_on(async { default_keyspace(&client(&server).await).await.insert("k", "v").await.unwrap() });
+}
