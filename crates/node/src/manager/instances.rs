@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -11,7 +12,7 @@ use zerohop_wire::ids::InstanceId;
 
 use crate::instance::{Figures, Notice, Recovered};
 use crate::reactor::{Mailbox, NotTaken};
-use crate::server::limits::{INBOX_FULL_PAUSE, MAP_WAIT, STATS_WAIT};
+use crate::server::limits::{INBOX_FULL_PAUSE, STATS_WAIT};
 
 /// One instance, as the manager knows it.
 #[derive(Debug)]
@@ -42,14 +43,15 @@ impl InstanceHandle {
     }
 }
 
-/// Tells every instance of a change of the map, and waits until they have taken it up. Returns what went wrong, in
-/// words.
+/// Tells every instance of a change of the map, and waits so long until they have taken it up. Returns what went wrong,
+/// in words.
 pub(super) async fn tell(
     instances: &[InstanceHandle],
     delta: &Arc<MapDelta>,
     map: &ClusterMap,
+    wait: Duration,
 ) -> Vec<(InstanceId, String)> {
-    let due = Instant::now() + MAP_WAIT;
+    let due = Instant::now() + wait;
     let mut waits = Vec::with_capacity(instances.len());
     for instance in instances {
         let whole = instance.behind.get().then(|| Arc::new(map.to_delta()));
@@ -61,7 +63,7 @@ pub(super) async fn tell(
     let mut faults = Vec::new();
     for (instance, answer) in waits {
         let reason = match answer {
-            None => format!("it takes no message for {MAP_WAIT:?}, or has ended"),
+            None => format!("it takes no message for {wait:?}, or has ended"),
             Some(answer) => match timeout_at(due, answer).await {
                 Ok(Ok(Ok(()))) => {
                     instance.behind.set(false);
@@ -74,7 +76,7 @@ pub(super) async fn tell(
                 }
                 Ok(Ok(Err(error))) => error.to_string(),
                 Ok(Err(_)) => "it has ended".to_owned(),
-                Err(_) => format!("it has not answered for {MAP_WAIT:?}: its disk is slow or stuck"),
+                Err(_) => format!("it has not answered for {wait:?}: its disk is slow or stuck"),
             },
         };
         faults.push((instance.id, reason));
@@ -100,4 +102,87 @@ pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<Option<Box<Figu
     figures
 }
 
-const _: () = assert!(STATS_WAIT.as_millis() < MAP_WAIT.as_millis() && INBOX_FULL_PAUSE.as_nanos() > 0);
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use tokio::task::yield_now;
+    use zerohop_placement::{Address, Change, KeyspaceConfig, Node, NodeState};
+    use zerohop_wire::ids::{Incarnation, NodeId};
+
+    use super::*;
+    use crate::reactor::Inbox;
+
+    const WAIT: Duration = Duration::from_millis(30);
+
+    fn map() -> ClusterMap {
+        let address = |text: &str| Address::new(text).unwrap();
+        let node = Node {
+            id: NodeId(1),
+            state: NodeState::Up,
+            incarnation: Incarnation(7),
+            manager: address("127.0.0.1:7400"),
+            first_instance: InstanceId(1),
+            instances: vec![address("127.0.0.1:7401")],
+        };
+        ClusterMap::of_one_node(node, 1).unwrap()
+    }
+
+    /// The next map, by a change that says nothing in particular.
+    fn next(map: &ClusterMap) -> (Arc<MapDelta>, ClusterMap) {
+        let (id, keyspace) = map.keyspaces().next().unwrap();
+        let batch_bytes = keyspace.config().batch_bytes + 1;
+        let config = KeyspaceConfig { batch_bytes, ..keyspace.config().clone() };
+        let changes = vec![Change::AlterKeyspace { id, config }];
+        let delta = MapDelta { from: map.epoch(), to: map.epoch().next(), changes };
+        let map = map.apply(&delta).unwrap();
+        (Arc::new(delta), map)
+    }
+
+    async fn taken(inbox: &Inbox<Notice>) -> (bool, oneshot::Sender<Result<(), MapChangeError>>) {
+        loop {
+            match inbox.take() {
+                Some(Notice::Map { delta, done }) => return (delta.is_whole(), done),
+                Some(other) => panic!("another notice: {other:?}"),
+                None => yield_now().await,
+            }
+        }
+    }
+
+    #[test]
+    fn an_instance_that_missed_a_change_gets_the_whole_map_with_the_next() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
+            let instances = [InstanceHandle::new(InstanceId(1), mailbox, Recovered::default())];
+            let (delta, first) = next(&map());
+            let faults = tell(&instances, &delta, &first, WAIT).await;
+            assert!(faults[0].1.contains("has not answered for 30ms"), "{faults:?}");
+            // It is taken too late: nobody hears the answer.
+            assert!(!taken(&inbox).await.0);
+
+            let (delta, second) = next(&first);
+            let follow = async {
+                let (is_whole, done) = taken(&inbox).await;
+                done.send(Ok(())).unwrap();
+                is_whole
+            };
+            let (faults, is_whole) = tokio::join!(tell(&instances, &delta, &second, WAIT), follow);
+            assert!(faults.is_empty() && is_whole, "{faults:?}");
+
+            let (delta, third) = next(&second);
+            let refuse = async {
+                let (is_whole, done) = taken(&inbox).await;
+                let error = zerohop_placement::MapError::NotNewer { map: third.epoch(), to: delta.to };
+                done.send(Err(MapChangeError::Map(error))).unwrap();
+                is_whole
+            };
+            let (faults, is_whole) = tokio::join!(tell(&instances, &delta, &third, WAIT), refuse);
+            assert!(!is_whole && faults.len() == 1, "{faults:?}");
+            drop(inbox);
+            let (delta, fourth) = next(&third);
+            let faults = tell(&instances, &delta, &fourth, WAIT).await;
+            assert!(faults[0].1.contains("has ended"), "{faults:?}");
+        });
+    }
+}

@@ -123,7 +123,7 @@ impl Worker {
             return failed(error.to_string());
         }
         info!(epoch = map.epoch().0, change = describe(&delta), "the map has changed");
-        let faults = tell(self.shared.instances(), &delta, &map).await;
+        let faults = tell(self.shared.instances(), &delta, &map, MAP_WAIT).await;
         if faults.is_empty() {
             return Ok(());
         }

@@ -24,7 +24,7 @@ pub enum NotTaken<N> {
 
 /// The reactor's end.
 #[derive(Debug)]
-pub(super) struct Inbox<N> {
+pub(crate) struct Inbox<N> {
     queue: Receiver<N>,
 }
 
@@ -44,13 +44,13 @@ impl<N> Mailbox<N> {
 }
 
 impl<N> Inbox<N> {
-    pub(super) fn new(waker: Waker) -> (Mailbox<N>, Inbox<N>) {
+    pub(crate) fn new(waker: Waker) -> (Mailbox<N>, Inbox<N>) {
         let (sender, receiver) = sync_channel(INBOX_MAX);
         (Mailbox { queue: sender, waker }, Inbox { queue: receiver })
     }
 
     /// The next notice; `None` if there is none now, also if nobody is left to leave one.
-    pub(super) fn take(&self) -> Option<N> {
+    pub(crate) fn take(&self) -> Option<N> {
         self.queue.try_recv().ok()
     }
 }

@@ -42,6 +42,7 @@ use zerohop_wire::Features;
 
 pub use self::counters::{Counters, Ending};
 pub use self::driver::{ConnectionId, Driver, Event, Now, Ready};
+pub(crate) use self::inbox::Inbox;
 pub use self::inbox::{Mailbox, NotTaken};
 pub use self::limits::Limits;
 pub use self::mio_driver::MioDriver;
@@ -50,7 +51,6 @@ pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, RequestToken, Service, Up
 
 use self::connection::Connection;
 use self::connections::Connections;
-use self::inbox::Inbox;
 use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
 
 /// What this side can do beyond the version of the wire.

@@ -347,7 +347,10 @@ impl Assembly<'_> {
             return Err(StartError::System { operation: "starting the manager", reason });
         }
         (server.ready_after, server.end_wait) = (stopwatch.elapsed(), STOP_WAIT);
-        info!(ready_after_ms = server.ready_after.as_millis() as u64, "ready");
+        let listening: Vec<String> =
+            server.instances.iter().map(|(id, at)| format!("{id} at {at}")).collect();
+        let ready_after_ms = server.ready_after.as_millis() as u64;
+        info!(ready_after_ms, instances = listening.join(", "), "ready");
         Ok(server)
     }
 }

@@ -3,7 +3,8 @@
 use zerohop_client::Failure;
 use zerohop_node::server::Server;
 use zerohop_wire::admin::{
-    Answer, Ask, KeyspaceDrop, KeyspaceSettings, REFUSED_EXISTS, REFUSED_SETTING, REFUSED_UNKNOWN, Refused,
+    Answer, Ask, KeyspaceDrop, KeyspaceSettings, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,
+    REFUSED_UNKNOWN, Refused,
 };
 
 use crate::support::{admin, anywhere, block_on, client, create, in_memory, on, status};
@@ -137,4 +138,24 @@ fn keyspaces_are_as_they_were_after_a_restart() {
     assert_eq!(after.keyspaces, before.keyspaces);
     assert_eq!((&after.cluster, after.nodes[0].id), (&before.cluster, before.nodes[0].id));
     assert!(after.map_epoch > before.map_epoch);
+}
+
+#[test]
+fn a_change_that_cannot_be_saved_is_not_made_and_the_node_serves_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(on(folder.path(), anywhere())).unwrap();
+    block_on(async {
+        let client = client(&server).await;
+        let before = status(&client).await;
+        std::fs::remove_dir_all(folder.path().join("node")).unwrap();
+        let refusal = refused(admin(&client, Ask::CreateKeyspace(named("papers"))).await);
+        assert_eq!(refusal.code, REFUSED_FAILED);
+        assert!(refusal.reason.contains("could not be saved, and was not made"), "{}", refusal.reason);
+        let after = status(&client).await;
+        assert_eq!((after.map_epoch, after.keyspaces), (before.map_epoch, before.keyspaces));
+        let is_told = |trouble: &String| trouble.contains("could not be saved");
+        assert!(after.nodes[0].troubles.iter().any(is_told), "{:?}", after.nodes[0].troubles);
+        let keyspace = client.keyspace("default").await.unwrap();
+        keyspace.insert("k", "v").await.unwrap();
+    });
 }
