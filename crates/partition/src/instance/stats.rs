@@ -30,6 +30,10 @@ pub struct Stats {
     pub log_bytes: u64,
     /// Bytes of them that are still needed.
     pub live_bytes: u64,
+    /// Segment files.
+    pub segments: u64,
+    /// Bytes of the newest checkpoints.
+    pub checkpoint_bytes: u64,
     /// Memory of indexes and tables, in bytes.
     pub overhead_bytes: u64,
     /// Sessions remembered, over all partitions.
@@ -114,12 +118,14 @@ impl<D: Disk> Instance<D> {
             stats.sessions += own.sessions as u64;
             stats.waits += own.waits as u64;
             // A partition in the table is open in the engine.
-            let PartitionStats { records, versions, log, overhead_bytes, .. } =
+            let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
                 engine.partition_stats(partition.handle()).unwrap_or_default();
             stats.records += records;
             stats.versions += versions;
             stats.log_bytes += log.bytes;
             stats.live_bytes += log.bytes.saturating_sub(log.dead_bytes);
+            stats.segments += log.segments;
+            stats.checkpoint_bytes += checkpoint_bytes;
             stats.overhead_bytes += overhead_bytes;
         }
         stats
