@@ -28,12 +28,16 @@ const SHARE_OF_DESCRIPTORS: u64 = 16;
 /// How many descriptors a disk of this process keeps open. An instance writes to hundreds of partitions by turns; each
 /// that has to be opened again costs two system calls, and a sync if it had unsynced bytes.
 pub(super) fn open_descriptors_here() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    // What may be had for the asking is asked for; if it is refused, the old limit holds.
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let allowed = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
-    let share = allowed.map_or(u64::MAX, |allowed| allowed / SHARE_OF_DESCRIPTORS);
+    let share = raise_descriptor_limit().map_or(u64::MAX, |allowed| allowed / SHARE_OF_DESCRIPTORS);
     usize::try_from(share).unwrap_or(usize::MAX).clamp(OPEN_DESCRIPTORS_MIN, OPEN_DESCRIPTORS_MAX)
+}
+
+/// Has this process allowed as many descriptors as it may have for the asking; says how many (`None`: no limit). If it
+/// is refused, the old limit holds.
+pub(crate) fn raise_descriptor_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current }
 }
 
 /// A file that is open, or that has something to remember.

@@ -46,6 +46,7 @@ use self::limits::{
 use self::listen::Listeners;
 use self::maps::Start;
 use crate::clock::{Stopwatch, unix_ms};
+use crate::disk::raise_descriptor_limit;
 use crate::entropy::{random_bytes, random_u64};
 use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
 use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan};
@@ -111,6 +112,8 @@ impl Server {
     /// [`StartError`]; nothing is left running then.
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let stopwatch = Stopwatch::start();
+        // Connections need them; the usual limit is meant for programs that wait on few.
+        raise_descriptor_limit();
         let (mut folder, saved) = match &options.data {
             Some(root) => NodeFolder::open(root)?,
             None => (NodeFolder::in_memory(), None),

@@ -122,7 +122,7 @@ fn a_server_stops_while_clients_wait_and_leaves_nothing_running() {
             tokio::spawn(async move {
                 let keyspace = default_keyspace(&client).await;
                 let wait = keyspace.wait("never", zerohop_client::Until::Present);
-                wait.deadline(Duration::from_secs(2)).await
+                wait.deadline(Duration::from_millis(500)).await
             })
         };
         tokio::time::sleep(Duration::from_millis(50)).await;

@@ -44,12 +44,12 @@ fn hello() -> Vec<u8> {
 
 /// Reads answers until there are so many, or the end; each with its request.
 fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Result<(), Failure<'static>>)> {
-    let (mut bytes, mut found) = (Vec::new(), Vec::new());
+    let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
     // A frame of the greeting and one of the version agreed on are of one form.
     let decoder = Decoder::agreed(1, Features::default());
     let mut chunk = vec![0; 64 << 10];
     while found.len() < many {
-        match decoder.decode(&bytes) {
+        match decoder.decode(&bytes[at..]) {
             Decoded::Frame { frame, used } => {
                 let mut expanded = Vec::new();
                 found.push((
@@ -59,7 +59,7 @@ fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Result<(), Failure<
                         _ => Ok(()),
                     },
                 ));
-                bytes.drain(..used);
+                at += used;
             }
             Decoded::Need(_) => match stream.read(&mut chunk) {
                 Ok(0) | Err(_) => break,
