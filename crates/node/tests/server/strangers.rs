@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use zerohop_engine::random::Random;
+use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, StatusGet};
 use zerohop_wire::ids::{KeyspaceId, RequestId, Timestamp};
 use zerohop_wire::limits::VALUE_BYTES_MAX;
 use zerohop_wire::messages::{Admin, Hello, Message, Query, Read as Lookup};
@@ -42,8 +43,16 @@ fn hello() -> Vec<u8> {
     )
 }
 
+/// What an answer says, as far as these tests look at it.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Failure(Failure<'static>),
+    Admin(AdminAnswer),
+    Something,
+}
+
 /// Reads answers until there are so many, or the end; each with its request.
-fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Result<(), Failure<'static>>)> {
+fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Said)> {
     let (mut bytes, mut at, mut found) = (Vec::new(), 0, Vec::new());
     // A frame of the greeting and one of the version agreed on are of one form.
     let decoder = Decoder::agreed(1, Features::default());
@@ -52,13 +61,14 @@ fn answers(stream: &mut TcpStream, many: usize) -> Vec<(u64, Result<(), Failure<
         match decoder.decode(&bytes[at..]) {
             Decoded::Frame { frame, used } => {
                 let mut expanded = Vec::new();
-                found.push((
-                    frame.envelope.request.0,
-                    match frame.message(&mut expanded).unwrap() {
-                        Message::Answer(Err(failure)) => Err(failure.into_owned()),
-                        _ => Ok(()),
-                    },
-                ));
+                let said = match frame.message(&mut expanded).unwrap() {
+                    Message::Answer(Err(failure)) => Said::Failure(failure.into_owned()),
+                    Message::AdminAnswer(admin) => {
+                        Said::Admin(AdminAnswer::from_bytes(admin.encoded).unwrap())
+                    }
+                    _ => Said::Something,
+                };
+                found.push((frame.envelope.request.0, said));
                 at += used;
             }
             Decoded::Need(_) => match stream.read(&mut chunk) {
@@ -118,14 +128,14 @@ fn the_manager_tells_who_asks_it_for_records_where_they_are() {
     stream.write_all(&[hello(), lookup, unreadable, answer].concat()).unwrap();
     let mut found = answers(&mut stream, 4);
     found.sort_by_key(|(request, _)| *request);
-    assert_eq!(found[0], (1, Ok(())));
+    assert_eq!(found[0], (1, Said::Something));
     match &found[1] {
-        (2, Err(Failure::WrongOwner { epoch, delta })) => assert!(epoch.0 > 0 && !delta.is_empty()),
+        (2, Said::Failure(Failure::WrongOwner { epoch, delta })) => assert!(epoch.0 > 0 && !delta.is_empty()),
         other => panic!("no redirect: {other:?}"),
     }
     // The refusal of a control request is an answer of its own kind.
-    assert_eq!(found[2], (3, Ok(())));
-    assert_eq!(found[3], (4, Err(What::Unexpected.into())));
+    assert!(matches!(&found[2], (3, Said::Admin(_))), "{found:?}");
+    assert_eq!(found[3], (4, Said::Failure(What::Unexpected.into())));
 }
 
 #[test]
@@ -133,11 +143,11 @@ fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
     let server = in_memory(1);
     let mut stream = connect(server.manager_address());
     stream.write_all(&frame(7, &Message::Ping(Default::default()))).unwrap();
-    assert_eq!(answers(&mut stream, 2), [(7, Err(What::HelloExpected.into()))]);
+    assert_eq!(answers(&mut stream, 2), [(7, Said::Failure(What::HelloExpected.into()))]);
 
     let mut stream = connect(server.manager_address());
     stream.write_all(&hello()).unwrap();
-    assert_eq!(answers(&mut stream, 1), [(1, Ok(()))]);
+    assert_eq!(answers(&mut stream, 1), [(1, Said::Something)]);
     let value = vec![0; VALUE_BYTES_MAX];
     let write = zerohop_wire::messages::Write {
         key: b"k",
@@ -148,7 +158,7 @@ fn before_hello_and_beyond_its_bounds_the_manager_takes_nothing() {
     // It is refused before all of it has come.
     drop(stream.write_all(&large));
     let found = answers(&mut stream, 2);
-    assert!(matches!(found[..], [(8, Err(Failure::FrameTooLong { .. }))]), "{found:?}");
+    assert!(matches!(found[..], [(8, Said::Failure(Failure::FrameTooLong { .. }))]), "{found:?}");
 }
 
 #[test]
@@ -163,7 +173,7 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
     let found = answers(&mut stream, ASKED as usize + 1);
     writing.unwrap().join().unwrap().unwrap();
     assert_eq!(found.len(), ASKED as usize + 1);
-    assert!(found.iter().all(|(_, answer)| answer.is_ok()));
+    assert!(found.iter().all(|(_, said)| *said == Said::Something));
 
     // Frames that are begun and not ended.
     let encoded = vec![0; 1 << 20];
@@ -172,7 +182,7 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
         .map(|_| {
             let mut stream = connect(server.manager_address());
             stream.write_all(&hello()).unwrap();
-            assert_eq!(answers(&mut stream, 1), [(1, Ok(()))]);
+            assert_eq!(answers(&mut stream, 1), [(1, Said::Something)]);
             // It may be refused before all of it has come.
             drop(stream.write_all(&whole[..whole.len() - 1]));
             stream
@@ -185,5 +195,64 @@ fn what_many_ask_for_at_once_is_bounded_and_answered() {
         matches!(stream.read(&mut first), Ok(1))
     });
     assert_eq!(refused.count(), 40 - 31, "so many are more than all may hold together");
+    // They are gone now, and there is room again.
+    let mut stream = connect(server.manager_address());
+    stream.write_all(&[hello(), whole].concat()).unwrap();
+    assert!(matches!(answers(&mut stream, 2)[..], [(1, Said::Something), (9, Said::Admin(_))]));
     block_on(async { default_keyspace(&client(&server).await).await.insert("k", "v").await.unwrap() });
+}
+
+#[test]
+fn a_control_request_that_comes_to_an_instance_is_answered_by_the_manager() {
+    let server = in_memory(2);
+    let create = |name: &str| {
+        let settings = KeyspaceSettings { name: name.to_owned(), ..KeyspaceSettings::default() };
+        AdminRequest::of(Ask::CreateKeyspace(settings)).to_bytes()
+    };
+    let status = AdminRequest::of(Ask::Status(StatusGet {})).to_bytes();
+    for (place, (_, address)) in server.instances().iter().enumerate() {
+        let mut stream = connect(*address);
+        // It changes the map of the very instance that waits for the answer.
+        let create = create(&format!("k{place}"));
+        let asked = [
+            hello(),
+            frame(2, &Message::Admin(Admin { encoded: &create })),
+            frame(3, &Message::Admin(Admin { encoded: &status })),
+            frame(4, &Message::Admin(Admin { encoded: b"\x12\xff" })),
+            frame(5, &Message::Ping(Default::default())),
+        ];
+        stream.write_all(&asked.concat()).unwrap();
+        let mut found = answers(&mut stream, 5);
+        found.sort_by_key(|(request, _)| *request);
+        match &found[..] {
+            [
+                (1, Said::Something),
+                (2, Said::Admin(AdminAnswer { answer: Some(Answer::Keyspace(keyspace)) })),
+                (3, Said::Admin(AdminAnswer { answer: Some(Answer::Status(status)) })),
+                (4, Said::Admin(AdminAnswer { answer: Some(Answer::Refused(refused)) })),
+                (5, Said::Something),
+            ] => {
+                assert_eq!(keyspace.name, format!("k{place}"));
+                assert_eq!(status.keyspaces.len(), place + 2);
+                assert_eq!(refused.code, "bad-request");
+            }
+            other => panic!("not as asked: {other:?}"),
+        }
+    }
+    // Some of these are under way when the node stops: each is answered once, or its connection closed.
+    let mut streams: Vec<TcpStream> =
+        server.instances().iter().map(|(_, address)| connect(*address)).collect();
+    let flood: Vec<u8> =
+        (2..60).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: &status }))).collect();
+    for stream in &mut streams {
+        stream.write_all(&[hello(), flood.clone()].concat()).unwrap();
+    }
+    server.stop().unwrap();
+    for stream in &mut streams {
+        let mut requests: Vec<u64> = answers(stream, 100).into_iter().map(|(request, _)| request).collect();
+        let answered = requests.len();
+        requests.sort_unstable();
+        requests.dedup();
+        assert_eq!(requests.len(), answered);
+    }
 }
