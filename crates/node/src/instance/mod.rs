@@ -12,6 +12,8 @@
 mod histogram;
 mod notice;
 mod service;
+#[cfg(test)]
+mod tests;
 mod thread;
 
 pub(crate) use self::histogram::Histogram;

@@ -1,0 +1,172 @@
+//! One instance on its thread, with a test in the manager's place.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use zerohop_engine::EngineOptions;
+use zerohop_partition::instance::Identity;
+use zerohop_placement::{Address, ClusterMap, MapHistory, Node, NodeState};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId, RequestId};
+use zerohop_wire::messages::{Admin, ClusterId, Hello, Message};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features};
+
+use super::*;
+use crate::manager::{Control, Job, ReplyTo};
+use crate::reactor::{Mailbox, MioDriver};
+
+struct Bench {
+    address: SocketAddr,
+    mailbox: Mailbox<Notice>,
+    thread: JoinHandle<()>,
+    jobs: mpsc::Receiver<Job>,
+    control: mpsc::Receiver<Control>,
+}
+
+impl Bench {
+    /// Starts an instance whose manager has room for so many control requests.
+    fn start(jobs_max: usize) -> Bench {
+        let driver = MioDriver::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = driver.local_address().unwrap();
+        let own = |address: SocketAddr| Address::new(&address.to_string()).unwrap();
+        let node = Node {
+            id: NodeId(1),
+            state: NodeState::Up,
+            incarnation: Incarnation(7),
+            manager: own(address),
+            first_instance: InstanceId(1),
+            instances: vec![own(address)],
+        };
+        let map = Arc::new(ClusterMap::of_one_node(node, 1).unwrap());
+        let cluster = ClusterId([1; 16]);
+        let (jobs_out, jobs) = mpsc::channel(jobs_max);
+        let (control_out, control) = mpsc::channel(1);
+        let plan = Plan {
+            place: 0,
+            identity: Identity { cluster, instance: InstanceId(1), incarnation: Incarnation(7) },
+            root: None,
+            engine: EngineOptions::default(),
+            history: MapHistory::new(map),
+            driver,
+            jobs: jobs_out,
+            control: control_out,
+        };
+        let (opened_out, opened) = sync_channel(2);
+        let thread = start(plan, opened_out).unwrap();
+        let (_, ready) = opened.recv_timeout(Duration::from_secs(10)).unwrap();
+        Bench { address, mailbox: ready.unwrap().mailbox, thread, jobs, control }
+    }
+
+    fn connect(&self) -> TcpStream {
+        #[expect(clippy::disallowed_methods, reason = "a test is a client")]
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let hello = Hello {
+            version_min: 1,
+            version_max: 1,
+            features: Features::default(),
+            cluster: ClusterId::default(),
+            map_epoch: Default::default(),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: "test",
+        };
+        stream.write_all(&frame(1, &Message::Hello(hello))).unwrap();
+        stream
+    }
+
+    /// Waits for its thread, and says how it ended.
+    fn end(mut self) -> Result<(), String> {
+        self.thread.join().unwrap();
+        match self.control.try_recv() {
+            Ok(Control::Ended(Ended { how, .. })) => how,
+            other => panic!("its end was not told: {other:?}"),
+        }
+    }
+}
+
+fn frame(request: u64, message: &Message<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
+    Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+    bytes
+}
+
+/// All answers until the connection ends: request, and what failed.
+fn answers(mut stream: TcpStream) -> Vec<(u64, Option<Failure<'static>>)> {
+    let (mut bytes, mut found, mut at) = (Vec::new(), Vec::new(), 0);
+    stream.read_to_end(&mut bytes).unwrap();
+    while let Decoded::Frame { frame, used } = Decoder::agreed(1, Features::default()).decode(&bytes[at..]) {
+        let mut expanded = Vec::new();
+        let failure = match frame.message(&mut expanded).unwrap() {
+            Message::Answer(Err(failure)) => Some(failure.into_owned()),
+            _ => None,
+        };
+        found.push((frame.envelope.request.0, failure));
+        at += used;
+    }
+    found
+}
+
+#[test]
+fn a_control_request_under_way_at_the_stop_is_answered_once_whatever_the_manager_says_then() {
+    let mut bench = Bench::start(4);
+    let mut stream = bench.connect();
+    stream.write_all(&frame(2, &Message::Admin(Admin { encoded: b"anything" }))).unwrap();
+    let job = bench.jobs.blocking_recv().unwrap();
+    let ReplyTo::Instance { place: 0, ask } = job.reply else { panic!("{job:?}") };
+    assert_eq!(job.encoded, b"anything");
+    // Both may be taken in one turn.
+    bench.mailbox.leave(Notice::Stop).unwrap();
+    drop(bench.mailbox.leave(Notice::Admin { ask, encoded: Vec::new() }));
+    drop(bench.mailbox.leave(Notice::Admin { ask: 99, encoded: Vec::new() }));
+    bench.end().unwrap();
+    let doubt = Failure::TimedOut { version: Default::default() };
+    assert_eq!(answers(stream), [(1, None), (2, Some(doubt))]);
+}
+
+#[test]
+fn control_requests_that_find_no_room_are_told_so() {
+    let bench = Bench::start(1);
+    let mut stream = bench.connect();
+    let asked = (2..5).flat_map(|n| frame(n, &Message::Admin(Admin { encoded: b"" })));
+    stream.write_all(&asked.collect::<Vec<u8>>()).unwrap();
+    // The first takes the only place.
+    let mut busy = Vec::new();
+    let decoder = Decoder::agreed(1, Features::default());
+    let (mut bytes, mut chunk, mut at) = (Vec::new(), [0; 4096], 0);
+    while busy.len() < 2 {
+        match decoder.decode(&bytes[at..]) {
+            Decoded::Frame { frame, used } => {
+                let mut expanded = Vec::new();
+                if let Message::Answer(Err(Failure::Busy { .. })) = frame.message(&mut expanded).unwrap() {
+                    busy.push(frame.envelope.request.0);
+                }
+                at += used;
+            }
+            _ => {
+                let read = stream.read(&mut chunk).unwrap();
+                bytes.extend_from_slice(&chunk[..read]);
+            }
+        }
+    }
+    assert_eq!(busy, [3, 4]);
+    bench.mailbox.leave(Notice::Stop).unwrap();
+    bench.end().unwrap();
+}
+
+#[test]
+fn figures_are_told_and_a_fault_is_told_with_its_words() {
+    let bench = Bench::start(1);
+    let (asker, answer) = tokio::sync::oneshot::channel();
+    bench.mailbox.leave(Notice::Figures(asker)).unwrap();
+    let figures = answer.blocking_recv().unwrap();
+    assert_eq!((figures.stats.partitions, figures.connections), (256, 0));
+    bench.mailbox.leave(Notice::Panic).unwrap();
+    let reason = bench.end().unwrap_err();
+    assert!(reason.contains("a fault planted by a test"), "{reason}");
+}
