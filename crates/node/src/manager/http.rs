@@ -79,3 +79,65 @@ fn response(status: StatusCode, content_type: &'static str, body: String) -> Res
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+    use tokio::sync::mpsc;
+    use zerohop_placement::MapHistory;
+    use zerohop_wire::ids::{Incarnation, NodeId};
+    use zerohop_wire::messages::ClusterId;
+
+    use super::*;
+    use crate::manager::About;
+    use crate::manager::shared::Phase;
+
+    fn shared() -> Rc<Shared> {
+        let about = About {
+            cluster: ClusterId([1; 16]),
+            node: NodeId(1),
+            incarnation: Incarnation(7),
+            started_ms: 0,
+            in_memory: true,
+            warning: Some("a disk for tests"),
+        };
+        Rc::new(Shared::new(about, MapHistory::default(), mpsc::channel(1).0))
+    }
+
+    fn get(shared: &Rc<Shared>, path: &str) -> (StatusCode, String) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let response = respond(shared, &Method::GET, path).await;
+            let status = response.status();
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            (status, String::from_utf8(body.to_vec()).unwrap())
+        })
+    }
+
+    #[test]
+    fn health_says_why_the_node_does_not_serve() {
+        let shared = shared();
+        let failed = Phase::Failed("instance 2 has ended: a fault".to_owned());
+        for (phase, name, reason) in [
+            (Phase::Recovering, "recovering", "reads its data"),
+            (Phase::Stopping, "stopping", "told to stop"),
+            (failed, "failed", "instance 2 has ended: a fault; the node stops"),
+        ] {
+            shared.phase.replace(phase);
+            let (status, body) = get(&shared, "/health");
+            assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+            let json: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(json["status"], name);
+            assert!(json["reason"].as_str().unwrap().contains(reason), "{body}");
+        }
+        shared.phase.replace(Phase::Serving);
+        assert_eq!(get(&shared, "/health").0, StatusCode::OK);
+    }
+
+    #[test]
+    fn metrics_are_there_before_any_instance_is() {
+        let (status, body) = get(&shared(), "/metrics");
+        assert_eq!(status, StatusCode::OK);
+        assert!(body.contains("zerohop_serving 0.0\n") && body.ends_with("# EOF\n"), "{body}");
+    }
+}
