@@ -32,7 +32,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread::{Builder, JoinHandle};
 
 use tokio::runtime;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 use zerohop_placement::MapHistory;
 use zerohop_wire::Envelope;
@@ -91,7 +91,7 @@ pub(crate) enum Control {
     /// All instances serve.
     Serve(Vec<InstanceHandle>),
     /// Stop when the system asks the process to end; says whether that can be.
-    Signals(oneshot::Sender<io::Result<()>>),
+    Signals(SyncSender<io::Result<()>>),
     /// An instance has ended.
     Ended(Ended),
 }

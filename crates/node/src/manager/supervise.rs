@@ -32,7 +32,7 @@ pub(super) async fn run(
         };
         match told {
             Some(Control::Serve(instances)) => serve(shared, instances),
-            Some(Control::Signals(asker)) => drop(asker.send(stop_on_signals(stop))),
+            Some(Control::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop))),
             Some(Control::Ended(one)) => {
                 let reason = match &one.how {
                     Ok(()) => "ended without being told to".to_owned(),

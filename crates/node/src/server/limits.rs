@@ -21,6 +21,9 @@ pub const START_FAILED_WAIT: Duration = Duration::from_secs(10);
 /// How long an instance may take to stop: to answer what is in flight, then to sync and to write its checkpoints.
 pub const STOP_WAIT: Duration = Duration::from_secs(120);
 
+/// How long the manager may take to say that it listens to signals: it does nothing that takes long but to save the map.
+pub const SIGNALS_WAIT: Duration = Duration::from_secs(10);
+
 /// How long instances may take to follow a change of the map. Dropping a large keyspace removes its files.
 pub const MAP_WAIT: Duration = Duration::from_secs(8);
 

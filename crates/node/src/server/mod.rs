@@ -27,7 +27,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc};
 use tracing::{error, info};
 use zerohop_engine::EngineOptions;
 use zerohop_partition::instance::Identity;
@@ -40,8 +40,8 @@ pub(crate) use self::folder::NodeFolder;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::limits::{
-    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, START_FAILED_WAIT,
-    STOP_WAIT,
+    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SIGNALS_WAIT,
+    START_FAILED_WAIT, STOP_WAIT,
 };
 use self::listen::Listeners;
 use self::maps::Start;
@@ -178,10 +178,10 @@ impl Server {
     /// # Errors
     /// The system's.
     pub fn stop_on_signals(&self) -> io::Result<()> {
-        let (asker, answer) = oneshot::channel();
-        let gone = || io::Error::other("the manager has ended");
+        let (asker, answer) = sync_channel(1);
+        let gone = || io::Error::other("the manager has ended, or does not answer");
         self.control.try_send(Control::Signals(asker)).map_err(|_| gone())?;
-        answer.blocking_recv().map_err(|_| gone())?
+        answer.recv_timeout(SIGNALS_WAIT).map_err(|_| gone())?
     }
 
     /// Waits until it is told to stop, by [`StopHandle::stop`] or a signal, and has stopped: what was in flight is

@@ -43,3 +43,11 @@ fn dropping_it_ends_its_threads() {
     drop(server);
     assert!(matches!(mailbox.leave(Notice::Stop), Err(crate::reactor::NotTaken::Ended(_))));
 }
+
+#[test]
+fn signals_can_be_asked_for_from_anywhere_also_from_a_runtime() {
+    let server = in_memory(1);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { server.stop_on_signals().unwrap() });
+    server.stop().unwrap();
+}
