@@ -1,13 +1,12 @@
 //! The state as bytes, as a checkpoint of the engine carries it. `docs/formats/partition-state.md` has the layout.
 
-use std::collections::VecDeque;
 use std::fmt;
 
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::KEY_BYTES_MAX;
 
 use super::reader::Reader;
-use super::{Session, State};
+use super::{Outcomes, Session, State};
 use crate::outcome::Outcome;
 
 const VERSION: u32 = 1;
@@ -53,7 +52,7 @@ impl State {
                 out.extend_from_slice(&field.to_le_bytes());
             }
             out.extend_from_slice(&(session.outcomes.len() as u32).to_le_bytes());
-            for (sequence, outcome) in &session.outcomes {
+            for (sequence, outcome) in session.outcomes.iter() {
                 out.extend_from_slice(&sequence.to_le_bytes());
                 outcome.encode(Timestamp::ZERO, &mut out);
             }
@@ -112,13 +111,14 @@ fn read_session(from: &mut Reader<'_>) -> Option<Session> {
     if count > from.left() / 9 {
         return None;
     }
-    let mut outcomes: VecDeque<(u64, Outcome)> = VecDeque::with_capacity(count);
+    let (mut outcomes, mut before) = (Outcomes::default(), None);
     for _ in 0..count {
         let sequence = from.u64()?;
-        if sequence < lowest || outcomes.back().is_some_and(|(before, _)| *before >= sequence) {
+        if sequence < lowest || before.is_some_and(|before| before >= sequence) {
             return None;
         }
-        outcomes.push_back((sequence, Outcome::decode(from, Timestamp::ZERO)?));
+        outcomes.add(sequence, Outcome::decode(from, Timestamp::ZERO)?);
+        before = Some(sequence);
     }
     Some(Session { lowest, last_used_ms, outcomes })
 }

@@ -11,7 +11,7 @@ use zerohop_wire::ids::Timestamp;
 
 pub use codec::StateError;
 pub(crate) use deadlines::Deadlines;
-pub(crate) use sessions::{Session, Sessions};
+pub(crate) use sessions::{Outcomes, Session, Sessions};
 
 use crate::note::{Mark, Note};
 

@@ -1,5 +1,6 @@
 //! Which writes of which session are done, and what they came to.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_wire::ids::{SessionId, Timestamp};
@@ -17,27 +18,92 @@ pub(crate) struct Session {
     /// Its client has the answers of all below.
     pub(crate) lowest: u64,
     pub(crate) last_used_ms: u64,
-    /// By sequence, none below the lowest.
-    pub(crate) outcomes: VecDeque<(u64, Outcome)>,
+    /// None below the lowest.
+    pub(crate) outcomes: Outcomes,
+}
+
+/// Outcomes by sequence. The newest is held in place: with one write under way at a time it is the only one, and looking
+/// for it touches no other memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcomes {
+    newest: Option<(u64, Outcome)>,
+    /// All of lower sequences, in order.
+    older: VecDeque<(u64, Outcome)>,
 }
 
 /// The committed session table of a partition.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Sessions {
-    by_id: BTreeMap<SessionId, Session>,
+    by_id: BTreeMap<SessionId, u32>,
+    slots: Vec<Option<(SessionId, Session)>>,
+    free: Vec<u32>,
+    /// The slot found last: one write asks for its session several times, and each search would go through memory that is
+    /// in no cache.
+    recent: Cell<u32>,
     mark: Timestamp,
     bytes: usize,
 }
 
+impl Outcomes {
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Outcome> {
+        match &self.newest {
+            Some((newest, outcome)) if *newest == sequence => Some(outcome),
+            Some((newest, _)) if *newest > sequence => {
+                let at = self.older.binary_search_by_key(&sequence, |(s, _)| *s).ok()?;
+                Some(&self.older[at].1)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.older.len() + usize::from(self.newest.is_some())
+    }
+
+    /// In the order of their sequences.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &(u64, Outcome)> {
+        self.older.iter().chain(&self.newest)
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.iter().next().map(|(sequence, _)| *sequence)
+    }
+
+    /// Adds an outcome; one that is there stays. Whether it was added.
+    pub(crate) fn add(&mut self, sequence: u64, outcome: Outcome) -> bool {
+        match &self.newest {
+            Some((newest, _)) if *newest == sequence => false,
+            Some((newest, _)) if *newest > sequence => {
+                let at = self.older.binary_search_by_key(&sequence, |(s, _)| *s);
+                if let Err(at) = at {
+                    self.older.insert(at, (sequence, outcome));
+                }
+                at.is_err()
+            }
+            _ => {
+                self.older.extend(self.newest.replace((sequence, outcome)));
+                true
+            }
+        }
+    }
+
+    /// Takes the first out if it is below `lowest`.
+    fn take_below(&mut self, lowest: u64) -> Option<Outcome> {
+        if self.first()? >= lowest {
+            return None;
+        }
+        self.older.pop_front().or_else(|| self.newest.take()).map(|(_, outcome)| outcome)
+    }
+}
+
 impl Session {
     pub(crate) fn outcome(&self, sequence: u64) -> Option<&Outcome> {
-        let at = self.outcomes.binary_search_by_key(&sequence, |(s, _)| *s).ok()?;
-        Some(&self.outcomes[at].1)
+        self.outcomes.get(sequence)
     }
 
     /// Whether raising the lowest unanswered sequence would let go of an outcome.
     pub(crate) fn would_free(&self, lowest: u64) -> bool {
-        self.outcomes.front().is_some_and(|(first, _)| *first < lowest)
+        self.outcomes.first().is_some_and(|first| first < lowest)
     }
 
     fn bytes(&self) -> usize {
@@ -45,9 +111,25 @@ impl Session {
     }
 }
 
+impl PartialEq for Sessions {
+    fn eq(&self, other: &Sessions) -> bool {
+        self.mark == other.mark && self.bytes == other.bytes && self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Sessions {}
+
 impl Sessions {
+    #[inline]
     pub(crate) fn get(&self, id: SessionId) -> Option<&Session> {
-        self.by_id.get(&id)
+        if let Some(Some((held, session))) = self.slots.get(self.recent.get() as usize)
+            && *held == id
+        {
+            return Some(session);
+        }
+        let slot = *self.by_id.get(&id)?;
+        self.recent.set(slot);
+        self.slots[slot as usize].as_ref().map(|(_, session)| session)
     }
 
     /// Sessions issued before this are forgotten, unless they are here.
@@ -64,72 +146,86 @@ impl Sessions {
         self.bytes
     }
 
+    /// By id.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&SessionId, &Session)> {
-        self.by_id.iter()
+        let slot = |slot: &u32| self.slots[*slot as usize].as_ref();
+        self.by_id.values().filter_map(slot).map(|(id, session)| (id, session))
     }
 
     /// Takes in what a committed entry says.
     pub(crate) fn record(&mut self, note: SessionNote, at_ms: u64) {
         let SessionNote { session: id, sequence, lowest, outcome } = note;
+        if self.get(id).is_none() {
+            self.put(id, Session::default());
+        }
         let bytes = &mut self.bytes;
-        let session = self.by_id.entry(id).or_insert_with(|| {
-            *bytes += SESSION_BYTES;
-            Session::default()
-        });
+        let Some(Some((_, session))) = self.slots.get_mut(self.recent.get() as usize) else { return };
         session.last_used_ms = session.last_used_ms.max(at_ms);
         session.lowest = session.lowest.max(lowest);
-        while session.would_free(session.lowest)
-            && let Some((_, gone)) = session.outcomes.pop_front()
-        {
+        while let Some(gone) = session.outcomes.take_below(session.lowest) {
             *bytes -= OUTCOME_BYTES + gone.heap_bytes();
         }
-        if sequence < session.lowest {
-            return;
-        }
-        // Nearly always the last: then nothing moves.
-        match session.outcomes.binary_search_by_key(&sequence, |(s, _)| *s) {
-            Ok(_) => {}
-            Err(at) => {
-                *bytes += OUTCOME_BYTES + outcome.heap_bytes();
-                session.outcomes.insert(at, (sequence, outcome));
-            }
+        let heap_bytes = outcome.heap_bytes();
+        if sequence >= session.lowest && session.outcomes.add(sequence, outcome) {
+            *bytes += OUTCOME_BYTES + heap_bytes;
         }
     }
 
     /// Puts a session in as a checkpoint had it. Whether it was not there.
     pub(crate) fn restore(&mut self, id: SessionId, session: Session) -> bool {
-        self.bytes += session.bytes();
-        self.by_id.insert(id, session).is_none()
+        let is_new = !self.by_id.contains_key(&id);
+        if is_new {
+            self.put(id, session);
+        }
+        is_new
     }
 
     /// Forgets sessions and raises the mark.
     pub(crate) fn evict(&mut self, sessions: &[SessionId], mark: Timestamp) {
         for id in sessions {
-            if let Some(gone) = self.by_id.remove(id) {
+            let Some(slot) = self.by_id.remove(id) else { continue };
+            if let Some((_, gone)) = self.slots[slot as usize].take() {
                 self.bytes -= gone.bytes();
             }
+            self.free.push(slot);
         }
         self.mark = self.mark.max(mark);
     }
 
     /// Forgets all, because what the log says of them has a gap.
     pub(crate) fn forget_all(&mut self, mark: Timestamp) {
-        self.by_id.clear();
-        self.bytes = 0;
-        self.mark = self.mark.max(mark);
+        *self = Sessions { mark: self.mark.max(mark), ..Sessions::default() };
     }
 
     /// Sessions not used since a time, and the mark that evicting them needs.
     pub(crate) fn idle(&self, since_ms: u64, most: usize) -> (Vec<SessionId>, Timestamp) {
-        let idle = self.by_id.iter().filter(|(_, session)| session.last_used_ms < since_ms);
+        let idle = self.iter().filter(|(_, session)| session.last_used_ms < since_ms);
         let ids: Vec<SessionId> = idle.map(|(id, _)| *id).take(most).collect();
         let mark = ids.iter().map(|id| id.issued.next()).max().unwrap_or_default();
         (ids, mark)
+    }
+
+    /// Adds a session that is not there.
+    fn put(&mut self, id: SessionId, session: Session) {
+        self.bytes += session.bytes();
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(None);
+                // Bounded far below by `SESSIONS_MAX`.
+                (self.slots.len() - 1) as u32
+            }
+        };
+        self.slots[slot as usize] = Some((id, session));
+        self.by_id.insert(id, slot);
+        self.recent.set(slot);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const ID: SessionId = SessionId { issued: Timestamp(50), nonce: 1 };
@@ -152,6 +248,50 @@ mod tests {
         assert_eq!((session.lowest, session.last_used_ms), (4, 20));
         assert!(session.outcome(3).is_none() && session.outcome(4).is_some() && session.outcome(5).is_some());
         assert!(session.would_free(5) && !session.would_free(4));
+    }
+
+    proptest! {
+        #[test]
+        fn outcomes_are_as_in_a_plain_map(
+            steps in prop::collection::vec((1..20u64, 0..20u64, any::<bool>()), 0..60),
+        ) {
+            let (mut outcomes, mut model) = (Outcomes::default(), BTreeMap::new());
+            for (sequence, lowest, takes) in steps {
+                let outcome = Outcome::Done { version: Timestamp(sequence), number: lowest };
+                let is_new = !model.contains_key(&sequence);
+                prop_assert_eq!(outcomes.add(sequence, outcome.clone()), is_new);
+                model.entry(sequence).or_insert(outcome);
+                while takes && let Some(gone) = outcomes.take_below(lowest) {
+                    prop_assert_eq!(model.pop_first().map(|(_, outcome)| outcome), Some(gone));
+                }
+                prop_assert!(!takes || model.keys().all(|sequence| *sequence >= lowest));
+                let held: Vec<_> = outcomes.iter().cloned().collect();
+                prop_assert_eq!(held, model.clone().into_iter().collect::<Vec<_>>());
+                prop_assert_eq!(outcomes.len(), model.len());
+                for sequence in 0..21 {
+                    prop_assert_eq!(outcomes.get(sequence), model.get(&sequence));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sessions_are_found_by_id_however_they_came_and_went() {
+        let mut sessions = Sessions::default();
+        let id = |nonce: u64| SessionId { issued: Timestamp(50), nonce };
+        for nonce in 0..50 {
+            sessions.record(SessionNote { session: id(nonce), ..note(nonce + 1, 1) }, 10);
+        }
+        let gone: Vec<SessionId> = (0..50).filter(|nonce| nonce % 3 == 0).map(id).collect();
+        sessions.evict(&gone, Timestamp(1));
+        for nonce in 100..110 {
+            sessions.record(SessionNote { session: id(nonce), ..note(nonce + 1, 1) }, 10);
+        }
+        for nonce in (0..50).chain(100..110) {
+            let found = sessions.get(id(nonce)).is_some_and(|found| found.outcome(nonce + 1).is_some());
+            assert_eq!(found, !gone.contains(&id(nonce)), "{nonce}");
+        }
+        assert!(sessions.iter().map(|(id, _)| *id).is_sorted());
     }
 
     #[test]
