@@ -17,6 +17,8 @@ use crate::keyspace::Keyspace;
 pub struct Options {
     /// How long an operation is tried; each may say otherwise. 10 s by default.
     pub deadline: Duration,
+    /// How long the first answer of the cluster is awaited, when connecting. 10 s by default.
+    pub connect_deadline: Duration,
     /// Whether operations wait for others, to travel together. By default as the keyspace is configured.
     pub collecting: Collecting,
     /// Bodies of at least so many bytes are compressed, if the server agrees. By default none are.
@@ -29,7 +31,13 @@ impl Default for Options {
     fn default() -> Self {
         let deadline = Duration::from_secs(10);
         let name = "zerohop-client".to_owned();
-        Self { deadline, collecting: Collecting::AsKeyspace, compress_from_bytes: None, name }
+        Self {
+            deadline,
+            connect_deadline: deadline,
+            collecting: Collecting::AsKeyspace,
+            compress_from_bytes: None,
+            name,
+        }
     }
 }
 
@@ -49,7 +57,7 @@ struct Shared {
 impl Client {
     /// A client of the cluster of which a manager or instance listens at `endpoint`, `host:port`. It runs on the
     /// present runtime, which needs I/O and time enabled. Errors: the endpoint is no address, or nobody answers there
-    /// within the deadline.
+    /// within the options' `connect_deadline`.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -72,7 +80,8 @@ impl Client {
         tokio::spawn(Driver::new(settings, received));
         let client = Self { shared: Arc::new(Shared { commands, options }) };
         // The keyspace that exists from the start: its being found says that the map is there.
-        match client.keyspace("default").await {
+        let limit_us = micros(client.options().connect_deadline);
+        match client.ask(Request::keyspace("default", limit_us)).await {
             Err(Error::Operation { reason, .. }) if !matches!(*reason, Reason::NoKeyspace { .. }) => {
                 Err(Error::Operation { key: None, reason })
             }
