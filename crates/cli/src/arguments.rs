@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-const EXIT_CODES: &str = "Exit codes: 0 all is well; 1 data is lost or wrong; 2 the command line is wrong; \
-                          3 the command could not be carried out.";
+use crate::bench::BenchCommand;
+use crate::common::ending::EXIT_CODES;
+use crate::keyspace::KeyspaceCommand;
+use crate::kv::KvCommand;
+use crate::status::StatusArguments;
 
 /// One storage system for supercomputing and data-analytics jobs.
 #[derive(Debug, Parser)]
-#[command(name = "zerohop", version, after_help = EXIT_CODES)]
+#[command(name = "zerohop", version, after_help = EXIT_CODES, propagate_version = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -17,6 +20,18 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Tells which nodes and keyspaces there are, and how they are.
+    #[command(after_help = EXIT_CODES)]
+    Status(StatusArguments),
+    /// Makes, changes, shows and removes keyspaces.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Keyspace(KeyspaceCommand),
+    /// Reads and writes single records.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Kv(KvCommand),
+    /// Measures how fast a cluster is.
+    #[command(subcommand, after_help = EXIT_CODES)]
+    Bench(BenchCommand),
     /// Stores a folder's files, kills itself half-way through doing it again, recovers, and checks that nothing
     /// acknowledged is lost.
     ///

@@ -1,30 +1,37 @@
 //! The `zerohop` program: reads its arguments, calls what they ask for, and prints what came of it.
 
 mod arguments;
+mod bench;
+mod common;
 mod demo;
+mod keyspace;
+mod kv;
 mod output;
+mod status;
 
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
 use clap::Parser;
-
-/// The command was carried out and what it checked is not as it should be: data is lost or wrong.
-const EXIT_LOST: u8 = 1;
-/// The command could not be carried out. (2 says, as clap has it, that the command line was wrong.)
-const EXIT_FAILED: u8 = 3;
+use common::ending::{CommandError, Ending, exit_code};
+use common::runtime::runtime;
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().command {
+    let outcome = run(Arguments::parse().command);
+    match &outcome {
+        Ok(_) | Err(CommandError::OutputClosed) => {}
+        Err(error) => output::problem(&format!("zerohop: {error}")),
+    }
+    exit_code(&outcome)
+}
+
+fn run(command: Command) -> Result<Ending, CommandError> {
+    match command {
+        Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
+        Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
+        Command::Kv(command) => runtime()?.block_on(kv::run(command)),
+        Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::DemoChild(arguments) => demo::run_child(&arguments),
-    };
-    match outcome {
-        Ok(demo::Verdict::Whole) => ExitCode::SUCCESS,
-        Ok(demo::Verdict::Lost) => ExitCode::from(EXIT_LOST),
-        Err(error) => {
-            output::problem(&format!("zerohop: {error}"));
-            ExitCode::from(EXIT_FAILED)
-        }
     }
 }

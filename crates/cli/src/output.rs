@@ -1,17 +1,52 @@
 //! What the program says: results on standard output, all else on standard error. Nothing else here prints.
 //!
-//! That nobody listens any more (`zerohop … | head`) is no reason to fail: errors of writing are passed over.
+//! That nobody reads any more (`zerohop … | head`) ends the command, quietly; that the output could not be written for
+//! another reason is an error like any other.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
+use std::path::Path;
 
-/// A result.
-pub(crate) fn result(text: &str) {
-    drop(writeln!(stdout(), "{text}"));
+use serde::Serialize;
+
+use crate::common::ending::CommandError;
+
+/// A result: a line of text, or several.
+pub(crate) fn result(text: &str) -> Result<(), CommandError> {
+    raw(&[text.as_bytes(), b"\n"])
 }
 
-/// Something the user must know beside the result.
+/// A result as one line of JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), CommandError> {
+    result(&json_text(value))
+}
+
+/// What is printed here is numbers and text: there is nothing in it that JSON cannot say.
+pub(crate) fn json_text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string()))
+}
+
+/// Bytes as they are, at once.
+pub(crate) fn raw(pieces: &[&[u8]]) -> Result<(), CommandError> {
+    let mut out = stdout().lock();
+    let written = pieces.iter().try_for_each(|piece| out.write_all(piece)).and_then(|()| out.flush());
+    written.map_err(|error| failed(&error))
+}
+
+/// Whether a person sees the results, rather than a program or a file.
+pub(crate) fn is_terminal() -> bool {
+    stdout().is_terminal()
+}
+
+/// Something the user must know beside the result. That nobody listens is no reason to fail.
 pub(crate) fn problem(text: &str) {
     drop(writeln!(stderr(), "{text}"));
+}
+
+fn failed(error: &io::Error) -> CommandError {
+    match error.kind() {
+        ErrorKind::BrokenPipe => CommandError::OutputClosed,
+        _ => CommandError::system("writing", Path::new("standard output"), error),
+    }
 }
 
 /// A line that is drawn over and over while work goes on; only on a terminal.

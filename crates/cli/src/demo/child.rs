@@ -17,8 +17,9 @@ use zerohop::Store;
 use super::error::DemoError;
 use super::load::{Listener, Stored, load};
 use super::source::Source;
-use super::{Verdict, store_options};
+use super::store_options;
 use crate::arguments::DemoChildArguments;
+use crate::common::ending::{CommandError, Ending};
 
 /// The folder of its store in the demo's work folder.
 pub(super) const FOLDER: &str = "killed";
@@ -36,7 +37,7 @@ pub(super) enum Line {
 }
 
 /// Runs as the child, until it is killed or its parent is gone.
-pub(crate) fn run_child(arguments: &DemoChildArguments) -> Result<Verdict, DemoError> {
+pub(crate) fn run_child(arguments: &DemoChildArguments) -> Result<Ending, CommandError> {
     // The parent holds the other end as long as it lives: a child is never left behind.
     std::thread::scope(|scope| {
         let parent = scope.spawn(|| {
@@ -50,7 +51,7 @@ pub(crate) fn run_child(arguments: &DemoChildArguments) -> Result<Verdict, DemoE
         }
         // The store stays open: closing would sync what the kill is to take away.
         drop(parent.join());
-        stored.map(|_| Verdict::Whole)
+        Ok(stored.map(|_| Ending::Done)?)
     })
 }
 

@@ -32,20 +32,14 @@ use self::progress::Progress;
 use self::report::{Report, rate};
 use self::source::Source;
 use crate::arguments::DemoArguments;
+use crate::common::ending::{CommandError, Ending};
 use crate::output;
 
 /// The folder of the first store in the work folder.
 const FIRST_FOLDER: &str = "first";
 
-/// What a command that was carried out found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Whole,
-    Lost,
-}
-
 /// Runs the demo and prints its report.
-pub(crate) fn run(arguments: &DemoArguments) -> Result<Verdict, DemoError> {
+pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
     let dir = arguments.dir.clone().unwrap_or_else(default_folder);
     let work = Work::make(arguments)?;
     let source = Source::find(&dir, work.path())?;
@@ -61,8 +55,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Verdict, DemoError> {
     kill_and_recover(&dir, &source, work.path(), kill_after, &mut report)?;
     report.judge();
     report.data = work.end(report.ok)?;
-    output::result(&if arguments.json { as_json(&report) } else { report.to_string() });
-    Ok(if report.ok { Verdict::Whole } else { Verdict::Lost })
+    output::result(&if arguments.json { as_json(&report) } else { report.to_string() })?;
+    Ok(if report.ok { Ending::Done } else { Ending::No })
 }
 
 /// The options of both stores: each file is acknowledged when it would survive a power cut.

@@ -1,0 +1,193 @@
+//! `zerohop bench`: how fast a cluster is, from here.
+//!
+//! ```text
+//!   main ──phase──> worker threads, each with its share of clients ──lanes──> one operation at a time each
+//!     │                                                                          │
+//!     └── progress, report <── latencies of a phase, or the first thing that went wrong
+//! ```
+
+mod histogram;
+mod limits;
+mod phase;
+mod report;
+mod shared;
+mod worker;
+mod workload;
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use zerohop_client::{Collect, Collecting};
+use zerohop_node::clock::{HybridClock, Stopwatch};
+
+use self::limits::{
+    CLIENTS_MAX, COLLECT_BYTES, DEPTH_MAX, KEY_BYTES_MIN, OPERATIONS_MAX, PROGRESS_EVERY, THREADS_MAX,
+};
+use self::phase::{Phase, Trouble};
+use self::report::{PhaseReport, Report};
+use self::shared::Shared;
+use self::worker::{Crew, Plan};
+use self::workload::Workload;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
+use crate::common::runtime::{StopSignals, runtime};
+use crate::common::target::Target;
+use crate::output::{self, StatusLine};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Inserts, looks up and removes records, and checks every answer.
+    ///
+    /// The keys are this run's own and are gone at the end, also after Ctrl-C.
+    Kv(KvBenchArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct KvBenchArguments {
+    /// Clients, each with a connection of its own to each instance.
+    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=CLIENTS_MAX))]
+    clients: u32,
+    /// Operations that each client has outstanding.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=DEPTH_MAX))]
+    depth: u32,
+    /// Inserts, and as many lookups and removes, of all clients together.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=OPERATIONS_MAX))]
+    ops: u64,
+    /// Length of the keys.
+    #[arg(long, value_name = "BYTES", default_value_t = 15, value_parser = clap::value_parser!(u32).range(KEY_BYTES_MIN..=65_536))]
+    key_bytes: u32,
+    /// Length of the values.
+    #[arg(long, value_name = "BYTES", default_value_t = 132, value_parser = clap::value_parser!(u32).range(0..=16_777_216))]
+    value_bytes: u32,
+    /// The keyspace.
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    /// Lets an operation wait so long for others, to travel together [default: as the keyspace is configured].
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    max_delay: Option<std::time::Duration>,
+    /// Threads that drive the clients [default: half of the cores].
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
+    threads: Option<u32>,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
+    let BenchCommand::Kv(arguments) = command;
+    let runtime = runtime()?;
+    let keyspace = runtime.block_on(arguments.target.keyspace(&arguments.keyspace))?;
+    let threads = arguments.threads.unwrap_or_else(half_of_the_cores).min(arguments.clients);
+    let KvBenchArguments { clients, depth, ops, key_bytes, value_bytes, .. } = arguments;
+    let seed = HybridClock::default().tick().0 ^ (u64::from(std::process::id()) << 40);
+    let shared = Arc::new(Shared::new(Workload::new(ops, key_bytes as usize, value_bytes as usize, seed)));
+    let plan = Plan {
+        clients,
+        depth,
+        keyspace: arguments.keyspace.clone(),
+        target: arguments.target.clone(),
+        collecting: arguments.max_delay.map_or(Collecting::AsKeyspace, collecting),
+    };
+    let mut report = Report {
+        ok: false,
+        clients,
+        depth,
+        threads,
+        ops,
+        key_bytes,
+        value_bytes,
+        keyspace: arguments.keyspace,
+        durability: keyspace.config().durability.to_string(),
+        phases: Vec::new(),
+        wrong: None,
+    };
+    let outcome = std::thread::scope(|scope| {
+        // Workers end when their orders do, that is with the crew, which this closure drops.
+        let mut crew = Crew::start(scope, &plan, threads, &shared);
+        runtime.block_on(conduct(&mut crew, &shared, &mut report.phases))
+    });
+    let ending = match outcome {
+        Ok(Ending::Done) => Ending::Done,
+        Ok(other) => return Ok(other),
+        Err(Trouble::Failed(error)) => return Err(error),
+        Err(Trouble::Wrong(what)) => {
+            report.wrong = Some(what);
+            Ending::No
+        }
+    };
+    report.ok = ending == Ending::Done;
+    if arguments.json {
+        output::json(&report)?
+    } else {
+        output::result(&report.to_string())?
+    }
+    Ok(ending)
+}
+
+/// Orders one phase after the other. Whatever happens on the way, the last removes what the first has written.
+async fn conduct(
+    crew: &mut Crew,
+    shared: &Shared,
+    reports: &mut Vec<PhaseReport>,
+) -> Result<Ending, Trouble> {
+    let mut signals = StopSignals::new().map_err(Trouble::Failed)?;
+    crew.connected().await?;
+    let mut ending = Ok(Ending::Done);
+    for phase in [Phase::Insert, Phase::Lookup] {
+        ending = run_phase(crew, shared, phase, reports, &mut signals).await;
+        if !matches!(ending, Ok(Ending::Done)) {
+            break;
+        }
+    }
+    let last = if matches!(ending, Ok(Ending::Done)) { Phase::Remove } else { Phase::CleanUp };
+    let removed = run_phase(crew, shared, last, reports, &mut signals).await;
+    if matches!(ending, Ok(Ending::Done)) { removed } else { ending }
+}
+
+async fn run_phase(
+    crew: &mut Crew,
+    shared: &Shared,
+    phase: Phase,
+    reports: &mut Vec<PhaseReport>,
+    signals: &mut StopSignals,
+) -> Result<Ending, Trouble> {
+    let line = StatusLine::new();
+    let mut ending = Ending::Done;
+    shared.begin(phase);
+    let stopwatch = Stopwatch::start();
+    crew.order(phase).await;
+    let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+    let mut results = pin!(crew.results());
+    let latencies = loop {
+        tokio::select! {
+            result = &mut results => break result?,
+            _ = ticks.tick() => line.show(&progress(phase, shared, &stopwatch)),
+            () = signals.come() => {
+                ending = Ending::Interrupted;
+                shared.stop();
+            }
+        }
+    };
+    reports.push(PhaseReport::new(phase, &latencies, stopwatch.elapsed()));
+    Ok(ending)
+}
+
+fn progress(phase: Phase, shared: &Shared, stopwatch: &Stopwatch) -> String {
+    let (done, seconds) = (shared.done(), stopwatch.elapsed().as_secs_f64());
+    let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
+    format!("{}: {done} of {}, {rate:.0}/s", phase.name(), shared.workload.ops())
+}
+
+fn collecting(delay: std::time::Duration) -> Collecting {
+    let delay_us = u32::try_from(delay.as_micros()).unwrap_or(u32::MAX);
+    Collecting::Within(Collect { delay_us, bytes: COLLECT_BYTES })
+}
+
+/// The other half is the cluster's, where both share a machine.
+fn half_of_the_cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    u32::try_from(cores / 2).unwrap_or(THREADS_MAX).clamp(1, THREADS_MAX)
+}

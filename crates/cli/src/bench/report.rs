@@ -1,0 +1,95 @@
+//! What a benchmark found, for people and as JSON.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::histogram::Histogram;
+use super::phase::Phase;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Whether every answer was right.
+    pub(super) ok: bool,
+    pub(super) clients: u32,
+    pub(super) depth: u32,
+    pub(super) threads: u32,
+    /// Of each phase.
+    pub(super) ops: u64,
+    pub(super) key_bytes: u32,
+    pub(super) value_bytes: u32,
+    pub(super) keyspace: String,
+    pub(super) durability: String,
+    pub(super) phases: Vec<PhaseReport>,
+    /// The first wrong answer.
+    pub(super) wrong: Option<String>,
+}
+
+/// One phase; latencies in microseconds, as a client sees them.
+#[derive(Debug, Serialize)]
+pub(super) struct PhaseReport {
+    operation: &'static str,
+    ops: u64,
+    seconds: f64,
+    ops_per_second: f64,
+    mean_us: f64,
+    p50_us: f64,
+    p90_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+}
+
+impl PhaseReport {
+    pub(super) fn new(phase: Phase, latencies: &Histogram, took: Duration) -> Self {
+        let seconds = took.as_secs_f64();
+        PhaseReport {
+            operation: phase.name(),
+            ops: latencies.count(),
+            seconds,
+            ops_per_second: if seconds > 0.0 { latencies.count() as f64 / seconds } else { 0.0 },
+            mean_us: latencies.mean_us(),
+            p50_us: latencies.percentile_us(0.5),
+            p90_us: latencies.percentile_us(0.9),
+            p99_us: latencies.percentile_us(0.99),
+            p999_us: latencies.percentile_us(0.999),
+            max_us: latencies.max_us(),
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { clients, depth, threads, key_bytes, value_bytes, keyspace, durability, .. } = self;
+        writeln!(
+            f,
+            "{clients} clients, {depth} outstanding each, {threads} client threads; keys of {key_bytes} bytes, values of \
+             {value_bytes}; keyspace {keyspace} ({durability})\n"
+        )?;
+        writeln!(
+            f,
+            "{:<8} {:>10} {:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}",
+            "", "operations", "seconds", "per second", "p50 us", "p90 us", "p99 us", "p99.9 us", "max us"
+        )?;
+        for phase in &self.phases {
+            writeln!(
+                f,
+                "{:<8} {:>10} {:>8.2} {:>10.0} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
+                phase.operation,
+                phase.ops,
+                phase.seconds,
+                phase.ops_per_second,
+                phase.p50_us,
+                phase.p90_us,
+                phase.p99_us,
+                phase.p999_us,
+                phase.max_us
+            )?;
+        }
+        match &self.wrong {
+            None => write!(f, "\nEvery answer was right, and no key is left behind."),
+            Some(wrong) => write!(f, "\nWRONG: {wrong}. Please report this with the lines above."),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What all lanes of a phase share: the numbers that are still to be done, and how far they have come.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::phase::Phase;
+use super::workload::Workload;
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) workload: Workload,
+    next: AtomicU64,
+    end: AtomicU64,
+    done: AtomicU64,
+    /// Numbers whose keys may have been written.
+    inserted: AtomicU64,
+    stopped: AtomicBool,
+}
+
+impl Shared {
+    pub(super) fn new(workload: Workload) -> Self {
+        Shared {
+            workload,
+            next: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+            inserted: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// Gets ready for a phase; no lane runs meanwhile.
+    pub(super) fn begin(&self, phase: Phase) {
+        if phase == Phase::CleanUp {
+            self.end.store(self.inserted.load(Ordering::Relaxed), Ordering::Relaxed);
+        } else {
+            self.end.store(self.workload.ops(), Ordering::Relaxed);
+        }
+        self.next.store(0, Ordering::Relaxed);
+        self.done.store(0, Ordering::Relaxed);
+        self.stopped.store(false, Ordering::Relaxed);
+    }
+
+    /// The next number of the phase, if there is one.
+    pub(super) fn take(&self, phase: Phase) -> Option<u64> {
+        if self.stopped.load(Ordering::Relaxed) {
+            return None;
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= self.end.load(Ordering::Relaxed) {
+            return None;
+        }
+        if phase == Phase::Insert {
+            self.inserted.fetch_max(number + 1, Ordering::Relaxed);
+        }
+        Some(number)
+    }
+
+    pub(super) fn count_one(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    /// Ends the phase early: what is under way is finished.
+    pub(super) fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+}

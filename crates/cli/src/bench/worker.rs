@@ -1,0 +1,139 @@
+//! Threads that drive clients, one runtime each, and what they are told and tell.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Scope;
+
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinSet;
+use zerohop_client::{Collecting, Keyspace};
+
+use super::histogram::Histogram;
+use super::phase::{Phase, Trouble, lane};
+use super::shared::Shared;
+use crate::common::ending::CommandError;
+use crate::common::runtime::runtime;
+use crate::common::target::Target;
+
+/// What all clients are.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) clients: u32,
+    /// Lanes of each client.
+    pub(super) depth: u32,
+    pub(super) keyspace: String,
+    pub(super) target: Target,
+    pub(super) collecting: Collecting,
+}
+
+/// The threads.
+#[derive(Debug)]
+pub(super) struct Crew {
+    orders: Vec<Sender<Phase>>,
+    answers: Receiver<Result<Histogram, Trouble>>,
+}
+
+impl Crew {
+    pub(super) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        plan: &'scope Plan,
+        threads: u32,
+        shared: &'scope Arc<Shared>,
+    ) -> Self {
+        // Each worker has at most one answer on its way.
+        let (answer, answers) = channel(threads as usize);
+        let orders = (0..threads)
+            .map(|at| {
+                let (order, orders) = channel(1);
+                let clients = plan.clients / threads + u32::from(at < plan.clients % threads);
+                let answer = answer.clone();
+                scope.spawn(move || work(plan, clients, shared, orders, answer));
+                order
+            })
+            .collect();
+        Crew { orders, answers }
+    }
+
+    /// Waits until all clients are connected.
+    pub(super) async fn connected(&mut self) -> Result<(), Trouble> {
+        self.results().await.map(drop)
+    }
+
+    /// Tells all workers to begin.
+    pub(super) async fn order(&self, phase: Phase) {
+        for order in &self.orders {
+            // One that has ended is missed when results are awaited.
+            let _ = order.send(phase).await;
+        }
+    }
+
+    /// Waits for the results of all workers.
+    pub(super) async fn results(&mut self) -> Result<Histogram, Trouble> {
+        let (mut sum, mut trouble) = (Histogram::new(), None);
+        for _ in 0..self.orders.len() {
+            match self.answers.recv().await {
+                Some(Ok(latencies)) => sum.add(&latencies),
+                Some(Err(one)) => _ = trouble.get_or_insert(one),
+                None => break,
+            }
+        }
+        trouble.map_or(Ok(sum), Err)
+    }
+}
+
+/// A worker: says that it is connected, then carries out one order after the other.
+fn work(
+    plan: &Plan,
+    clients: u32,
+    shared: &Arc<Shared>,
+    mut orders: Receiver<Phase>,
+    answer: Sender<Result<Histogram, Trouble>>,
+) {
+    let connected = runtime().and_then(|runtime| {
+        let keyspaces = runtime.block_on(connect(plan, clients))?;
+        Ok((runtime, keyspaces))
+    });
+    match connected {
+        Err(error) => drop(answer.blocking_send(Err(Trouble::Failed(error)))),
+        Ok((runtime, keyspaces)) => runtime.block_on(async {
+            // Whoever gave the orders may have gone; then there are none any more.
+            drop(answer.send(Ok(Histogram::new())).await);
+            while let Some(phase) = orders.recv().await {
+                drop(answer.send(run_lanes(phase, plan.depth, &keyspaces, shared).await).await);
+            }
+        }),
+    }
+}
+
+async fn connect(plan: &Plan, clients: u32) -> Result<Vec<Keyspace>, CommandError> {
+    let mut keyspaces = Vec::new();
+    for _ in 0..clients {
+        let client = plan.target.connect_with(|options| options.collecting = plan.collecting).await?;
+        keyspaces.push(client.keyspace(&plan.keyspace).await?);
+    }
+    Ok(keyspaces)
+}
+
+async fn run_lanes(
+    phase: Phase,
+    depth: u32,
+    keyspaces: &[Keyspace],
+    shared: &Arc<Shared>,
+) -> Result<Histogram, Trouble> {
+    let latencies = Arc::new(Mutex::new(Histogram::new()));
+    let mut lanes = JoinSet::new();
+    for keyspace in keyspaces {
+        for _ in 0..depth {
+            lanes.spawn(lane(phase, keyspace.clone(), Arc::clone(shared), Arc::clone(&latencies)));
+        }
+    }
+    let mut trouble = None;
+    while let Some(ended) = lanes.join_next().await {
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(one)) => _ = trouble.get_or_insert(one),
+            Err(fault) => std::panic::resume_unwind(fault.into_panic()),
+        }
+    }
+    let latencies = latencies.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    trouble.map_or(Ok(latencies), Err)
+}

@@ -1,0 +1,107 @@
+//! How a command ends: a number for scripts and, if it was not carried out, a sentence for people.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::demo::DemoError;
+
+/// The numbers, for the help of every command.
+pub(crate) const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 the data says no (not found, a condition or comparison failed, a wait found nothing; a check \
+found data lost or wrong); 2 the command line is wrong; 3 it could not be carried out, and changed nothing; 4 a write \
+may or may not be done; 130 interrupted.";
+
+const CODE_NO: u8 = 1;
+const CODE_USAGE: u8 = 2;
+const CODE_FAILED: u8 = 3;
+const CODE_UNKNOWN: u8 = 4;
+/// 128 and the number of SIGINT, as shells have it.
+pub(crate) const CODE_INTERRUPTED: u8 = 130;
+
+/// How a command that was carried out ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// It was done.
+    Done,
+    /// The data says no. Why was told already.
+    No,
+    /// Somebody stopped it, and it has cleaned up.
+    Interrupted,
+}
+
+/// Why a command was not carried out.
+#[derive(Debug)]
+pub(crate) enum CommandError {
+    /// The arguments do not go together.
+    Usage(String),
+    /// The client could not do it.
+    Client(zerohop_client::Error),
+    /// No cluster could be reached.
+    Unreachable(zerohop_client::Error),
+    /// A manager refused it.
+    Refused(String),
+    /// The answer is none that this program knows.
+    Unexpected,
+    /// The system refused something.
+    System { operation: &'static str, path: PathBuf, reason: String },
+    /// The demo failed.
+    Demo(DemoError),
+    /// Nobody reads the output any more (`zerohop … | head`), so there is nothing left to do.
+    OutputClosed,
+}
+
+impl CommandError {
+    pub(crate) fn system(operation: &'static str, path: &Path, error: &std::io::Error) -> Self {
+        Self::System { operation, path: path.to_owned(), reason: error.to_string() }
+    }
+}
+
+impl From<zerohop_client::Error> for CommandError {
+    fn from(error: zerohop_client::Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<DemoError> for CommandError {
+    fn from(error: DemoError) -> Self {
+        Self::Demo(error)
+    }
+}
+
+/// The number that the program ends with.
+pub(crate) fn exit_code(outcome: &Result<Ending, CommandError>) -> ExitCode {
+    match outcome {
+        Ok(Ending::Done) | Err(CommandError::OutputClosed) => ExitCode::SUCCESS,
+        Ok(Ending::No) => ExitCode::from(CODE_NO),
+        Ok(Ending::Interrupted) => ExitCode::from(CODE_INTERRUPTED),
+        Err(CommandError::Usage(_)) => ExitCode::from(CODE_USAGE),
+        Err(CommandError::Client(error)) if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
+        Err(_) => ExitCode::from(CODE_FAILED),
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(what) => f.write_str(what),
+            Self::Client(error) => error.fmt(f),
+            Self::Unreachable(error) => write!(
+                f,
+                "no cluster answers: {error}. Start one with `zerohop up`, or name one with --endpoint or \
+                 ZEROHOP_ENDPOINT"
+            ),
+            Self::Refused(reason) => f.write_str(reason),
+            Self::Unexpected => {
+                f.write_str("the manager's answer is none that this program knows: bring both up to date")
+            }
+            Self::System { operation, path, reason } => {
+                write!(f, "{}: {operation} failed: {reason}", path.display())
+            }
+            Self::Demo(error) => error.fmt(f),
+            Self::OutputClosed => f.write_str("nobody reads the output"),
+        }
+    }
+}

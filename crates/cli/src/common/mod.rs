@@ -1,0 +1,9 @@
+//! What all commands share: how they end, whom they talk to, how they read and show bytes.
+
+pub(crate) mod admin;
+pub(crate) mod ending;
+pub(crate) mod quantity;
+pub(crate) mod runtime;
+pub(crate) mod shown;
+pub(crate) mod target;
+pub(crate) mod value;

@@ -1,0 +1,62 @@
+//! Which cluster a command talks to, and how long it tries.
+
+use std::time::Duration;
+
+use clap::Args;
+use zerohop_client::{Client, Keyspace, Options};
+use zerohop_placement::Address;
+
+use super::ending::CommandError;
+use super::quantity;
+
+/// How long a cluster may take to answer at all. Shorter than an operation may take: that nobody is there is told soon.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Target {
+    /// Any manager or instance of the cluster; several of one cluster, separated by commas, are tried in turn.
+    #[arg(
+        long,
+        env = "ZEROHOP_ENDPOINT",
+        value_name = "HOST:PORT",
+        default_value = "127.0.0.1:7400",
+        value_delimiter = ',',
+        value_parser = endpoint
+    )]
+    endpoint: Vec<String>,
+    /// How long to try: 10s, 500ms, 2m.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
+    timeout: Duration,
+}
+
+impl Target {
+    /// Connects. Without an answer it gives up after two seconds, or after the time-out if that is shorter.
+    pub(crate) async fn connect(&self) -> Result<Client, CommandError> {
+        self.connect_with(|_| {}).await
+    }
+
+    /// The same, with options of the caller's.
+    pub(crate) async fn connect_with(
+        &self,
+        change: impl FnOnce(&mut Options),
+    ) -> Result<Client, CommandError> {
+        let mut options = Options {
+            deadline: self.timeout,
+            connect_deadline: self.timeout.min(CONNECT_MAX),
+            name: "zerohop-cli".to_owned(),
+            ..Options::default()
+        };
+        change(&mut options);
+        let endpoints: Vec<&str> = self.endpoint.iter().map(String::as_str).collect();
+        Client::connect_with(&endpoints, options).await.map_err(CommandError::Unreachable)
+    }
+
+    /// Connects and finds a keyspace.
+    pub(crate) async fn keyspace(&self, name: &str) -> Result<Keyspace, CommandError> {
+        Ok(self.connect().await?.keyspace(name).await?)
+    }
+}
+
+fn endpoint(text: &str) -> Result<String, String> {
+    Address::new(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,50 @@
+//! `zerohop keyspace create`.
+
+use clap::Args;
+use zerohop_placement::HashKind;
+use zerohop_wire::admin::KeyspaceSettings;
+
+use super::Place;
+use super::settings::{Changeable, print_one};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::{admin, quantity};
+
+#[derive(Args, Debug)]
+pub(crate) struct CreateArguments {
+    /// Its name.
+    name: String,
+    /// Slices of the hash space, a power of two. Cannot be changed later.
+    #[arg(long, value_name = "COUNT")]
+    partitions: Option<u32>,
+    /// Which function hashes keys: xxh3, fnv1a, jenkins, sdbm or crc16 (Redis slots). Cannot be changed later.
+    #[arg(long, value_name = "NAME", value_parser = hash)]
+    hash: Option<String>,
+    /// Size of a blob's chunks, a power of two, as in 1MiB. Cannot be changed later.
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes_u32)]
+    chunk_size: Option<u32>,
+    #[command(flatten)]
+    changeable: Changeable,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: CreateArguments) -> Result<Ending, CommandError> {
+    let CreateArguments { name, partitions, hash, chunk_size, changeable, place } = arguments;
+    let settings = KeyspaceSettings {
+        name,
+        partitions,
+        hash,
+        replicas: changeable.replicas,
+        min_in_sync: changeable.min_in_sync,
+        durability: changeable.durability,
+        chunk_bytes: chunk_size,
+    };
+    let client = place.target.connect().await?;
+    print_one(&place, admin::create(&client, settings).await?)?;
+    Ok(Ending::Done)
+}
+
+/// For clap: the text itself, once it is known to be right.
+fn hash(text: &str) -> Result<String, String> {
+    text.parse::<HashKind>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,50 @@
+//! `zerohop keyspace`: making, changing, showing and removing keyspaces.
+
+mod alter;
+mod create;
+mod remove;
+mod settings;
+mod show;
+
+use clap::{Args, Subcommand};
+
+pub(crate) use self::settings::ShownKeyspace;
+
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyspaceCommand {
+    /// Makes a keyspace.
+    Create(create::CreateArguments),
+    /// Changes durability or copies of a keyspace that is in use.
+    Alter(alter::AlterArguments),
+    /// Shows one keyspace.
+    Show(show::ShowArguments),
+    /// Lists all keyspaces.
+    List(show::ListArguments),
+    /// Removes a keyspace and all that is in it.
+    ///
+    /// On a terminal it asks first, unless --yes is given.
+    Drop(remove::DropArguments),
+}
+
+/// Which cluster, and how the answer is printed.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) async fn run(command: KeyspaceCommand) -> Result<Ending, CommandError> {
+    match command {
+        KeyspaceCommand::Create(arguments) => create::run(arguments).await,
+        KeyspaceCommand::Alter(arguments) => alter::run(arguments).await,
+        KeyspaceCommand::Show(arguments) => show::run(arguments).await,
+        KeyspaceCommand::List(arguments) => show::run_list(arguments).await,
+        KeyspaceCommand::Drop(arguments) => remove::run(arguments).await,
+    }
+}

@@ -1,0 +1,46 @@
+//! `zerohop keyspace show` and `zerohop keyspace list`.
+
+use clap::Args;
+
+use super::Place;
+use super::settings::{ShownKeyspace, print_one};
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct ShowArguments {
+    /// Its name.
+    name: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: ShowArguments) -> Result<Ending, CommandError> {
+    let ShowArguments { name, place } = arguments;
+    let status = admin::status(&place.target.connect().await?).await?;
+    match status.keyspaces.into_iter().find(|keyspace| keyspace.name == name) {
+        Some(keyspace) => print_one(&place, keyspace).map(|()| Ending::Done),
+        None => Err(CommandError::Refused(format!(
+            "there is no keyspace {name:?}: `zerohop keyspace list` names those that there are"
+        ))),
+    }
+}
+
+pub(super) async fn run_list(arguments: ListArguments) -> Result<Ending, CommandError> {
+    let place = arguments.place;
+    let status = admin::status(&place.target.connect().await?).await?;
+    let keyspaces: Vec<ShownKeyspace> = status.keyspaces.into_iter().map(Into::into).collect();
+    if place.json {
+        output::json(&keyspaces)?;
+    } else {
+        keyspaces.iter().try_for_each(|keyspace| output::result(&keyspace.to_string()))?;
+    }
+    Ok(Ending::Done)
+}

@@ -1,0 +1,95 @@
+//! `zerohop kv cas`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::condition::GivenCondition;
+use super::{KeyArgument, Place, refusal};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::Key;
+use crate::common::value::{argument, file};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct CompareSwapArguments {
+    #[command(flatten)]
+    key: KeyArgument,
+    #[command(flatten)]
+    expected: Expected,
+    #[command(flatten)]
+    new: New,
+    #[command(flatten)]
+    condition: GivenCondition,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Expected {
+    /// The value that the record must have; `-` reads it from standard input.
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    expect: Option<OsString>,
+    /// Reads the expected value from a file.
+    #[arg(long, value_name = "FILE")]
+    expect_file: Option<PathBuf>,
+    /// There must be no record.
+    #[arg(long)]
+    expect_absent: bool,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct New {
+    /// The new value; `-` reads it from standard input.
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    value: Option<OsString>,
+    /// Reads the new value from a file.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Removes the record instead.
+    #[arg(long)]
+    remove: bool,
+}
+
+#[derive(Serialize)]
+struct Swapped<'a> {
+    #[serde(flatten)]
+    key: Key<'a>,
+    done: bool,
+    version: String,
+}
+
+pub(super) async fn run(arguments: CompareSwapArguments) -> Result<Ending, CommandError> {
+    let (place, key) = (arguments.place, arguments.key.into_bytes());
+    let is_stdin = |text: &Option<OsString>| text.as_ref().is_some_and(|text| text == "-");
+    if is_stdin(&arguments.expected.expect) && is_stdin(&arguments.new.value) {
+        let what = "standard input holds one value: give the other as an argument or a file";
+        return Err(CommandError::Usage(what.to_owned()));
+    }
+    let expected = read(arguments.expected.expect, arguments.expected.expect_file)?;
+    let new = read(arguments.new.value, arguments.new.file)?;
+    let keyspace = place.open().await?;
+    let swap = keyspace.compare_swap(&key, expected.as_deref(), new.as_deref());
+    match swap.condition(arguments.condition.into()).await {
+        Ok(version) => {
+            if place.json {
+                output::json(&Swapped { key: Key(&key), done: true, version: version.to_string() })?;
+            }
+            Ok(Ending::Done)
+        }
+        Err(error) => refusal::tell(&place, &key, error),
+    }
+}
+
+/// `None`: that there is no record.
+fn read(text: Option<OsString>, path: Option<PathBuf>) -> Result<Option<Vec<u8>>, CommandError> {
+    match (text, path) {
+        (Some(text), _) => argument(text).map(Some),
+        (None, Some(path)) => file(&path).map(Some),
+        (None, None) => Ok(None),
+    }
+}

@@ -1,0 +1,54 @@
+//! What must hold of a record for a write to happen.
+
+use clap::Args;
+use zerohop_client::{Condition, Timestamp};
+
+#[derive(Args, Clone, Copy, Debug)]
+#[group(multiple = false)]
+pub(crate) struct GivenCondition {
+    /// Only if there is no record.
+    #[arg(long)]
+    if_absent: bool,
+    /// Only if there is one.
+    #[arg(long)]
+    if_present: bool,
+    /// Only if the record has this version, as `lookup --json` tells it.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    if_version: Option<Timestamp>,
+}
+
+impl From<GivenCondition> for Condition {
+    fn from(given: GivenCondition) -> Condition {
+        match given {
+            GivenCondition { if_absent: true, .. } => Condition::IfAbsent,
+            GivenCondition { if_present: true, .. } => Condition::IfPresent,
+            GivenCondition { if_version: Some(version), .. } => Condition::IfVersion(version),
+            _ => Condition::Always,
+        }
+    }
+}
+
+/// A version as it is printed: milliseconds, a dot, a counter. For clap.
+pub(super) fn version(text: &str) -> Result<Timestamp, String> {
+    let parts =
+        text.split_once('.').and_then(|(ms, counter)| Some((ms.parse().ok()?, counter.parse().ok()?)));
+    match parts {
+        Some((ms, counter)) if ms <= Timestamp::MILLIS_MAX => Ok(Timestamp::new(ms, counter)),
+        _ => Err("write a version as it is printed, as in 1763770000123.0".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_they_are_printed() {
+        for given in [Timestamp::ZERO, Timestamp::new(1_763_770_000_123, 65_535), Timestamp::MAX] {
+            assert_eq!(version(&given.to_string()), Ok(given));
+        }
+        for bad in ["", "1", "1.", ".1", "1.65536", "-1.0", "1.0.0", "281474976710656.0"] {
+            assert!(version(bad).is_err(), "{bad}");
+        }
+    }
+}

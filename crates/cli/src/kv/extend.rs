@@ -1,0 +1,29 @@
+//! `zerohop kv extend`.
+
+use clap::Args;
+
+use super::append::grown;
+use super::condition::GivenCondition;
+use super::{KeyArgument, Place};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::value::GivenValue;
+
+#[derive(Args, Debug)]
+pub(crate) struct ExtendArguments {
+    #[command(flatten)]
+    key: KeyArgument,
+    #[command(flatten)]
+    value: GivenValue,
+    #[command(flatten)]
+    condition: GivenCondition,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: ExtendArguments) -> Result<Ending, CommandError> {
+    let (place, key) = (arguments.place, arguments.key.into_bytes());
+    let bytes = arguments.value.read()?;
+    let keyspace = place.open().await?;
+    let length = keyspace.extend(&key, &bytes).condition(arguments.condition.into()).await;
+    grown(&place, &key, length)
+}

@@ -1,0 +1,58 @@
+//! `zerohop kv insert`.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_client::Expiry;
+
+use super::condition::GivenCondition;
+use super::{KeyArgument, Place, refusal};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
+use crate::common::shown::Key;
+use crate::common::value::GivenValue;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct InsertArguments {
+    #[command(flatten)]
+    key: KeyArgument,
+    #[command(flatten)]
+    value: GivenValue,
+    /// The record ceases to be after this time: 10s, 500ms, 2h. Otherwise it stays.
+    #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
+    ttl: Option<Duration>,
+    #[command(flatten)]
+    condition: GivenCondition,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Serialize)]
+struct Inserted<'a> {
+    #[serde(flatten)]
+    key: Key<'a>,
+    done: bool,
+    version: String,
+}
+
+pub(super) async fn run(arguments: InsertArguments) -> Result<Ending, CommandError> {
+    let (place, key) = (arguments.place, arguments.key.into_bytes());
+    let value = arguments.value.read()?;
+    let expiry = match arguments.ttl {
+        // More than fits is longer than any expiry may be, which the server says.
+        Some(ttl) => Expiry::AfterMs(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+        None => Expiry::Never,
+    };
+    let keyspace = place.open().await?;
+    match keyspace.insert_until(&key, &value, expiry).condition(arguments.condition.into()).await {
+        Ok(version) => {
+            if place.json {
+                output::json(&Inserted { key: Key(&key), done: true, version: version.to_string() })?;
+            }
+            Ok(Ending::Done)
+        }
+        Err(error) => refusal::tell(&place, &key, error),
+    }
+}

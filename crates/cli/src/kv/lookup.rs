@@ -1,0 +1,97 @@
+//! `zerohop kv lookup`.
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_client::{Info, Range};
+
+use super::{KeyArgument, Place, record, refusal};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::Key;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct LookupArguments {
+    #[command(flatten)]
+    key: KeyArgument,
+    /// Only a part, values of a list or bytes of bytes, counted from 0: 10..20 (without the last), 10.., ..20, and
+    /// from the end -5.. .
+    #[arg(long, value_name = "FROM..TO", value_parser = range, allow_hyphen_values = true)]
+    range: Option<Range>,
+    /// Prints what the record is, its length, version and expiry instead of its contents.
+    #[arg(long, conflicts_with = "range")]
+    info: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Serialize)]
+struct ShownInfo<'a> {
+    #[serde(flatten)]
+    key: Key<'a>,
+    found: bool,
+    #[serde(rename = "type")]
+    record: &'static str,
+    version: String,
+    length: u64,
+    expires_at_ms: Option<u64>,
+}
+
+pub(super) async fn run(arguments: LookupArguments) -> Result<Ending, CommandError> {
+    let (place, key) = (arguments.place, arguments.key.into_bytes());
+    let keyspace = place.open().await?;
+    if arguments.info {
+        return match keyspace.inspect(&key).await? {
+            Some(info) => show_info(&place, &key, &info),
+            None => refusal::not_found(&place, &key),
+        };
+    }
+    let found = match arguments.range {
+        Some(range) => keyspace.lookup_range(&key, range).await?,
+        None => keyspace.lookup(&key).await?,
+    };
+    match found {
+        Some(found) => record::show(&place, &keyspace, &key, found, arguments.range).await,
+        None => refusal::not_found(&place, &key),
+    }
+}
+
+fn show_info(place: &Place, key: &[u8], info: &Info) -> Result<Ending, CommandError> {
+    let (record, unit) = match refusal::type_name(info.record) {
+        "bytes" => ("bytes", "bytes"),
+        list => (list, "values"),
+    };
+    let version = info.version.to_string();
+    if place.json {
+        let (length, expires_at_ms) = (info.length, info.expires_at_ms);
+        output::json(&ShownInfo { key: Key(key), found: true, record, version, length, expires_at_ms })?;
+    } else {
+        let expiry =
+            info.expires_at_ms.map_or_else(String::new, |ms| format!(", expires at {ms} ms since 1970"));
+        output::result(&format!("{record} of {} {unit}, version {version}{expiry}", info.length))?;
+    }
+    Ok(Ending::Done)
+}
+
+/// For clap.
+fn range(text: &str) -> Result<Range, String> {
+    let bound = |text: &str, open: i64| if text.is_empty() { Some(open) } else { text.parse().ok() };
+    text.split_once("..")
+        .and_then(|(from, to)| Some(Range { start: bound(from, 0)?, stop: bound(to, i64::MAX)? }))
+        .ok_or_else(|| "write a range as in 10..20, 10.., ..20, -5..".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_with_open_ends() {
+        assert_eq!(range("10..20"), Ok(Range { start: 10, stop: 20 }));
+        assert_eq!(range(".."), Ok(Range::ALL));
+        assert_eq!(range("-5.."), Ok(Range { start: -5, stop: i64::MAX }));
+        assert_eq!(range("..-1"), Ok(Range { start: 0, stop: -1 }));
+        for bad in ["", "5", "a..b", "1...2", "1..2..3"] {
+            assert!(range(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `zerohop kv`: operations on single records.
+//!
+//! One file for each operation. In all of them the data's "no" (no record, a condition that does not hold) is told on
+//! standard error, or within the JSON, and ends the program with 1; see [`refusal`].
+
+mod append;
+mod compare_swap;
+mod condition;
+mod extend;
+mod increment;
+mod insert;
+mod lookup;
+mod record;
+mod refusal;
+mod remove;
+mod scan;
+mod wait;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::{Args, Subcommand};
+use zerohop_client::Keyspace;
+
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KvCommand {
+    /// Makes a record these bytes, whatever it was.
+    Insert(insert::InsertArguments),
+    /// Prints a record.
+    ///
+    /// Bytes are printed exactly as they are stored, and on a terminal followed by a line feed; the values of a list
+    /// each with a line feed behind it.
+    Lookup(lookup::LookupArguments),
+    /// Removes a record.
+    Remove(remove::RemoveArguments),
+    /// Adds values to the end of a list, making it if there is no record, and prints its length.
+    Append(append::AppendArguments),
+    /// Adds bytes to the end of a record, making it if there is none, and prints its length.
+    Extend(extend::ExtendArguments),
+    /// Replaces a value, if it is the expected one.
+    Cas(compare_swap::CompareSwapArguments),
+    /// Waits until a record is as asked, and prints it.
+    ///
+    /// The server holds the question and answers at the change; --timeout says how long.
+    Wait(wait::WaitArguments),
+    /// Adds to the decimal number that a record holds, 0 if there is none, and prints the sum.
+    Incr(increment::IncrementArguments),
+    /// Prints the keys that begin with a prefix, in no particular order.
+    Scan(scan::ScanArguments),
+}
+
+/// Where the record is, and how the answer is printed.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// The keyspace.
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON. Bytes that are not UTF-8 are in fields whose names end in _base64.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A key, any bytes.
+#[derive(Args, Debug)]
+pub(crate) struct KeyArgument {
+    /// The key.
+    #[arg(value_name = "KEY", allow_hyphen_values = true)]
+    key: OsString,
+}
+
+impl Place {
+    async fn open(&self) -> Result<Keyspace, CommandError> {
+        self.target.keyspace(&self.keyspace).await
+    }
+}
+
+impl KeyArgument {
+    fn into_bytes(self) -> Vec<u8> {
+        self.key.into_vec()
+    }
+}
+
+pub(crate) async fn run(command: KvCommand) -> Result<Ending, CommandError> {
+    match command {
+        KvCommand::Insert(arguments) => insert::run(arguments).await,
+        KvCommand::Lookup(arguments) => lookup::run(arguments).await,
+        KvCommand::Remove(arguments) => remove::run(arguments).await,
+        KvCommand::Append(arguments) => append::run(arguments).await,
+        KvCommand::Extend(arguments) => extend::run(arguments).await,
+        KvCommand::Cas(arguments) => compare_swap::run(arguments).await,
+        KvCommand::Wait(arguments) => wait::run(arguments).await,
+        KvCommand::Incr(arguments) => increment::run(arguments).await,
+        KvCommand::Scan(arguments) => scan::run(arguments).await,
+    }
+}

@@ -1,0 +1,139 @@
+//! Printing a record: exactly what is stored, or as JSON.
+
+use bytes::Bytes;
+use serde::Serialize;
+use zerohop_client::{Keyspace, Range, Record};
+
+use super::Place;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::{Key, Value};
+use crate::output;
+
+/// The JSON of a bytes record.
+#[derive(Serialize)]
+struct ShownBytes<'a> {
+    #[serde(flatten)]
+    head: Head<'a>,
+    #[serde(flatten)]
+    value: Value<'a>,
+}
+
+/// What stands before the contents.
+#[derive(Serialize)]
+struct Head<'a> {
+    #[serde(flatten)]
+    key: Key<'a>,
+    found: bool,
+    #[serde(rename = "type")]
+    record: &'static str,
+    version: String,
+    /// Of the whole record, in bytes or values.
+    length: u64,
+    /// The place of the first value that is shown, of a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Absent<'a> {
+    #[serde(flatten)]
+    key: Key<'a>,
+    found: bool,
+}
+
+/// Prints a record, or the part of it that was asked for. Of a long list this is the first page: the others are fetched
+/// as they are printed, and show what the list is then.
+pub(super) async fn show(
+    place: &Place,
+    keyspace: &Keyspace,
+    key: &[u8],
+    record: Record,
+    range: Option<Range>,
+) -> Result<Ending, CommandError> {
+    match record {
+        Record::Bytes { version, length, bytes } if place.json => {
+            let head = Head {
+                key: Key(key),
+                found: true,
+                record: "bytes",
+                version: version.to_string(),
+                length,
+                first: None,
+            };
+            output::json(&ShownBytes { head, value: Value(&bytes) })?;
+        }
+        Record::Bytes { bytes, .. } => {
+            let needs_line_feed = output::is_terminal() && !bytes.ends_with(b"\n");
+            output::raw(&[&bytes, if needs_line_feed { b"\n" } else { b"" }])?;
+        }
+        Record::List { version, length, first, values } => {
+            let head = Head {
+                key: Key(key),
+                found: true,
+                record: "list",
+                version: version.to_string(),
+                length,
+                first: Some(first),
+            };
+            let stop = range.unwrap_or(Range::ALL).clip(length).end;
+            show_list(place, keyspace, &head, values, first, stop).await?;
+        }
+    }
+    Ok(Ending::Done)
+}
+
+/// There is no record, which is what was asked for.
+pub(super) fn show_absent(place: &Place, key: &[u8]) -> Result<Ending, CommandError> {
+    if place.json {
+        output::json(&Absent { key: Key(key), found: false })?;
+    }
+    Ok(Ending::Done)
+}
+
+/// Prints a list page by page: its length is bounded by nothing but the memory of the node.
+async fn show_list(
+    place: &Place,
+    keyspace: &Keyspace,
+    head: &Head<'_>,
+    mut values: Vec<Bytes>,
+    mut first: u64,
+    stop: u64,
+) -> Result<(), CommandError> {
+    if place.json {
+        let head = output::json_text(head);
+        output::raw(&[head.trim_end_matches('}').as_bytes(), b",\"values\":["])?;
+    }
+    let mut is_first = true;
+    while !values.is_empty() {
+        print_values(place.json, &values, &mut is_first)?;
+        first += values.len() as u64;
+        if first >= stop {
+            break;
+        }
+        let range = Range { start: place_of(first), stop: place_of(stop) };
+        values = match keyspace.lookup_range(head.key.0, range).await? {
+            // Values may have been dropped from its head meanwhile; these are then others than asked for.
+            Some(Record::List { values, first: found, .. }) if found == first => values,
+            _ => Vec::new(),
+        };
+    }
+    if place.json { output::raw(&[b"]}\n"]) } else { Ok(()) }
+}
+
+fn print_values(is_json: bool, values: &[Bytes], is_first: &mut bool) -> Result<(), CommandError> {
+    let mut out = Vec::with_capacity(values.iter().map(|value| value.len() + 16).sum());
+    for value in values {
+        if is_json {
+            out.extend_from_slice(if std::mem::take(is_first) { b"" } else { b"," });
+            out.extend_from_slice(output::json_text(&Value(value)).as_bytes());
+        } else {
+            out.extend_from_slice(value);
+            out.push(b'\n');
+        }
+    }
+    output::raw(&[&out])
+}
+
+fn place_of(at: u64) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,81 @@
+//! The data's "no": an answer, not an error.
+
+use serde::Serialize;
+use zerohop_client::{Error, Failure, RecordType, Timestamp};
+
+use super::Place;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::{Key, Value};
+use crate::output;
+
+/// The JSON of a "no".
+#[derive(Serialize)]
+struct No<'a> {
+    #[serde(flatten)]
+    key: Key<'a>,
+    /// Said only if there is no record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<bool>,
+    done: bool,
+    /// `not_found`, `condition_failed`, `compare_failed` or `timed_out`.
+    reason: &'static str,
+    /// Of the record, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// What the record is, if that was told.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    record: Option<&'static str>,
+    /// What a comparison saw.
+    #[serde(flatten)]
+    seen: Option<Value<'a>>,
+}
+
+/// Ends the command with "no" if that is what the error is, else with the error.
+pub(super) fn tell(place: &Place, key: &[u8], error: Error) -> Result<Ending, CommandError> {
+    let no = |reason, version: Timestamp, record: Option<RecordType>| No {
+        found: (version == Timestamp::ZERO).then_some(false),
+        version: (version != Timestamp::ZERO).then(|| version.to_string()),
+        record: record.map(type_name),
+        ..No::of(key, reason)
+    };
+    let no = match error.failure() {
+        Some(Failure::NotFound) => no("not_found", Timestamp::ZERO, None),
+        Some(Failure::ConditionFailed { version, found }) => no("condition_failed", *version, *found),
+        Some(Failure::CompareFailed { version, seen }) => {
+            No { seen: seen.as_deref().map(Value), ..no("compare_failed", *version, None) }
+        }
+        Some(Failure::TimedOut { version }) => no("timed_out", *version, None),
+        _ => return Err(error.into()),
+    };
+    match place.json {
+        true => output::json(&no)?,
+        false => output::problem(&format!("zerohop: {error}")),
+    }
+    Ok(Ending::No)
+}
+
+/// There is no record.
+pub(super) fn not_found(place: &Place, key: &[u8]) -> Result<Ending, CommandError> {
+    match place.json {
+        true => output::json(&No { found: Some(false), ..No::of(key, "not_found") })?,
+        false => output::problem(&format!(
+            "zerohop: key \"{}\": there is no record of this key",
+            key[..key.len().min(64)].escape_ascii()
+        )),
+    }
+    Ok(Ending::No)
+}
+
+impl<'a> No<'a> {
+    fn of(key: &'a [u8], reason: &'static str) -> Self {
+        No { key: Key(key), found: None, done: false, reason, version: None, record: None, seen: None }
+    }
+}
+
+/// What a record is, in a word.
+pub(super) fn type_name(record: RecordType) -> &'static str {
+    match record {
+        RecordType::Bytes => "bytes",
+        RecordType::List => "list",
+    }
+}

@@ -1,0 +1,76 @@
+//! `zerohop kv scan`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_client::ListedKey;
+
+use super::{Place, refusal};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::Key;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct ScanArguments {
+    /// What the keys begin with [default: nothing, for all keys].
+    #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
+    prefix: Option<OsString>,
+    /// Prints at most so many keys.
+    #[arg(long, value_name = "KEYS")]
+    limit: Option<u64>,
+    /// Fetches so many keys at a time, at most 4096.
+    #[arg(long, value_name = "KEYS", default_value_t = 4096)]
+    page: u32,
+    /// Ends each key with a zero byte instead of a line feed.
+    #[arg(short = '0', long, conflicts_with = "json")]
+    null: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// One line of JSON for each key.
+#[derive(Serialize)]
+struct ShownKey<'a> {
+    #[serde(flatten)]
+    key: Key<'a>,
+    #[serde(rename = "type")]
+    record: &'static str,
+    version: String,
+    partition: u32,
+}
+
+pub(super) async fn run(arguments: ScanArguments) -> Result<Ending, CommandError> {
+    let place = &arguments.place;
+    let keyspace = place.open().await?;
+    let prefix = arguments.prefix.map(OsString::into_vec).unwrap_or_default();
+    let mut left = arguments.limit.unwrap_or(u64::MAX);
+    let page_keys = u32::try_from(left).unwrap_or(u32::MAX).min(arguments.page);
+    let mut scan = keyspace.scan(prefix).page_keys(page_keys);
+    while left > 0
+        && let Some(keys) = scan.next_page().await?
+    {
+        let mut out = Vec::new();
+        for key in keys.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+            if place.json {
+                out.extend_from_slice(output::json_text(&shown(key)).as_bytes());
+            } else {
+                out.extend_from_slice(&key.key);
+            }
+            out.push(if arguments.null { 0 } else { b'\n' });
+        }
+        output::raw(&[&out])?;
+        left = left.saturating_sub(keys.len() as u64);
+    }
+    Ok(Ending::Done)
+}
+
+fn shown(key: &ListedKey) -> ShownKey<'_> {
+    ShownKey {
+        key: Key(&key.key),
+        record: refusal::type_name(key.record),
+        version: key.version.to_string(),
+        partition: key.partition.0,
+    }
+}

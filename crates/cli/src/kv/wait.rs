@@ -1,0 +1,61 @@
+//! `zerohop kv wait`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+use zerohop_client::{Timestamp, Until};
+
+use super::condition::version;
+use super::{KeyArgument, Place, record, refusal};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::value::argument;
+
+#[derive(Args, Debug)]
+pub(crate) struct WaitArguments {
+    #[command(flatten)]
+    key: KeyArgument,
+    #[command(flatten)]
+    until: GivenUntil,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args, Debug)]
+#[group(multiple = false)]
+struct GivenUntil {
+    /// Until there is a record; this is the default.
+    #[arg(long)]
+    present: bool,
+    /// Until there is none.
+    #[arg(long)]
+    absent: bool,
+    /// Until the record is these bytes; `-` reads them from standard input.
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    equals: Option<OsString>,
+    /// Until the record is not these bytes: others, a list, or absent.
+    #[arg(long, value_name = "VALUE", allow_hyphen_values = true)]
+    differs: Option<OsString>,
+    /// Until the record has another version than this.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    changed: Option<Timestamp>,
+}
+
+pub(super) async fn run(arguments: WaitArguments) -> Result<Ending, CommandError> {
+    let (place, key) = (arguments.place, arguments.key.into_bytes());
+    let GivenUntil { absent, equals, differs, changed, .. } = arguments.until;
+    let (equals, differs) = (equals.map(argument).transpose()?, differs.map(argument).transpose()?);
+    let until = match (&equals, &differs, changed) {
+        (Some(value), _, _) => Until::Equals(value),
+        (_, Some(value), _) => Until::Differs(value),
+        (_, _, Some(version)) => Until::Changed(version),
+        _ if absent => Until::Absent,
+        _ => Until::Present,
+    };
+    let keyspace = place.open().await?;
+    match keyspace.wait(&key, until).await {
+        Ok(Some(found)) => record::show(&place, &keyspace, &key, found, None).await,
+        // What was waited for may be that there is none.
+        Ok(None) => record::show_absent(&place, &key),
+        Err(error) => refusal::tell(&place, &key, error),
+    }
+}

@@ -1,0 +1,116 @@
+//! `zerohop status`.
+
+use std::fmt;
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_wire::admin::{InstanceStatus, NodeStatus, Status};
+
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity::shown_bytes;
+use crate::common::target::Target;
+use crate::keyspace::ShownKeyspace;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON. `nodes` and `keyspaces` and their first fields are a contract; others may be added.
+#[derive(Debug, Serialize)]
+struct ShownStatus {
+    nodes: Vec<ShownNode>,
+    keyspaces: Vec<ShownKeyspace>,
+    map_epoch: u64,
+    /// The cluster's name, in hexadecimal digits.
+    cluster: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownNode {
+    id: u32,
+    state: String,
+    pid: u32,
+    manager: String,
+    instances: Vec<ShownInstance>,
+    version: String,
+    started_ms: u64,
+    troubles: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShownInstance {
+    id: u32,
+    addr: String,
+    partitions: u32,
+    entries: u64,
+    log_bytes: u64,
+    resident_bytes: u64,
+    connections: u32,
+}
+
+pub(crate) async fn run(arguments: StatusArguments) -> Result<Ending, CommandError> {
+    let client = arguments.target.connect().await?;
+    let shown = ShownStatus::from(admin::status(&client).await?);
+    match arguments.json {
+        true => output::json(&shown)?,
+        false => output::result(shown.to_string().trim_end())?,
+    }
+    Ok(Ending::Done)
+}
+
+impl From<Status> for ShownStatus {
+    fn from(status: Status) -> Self {
+        ShownStatus {
+            nodes: status.nodes.into_iter().map(Into::into).collect(),
+            keyspaces: status.keyspaces.into_iter().map(Into::into).collect(),
+            map_epoch: status.map_epoch,
+            cluster: status.cluster.iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+}
+
+impl From<NodeStatus> for ShownNode {
+    fn from(status: NodeStatus) -> Self {
+        let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles } = status;
+        let instances = instances.into_iter().map(Into::into).collect();
+        ShownNode { id, state, pid, manager, instances, version, started_ms, troubles }
+    }
+}
+
+impl From<InstanceStatus> for ShownInstance {
+    fn from(status: InstanceStatus) -> Self {
+        let InstanceStatus { id, addr, partitions, entries, log_bytes, resident_bytes, connections } = status;
+        ShownInstance { id, addr, partitions, entries, log_bytes, resident_bytes, connections }
+    }
+}
+
+impl fmt::Display for ShownStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for node in &self.nodes {
+            let ShownNode { id, state, pid, manager, version, .. } = node;
+            writeln!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?;
+            for instance in &node.instances {
+                writeln!(
+                    f,
+                    "  instance {}: {}, {} partitions, {} records and versions, log {} ({} in memory), {} connections",
+                    instance.id,
+                    instance.addr,
+                    instance.partitions,
+                    instance.entries,
+                    shown_bytes(instance.log_bytes),
+                    shown_bytes(instance.resident_bytes),
+                    instance.connections
+                )?;
+            }
+            node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
+        }
+        self.keyspaces.iter().try_for_each(|keyspace| writeln!(f, "keyspace {keyspace}"))
+    }
+}
