@@ -1,18 +1,19 @@
 //! The command line.
 
-use std::path::PathBuf;
-
-use clap::{Args, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::BenchCommand;
 use crate::common::ending::EXIT_CODES;
+use crate::demo::DemoArguments;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
+use crate::node::NodeArguments;
 use crate::status::StatusArguments;
+use crate::up::UpArguments;
 
 /// One storage system for supercomputing and data-analytics jobs.
 #[derive(Debug, Parser)]
-#[command(name = "zerohop", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "zerohop", version, propagate_version = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -20,65 +21,52 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Runs a local cluster in the foreground, until Ctrl-C.
+    ///
+    /// Each node is a process of its own, a `zerohop node`. One that ends by itself ends the cluster.
+    Up(UpArguments),
+    /// Runs one node in the foreground, until Ctrl-C.
+    Node(NodeArguments),
     /// Tells which nodes and keyspaces there are, and how they are.
-    #[command(after_help = EXIT_CODES)]
     Status(StatusArguments),
     /// Makes, changes, shows and removes keyspaces.
-    #[command(subcommand, after_help = EXIT_CODES)]
+    #[command(subcommand)]
     Keyspace(KeyspaceCommand),
     /// Reads and writes single records.
-    #[command(subcommand, after_help = EXIT_CODES)]
+    #[command(subcommand)]
     Kv(KvCommand),
     /// Measures how fast a cluster is.
-    #[command(subcommand, after_help = EXIT_CODES)]
+    #[command(subcommand)]
     Bench(BenchCommand),
-    /// Stores a folder's files, kills itself half-way through doing it again, recovers, and checks that nothing
-    /// acknowledged is lost.
+    /// Shows on a folder's files that nothing acknowledged is lost: stores them in a cluster of its own, kills it
+    /// half-way, and checks.
     ///
-    /// Every file below DIR is stored under its path, read back and compared by checksum. Then a child process does
-    /// it again on a disk that forgets what was not synced, and is killed with SIGKILL half-way: that is a power cut.
-    /// What it left is recovered, and every file that it had acknowledged must be whole.
-    #[command(after_help = EXIT_CODES)]
+    /// Every file below DIR is stored under its path, read back and compared by checksum. Then all are stored a second
+    /// time, on a disk that forgets what was not synced, and half-way the node is killed with SIGKILL: that is a power
+    /// cut. It is started again, the client goes on by itself, and at the end every file must be whole and nothing
+    /// else be there.
     Demo(DemoArguments),
-    /// What `demo` runs and kills.
-    #[command(name = "demo-child", hide = true)]
-    DemoChild(DemoChildArguments),
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct DemoArguments {
-    /// The folder whose files are stored. Folders called `target` or `.git` are skipped, links are not followed
-    /// [default: the sources of zerohop, or the current folder if they are not there].
-    pub(crate) dir: Option<PathBuf>,
-    /// Where the data goes, and stays: a folder that is new or empty [default: a temporary folder, removed at the
-    /// end if all is well].
-    #[arg(long, value_name = "PATH")]
-    pub(crate) data: Option<PathBuf>,
-    /// Prints the report as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Leaves the temporary folder where it is and says where.
-    #[arg(long)]
-    pub(crate) keep: bool,
-    /// Kills the child once it has acknowledged so many files, rather than half of them.
-    #[arg(long, value_name = "FILES", hide = true)]
-    pub(crate) kill_after: Option<u64>,
+impl Arguments {
+    /// Reads the command line; one that is wrong, or asks for help, ends the program here.
+    pub(crate) fn read() -> Self {
+        let matches = with_exit_codes(Self::command()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct DemoChildArguments {
-    /// The folder whose files are stored.
-    pub(crate) dir: PathBuf,
-    /// The folder of the demo's data, which is not stored itself.
-    pub(crate) work: PathBuf,
+/// Every command's help ends with the exit codes.
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    command.after_help(EXIT_CODES).mut_subcommands(with_exit_codes)
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Arguments::command().debug_assert();
+        with_exit_codes(Arguments::command()).debug_assert();
     }
 }

@@ -6,18 +6,20 @@ mod common;
 mod demo;
 mod keyspace;
 mod kv;
+mod local;
+mod node;
 mod output;
 mod status;
+mod up;
 
 use std::process::ExitCode;
 
 use arguments::{Arguments, Command};
-use clap::Parser;
 use common::ending::{CommandError, Ending, exit_code};
 use common::runtime::runtime;
 
 fn main() -> ExitCode {
-    let outcome = run(Arguments::parse().command);
+    let outcome = run(Arguments::read().command);
     match &outcome {
         Ok(_) | Err(CommandError::OutputClosed) => {}
         Err(error) => output::problem(&format!("zerohop: {error}")),
@@ -27,11 +29,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<Ending, CommandError> {
     match command {
+        Command::Up(arguments) => up::run(&arguments),
+        Command::Node(arguments) => node::run(&arguments),
         Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
         Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),
         Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
-        Command::DemoChild(arguments) => demo::run_child(&arguments),
     }
 }

@@ -33,7 +33,7 @@ pub use error::Error;
 pub use keyspace::Keyspace;
 pub use operation::{Info, Operation, Pending, Record, Ttl};
 pub use scan::Scan;
-pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Trouble, Waiting};
+pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Waiting};
 pub use zerohop_wire::Failure;
 pub use zerohop_wire::ids::Timestamp;
 pub use zerohop_wire::messages::{Condition, Expiry, Range, RecordType, Until};

@@ -45,6 +45,8 @@ pub(crate) enum CommandError {
     Unexpected,
     /// The system refused something.
     System { operation: &'static str, path: PathBuf, reason: String },
+    /// A node of a local cluster failed.
+    Node(String),
     /// The demo failed.
     Demo(DemoError),
     /// Nobody reads the output any more (`zerohop … | head`), so there is nothing left to do.
@@ -86,7 +88,7 @@ impl std::error::Error for CommandError {}
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(what) => f.write_str(what),
+            Self::Usage(what) | Self::Node(what) => f.write_str(what),
             Self::Client(error) => error.fmt(f),
             Self::Unreachable(error) => write!(
                 f,

@@ -13,10 +13,11 @@ pub(crate) fn runtime() -> Result<Runtime, CommandError> {
     built.map_err(|error| CommandError::system("starting the event loop", Path::new("zerohop"), &error))
 }
 
-/// Ctrl-C and the polite request to end, which `kill` sends.
+/// Ctrl-C, the polite request to end that `kill` sends, and the end of the terminal.
 pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
+    hang_up: Signal,
 }
 
 impl StopSignals {
@@ -29,6 +30,7 @@ impl StopSignals {
         Ok(StopSignals {
             interrupt: take(SignalKind::interrupt())?,
             terminate: take(SignalKind::terminate())?,
+            hang_up: take(SignalKind::hangup())?,
         })
     }
 
@@ -37,6 +39,7 @@ impl StopSignals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hang_up.recv() => {}
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Why the demo could not be carried out. That data is lost is no such error: it is what the demo reports.
 
 use std::fmt;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use zerohop::Error;
+use zerohop_client::Error;
 
 #[derive(Debug)]
 pub(crate) enum DemoError {
@@ -16,12 +15,8 @@ pub(crate) enum DemoError {
     DataNotEmpty { path: PathBuf },
     /// The system refused something.
     System { operation: &'static str, path: PathBuf, reason: String },
-    /// The store could not be opened or took no more.
-    Store { doing: &'static str, error: Error },
-    /// The child failed before it was killed.
-    Child { reason: String },
-    /// The child was stuck, and has been killed for it.
-    ChildStuck { waited: Duration },
+    /// The cluster took no more, or gave no answer.
+    Cluster { doing: &'static str, error: Error },
 }
 
 impl fmt::Display for DemoError {
@@ -39,13 +34,7 @@ impl fmt::Display for DemoError {
             DemoError::System { operation, path, reason } => {
                 write!(f, "{}: {operation} failed: {reason}", path.display())
             }
-            DemoError::Store { doing, error } => write!(f, "{doing}: {error}"),
-            DemoError::Child { reason } => {
-                write!(f, "the child process failed before it was to be killed: {reason}")
-            }
-            DemoError::ChildStuck { waited } => {
-                write!(f, "the child process did nothing for {waited:?} and was ended: is its disk stuck?")
-            }
+            DemoError::Cluster { doing, error } => write!(f, "{doing}: {error}"),
         }
     }
 }
@@ -53,15 +42,11 @@ impl fmt::Display for DemoError {
 impl std::error::Error for DemoError {}
 
 impl DemoError {
-    pub(super) fn store(doing: &'static str) -> impl Fn(Error) -> DemoError {
-        move |error| DemoError::Store { doing, error }
+    pub(super) fn cluster(doing: &'static str) -> impl Fn(Error) -> DemoError {
+        move |error| DemoError::Cluster { doing, error }
     }
 
-    pub(super) fn system(
-        operation: &'static str,
-        path: &std::path::Path,
-        error: &std::io::Error,
-    ) -> DemoError {
+    pub(super) fn system(operation: &'static str, path: &Path, error: &std::io::Error) -> DemoError {
         DemoError::System { operation, path: path.to_owned(), reason: error.to_string() }
     }
 }

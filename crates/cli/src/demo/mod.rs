@@ -1,48 +1,79 @@
-//! `zerohop demo`: the engine's whole job on real files, with a kill in the middle.
+//! `zerohop demo`: a cluster's whole job on real files, with a kill in the middle.
 //!
 //! ```text
-//!   source ──load──> store 1 ──close, open──> check                    every file right
-//!   source ──child: load──> store 2 ──SIGKILL──> recover ──> check     every acknowledged file right,
-//!                │                                                     and no file there that is wrong
-//!                └── stored … ──> parent (kill)
+//!   source ──load──> keyspace demo-first ──stop, start──> check            every file right
+//!   source ──load──> keyspace demo-again ──check both──> every file right, and nothing else there
+//!                │
+//!                └── half-way: SIGKILL of the node, start; the client goes on by itself
 //! ```
+//!
+//! Both keyspaces have `sync` durability. The node that is killed runs on a disk that forgets what was not synced, so
+//! the kill is a power cut. Nothing is stored twice by the demo itself: a file that was acknowledged before the kill
+//! and is lost by it stays lost, and is found missing.
 
 mod check;
-mod child;
 mod error;
-mod kill;
+mod lanes;
 mod limits;
 mod load;
+mod local;
 mod progress;
 mod record;
 mod report;
 mod source;
+mod work;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use tempfile::TempDir;
-use zerohop::{Durability, Options, Store};
+use clap::Args;
+use zerohop_client::{Client, Keyspace, Options};
 use zerohop_node::clock::Stopwatch;
 
-pub(crate) use self::child::run_child;
 pub(crate) use self::error::DemoError;
 
-use self::load::{Listener, Stored};
+use self::check::Checked;
+use self::limits::{DEADLINE, PARTITIONS};
+use self::load::{Loaded, Stored};
+use self::local::DemoNode;
 use self::progress::Progress;
 use self::report::{Report, rate};
 use self::source::Source;
-use crate::arguments::DemoArguments;
+use self::work::Work;
+use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
+use crate::common::runtime::{StopSignals, runtime};
 use crate::output;
 
-/// The folder of the first store in the work folder.
-const FIRST_FOLDER: &str = "first";
+/// The keyspaces of the two rounds.
+const FIRST: &str = "demo-first";
+const AGAIN: &str = "demo-again";
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArguments {
+    /// The folder whose files are stored. Folders called `target` or `.git` are skipped, links are not followed
+    /// [default: the sources of zerohop, or the current folder if they are not there].
+    dir: Option<PathBuf>,
+    /// Where the data goes, and stays: a folder that is new or empty; `zerohop up --data` serves it afterwards
+    /// [default: a temporary folder, removed at the end if all is well].
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Prints the report as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Leaves the temporary folder where it is and says where.
+    #[arg(long)]
+    keep: bool,
+    /// Kills the node once it has acknowledged so many files, rather than half of them.
+    #[arg(long, value_name = "FILES", hide = true)]
+    kill_after: Option<u64>,
+}
 
 /// Runs the demo and prints its report.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
     let dir = arguments.dir.clone().unwrap_or_else(default_folder);
-    let work = Work::make(arguments)?;
-    let source = Source::find(&dir, work.path())?;
+    let work = Work::make(arguments.data.as_deref(), arguments.keep)?;
+    let source = Arc::new(Source::find(&dir, work.path())?);
     let mut report = Report {
         folder: source::shown(dir.as_os_str().as_encoded_bytes()),
         skipped_folders: source.skipped_folders,
@@ -50,164 +81,162 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
         unreadable: source.unreadable,
         ..Report::default()
     };
-    store_and_read(&source, work.path(), &mut report)?;
-    let kill_after = arguments.kill_after.unwrap_or(report.files / 2).max(1);
-    kill_and_recover(&dir, &source, work.path(), kill_after, &mut report)?;
+    // Nodes are started from this, the main thread: see `crate::local`.
+    let finished = runtime()?.block_on(async {
+        let mut signals = StopSignals::new()?;
+        tokio::select! {
+            finished = rounds(&source, work.path(), arguments.kill_after, &mut report) => finished.map(|()| true),
+            // What the rounds hold is dropped, which kills the node.
+            () = signals.come() => Ok(false),
+        }
+    })?;
+    if !finished {
+        return Ok(Ending::Interrupted);
+    }
     report.judge();
     report.data = work.end(report.ok)?;
-    output::result(&if arguments.json { as_json(&report) } else { report.to_string() })?;
+    match arguments.json {
+        true => output::json(&report)?,
+        false => output::result(&report.to_string())?,
+    }
     Ok(if report.ok { Ending::Done } else { Ending::No })
 }
 
-/// The options of both stores: each file is acknowledged when it would survive a power cut.
-fn store_options() -> Options {
-    Options { durability: Durability::Sync, ..Options::default() }
+async fn rounds(
+    source: &Arc<Source>,
+    work: &Path,
+    kill_after: Option<u64>,
+    report: &mut Report,
+) -> Result<(), CommandError> {
+    let mut node = DemoNode::start(work).await?;
+    let client = connect(&node).await?;
+    for name in [FIRST, AGAIN] {
+        let settings = zerohop_wire::admin::KeyspaceSettings {
+            name: name.to_owned(),
+            durability: Some("sync".to_owned()),
+            partitions: Some(PARTITIONS),
+            ..Default::default()
+        };
+        report.partitions = admin::create(&client, settings).await?.partitions;
+    }
+    report.instances = node.instances();
+    let (first, again) = (client.keyspace(FIRST).await?, client.keyspace(AGAIN).await?);
+
+    let first_files = store(&first, source, report).await?;
+    let stopwatch = Stopwatch::start();
+    node = node.restart_on_a_forgetful_disk().await?;
+    report.reopen_seconds = stopwatch.elapsed().as_secs_f64();
+    read_back(&first, &first_files, report).await?;
+
+    let kill_after = kill_after.unwrap_or(report.files / 2).max(1);
+    let (node, again_files) = store_and_kill(node, &again, source, kill_after, report).await?;
+    verify(&first, &first_files, &again, &again_files, report).await?;
+    let status = admin::status(&client).await?;
+    report.damage = status.nodes.into_iter().flat_map(|node| node.troubles).collect();
+    node.stop().await
 }
 
-fn store_and_read(source: &Source, work: &Path, report: &mut Report) -> Result<(), DemoError> {
-    let opening = || Store::open_with(work.join(FIRST_FOLDER), &store_options());
-    let store = opening().map_err(DemoError::store("opening the store"))?;
-    if let Some(warning) = store.warning() {
-        output::problem(warning);
-    }
-    let progress = Progress::default();
+async fn connect(node: &DemoNode) -> Result<Client, CommandError> {
+    let options = Options { deadline: DEADLINE, name: "zerohop-demo".to_owned(), ..Options::default() };
+    Client::connect_with(&[node.endpoint()], options).await.map_err(CommandError::Unreachable)
+}
+
+async fn store(
+    keyspace: &Keyspace,
+    source: &Arc<Source>,
+    report: &mut Report,
+) -> Result<Arc<Vec<Stored>>, CommandError> {
+    let progress = Arc::new(Progress::default());
     let stopwatch = Stopwatch::start();
-    let total = source.files.len();
-    let loaded = progress.watch("storing", total, || load::load(&store, source, &progress))?;
+    let loading = load::load(keyspace, source, &progress);
+    let Loaded { files, unreadable } = progress.watch("storing", source.files.len(), loading).await?;
     let took = stopwatch.elapsed();
-    report.files = loaded.files.len() as u64;
-    report.bytes = loaded.files.iter().map(|file| file.bytes).sum();
-    report.unreadable += loaded.unreadable;
+    report.files = files.len() as u64;
+    report.bytes = files.iter().map(|file| file.bytes).sum();
+    report.unreadable += unreadable;
     report.write_seconds = took.as_secs_f64();
     report.write_mb_per_second = rate(report.bytes, took);
-    store.close().map_err(DemoError::store("closing the store"))?;
+    Ok(Arc::new(files))
+}
 
-    let store = opening().map_err(DemoError::store("opening the store again"))?;
-    report.reopen_seconds = store.recovery().took.as_secs_f64();
-    let stats = store.stats().map_err(DemoError::store("asking the store"))?;
-    (report.instances, report.partitions) = (stats.instances, stats.partitions);
-    let progress = Progress::default();
+async fn read_back(
+    keyspace: &Keyspace,
+    files: &Arc<Vec<Stored>>,
+    report: &mut Report,
+) -> Result<(), CommandError> {
+    let progress = Arc::new(Progress::default());
     let stopwatch = Stopwatch::start();
-    let checked =
-        progress.watch("reading", loaded.files.len(), || check::check(&store, &loaded.files, &progress));
+    let checking = check::check(keyspace, files, &progress);
+    let checked = progress.watch("reading", files.len(), checking).await?;
     let took = stopwatch.elapsed();
     report.read_seconds = took.as_secs_f64();
     report.read_mb_per_second = rate(checked.bytes, took);
     report.read_whole = checked.whole;
     report.take_faults(checked);
-    report.take_damage(&store)?;
-    store.close().map_err(DemoError::store("closing the store"))
+    Ok(())
 }
 
-fn kill_and_recover(
-    dir: &Path,
-    source: &Source,
-    work: &Path,
+/// Stores all files once more; kills the node when it has acknowledged enough of them, and starts it again.
+async fn store_and_kill(
+    node: DemoNode,
+    keyspace: &Keyspace,
+    source: &Arc<Source>,
     kill_after: u64,
     report: &mut Report,
-) -> Result<(), DemoError> {
-    let list = work.join(child::LIST_FILE);
-    source
-        .write_list(&list)
-        .map_err(|error| DemoError::system("writing the list of files", &list, &error))?;
-    let progress = Progress::default();
-    let killed = progress.watch("storing, to be killed", source.files.len(), || {
-        kill::run_and_kill(dir, work, kill_after, &progress)
-    })?;
-    report.killed = killed.by_sigkill;
-    report.acknowledged = killed.acknowledged.len() as u64;
-    report.acknowledged_bytes = killed.acknowledged.iter().map(|file| file.bytes).sum();
+) -> Result<(DemoNode, Arc<Vec<Stored>>), CommandError> {
+    let progress = Arc::new(Progress::default());
+    let stopwatch = Stopwatch::start();
+    let loading = load::load(keyspace, source, &progress);
+    let killing = async {
+        progress.reached(kill_after.min(source.files.len() as u64)).await;
+        progress.note_kill();
+        let stopwatch = Stopwatch::start();
+        let node = node.kill_and_start().await?;
+        Ok::<_, CommandError>((node, stopwatch.elapsed()))
+    };
+    let both = async { tokio::try_join!(async { Ok(loading.await?) }, killing) };
+    let (loaded, (node, recovery)) =
+        progress.watch("storing again, with a kill", source.files.len(), both).await?;
+    report.again_seconds = stopwatch.elapsed().as_secs_f64();
+    report.recovery_seconds = recovery.as_secs_f64();
+    report.killed = true;
+    let before = || loaded.files.iter().filter(|file| file.before_kill);
+    report.acknowledged = before().count() as u64;
+    report.acknowledged_bytes = before().map(|file| file.bytes).sum();
+    Ok((node, Arc::new(loaded.files)))
+}
 
-    let store = Store::open_with(work.join(child::FOLDER), &store_options())
-        .map_err(DemoError::store("recovering what the killed process left"))?;
-    let recovery = store.recovery();
-    report.recovery_seconds = recovery.took.as_secs_f64();
-    report.recovered_entries = recovery.from_checkpoint + recovery.from_log + recovery.from_journal;
-    report.torn_bytes = recovery.torn_bytes;
-    let progress = Progress::default();
-    let checked = progress.watch("verifying", killed.acknowledged.len(), || {
-        check::check(&store, &killed.acknowledged, &progress)
-    });
-    report.verified = checked.whole;
-    report.take_faults(checked);
-    let others = check::check_others(&store, &killed.acknowledged, &source.files)
-        .map_err(DemoError::store("walking over what the killed process left"))?;
-    report.unacknowledged_whole = others.checked.whole;
-    report.leftover_parts = others.leftover_parts;
-    report.take_faults(others.checked);
-    report.take_damage(&store)?;
-    store.close().map_err(DemoError::store("closing the store"))
+async fn verify(
+    first: &Keyspace,
+    first_files: &Arc<Vec<Stored>>,
+    again: &Keyspace,
+    again_files: &Arc<Vec<Stored>>,
+    report: &mut Report,
+) -> Result<(), CommandError> {
+    let progress = Arc::new(Progress::default());
+    let total = first_files.len() + again_files.len();
+    let checking = async {
+        let of_first = check::check(first, first_files, &progress).await?;
+        let of_again = check::check(again, again_files, &progress).await?;
+        let strangers =
+            check::strangers(first, first_files).await? + check::strangers(again, again_files).await?;
+        Ok::<_, DemoError>((of_first, of_again, strangers))
+    };
+    let (of_first, of_again, strangers) = progress.watch("verifying", total, checking).await?;
+    report.first_whole = of_first.whole;
+    report.again_files = again_files.len() as u64;
+    report.again_whole = of_again.whole;
+    report.verified = of_again.whole_before_kill;
+    report.strangers = strangers;
+    report.take_faults(of_first);
+    report.take_faults(of_again);
+    Ok(())
 }
 
 impl Report {
-    fn take_faults(&mut self, checked: check::Checked) {
+    fn take_faults(&mut self, checked: Checked) {
         self.faulty += checked.faulty;
         self.faults.extend(checked.faults);
-    }
-
-    fn take_damage(&mut self, store: &Store) -> Result<(), DemoError> {
-        let damage = store.damage().map_err(DemoError::store("asking for damage"))?;
-        self.damage.extend(damage.iter().map(ToString::to_string));
-        Ok(())
-    }
-}
-
-/// In the parent, progress is all that there is to tell.
-impl Listener for Progress {
-    fn stored(&self, files: &[Stored]) {
-        self.add(files.len() as u64, files.iter().map(|file| file.bytes).sum());
-    }
-
-    fn stored_parts(&self) {}
-}
-
-/// Where the demo's data is.
-enum Work {
-    /// Removed at the end.
-    Temporary(TempDir),
-    /// Left where it is.
-    Kept(PathBuf),
-}
-
-impl Work {
-    fn make(arguments: &DemoArguments) -> Result<Self, DemoError> {
-        let Some(path) = &arguments.data else {
-            let folder = tempfile::Builder::new().prefix("zerohop-demo-").tempdir();
-            let folder = folder.map_err(|error| {
-                DemoError::system("making a temporary folder", &std::env::temp_dir(), &error)
-            })?;
-            return Ok(if arguments.keep { Work::Kept(folder.keep()) } else { Work::Temporary(folder) });
-        };
-        std::fs::create_dir_all(path)
-            .map_err(|error| DemoError::system("making the folder", path, &error))?;
-        let mut names =
-            std::fs::read_dir(path).map_err(|error| DemoError::system("reading the folder", path, &error))?;
-        match names.next() {
-            None => Ok(Work::Kept(path.clone())),
-            Some(_) => Err(DemoError::DataNotEmpty { path: path.clone() }),
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Work::Temporary(folder) => folder.path(),
-            Work::Kept(path) => path,
-        }
-    }
-
-    /// Removes what is to be removed; what is lost or wrong is left to be looked at. Returns where the rest is.
-    fn end(self, is_well: bool) -> Result<Option<String>, DemoError> {
-        match self {
-            Work::Temporary(folder) if !is_well => Ok(Some(folder.keep().display().to_string())),
-            Work::Temporary(folder) => {
-                let path = folder.path().to_owned();
-                folder
-                    .close()
-                    .map_err(|error| DemoError::system("removing the temporary folder", &path, &error))?;
-                Ok(None)
-            }
-            Work::Kept(path) => Ok(Some(path.display().to_string())),
-        }
     }
 }
 
@@ -216,10 +245,4 @@ fn default_folder() -> PathBuf {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
     let is_there = |folder: &&Path| folder.join("Cargo.toml").is_file() && folder.join("crates").is_dir();
     sources.filter(is_there).map_or_else(|| PathBuf::from("."), Path::to_owned)
-}
-
-fn as_json(report: &Report) -> String {
-    // A report is numbers and text: there is nothing in it that JSON cannot say.
-    serde_json::to_string_pretty(report)
-        .unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string()))
 }

@@ -1,7 +1,11 @@
-//! How far the work has come, counted by those who do it and drawn by one who waits.
+//! How far the work has come: counted by those who do it, drawn by one who waits, and the sign for the kill.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+use tokio::time::interval;
 
 use super::limits::PROGRESS_EVERY;
 use crate::output::StatusLine;
@@ -11,38 +15,47 @@ use crate::output::StatusLine;
 pub(super) struct Progress {
     files: AtomicU64,
     bytes: AtomicU64,
+    changed: Notify,
+    is_killed: AtomicBool,
 }
 
 impl Progress {
     pub(super) fn add(&self, files: u64, bytes: u64) {
         self.files.fetch_add(files, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.changed.notify_one();
     }
 
-    /// Does the work in a thread beside this one, and shows meanwhile how far it has come.
-    pub(super) fn watch<T: Send>(
-        &self,
-        label: &str,
-        total_files: usize,
-        work: impl FnOnce() -> T + Send,
-    ) -> T {
+    /// Returns once so many files are done. One may wait at a time.
+    pub(super) async fn reached(&self, files: u64) {
+        while self.files.load(Ordering::Relaxed) < files {
+            self.changed.notified().await;
+        }
+    }
+
+    /// From now on what is acknowledged may have been acknowledged after the kill.
+    pub(super) fn note_kill(&self) {
+        self.is_killed.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_killed(&self) -> bool {
+        self.is_killed.load(Ordering::SeqCst)
+    }
+
+    /// Does the work, and shows meanwhile how far it has come.
+    pub(super) async fn watch<T>(&self, label: &str, total_files: usize, work: impl Future<Output = T>) -> T {
         let line = StatusLine::new();
-        std::thread::scope(|scope| {
-            let (done, is_done) = sync_channel::<()>(1);
-            let worker = scope.spawn(move || {
-                // Dropped when the work ends, however it ends.
-                let _done = done;
-                work()
-            });
-            while is_done.recv_timeout(PROGRESS_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let files = self.files.load(Ordering::Relaxed);
-                let megabytes = self.bytes.load(Ordering::Relaxed) / 1_000_000;
-                line.show(&format!("{label}: {files} of {total_files} files, {megabytes} MB"));
+        let mut ticks = interval(PROGRESS_EVERY);
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                _ = ticks.tick() => {
+                    let files = self.files.load(Ordering::Relaxed);
+                    let megabytes = self.bytes.load(Ordering::Relaxed) / 1_000_000;
+                    line.show(&format!("{label}: {files} of {total_files} files, {megabytes} MB"));
+                }
             }
-            match worker.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
+        }
     }
 }

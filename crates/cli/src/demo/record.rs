@@ -62,11 +62,6 @@ pub(super) fn part_key(path: &[u8], number: u32) -> Vec<u8> {
     key
 }
 
-/// Whether a key is that of a part.
-pub(super) fn is_part(key: &[u8]) -> bool {
-    key.contains(&0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +88,5 @@ mod tests {
     fn parts_of_two_files_never_share_a_key() {
         assert_ne!(part_key(b"a", 1), part_key(b"a", 256));
         assert_eq!(part_key(b"a", 1), [b'a', 0, 0, 0, 0, 1]);
-        assert!(is_part(&part_key(b"a", 0)) && !is_part(b"a"));
     }
 }

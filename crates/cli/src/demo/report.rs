@@ -19,34 +19,39 @@ pub(crate) struct Report {
     pub(crate) skipped_folders: u64,
     pub(crate) skipped_others: u64,
     pub(crate) instances: u64,
-    pub(crate) partitions: u64,
+    /// Of each of the two keyspaces.
+    pub(crate) partitions: u32,
     pub(crate) write_seconds: f64,
     pub(crate) write_mb_per_second: f64,
+    /// Stopping the node in order, and starting it until it serves.
     pub(crate) reopen_seconds: f64,
     pub(crate) read_seconds: f64,
     pub(crate) read_mb_per_second: f64,
     /// Files that were read back right.
     pub(crate) read_whole: u64,
-    /// Whether the child was ended by SIGKILL.
+    /// Storing all a second time, with the kill in it.
+    pub(crate) again_seconds: f64,
+    /// Whether the node was ended by SIGKILL.
     pub(crate) killed: bool,
-    /// Files that the child had acknowledged, and their bytes.
+    /// Files of the second time that were acknowledged before the kill, and their bytes.
     pub(crate) acknowledged: u64,
     pub(crate) acknowledged_bytes: u64,
+    /// From the kill until the node served again.
     pub(crate) recovery_seconds: f64,
-    /// Entries that were read to recover: from checkpoints, logs and journals.
-    pub(crate) recovered_entries: u64,
-    pub(crate) torn_bytes: u64,
-    /// Acknowledged files that are whole after recovery.
+    /// Files acknowledged before the kill that are whole after it.
     pub(crate) verified: u64,
-    /// Files that were there, whole, without having been acknowledged.
-    pub(crate) unacknowledged_whole: u64,
-    /// Parts of files that were not complete when the child was killed.
-    pub(crate) leftover_parts: u64,
+    /// Files of the first time that are whole after the kill.
+    pub(crate) first_whole: u64,
+    /// Files stored the second time, and how many of them are whole.
+    pub(crate) again_files: u64,
+    pub(crate) again_whole: u64,
+    /// Keys that nobody stored.
+    pub(crate) strangers: u64,
     /// Files that are lost or hold something wrong.
     pub(crate) faulty: u64,
-    /// Which, up to a thousand of them.
+    /// Which, up to a thousand of each check.
     pub(crate) faults: Vec<Fault>,
-    /// Damage on disk that recovery found.
+    /// What the node reports of its disk.
     pub(crate) damage: Vec<String>,
     /// Where the data is, if it was kept.
     pub(crate) data: Option<String>,
@@ -66,7 +71,10 @@ impl Report {
             && self.damage.is_empty()
             && self.killed
             && self.read_whole == self.files
-            && self.verified == self.acknowledged;
+            && self.first_whole == self.files
+            && self.again_whole == self.again_files
+            && self.verified == self.acknowledged
+            && self.strangers == 0;
     }
 }
 
@@ -94,7 +102,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "  read     {:>8.1} MB/s   {:.2} s, after closing and opening ({:.0} ms); {} of {} files right",
+            "  read     {:>8.1} MB/s   {:.2} s, after stopping and starting the node ({:.0} ms); {} of {} files right",
             self.read_mb_per_second,
             self.read_seconds,
             self.reopen_seconds * 1e3,
@@ -103,22 +111,25 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "  kill     {:>8} files  acknowledged ({:.1} MB), then SIGKILL; what was not synced is gone, as by a \
-             power cut",
+            "  kill     {:>8} files  of a second round acknowledged ({:.1} MB), then SIGKILL; what was not synced is \
+             gone, as by a power cut",
             self.acknowledged,
             megabytes(self.acknowledged_bytes)
         )?;
         writeln!(
             f,
-            "  recover  {:>8.0} ms     {} entries read, {} torn bytes cut",
+            "  recover  {:>8.0} ms     until it served again; the client went on by itself to {} files",
             self.recovery_seconds * 1e3,
-            self.recovered_entries,
-            self.torn_bytes
+            self.again_files
         )?;
         writeln!(
             f,
-            "  verify   {:>8} files  of {} acknowledged are whole; {} more are there and whole, {} are not",
-            self.verified, self.acknowledged, self.unacknowledged_whole, self.faulty
+            "  verify   {:>8} files  of {} acknowledged before the kill are whole, {} of {} in all; {} strange keys",
+            self.verified,
+            self.acknowledged,
+            self.first_whole + self.again_whole,
+            self.files + self.again_files,
+            self.strangers
         )?;
         writeln!(f)?;
         for fault in self.faults.iter().take(FAULTS_SHOWN_MAX) {
@@ -133,7 +144,7 @@ impl fmt::Display for Report {
         }
         match self.ok {
             true => write!(f, "Nothing that was acknowledged is lost."),
-            false if !self.killed => write!(f, "FAILED: the second process ended before it was killed."),
+            false if !self.killed => write!(f, "FAILED: the node ended before it was killed."),
             false => write!(f, "FAILED: data is lost or wrong. Please report this with the lines above."),
         }
     }
@@ -164,7 +175,17 @@ mod tests {
     use super::*;
 
     fn good() -> Report {
-        Report { files: 10, read_whole: 10, acknowledged: 5, verified: 5, killed: true, ..Report::default() }
+        Report {
+            files: 10,
+            read_whole: 10,
+            first_whole: 10,
+            again_files: 10,
+            again_whole: 10,
+            acknowledged: 5,
+            verified: 5,
+            killed: true,
+            ..Report::default()
+        }
     }
 
     #[test]
@@ -172,12 +193,15 @@ mod tests {
         let mut report = good();
         report.judge();
         assert!(report.ok && report.to_string().ends_with("Nothing that was acknowledged is lost."));
-        let spoil: [fn(&mut Report); 5] = [
+        let spoil: [fn(&mut Report); 8] = [
             |report| report.faulty = 1,
             |report| report.damage.push("rot".to_owned()),
             |report| report.killed = false,
             |report| report.read_whole -= 1,
+            |report| report.first_whole -= 1,
+            |report| report.again_whole -= 1,
             |report| report.verified -= 1,
+            |report| report.strangers = 1,
         ];
         for (at, spoil) in spoil.iter().enumerate() {
             let mut report = good();

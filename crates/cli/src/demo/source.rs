@@ -47,28 +47,6 @@ impl Source {
         Ok(source)
     }
 
-    /// Writes the list of files down, for a process that is to store the same ones.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a note between two processes of the demo, not data of the store"
-    )]
-    pub(super) fn write_list(&self, list: &Path) -> std::io::Result<()> {
-        let mut bytes = self.files.join(&0);
-        bytes.push(0);
-        std::fs::write(list, if self.files.is_empty() { &[] } else { &bytes[..] })
-    }
-
-    /// The same files below the same folder, from a list that was written down.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a note between two processes of the demo, not data of the store"
-    )]
-    pub(super) fn from_list(root: &Path, list: &Path) -> std::io::Result<Self> {
-        let bytes = std::fs::read(list)?;
-        let files = bytes.split_inclusive(|&byte| byte == 0).map(|path| path[..path.len() - 1].to_vec());
-        Ok(Source { root: root.to_owned(), files: files.collect(), ..Source::default() })
-    }
-
     /// Opens a file, to be read up to the length that it has now: it may be growing.
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
     pub(super) fn open(&self, path: &[u8]) -> std::io::Result<impl Read + use<>> {
@@ -147,11 +125,6 @@ mod tests {
         let source = Source::find(root.path(), &path(b"data")).unwrap();
         assert_eq!(source.files, [&b"\n"[..], b"a/b/deep", b"not \xff utf-8"]);
         assert_eq!((source.skipped_folders, source.skipped_others, source.unreadable), (3, 1, 0));
-        let list = root.path().join("data/list");
-        source.write_list(&list).unwrap();
-        assert_eq!(Source::from_list(root.path(), &list).unwrap().files, source.files);
-        Source::default().write_list(&list).unwrap();
-        assert_eq!(Source::from_list(root.path(), &list).unwrap().files, Vec::<Vec<u8>>::new());
         let mut bytes = Vec::new();
         source.open(b"not \xff utf-8").unwrap().read_to_end(&mut bytes).unwrap();
         assert_eq!(bytes, b"not \xff utf-8");

@@ -14,6 +14,7 @@ use crate::common::value::{argument, file};
 use crate::output;
 
 #[derive(Args, Debug)]
+#[command(override_usage = "zerohop kv append [OPTIONS] <KEY> <VALUE... | --file <FILE>>")]
 pub(crate) struct AppendArguments {
     #[command(flatten)]
     key: KeyArgument,

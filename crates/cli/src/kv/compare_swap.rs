@@ -14,6 +14,9 @@ use crate::common::value::{argument, file};
 use crate::output;
 
 #[derive(Args, Debug)]
+#[command(
+    override_usage = "zerohop kv cas [OPTIONS] <--expect <VALUE> | --expect-file <FILE> | --expect-absent> <KEY> <VALUE | --file <FILE> | --remove>"
+)]
 pub(crate) struct CompareSwapArguments {
     #[command(flatten)]
     key: KeyArgument,

@@ -9,6 +9,7 @@ use crate::common::ending::{CommandError, Ending};
 use crate::common::value::GivenValue;
 
 #[derive(Args, Debug)]
+#[command(override_usage = "zerohop kv extend [OPTIONS] <KEY> <VALUE | --file <FILE>>")]
 pub(crate) struct ExtendArguments {
     #[command(flatten)]
     key: KeyArgument,

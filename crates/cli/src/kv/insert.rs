@@ -15,6 +15,7 @@ use crate::common::value::GivenValue;
 use crate::output;
 
 #[derive(Args, Debug)]
+#[command(override_usage = "zerohop kv insert [OPTIONS] <KEY> <VALUE | --file <FILE>>")]
 pub(crate) struct InsertArguments {
     #[command(flatten)]
     key: KeyArgument,

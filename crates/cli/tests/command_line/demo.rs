@@ -1,14 +1,15 @@
 //! `zerohop demo` as a process, on small folders.
 
-#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test, which makes the files it needs")]
-
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, kill_process};
 use serde_json::Value;
+
+use crate::support::{PATIENCE, Serving, code, pid, wait_until_gone, zerohop};
 
 /// Bytes of one file that is stored in parts.
 const LARGE: usize = (3 << 20) + 5;
@@ -27,13 +28,9 @@ fn make_files(root: &Path, small: usize) {
     std::fs::write(root.join(OsStr::from_bytes(b"odd \xff\n name")), "odd").unwrap();
 }
 
-fn zerohop(arguments: &[&OsStr]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_zerohop")).args(arguments).output().unwrap()
-}
-
 fn demo(dir: &Path, more: &[&str]) -> Output {
     let more = more.iter().map(OsStr::new);
-    zerohop(&["demo".as_ref(), dir.as_os_str()].into_iter().chain(more).collect::<Vec<_>>())
+    zerohop(&["demo".as_ref(), dir.as_os_str()].into_iter().chain(more).collect::<Vec<_>>()).output().unwrap()
 }
 
 fn report(dir: &Path, more: &[&str]) -> Value {
@@ -44,33 +41,34 @@ fn report(dir: &Path, more: &[&str]) -> Value {
 }
 
 #[test]
-fn the_report_tells_what_was_there_and_that_the_child_was_killed() {
+fn the_report_tells_what_was_there_and_that_the_node_was_killed() {
     let root = tempfile::tempdir().unwrap();
     make_files(root.path(), 60);
     let report = report(root.path(), &[]);
     let small: usize = (0..60).map(|n| n * format!("file {n} ").len()).sum();
-    assert_eq!(report["ok"], true);
-    assert_eq!(report["killed"], true);
+    assert_eq!((&report["ok"], &report["killed"]), (&true.into(), &true.into()), "{report}");
     assert_eq!(report["files"], 62);
     assert_eq!(report["bytes"], LARGE + small + 3);
-    assert_eq!(report["read_whole"], 62);
+    for whole in ["read_whole", "first_whole", "again_files", "again_whole"] {
+        assert_eq!(report[whole], 62, "{whole}: {report}");
+    }
     assert_eq!((&report["skipped_folders"], &report["unreadable"]), (&1.into(), &0.into()));
     let acknowledged = report["acknowledged"].as_u64().unwrap();
     assert!((31..=62).contains(&acknowledged), "{acknowledged}");
     assert_eq!(report["verified"], acknowledged);
-    assert_eq!(report["faulty"], 0);
+    assert_eq!((&report["faulty"], &report["strangers"]), (&0.into(), &0.into()));
     assert_eq!(report["data"], Value::Null);
 }
 
 #[test]
-fn what_was_acknowledged_is_whole_whenever_the_child_is_killed() {
+fn what_was_acknowledged_is_whole_whenever_the_node_is_killed() {
     let root = tempfile::tempdir().unwrap();
     make_files(root.path(), 300);
-    for round in 0..10 {
-        let kill_after = 1 + round * 271 % 300;
+    for kill_after in [1, 40, 302, 1_000_000] {
         let report = report(root.path(), &["--kill-after", &kill_after.to_string()]);
-        assert!(report["acknowledged"].as_u64().unwrap() >= kill_after, "{report}");
+        assert!(report["acknowledged"].as_u64().unwrap() >= kill_after.min(302), "{report}");
         assert_eq!(report["verified"], report["acknowledged"]);
+        assert_eq!(report["again_whole"], 302);
     }
 }
 
@@ -95,7 +93,7 @@ fn an_empty_folder_is_well_and_a_file_or_nothing_is_told() {
     std::fs::write(&file, "x").unwrap();
     for bad in [file, root.path().join("nothing")] {
         let output = demo(&bad, &[]);
-        assert_eq!(output.status.code(), Some(3));
+        assert_eq!(code(&output), 3);
         assert!(String::from_utf8_lossy(&output.stderr).contains("name a folder"), "{output:?}");
         assert_eq!(output.stdout, b"");
     }
@@ -109,13 +107,15 @@ fn data_stays_where_it_was_asked_for_and_is_not_stored_itself() {
     let report = report(root.path(), &["--data", data.to_str().unwrap()]);
     assert_eq!((&report["files"], &report["skipped_folders"]), (&5.into(), &2.into()));
     assert_eq!(report["data"], data.to_str().unwrap());
-    let store = zerohop::open(data.join("first")).unwrap();
-    assert!(store.lookup("sub/folder/0002").unwrap().unwrap().ends_with(b"file 2 file 2 "));
-    assert!(zerohop::open(data.join("killed")).unwrap().keys().count() >= 2);
-
     let again = demo(root.path(), &["--data", data.to_str().unwrap()]);
-    assert_eq!(again.status.code(), Some(3));
+    assert_eq!(code(&again), 3);
     assert!(String::from_utf8_lossy(&again.stderr).contains("is not empty"), "{again:?}");
+
+    let cluster = Serving::up(&["--data", data.to_str().unwrap()]);
+    for keyspace in ["demo-first", "demo-again"] {
+        let record = cluster.run(&["kv", "lookup", "-k", keyspace, "sub/folder/0002"]);
+        assert!(record.stdout.ends_with(b"file 2 file 2 "), "{record:?}");
+    }
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn the_temporary_folder_is_removed_unless_it_is_to_be_kept() {
     make_files(root.path(), 3);
     let temporary = tempfile::tempdir().unwrap();
     let run = |more: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
-        command.arg("demo").arg(root.path()).args(more).env("TMPDIR", temporary.path());
+        let mut command = zerohop(&["demo"]);
+        command.arg(root.path()).args(more).env("TMPDIR", temporary.path());
         assert!(command.output().unwrap().status.success());
         std::fs::read_dir(temporary.path()).unwrap().count()
     };
@@ -134,38 +134,37 @@ fn the_temporary_folder_is_removed_unless_it_is_to_be_kept() {
 }
 
 #[test]
-fn a_folder_that_another_process_has_open_is_refused_by_name() {
+fn ctrl_c_removes_the_folder_and_ends_the_node() {
     let root = tempfile::tempdir().unwrap();
-    let work = root.path().join("work");
-    let store = zerohop::open(work.join("killed")).unwrap();
-    std::fs::write(work.join("files-to-store"), "").unwrap();
-    let mut other = Command::new(env!("CARGO_BIN_EXE_zerohop"))
-        .arg("demo-child")
-        .args([root.path(), &work])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = String::new();
-    BufReader::new(other.stdout.take().unwrap()).read_line(&mut said).unwrap();
-    // Ends when nobody holds its standard input any more.
-    drop(other.stdin.take());
-    assert!(other.wait().unwrap().success());
-    assert!(said.starts_with("failed") && said.contains("another zerohop process"), "{said}");
-    assert!(said.contains(work.join("killed").to_str().unwrap()), "{said}");
-    store.insert("k", "v").unwrap();
+    make_files(root.path(), 2000);
+    let temporary = tempfile::tempdir().unwrap();
+    let mut command = zerohop(&["demo"]);
+    command.arg(root.path()).env("TMPDIR", temporary.path()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // Once its node has data it is at work.
+    let started = Instant::now();
+    let node = loop {
+        let of_demo = children(child.id());
+        let has_data = || {
+            std::fs::read_dir(temporary.path())
+                .unwrap()
+                .any(|one| one.unwrap().path().join("node-1").exists())
+        };
+        if let Some(node) = of_demo.first().filter(|_| has_data()) {
+            break *node;
+        }
+        assert!(started.elapsed() < PATIENCE && child.try_wait().unwrap().is_none());
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    kill_process(pid(u64::from(child.id())), Signal::INT).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    wait_until_gone(pid(node));
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
 }
 
-#[test]
-fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
-    for (arguments, code) in [
-        (&["demo", "--no-such-thing"][..], 2),
-        (&["no-such-command"], 2),
-        (&["--help"], 0),
-        (&["demo", "--help"], 0),
-        (&["--version"], 0),
-    ] {
-        let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-        assert_eq!(zerohop(&arguments).status.code(), Some(code), "{arguments:?}");
-    }
+/// The processes that a process has started.
+fn children(of: u32) -> Vec<u64> {
+    let list = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).unwrap_or_default();
+    list.split_whitespace().map(|one| one.parse().unwrap()).collect()
 }

@@ -1,0 +1,61 @@
+//! Lanes that take groups of items side by side, until there are none or one of them fails.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::task::JoinSet;
+
+use super::error::DemoError;
+use super::limits::{GROUP_FILES_MAX, LANES};
+
+/// The items that are still to be taken.
+#[derive(Debug)]
+pub(super) struct Groups {
+    items: usize,
+    group: usize,
+    next: AtomicUsize,
+    failed: AtomicBool,
+}
+
+impl Groups {
+    /// Few items at a time where there are few, so that every lane has some.
+    fn new(items: usize) -> Self {
+        let group = (items / (LANES * 8)).clamp(1, GROUP_FILES_MAX);
+        Groups { items, group, next: AtomicUsize::new(0), failed: AtomicBool::new(false) }
+    }
+
+    pub(super) fn take(&self) -> Option<Range<usize>> {
+        if self.failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let first = self.next.fetch_add(self.group, Ordering::Relaxed);
+        (first < self.items).then(|| first..self.items.min(first + self.group))
+    }
+}
+
+/// Runs the lanes to their ends. Errors: the first of theirs.
+pub(super) async fn run<T, F>(items: usize, lane: impl Fn(Arc<Groups>) -> F) -> Result<Vec<T>, DemoError>
+where
+    T: Send + 'static,
+    F: Future<Output = Result<T, DemoError>> + Send + 'static,
+{
+    let groups = Arc::new(Groups::new(items));
+    let mut lanes = JoinSet::new();
+    for _ in 0..LANES {
+        lanes.spawn(lane(Arc::clone(&groups)));
+    }
+    let (mut results, mut failure) = (Vec::new(), None);
+    while let Some(ended) = lanes.join_next().await {
+        match ended {
+            Ok(Ok(result)) => results.push(result),
+            Ok(Err(error)) => {
+                groups.failed.store(true, Ordering::Relaxed);
+                failure.get_or_insert(error);
+            }
+            Err(fault) => std::panic::resume_unwind(fault.into_panic()),
+        }
+    }
+    failure.map_or(Ok(results), Err)
+}

@@ -1,0 +1,60 @@
+//! The demo's own cluster: one node, which is stopped, killed and started again at the same ports.
+
+use std::path::Path;
+
+use zerohop_node::disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
+
+use super::limits::PORTS;
+use crate::common::ending::CommandError;
+use crate::local::{LocalNode, NodePlan, free_ports};
+
+/// A node of the demo.
+#[derive(Debug)]
+pub(super) struct DemoNode {
+    node: LocalNode,
+    plan: NodePlan,
+}
+
+impl DemoNode {
+    /// Starts one whose data is in the folder `node-1` of `work`, as `zerohop up --data` would have it.
+    pub(super) async fn start(work: &Path) -> Result<Self, CommandError> {
+        let listen = free_ports(PORTS)
+            .ok_or_else(|| CommandError::Node("no free ports were found for the demo's node".to_owned()))?;
+        let plan = NodePlan {
+            listen,
+            data: Some(work.join("node-1")),
+            instances: None,
+            log_level: "error".to_owned(),
+            environment: vec![(TEST_DISK_VARIABLE, "")],
+        };
+        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan })
+    }
+
+    pub(super) fn endpoint(&self) -> &str {
+        &self.node.ready.manager
+    }
+
+    pub(super) fn instances(&self) -> u64 {
+        self.node.ready.instances.len() as u64
+    }
+
+    /// Stops it in order, and starts it on a disk that forgets what was not synced when it is killed.
+    pub(super) async fn restart_on_a_forgetful_disk(self) -> Result<Self, CommandError> {
+        let DemoNode { node, mut plan } = self;
+        node.stop().await?;
+        plan.environment = vec![(TEST_DISK_VARIABLE, HOLD_UNSYNCED)];
+        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan })
+    }
+
+    /// Kills it with SIGKILL, and starts it on an ordinary disk.
+    pub(super) async fn kill_and_start(self) -> Result<Self, CommandError> {
+        let DemoNode { node, mut plan } = self;
+        node.kill().await?;
+        plan.environment = vec![(TEST_DISK_VARIABLE, "")];
+        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan })
+    }
+
+    pub(super) async fn stop(self) -> Result<(), CommandError> {
+        self.node.stop().await
+    }
+}

@@ -1,0 +1,181 @@
+//! Nodes of a local cluster: child processes of this one, each a `zerohop node` of the same program.
+//!
+//! ```text
+//!   start ──spawn──> child: listens, recovers ──one line of JSON──> Ready
+//!   stop: SIGTERM, wait for a while, SIGKILL          kill: SIGKILL
+//! ```
+//!
+//! No child outlives this process: a child asks the system to be told to end when its parent is gone, even if that
+//! was killed. The system watches the *thread* that started the child, so children are started from the main thread.
+
+mod ports;
+mod ready;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::time::timeout;
+use zerohop_node::server::limits::{OPEN_WAIT, STOP_WAIT};
+
+pub(crate) use self::ports::free_ports;
+pub(crate) use self::ready::{Ready, ReadyInstance};
+
+use crate::common::ending::CommandError;
+
+/// How long a node may take until it serves: somewhat longer than it gives itself.
+const START_MAX: Duration = OPEN_WAIT.saturating_add(Duration::from_secs(10));
+
+/// How long a node may take to end when asked to: somewhat longer than it gives itself.
+const STOP_MAX: Duration = STOP_WAIT.saturating_add(Duration::from_secs(10));
+
+/// How long the system may take to end a process that was killed.
+const KILL_MAX: Duration = Duration::from_secs(10);
+
+/// The longest line that says what listens where.
+const READY_BYTES_MAX: u64 = 1 << 20;
+
+/// What a node is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct NodePlan {
+    /// Of the manager; instances take the following ports.
+    pub(crate) listen: SocketAddr,
+    /// `None`: all data is in memory.
+    pub(crate) data: Option<PathBuf>,
+    /// `None`: one for each core.
+    pub(crate) instances: Option<usize>,
+    /// The least severe messages that it logs, to the standard error of this process.
+    pub(crate) log_level: String,
+    /// Variables of its environment beside those of this process.
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
+}
+
+/// A node that runs. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct LocalNode {
+    child: Child,
+    pub(crate) ready: Ready,
+}
+
+impl LocalNode {
+    /// Starts a node and waits until it serves.
+    pub(crate) async fn start(plan: &NodePlan) -> Result<Self, CommandError> {
+        let program = std::env::current_exe()
+            .map_err(|error| CommandError::system("finding the own program", Path::new("zerohop"), &error))?;
+        let mut child = plan
+            .command(&program)
+            .spawn()
+            .map_err(|error| CommandError::system("starting a node", &program, &error))?;
+        let Some(output) = child.stdout.take() else {
+            return Err(CommandError::Node("the node has no output".to_owned()));
+        };
+        match timeout(START_MAX, Ready::read(output)).await {
+            Ok(Some(ready)) => Ok(LocalNode { child, ready }),
+            // It says why on standard error, which is ours too.
+            Ok(None) => match timeout(KILL_MAX, child.wait()).await {
+                Ok(Ok(status)) => Err(CommandError::Node(format!(
+                    "the node at {} did not start ({}): see its message above",
+                    plan.listen,
+                    told(status)
+                ))),
+                _ => Err(CommandError::Node(format!(
+                    "the process started as a node at {} says nothing that this program understands",
+                    plan.listen
+                ))),
+            },
+            Err(_) => Err(CommandError::Node(format!(
+                "the node at {} did not serve within {START_MAX:?} and was ended: is its disk stuck?",
+                plan.listen
+            ))),
+        }
+    }
+
+    /// Waits until it ends by itself, and says how.
+    pub(crate) async fn ended(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => told(status),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Asks it to end and waits. Errors: it did not, or not well; it is gone all the same.
+    pub(crate) async fn stop(mut self) -> Result<(), CommandError> {
+        let id = self.ready.id;
+        if let Some(pid) = self.pid() {
+            // Fails only if it has just ended.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        match timeout(STOP_MAX, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => {
+                Err(CommandError::Node(format!("node {id} did not end well: {}", told(status))))
+            }
+            Ok(Err(error)) => Err(CommandError::system("waiting for a node", Path::new("zerohop"), &error)),
+            Err(_) => {
+                self.kill().await?;
+                Err(CommandError::Node(format!(
+                    "node {id} did not end within {STOP_MAX:?} of being asked to, and was killed"
+                )))
+            }
+        }
+    }
+
+    /// Kills it with SIGKILL, and waits until it is gone.
+    pub(crate) async fn kill(mut self) -> Result<(), CommandError> {
+        let failed = |error| CommandError::system("killing a node", Path::new("zerohop"), &error);
+        match timeout(KILL_MAX, self.child.kill()).await {
+            Ok(killed) => killed.map_err(failed),
+            Err(_) => Err(CommandError::Node(format!(
+                "node {} cannot be killed: is its disk stuck?",
+                self.ready.id
+            ))),
+        }
+    }
+
+    /// `None` once it has ended and was waited for.
+    fn pid(&self) -> Option<Pid> {
+        self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
+    }
+}
+
+impl NodePlan {
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.args(["node", "--json", "--listen"]).arg(self.listen.to_string());
+        command.arg("--ends-with-parent").arg(std::process::id().to_string());
+        command.args(["--log-level", &self.log_level]);
+        match &self.data {
+            Some(folder) => command.arg("--data").arg(folder),
+            None => command.arg("--memory"),
+        };
+        if let Some(instances) = self.instances {
+            command.arg("--instances").arg(instances.to_string());
+        }
+        command.envs(self.environment.iter().copied());
+        // A process group of its own: Ctrl-C reaches this process alone, which then ends its children in order.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
+        command
+    }
+}
+
+impl Ready {
+    /// Reads the line that a node says once it serves. `None`: it said something else, or ended.
+    async fn read(output: ChildStdout) -> Option<Ready> {
+        let mut line = String::new();
+        BufReader::new(output.take(READY_BYTES_MAX)).read_line(&mut line).await.ok()?;
+        serde_json::from_str(&line).ok()
+    }
+}
+
+fn told(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("it ended with exit code {code}"),
+        (None, Some(signal)) => format!("it was ended by signal {signal}"),
+        (None, None) => status.to_string(),
+    }
+}

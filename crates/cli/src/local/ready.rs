@@ -1,0 +1,59 @@
+//! What a node says once it serves: one line, of JSON for the process that started it, or for people.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::common::ending::CommandError;
+use crate::output;
+
+/// A node that serves. With the same names as in `zerohop status --json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) id: u32,
+    pub(crate) pid: u32,
+    /// Where its manager listens.
+    pub(crate) manager: String,
+    pub(crate) instances: Vec<ReadyInstance>,
+    /// Where its data is; `None`: in memory.
+    pub(crate) data: Option<PathBuf>,
+    /// What the user must know: that the disk is one for tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) warning: Option<String>,
+}
+
+/// One instance of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReadyInstance {
+    pub(crate) id: u32,
+    pub(crate) addr: String,
+}
+
+impl Ready {
+    /// Tells people.
+    pub(crate) fn tell(&self) -> Result<(), CommandError> {
+        if let Some(warning) = &self.warning {
+            output::problem(warning);
+        }
+        output::result(&self.to_string())
+    }
+}
+
+impl fmt::Display for Ready {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let instances: Vec<&str> = self.instances.iter().map(|instance| instance.addr.as_str()).collect();
+        write!(
+            f,
+            "node {} (process {}): manager {}, instances {}, data ",
+            self.id,
+            self.pid,
+            self.manager,
+            instances.join(" ")
+        )?;
+        match &self.data {
+            Some(folder) => write!(f, "in {}", folder.display()),
+            None => f.write_str("in memory"),
+        }
+    }
+}

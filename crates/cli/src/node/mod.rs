@@ -1,0 +1,141 @@
+//! `zerohop node`: one node, in the foreground.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zerohop_node::logging::{self, LevelFilter, LogFormat};
+use zerohop_node::server::{Server, ServerOptions};
+
+use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
+use crate::local::{Ready, ReadyInstance};
+use crate::output;
+
+/// What `--log-level` takes.
+pub(crate) const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
+
+/// The id of a node that is alone.
+const NODE_ALONE: u32 = 1;
+
+#[derive(Args, Debug)]
+pub(crate) struct NodeArguments {
+    /// Where the manager listens, for control requests and HTTP; instances take the following ports. Port 0: all take
+    /// free ones. Only this machine's own address (127.0.0.1 or [::1]) for now.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7400", value_parser = listen)]
+    listen: SocketAddr,
+    #[command(flatten)]
+    place: DataPlace,
+    /// How many instances [default: as the data was made with; for new data one for each core, at most 8].
+    #[arg(long, value_name = "COUNT")]
+    instances: Option<usize>,
+    /// Memory for the newest part of the data, of all instances together; indexes come on top [default: 1GiB].
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    memory_budget: Option<u64>,
+    /// How messages on standard error are written: text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
+    log_format: String,
+    /// The least severe messages that are written: error, warn, info, debug or trace.
+    #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = LOG_LEVELS)]
+    log_level: String,
+    /// Prints one line of JSON once the node serves.
+    #[arg(long)]
+    json: bool,
+    /// Ends when the process of this number does, which has started this one.
+    #[arg(long, value_name = "PID", hide = true)]
+    ends_with_parent: Option<u32>,
+}
+
+/// Where data is.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct DataPlace {
+    /// The folder of the data, which is made if it is not there.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Keeps all data in memory; it is gone when the node ends.
+    #[arg(long)]
+    memory: bool,
+}
+
+/// Runs until a signal asks it to end.
+pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
+    if let Some(parent) = arguments.ends_with_parent {
+        end_with(parent)?;
+    }
+    let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
+    let format: LogFormat = arguments.log_format.parse().map_err(|error| failed(&error))?;
+    let level: LevelFilter = arguments.log_level.parse().map_err(|error| failed(&error))?;
+    logging::init(format, level).map_err(|error| failed(&error))?;
+    let mut options = ServerOptions::new(arguments.listen);
+    options.data.clone_from(&arguments.place.data);
+    options.instances = arguments.instances;
+    options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
+    let server = Server::start(options).map_err(|error| failed(&error))?;
+    server
+        .stop_on_signals()
+        .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
+    let ready = ready(&server, arguments.place.data.clone());
+    // That nobody reads it is no reason to serve nobody.
+    let told = if arguments.json { output::json(&ready) } else { ready.tell() };
+    if let Err(error) = told {
+        output::problem(&format!("zerohop: {error}"));
+    }
+    server.wait().map(|()| Ending::Done).map_err(|error| failed(&error))
+}
+
+fn ready(server: &Server, data: Option<PathBuf>) -> Ready {
+    let instances = server.instances().iter();
+    Ready {
+        id: NODE_ALONE,
+        pid: std::process::id(),
+        manager: server.manager_address().to_string(),
+        instances: instances.map(|(id, at)| ReadyInstance { id: id.0, addr: at.to_string() }).collect(),
+        data,
+        warning: server.warning().map(str::to_owned),
+    }
+}
+
+/// Asks the system to end this process, in order, when its parent is gone. It may be gone already, and this process
+/// have another parent: then nobody is there to start for.
+fn end_with(parent: u32) -> Result<(), CommandError> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, set_parent_process_death_signal};
+        set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| {
+            CommandError::system(
+                "asking for a signal at the parent's end",
+                Path::new("zerohop"),
+                &error.into(),
+            )
+        })?;
+    }
+    let is_there =
+        rustix::process::getppid().is_some_and(|pid| pid.as_raw_nonzero().get().cast_unsigned() == parent);
+    if is_there {
+        Ok(())
+    } else {
+        Err(CommandError::Node("the process that started this node is gone".to_owned()))
+    }
+}
+
+/// For clap: a name is resolved at once.
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let addresses =
+        text.to_socket_addrs().map_err(|error| format!("{error}: write host:port, as in 127.0.0.1:7400"))?;
+    addresses.into_iter().next().ok_or_else(|| "this name has no address".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_to_listen_at_are_read() {
+        assert_eq!(listen("127.0.0.1:0"), Ok("127.0.0.1:0".parse().unwrap()));
+        assert_eq!(listen("[::1]:7400"), Ok("[::1]:7400".parse().unwrap()));
+        for bad in ["", "7400", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000"] {
+            assert!(listen(bad).unwrap_err().contains("host:port"), "{bad}");
+        }
+    }
+}

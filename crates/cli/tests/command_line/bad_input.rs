@@ -1,0 +1,123 @@
+//! Bad input is answered soon, says what was wrong, and harms nothing.
+
+use crate::support::{Serving, code, output, stderr, stdout, zerohop};
+
+#[test]
+fn records_that_cannot_be_are_refused_and_the_cluster_serves_on() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["kv", "insert", "bytes", "text"]);
+    cluster.ok(&["kv", "append", "list", "value"]);
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let output = cluster.run(arguments);
+        assert_eq!((code(&output), stdout(&output).as_str()), (3, ""), "{output:?}");
+        for word in words {
+            assert!(stderr(&output).contains(word), "{word}: {output:?}");
+        }
+    };
+    let long = "k".repeat((64 << 10) + 1);
+    for operation in [&["lookup"][..], &["remove"], &["incr"]] {
+        refused(&[&["kv"], operation, &[long.as_str()]].concat(), &["65537 bytes", "65536 are allowed"]);
+    }
+    refused(&["kv", "insert", &long, "v"], &["65537 bytes", "65536 are allowed"]);
+    refused(&["kv", "append", "bytes", "v"], &["key \"bytes\"", "the record is bytes", "other type"]);
+    refused(&["kv", "extend", "list", "v"], &["key \"list\"", "the record is a list"]);
+    refused(&["kv", "incr", "bytes"], &["not a decimal integer"]);
+    refused(&["kv", "lookup", "-k", "nobody", "k"], &["no keyspace \"nobody\"", "keyspace create"]);
+    refused(&["kv", "scan", "-k", "nobody"], &["no keyspace \"nobody\""]);
+    cluster.ok(&["kv", "insert", "full", &i64::MAX.to_string()]);
+    refused(&["kv", "incr", "full"], &["64 signed bits"]);
+
+    // 16 MiB are a value; one byte more is not, from wherever it comes.
+    let mut large = vec![b'v'; 16 << 20];
+    assert_eq!(code(&cluster.run_with(&["kv", "insert", "large", "-"], &large)), 0);
+    large.push(b'v');
+    let too_large = cluster.run_with(&["kv", "insert", "large", "-"], &large);
+    assert_eq!(code(&too_large), 3);
+    assert!(stderr(&too_large).contains("16777216 bytes"), "{}", stderr(&too_large));
+    refused(&["kv", "extend", "large", "v"], &["16777217 bytes", "16777216 are allowed"]);
+    refused(&["kv", "insert", "k", "--file", "/dev/zero"], &["/dev/zero", "16777216 bytes"]);
+    refused(&["kv", "insert", "k", "--file", "/no such file"], &["/no such file", "No such file"]);
+    assert_eq!(cluster.run(&["kv", "lookup", "large"]).stdout.len(), 16 << 20);
+    assert_eq!(cluster.ok(&["kv", "lookup", "bytes"]), "text");
+}
+
+#[test]
+fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
+    for (arguments, expected) in [
+        (&["no-such-command"][..], 2),
+        (&[], 2),
+        (&["demo", "--no-such-thing"], 2),
+        (&["kv"], 2),
+        (&["kv", "lookup"], 2),
+        (&["kv", "insert", "k"], 2),
+        (&["kv", "insert", "k", "v", "--file", "f"], 2),
+        (&["kv", "insert", "k", "v", "--if-absent", "--if-present"], 2),
+        (&["kv", "insert", "k", "v", "--ttl", "soon"], 2),
+        (&["kv", "insert", "k", "v", "--if-version", "7"], 2),
+        (&["kv", "cas", "k", "new"], 2),
+        (&["kv", "cas", "k", "--expect", "-", "-"], 2),
+        (&["kv", "lookup", "k", "--range", "5"], 2),
+        (&["kv", "lookup", "k", "--endpoint", "nowhere"], 2),
+        (&["kv", "lookup", "k", "--endpoint", "127.0.0.1:99999"], 2),
+        (&["kv", "incr", "k", "much"], 2),
+        (&["up", "--nodes", "3"], 2),
+        (&["up", "--memory", "--data", "d"], 2),
+        (&["node"], 2),
+        (&["node", "--memory", "--listen", "here"], 2),
+        (&["bench", "kv", "--clients", "0"], 2),
+        (&["bench", "kv", "--key-bytes", "5"], 2),
+        (&["--help"], 0),
+        (&["kv", "--help"], 0),
+        (&["kv", "insert", "--help"], 0),
+        (&["demo", "--help"], 0),
+        (&["--version"], 0),
+        (&["kv", "--version"], 0),
+    ] {
+        let output = output(zerohop(arguments), b"");
+        assert_eq!(code(&output), expected, "{arguments:?}: {output:?}");
+        assert_eq!(output.stdout.is_empty(), expected == 2, "{arguments:?}: {output:?}");
+        assert_eq!(output.stderr.is_empty(), expected == 0, "{arguments:?}: {output:?}");
+    }
+    let nodes = output(zerohop(&["up", "--nodes", "3"]), b"");
+    assert!(stderr(&nodes).contains("one node for now"), "{nodes:?}");
+    let help = output(zerohop(&["kv", "insert", "--help"]), b"");
+    assert!(stdout(&help).contains("Exit codes: 0 done"), "{help:?}");
+}
+
+#[test]
+fn a_node_does_not_start_where_it_should_not_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let data = data.to_str().unwrap();
+    let refused = |arguments: &[&str], words: &[&str]| {
+        let started = std::time::Instant::now();
+        let output = output(zerohop(&[&["node"], arguments].concat()), b"");
+        assert_eq!((code(&output), stdout(&output).as_str()), (3, ""), "{output:?}");
+        for word in words {
+            assert!(stderr(&output).contains(word), "{word}: {output:?}");
+        }
+        assert!(started.elapsed() < std::time::Duration::from_secs(20));
+    };
+    refused(&["--listen", "0.0.0.0:0", "--memory"], &["0.0.0.0:0", "other machines", "127.0.0.1"]);
+    refused(&["--listen", "127.0.0.1:0", "--memory", "--instances", "0"], &["instances"]);
+    let cluster = Serving::up(&["--data", folder.path().to_str().unwrap(), "--instances", "1"]);
+    let in_use = cluster.ready["nodes"][0]["data"].as_str().unwrap();
+    refused(&["--listen", "127.0.0.1:0", "--data", in_use], &[in_use, "another zerohop process"]);
+    refused(
+        &["--listen", cluster.endpoint(), "--memory"],
+        &[cluster.endpoint(), "another process may have the port"],
+    );
+    cluster.ok(&["kv", "insert", "k", "v"]);
+    let in_use = in_use.to_owned();
+    assert_eq!(cluster.end_with(rustix::process::Signal::TERM), Some(0));
+    refused(&["--listen", "127.0.0.1:0", "--data", &in_use, "--instances", "2"], &["made with 1 instances"]);
+
+    // A folder of somebody else's, a file, and a data folder of a program to come.
+    std::fs::create_dir_all(data).unwrap();
+    std::fs::write(format!("{data}/thesis.tex"), "much work").unwrap();
+    refused(&["--listen", "127.0.0.1:0", "--data", data], &[data]);
+    assert_eq!(std::fs::read_to_string(format!("{data}/thesis.tex")).unwrap(), "much work");
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    refused(&["--listen", "127.0.0.1:0", "--data", file.to_str().unwrap()], &[file.to_str().unwrap()]);
+}

@@ -1,0 +1,59 @@
+//! `zerohop bench kv`.
+
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
+
+use crate::support::{Serving, code, output, pid, stdout, zerohop};
+
+#[test]
+fn a_run_counts_every_operation_and_leaves_no_key_behind() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["kv", "insert", "mine", "untouched"]);
+    let report = cluster.json(&["bench", "kv", "--clients", "3", "--depth", "4", "--ops", "2000"]);
+    assert_eq!((&report["ok"], &report["wrong"]), (&json!(true), &json!(null)));
+    assert_eq!((&report["key_bytes"], &report["value_bytes"]), (&json!(15), &json!(132)));
+    let phases = report["phases"].as_array().unwrap();
+    let names: Vec<&str> = phases.iter().map(|phase| phase["operation"].as_str().unwrap()).collect();
+    assert_eq!(names, ["insert", "lookup", "remove"]);
+    for phase in phases {
+        assert_eq!(phase["ops"], 2000);
+        let at = |field: &str| phase[field].as_f64().unwrap();
+        assert!(at("ops_per_second") > 0.0 && at("p50_us") > 0.0);
+        assert!(at("p50_us") <= at("p99_us") && at("p999_us") <= at("max_us"), "{phase}");
+    }
+    assert_eq!(cluster.ok(&["kv", "scan"]), "mine\n");
+    let text = cluster.ok(&["bench", "kv", "--ops", "50", "--value-bytes", "0", "--max-delay", "1ms"]);
+    assert!(text.contains("p99.9") && text.contains("Every answer was right"), "{text}");
+    assert_eq!(cluster.ok(&["kv", "scan"]), "mine\n");
+}
+
+#[test]
+fn one_that_is_interrupted_leaves_no_key_behind_either() {
+    let cluster = Serving::in_memory();
+    let mut command = zerohop(&["bench", "kv", "--ops", "100000000", "--clients", "2", "--depth", "8"]);
+    command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let run = scope.spawn(move || {
+            let child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+            tell.send(child.id()).unwrap();
+            child.wait_with_output().unwrap()
+        });
+        let bench = pid(u64::from(told.recv().unwrap()));
+        while cluster.ok(&["kv", "scan", "--limit", "1"]).is_empty() {}
+        kill_process(bench, Signal::INT).unwrap();
+        let run = run.join().unwrap();
+        assert_eq!((code(&run), stdout(&run).as_str()), (130, ""));
+    });
+    assert_eq!(cluster.ok(&["kv", "scan"]), "");
+}
+
+#[test]
+fn without_its_keyspace_it_does_not_begin() {
+    let cluster = Serving::in_memory();
+    let refused = cluster.run(&["bench", "kv", "-k", "nobody"]);
+    assert_eq!(code(&refused), 3);
+    let mut command = zerohop(&["bench", "kv"]);
+    command.env("ZEROHOP_ENDPOINT", "127.0.0.1:9");
+    assert_eq!(code(&output(command, b"")), 3);
+}

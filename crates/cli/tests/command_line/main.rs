@@ -1,0 +1,12 @@
+//! The `zerohop` program as its users meet it: real processes, real files.
+
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, which make the files they need")]
+
+mod bad_input;
+mod bench;
+mod demo;
+mod keyspaces;
+mod processes;
+mod records;
+mod status;
+mod support;

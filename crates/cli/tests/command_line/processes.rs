@@ -1,0 +1,78 @@
+//! How processes start, end, and take each other along.
+
+use rustix::process::{Signal, kill_process};
+
+use crate::support::{Serving, code, stdout, wait_until_gone, zerohop};
+
+#[test]
+fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    for (round, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
+        let cluster = Serving::up(&["--data", data]);
+        if round > 0 {
+            assert_eq!(cluster.ok(&["kv", "lookup", "k"]), format!("of round {}", round - 1));
+        }
+        cluster.ok(&["kv", "insert", "k", &format!("of round {round}")]);
+        let node = cluster.node_pid();
+        assert_eq!(cluster.end_with(signal), Some(0), "{signal:?}");
+        wait_until_gone(node);
+    }
+}
+
+#[test]
+fn a_cluster_that_is_killed_leaves_no_node_behind() {
+    let cluster = Serving::in_memory();
+    let node = cluster.node_pid();
+    assert_eq!(cluster.end_with(Signal::KILL), None);
+    wait_until_gone(node);
+}
+
+#[test]
+fn a_node_that_dies_ends_the_cluster_with_an_error() {
+    let mut cluster = Serving::in_memory();
+    kill_process(cluster.node_pid(), Signal::KILL).unwrap();
+    assert_eq!(cluster.wait(), Some(3));
+}
+
+#[test]
+fn a_node_whose_parent_is_gone_already_does_not_start() {
+    let arguments = ["node", "--memory", "--listen", "127.0.0.1:0", "--ends-with-parent", "1999999999"];
+    let output = zerohop(&arguments).output().unwrap();
+    assert_eq!((code(&output), stdout(&output).as_str()), (3, ""));
+}
+
+#[test]
+fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command =
+        zerohop(&["node", "--listen", "127.0.0.1:0", "--instances", "1", "--log-format", "json", "--json"]);
+    command.arg("--data").arg(folder.path().join("data"));
+    let node = Serving::start(command);
+    assert_eq!((&node.ready["id"], node.ready["instances"].as_array().unwrap().len()), (&1.into(), 1));
+    let endpoint = node.ready["manager"].as_str().unwrap();
+    let status = zerohop(&["status", "--json", "--endpoint", endpoint]).output().unwrap();
+    assert_eq!(code(&status), 0, "{status:?}");
+    assert_eq!(node.end_with(Signal::INT), Some(0));
+}
+
+#[test]
+fn instances_take_the_ports_behind_the_managers() {
+    // Ports that are free now; another process may take them first, so several are tried.
+    for attempt in 0..20_u16 {
+        let port = 15_000 + attempt * 331 + (std::process::id() % 300) as u16;
+        let mut command = zerohop(&["up", "--memory", "--instances", "2", "--json", "--port"]);
+        command.arg(port.to_string());
+        let is_free = (0..3).all(|behind| std::net::TcpListener::bind(("127.0.0.1", port + behind)).is_ok());
+        if !is_free {
+            continue;
+        }
+        let cluster = Serving::start(command);
+        let node = &cluster.ready["nodes"][0];
+        let addresses = [&node["manager"], &node["instances"][0]["addr"], &node["instances"][1]["addr"]];
+        let expected: Vec<String> = (0..3).map(|behind| format!("127.0.0.1:{}", port + behind)).collect();
+        assert_eq!(addresses.map(|at| at.as_str().unwrap()).to_vec(), expected);
+        return;
+    }
+    panic!("no free ports were found");
+}
