@@ -42,7 +42,7 @@ const KILLS_DEFAULT: u64 = 40;
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// How much later than that a loaded machine may sync.
-const MARGIN: Duration = Duration::from_millis(400);
+const MARGIN: Duration = Duration::from_millis(700);
 
 /// How long anything here may take: a worker that is not done by then is a failure.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -100,7 +100,7 @@ async fn run(kills: u64, seed: u64) -> Totals {
     for kill in 0..kills {
         let draw = random(seed, kill);
         // Mostly at once, for then there is much that is not synced; now and then so late that something must be.
-        let run_ms = if draw.is_multiple_of(6) { 700 + draw / 8 % 300 } else { draw / 8 % 80 };
+        let run_ms = if draw.is_multiple_of(8) { 900 + draw / 8 % 400 } else { draw / 8 % 80 };
         wait_or_fail(&mut workers, Duration::from_millis(run_ms)).await;
         // From here to the kill nothing else runs on this thread: what is in flight stays in flight.
         stand.send_modify(|stand| (stand.is_up, stand.killed_at) = (false, Instant::now()));
