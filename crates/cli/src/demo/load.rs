@@ -209,3 +209,58 @@ fn insert((key, value): &(Vec<u8>, Vec<u8>)) -> Operation<'_> {
 fn finish<T>(ended: Result<T, tokio::task::JoinError>) -> T {
     ended.unwrap_or_else(|fault| std::panic::resume_unwind(fault.into_panic()))
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "makes the files that are stored")]
+mod tests {
+    use std::path::Path;
+
+    use zerohop_client::Client;
+    use zerohop_node::server::{Server, ServerOptions};
+
+    use super::*;
+    use crate::demo::check::{check, strangers};
+
+    /// Files of sizes around the part's, empty ones among them.
+    fn files(root: &Path) -> Arc<Source> {
+        for (at, bytes) in
+            [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 5 * PART_BYTES + 7].iter().enumerate()
+        {
+            let contents: Vec<u8> = (0..*bytes).map(|n| (n / 7 + n / 50_000 + at) as u8).collect();
+            std::fs::write(root.join(format!("file {at}")), contents).unwrap();
+        }
+        Arc::new(Source::find(root, root.join("data").as_path()).unwrap())
+    }
+
+    #[test]
+    fn files_of_all_sizes_are_read_back_and_any_change_is_found() {
+        let root = tempfile::tempdir().unwrap();
+        let source = files(root.path());
+        std::fs::remove_file(root.path().join("file 1")).unwrap();
+        let server = Server::start(ServerOptions::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::connect(&server.manager_address().to_string()).await.unwrap();
+            let keyspace = client.keyspace("default").await.unwrap();
+            let progress = Arc::new(Progress::default());
+            let loaded = load(&keyspace, &source, &progress).await.unwrap();
+            assert_eq!((loaded.files.len(), loaded.unreadable), (5, 1), "one is gone since it was found");
+            let files = Arc::new(loaded.files);
+            let checked = check(&keyspace, &files, &progress).await.unwrap();
+            assert_eq!((checked.whole, checked.faulty), (5, 0), "{:?}", checked.faults);
+            assert_eq!((checked.bytes as usize, checked.whole_before_kill), (8 * PART_BYTES + 7, 5));
+            assert_eq!(strangers(&keyspace, &files).await.unwrap(), 0);
+
+            keyspace.insert("not a file", "x").await.unwrap();
+            keyspace.insert(&part_key(b"file 1", 0), "a part of no file").await.unwrap();
+            assert_eq!(strangers(&keyspace, &files).await.unwrap(), 2);
+            keyspace.insert(&part_key(b"file 4", 1), "another last part").await.unwrap();
+            assert!(keyspace.remove(&part_key(b"file 5", 3)).await.unwrap());
+            keyspace.insert("file 2", "no header").await.unwrap();
+            keyspace.remove("file 0").await.unwrap();
+            let checked = check(&keyspace, &files, &progress).await.unwrap();
+            assert_eq!((checked.whole, checked.faulty), (1, 4), "{:?}", checked.faults);
+        });
+        server.stop().unwrap();
+    }
+}

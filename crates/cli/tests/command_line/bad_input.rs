@@ -117,6 +117,14 @@ fn a_node_does_not_start_where_it_should_not_and_says_why() {
     std::fs::write(format!("{data}/thesis.tex"), "much work").unwrap();
     refused(&["--listen", "127.0.0.1:0", "--data", data], &[data]);
     assert_eq!(std::fs::read_to_string(format!("{data}/thesis.tex")).unwrap(), "much work");
+    let embedded = folder.path().join("embedded");
+    zerohop::open(&embedded).unwrap().close().unwrap();
+    refused(
+        &["--listen", "127.0.0.1:0", "--data", embedded.to_str().unwrap()],
+        &[embedded.to_str().unwrap()],
+    );
+    assert!(zerohop::open(&embedded).is_ok(), "and is unharmed");
+    assert!(zerohop::open(&in_use).is_err(), "nor is a node's data taken for another's");
     let file = folder.path().join("file");
     std::fs::write(&file, "x").unwrap();
     refused(&["--listen", "127.0.0.1:0", "--data", file.to_str().unwrap()], &[file.to_str().unwrap()]);

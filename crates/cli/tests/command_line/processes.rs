@@ -1,8 +1,10 @@
 //! How processes start, end, and take each other along.
 
+use std::time::{Duration, Instant};
+
 use rustix::process::{Signal, kill_process};
 
-use crate::support::{Serving, code, stdout, wait_until_gone, zerohop};
+use crate::support::{Serving, code, stderr, stdout, wait_until_gone, zerohop};
 
 #[test]
 fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
@@ -33,6 +35,19 @@ fn a_node_that_dies_ends_the_cluster_with_an_error() {
     let mut cluster = Serving::in_memory();
     kill_process(cluster.node_pid(), Signal::KILL).unwrap();
     assert_eq!(cluster.wait(), Some(3));
+}
+
+#[test]
+fn a_cluster_that_gives_no_answer_is_told_soon() {
+    let cluster = Serving::in_memory();
+    kill_process(cluster.node_pid(), Signal::STOP).unwrap();
+    let started = Instant::now();
+    let output = cluster.run(&["kv", "lookup", "k"]);
+    kill_process(cluster.node_pid(), Signal::CONT).unwrap();
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(stderr(&output).contains("no cluster answers"), "{output:?}");
+    assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
+    cluster.ok(&["kv", "insert", "k", "v"]);
 }
 
 #[test]
