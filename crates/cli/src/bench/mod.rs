@@ -18,6 +18,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerohop_client::{Collect, Collecting};
 use zerohop_node::clock::{HybridClock, Stopwatch};
 
@@ -78,6 +79,7 @@ pub(crate) struct KvBenchArguments {
 
 pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
     let BenchCommand::Kv(arguments) = command;
+    allow_many_connections();
     let runtime = runtime()?;
     let keyspace = runtime.block_on(arguments.target.keyspace(&arguments.keyspace))?;
     let threads = arguments.threads.unwrap_or_else(half_of_the_cores).min(arguments.clients);
@@ -175,15 +177,25 @@ async fn run_phase(
     Ok(ending)
 }
 
+/// A bar of so many characters.
+const BAR: u64 = 30;
+
 fn progress(phase: Phase, shared: &Shared, stopwatch: &Stopwatch) -> String {
-    let (done, seconds) = (shared.done(), stopwatch.elapsed().as_secs_f64());
-    let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
-    format!("{}: {done} of {}, {rate:.0}/s", phase.name(), shared.workload.ops())
+    let (done, total) = (shared.done(), shared.workload.ops());
+    let filled = (BAR * done / total).min(BAR) as usize;
+    let rate = done as f64 / stopwatch.elapsed().as_secs_f64().max(1e-3);
+    format!("{:<8} [{:<30}] {done} of {total}, {rate:.0}/s", phase.name(), "=".repeat(filled))
 }
 
 fn collecting(delay: std::time::Duration) -> Collecting {
     let delay_us = u32::try_from(delay.as_micros()).unwrap_or(u32::MAX);
     Collecting::Within(Collect { delay_us, bytes: COLLECT_BYTES })
+}
+
+/// As many open connections as this user may have. If that is refused, connecting says what is wrong.
+fn allow_many_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The other half is the cluster's, where both share a machine.
