@@ -7,7 +7,7 @@ use std::time::Duration;
 pub(super) const PART_BYTES: usize = 1 << 20;
 
 /// Parts of one file that are written, or read, at a time: what a lane holds in memory.
-pub(super) const PARTS_AT_ONCE: usize = 4;
+pub(super) const PARTS_AT_ONCE: usize = 8;
 
 /// Files written or read at a time by one lane, so that they travel together and share a flush.
 pub(super) const GROUP_FILES_MAX: usize = 64;
