@@ -1,0 +1,304 @@
+//! A zerohop node beside redis, memcached and a bare epoll store: `cargo xtask bench kv`.
+//!
+//! ```text
+//!   main ── rounds ── process ──▶ bench-kv --run SCENARIO --contender LABEL          client's core
+//!     │                             ├ subjects ──▶ bench-kv --launch ──▶ the server  server's core
+//!     │                             └ work ── generator ── protocol (zerohop, RESP, memcached)
+//!     └ report ◀──── one line of JSON each: figures by name
+//! ```
+//!
+//! Every run has a server and a load of its own, each pinned to its core. `bench/kv/install` installs redis and
+//! memcached; those not there are listed as missing. The bare store (`bare/`) is the practical limit: the same frames,
+//! a hash map, nothing else.
+
+mod bare;
+mod failure;
+mod generator;
+mod histogram;
+mod limits;
+mod machine;
+mod process;
+mod protocol;
+mod readiness;
+mod report;
+mod rounds;
+mod scenarios;
+mod statistics;
+mod subjects;
+mod usage;
+mod work;
+mod workload;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use serde::Serialize;
+
+use failure::Failure;
+use machine::Machine;
+use report::Summary;
+use rounds::{Outcome, Plan};
+use scenarios::{Contender, REGISTRY, Scenario};
+use subjects::Place;
+use work::Orders;
+
+/// Measures a zerohop node beside redis, memcached and a bare epoll store.
+#[derive(Parser)]
+#[command(name = "bench-kv", bin_name = "cargo xtask bench kv", version)]
+struct Arguments {
+    /// Only these scenarios: loop-1, loop-8, loop-32, deep, sync, interval, partitions, batching, idle.
+    #[arg(long, value_delimiter = ',')]
+    scenario: Vec<String>,
+    /// Only contenders whose names begin with one of these.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// Interleaved rounds.
+    #[arg(long, default_value_t = limits::ROUNDS)]
+    rounds: usize,
+    /// Measured time of each operation in each round.
+    #[arg(long, default_value_t = limits::SECONDS)]
+    seconds: f64,
+    /// Records in the store.
+    #[arg(long, default_value_t = limits::RECORDS)]
+    records: u32,
+    /// The core of the servers.
+    #[arg(long, default_value_t = 0)]
+    server_core: usize,
+    /// The core of the load [default: 1, or the server's if there is no other].
+    #[arg(long)]
+    client_core: Option<usize>,
+    /// Also write everything measured to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    /// Serve as the bare store: what a run starts.
+    #[arg(long, hide = true, value_name = "ADDRESS")]
+    bare: Option<SocketAddr>,
+    /// Become another program on a core, that ends with its parent: what a run starts.
+    #[arg(long, hide = true, requires = "parent")]
+    launch: bool,
+    #[arg(long, hide = true, default_value_t = 0)]
+    core: usize,
+    #[arg(hide = true, last = true)]
+    command: Vec<String>,
+    /// Run one contender in this process and print its line of JSON: what the driver starts.
+    #[arg(long, hide = true, value_name = "SCENARIO", requires_all = ["contender", "parent", "dir"])]
+    run: Option<String>,
+    #[arg(long, hide = true)]
+    contender: Option<String>,
+    #[arg(long, hide = true)]
+    parent: Option<u32>,
+    #[arg(long, hide = true)]
+    dir: Option<PathBuf>,
+    #[arg(long, hide = true, default_value_t = 0)]
+    seed: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match &arguments {
+        Arguments { bare: Some(address), .. } => bare::serve(*address).map(|()| ExitCode::SUCCESS),
+        Arguments { launch: true, parent: Some(parent), core, command, .. } => {
+            process::launch(*parent, *core, command).map(|()| ExitCode::SUCCESS)
+        }
+        Arguments {
+            run: Some(scenario),
+            contender: Some(label),
+            parent: Some(parent),
+            dir: Some(dir),
+            ..
+        } => run(&arguments, scenario, label, *parent, dir),
+        _ => bench(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            say(&format!("bench-kv: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(
+    arguments: &Arguments,
+    scenario: &str,
+    label: &str,
+    parent: u32,
+    dir: &Path,
+) -> Result<ExitCode, Failure> {
+    process::die_with(parent)?;
+    let client_core = arguments.client_core.unwrap_or(arguments.server_core);
+    process::pin(client_core)?;
+    let place = Place { own_program: own_program()?, core: arguments.server_core, dir: dir.into() };
+    let Arguments { records, seconds, seed, .. } = *arguments;
+    let reading = work::run(scenarios::find(scenario, label)?, &Orders { place, records, seconds, seed })?;
+    print(&json(&reading)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What `--json` writes.
+#[derive(Serialize)]
+struct Report {
+    machine: Machine,
+    server_core: usize,
+    client_core: usize,
+    records: u32,
+    seconds: f64,
+    missing: Vec<String>,
+    scenarios: Vec<Summary>,
+}
+
+fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let client_core = check(arguments)?;
+    if cfg!(debug_assertions) {
+        say("bench-kv: a debug build: the figures say nothing; use cargo run --release");
+    }
+    let program = own_program()?;
+    // The program is target/release/bench-kv.
+    let target = program
+        .ancestors()
+        .nth(2)
+        .ok_or_else(|| Failure::Usage(format!("{} is in no target folder", program.display())))?;
+    let plan = Plan {
+        rounds: arguments.rounds,
+        records: arguments.records,
+        seconds: arguments.seconds,
+        server_core: arguments.server_core,
+        client_core,
+        data: target.join("bench-data"),
+        program: program.clone(),
+    };
+    let mut report = Report {
+        machine: Machine::look()?,
+        server_core: plan.server_core,
+        client_core,
+        records: plan.records,
+        seconds: plan.seconds,
+        missing: Vec::new(),
+        scenarios: Vec::new(),
+    };
+    for scenario in REGISTRY.iter().filter(|scenario| is_wanted(&arguments.scenario, scenario.name)) {
+        let contenders = contenders(arguments, scenario, &program, &mut report.missing);
+        let outcomes = plan.run(scenario, &contenders, |outcome| say(&progress(scenario, &plan, outcome)))?;
+        let summary = Summary::of(scenario, plan.rounds, outcomes);
+        let mut text = String::new();
+        // Writing into a string does not fail.
+        let _ = report::write(&mut text, &summary);
+        print(&text)?;
+        report.scenarios.push(summary);
+    }
+    for missing in &report.missing {
+        print(&format!("missing: {missing}"))?;
+    }
+    print(NOTES)?;
+    let Report { machine, server_core, records, seconds, .. } = &report;
+    print(&format!(
+        "{machine}; server on core {server_core}, client on core {client_core}, {records} records of 15 + 132 bytes, \
+         {seconds} s for each operation and round"
+    ))?;
+    if let Some(path) = &arguments.json {
+        write_file(path, &json(&report)?)?;
+    }
+    let failed = report.scenarios.iter().any(|summary| !summary.failures.is_empty());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// How to read the tables; once below all of them.
+const NOTES: &str = "\
+Medians over rounds with [least-greatest]; ratios are taken within each round before their median. A latency runs from
+the write that sends a request to the read that brings its answer. Server CPU is that of all its threads while the
+operations ran, system time included; \"kept waiting\" is time in which it could have run and something else had its
+core. Where the client's core is busy all the time, the client and not the server sets the rate.
+";
+
+fn check(arguments: &Arguments) -> Result<usize, Failure> {
+    let usage = |what: String| Err(Failure::Usage(what));
+    let Arguments { rounds, seconds, records, server_core, .. } = *arguments;
+    if !(1..=limits::ROUNDS_MAX).contains(&rounds) {
+        return usage(format!("--rounds {rounds}: from 1 to {}", limits::ROUNDS_MAX));
+    }
+    if !(seconds > 0.0 && seconds <= limits::SECONDS_MAX) {
+        return usage(format!("--seconds {seconds}: more than 0, up to {}", limits::SECONDS_MAX));
+    }
+    if !(1..=limits::RECORDS_MAX).contains(&records) {
+        return usage(format!("--records {records}: from 1 to {}", limits::RECORDS_MAX));
+    }
+    let allowed = process::allowed_cores()?;
+    let client_core = arguments.client_core.unwrap_or(if allowed.contains(&1) { 1 } else { server_core });
+    if let Some(core) = [server_core, client_core].iter().find(|core| !allowed.contains(core)) {
+        return usage(format!("core {core}: this process may use {allowed:?}"));
+    }
+    let names = || REGISTRY.iter().map(|scenario| scenario.name);
+    if let Some(name) = arguments.scenario.iter().find(|name| !names().any(|known| known == **name)) {
+        return usage(format!("--scenario {name}: there are {}", names().collect::<Vec<_>>().join(", ")));
+    }
+    Ok(client_core)
+}
+
+fn is_wanted(wanted: &[String], name: &str) -> bool {
+    wanted.is_empty() || wanted.iter().any(|one| one == name)
+}
+
+/// Those that are wanted and whose programs are there; the others are added to `missing`.
+fn contenders(
+    arguments: &Arguments,
+    scenario: &Scenario,
+    own_program: &Path,
+    missing: &mut Vec<String>,
+) -> Vec<&'static Contender> {
+    let wanted = |contender: &&Contender| {
+        arguments.only.is_empty()
+            || arguments.only.iter().any(|only| contender.label.starts_with(only.as_str()))
+    };
+    let is_there = |contender: &&Contender| match contender.subject.program(own_program) {
+        Ok(_) => true,
+        Err(why) => {
+            missing.push(format!("{}, {}: {why}", scenario.name, contender.label));
+            false
+        }
+    };
+    scenario.contenders.iter().filter(wanted).filter(is_there).collect()
+}
+
+fn progress(scenario: &Scenario, plan: &Plan, outcome: &Outcome) -> String {
+    let Outcome { label, round, result } = outcome;
+    let what = match result {
+        Ok(reading) => {
+            let told =
+                |name: &str| name.ends_with("K op/s") || name.ends_with("CPU us/op") || !name.contains("us");
+            let figures = reading.figures.iter().filter(|figure| told(&figure.name));
+            figures
+                .map(|figure| format!("{} {:.2}", figure.name, figure.value))
+                .collect::<Vec<_>>()
+                .join(", ")
+        }
+        Err(error) => format!("FAILED: {error}"),
+    };
+    format!("{}, round {}/{}: {label}: {what}", scenario.name, round + 1, plan.rounds)
+}
+
+fn own_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(Failure::while_doing("finding this program"))
+}
+
+fn json(what: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(what)
+        .map_err(|error| Failure::Protocol(format!("what cannot be told as JSON: {error}")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a report for the user, no file of a store")]
+fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(Failure::io("writing", path))
+}
+
+fn print(text: &str) -> Result<(), Failure> {
+    writeln!(std::io::stdout().lock(), "{text}").map_err(Failure::while_doing("printing"))
+}
+
+/// To standard error, and not worth failing for.
+fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,203 @@
+//! Children: servers on one core, runs of the load on the other, commands in between. None outlives its parent.
+//!
+//! ```text
+//!   driver ──▶ bench-kv --run …          pinned to the client's core, dies with the driver
+//!                 └─▶ bench-kv --launch  pinned to the server's core, dies with the run, and becomes the server
+//! ```
+//!
+//! A server that is somebody else's program cannot be told to die with its parent, so a launcher of ours says so to the
+//! system, and then turns into it under the same process id.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::failure::Failure;
+use crate::limits::{POLL, STDERR_BYTES_SHOWN};
+
+/// What the child printed, if it ended well and in time.
+pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
+    let (mut child, mut stdout, mut stderr) = start(command)?;
+    let deadline = now() + limit;
+    let status = loop {
+        match child.child.try_wait().map_err(Failure::while_doing("waiting for a child"))? {
+            Some(status) => break status,
+            None if now() >= deadline => return Err(Failure::TimedOut(limit)),
+            None => pause(POLL),
+        }
+    };
+    if status.success() { contents(&mut stdout) } else { Err(ended(status, &contents(&mut stderr)?)) }
+}
+
+/// A server that runs until this is dropped.
+pub(crate) struct Server {
+    child: Kept,
+    stderr: File,
+    /// When it was started.
+    pub(crate) started: Instant,
+}
+
+impl Server {
+    /// Starts `program` on `core` through the launcher in `launcher`.
+    pub(crate) fn start(
+        launcher: &Path,
+        core: usize,
+        program: &Path,
+        arguments: &[String],
+    ) -> Result<Server, Failure> {
+        let mut command = Command::new(launcher);
+        command.args(["--launch", "--parent", &std::process::id().to_string(), "--core", &core.to_string()]);
+        command.arg("--").arg(program).args(arguments);
+        let started = now();
+        let (child, _, stderr) = start(&mut command)?;
+        Ok(Server { child, stderr, started })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.child.id()
+    }
+
+    /// An error if it has ended, with what it said last.
+    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+        match self.child.child.try_wait().map_err(Failure::while_doing("looking for the server"))? {
+            None => Ok(()),
+            Some(status) => Err(ended(status, &contents(&mut self.stderr)?)),
+        }
+    }
+}
+
+/// Ties this process to its parent, puts it on `core`, and becomes `command`. Returns only if that fails.
+pub(crate) fn launch(parent: u32, core: usize, command: &[String]) -> Result<(), Failure> {
+    die_with(parent)?;
+    pin(core)?;
+    let Some((program, arguments)) = command.split_first() else {
+        return Err(Failure::Usage("--launch needs a program".into()));
+    };
+    let error = Command::new(program).args(arguments).exec();
+    Err(Failure::while_doing(format!("starting {program}"))(error))
+}
+
+/// A parent that ends, in whatever way, leaves nothing running.
+pub(crate) fn die_with(parent: u32) -> Result<(), Failure> {
+    let tying = || Failure::while_doing("tying itself to its parent");
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(tying())?;
+    // It may have ended before it was asked for.
+    if getppid().map(Pid::as_raw_nonzero).is_none_or(|now| now.get() as u32 != parent) {
+        return Err(Failure::Usage("the parent has ended".into()));
+    }
+    Ok(())
+}
+
+/// The cores that this process may use.
+pub(crate) fn allowed_cores() -> Result<Vec<usize>, Failure> {
+    let set = sched_getaffinity(None).map_err(Failure::while_doing("asking for the cores"))?;
+    Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
+}
+
+/// From now on this process runs on one core.
+pub(crate) fn pin(core: usize) -> Result<(), Failure> {
+    let mut set = CpuSet::new();
+    set.set(core);
+    sched_setaffinity(None, &set).map_err(Failure::while_doing(format!("moving to core {core}")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "time-outs of children, and times to ready, are wall time")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever waits for a child has nothing else to do")]
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Ended, and its end waited for, when it goes out of scope.
+struct Kept {
+    child: Child,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Fails only if it has ended and was waited for; then its id may be another's, and is not used.
+        if self.child.try_wait().is_ok_and(|status| status.is_none()) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn start(command: &mut Command) -> Result<(Kept, File, File), Failure> {
+    // Files rather than pipes: a child that talks a lot cannot block on them.
+    let (stdout, stderr) = (scratch()?, scratch()?);
+    command.stdin(Stdio::null()).stdout(duplicate(&stdout)?).stderr(duplicate(&stderr)?);
+    // A panic's first line says what happened; its trace would push that out of what is shown.
+    command.env("RUST_BACKTRACE", "0");
+    let name = command.get_program().to_string_lossy().into_owned();
+    let child = command.spawn().map_err(Failure::while_doing(format!("starting {name}")))?;
+    Ok((Kept { child }, stdout, stderr))
+}
+
+fn ended(status: ExitStatus, stderr: &str) -> Failure {
+    let mut from = stderr.len().saturating_sub(STDERR_BYTES_SHOWN);
+    while !stderr.is_char_boundary(from) {
+        from += 1;
+    }
+    Failure::Child { status: status.to_string(), stderr: stderr[from..].into() }
+}
+
+fn scratch() -> Result<File, Failure> {
+    tempfile::tempfile().map_err(Failure::while_doing("making a temporary file"))
+}
+
+fn duplicate(file: &File) -> Result<File, Failure> {
+    file.try_clone().map_err(Failure::while_doing("duplicating a file handle"))
+}
+
+fn contents(file: &mut File) -> Result<String, Failure> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))
+        .and_then(|_| file.read_to_end(&mut bytes))
+        .map_err(Failure::while_doing("reading what a child printed"))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_child_that_overruns_its_limit_is_ended() {
+        let start = now();
+        let result = output(&mut shell("exec sleep 60"), Duration::from_millis(100));
+        assert!(matches!(result, Err(Failure::TimedOut(_))), "{result:?}");
+        assert!(now() - start < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_child_that_fails_is_reported_with_its_words() {
+        let result = output(&mut shell("echo fine; echo broken >&2; exit 3"), Duration::from_secs(30));
+        let text = result.unwrap_err().to_string();
+        assert!(text.contains('3') && text.contains("broken") && !text.contains("fine"), "{text}");
+    }
+
+    #[test]
+    fn a_kept_child_does_not_outlive_its_keeper() {
+        let (kept, ..) = start(&mut shell("exec sleep 60")).unwrap();
+        let folder = format!("/proc/{}", kept.child.id());
+        assert!(Path::new(&folder).exists());
+        drop(kept);
+        assert!(!Path::new(&folder).exists());
+    }
+}

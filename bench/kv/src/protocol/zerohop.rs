@@ -1,0 +1,355 @@
+//! Zerohop's own frames, as a client sends them: routed by the cluster map, each write under the session of its
+//! connection with a number of its own in its partition.
+//!
+//! Every connection is a client with a session. Within a turn nothing is answered before all is, so the lowest number
+//! without an answer is, in each partition, the first of the turn.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+
+use zerohop_placement::ClusterMap;
+use zerohop_wire::ids::{
+    KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
+};
+use zerohop_wire::messages::{
+    Change, ClusterId, Condition, Expiry, Hello, MapGet, Outcome, Query, Read, SessionOpen, Stamp, Write,
+};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure as Refusal, Features, Message};
+
+use super::{Answer, Op, Protocol, Request, Said, connect};
+use crate::failure::Failure;
+use crate::limits::ANSWER_WAIT;
+use crate::workload::Records;
+
+/// Of a request id, the bits that hold its place in the turn; the turn's number stands above them.
+const SLOT_BITS: u32 = 16;
+
+/// Where every record lives.
+pub(crate) struct Routing {
+    keyspace: KeyspaceId,
+    /// The one instance that owns all partitions.
+    instance: SocketAddr,
+    /// By record.
+    partitions: Vec<PartitionId>,
+    /// By partition.
+    epochs: Vec<PartitionEpoch>,
+}
+
+impl Routing {
+    /// Asks the manager for the map, and routes all records by it.
+    pub(crate) fn fetch(manager: SocketAddr, keyspace: &str, records: &Records) -> Result<Routing, Failure> {
+        let map = map_of(&mut Opened::hello(manager)?)?;
+        Routing::by(&map, keyspace, records)
+    }
+
+    fn by(map: &ClusterMap, name: &str, records: &Records) -> Result<Routing, Failure> {
+        let missing = || Failure::Protocol(format!("its map has no keyspace {name}"));
+        let (keyspace, found) = map.keyspace_named(name).ok_or_else(missing)?;
+        let mut owners: Vec<_> = found.groups().map(|(_, group)| group.primary).collect();
+        owners.dedup();
+        let [owner] = owners[..] else {
+            return Err(Failure::Protocol(format!(
+                "{name} is spread over several instances; one is measured"
+            )));
+        };
+        let address = map.instance(owner).and_then(|instance| instance.addr.parse().ok());
+        Ok(Routing {
+            keyspace,
+            instance: address.ok_or_else(|| Failure::Protocol("an instance without an IP address".into()))?,
+            partitions: (0..records.count()).map(|index| found.partition(records.key(index))).collect(),
+            epochs: found.groups().map(|(_, group)| group.epoch).collect(),
+        })
+    }
+}
+
+/// Whether a node serves: it has answered with its map.
+pub(crate) fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
+    map_of(&mut Opened::hello(manager)?).map(|_| ())
+}
+
+/// A connection to an instance of `zerohop node`.
+pub(crate) struct Zerohop {
+    routing: Rc<Routing>,
+    encoder: Encoder,
+    decoder: Decoder,
+    session: SessionId,
+    /// The highest version seen, which every request carries.
+    seen: Timestamp,
+    /// By partition.
+    lanes: Vec<Lane>,
+    turn: u64,
+    scratch: Vec<u8>,
+}
+
+/// The numbers of a session in one partition.
+#[derive(Clone, Copy, Default)]
+struct Lane {
+    next: u64,
+    /// The first one of the turn below.
+    lowest: u64,
+    turn: u64,
+}
+
+impl Zerohop {
+    /// Connects to the instance and opens a session there.
+    pub(crate) fn open(routing: &Rc<Routing>) -> Result<(TcpStream, Zerohop), Failure> {
+        let mut opened = Opened::hello(routing.instance)?;
+        let session = opened.ask(&Message::SessionOpen(SessionOpen), |message| match message {
+            Message::SessionOpened(opened) => Some(opened.session),
+            _ => None,
+        })?;
+        Ok((opened.stream, Zerohop::new(Rc::clone(routing), session)))
+    }
+
+    fn new(routing: Rc<Routing>, session: SessionId) -> Zerohop {
+        let lanes = vec![Lane { next: 1, lowest: 1, turn: 0 }; routing.epochs.len()];
+        let decoder = Decoder::agreed(1, Features::default());
+        let (seen, encoder) = (session.issued, Encoder::default());
+        Zerohop { routing, encoder, decoder, session, seen, lanes, turn: 0, scratch: Vec::new() }
+    }
+
+    fn stamp(&mut self, partition: PartitionId) -> Stamp {
+        let lane = &mut self.lanes[partition.get() as usize];
+        if lane.turn != self.turn {
+            (lane.lowest, lane.turn) = (lane.next, self.turn);
+        }
+        let sequence = Sequence(lane.next);
+        lane.next += 1;
+        Stamp { session: self.session, sequence, lowest_unanswered: Sequence(lane.lowest), seen: self.seen }
+    }
+}
+
+impl Protocol for Zerohop {
+    fn begin_turn(&mut self) {
+        self.turn += 1;
+    }
+
+    fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let partition = self.routing.partitions[request.index as usize];
+        let envelope = Envelope {
+            request: RequestId(self.turn << SLOT_BITS | request.slot as u64),
+            keyspace: self.routing.keyspace,
+            partition,
+            partition_epoch: self.routing.epochs[partition.get() as usize],
+            time_out_ms: ANSWER_WAIT.as_millis() as u32,
+        };
+        let key = request.key.as_slice();
+        let write = |stamp, change| Message::Write {
+            stamp,
+            write: Write { key, condition: Condition::Always, change },
+        };
+        let message = match request.op {
+            Op::Lookup => Message::Read { seen: self.seen, read: Read { key, query: Query::Lookup } },
+            Op::Remove => write(self.stamp(partition), Change::Remove),
+            Op::Insert => {
+                let change = Change::Insert { value: request.value, expiry: Expiry::Never };
+                write(self.stamp(partition), change)
+            }
+        };
+        self.encoder.encode(&envelope, &message, out).map_err(refused)
+    }
+
+    fn answer<'b>(&'b mut self, op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
+        let (frame, used) = match self.decoder.decode(bytes) {
+            Decoded::Need(_) => return Ok(Answer::Unfinished),
+            Decoded::Frame { frame, used } => (frame, used),
+            Decoded::Refused { failure, .. } => return Err(refused(failure)),
+            Decoded::Broken(broken) => return Err(Failure::Protocol(broken.to_string())),
+        };
+        let (turn, slot) = (frame.envelope.request.0 >> SLOT_BITS, frame.envelope.request.0 & 0xFFFF);
+        if turn != self.turn {
+            return Err(Failure::Protocol("an answer to a request that is not outstanding".into()));
+        }
+        let said = match frame.message(&mut self.scratch).map_err(refused)? {
+            Message::Answer(Ok(Outcome::Done { version, number })) => {
+                self.seen = self.seen.max(version);
+                if op == Op::Remove && number == 0 { Said::Absent } else { Said::Done }
+            }
+            Message::Answer(Ok(Outcome::Value { version, bytes, .. })) => {
+                self.seen = self.seen.max(version);
+                Said::Value(bytes)
+            }
+            Message::Answer(Err(Refusal::NotFound)) => Said::Absent,
+            Message::Answer(Err(refusal)) => Said::Other(refusal.to_string()),
+            other => Said::Other(format!("a frame of kind {:?}", other.kind())),
+        };
+        Ok(Answer::Whole { used, slot: slot as usize, said })
+    }
+}
+
+/// A connection that was greeted, whose calls block.
+struct Opened {
+    stream: TcpStream,
+    decoder: Decoder,
+    request: u64,
+}
+
+impl Opened {
+    fn hello(address: SocketAddr) -> Result<Opened, Failure> {
+        let stream = connect(address)?;
+        let mut opened = Opened { stream, decoder: Decoder::before_hello(), request: 0 };
+        let hello = Hello {
+            version_min: 1,
+            version_max: 1,
+            features: Features::default(),
+            cluster: ClusterId::default(),
+            map_epoch: MapEpoch(0),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: "bench-kv",
+        };
+        opened.ask(&Message::Hello(hello), |message| match message {
+            Message::HelloAck(_) => Some(()),
+            _ => None,
+        })?;
+        opened.decoder = Decoder::agreed(1, Features::default());
+        Ok(opened)
+    }
+
+    /// Sends one request and waits for its answer.
+    fn ask<R>(
+        &mut self,
+        message: &Message<'_>,
+        read: impl FnOnce(Message<'_>) -> Option<R>,
+    ) -> Result<R, Failure> {
+        self.request += 1;
+        let envelope = Envelope { request: RequestId(self.request), ..Envelope::default() };
+        let mut bytes = Vec::new();
+        Encoder::default().encode(&envelope, message, &mut bytes).map_err(refused)?;
+        let asking = || Failure::while_doing(format!("asking for {:?}", message.kind()));
+        self.stream.write_all(&bytes).map_err(asking())?;
+
+        bytes.clear();
+        loop {
+            let need = match self.decoder.decode(&bytes) {
+                Decoded::Need(need) => need,
+                Decoded::Frame { frame, .. } => {
+                    let mut scratch = Vec::new();
+                    let answer = frame.message(&mut scratch).map_err(refused)?;
+                    let other = match &answer {
+                        Message::Answer(Err(refusal)) => refusal.to_string(),
+                        other => format!("a frame of kind {:?}", other.kind()),
+                    };
+                    return read(answer).ok_or(Failure::Protocol(other));
+                }
+                Decoded::Refused { failure, .. } => return Err(refused(failure)),
+                Decoded::Broken(broken) => return Err(Failure::Protocol(broken.to_string())),
+            };
+            let have = bytes.len();
+            bytes.resize(need, 0);
+            self.stream.read_exact(&mut bytes[have..]).map_err(asking())?;
+        }
+    }
+}
+
+fn map_of(manager: &mut Opened) -> Result<ClusterMap, Failure> {
+    let map = manager.ask(&Message::MapGet(MapGet { since: MapEpoch(0) }), |message| match message {
+        Message::Map(map) => Some(ClusterMap::decode(map.encoded)),
+        _ => None,
+    })?;
+    map.map_err(|error| Failure::Protocol(format!("a map that cannot be read: {error}")))
+}
+
+fn refused(refusal: Refusal<'_>) -> Failure {
+    Failure::Protocol(refusal.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::reads;
+    use super::*;
+    use crate::bare::map_of_one;
+
+    const SESSION: SessionId = SessionId { issued: Timestamp(7), nonce: 9 };
+
+    fn fresh(records: &Records) -> Zerohop {
+        let map = map_of_one("127.0.0.1:7400").unwrap();
+        let mut zerohop = Zerohop::new(Rc::new(Routing::by(&map, "default", records).unwrap()), SESSION);
+        zerohop.begin_turn();
+        zerohop
+    }
+
+    /// Sends one request and gives what a server would read of it.
+    fn sent(zerohop: &mut Zerohop, records: &Records, op: Op, index: u32) -> (Envelope, Stamp) {
+        let (key, value) = (records.key(index), records.value(index, 0));
+        let mut out = Vec::new();
+        zerohop.request(&Request { op, index, key, value, slot: 5 }, &mut out).unwrap();
+        let Decoded::Frame { frame, used } = Decoder::agreed(1, Features::default()).decode(&out) else {
+            panic!("no frame")
+        };
+        assert_eq!(used, out.len());
+        let mut scratch = Vec::new();
+        let stamp = match frame.message(&mut scratch).unwrap() {
+            Message::Write { stamp, write } => {
+                let change = match op {
+                    Op::Insert => Change::Insert { value, expiry: Expiry::Never },
+                    _ => Change::Remove,
+                };
+                assert_eq!(write, Write { key, condition: Condition::Always, change });
+                stamp
+            }
+            Message::Read { seen, read } => {
+                assert_eq!((op, read), (Op::Lookup, Read { key, query: Query::Lookup }));
+                Stamp { seen, ..Stamp::default() }
+            }
+            other => panic!("{other:?}"),
+        };
+        (frame.envelope, stamp)
+    }
+
+    #[test]
+    fn requests_are_routed_by_the_map() {
+        let records = Records::new(100, 1);
+        let map = map_of_one("127.0.0.1:7400").unwrap();
+        let mut zerohop = fresh(&records);
+        for (index, op) in (0..100).zip([Op::Insert, Op::Lookup, Op::Remove].into_iter().cycle()) {
+            let (envelope, _) = sent(&mut zerohop, &records, op, index);
+            let route = map.route(envelope.keyspace, records.key(index)).unwrap();
+            assert_eq!((envelope.partition, envelope.partition_epoch), (route.partition, route.epoch));
+            assert_eq!(envelope.request, RequestId(1 << 16 | 5));
+        }
+    }
+
+    #[test]
+    fn writes_are_numbered_by_partition_and_tell_the_lowest_that_waits() {
+        let records = Records::new(2, 1);
+        let mut zerohop = fresh(&records);
+        let numbers = |stamp: Stamp| (stamp.sequence.0, stamp.lowest_unanswered.0);
+        let next = |zerohop: &mut Zerohop, op, index| numbers(sent(zerohop, &records, op, index).1);
+        assert_eq!(next(&mut zerohop, Op::Insert, 0), (1, 1));
+        assert_eq!(next(&mut zerohop, Op::Remove, 0), (2, 1));
+        // Another partition, with numbers of its own; reads take none.
+        assert_eq!(next(&mut zerohop, Op::Insert, 1), (1, 1));
+        next(&mut zerohop, Op::Lookup, 0);
+        zerohop.begin_turn();
+        assert_eq!(next(&mut zerohop, Op::Insert, 0), (3, 3));
+        assert_eq!(next(&mut zerohop, Op::Insert, 0), (4, 3));
+    }
+
+    fn answered(answer: zerohop_wire::messages::Answer<'_>) -> Vec<u8> {
+        let envelope = Envelope { request: RequestId(1 << 16), ..Envelope::default() };
+        let mut out = Vec::new();
+        Encoder::default().encode(&envelope, &Message::Answer(answer), &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn answers_are_told_apart_and_their_versions_remembered() {
+        let records = Records::new(1, 1);
+        let done = |number| answered(Ok(Outcome::Done { version: Timestamp(50), number }));
+        reads(|| fresh(&records), Op::Insert, &done(0), Said::Done);
+        reads(|| fresh(&records), Op::Remove, &done(1), Said::Done);
+        reads(|| fresh(&records), Op::Remove, &done(0), Said::Absent);
+        let value = answered(Ok(Outcome::Value { version: Timestamp(3), length: 2, bytes: b"ab" }));
+        reads(|| fresh(&records), Op::Lookup, &value, Said::Value(b"ab"));
+        reads(|| fresh(&records), Op::Lookup, &answered(Err(Refusal::NotFound)), Said::Absent);
+
+        let mut zerohop = fresh(&records);
+        zerohop.answer(Op::Insert, &done(0)).unwrap();
+        assert_eq!(sent(&mut zerohop, &records, Op::Lookup, 0).1.seen, Timestamp(50));
+        // The turn is over: whoever answers now answers twice.
+        zerohop.begin_turn();
+        assert!(zerohop.answer(Op::Insert, &done(0)).is_err());
+    }
+}

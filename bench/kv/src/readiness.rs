@@ -1,0 +1,119 @@
+//! A level-triggered epoll: who can be read from or written to. Used by the load generator and by the bare store.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+
+use crate::limits::EVENTS_MAX;
+
+/// The set of sockets that are watched.
+pub(crate) struct Readiness {
+    epoll: OwnedFd,
+}
+
+/// What a socket is watched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    Receive,
+    Send,
+    Both,
+}
+
+/// A socket that something can be done with. One that has failed shows as ready for what it is watched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ready {
+    /// As it was named when it was added.
+    pub(crate) name: u64,
+    pub(crate) receives: bool,
+    pub(crate) sends: bool,
+}
+
+/// Room for the events of one wait.
+pub(crate) struct Events(Vec<epoll::Event>);
+
+impl Events {
+    pub(crate) fn new() -> Events {
+        Events(Vec::with_capacity(EVENTS_MAX))
+    }
+
+    /// Those of the last wait.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Ready> {
+        self.0.drain(..).map(|event| {
+            let (flags, data) = (event.flags, event.data);
+            let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+            Ready {
+                name: data.u64(),
+                receives: failed || flags.contains(epoll::EventFlags::IN),
+                sends: failed || flags.contains(epoll::EventFlags::OUT),
+            }
+        })
+    }
+}
+
+impl Readiness {
+    pub(crate) fn new() -> io::Result<Readiness> {
+        Ok(Readiness { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
+    }
+
+    /// Watches a socket for what comes in.
+    pub(crate) fn add(&self, socket: impl AsFd, name: u64) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, socket, epoll::EventData::new_u64(name), flags(Watch::Receive))?)
+    }
+
+    /// Watches a socket for something else from now on.
+    pub(crate) fn change(&self, socket: impl AsFd, name: u64, watch: Watch) -> io::Result<()> {
+        Ok(epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(name), flags(watch))?)
+    }
+
+    /// Waits until a socket is ready, or for so long. Whether any is.
+    pub(crate) fn wait(&self, events: &mut Events, limit: Option<Duration>) -> io::Result<bool> {
+        let limit = limit
+            .map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() });
+        loop {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events.0), limit.as_ref()) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+fn flags(watch: Watch) -> epoll::EventFlags {
+    match watch {
+        Watch::Receive => epoll::EventFlags::IN,
+        Watch::Send => epoll::EventFlags::OUT,
+        Watch::Both => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_socket_is_ready_for_what_it_is_watched_for() {
+        let (here, mut there) = UnixStream::pair().unwrap();
+        let (readiness, mut events) = (Readiness::new().unwrap(), Events::new());
+        readiness.add(&here, 7).unwrap();
+        let now = Some(Duration::ZERO);
+        assert!(!readiness.wait(&mut events, now).unwrap());
+        there.write_all(b"x").unwrap();
+        let mut ready = |watch| {
+            readiness.change(&here, 7, watch).unwrap();
+            assert!(readiness.wait(&mut events, now).unwrap());
+            events.drain().map(|ready| (ready.name, ready.receives, ready.sends)).collect::<Vec<_>>()
+        };
+        assert_eq!(ready(Watch::Receive), [(7, true, false)]);
+        assert_eq!(ready(Watch::Send), [(7, false, true)]);
+        assert_eq!(ready(Watch::Both), [(7, true, true)]);
+        drop(there);
+        assert_eq!(ready(Watch::Send), [(7, true, true)]);
+    }
+}

@@ -1,0 +1,245 @@
+//! Medians over rounds, ratios within each round, targets met or missed; as Markdown, so that a document can take it.
+
+use std::fmt::{self, Write};
+
+use serde::Serialize;
+
+use crate::rounds::Outcome;
+use crate::scenarios::{Bound, Reading, Scenario, Target};
+use crate::statistics::Spread;
+
+/// Everything measured of one scenario.
+#[derive(Serialize)]
+pub(crate) struct Summary {
+    pub(crate) scenario: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) rounds: usize,
+    pub(crate) contenders: Vec<ContenderSummary>,
+    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) failures: Vec<String>,
+    /// As measured: label, round, figures.
+    pub(crate) readings: Vec<(&'static str, usize, Reading)>,
+}
+
+/// One contender over all its rounds.
+#[derive(Serialize)]
+pub(crate) struct ContenderSummary {
+    pub(crate) label: &'static str,
+    pub(crate) figures: Vec<(String, Spread)>,
+}
+
+/// What became of a target.
+#[derive(Serialize)]
+pub(crate) struct Verdict {
+    pub(crate) what: String,
+    /// None if there was nothing to take it from.
+    pub(crate) figure: Option<Spread>,
+    pub(crate) bound: Bound,
+    /// Of the median.
+    pub(crate) is_met: bool,
+}
+
+impl Summary {
+    pub(crate) fn of(scenario: &Scenario, rounds: usize, outcomes: Vec<Outcome>) -> Summary {
+        let (mut readings, mut failures) = (Vec::new(), Vec::new());
+        let mut labels: Vec<&'static str> = Vec::new();
+        for Outcome { label, round, result } in outcomes {
+            if !labels.contains(&label) {
+                labels.push(label);
+            }
+            match result {
+                Ok(reading) => readings.push((label, round, reading)),
+                Err(error) => failures.push(format!("{label} in round {}: {error}", round + 1)),
+            }
+        }
+        Summary {
+            scenario: scenario.name,
+            about: scenario.about,
+            rounds,
+            contenders: labels.iter().map(|label| ContenderSummary::of(label, &readings)).collect(),
+            verdicts: (scenario.targets)().iter().map(|target| Verdict::of(target, &readings)).collect(),
+            failures,
+            readings,
+        }
+    }
+}
+
+impl ContenderSummary {
+    fn of(label: &'static str, readings: &[(&'static str, usize, Reading)]) -> ContenderSummary {
+        let own: Vec<&Reading> =
+            readings.iter().filter(|(of, ..)| *of == label).map(|(.., reading)| reading).collect();
+        let names = own.first().map_or(&[][..], |first| &first.figures);
+        let spread = |name: &str| Spread::of(own.iter().filter_map(|reading| reading.get(name)));
+        let figures = names.iter().filter_map(|figure| Some((figure.name.clone(), spread(&figure.name)?)));
+        ContenderSummary { label, figures: figures.collect() }
+    }
+}
+
+impl Verdict {
+    fn of(target: &Target, readings: &[(&'static str, usize, Reading)]) -> Verdict {
+        let in_round = |label: &str, round: usize| {
+            let mut of_it = readings.iter().filter(|(of, at, _)| *of == label && *at == round);
+            of_it.next()?.2.get(&target.figure)
+        };
+        let rounds = readings.iter().filter(|(label, ..)| *label == target.of).map(|(_, round, _)| *round);
+        let figure = Spread::of(rounds.filter_map(|round| {
+            let own = in_round(target.of, round)?;
+            if target.over.is_empty() {
+                return Some(own);
+            }
+            let others: Option<Vec<f64>> = target.over.iter().map(|label| in_round(label, round)).collect();
+            Some(own / others?.into_iter().reduce(f64::max)?)
+        }));
+        let over = match target.over {
+            [] => String::new(),
+            [one] => format!(" over {one}"),
+            several => format!(" over the better of {}", several.join(" and ")),
+        };
+        Verdict {
+            what: format!("{}: {}{over}", target.figure, target.of),
+            figure,
+            bound: target.bound,
+            is_met: figure.is_some_and(|figure| match target.bound {
+                Bound::AtLeast(bound) => figure.median >= bound,
+                Bound::AtMost(bound) => figure.median <= bound,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bound = match self.bound {
+            Bound::AtLeast(bound) => format!("at least {bound}"),
+            Bound::AtMost(bound) => format!("at most {bound}"),
+        };
+        match (self.figure, self.is_met) {
+            (None, _) => write!(f, "{}: {bound}: not measured", self.what),
+            (Some(figure), true) => write!(f, "{}: {}, {bound}: met", self.what, range(figure)),
+            (Some(figure), false) => write!(f, "{}: {}, {bound}: MISSED", self.what, range(figure)),
+        }
+    }
+}
+
+/// Columns of a table; more contenders give several tables.
+const COLUMNS: usize = 4;
+
+/// Prints one summary into `out`.
+pub(crate) fn write(out: &mut String, summary: &Summary) -> fmt::Result {
+    let Summary { scenario, about, rounds, .. } = summary;
+    writeln!(out, "\n# {scenario}: {rounds} rounds\n\n{about}")?;
+    for contenders in summary.contenders.chunks(COLUMNS) {
+        let labels = contenders.iter().map(|contender| contender.label.to_owned());
+        let mut rows = vec![std::iter::once(String::new()).chain(labels).collect::<Vec<_>>()];
+        let names = contenders.iter().map(|contender| &contender.figures).max_by_key(|figures| figures.len());
+        for (name, _) in names.into_iter().flatten() {
+            let cell = |figures: &[(String, Spread)]| {
+                figures.iter().find(|(of, _)| of == name).map_or("-".into(), |(_, spread)| range(*spread))
+            };
+            let cells = contenders.iter().map(|contender| cell(&contender.figures));
+            rows.push(std::iter::once(name.clone()).chain(cells).collect());
+        }
+        table(out, &rows)?;
+    }
+    writeln!(out)?;
+    for verdict in &summary.verdicts {
+        writeln!(out, "- {verdict}")?;
+    }
+    for failure in &summary.failures {
+        writeln!(out, "- FAILED {failure}")?;
+    }
+    Ok(())
+}
+
+fn table(out: &mut String, rows: &[Vec<String>]) -> fmt::Result {
+    let columns = rows.first().map_or(0, Vec::len);
+    let widths: Vec<usize> =
+        (0..columns).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
+    for (at, row) in rows.iter().enumerate() {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let line = cells.collect::<Vec<_>>().join(" | ");
+        writeln!(out, "{}| {line} |", if at == 0 { "\n" } else { "" })?;
+        if at == 0 {
+            let rules = widths.iter().enumerate().map(|(column, &width)| match column {
+                0 => "-".repeat(width),
+                _ => format!("{}:", "-".repeat(width.saturating_sub(1))),
+            });
+            writeln!(out, "| {} |", rules.collect::<Vec<_>>().join(" | "))?;
+        }
+    }
+    Ok(())
+}
+
+/// `median [least-greatest]`, or the median alone where all rounds agree.
+fn range(spread: Spread) -> String {
+    let digits = match spread.median.abs() {
+        large if large >= 100.0 => 0,
+        middling if middling >= 10.0 => 1,
+        _ => 2,
+    };
+    let text = |figure: f64| format!("{figure:.digits$}");
+    let (median, least, greatest) = (text(spread.median), text(spread.least), text(spread.greatest));
+    if least == greatest { median } else { format!("{median} [{least}-{greatest}]") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Failure;
+    use crate::scenarios::Figure;
+
+    const SCENARIO: Scenario = Scenario {
+        name: "loop",
+        about: "how",
+        contenders: &[],
+        targets: || {
+            let target = |over, bound| Target { figure: "rate".into(), of: "ours", over, bound };
+            vec![
+                target(&["one", "two"], Bound::AtLeast(0.9)),
+                target(&["one"], Bound::AtMost(0.5)),
+                target(&[], Bound::AtLeast(300.0)),
+                target(&["absent"], Bound::AtLeast(0.0)),
+            ]
+        },
+    };
+
+    /// Over the better peer: 0.5, 0.9, 1.0.
+    fn outcomes() -> Vec<Outcome> {
+        let rates = [(50.0, 100.0, 10.0), (900.0, 600.0, 1000.0), (300.0, 300.0, 1.0)];
+        let outcome = |label, round, value| {
+            let figures = vec![Figure { name: "rate".into(), value }];
+            Outcome { label, round, result: Ok(Reading { figures }) }
+        };
+        let of_round = |(round, (ours, one, two))| {
+            [outcome("ours", round, ours), outcome("one", round, one), outcome("two", round, two)]
+        };
+        rates.into_iter().enumerate().flat_map(of_round).collect()
+    }
+
+    #[test]
+    fn a_target_is_judged_by_the_median_of_ratios_to_the_best_of_each_round() {
+        let summary = Summary::of(&SCENARIO, 3, outcomes());
+        let verdicts = &summary.verdicts;
+        assert_eq!(verdicts[0].figure, Some(Spread { median: 0.9, least: 0.5, greatest: 1.0 }));
+        assert_eq!(verdicts.iter().map(|one| one.is_met).collect::<Vec<_>>(), [true, false, true, false]);
+        let mut out = String::new();
+        write(&mut out, &summary).unwrap();
+        let expected = "rate: ours over the better of one and two: 0.90 [0.50-1.00], at least 0.9: met";
+        assert!(out.contains(expected), "{out}");
+        assert!(out.contains("rate: ours over one: 1.00 [0.50-1.50], at most 0.5: MISSED"), "{out}");
+        assert!(out.contains("over absent: at least 0: not measured"), "{out}");
+        assert!(out.contains("| rate | 300 [50-900] | 300 [100-600] | 10.0 [1.0-1000.0] |"), "{out}");
+    }
+
+    #[test]
+    fn a_round_in_which_one_failed_gives_no_ratio_to_it() {
+        let mut outcomes = outcomes();
+        outcomes[1].result = Err(Failure::Protocol("no".into()));
+        let summary = Summary::of(&SCENARIO, 3, outcomes);
+        assert_eq!(summary.verdicts[0].figure.unwrap().least, 0.9);
+        assert!(summary.failures[0].contains("one in round 1") && summary.failures[0].contains("no"));
+    }
+}

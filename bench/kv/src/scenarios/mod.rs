@@ -1,0 +1,107 @@
+//! What is compared with what, and what zerohop is held to.
+//!
+//! ```text
+//!   main ── rounds ── process ──▶ bench-kv --run SCENARIO --contender LABEL      work/*.rs, one server each
+//!              └── report ◀────── a line of JSON each: figures by name
+//! ```
+
+mod registry;
+
+use serde::{Deserialize, Serialize};
+
+pub(crate) use registry::REGISTRY;
+
+use crate::failure::Failure;
+use crate::subjects::Subject;
+use crate::work::Work;
+
+/// Contenders that do the same, each in a process of its own with a server of its own.
+pub(crate) struct Scenario {
+    /// On the command line.
+    pub(crate) name: &'static str,
+    /// What is done; stands above the table.
+    pub(crate) about: &'static str,
+    pub(crate) contenders: &'static [Contender],
+    /// What the figures must reach.
+    pub(crate) targets: fn() -> Vec<Target>,
+}
+
+/// One column of a table.
+#[derive(Clone, Copy)]
+pub(crate) struct Contender {
+    pub(crate) label: &'static str,
+    pub(crate) subject: Subject,
+    pub(crate) work: Work,
+}
+
+/// What a run measured, in the order of the table.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Reading {
+    pub(crate) figures: Vec<Figure>,
+}
+
+/// One figure.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    /// What it is, with its unit.
+    pub(crate) name: String,
+    pub(crate) value: f64,
+}
+
+/// What a figure, or its ratio to that of others, must reach.
+pub(crate) struct Target {
+    pub(crate) figure: String,
+    /// The label of a contender.
+    pub(crate) of: &'static str,
+    /// Divided by the greatest among these of the same round; by nothing, if none are named.
+    pub(crate) over: &'static [&'static str],
+    pub(crate) bound: Bound,
+}
+
+/// On which side of the bound is well.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// The contender of that name in the scenario of that name.
+pub(crate) fn find(scenario: &str, label: &str) -> Result<&'static Contender, Failure> {
+    REGISTRY
+        .iter()
+        .filter(|found| found.name == scenario)
+        .flat_map(|found| found.contenders)
+        .find(|contender| contender.label == label)
+        .ok_or_else(|| Failure::Usage(format!("scenario {scenario} has no contender {label}")))
+}
+
+impl Reading {
+    pub(crate) fn put(&mut self, name: &str, value: f64) {
+        self.figures.push(Figure { name: name.into(), value });
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<f64> {
+        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_distinct_and_targets_name_contenders_of_their_scenario() {
+        let names: BTreeSet<&str> = REGISTRY.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names.len(), REGISTRY.len());
+        for scenario in REGISTRY {
+            let labels: BTreeSet<&str> = scenario.contenders.iter().map(|one| one.label).collect();
+            assert_eq!(labels.len(), scenario.contenders.len(), "{}", scenario.name);
+            for target in (scenario.targets)() {
+                let mut named = target.over.iter().chain([&target.of]);
+                assert!(named.all(|label| labels.contains(label)), "{}: {}", scenario.name, target.figure);
+            }
+        }
+    }
+}

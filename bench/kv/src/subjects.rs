@@ -1,0 +1,185 @@
+//! What is measured: how each server is started, and when it counts as ready.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::limits::{COMMAND, START, START_POLL};
+use crate::process::{self, Server};
+use crate::protocol;
+
+/// A server, and how it is set up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// A node of one instance.
+    Zerohop {
+        /// Of the keyspace that is measured, as the command line says it.
+        durability: &'static str,
+        partitions: u32,
+    },
+    /// The bare store of this package.
+    Bare,
+    /// `redis-server`, without snapshots.
+    Redis {
+        /// Every write on disk before it is answered: `appendfsync always`.
+        syncs: bool,
+    },
+    /// `memcached` with one thread.
+    Memcached,
+}
+
+/// The keyspace that is measured.
+const KEYSPACE: &str = "bench";
+
+/// Where a server runs.
+pub(crate) struct Place {
+    /// This program, which is also the launcher and the bare store.
+    pub(crate) own_program: PathBuf,
+    pub(crate) core: usize,
+    /// An empty folder of its own.
+    pub(crate) dir: PathBuf,
+}
+
+/// A server that has answered.
+pub(crate) struct Running {
+    pub(crate) server: Server,
+    pub(crate) program: PathBuf,
+    /// Where it listens; of a node, the manager.
+    pub(crate) address: SocketAddr,
+    /// The keyspace to use, of those that have some.
+    pub(crate) keyspace: &'static str,
+    /// From its start to its first answer.
+    pub(crate) ready: Duration,
+}
+
+impl Subject {
+    /// Its program, if it is there.
+    pub(crate) fn program(self, own_program: &Path) -> Result<PathBuf, String> {
+        let installed = |name: &str| {
+            let folders = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&folders)
+                .map(|folder| folder.join(name))
+                .find(|path| path.is_file())
+                .ok_or_else(|| format!("no {name} in PATH (run bench/kv/install)"))
+        };
+        match self {
+            Subject::Bare => Ok(own_program.into()),
+            Subject::Redis { .. } => installed("redis-server"),
+            Subject::Memcached => installed("memcached"),
+            Subject::Zerohop { .. } => {
+                let beside = own_program.with_file_name("zerohop");
+                let missing = format!("no {} (run cargo build --release -p zerohop-cli)", beside.display());
+                if beside.is_file() { Ok(beside) } else { Err(missing) }
+            }
+        }
+    }
+
+    /// Starts it and waits until it answers.
+    pub(crate) fn start(self, place: &Place) -> Result<Running, Failure> {
+        let program = self.program(&place.own_program).map_err(Failure::Usage)?;
+        let port = free_ports()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let arguments = self.arguments(port, &place.dir);
+        let mut server = Server::start(&place.own_program, place.core, &program, &arguments)?;
+        let ready = self.wait_until_ready(address, &mut server)?;
+        let keyspace = match self {
+            Subject::Zerohop { .. } => KEYSPACE,
+            _ => "default",
+        };
+        Ok(Running { server, program, address, keyspace, ready })
+    }
+
+    /// Creates the keyspace that is measured, of those that have some.
+    pub(crate) fn create_keyspace(self, running: &Running) -> Result<(), Failure> {
+        let Subject::Zerohop { durability, partitions } = self else { return Ok(()) };
+        let mut command = Command::new(&running.program);
+        command.args(["keyspace", "create", KEYSPACE, "--partitions", &partitions.to_string()]);
+        command.args(["--durability", durability, "--endpoint", &running.address.to_string()]);
+        process::output(&mut command, COMMAND).map(|_| ())
+    }
+
+    fn arguments(self, port: u16, dir: &Path) -> Vec<String> {
+        let dir = dir.display();
+        let line = match self {
+            Subject::Zerohop { .. } => {
+                format!("node --listen 127.0.0.1:{port} --data {dir}/node --instances 1")
+            }
+            Subject::Bare => format!("--bare 127.0.0.1:{port}"),
+            Subject::Redis { syncs } => {
+                let log = if syncs { "yes --appendfsync always" } else { "no" };
+                format!("--port {port} --bind 127.0.0.1 --dir {dir} --save  --appendonly {log}")
+            }
+            // As root it wants to be told that it may be: changing the user would untie it from its parent.
+            Subject::Memcached => {
+                format!("-u root -l 127.0.0.1 -p {port} -U 0 -m 2048 -t 1 -c 1024")
+            }
+        };
+        // Two blanks in a row stand around an empty argument.
+        line.split(' ').map(str::to_owned).collect()
+    }
+
+    fn wait_until_ready(self, address: SocketAddr, server: &mut Server) -> Result<Duration, Failure> {
+        loop {
+            server.check()?;
+            let answered = match self {
+                Subject::Zerohop { .. } | Subject::Bare => protocol::is_ready(address),
+                Subject::Redis { .. } => greeting(address, b"PING\r\n", b"+PONG\r\n"),
+                Subject::Memcached => greeting(address, b"version\r\n", b"VERSION "),
+            };
+            let passed = process::now() - server.started;
+            match answered {
+                Ok(()) => return Ok(passed),
+                Err(error) if passed >= START => return Err(error),
+                Err(_) => process::pause(START_POLL),
+            }
+        }
+    }
+}
+
+fn greeting(address: SocketAddr, question: &[u8], answer: &[u8]) -> Result<(), Failure> {
+    let asking = || Failure::while_doing(format!("greeting {address}"));
+    let mut stream = protocol::connect(address)?;
+    stream.write_all(question).map_err(asking())?;
+    let mut said = vec![0; answer.len()];
+    stream.read_exact(&mut said).map_err(asking())?;
+    if said == answer { Ok(()) } else { Err(Failure::Protocol(String::from_utf8_lossy(&said).into_owned())) }
+}
+
+/// A port that is free at the moment, and the one after it, where a node's instance listens.
+#[expect(clippy::disallowed_methods, reason = "the only way to find a free port is to take it")]
+fn free_ports() -> Result<u16, Failure> {
+    let looking = || Failure::while_doing("looking for free ports");
+    const TRIES: usize = 100;
+    for _ in 0..TRIES {
+        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(looking())?;
+        let port = first.local_addr().map_err(looking())?.port();
+        if port < u16::MAX && TcpListener::bind((Ipv4Addr::LOCALHOST, port + 1)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(Failure::Usage("no two free ports in a row on 127.0.0.1".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis_is_told_to_take_no_snapshots_by_an_empty_argument() {
+        let arguments = Subject::Redis { syncs: true }.arguments(7000, Path::new("/data"));
+        let at = arguments.iter().position(|argument| argument == "--save").unwrap();
+        assert_eq!(arguments[at + 1], "");
+        assert_eq!(arguments[at + 2..], ["--appendonly", "yes", "--appendfsync", "always"]);
+    }
+
+    #[test]
+    fn free_ports_come_in_pairs() {
+        let port = free_ports().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the only way to see that a port is free")]
+        let bound = [port, port + 1].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+        assert_eq!(bound, [true, true]);
+    }
+}

@@ -1,0 +1,92 @@
+//! What a process has used: processor time, time it waited for a processor, resident memory.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::failure::Failure;
+
+/// Sums over all threads of a process.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Cpu {
+    /// It ran, in user or system mode.
+    pub(crate) ran: Duration,
+    /// It could have run, and something else had the core.
+    pub(crate) waited: Duration,
+}
+
+impl Cpu {
+    /// Since the threads that still live began. Those that have ended count no more, so a difference of two readings
+    /// misses what ended between them: servers keep their threads.
+    ///
+    /// From `schedstat`, which counts nanoseconds, where `stat` counts hundredths of a second.
+    pub(crate) fn of(pid: u32) -> Result<Cpu, Failure> {
+        let tasks = PathBuf::from(format!("/proc/{pid}/task"));
+        let reading = || Failure::io("reading the processor time of", &tasks);
+        let mut sum = Cpu::default();
+        for task in std::fs::read_dir(&tasks).map_err(reading())? {
+            let path = task.map_err(reading())?.path().join("schedstat");
+            match std::fs::read_to_string(&path) {
+                Ok(line) => {
+                    let mut numbers = line.split_whitespace().map_while(|number| number.parse().ok());
+                    sum.ran += Duration::from_nanos(numbers.next().unwrap_or(0));
+                    sum.waited += Duration::from_nanos(numbers.next().unwrap_or(0));
+                }
+                // The thread has ended meanwhile.
+                Err(_) if !path.exists() => {}
+                Err(error) => return Err(Failure::io("reading", &path)(error)),
+            }
+        }
+        Ok(sum)
+    }
+
+    pub(crate) fn since(self, before: Cpu) -> Cpu {
+        Cpu { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
+    }
+}
+
+/// Of this process, with all its threads.
+pub(crate) fn own_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Resident bytes of a process.
+pub(crate) fn resident_bytes(pid: u32) -> Result<u64, Failure> {
+    let path = PathBuf::from(format!("/proc/{pid}/status"));
+    let status = std::fs::read_to_string(&path).map_err(Failure::io("reading", &path))?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
+    kib.map(|kib: u64| kib << 10).ok_or_else(|| Failure::Usage(format!("{} has no VmRSS", path.display())))
+}
+
+/// Bytes of a file.
+pub(crate) fn file_bytes(path: &Path) -> Result<u64, Failure> {
+    Ok(path.metadata().map_err(Failure::io("looking at", path))?.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_shows_as_processor_time() {
+        let (before, own_before) = (Cpu::of(std::process::id()).unwrap(), own_cpu());
+        let mut draws = crate::workload::Draws::new(1);
+        while own_cpu() - own_before < Duration::from_millis(50) {
+            std::hint::black_box((0..1000).map(|_| draws.next()).max());
+        }
+        let used = Cpu::of(std::process::id()).unwrap().since(before);
+        // Other tests run beside this one, in threads of the same process; a tick may be missing.
+        assert!(used.ran >= Duration::from_millis(40), "{used:?}");
+    }
+
+    #[test]
+    fn memory_shows_as_resident() {
+        let before = resident_bytes(std::process::id()).unwrap();
+        let block = vec![1u8; 64 << 20];
+        let after = resident_bytes(std::process::id()).unwrap();
+        assert!(after - before > 32 << 20, "{before} {after} {}", block[before as usize % block.len()]);
+    }
+}

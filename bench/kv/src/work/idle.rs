@@ -1,0 +1,22 @@
+//! What a server takes when nobody uses it.
+
+use crate::failure::Failure;
+use crate::limits::IDLE_REST;
+use crate::process::pause;
+use crate::scenarios::Reading;
+use crate::subjects::Running;
+use crate::usage;
+
+const MIB: f64 = (1 << 20) as f64;
+
+pub(super) fn rest(running: &Running) -> Result<Reading, Failure> {
+    let mut reading = Reading::default();
+    reading.put("ready after ms", running.ready.as_secs_f64() * 1e3);
+    let before = usage::Cpu::of(running.server.pid())?;
+    pause(IDLE_REST);
+    let cpu = usage::Cpu::of(running.server.pid())?.since(before);
+    reading.put("resident MiB", usage::resident_bytes(running.server.pid())? as f64 / MIB);
+    reading.put("program MiB", usage::file_bytes(&running.program)? as f64 / MIB);
+    reading.put("CPU us/s", cpu.ran.as_secs_f64() * 1e6 / IDLE_REST.as_secs_f64());
+    Ok(reading)
+}

@@ -1,0 +1,62 @@
+//! What is done to a server, in the process of one run.
+
+pub(crate) mod client;
+mod idle;
+mod load;
+
+use crate::failure::Failure;
+use crate::protocol::Op;
+use crate::scenarios::{Contender, Reading};
+use crate::subjects::Place;
+
+/// What is done to a server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    /// Lookups, removes and inserts in turn, by the load generator.
+    Load {
+        connections: usize,
+        /// Requests outstanding on each.
+        depth: usize,
+        /// Records of each turn of lookups, removes and inserts.
+        chunk: usize,
+    },
+    /// Inserts by the Rust client.
+    Client(client::Way),
+    /// Nothing.
+    Idle,
+}
+
+/// The three operations, in the order of the tables.
+pub(crate) const OPERATIONS: [(Op, &str); 3] =
+    [(Op::Insert, "insert"), (Op::Lookup, "lookup"), (Op::Remove, "remove")];
+
+/// What a run is told.
+pub(crate) struct Orders {
+    pub(crate) place: Place,
+    pub(crate) records: u32,
+    /// Measured time of each operation.
+    pub(crate) seconds: f64,
+    /// The round: other records in each, the same for all contenders.
+    pub(crate) seed: u64,
+}
+
+/// Starts the server, does the work, ends the server.
+pub(crate) fn run(contender: &Contender, orders: &Orders) -> Result<Reading, Failure> {
+    let mut running = contender.subject.start(&orders.place)?;
+    let reading = match contender.work {
+        Work::Idle => idle::rest(&running),
+        Work::Load { connections, depth, chunk } => {
+            let load = load::Load { connections, depth, chunk };
+            contender
+                .subject
+                .create_keyspace(&running)
+                .and_then(|()| load.put_on(contender.subject, &running, orders))
+        }
+        Work::Client(way) => {
+            contender.subject.create_keyspace(&running).and_then(|()| client::insert(way, &running, orders))
+        }
+    };
+    // If the server has ended, that says more than what the load met.
+    running.server.check()?;
+    reading
+}
