@@ -3,12 +3,17 @@
 //! A benchmark is a package `bench-NAME` in `bench/NAME`. If that folder has an executable `install`, it is run first;
 //! it installs the peers quietly, can be run again, and exits with a code other than zero, naming them, when some
 //! cannot be had. The benchmark then runs all the same and must list those peers as missing in its table.
+//!
+//! A benchmark that starts programs of ours finds them beside its own: [`PROGRAMS`] are built with it.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use crate::workshop::{Failure, Workshop, run as run_command};
+
+/// Benchmarks, each with a package whose program it starts.
+const PROGRAMS: &[(&str, &str)] = &[("kv", "zerohop-cli")];
 
 /// Runs the benchmark named first in `words`, the rest being its arguments; with no words, lists what there is.
 pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
@@ -26,6 +31,11 @@ pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
         if let Err(failure) = run_command(Command::new(&install).current_dir(&shop.root), advice) {
             eprintln!("xtask: {failure}");
         }
+    }
+    for (_, package) in PROGRAMS.iter().filter(|(bench, _)| bench == name) {
+        let mut cargo = shop.cargo();
+        cargo.args(["build", "--release", "--locked", "--quiet", "--package", package]);
+        run_command(&mut cargo, "what went wrong is shown above")?;
     }
     let mut cargo = shop.cargo();
     cargo.args(["run", "--release", "--locked", "--quiet", "--package", &format!("bench-{name}"), "--"]);
@@ -72,6 +82,13 @@ mod tests {
         }
         assert_eq!(known(folder.path()).unwrap(), ["engine", "kv"]);
         assert_eq!(known(&folder.path().join("nowhere")).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn programs_are_built_for_benchmarks_that_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let known = known(&root.join("bench")).unwrap();
+        assert!(PROGRAMS.iter().all(|(bench, _)| known.iter().any(|one| one == bench)), "{known:?}");
     }
 
     #[test]

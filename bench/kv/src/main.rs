@@ -70,6 +70,10 @@ struct Arguments {
     /// The core of the load [default: 1, or the server's if there is no other].
     #[arg(long)]
     client_core: Option<usize>,
+    /// Give server and load precedence over what else runs on their cores, down to -20; below 0 only for root. On a
+    /// machine with other work it takes the cores from that.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    nice: i32,
     /// Also write everything measured to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -132,6 +136,7 @@ fn run(
     process::die_with(parent)?;
     let client_core = arguments.client_core.unwrap_or(arguments.server_core);
     process::pin(client_core)?;
+    process::take_precedence(arguments.nice)?;
     let place = Place { own_program: own_program()?, core: arguments.server_core, dir: dir.into() };
     let Arguments { records, seconds, seed, .. } = *arguments;
     let reading = work::run(scenarios::find(scenario, label)?, &Orders { place, records, seconds, seed })?;
@@ -145,6 +150,7 @@ struct Report {
     machine: Machine,
     server_core: usize,
     client_core: usize,
+    nice: i32,
     records: u32,
     seconds: f64,
     missing: Vec<String>,
@@ -168,6 +174,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         seconds: arguments.seconds,
         server_core: arguments.server_core,
         client_core,
+        nice: arguments.nice,
         data: target.join("bench-data"),
         program: program.clone(),
     };
@@ -175,6 +182,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         machine: Machine::look()?,
         server_core: plan.server_core,
         client_core,
+        nice: plan.nice,
         records: plan.records,
         seconds: plan.seconds,
         missing: Vec::new(),
@@ -194,13 +202,13 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         print(&format!("missing: {missing}"))?;
     }
     print(NOTES)?;
-    let Report { machine, server_core, records, seconds, .. } = &report;
+    let Report { machine, server_core, nice, records, seconds, .. } = &report;
     print(&format!(
-        "{machine}; server on core {server_core}, client on core {client_core}, {records} records of 15 + 132 bytes, \
+        "{machine}; server on core {server_core}, client on core {client_core}, both at nice {nice}, {records} records of 15 + 132 bytes, \
          {seconds} s for each operation and round"
     ))?;
     if let Some(path) = &arguments.json {
-        write_file(path, &json(&report)?)?;
+        process::write(path, &json(&report)?)?;
     }
     let failed = report.scenarios.iter().any(|summary| !summary.failures.is_empty());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -225,6 +233,9 @@ fn check(arguments: &Arguments) -> Result<usize, Failure> {
     }
     if !(1..=limits::RECORDS_MAX).contains(&records) {
         return usage(format!("--records {records}: from 1 to {}", limits::RECORDS_MAX));
+    }
+    if !(-20..20).contains(&arguments.nice) {
+        return usage(format!("--nice {}: from -20 to 19", arguments.nice));
     }
     let allowed = process::allowed_cores()?;
     let client_core = arguments.client_core.unwrap_or(if allowed.contains(&1) { 1 } else { server_core });
@@ -267,13 +278,14 @@ fn progress(scenario: &Scenario, plan: &Plan, outcome: &Outcome) -> String {
     let Outcome { label, round, result } = outcome;
     let what = match result {
         Ok(reading) => {
-            let told =
-                |name: &str| name.ends_with("K op/s") || name.ends_with("CPU us/op") || !name.contains("us");
-            let figures = reading.figures.iter().filter(|figure| told(&figure.name));
-            figures
-                .map(|figure| format!("{} {:.2}", figure.name, figure.value))
-                .collect::<Vec<_>>()
-                .join(", ")
+            // Rates, or everything where nothing is a rate.
+            let rates = |figure: &&scenarios::Figure| figure.name.ends_with("K op/s");
+            let mut told: Vec<_> = reading.figures.iter().filter(rates).collect();
+            if told.is_empty() {
+                told = reading.figures.iter().collect();
+            }
+            let told = told.iter().map(|figure| format!("{} {:.2}", figure.name, figure.value));
+            told.collect::<Vec<_>>().join(", ")
         }
         Err(error) => format!("FAILED: {error}"),
     };
@@ -287,11 +299,6 @@ fn own_program() -> Result<PathBuf, Failure> {
 fn json(what: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(what)
         .map_err(|error| Failure::Protocol(format!("what cannot be told as JSON: {error}")))
-}
-
-#[expect(clippy::disallowed_methods, reason = "a report for the user, no file of a store")]
-fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(Failure::io("writing", path))
 }
 
 fn print(text: &str) -> Result<(), Failure> {

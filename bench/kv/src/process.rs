@@ -15,7 +15,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpriority_process, setsid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
@@ -105,6 +105,29 @@ pub(crate) fn pin(core: usize) -> Result<(), Failure> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).map_err(Failure::while_doing(format!("moving to core {core}")))
+}
+
+/// From now on this process, and what it starts, has this precedence over others on its core.
+///
+/// Where the kernel shares cores among sessions first (autogroups), a process is nice to its own session only: so this
+/// one gets a session of its own, and that the precedence.
+pub(crate) fn take_precedence(nice: i32) -> Result<(), Failure> {
+    if nice == 0 {
+        return Ok(());
+    }
+    let group = Path::new("/proc/self/autogroup");
+    if group.exists() {
+        // It fails for who leads a session already, which is as well.
+        let _ = setsid();
+        write(group, &nice.to_string())?;
+    }
+    setpriority_process(None, nice).map_err(Failure::while_doing(format!("setting nice to {nice}")))
+}
+
+/// Writes a small file.
+#[expect(clippy::disallowed_methods, reason = "a setting of the system or a report, no file of a store")]
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(Failure::io("writing", path))
 }
 
 #[expect(clippy::disallowed_methods, reason = "time-outs of children, and times to ready, are wall time")]

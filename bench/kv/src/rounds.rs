@@ -19,6 +19,7 @@ pub(crate) struct Plan {
     pub(crate) seconds: f64,
     pub(crate) server_core: usize,
     pub(crate) client_core: usize,
+    pub(crate) nice: i32,
     /// Servers keep their files in folders of their own below this one.
     pub(crate) data: PathBuf,
 }
@@ -66,7 +67,7 @@ impl Plan {
         command.args(["--run", scenario.name, "--contender", contender.label]);
         command.args(["--parent", &std::process::id().to_string()]).arg("--dir").arg(dir.path());
         command.args(["--server-core", &self.server_core.to_string()]);
-        command.args(["--client-core", &self.client_core.to_string()]);
+        command.args(["--client-core", &self.client_core.to_string(), "--nice", &self.nice.to_string()]);
         command.args(["--records", &self.records.to_string(), "--seconds", &self.seconds.to_string()]);
         command.args(["--seed", &round.to_string()]);
         let limit = RUN_BASE + Duration::from_secs_f64(self.seconds * RUN_FACTOR);
@@ -105,6 +106,7 @@ mod tests {
             seconds: 0.1,
             server_core: 0,
             client_core: 0,
+            nice: 0,
             data: data.path().join("made"),
         };
         let scenario = &REGISTRY[0];
