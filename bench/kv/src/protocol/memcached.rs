@@ -1,4 +1,7 @@
-//! The text protocol of memcached: `set`, `get`, `delete`, pipelined, answered in their order.
+//! The meta protocol of memcached: `ms`, `mg`, `md`, pipelined, answered in their order.
+//!
+//! Rather than `set`, `get`, `delete`, because memcached writes each answer to a `get` by itself, and the answers to
+//! `mg` together.
 
 use super::{Answer, Op, Protocol, Request, Said, line, number};
 use crate::failure::Failure;
@@ -18,34 +21,36 @@ impl Protocol for Memcached {
     fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         const { assert!(crate::workload::VALUE_BYTES == 132) };
         out.extend_from_slice(match request.op {
-            Op::Insert => b"set ".as_slice(),
-            Op::Lookup => b"get ",
-            Op::Remove => b"delete ",
+            Op::Insert => b"ms ",
+            Op::Lookup => b"mg ",
+            Op::Remove => b"md ",
         });
         out.extend_from_slice(request.key);
-        if request.op == Op::Insert {
-            out.extend_from_slice(b" 0 0 132\r\n");
-            out.extend_from_slice(request.value);
+        match request.op {
+            Op::Insert => {
+                out.extend_from_slice(b" 132\r\n");
+                out.extend_from_slice(request.value);
+                out.extend_from_slice(b"\r\n");
+            }
+            Op::Lookup => out.extend_from_slice(b" v\r\n"),
+            Op::Remove => out.extend_from_slice(b"\r\n"),
         }
-        out.extend_from_slice(b"\r\n");
         Ok(())
     }
 
     fn answer<'b>(&'b mut self, _op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
         let Some((first, rest)) = line(bytes) else { return Ok(Answer::Unfinished) };
         let (said, rest) = match first {
-            b"STORED" | b"DELETED" => (Said::Done, rest),
-            b"END" | b"NOT_FOUND" => (Said::Absent, rest),
-            [b'V', b'A', b'L', b'U', b'E', b' ', fields @ ..] => {
-                // Key, flags, length.
-                let length = fields.split(|byte| *byte == b' ').nth(2).and_then(number);
-                let length = length.ok_or_else(|| Failure::Protocol("a length that is none".into()))?;
-                const END: &[u8] = b"\r\nEND\r\n";
-                let Some(end) = rest.get(length..length + END.len()) else { return Ok(Answer::Unfinished) };
-                if end != END {
-                    return Err(Failure::Protocol("a value without its END".into()));
+            b"HD" => (Said::Done, rest),
+            b"EN" | b"NF" => (Said::Absent, rest),
+            [b'V', b'A', b' ', length @ ..] => {
+                let length =
+                    number(length).ok_or_else(|| Failure::Protocol("a length that is none".into()))?;
+                match rest.get(length..length + 2) {
+                    None => return Ok(Answer::Unfinished),
+                    Some(b"\r\n") => (Said::Value(&rest[..length]), &rest[length + 2..]),
+                    Some(_) => return Err(Failure::Protocol("a value without its end".into())),
                 }
-                (Said::Value(&rest[..length]), &rest[length + END.len()..])
             }
             other => (Said::Other(String::from_utf8_lossy(other).into_owned()), rest),
         };
@@ -63,21 +68,21 @@ mod tests {
     #[test]
     fn requests_are_those_that_memcached_documents() {
         let (set, key, value) = bytes(&mut Memcached::default(), Op::Insert);
-        assert_eq!(set, [b"set ", &key[..], b" 0 0 132\r\n", &value, b"\r\n"].concat());
+        assert_eq!(set, [b"ms ", &key[..], b" 132\r\n", &value, b"\r\n"].concat());
         let (get, key, _) = bytes(&mut Memcached::default(), Op::Lookup);
-        assert_eq!(get, [b"get ", &key[..], b"\r\n"].concat());
+        assert_eq!(get, [b"mg ", &key[..], b" v\r\n"].concat());
         let (delete, key, _) = bytes(&mut Memcached::default(), Op::Remove);
-        assert_eq!(delete, [b"delete ", &key[..], b"\r\n"].concat());
+        assert_eq!(delete, [b"md ", &key[..], b"\r\n"].concat());
     }
 
     #[test]
     fn answers_are_told_apart() {
-        reads(Memcached::default, Op::Insert, b"STORED\r\n", Said::Done);
-        reads(Memcached::default, Op::Lookup, b"VALUE k 0 4\r\na\r\nb\r\nEND\r\n", Said::Value(b"a\r\nb"));
-        reads(Memcached::default, Op::Lookup, b"END\r\n", Said::Absent);
-        reads(Memcached::default, Op::Remove, b"DELETED\r\n", Said::Done);
-        reads(Memcached::default, Op::Remove, b"NOT_FOUND\r\n", Said::Absent);
+        reads(Memcached::default, Op::Insert, b"HD\r\n", Said::Done);
+        reads(Memcached::default, Op::Lookup, b"VA 4\r\na\r\nb\r\n", Said::Value(b"a\r\nb"));
+        reads(Memcached::default, Op::Lookup, b"EN\r\n", Said::Absent);
+        reads(Memcached::default, Op::Remove, b"HD\r\n", Said::Done);
+        reads(Memcached::default, Op::Remove, b"NF\r\n", Said::Absent);
         reads(Memcached::default, Op::Insert, b"SERVER_ERROR x\r\n", Said::Other("SERVER_ERROR x".into()));
-        assert!(Memcached::default().answer(Op::Lookup, b"VALUE k 0 1\r\nabcdefghij").is_err());
+        assert!(Memcached::default().answer(Op::Lookup, b"VA 1\r\nabcdefghij").is_err());
     }
 }
