@@ -35,6 +35,9 @@ pub(crate) const START_POLL: Duration = Duration::from_micros(500);
 /// How long an administrator's command may take.
 pub(crate) const COMMAND: Duration = Duration::from_secs(20);
 
+/// How often a command is repeated that a server has refused right after its start.
+pub(crate) const COMMAND_POLL: Duration = Duration::from_millis(50);
+
 /// How long a node rests before its idle memory is read: what it does at its start is over by then.
 pub(crate) const IDLE_REST: Duration = Duration::from_secs(1);
 

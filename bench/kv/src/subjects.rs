@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::limits::{COMMAND, START, START_POLL};
+use crate::limits::{COMMAND, COMMAND_POLL, START, START_POLL};
 use crate::process::{self, Server};
 use crate::protocol;
 
@@ -71,7 +71,7 @@ impl Subject {
             Subject::Memcached => installed("memcached"),
             Subject::Zerohop { .. } => {
                 let beside = own_program.with_file_name("zerohop");
-                let missing = format!("no {} (run cargo build --release -p zerohop-cli)", beside.display());
+                let missing = format!("no {} (run cargo build --release -p zerohop)", beside.display());
                 if beside.is_file() { Ok(beside) } else { Err(missing) }
             }
         }
@@ -98,7 +98,14 @@ impl Subject {
         let mut command = Command::new(&running.program);
         command.args(["keyspace", "create", KEYSPACE, "--partitions", &partitions.to_string()]);
         command.args(["--durability", durability, "--endpoint", &running.address.to_string()]);
-        process::output(&mut command, COMMAND).map(|_| ())
+        // It answers reads a little before it takes commands.
+        let deadline = process::now() + START;
+        loop {
+            match process::output(&mut command, COMMAND) {
+                Err(Failure::Child { .. }) if process::now() < deadline => process::pause(COMMAND_POLL),
+                ended => return ended.map(|_| ()),
+            }
+        }
     }
 
     fn arguments(self, port: u16, dir: &Path) -> Vec<String> {

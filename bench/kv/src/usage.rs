@@ -66,6 +66,33 @@ pub(crate) fn file_bytes(path: &Path) -> Result<u64, Failure> {
     Ok(path.metadata().map_err(Failure::io("looking at", path))?.len())
 }
 
+/// Bytes of a program's file that are loaded to run it: all but what only a debugger reads. From the table of segments
+/// of a 64-bit ELF file.
+pub(crate) fn loaded_bytes(path: &Path) -> Result<u64, Failure> {
+    #[expect(clippy::disallowed_methods, reason = "a program that is measured, no file of a store")]
+    let bytes = std::fs::read(path).map_err(Failure::io("reading", path))?;
+    loaded(&bytes).ok_or_else(|| Failure::Usage(format!("{} is no 64-bit ELF file", path.display())))
+}
+
+fn loaded(elf: &[u8]) -> Option<u64> {
+    const LOAD: u32 = 1;
+    let half = |at: usize| Some(u16::from_le_bytes(*elf.get(at..)?.first_chunk()?));
+    let word = |at: usize| Some(u32::from_le_bytes(*elf.get(at..)?.first_chunk()?));
+    let long = |at: usize| Some(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?));
+    // 64 bits, little-endian.
+    if !elf.starts_with(b"\x7fELF\x02\x01") {
+        return None;
+    }
+    let (table, entry_bytes, count) = (long(32)? as usize, half(54)? as usize, half(56)? as usize);
+    let mut sum = 0;
+    for at in (0..count).map(|entry| table + entry * entry_bytes) {
+        if word(at)? == LOAD {
+            sum += long(at + 32)?;
+        }
+    }
+    Some(sum)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,5 +115,14 @@ mod tests {
         let block = vec![1u8; 64 << 20];
         let after = resident_bytes(std::process::id()).unwrap();
         assert!(after - before > 32 << 20, "{before} {after} {}", block[before as usize % block.len()]);
+    }
+
+    #[test]
+    fn a_program_is_loaded_without_what_only_a_debugger_reads() {
+        let own = std::env::current_exe().unwrap();
+        let (all, loaded) = (file_bytes(&own).unwrap(), loaded_bytes(&own).unwrap());
+        assert!(loaded > 1 << 20 && loaded < all, "{loaded} of {all}");
+        assert_eq!(super::loaded(b"#!/bin/sh"), None);
+        assert_eq!(super::loaded(b"\x7fELF\x02\x01 cut off"), None);
     }
 }

@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 
 use zerohop_placement::ClusterMap;
+use zerohop_placement::map::DEFAULT_KEYSPACE;
 use zerohop_wire::ids::{
     KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
@@ -63,9 +64,24 @@ impl Routing {
     }
 }
 
-/// Whether a node serves: it has answered with its map.
+/// Whether a node serves: the instance that its map names has looked a record up.
 pub(crate) fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
-    map_of(&mut Opened::hello(manager)?).map(|_| ())
+    let map = map_of(&mut Opened::hello(manager)?)?;
+    let key = b"is anybody there";
+    let route = map.route(DEFAULT_KEYSPACE, key).map_err(|error| Failure::Protocol(error.to_string()))?;
+    let instance =
+        route.addr.parse().map_err(|_| Failure::Protocol(format!("no IP address: {}", route.addr)))?;
+    let envelope = Envelope {
+        keyspace: DEFAULT_KEYSPACE,
+        partition: route.partition,
+        partition_epoch: route.epoch,
+        ..Envelope::default()
+    };
+    let read = Message::Read { seen: Timestamp::ZERO, read: Read { key, query: Query::Lookup } };
+    Opened::hello(instance)?.ask_about(envelope, &read, |message| match message {
+        Message::Answer(Ok(_) | Err(Refusal::NotFound)) => Some(()),
+        _ => None,
+    })
 }
 
 /// A connection to an instance of `zerohop node`.
@@ -213,8 +229,18 @@ impl Opened {
         message: &Message<'_>,
         read: impl FnOnce(Message<'_>) -> Option<R>,
     ) -> Result<R, Failure> {
+        self.ask_about(Envelope::default(), message, read)
+    }
+
+    /// The same, to a partition.
+    fn ask_about<R>(
+        &mut self,
+        mut envelope: Envelope,
+        message: &Message<'_>,
+        read: impl FnOnce(Message<'_>) -> Option<R>,
+    ) -> Result<R, Failure> {
         self.request += 1;
-        let envelope = Envelope { request: RequestId(self.request), ..Envelope::default() };
+        envelope.request = RequestId(self.request);
         let mut bytes = Vec::new();
         Encoder::default().encode(&envelope, message, &mut bytes).map_err(refused)?;
         let asking = || Failure::while_doing(format!("asking for {:?}", message.kind()));

@@ -107,8 +107,9 @@ pub(crate) const REGISTRY: &[Scenario] = &[
     },
     Scenario {
         name: "idle",
-        about: "A server that nobody uses: from its start to its first answer, its resident memory a second later, and \
-                its program, with what it needs for debugging.",
+        about: "A server that nobody uses: from its start to its first answer, its resident memory a second later, its \
+                program (what of its file is loaded, and the file with what a debugger needs), and the processor time \
+                it takes for nothing.",
         contenders: &[
             Contender { label: "zerohop", subject: MEMORY, work: Work::Idle },
             Contender { label: "bare", subject: Subject::Bare, work: Work::Idle },

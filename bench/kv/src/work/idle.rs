@@ -16,7 +16,8 @@ pub(super) fn rest(running: &Running) -> Result<Reading, Failure> {
     pause(IDLE_REST);
     let cpu = usage::Cpu::of(running.server.pid())?.since(before);
     reading.put("resident MiB", usage::resident_bytes(running.server.pid())? as f64 / MIB);
-    reading.put("program MiB", usage::file_bytes(&running.program)? as f64 / MIB);
+    reading.put("program MiB", usage::loaded_bytes(&running.program)? as f64 / MIB);
+    reading.put("its file MiB", usage::file_bytes(&running.program)? as f64 / MIB);
     reading.put("CPU us/s", cpu.ran.as_secs_f64() * 1e6 / IDLE_REST.as_secs_f64());
     Ok(reading)
 }
