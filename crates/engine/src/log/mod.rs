@@ -11,6 +11,7 @@ use crate::index::location::Position;
 use crate::io::Io;
 use crate::limits::{BLOCK_BYTES, SEGMENTS_MAX};
 
+pub(crate) mod dead;
 pub mod entry;
 pub mod header;
 pub(crate) mod locate;

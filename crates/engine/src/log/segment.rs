@@ -10,6 +10,7 @@
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::limits::BLOCK_BYTES;
+use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
 use crate::log::header::{Footer, HEADER_BYTES, Header};
 
@@ -38,6 +39,8 @@ pub(crate) struct Segment {
     pub(crate) last_epoch: u32,
     /// Bytes of entries that nothing refers to any more.
     pub(crate) dead_bytes: u64,
+    /// Which entries these are, as far as it is known.
+    pub(crate) dead: Dead,
     /// Bytes of removals, which compaction may drop once nothing older can come back.
     pub(crate) removal_bytes: u64,
     /// Entries of the replicated log in here, to know when to take a sample.
@@ -71,6 +74,7 @@ impl Segment {
             last_index: header.base.index - 1,
             last_epoch: header.base.epoch,
             dead_bytes: 0,
+            dead: Dead::none(),
             removal_bytes: 0,
             entries: 0,
             samples: Vec::new(),
@@ -97,6 +101,7 @@ impl Segment {
             bytes,
             written: bytes,
             synced: bytes,
+            dead: Dead::unknown(),
             ..segment
         }
     }
@@ -138,6 +143,19 @@ impl Segment {
     pub(crate) fn forget_notes(&mut self) {
         self.samples.clear();
         (self.entries, self.dead_bytes, self.removal_bytes) = (0, 0, 0);
+        self.dead = Dead::unknown();
+    }
+
+    /// A put or a removal of its key has replaced the entry at this offset.
+    pub(crate) fn bury(&mut self, offset: u32, entry_bytes: u64) {
+        self.dead_bytes += entry_bytes;
+        self.dead.mark(offset);
+    }
+
+    /// Nothing refers to one of the entries any more, for whatever reason.
+    pub(crate) fn bury_somewhere(&mut self, entry_bytes: u64) {
+        self.dead_bytes += entry_bytes;
+        self.dead.mark_somewhere();
     }
 
     /// The samples of entries before an offset.
@@ -204,6 +222,7 @@ impl Segment {
         size_of::<Segment>()
             + self.blocks.capacity() * size_of::<Option<Vec<u8>>>()
             + self.samples.capacity() * 8
+            + self.dead.bytes()
             + self.path.capacity()
     }
 
@@ -455,6 +474,7 @@ impl Segment {
             block.truncate(within);
         }
         self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
+        self.dead.forget_from(bytes);
         // At most so many: the next sample comes soon enough.
         self.entries = self.samples.len() as u32 * crate::limits::SAMPLE_EVERY;
         (self.last_epoch, self.last_index) = last;

@@ -87,7 +87,7 @@ impl Store {
             Place::Chain(id) => self.chains.get(id).has_part(meta.index),
         };
         if !is_held && matches!(meta.kind, Kind::Put | Kind::Append) {
-            self.log.segment_mut(placed.slot).dead_bytes += placed.entry_bytes as u64;
+            self.log.segment_mut(placed.slot).bury_somewhere(placed.entry_bytes as u64);
         }
     }
 
@@ -189,7 +189,14 @@ impl Store {
     fn retire(&mut self, meta: &Meta, fragment: u32, key: &[u8], held: &Held) {
         match held.location.place() {
             Place::Entry(position) if !self.keeps_versions() => {
-                self.log.segment_mut(position.slot).dead_bytes += u64::from(held.seen.entry_bytes);
+                let entry_bytes = u64::from(held.seen.entry_bytes);
+                let segment = self.log.segment_mut(position.slot);
+                if matches!(meta.kind, Kind::Put | Kind::Remove) {
+                    segment.bury(position.offset, entry_bytes);
+                } else {
+                    // An append replaces what is of the other kind only: compaction has to look what stands between.
+                    segment.bury_somewhere(entry_bytes);
+                }
                 self.dead_since_look += u64::from(held.seen.entry_bytes);
             }
             Place::Entry(_) => {

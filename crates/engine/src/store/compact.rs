@@ -249,7 +249,9 @@ impl Store {
     ) -> EngineResult<Option<u64>> {
         self.log.segment(slot).read(&mut io.disk, offset, STEP_BYTES, bytes)?;
         let base = *self.log.segment(slot).base();
-        self.touch_index_of(&base, bytes);
+        if !self.log.segment(slot).dead.is_complete() {
+            self.touch_index_of(&base, bytes);
+        }
         let mut at = 0;
         loop {
             let head = match entry::decode_head(&base, &bytes[at..]) {
@@ -304,9 +306,16 @@ impl Store {
         read: EntryRef<'_>,
     ) -> EngineResult<()> {
         let mut meta = read.head.meta;
+        let is_dead = self.log.segment(slot).dead.at(offset as u32);
+        if is_dead == Some(true) {
+            // The put or removal that replaced it is what keeps older entries of its key from coming back.
+            return Ok(());
+        }
         let fragment = if meta.kind.has_key() { self.fragment(read.key) } else { 0 };
         let (mut payload, mut payload_crc) = (read.payload, read.head.payload_crc);
-        if !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
+        // One that dies from here on is counted as dead when locations are led to the copy.
+        let lives = is_dead == Some(false) && matches!(meta.kind, Kind::Put | Kind::Append);
+        if !lives && !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
             if !self.still_removes(job, &meta, fragment, read.key) {
                 return Ok(());
             }
@@ -451,6 +460,10 @@ impl Store {
     /// Leads one location to the copy, or counts the copy as dead if its entry died meanwhile.
     fn patch<D: Disk>(&mut self, io: &mut Io<D>, moved: &Move, slot: u32) -> EngineResult<()> {
         let bytes = moved.entry_bytes as usize;
+        if self.log.segment(moved.source).dead.at(moved.old_offset) == Some(true) {
+            self.log.segment_mut(slot).bury(moved.new_offset, bytes as u64);
+            return Ok(());
+        }
         let old = Location::entry(moved.source, moved.old_offset, bytes);
         let new = Location::entry(slot, moved.new_offset, bytes);
         if let Some((found, _)) = self.index.find_place(moved.fragment, old) {
@@ -469,7 +482,7 @@ impl Store {
         let is_part =
             self.chain_of(moved.fragment, read.key).is_some_and(|id| self.chains.get(id).has_part(index));
         if !is_part && !self.versions.needs(moved.fragment, index) {
-            self.log.segment_mut(slot).dead_bytes += u64::from(moved.entry_bytes);
+            self.log.segment_mut(slot).bury_somewhere(bytes as u64);
         }
         Ok(())
     }

@@ -186,7 +186,7 @@ impl Store {
     pub(crate) fn bury(&mut self, index: u64, entry_bytes: u32) {
         if let Some(at) = self.log.order_of(index) {
             let slot = self.log.order[at];
-            self.log.segment_mut(slot).dead_bytes += u64::from(entry_bytes);
+            self.log.segment_mut(slot).bury_somewhere(u64::from(entry_bytes));
             self.dead_since_look += u64::from(entry_bytes);
         }
     }
