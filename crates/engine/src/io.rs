@@ -50,6 +50,11 @@ impl Memory {
         self.resident_bytes = self.resident_bytes.saturating_sub(bytes as u64);
     }
 
+    /// Whether what is written now is likely to stay in memory for as long as it is read.
+    pub(crate) fn is_ample(&self) -> bool {
+        self.resident_bytes < self.budget_bytes / 2
+    }
+
     pub(crate) fn is_over(&self) -> bool {
         self.resident_bytes > self.budget_bytes
     }

@@ -186,6 +186,10 @@ pub trait Disk {
         Ok(())
     }
 
+    /// Says that the file's first `bytes`, which are synced, will hardly be read from the disk: they are held in memory
+    /// by the caller, or are for recovery. A hint: a system with a cache of its own may use that for something else.
+    fn uncache(&mut self, _file: FileId, _bytes: u64) {}
+
     /// Cuts the file to `bytes`, which must not exceed its length ([`DiskError::BeyondEnd`]). Durable after the next
     /// sync of the file.
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()>;

@@ -288,7 +288,9 @@ impl Log {
         let mut done = true;
         for at in self.first_unsynced..self.order.len() {
             let slot = self.order[at];
-            done &= self.segment_mut(slot).sync_done(&mut io.disk)?;
+            let segment = self.segment_mut(slot);
+            done &= segment.sync_done(&mut io.disk)?;
+            segment.uncache(&mut io.disk, &io.memory);
         }
         Ok(done)
     }
@@ -302,6 +304,7 @@ impl Log {
             let result = self.segment_mut(slot).sync(&mut io.disk, &folder);
             self.folder = folder;
             result?;
+            self.segment_mut(slot).uncache(&mut io.disk, &io.memory);
         }
         Ok(())
     }

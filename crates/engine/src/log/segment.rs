@@ -9,6 +9,7 @@
 //! `synced <= written <= bytes`. What is not written is in memory; blocks that are written may be given back.
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
+use crate::io::Memory;
 use crate::limits::BLOCK_BYTES;
 use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
@@ -28,6 +29,8 @@ pub(crate) struct Segment {
     pub(crate) written: u64,
     /// How much of it survives a crash.
     pub(crate) synced: u64,
+    /// How much of it the system was told not to cache.
+    uncached: u64,
     /// Log index of the last entry that survives a crash as far as this file goes.
     pub(crate) synced_index: u64,
     /// A sync under way, and how far it reaches: bytes and log index.
@@ -68,6 +71,7 @@ impl Segment {
             bytes: 0,
             written: 0,
             synced: 0,
+            uncached: 0,
             synced_index: header.base.index - 1,
             syncing: None,
             blocks: Vec::new(),
@@ -101,6 +105,7 @@ impl Segment {
             bytes,
             written: bytes,
             synced: bytes,
+            uncached: bytes,
             dead: Dead::unknown(),
             ..segment
         }
@@ -390,6 +395,19 @@ impl Segment {
         Ok(true)
     }
 
+    /// Has the system not keep twice what is synced and stays in memory. Whole blocks only: what is appended to a part of
+    /// a page would have to be read again first. Where memory is short it is as well that the system keeps it.
+    pub(crate) fn uncache(&mut self, disk: &mut impl Disk, memory: &Memory) {
+        let whole = self.synced - self.synced % BLOCK_BYTES as u64;
+        if whole > self.uncached
+            && memory.is_ample()
+            && let Some(file) = self.file
+        {
+            disk.uncache(file, whole);
+            self.uncached = whole;
+        }
+    }
+
     /// Whether all of it survives a crash.
     pub(crate) fn is_durable(&self) -> bool {
         self.synced == self.bytes && self.name_is_durable
@@ -475,6 +493,7 @@ impl Segment {
         }
         self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
         self.dead.forget_from(bytes);
+        self.uncached = self.uncached.min(bytes);
         // At most so many: the next sample comes soon enough.
         self.entries = self.samples.len() as u32 * crate::limits::SAMPLE_EVERY;
         (self.last_epoch, self.last_index) = last;

@@ -186,6 +186,7 @@ impl Store {
                 if !io.disk.sync_done(ticket)? {
                     return Ok(false);
                 }
+                io.disk.uncache(writing.file, writing.file_bytes);
                 let name = format!("{}/{}", self.log.folder, writing.header.file_name());
                 io.disk.rename(&writing.path, &name)?;
                 writing.path = name;

@@ -440,6 +440,7 @@ impl Store {
         let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
         output.name_is_durable = true;
         (output.synced, output.synced_index) = (output.bytes, output.last_index);
+        output.uncache(&mut io.disk, &io.memory);
         let blocks = output.block_count() as u32;
         let slot = self.log.add_slot(output)?;
         // What is rewritten is old: it goes first when memory is short.

@@ -302,6 +302,13 @@ impl Disk for FilesDisk {
         Ok(())
     }
 
+    /// Left to the thread, as it takes a while; without one the system keeps the bytes.
+    fn uncache(&mut self, file: FileId, bytes: u64) {
+        if let (Some(file), Some(thread)) = (self.files.descriptor_if_open(file), &self.sync_thread) {
+            thread.uncache(file, bytes);
+        }
+    }
+
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         let (_, file) = self.files.get(file, "truncate")?;
         if bytes > file.bytes {

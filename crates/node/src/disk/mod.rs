@@ -159,6 +159,10 @@ impl Disk for NodeDisk {
         either!(self.sync_wait(ticket))
     }
 
+    fn uncache(&mut self, file: FileId, bytes: u64) {
+        either!(self.uncache(file, bytes));
+    }
+
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         either!(self.truncate(file, bytes))
     }

@@ -148,6 +148,11 @@ impl OpenFiles {
         file.ok_or_else(|| DiskError::not_open(id, operation))
     }
 
+    /// The descriptor of an id's file, if the file has one now.
+    pub(super) fn descriptor_if_open(&self, id: FileId) -> Option<Arc<OwnedFd>> {
+        self.ids.get(id.0).and_then(|key| self.files.get(*key))?.descriptor.clone()
+    }
+
     pub(super) fn by_key(&mut self, key: u64) -> Option<&mut OpenFile> {
         self.files.get_mut(key)
     }

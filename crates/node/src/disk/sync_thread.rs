@@ -1,16 +1,21 @@
 //! The thread that carries out a disk's begun syncs, one after the other, so that the caller need not wait.
 
+use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::{Builder, JoinHandle};
 
-use rustix::fs::{fdatasync, fsync};
+use rustix::fs::{Advice, fadvise, fdatasync, fsync};
 use rustix::io::{Errno, Result, retry_on_intr};
 
 /// Syncs of one disk that are begun and not yet answered. An instance has one for its journal and one for each
 /// segment it is about to seal; whoever has more has forgotten to ask.
 pub const SYNCS_BEGUN_MAX: usize = 1024;
+
+/// Hints that wait for the next sync; each holds a descriptor. They have a channel of their own, so as never to stand in
+/// the way of a sync.
+const HINTS_MAX: usize = 64;
 
 /// What the thread is given.
 #[derive(Debug)]
@@ -21,10 +26,18 @@ enum Job {
     Close(OwnedFd),
 }
 
+/// The system may drop its copies of a file's first bytes.
+#[derive(Debug)]
+struct Uncache {
+    file: Arc<OwnedFd>,
+    bytes: NonZero<u64>,
+}
+
 /// A running thread; dropping it waits for what it was given.
 #[derive(Debug)]
 pub(super) struct SyncThread {
     jobs: Option<SyncSender<Job>>,
+    hints: SyncSender<Uncache>,
     done: Receiver<(u64, Result<()>)>,
     thread: Option<JoinHandle<()>>,
 }
@@ -33,6 +46,7 @@ impl SyncThread {
     pub(super) fn start() -> std::io::Result<Self> {
         // Both channels hold as many as can be begun: no send ever waits.
         let (jobs, jobs_in) = sync_channel::<Job>(SYNCS_BEGUN_MAX);
+        let (hints, hints_in) = sync_channel::<Uncache>(HINTS_MAX);
         let (done_out, done) = sync_channel(SYNCS_BEGUN_MAX);
         let thread = Builder::new().name("zerohop-sync".to_owned()).spawn(move || {
             for job in jobs_in {
@@ -48,9 +62,13 @@ impl SyncThread {
                     }
                     Job::Close(descriptor) => drop(descriptor),
                 }
+                // What is not dropped does no harm.
+                hints_in.try_iter().for_each(|Uncache { file, bytes }| {
+                    fadvise(&*file, 0, Some(bytes), Advice::DontNeed).ok();
+                });
             }
         })?;
-        Ok(SyncThread { jobs: Some(jobs), done, thread: Some(thread) })
+        Ok(SyncThread { jobs: Some(jobs), hints, done, thread: Some(thread) })
     }
 
     /// Hands a sync over. The caller sees to it that no more than [`SYNCS_BEGUN_MAX`] are unanswered.
@@ -69,6 +87,13 @@ impl SyncThread {
     /// Waits for the next sync that ends; an error if none ever will.
     pub(super) fn wait_done(&self) -> Result<(u64, Result<()>)> {
         self.done.recv().map_err(|_| Errno::PIPE)
+    }
+
+    /// Has the system's copies of a file's first bytes dropped after the next sync, unless there is too much to do.
+    pub(super) fn uncache(&self, file: Arc<OwnedFd>, bytes: u64) {
+        if let Some(bytes) = NonZero::new(bytes) {
+            drop(self.hints.try_send(Uncache { file, bytes }));
+        }
     }
 
     /// The next sync that ended, if one has; an error if none ever will.
