@@ -98,12 +98,18 @@ impl Log {
         }
     }
 
+    /// Whether nothing of it is ever written to a file.
+    pub(crate) fn is_in_memory_only(&self) -> bool {
+        self.options.in_memory_only
+    }
+
     /// Treats the disk otherwise from now on.
     pub(crate) fn set_options(&mut self, options: LogOptions) {
         self.options = options;
     }
 
     /// Adds an entry. The caller has checked key, payload and space, and that the entry follows the last one.
+    #[inline]
     pub(crate) fn append<D: Disk>(
         &mut self,
         io: &mut Io<D>,

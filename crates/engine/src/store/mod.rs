@@ -128,7 +128,9 @@ impl Store {
         }
     }
 
-    /// Adds an admitted entry to the log; it waits to be committed.
+    /// Adds an admitted entry to the log; it waits to be committed. Inlined, as is [`Log::append`]: the place is stored in
+    /// two halves, and who loads it as a whole at once waits for both.
+    #[inline]
     pub(crate) fn append<D: Disk>(
         &mut self,
         io: &mut Io<D>,
