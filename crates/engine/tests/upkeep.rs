@@ -1,5 +1,6 @@
 //! Upkeep under load, on a simulated disk: one call a batch must be enough, however large the batches.
 
+use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, Kind, PartitionId, PartitionOptions};
 
@@ -35,4 +36,34 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
         // Half dead is twice the live; what dies while a run is rewritten, and its copy, come on top.
         assert!(greatest < 3.0, "batches of {batch}: the log grew to {greatest:.1} times what lives");
     }
+}
+
+#[test]
+fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_times() {
+    const KEYS: u64 = 4_000;
+    let options = EngineOptions { segment_bytes: 1 << 20, ..EngineOptions::default() };
+    let disk = SimulatedDisk::new(9);
+    let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+    let durability = Durability::Memory;
+    let p = engine.partition(PartitionId(1), PartitionOptions { durability, index_seed: 7 }).expect("opens");
+    let key_of = |n: u64| (n % KEYS).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes();
+    let mut greatest = 0;
+    for n in 0..KEYS * 100 {
+        engine.write(p, Kind::Put, 0, n, &key_of(n), &[(n / KEYS) as u8; 132]).expect("is accepted");
+        if n.is_multiple_of(32) {
+            engine.maintain(n / 100).expect("is kept up");
+        }
+        greatest = greatest.max(engine.stats().resident_bytes);
+    }
+    let live = KEYS * (28 + 8 + 132);
+    // Half dead is twice the live; the open segment, and a copy beside what it replaces, come on top.
+    let bound = 2 * live + 3 * options.segment_bytes;
+    assert!(greatest < bound, "{greatest} bytes in memory for {live} that live, above {bound}");
+    for n in 0..KEYS {
+        let whole = engine.lookup_whole(p, &key_of(n)).expect("is read");
+        assert_eq!(whole, Some(vec![99; 132]), "{n}");
+    }
+    assert_eq!(engine.durable_index(p).expect("is open"), 0, "nothing of it survives");
+    let files = disk.clone().list("p-0000000000000001").expect("lists");
+    assert_eq!(files, [], "it writes no file");
 }

@@ -311,9 +311,10 @@ impl<D: Disk> Engine<D> {
         let begin_alone = self.options.checkpoints_begin_alone;
         let Engine { io, partitions, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
-        if store.durability == Durability::Memory || store.stopped.is_some() {
+        if store.stopped.is_some() {
             return Ok(());
         }
+        let begin_alone = begin_alone && store.durability != Durability::Memory;
         // A checkpoint costs its own size: it must be worth it.
         let worth = TAIL_PER_CHECKPOINT * store.checkpoints.newest_bytes();
         if begin_alone

@@ -28,7 +28,8 @@ impl Store {
     fn may_be_rewritten(&self, slot: u32) -> bool {
         let segment = self.log.segment(slot);
         let may_go = segment.last_index <= self.commit.min(self.state_is_held_through());
-        segment.sealed && segment.is_durable() && may_go && !segment.is_damaged
+        let is_safe = segment.is_durable() || self.log.is_in_memory_only();
+        segment.sealed && is_safe && may_go && !segment.is_damaged
     }
 
     /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it.

@@ -8,6 +8,8 @@
 //! sorted. Until the rename the old files are the truth; after it the new one is, and the old ones go once no location
 //! leads into them and nobody copies them away.
 //!
+//! Of a partition that is held in memory only there are no files: the copy is swapped in as soon as it is whole.
+//!
 //! **Which removals may go.** A removal keeps older entries of its key from coming back when the index is rebuilt from
 //! the log. It may go when no older segment can hold such an entry: when each has no dead entry at all, or was itself
 //! rewritten after the removal was committed.
@@ -341,7 +343,7 @@ impl Store {
             output.removal_bytes -= entry_bytes as u64;
         }
         io.memory.took(taken);
-        if output.has_whole_block_to_write() {
+        if !self.log.is_in_memory_only() && output.has_whole_block_to_write() {
             output.write_out(&mut io.disk, false)?;
         }
         if matches!(meta.kind, Kind::Put | Kind::Append) {
@@ -420,6 +422,9 @@ impl Store {
         (output.last_epoch, output.last_index) = (output.header.covers_epoch, output.header.covers_through);
         let taken = push_footer(output, self.commit);
         io.memory.took(taken);
+        if self.log.is_in_memory_only() {
+            return Ok(Stage::Swap);
+        }
         output.write_out(&mut io.disk, true)?;
         let Some(file) = output.file else { unreachable!("it was written") };
         Ok(Stage::Sync(io.disk.sync_begin(file)?))
@@ -438,10 +443,13 @@ impl Store {
     /// The new segment takes the place of the old ones in the log.
     fn swap<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<u32> {
         let Some(mut output) = job.output.take() else { unreachable!("the output lives until the swap") };
-        output.name_is_durable = true;
-        (output.synced, output.synced_index) = (output.bytes, output.last_index);
-        output.uncache(&mut io.disk, &io.memory);
-        let blocks = output.block_count() as u32;
+        let is_in_file = !self.log.is_in_memory_only();
+        if is_in_file {
+            output.name_is_durable = true;
+            (output.synced, output.synced_index) = (output.bytes, output.last_index);
+            output.uncache(&mut io.disk, &io.memory);
+        }
+        let blocks = if is_in_file { output.block_count() as u32 } else { 0 };
         let slot = self.log.add_slot(output)?;
         // What is rewritten is old: it goes first when memory is short.
         (0..blocks).for_each(|number| io.memory.evictable.push_front((self.log.handle, slot, number)));
@@ -545,7 +553,9 @@ impl Store {
             && waste * 100 > segment.bytes * policy.dead_percent_max
         {
             self.log.seal(io, slot)?;
-            self.log.sync_begin(io)?;
+            if !self.log.is_in_memory_only() {
+                self.log.sync_begin(io)?;
+            }
         }
         Ok(())
     }

@@ -17,7 +17,8 @@ impl Store {
     /// Up to which log index entries need not stay for an upper layer that reads its state again after a crash: it
     /// begins at one of the kept checkpoints.
     pub(crate) fn state_is_held_through(&self) -> u64 {
-        if self.holds_state && !is_planted(Bug::StateForgotten) {
+        // What is in memory only is never read by a recovery.
+        if self.holds_state && !self.log.is_in_memory_only() && !is_planted(Bug::StateForgotten) {
             self.checkpoints.covered()
         } else {
             u64::MAX
