@@ -96,17 +96,27 @@ fn loaded(elf: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::{now, pause};
+    use std::process::{Child, Command};
 
     #[test]
-    fn work_shows_as_processor_time() {
-        let (before, own_before) = (Cpu::of(std::process::id()).unwrap(), own_cpu());
-        let mut draws = crate::workload::Draws::new(1);
-        while own_cpu() - own_before < Duration::from_millis(50) {
-            std::hint::black_box((0..1000).map(|_| draws.next()).max());
+    fn work_of_a_process_shows_as_its_processor_time() {
+        let start = |script: &str| Command::new("sh").args(["-c", script]).spawn().unwrap();
+        let (mut busy, mut idle) = (start("while :; do :; done"), start("exec sleep 60"));
+        let deadline = now() + Duration::from_secs(30);
+        let ran = |child: &Child| Cpu::of(child.id()).unwrap().ran;
+        while ran(&busy) < Duration::from_millis(100) && now() < deadline {
+            pause(Duration::from_millis(10));
         }
-        let used = Cpu::of(std::process::id()).unwrap().since(before);
-        // Other tests run beside this one, in threads of the same process; a tick may be missing.
-        assert!(used.ran >= Duration::from_millis(40), "{used:?}");
+        let (busy_ran, idle_ran) = (ran(&busy), ran(&idle));
+        for child in [&mut busy, &mut idle] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert!(
+            busy_ran >= Duration::from_millis(100) && idle_ran < busy_ran / 2,
+            "{busy_ran:?} {idle_ran:?}"
+        );
     }
 
     #[test]
