@@ -1,11 +1,22 @@
 //! Control requests to a manager.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
 use zerohop_client::Client;
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, Status, StatusGet,
+    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_FAILED,
+    Status, StatusGet,
 };
 
 use super::ending::CommandError;
+
+/// How long a manager is asked again that cannot do it just now; the time-out, if that is shorter.
+const NOT_NOW_MAX: Duration = Duration::from_secs(5);
+
+/// How long to wait before it is asked again.
+const NOT_NOW_PAUSE: Duration = Duration::from_millis(100);
 
 /// How the cluster is.
 pub(crate) async fn status(client: &Client) -> Result<Status, CommandError> {
@@ -36,12 +47,23 @@ pub(crate) async fn drop_keyspace(client: &Client, name: &str) -> Result<Keyspac
     keyspace(ask(client, Ask::DropKeyspace(KeyspaceDrop { name: name.to_owned() })).await?)
 }
 
+/// Asks until the manager can do it, for some time: a node that has just been started still reads its data.
 async fn ask(client: &Client, ask: Ask) -> Result<Answer, CommandError> {
-    let answer = client.admin(AdminRequest::of(ask).to_bytes().into()).await?;
-    match AdminAnswer::from_bytes(&answer).map_err(|_| CommandError::Unexpected)?.answer {
-        Some(Answer::Refused(refused)) => Err(CommandError::Refused(refused.reason)),
-        Some(answer) => Ok(answer),
-        None => Err(CommandError::Unexpected),
+    let request = Bytes::from(AdminRequest::of(ask).to_bytes());
+    let mut left = client.options().deadline.min(NOT_NOW_MAX);
+    loop {
+        let answer = client.admin(request.clone()).await?;
+        match AdminAnswer::from_bytes(&answer).map_err(|_| CommandError::Unexpected)?.answer {
+            // Nothing was changed, as after every refusal.
+            Some(Answer::Refused(refused)) if refused.code == REFUSED_FAILED && !left.is_zero() => {
+                let pause = left.min(NOT_NOW_PAUSE);
+                sleep(pause).await;
+                left -= pause;
+            }
+            Some(Answer::Refused(refused)) => return Err(CommandError::Refused(refused.reason)),
+            Some(answer) => return Ok(answer),
+            None => return Err(CommandError::Unexpected),
+        }
     }
 }
 

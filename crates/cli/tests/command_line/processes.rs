@@ -1,5 +1,6 @@
 //! How processes start, end, and take each other along.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
@@ -73,21 +74,41 @@ fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
 
 #[test]
 fn instances_take_the_ports_behind_the_managers() {
-    // Ports that are free now; another process may take them first, so several are tried.
-    for attempt in 0..20_u16 {
-        let port = 15_000 + attempt * 331 + (std::process::id() % 300) as u16;
-        let mut command = zerohop(&["up", "--memory", "--instances", "2", "--json", "--port"]);
-        command.arg(port.to_string());
-        let is_free = (0..3).all(|behind| std::net::TcpListener::bind(("127.0.0.1", port + behind)).is_ok());
-        if !is_free {
-            continue;
-        }
-        let cluster = Serving::start(command);
-        let node = &cluster.ready["nodes"][0];
-        let addresses = [&node["manager"], &node["instances"][0]["addr"], &node["instances"][1]["addr"]];
-        let expected: Vec<String> = (0..3).map(|behind| format!("127.0.0.1:{}", port + behind)).collect();
-        assert_eq!(addresses.map(|at| at.as_str().unwrap()).to_vec(), expected);
-        return;
+    let port = free_ports(3);
+    let arguments = ["--memory", "--instances", "2", "--port", &port.to_string()];
+    let cluster = Serving::start(zerohop(&[&["up", "--json"], &arguments[..]].concat()));
+    let node = &cluster.ready["nodes"][0];
+    let addresses = [&node["manager"], &node["instances"][0]["addr"], &node["instances"][1]["addr"]];
+    let expected: Vec<String> = (0..3).map(|behind| format!("127.0.0.1:{}", port + behind)).collect();
+    assert_eq!(addresses.map(|at| at.as_str().unwrap()).to_vec(), expected);
+}
+
+#[test]
+fn a_command_that_comes_while_the_node_starts_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = format!("127.0.0.1:{}", free_ports(2));
+    let mut command = zerohop(&["node", "--instances", "1", "--log-level", "error", "--listen", &endpoint]);
+    let mut node = command.arg("--data").arg(folder.path()).stdout(Stdio::null()).spawn().unwrap();
+    let arguments = ["keyspace", "create", "papers", "--partitions", "2048", "--endpoint", &endpoint];
+    let created = zerohop(&arguments).output().unwrap();
+    node.kill().unwrap();
+    node.wait().unwrap();
+    // The next start has much to read.
+    let mut node = command.spawn().unwrap();
+    let altered =
+        zerohop(&["keyspace", "alter", "papers", "--durability", "sync", "--endpoint", &endpoint]).output();
+    node.kill().unwrap();
+    node.wait().unwrap();
+    for output in [created, altered.unwrap()] {
+        assert_eq!(code(&output), 0, "{output:?}");
     }
-    panic!("no free ports were found");
+}
+
+/// So many ports that are free now; another process may take them.
+fn free_ports(count: u16) -> u16 {
+    let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
+    // Each test asks for another number of them, and each process begins elsewhere.
+    let first = 15_000 + (std::process::id() % 300) as u16 * 4 + count * 1300;
+    let found = (first..first + 1200).step_by(4).find(|port| (0..count).all(|behind| is_free(port + behind)));
+    found.expect("no free ports were found")
 }
