@@ -1,0 +1,65 @@
+//! What is to happen, and when: the simulated clock is the time of the next event.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::random::Random;
+use zerohop_session::Time;
+
+use crate::limits::AGENDA_EVENTS_MAX;
+
+/// Events by their time. Those of one moment come in an order drawn from the schedule's stream: nothing in the real
+/// world orders them either.
+#[derive(Debug)]
+pub(crate) struct Agenda<E> {
+    events: BTreeMap<(Time, u32, u64), E>,
+    count: u64,
+    schedule: Random,
+    now: Time,
+}
+
+impl<E> Agenda<E> {
+    pub(crate) fn new(schedule: Random, now: Time) -> Self {
+        Self { events: BTreeMap::new(), count: 0, schedule, now }
+    }
+
+    /// The simulated time: that of the event taken last.
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Has something happen then, or now if that has passed.
+    pub(crate) fn at(&mut self, time: Time, event: E) {
+        self.count += 1;
+        assert!(self.events.len() < AGENDA_EVENTS_MAX, "the run has run away: {} events wait", self.events.len());
+        let tie = self.schedule.next_u64() as u32;
+        self.events.insert((time.max(self.now), tie, self.count), event);
+    }
+
+    /// Goes on to the next event.
+    pub(crate) fn next(&mut self) -> Option<E> {
+        let ((time, _, _), event) = self.events.pop_first()?;
+        self.now = time;
+        Some(event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drained(seed: u64) -> Vec<(u64, u64)> {
+        let mut agenda = Agenda::new(Random::new(seed), Time(10));
+        for event in 0..50 {
+            agenda.at(Time(event % 5 * 10), event);
+        }
+        std::iter::from_fn(|| agenda.next().map(|event| (agenda.now().0, event))).collect()
+    }
+
+    #[test]
+    fn events_come_in_the_order_of_time_and_ties_are_the_seeds() {
+        let order = drained(1);
+        assert!(order.is_sorted_by_key(|(time, _)| *time) && order[0].0 == 10, "{order:?}");
+        assert_eq!(order, drained(1));
+        assert_ne!(order, drained(2));
+    }
+}

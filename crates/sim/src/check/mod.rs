@@ -1,0 +1,105 @@
+//! What must hold of every history. A checker looks at nothing but what clients asked for and were told, and at what
+//! the world did to the node; it knows nothing of how the node works.
+//!
+//! ```text
+//!   sections ──> linear    each record's calls have an order in which the specification (model) answers them so;
+//!                          after a loss, what is found is a beginning of it that has all that had to survive
+//!   once                   a token stands in a record at most once; one whose write was denied, never
+//!   written                nothing is returned that nobody wrote
+//!   order                  versions rise from one write to the next
+//!   progress               every call ends by its deadline, and once faults have ended, well
+//! ```
+
+mod linear;
+mod model;
+mod once;
+mod order;
+mod progress;
+mod sections;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use std::fmt;
+
+use crate::history::History;
+use linear::Verdict;
+
+/// One thing that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which checker found it.
+    pub checker: &'static str,
+    /// What it found, with the calls that show it.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.checker, self.what)
+    }
+}
+
+/// What the checkers say of a history.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// What does not hold.
+    pub violations: Vec<Violation>,
+    /// Sections whose search was given up: nothing is said of them.
+    pub undecided: usize,
+    /// Sections searched.
+    pub sections: usize,
+}
+
+/// Looks at everything.
+#[must_use]
+pub fn check(history: &History) -> Findings {
+    let mut findings = Findings::default();
+    progress::check(history, &mut findings.violations);
+    once::check(history, &mut findings.violations);
+    written::check(history, &mut findings.violations);
+    order::check(history, &mut findings.violations);
+    for named in sections::sections(history) {
+        findings.sections += 1;
+        match linear::check(&named.section) {
+            Verdict::Linearizable => {}
+            Verdict::GaveUp => findings.undecided += 1,
+            Verdict::Not(dead) => findings.violations.push(not_linearizable(&named, &dead)),
+        }
+    }
+    findings
+}
+
+/// Calls shown before and after the place where an order ends.
+const SHOWN_BEFORE: usize = 12;
+const SHOWN_AFTER: usize = 20;
+
+fn not_linearizable(named: &sections::Named<'_>, dead: &linear::Dead) -> Violation {
+    use fmt::Write as _;
+    let mut what = format!("record {} of keyspace {} ", String::from_utf8_lossy(named.key), named.keyspace);
+    let items = &named.section.items;
+    let section = match named.outage {
+        Some(outage) => format!(
+            "has no order of its calls that leads to what was found after the crash at {}: {:?}",
+            outage.down.0, named.section.found
+        ),
+        None => "has no order of its calls in which they could have been answered so".to_owned(),
+    };
+    let mut line = |text: fmt::Arguments<'_>| drop(writeln!(what, "{text}"));
+    line(format_args!("{section}"));
+    line(format_args!("  it began as {:?}; the longest order, of {} calls, ends with", named.section.start, dead.order.len()));
+    for at in dead.order.iter().skip(dead.order.len().saturating_sub(SHOWN_BEFORE)) {
+        line(format_args!("    {}", items[*at].call));
+    }
+    line(format_args!("  and leaves {:?}; what could not follow:", dead.state));
+    let left = (0..items.len()).filter(|at| !dead.order.contains(at));
+    for at in left.take(SHOWN_AFTER) {
+        let note = match (items[at].required, items[at].survives) {
+            (false, _) => " (may have been done)",
+            (true, true) => " (must have survived)",
+            (true, false) => "",
+        };
+        line(format_args!("    {}{note}", items[at].call));
+    }
+    Violation { checker: "linear", what }
+}

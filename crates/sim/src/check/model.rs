@@ -1,0 +1,445 @@
+//! What a record is and what operations do to it, in the plainest words: the specification that histories are compared
+//! with. It knows what no client was told only as far as it can: versions and deadlines stay open until an answer
+//! settles them.
+
+use std::rc::Rc;
+
+use zerohop_session::Reply;
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};
+
+use crate::workload::operation::{Act, Awaited, Operation};
+
+/// A record, or none.
+pub(crate) type State = Option<Rc<Record>>;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Record {
+    pub(crate) contents: Contents,
+    /// Nothing: no answer has told it yet.
+    pub(crate) version: Option<Timestamp>,
+    /// Bounds of when it ceases to be, by the owner's clock in milliseconds since 1970.
+    pub(crate) deadline: Option<(u64, u64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Contents {
+    Bytes(Vec<u8>),
+    List(Vec<Vec<u8>>),
+}
+
+/// What a client was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Told<'t> {
+    Done(&'t Reply),
+    Failed(&'t Failure<'static>),
+    /// Nothing: any outcome will do.
+    Nothing,
+}
+
+/// What the specification would answer.
+#[derive(Debug)]
+enum Answer<'a> {
+    Done { version: Version, number: u64 },
+    Counter { value: i64 },
+    /// This part of the record.
+    Contents { of: &'a Record, range: Range },
+    Info { of: &'a Record },
+    Failed(Refusal<'a>),
+}
+
+#[derive(Debug)]
+enum Refusal<'a> {
+    NotFound,
+    WrongType(RecordType),
+    Condition(Option<&'a Record>),
+    Compare(Option<&'a Record>),
+    NotANumber,
+    Overflow,
+    TimedOut,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Version {
+    /// There is no record.
+    Zero,
+    /// The write's own.
+    New,
+    /// That of the record as it was.
+    Old,
+}
+
+/// Adds to `after` every state in which a record may be after an operation that ended so, having been in `before`.
+pub(crate) fn steps(
+    before: &State,
+    operation: &Operation,
+    clock_ms: (u64, u64),
+    told: Told<'_>,
+    after: &mut Vec<State>,
+) {
+    for expired in [false, true] {
+        let deadline = before.as_ref().and_then(|record| record.deadline);
+        let possible = match (deadline, expired) {
+            (None, expired) => !expired,
+            (Some((_, latest)), false) => clock_ms.0 < latest,
+            (Some((earliest, _)), true) => clock_ms.1 >= earliest,
+        };
+        if !possible {
+            continue;
+        }
+        let seen = if expired { None } else { before.clone() };
+        let asked = version_asked(operation);
+        if let (Some(version), Some(record)) = (asked, &seen)
+            && record.version.is_none()
+        {
+            // Either it is the version that the operation names, or it is another.
+            let bound = Record { version: Some(version), ..Record::clone(record) };
+            evaluate(&Some(Rc::new(bound)), operation, clock_ms, told, after);
+        }
+        evaluate(&seen, operation, clock_ms, told, after);
+    }
+}
+
+/// Whether a record may be in one state, where an answer has told that it is in another. The version told binds.
+pub(crate) fn agree(known: &State, told: &State) -> bool {
+    match (known, told) {
+        (None, None) => true,
+        (Some(known), Some(told)) => {
+            let open = |one: Option<Timestamp>, other: Option<Timestamp>| {
+                one.zip(other).is_none_or(|(one, other)| one == other)
+            };
+            known.contents == told.contents && open(known.version, told.version)
+        }
+        // It may have expired before anybody looked.
+        (Some(known), None) => known.deadline.is_some(),
+        _ => false,
+    }
+}
+
+fn version_asked(operation: &Operation) -> Option<Timestamp> {
+    match (&operation.act, operation.condition) {
+        (Act::Wait { until: Awaited::Changed(version) }, _) => Some(*version),
+        (_, Condition::IfVersion(version)) => Some(version),
+        _ => None,
+    }
+}
+
+fn evaluate(
+    before: &State,
+    operation: &Operation,
+    clock_ms: (u64, u64),
+    told: Told<'_>,
+    after: &mut Vec<State>,
+) {
+    let record = before.as_deref();
+    if operation.is_write() && !condition_holds(operation.condition, record) {
+        return conclude(before, Answer::Failed(Refusal::Condition(record)), before.clone(), told, after);
+    }
+    let (answer, next) = match operation.is_write() {
+        true => write(before, &operation.act, clock_ms),
+        false => (read(record, &operation.act, told), before.clone()),
+    };
+    conclude(before, answer, next, told, after);
+}
+
+fn condition_holds(condition: Condition, record: Option<&Record>) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::IfAbsent => record.is_none(),
+        Condition::IfPresent => record.is_some(),
+        Condition::IfVersion(version) => record.is_some_and(|record| record.version == Some(version)),
+    }
+}
+
+/// Takes the step if the answer is what was told, and learns from it.
+fn conclude(before: &State, answer: Answer<'_>, next: State, told: Told<'_>, after: &mut Vec<State>) {
+    let Some(learnt) = compare(before, &answer, told) else { return };
+    let next = match (next, learnt) {
+        (Some(record), learnt) if learnt.version.is_some() || learnt.deadline.is_some() => {
+            let version = learnt.version.or(record.version);
+            let deadline = learnt.deadline.map_or(record.deadline, |at| Some((at, at)));
+            Some(Rc::new(Record { version, deadline, ..Record::clone(&record) }))
+        }
+        (next, _) => next,
+    };
+    after.push(next);
+}
+
+/// What an answer tells of the record as it is afterwards.
+#[derive(Clone, Copy, Debug, Default)]
+struct Learnt {
+    version: Option<Timestamp>,
+    deadline: Option<u64>,
+}
+
+/// What is learnt; `None` if the answer is not what was told.
+fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt> {
+    let old = before.as_ref().and_then(|record| record.version);
+    let is_old = |of: Option<&Record>, told: Timestamp| match of {
+        None => (told == Timestamp::ZERO).then(Learnt::default),
+        Some(record) => {
+            let fits = told != Timestamp::ZERO && record.version.is_none_or(|known| known == told);
+            fits.then_some(Learnt { version: Some(told), deadline: None })
+        }
+    };
+    let is_new = |told: Timestamp| {
+        let fits = told != Timestamp::ZERO && old.is_none_or(|old| told > old);
+        fits.then_some(Learnt { version: Some(told), deadline: None })
+    };
+    match (answer, told) {
+        (_, Told::Nothing) => Some(Learnt::default()),
+        (Answer::Done { version, number }, Told::Done(Reply::Done { version: told, number: counted })) => {
+            if number != counted {
+                return None;
+            }
+            match version {
+                Version::Zero => (*told == Timestamp::ZERO).then(Learnt::default),
+                Version::New => is_new(*told),
+                Version::Old => is_old(before.as_deref(), *told),
+            }
+        }
+        (Answer::Counter { value }, Told::Done(Reply::Counter { version, value: told })) => {
+            if value == told { is_new(*version) } else { None }
+        }
+        (Answer::Contents { of, range }, Told::Done(reply)) => {
+            let version = contents_told(of, *range, reply)?;
+            is_old(Some(of), version)
+        }
+        (Answer::Info { of }, Told::Done(Reply::Info { version, record, length, expires_at_ms })) => {
+            let fits = match (of.deadline, expires_at_ms) {
+                (None, None) => true,
+                (Some((earliest, latest)), Some(at)) => (earliest..=latest).contains(at),
+                _ => false,
+            };
+            let same = of.record_type() == *record && of.length() == *length;
+            let learnt = is_old(Some(of), *version)?;
+            (fits && same).then_some(Learnt { deadline: *expires_at_ms, ..learnt })
+        }
+        (Answer::Failed(refusal), Told::Failed(failure)) => match (refusal, failure) {
+            (Refusal::NotFound, Failure::NotFound)
+            | (Refusal::NotANumber, Failure::NotANumber)
+            | (Refusal::Overflow, Failure::Overflow)
+            | (Refusal::TimedOut, Failure::TimedOut { .. }) => Some(Learnt::default()),
+            (Refusal::WrongType(is), Failure::WrongType { found }) => {
+                (is == found).then(Learnt::default)
+            }
+            (Refusal::Condition(record), Failure::ConditionFailed { version, found }) => {
+                let same = record.map(Record::record_type) == *found;
+                if same { is_old(*record, *version) } else { None }
+            }
+            (Refusal::Compare(record), Failure::CompareFailed { version, seen }) => {
+                let same = record.map(|record| record.bytes()) == seen.as_deref().map(Some);
+                if same { is_old(*record, *version) } else { None }
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The version that a lookup told, if it told this part of this record.
+fn contents_told(of: &Record, range: Range, reply: &Reply) -> Option<Timestamp> {
+    let part = range.clip(of.length());
+    let within = part.start as usize..part.end as usize;
+    match (&of.contents, reply) {
+        (Contents::Bytes(is), Reply::Value { version, length, bytes }) => {
+            (is.len() as u64 == *length && is[within] == bytes[..]).then_some(*version)
+        }
+        (Contents::List(is), Reply::List { version, length, first, values }) => {
+            let same = is[within].iter().map(Vec::as_slice).eq(values.iter().map(|value| &value[..]));
+            (same && is.len() as u64 == *length && part.start == *first).then_some(*version)
+        }
+        _ => None,
+    }
+}
+
+impl Record {
+    fn of_bytes(bytes: Vec<u8>, deadline: Option<(u64, u64)>) -> State {
+        Some(Rc::new(Record { contents: Contents::Bytes(bytes), version: None, deadline }))
+    }
+
+    /// As a lookup of all of it has told it.
+    pub(crate) fn told(reply: &Reply) -> Option<Record> {
+        let (contents, version) = match reply {
+            Reply::Value { version, bytes, .. } => (Contents::Bytes(bytes.to_vec()), *version),
+            Reply::List { version, values, .. } => {
+                (Contents::List(values.iter().map(|value| value.to_vec()).collect()), *version)
+            }
+            _ => return None,
+        };
+        Some(Record { contents, version: Some(version), deadline: None })
+    }
+
+    fn record_type(&self) -> RecordType {
+        match self.contents {
+            Contents::Bytes(_) => RecordType::Bytes,
+            Contents::List(_) => RecordType::List,
+        }
+    }
+
+    fn length(&self) -> u64 {
+        match &self.contents {
+            Contents::Bytes(bytes) => bytes.len() as u64,
+            Contents::List(values) => values.len() as u64,
+        }
+    }
+
+    fn bytes(&self) -> Option<&[u8]> {
+        match &self.contents {
+            Contents::Bytes(bytes) => Some(bytes),
+            Contents::List(_) => None,
+        }
+    }
+}
+
+fn read<'a>(record: Option<&'a Record>, act: &Act, told: Told<'_>) -> Answer<'a> {
+    let is = |value: &[u8]| record.is_some_and(|record| record.bytes() == Some(value));
+    let contents = |range| match record {
+        Some(of) => Answer::Contents { of, range },
+        None => Answer::Failed(Refusal::NotFound),
+    };
+    let number = |number| match record {
+        Some(_) => Answer::Done { version: Version::Old, number },
+        None => Answer::Done { version: Version::Zero, number: 0 },
+    };
+    match act {
+        Act::LookupRange { range } => contents(*range),
+        Act::Inspect => record.map_or(Answer::Failed(Refusal::NotFound), |of| Answer::Info { of }),
+        Act::GetBit { .. } | Act::CountBits { .. }
+            if record.is_some_and(|record| record.record_type() == RecordType::List) =>
+        {
+            Answer::Failed(Refusal::WrongType(RecordType::List))
+        }
+        Act::GetBit { offset } => number(record.map_or(0, |record| bit(record, *offset))),
+        Act::CountBits { range } => {
+            let count = |record: &Record| {
+                let part = range.clip(record.length());
+                (part.start * 8..part.end * 8).map(|offset| bit(record, offset)).sum()
+            };
+            number(record.map_or(0, count))
+        }
+        Act::Wait { until } => {
+            let holds = match until {
+                Awaited::Equals(value) => is(value),
+                Awaited::Differs(value) => !is(value),
+                Awaited::Absent => record.is_none(),
+                Awaited::Present => record.is_some(),
+                Awaited::Changed(version) => match record {
+                    None => *version != Timestamp::ZERO,
+                    Some(record) => record.version != Some(*version),
+                },
+            };
+            // A wait that ended without an answer may have met anything.
+            match holds || matches!(told, Told::Nothing) {
+                true => contents(Range::ALL),
+                false => Answer::Failed(Refusal::TimedOut),
+            }
+        }
+        _ => contents(Range::ALL),
+    }
+}
+
+fn bit(record: &Record, offset: u64) -> u64 {
+    let byte = record.bytes().and_then(|bytes| bytes.get((offset / 8) as usize)).copied().unwrap_or(0);
+    u64::from(byte >> (7 - offset % 8) & 1)
+}
+
+fn write<'a>(before: &'a State, act: &Act, clock_ms: (u64, u64)) -> (Answer<'a>, State) {
+    let record = before.as_deref();
+    let deadline = record.and_then(|record| record.deadline);
+    let found = record.map(Record::record_type);
+    let wants = match act {
+        Act::Append { .. } | Act::Trim { .. } => Some(RecordType::List),
+        Act::Insert { .. } | Act::Remove | Act::Expire { .. } => None,
+        _ => Some(RecordType::Bytes),
+    };
+    if let (Some(wants), Some(found)) = (wants, found)
+        && wants != found
+    {
+        return (Answer::Failed(Refusal::WrongType(found)), before.clone());
+    }
+    let bytes = record.and_then(Record::bytes);
+    let done = |number| Answer::Done { version: Version::New, number };
+    let same = |number| (Answer::Done { version: Version::Old, number }, before.clone());
+    let gone = |number| (Answer::Done { version: Version::Zero, number }, None);
+    let refused = |refusal| (Answer::Failed(refusal), before.clone());
+    let put = |bytes| Record::of_bytes(bytes, deadline);
+    match act {
+        Act::Insert { value, expiry } => {
+            (done(0), Record::of_bytes(value.clone(), deadline_of(*expiry, deadline, clock_ms)))
+        }
+        Act::Remove => gone(u64::from(record.is_some())),
+        Act::Append { values } => {
+            let mut list = match record.map(|record| &record.contents) {
+                Some(Contents::List(list)) => list.clone(),
+                _ => Vec::new(),
+            };
+            list.extend(values.iter().cloned());
+            let number = list.len() as u64;
+            let contents = Contents::List(list);
+            (done(number), Some(Rc::new(Record { contents, version: None, deadline })))
+        }
+        Act::Extend { bytes: more } => {
+            let whole = [bytes.unwrap_or_default(), more].concat();
+            (done(whole.len() as u64), put(whole))
+        }
+        Act::CompareSwap { expected, new } => match (bytes == expected.as_deref(), new) {
+            (false, _) => refused(Refusal::Compare(record)),
+            (true, Some(new)) => (done(0), put(new.clone())),
+            (true, None) => gone(0),
+        },
+        Act::Increment { delta } => {
+            let text = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+            let number = text.as_deref().map_or(Ok(0), str::parse::<i64>);
+            let plain = number.ok().filter(|number| text.is_none_or(|text| number.to_string() == text));
+            match plain.map(|number| number.checked_add(*delta)) {
+                None => refused(Refusal::NotANumber),
+                Some(None) => refused(Refusal::Overflow),
+                Some(Some(value)) => (Answer::Counter { value }, put(value.to_string().into_bytes())),
+            }
+        }
+        Act::SetBit { offset, on } => {
+            let mut whole = bytes.unwrap_or_default().to_vec();
+            let (byte, mask) = ((offset / 8) as usize, 0x80 >> (offset % 8));
+            whole.resize(whole.len().max(byte + 1), 0);
+            let was = u64::from(whole[byte] & mask != 0);
+            whole[byte] = if *on { whole[byte] | mask } else { whole[byte] & !mask };
+            if bytes == Some(&whole[..]) { same(was) } else { (done(was), put(whole)) }
+        }
+        Act::Expire { expiry } => match record {
+            None => refused(Refusal::NotFound),
+            Some(record) => {
+                let deadline = deadline_of(*expiry, deadline, clock_ms);
+                let next = Some(Rc::new(Record { deadline, ..Record::clone(record) }));
+                (Answer::Done { version: Version::Old, number: 0 }, next)
+            }
+        },
+        Act::Trim { keep } => match record.map(|record| &record.contents) {
+            Some(Contents::List(list)) => {
+                let part = keep.clip(list.len() as u64);
+                let length = part.end - part.start;
+                if length == 0 {
+                    return gone(0);
+                }
+                if length == list.len() as u64 {
+                    return same(length);
+                }
+                let contents = Contents::List(list[part.start as usize..part.end as usize].to_vec());
+                (done(length), Some(Rc::new(Record { contents, version: None, deadline })))
+            }
+            _ => refused(Refusal::NotFound),
+        },
+        // Reads do not come here.
+        _ => same(0),
+    }
+}
+
+fn deadline_of(expiry: Expiry, kept: Option<(u64, u64)>, clock_ms: (u64, u64)) -> Option<(u64, u64)> {
+    match expiry {
+        Expiry::Never => None,
+        Expiry::AfterMs(ms) => Some((clock_ms.0.saturating_add(ms), clock_ms.1.saturating_add(ms))),
+        Expiry::AtMs(ms) => Some((ms.max(1), ms.max(1))),
+        Expiry::Keep => kept,
+    }
+}

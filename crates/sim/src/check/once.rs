@@ -1,0 +1,56 @@
+//! Exactly once, by tokens: every append and extend of the workload carries a token that no other write has. However
+//! often a request travelled, its token stands in a record at most once; that of a write that its client was told had
+//! not been done stands nowhere. That what was acknowledged is there is what [`super::linear`] looks at.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_session::Reply;
+use zerohop_wire::Failure;
+
+use super::Violation;
+use crate::history::{Call, End, History};
+use crate::workload::operation::Act;
+use crate::workload::tokens::tokens_of;
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let mut denied: BTreeMap<Vec<u8>, &Call> = BTreeMap::new();
+    for call in &history.calls {
+        if matches!(call.end, End::NotDone(_) | End::Failed(_)) {
+            denied.extend(tokens_written(call).into_iter().map(|token| (token, call)));
+        }
+    }
+    for call in &history.calls {
+        let mut seen = BTreeSet::new();
+        for token in tokens_seen(call) {
+            let shown = String::from_utf8_lossy(&token).into_owned();
+            if let Some(denied) = denied.get(&token) {
+                let what = format!("{shown} was seen though its write was not done\n    {denied}\n    {call}");
+                violations.push(Violation { checker: "once", what });
+            }
+            if !seen.insert(token) {
+                let what = format!("{shown} stands twice in one record\n    {call}");
+                violations.push(Violation { checker: "once", what });
+            }
+        }
+    }
+}
+
+/// The tokens that a write would leave in its record.
+pub(super) fn tokens_written(call: &Call) -> Vec<Vec<u8>> {
+    match &call.operation.act {
+        Act::Insert { value, .. } | Act::CompareSwap { new: Some(value), .. } => tokens_of(value),
+        Act::Append { values } => values.iter().flat_map(|value| tokens_of(value)).collect(),
+        Act::Extend { bytes } => tokens_of(bytes),
+        _ => Vec::new(),
+    }
+}
+
+/// The tokens that an answer shows.
+pub(super) fn tokens_seen(call: &Call) -> Vec<Vec<u8>> {
+    match &call.end {
+        End::Done(Reply::Value { bytes, .. }) => tokens_of(bytes),
+        End::Done(Reply::List { values, .. }) => values.iter().flat_map(|value| tokens_of(value)).collect(),
+        End::Failed(Failure::CompareFailed { seen: Some(seen), .. }) => tokens_of(seen),
+        _ => Vec::new(),
+    }
+}

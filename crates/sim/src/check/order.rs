@@ -1,0 +1,53 @@
+//! Versions rise: of two writes to one partition, the second submitted after the first was answered, the second has the
+//! higher version, unless a crash lay between them that may have taken the first away.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::Durability;
+use zerohop_session::Time;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
+
+use super::Violation;
+use super::linear::made_version;
+use crate::history::{Call, History};
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let mut by_partition: BTreeMap<(KeyspaceId, PartitionId), Vec<(&Call, Timestamp, Time)>> = BTreeMap::new();
+    for call in &history.calls {
+        if let (Some(version), Some(returned)) = (made_version(call), call.returned) {
+            by_partition.entry((call.keyspace, call.partition)).or_default().push((call, version, returned));
+        }
+    }
+    for ((keyspace, _), mut writes) in by_partition {
+        let Some(known) = history.keyspace(keyspace) else { continue };
+        let loss_between = |first: Time, second: Time| {
+            history.outages.iter().any(|outage| {
+                outage.up >= first
+                    && outage.down <= second
+                    && known.durability_at(outage.down) != Durability::Sync
+            })
+        };
+        let mut by_return = writes.clone();
+        by_return.sort_by_key(|(_, _, returned)| *returned);
+        writes.sort_by_key(|(call, _, _)| call.invoked);
+        // The highest version answered before the write at hand was submitted, of those that no loss may have taken.
+        let mut answered = by_return.into_iter().peekable();
+        let mut highest: Option<(&Call, Timestamp, Time)> = None;
+        for (call, version, _) in writes {
+            while let Some(next) = answered.next_if(|(_, _, returned)| *returned < call.invoked) {
+                if highest.is_none_or(|(before, known, _)| {
+                    next.1 > known || loss_between(before.invoked, next.2)
+                }) {
+                    highest = Some(next);
+                }
+            }
+            if let Some((before, known, _)) = highest
+                && version <= known
+                && !loss_between(before.invoked, call.returned.unwrap_or(call.invoked))
+            {
+                let what = format!("a later write has no higher version\n    {before}\n    {call}");
+                violations.push(Violation { checker: "order", what });
+            }
+        }
+    }
+}

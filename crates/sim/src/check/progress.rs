@@ -1,0 +1,26 @@
+//! Every call ends by its deadline, whatever happens; and once faults have ended, every call is done.
+
+use super::Violation;
+use crate::history::{End, History};
+use crate::limits::{DEADLINE_SLACK_US, HEALING_US};
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    for call in &history.calls {
+        let late = call.deadline.after_us(DEADLINE_SLACK_US);
+        let mut wrong = |what: &str| {
+            violations.push(Violation { checker: "progress", what: format!("{what}\n    {call}") });
+        };
+        match call.returned {
+            None if history.ended >= late => wrong("a call has not ended by its deadline"),
+            Some(returned) if returned > late => wrong("a call has ended after its deadline"),
+            _ => {}
+        }
+        let healthy = history.healed.is_some_and(|healed| call.invoked >= healed.after_us(HEALING_US));
+        if healthy && matches!(call.end, End::Open | End::Unknown | End::NotDone(_)) {
+            let gone = history.keyspace(call.keyspace).is_none_or(|keyspace| keyspace.dropped.is_some());
+            if !gone {
+                wrong("a call was not done though nothing was in its way any more");
+            }
+        }
+    }
+}

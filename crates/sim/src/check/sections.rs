@@ -1,0 +1,161 @@
+//! Cuts a history into what is checked by itself: one record each, between two losses.
+//!
+//! A keyspace loses nothing while it is `sync`, so its records have one section each and a restart is but a pause. Under
+//! `interval` and `memory` a crash may take away the end of a partition's log: what is found after the restart must be
+//! the state after some beginning of it, and that one beginning for all records of the partition. Versions tell where
+//! it ends: every write with a version up to the highest that was found must still be there.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use zerohop_placement::Durability;
+use zerohop_session::{Reply, Time};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
+
+use super::linear::{Item, Section, made_version};
+use super::model::{Record, State};
+use crate::history::{Call, End, History, KeyspaceHistory, Outage};
+use crate::limits::INTERVAL_SLACK_US;
+use crate::workload::operation::Act;
+
+/// A section and whose it is.
+#[derive(Debug)]
+pub(crate) struct Named<'h> {
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) key: &'h [u8],
+    /// The outage at its end, if it ends with a loss.
+    pub(crate) outage: Option<Outage>,
+    pub(crate) section: Section<'h>,
+}
+
+/// All sections of a history.
+pub(crate) fn sections(history: &History) -> Vec<Named<'_>> {
+    let mut by_key: BTreeMap<(KeyspaceId, &[u8]), Vec<&Call>> = BTreeMap::new();
+    for call in &history.calls {
+        by_key.entry((call.keyspace, &call.operation.key)).or_default().push(call);
+    }
+    let mut all = Vec::new();
+    let newest = newest_found(history);
+    for ((keyspace, key), calls) in by_key {
+        let Some(known) = history.keyspace(keyspace) else { continue };
+        let losses: Vec<Outage> =
+            history.outages.iter().filter(|outage| loses(known, outage)).copied().collect();
+        let mut start = State::None;
+        let mut from = None;
+        for outage in losses.iter().map(Some).chain([None]) {
+            let found = outage.map(|outage| found_at(&calls, outage.up));
+            let cutter = Cutter { history, known, newest: &newest, from, outage };
+            let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
+            let section = Section { items, start: start.clone(), found: found.clone() };
+            all.push(Named { keyspace, key, outage: outage.copied(), section });
+            start = found.unwrap_or_default();
+            from = outage.map(|outage| outage.up);
+        }
+    }
+    all
+}
+
+/// Whether an outage may take away the end of a keyspace's logs.
+fn loses(keyspace: &KeyspaceHistory, outage: &Outage) -> bool {
+    let created = keyspace.durability.first().is_none_or(|(since, _)| *since <= outage.down);
+    let there = created && keyspace.dropped.is_none_or(|dropped| dropped > outage.up);
+    there
+        && match keyspace.durability_at(outage.down) {
+            Durability::Memory => true,
+            Durability::Interval { .. } => !outage.clean,
+            Durability::Sync => false,
+        }
+}
+
+struct Cutter<'c> {
+    history: &'c History,
+    known: &'c KeyspaceHistory,
+    newest: &'c BTreeMap<(KeyspaceId, PartitionId, Time), Timestamp>,
+    /// When the section begins.
+    from: Option<Time>,
+    /// The loss at its end.
+    outage: Option<&'c Outage>,
+}
+
+impl Cutter<'_> {
+    /// The call as an item of this section, if it belongs there.
+    fn item<'h>(&self, call: &'h Call) -> Option<Item<'h>> {
+        if call.client.is_none() && self.is_a_bound(call.invoked) {
+            // What was found there is the start of one section and the end of another.
+            return None;
+        }
+        let matters = match &call.end {
+            End::Done(_) | End::Failed(_) => true,
+            End::Open | End::Unknown => call.operation.is_write(),
+            End::NotDone(_) => false,
+        };
+        // The effect of a request ends with the process that took it up: later ones know its epoch to be past.
+        let told = call.returned.unwrap_or(Time::NEVER);
+        let until = match call.end.is_definite() {
+            true => told,
+            false => self.history.outages.iter().find(|outage| outage.down >= told).map_or(Time::NEVER, |o| o.down),
+        };
+        let began_here = self.from.is_none_or(|from| call.invoked >= from);
+        let ended_here = self.outage.is_none_or(|outage| told <= outage.down);
+        let is_past = self.from.is_some_and(|from| until < from);
+        let is_future = self.outage.is_some_and(|outage| call.invoked > outage.down);
+        if !matters || is_past || is_future {
+            return None;
+        }
+        let required = call.end.is_definite() && began_here && ended_here;
+        if !required && !call.operation.is_write() {
+            return None;
+        }
+        Some(Item { call, until, required, survives: required && self.survives(call, told) })
+    }
+
+    fn is_a_bound(&self, at: Time) -> bool {
+        self.history.outages.iter().any(|outage| outage.up == at && loses(self.known, outage))
+    }
+
+    /// Whether what is found after the loss must show this.
+    fn survives(&self, call: &Call, told: Time) -> bool {
+        let Some(outage) = self.outage else { return false };
+        let place = (call.keyspace, call.partition, outage.up);
+        let is_before_one_found =
+            made_version(call).is_some_and(|made| self.newest.get(&place).is_some_and(|newest| made <= *newest));
+        let was_synced = match self.known.durability_at(told) {
+            Durability::Sync => true,
+            Durability::Interval { ms } => {
+                let bound = u64::from(ms) * 1000 + INTERVAL_SLACK_US;
+                told.after_us(bound) <= outage.down.min(outage.sound_until)
+            }
+            Durability::Memory => false,
+        };
+        is_before_one_found || was_synced
+    }
+}
+
+/// The highest version found in a partition after an outage, by when that was.
+fn newest_found(history: &History) -> BTreeMap<(KeyspaceId, PartitionId, Time), Timestamp> {
+    let mut newest = BTreeMap::new();
+    for call in history.calls.iter().filter(|call| call.client.is_none()) {
+        let version = match &call.end {
+            End::Done(Reply::Value { version, .. } | Reply::List { version, .. }) => *version,
+            _ => continue,
+        };
+        let place = newest.entry((call.keyspace, call.partition, call.invoked)).or_insert(version);
+        *place = version.max(*place);
+    }
+    newest
+}
+
+/// What a record was found to be after a restart.
+fn found_at(calls: &[&Call], up: Time) -> State {
+    let audits = || calls.iter().filter(|call| call.client.is_none() && call.invoked == up);
+    let told = |call: &&Call| match (&call.operation.act, &call.end) {
+        (Act::Lookup, End::Done(reply)) => Record::told(reply),
+        _ => None,
+    };
+    let record = audits().find_map(told)?;
+    let deadline = audits().find_map(|call| match &call.end {
+        End::Done(Reply::Info { expires_at_ms, .. }) => *expires_at_ms,
+        _ => None,
+    });
+    Some(Rc::new(Record { deadline: deadline.map(|at| (at, at)), ..record }))
+}

@@ -1,0 +1,319 @@
+//! The checkers, on histories made by hand: good ones pass, bad ones do not.
+
+use bytes::Bytes;
+use zerohop_placement::Durability;
+use zerohop_session::{Error, Reply, Time};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Timestamp};
+use zerohop_wire::messages::{Condition, Expiry, Range};
+
+use super::{Findings, check};
+use crate::history::{Call, End, History, KeyspaceHistory, Outage};
+use crate::workload::operation::{Act, Awaited, Operation};
+use crate::workload::tokens::token;
+
+/// A history in the making; times are in milliseconds.
+struct Told {
+    history: History,
+}
+
+const KEY: &[u8] = b"key";
+const MS: u64 = 1000;
+
+fn told(durability: Durability) -> Told {
+    let keyspace = KeyspaceHistory { id: KeyspaceId(1), durability: vec![(Time(0), durability)], dropped: None };
+    let ended = Time(1_000_000 * MS);
+    Told { history: History { keyspaces: vec![keyspace], ended, ..History::default() } }
+}
+
+fn sync() -> Told {
+    told(Durability::Sync)
+}
+
+impl Told {
+    fn call(mut self, from: u64, to: Option<u64>, act: Act, end: End) -> Self {
+        self.history.calls.push(Call {
+            client: Some(0),
+            keyspace: KeyspaceId(1),
+            partition: PartitionId(0),
+            operation: Operation::new(KEY, act),
+            invoked: Time(from * MS),
+            deadline: Time(to.unwrap_or(1_000) * MS),
+            returned: to.map(|to| Time(to * MS)),
+            end,
+            clock_ms: (from, to.unwrap_or(u64::MAX)),
+        });
+        self
+    }
+
+    fn of(mut self, key: &str) -> Self {
+        self.last().operation.key = key.as_bytes().into();
+        self
+    }
+
+    fn under(mut self, condition: Condition) -> Self {
+        self.last().operation.condition = condition;
+        self
+    }
+
+    fn last(&mut self) -> &mut Call {
+        self.history.calls.last_mut().expect("there is a call")
+    }
+
+    fn insert(self, from: u64, to: u64, n: u64) -> Self {
+        self.call(from, Some(to), insert(n), done(n, 0))
+    }
+
+    fn reads(self, from: u64, to: u64, n: u64) -> Self {
+        self.call(from, Some(to), Act::Lookup, value(n))
+    }
+
+    fn audit(mut self, at: u64, key: &str, n: Option<u64>) -> Self {
+        let end = n.map_or(End::Failed(Failure::NotFound), value);
+        self = self.call(at, Some(at), Act::Lookup, end).of(key);
+        self.last().client = None;
+        self
+    }
+
+    fn outage(mut self, down: u64, up: u64) -> Self {
+        let (down, up) = (Time(down * MS), Time(up * MS));
+        self.history.outages.push(Outage { down, up, clean: false, sound_until: Time::NEVER });
+        self
+    }
+
+    fn findings(self) -> Findings {
+        let mut history = self.history;
+        history.calls.sort_by_key(|call| call.invoked);
+        check(&history)
+    }
+
+    #[track_caller]
+    fn good(self) {
+        let findings = self.findings();
+        assert!(findings.violations.is_empty(), "{}", findings.violations[0]);
+        assert_eq!(findings.undecided, 0);
+    }
+
+    #[track_caller]
+    fn bad(self, checker: &str) {
+        let findings = self.findings();
+        let by: Vec<&str> = findings.violations.iter().map(|violation| violation.checker).collect();
+        assert!(by.contains(&checker), "{by:?}");
+    }
+}
+
+fn insert(n: u64) -> Act {
+    Act::Insert { value: token(n), expiry: Expiry::Never }
+}
+
+fn done(version: u64, number: u64) -> End {
+    End::Done(Reply::Done { version: Timestamp(version), number })
+}
+
+fn value(n: u64) -> End {
+    let bytes = Bytes::from(token(n));
+    End::Done(Reply::Value { version: Timestamp(n), length: bytes.len() as u64, bytes })
+}
+
+fn list(version: u64, tokens: &[u64]) -> End {
+    let values: Vec<Bytes> = tokens.iter().map(|n| Bytes::from(token(*n))).collect();
+    End::Done(Reply::List { version: Timestamp(version), length: values.len() as u64, first: 0, values })
+}
+
+fn append(n: u64) -> Act {
+    Act::Append { values: vec![token(n)] }
+}
+
+fn counter(version: u64, value: i64) -> End {
+    End::Done(Reply::Counter { version: Timestamp(version), value })
+}
+
+fn not_found() -> End {
+    End::Failed(Failure::NotFound)
+}
+
+#[test]
+fn overlapping_calls_may_take_effect_in_any_order_that_fits() {
+    sync().insert(0, 10, 1).insert(5, 20, 2).reads(21, 22, 2).good();
+    sync().insert(0, 10, 1).reads(2, 3, 1).reads(4, 5, 1).good();
+    sync().insert(0, 10, 1).call(2, Some(3), Act::Lookup, not_found()).reads(4, 5, 1).good();
+}
+
+#[test]
+fn a_read_of_the_past_or_of_the_future_is_found() {
+    sync().insert(0, 1, 1).insert(2, 3, 2).reads(4, 5, 1).bad("linear");
+    sync().insert(0, 1, 1).call(2, Some(3), Act::Lookup, not_found()).bad("linear");
+    // One reader has seen it, the next has not.
+    sync().insert(0, 10, 1).reads(2, 3, 1).call(4, Some(5), Act::Lookup, not_found()).bad("linear");
+}
+
+#[test]
+fn a_lost_update_is_found() {
+    let add = |delta| Act::Increment { delta };
+    let one = || sync().call(0, Some(9), add(5), counter(1, 5));
+    one().call(1, Some(8), add(7), counter(2, 12)).good();
+    one().call(1, Some(8), add(7), counter(2, 7)).bad("linear");
+}
+
+#[test]
+fn a_write_of_unknown_outcome_may_stand_anywhere_later_or_nowhere() {
+    let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), End::Unknown);
+    unknown().reads(6, 7, 1).reads(20, 21, 1).good();
+    unknown().reads(6, 7, 1).reads(20, 21, 2).good();
+    unknown().reads(6, 7, 2).reads(20, 21, 1).bad("linear");
+    let two = unknown().call(2, Some(5), append(3), End::Unknown);
+    two.reads(6, 7, 2).good();
+}
+
+#[test]
+fn an_unknown_write_takes_effect_before_the_next_crash_or_never() {
+    let unknown = || sync().insert(0, 1, 1).call(2, Some(5), insert(2), End::Unknown).outage(10, 12);
+    unknown().audit(12, "key", Some(2)).reads(13, 14, 2).good();
+    unknown().audit(12, "key", Some(1)).reads(13, 14, 1).good();
+    unknown().audit(12, "key", Some(1)).reads(13, 14, 2).bad("linear");
+}
+
+#[test]
+fn sync_loses_nothing_that_was_acknowledged() {
+    sync().insert(0, 1, 1).outage(10, 12).audit(12, "key", Some(1)).good();
+    sync().insert(0, 1, 1).outage(10, 12).audit(12, "key", None).bad("linear");
+    sync().insert(0, 1, 1).insert(2, 3, 2).outage(10, 12).audit(12, "key", Some(1)).bad("linear");
+}
+
+#[test]
+fn interval_loses_what_is_younger_than_the_interval_and_nothing_older() {
+    let interval = || told(Durability::Interval { ms: 100 }).insert(0, 1, 1).insert(2_000, 2_001, 2);
+    interval().outage(2_050, 2_060).audit(2_060, "key", Some(2)).reads(2_070, 2_071, 2).good();
+    interval().outage(2_050, 2_060).audit(2_060, "key", Some(1)).reads(2_070, 2_071, 1).good();
+    interval().outage(2_050, 2_060).audit(2_060, "key", None).bad("linear");
+    interval().outage(5_000, 5_010).audit(5_010, "key", Some(1)).bad("linear");
+    // What is found is where it goes on from.
+    interval().outage(2_050, 2_060).audit(2_060, "key", Some(1)).reads(2_070, 2_071, 2).bad("linear");
+}
+
+#[test]
+fn a_loss_takes_the_end_of_the_log_and_not_something_from_its_middle() {
+    let both = || {
+        let interval = told(Durability::Interval { ms: 100 });
+        interval.insert(0, 1, 1).of("a").insert(2, 3, 2).of("b").outage(50, 60)
+    };
+    both().audit(60, "a", Some(1)).audit(60, "b", Some(2)).good();
+    both().audit(60, "a", Some(1)).audit(60, "b", None).good();
+    both().audit(60, "a", None).audit(60, "b", None).good();
+    both().audit(60, "a", None).audit(60, "b", Some(2)).bad("linear");
+}
+
+#[test]
+fn what_was_retried_across_a_loss_is_done_once() {
+    let across = |seen: &[u64]| {
+        let interval = told(Durability::Interval { ms: 100 }).call(40, Some(90), append(1), done(7, 1));
+        let found = interval.outage(50, 60).audit(60, "key", None);
+        found.call(100, Some(101), Act::Lookup, list(7, seen))
+    };
+    across(&[1]).good();
+    across(&[1, 1]).bad("once");
+}
+
+#[test]
+fn a_token_stands_once_and_never_after_its_write_was_denied() {
+    let one = |end| sync().call(0, Some(1), append(1), end);
+    one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
+    one(done(1, 1)).call(2, Some(3), Act::Lookup, list(1, &[1, 1])).bad("once");
+    let denied = End::NotDone(Error::NoKeyspace { name: "x".into(), epoch: MapEpoch(1) });
+    one(denied).call(2, Some(3), Act::Lookup, list(1, &[1])).bad("once");
+    one(End::Unknown).call(2, Some(3), Act::Lookup, list(1, &[1])).good();
+}
+
+#[test]
+fn what_nobody_wrote_is_found() {
+    sync().insert(0, 1, 1).reads(2, 3, 9).bad("written");
+    sync().insert(0, 1, 1).of("other").reads(2, 3, 1).bad("written");
+    sync().reads(2, 3, 1).insert(4, 5, 1).bad("written");
+    let bytes = Bytes::from_static(b"garbage");
+    let garbage = End::Done(Reply::Value { version: Timestamp(1), length: 7, bytes });
+    sync().call(2, Some(3), Act::Lookup, garbage).bad("written");
+}
+
+#[test]
+fn versions_rise_from_write_to_write_of_a_partition() {
+    sync().insert(0, 1, 5).of("a").insert(2, 3, 7).of("b").good();
+    sync().insert(0, 1, 5).of("a").insert(2, 3, 4).of("b").bad("order");
+    sync().insert(0, 9, 5).of("a").insert(2, 3, 4).of("b").good();
+    let crash = told(Durability::Memory).insert(0, 1, 5).outage(10, 20).audit(20, "key", None);
+    crash.insert(30, 31, 4).good();
+}
+
+#[test]
+fn a_call_ends_by_its_deadline_and_well_once_faults_have_ended() {
+    sync().call(0, None, insert(1), End::Open).bad("progress");
+    let mut late = sync().insert(0, 900, 1);
+    late.last().deadline = Time(100 * MS);
+    late.bad("progress");
+    let mut healed = sync().call(50_000, Some(50_001), insert(1), End::Unknown);
+    healed.history.healed = Some(Time(10_000 * MS));
+    healed.bad("progress");
+}
+
+#[test]
+fn conditions_versions_and_waits_are_held_to_what_the_record_was() {
+    let one = || sync().insert(0, 1, 5);
+    let failed = End::Failed(Failure::ConditionFailed {
+        version: Timestamp(5),
+        found: Some(zerohop_wire::messages::RecordType::Bytes),
+    });
+    one().call(2, Some(3), insert(6), failed.clone()).under(Condition::IfAbsent).good();
+    one().call(2, Some(3), insert(6), failed.clone()).under(Condition::IfVersion(Timestamp(4))).good();
+    one().call(2, Some(3), insert(6), failed).under(Condition::IfVersion(Timestamp(5))).bad("linear");
+    one().call(2, Some(3), insert(6), done(6, 0)).under(Condition::IfVersion(Timestamp(5))).good();
+    one().call(2, Some(3), insert(6), done(6, 0)).under(Condition::IfAbsent).bad("linear");
+    let wait = |until| Act::Wait { until };
+    let timed_out = || End::Failed(Failure::TimedOut { version: Timestamp(5) });
+    one().call(2, Some(9), wait(Awaited::Differs(token(5))), timed_out()).good();
+    one().call(2, Some(9), wait(Awaited::Present), timed_out()).bad("linear");
+    one().insert(4, 5, 6).call(2, Some(9), wait(Awaited::Equals(token(6))), value(6)).good();
+}
+
+#[test]
+fn a_record_is_gone_after_its_time_and_not_before() {
+    let expiring = |at, end| {
+        let act = Act::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
+        sync().call(0, Some(10), act, done(1, 0)).call(at, Some(at + 1), Act::Lookup, end)
+    };
+    expiring(50, value(1)).good();
+    expiring(50, not_found()).bad("linear");
+    expiring(105, value(1)).good();
+    expiring(105, not_found()).good();
+    expiring(150, not_found()).good();
+    expiring(150, value(1)).bad("linear");
+}
+
+#[test]
+fn lists_are_trimmed_and_read_in_parts() {
+    let three = || {
+        let one = sync().call(0, Some(1), append(1), done(1, 1)).call(2, Some(3), append(2), done(2, 2));
+        one.call(4, Some(5), append(3), done(3, 3))
+    };
+    let range = Range { start: 1, stop: i64::MAX };
+    let values = vec![Bytes::from(token(2)), Bytes::from(token(3))];
+    let part = |first| {
+        End::Done(Reply::List { version: Timestamp(3), length: 3, first, values: values.clone() })
+    };
+    three().call(6, Some(7), Act::LookupRange { range }, part(1)).good();
+    three().call(6, Some(7), Act::LookupRange { range }, part(0)).bad("linear");
+    let trimmed = three().call(6, Some(7), Act::Trim { keep: range }, done(4, 2));
+    trimmed.call(8, Some(9), Act::Lookup, list(4, &[2, 3])).good();
+}
+
+#[test]
+fn a_long_good_history_is_decided_quickly() {
+    let mut long = sync();
+    for n in 1..600 {
+        let (from, to) = (n * 10, n * 10 + 25);
+        long = match n % 7 {
+            3 => long.call(from, Some(to), Act::Increment { delta: 1 }, End::Unknown).of("counter"),
+            5 => long.call(from, Some(to), insert(n), End::Unknown),
+            _ => long.insert(from, to, n),
+        };
+    }
+    long.good();
+}

@@ -1,0 +1,53 @@
+//! Nothing is returned that nobody wrote: every token that an answer shows was sent, to that very record, before.
+
+use std::collections::BTreeMap;
+
+use zerohop_session::{Reply, Time};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::KeyspaceId;
+
+use super::Violation;
+use super::once::{tokens_seen, tokens_written};
+use crate::history::{Call, End, History};
+use crate::workload::tokens::is_known_form;
+
+/// When a token was first sent to which record.
+type Sent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let mut sent = Sent::new();
+    for call in &history.calls {
+        for token in tokens_written(call) {
+            sent.entry((call.keyspace, &call.operation.key, token)).or_insert(call.invoked);
+        }
+    }
+    for call in &history.calls {
+        let told = call.returned.unwrap_or(Time::NEVER);
+        let mut strange = |what: String| {
+            violations.push(Violation { checker: "written", what: format!("{what}\n    {call}") });
+        };
+        for token in tokens_seen(call) {
+            let shown = String::from_utf8_lossy(&token).into_owned();
+            match sent.get(&(call.keyspace, &*call.operation.key, token)) {
+                None => strange(format!("{shown} was never written to this record")),
+                Some(first) if *first > told => strange(format!("{shown} was seen before it was written")),
+                Some(_) => {}
+            }
+        }
+        if let Some(bytes) = strange_bytes(call) {
+            strange(format!("{bytes:?} is nothing that anybody writes"));
+        }
+    }
+}
+
+/// Bytes in an answer that are neither tokens nor a number nor what bits make.
+fn strange_bytes(call: &Call) -> Option<Vec<u8>> {
+    let whole: Vec<&[u8]> = match &call.end {
+        // A part of the bytes may begin and end within a token.
+        End::Done(Reply::Value { bytes, length, .. }) if bytes.len() as u64 == *length => vec![bytes],
+        End::Done(Reply::List { values, .. }) => values.iter().map(|value| &value[..]).collect(),
+        End::Failed(Failure::CompareFailed { seen: Some(seen), .. }) => vec![seen],
+        _ => return None,
+    };
+    whole.into_iter().find(|bytes| !is_known_form(&call.operation.key, bytes)).map(<[u8]>::to_vec)
+}

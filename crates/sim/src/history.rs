@@ -1,0 +1,183 @@
+//! What clients asked for, and what came of it: all that the checkers look at.
+
+use std::fmt;
+
+use zerohop_session::{Error, Reply, Time};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use crate::workload::operation::Operation;
+
+/// One operation of a client, from its submission to its end.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Whose; audits after a restart belong to nobody and last no time.
+    pub client: Option<usize>,
+    /// On which keyspace.
+    pub keyspace: KeyspaceId,
+    /// On which partition of it.
+    pub partition: PartitionId,
+    /// What was asked.
+    pub operation: Operation,
+    /// When.
+    pub invoked: Time,
+    /// How long its client tries, at most: its deadline.
+    pub deadline: Time,
+    /// When its client was told what came of it; nothing if the client was gone by then.
+    pub returned: Option<Time>,
+    /// What came of it.
+    pub end: End,
+    /// Bounds of what the owner's clock may have shown, in milliseconds since 1970, while this was under way.
+    pub clock_ms: (u64, u64),
+}
+
+/// What came of an operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is under way, or its client went away.
+    Open,
+    /// It was done.
+    Done(Reply),
+    /// The record said no.
+    Failed(Failure<'static>),
+    /// The client was told that it may or may not have been done.
+    Unknown,
+    /// The client was told that it was not done.
+    NotDone(Error),
+}
+
+impl End {
+    /// What the client was told.
+    #[must_use]
+    pub fn of(result: Result<Reply, Error>) -> Self {
+        match result {
+            Ok(reply) => Self::Done(reply),
+            Err(Error::Unknown { .. }) => Self::Unknown,
+            Err(Error::Answer { failure }) if is_outcome(&failure) => Self::Failed(failure),
+            Err(error) => Self::NotDone(error),
+        }
+    }
+
+    /// Whether the client knows what it did.
+    #[must_use]
+    pub fn is_definite(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Failed(_))
+    }
+}
+
+/// Whether a failure is what the record says, rather than that nobody looked at it.
+fn is_outcome(failure: &Failure<'_>) -> bool {
+    matches!(
+        failure,
+        Failure::NotFound
+            | Failure::WrongType { .. }
+            | Failure::ConditionFailed { .. }
+            | Failure::CompareFailed { .. }
+            | Failure::NotANumber
+            | Failure::Overflow
+            | Failure::TimedOut { .. }
+    )
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str("open"),
+            Self::Done(reply) => write!(f, "{}", Shown(reply)),
+            Self::Failed(failure) => write!(f, "{failure:?}"),
+            Self::Unknown => f.write_str("unknown"),
+            Self::NotDone(error) => write!(f, "not done: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.client {
+            Some(client) => write!(f, "c{client} ")?,
+            None => f.write_str("audit ")?,
+        }
+        write!(f, "[{} .. ", self.invoked.0)?;
+        match self.returned {
+            Some(at) => write!(f, "{}]", at.0)?,
+            None => f.write_str("]")?,
+        }
+        write!(f, " {}/{} {}: {}", self.keyspace, self.partition, self.operation, self.end)
+    }
+}
+
+/// A reply with its bytes as text.
+struct Shown<'r>(&'r Reply);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match self.0 {
+            Reply::Done { version, number } => write!(f, "done {number} @{version}"),
+            Reply::Counter { version, value } => write!(f, "counter {value} @{version}"),
+            Reply::Value { version, length, bytes } => write!(f, "{} of {length} @{version}", text(bytes)),
+            Reply::List { version, length, first, values } => {
+                let values: Vec<String> = values.iter().map(|value| text(value)).collect();
+                write!(f, "[{}] from {first} of {length} @{version}", values.join(" "))
+            }
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
+
+/// A stop of the node, and its restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// When it went down.
+    pub down: Time,
+    /// When it served again.
+    pub up: Time,
+    /// Whether it stopped in order: then nothing that reaches a disk may be missing.
+    pub clean: bool,
+    /// Up to when its disks were in order, and itself awake: entries from after that may be lost however long ago they
+    /// were acknowledged, unless the keyspace was `sync`.
+    pub sound_until: Time,
+}
+
+/// Everything that one run leaves behind for the checkers.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// In the order of their submission, audits among them.
+    pub calls: Vec<Call>,
+    /// In order.
+    pub outages: Vec<Outage>,
+    /// How durable keyspaces were when.
+    pub keyspaces: Vec<KeyspaceHistory>,
+    /// When faults ended: from then on every operation must be done.
+    pub healed: Option<Time>,
+    /// When no operation may be open any more.
+    pub ended: Time,
+}
+
+/// One keyspace, from its creation on.
+#[derive(Clone, Debug)]
+pub struct KeyspaceHistory {
+    /// Which.
+    pub id: KeyspaceId,
+    /// Since when it had which durability, in order.
+    pub durability: Vec<(Time, zerohop_placement::Durability)>,
+    /// When it was dropped.
+    pub dropped: Option<Time>,
+}
+
+impl History {
+    /// A keyspace that was there at some time.
+    #[must_use]
+    pub fn keyspace(&self, id: KeyspaceId) -> Option<&KeyspaceHistory> {
+        self.keyspaces.iter().find(|keyspace| keyspace.id == id)
+    }
+}
+
+impl KeyspaceHistory {
+    /// Its durability at a time.
+    #[must_use]
+    pub fn durability_at(&self, at: Time) -> zerohop_placement::Durability {
+        let earlier = self.durability.iter().rev().find(|(since, _)| *since <= at);
+        earlier.or(self.durability.first()).map_or(zerohop_placement::Durability::Memory, |(_, what)| *what)
+    }
+}

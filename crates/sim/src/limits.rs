@@ -1,0 +1,22 @@
+//! Every bound of the simulator, each with its reason.
+
+/// Lines of the trace that are shown of a run that failed: enough to see the last restart and what led to it.
+pub const TRACE_TAIL_LINES: usize = 400;
+
+/// Places that the search for an order of one record's calls visits before it is given up. A history of a thousand
+/// calls needs a few thousand unless it is wrong; a wrong one is nearly always found to be within a hundred thousand.
+pub const SEARCH_PLACES_MAX: usize = 400_000;
+
+/// Events that may wait in the agenda: a run that schedules more has run away.
+pub const AGENDA_EVENTS_MAX: usize = 1 << 20;
+
+/// How much later than its interval an acknowledged write may still be lost: the flush itself takes time, and begins when
+/// the instance next wakes.
+pub const INTERVAL_SLACK_US: u64 = 100_000;
+
+/// How much later than its deadline a call may end: its client has to be woken, and counts in its own turns.
+pub const DEADLINE_SLACK_US: u64 = 20_000;
+
+/// How long after the end of all faults clients may still meet their traces: connections to find dead, rests to end,
+/// maps to fetch.
+pub const HEALING_US: u64 = 8_000_000;

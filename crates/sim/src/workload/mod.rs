@@ -1,0 +1,4 @@
+//! What clients ask for.
+
+pub mod operation;
+pub mod tokens;

@@ -1,0 +1,147 @@
+//! What a client asks for, owned: it lives in the history long after the request has gone.
+
+use std::fmt;
+
+use zerohop_wire::Many;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Change, Condition, Expiry, Operation as Wire, Query, Range, Read, Until, Write};
+
+/// One operation on one record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// Which record.
+    pub key: Box<[u8]>,
+    /// Of a write.
+    pub condition: Condition,
+    /// What is done or asked.
+    pub act: Act,
+}
+
+/// What is done to a record, or asked about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is the operation of the same name in `zerohop_wire::messages`")]
+pub enum Act {
+    Insert { value: Vec<u8>, expiry: Expiry },
+    Remove,
+    Append { values: Vec<Vec<u8>> },
+    Extend { bytes: Vec<u8> },
+    CompareSwap { expected: Option<Vec<u8>>, new: Option<Vec<u8>> },
+    Increment { delta: i64 },
+    SetBit { offset: u64, on: bool },
+    Expire { expiry: Expiry },
+    Trim { keep: Range },
+    Lookup,
+    LookupRange { range: Range },
+    Inspect,
+    GetBit { offset: u64 },
+    CountBits { range: Range },
+    Wait { until: Awaited },
+}
+
+/// What a wait waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is that of the same name in `zerohop_wire::messages::Until`")]
+pub enum Awaited {
+    Equals(Vec<u8>),
+    Differs(Vec<u8>),
+    Absent,
+    Present,
+    Changed(Timestamp),
+}
+
+impl Awaited {
+    fn as_wire(&self) -> Until<'_> {
+        match self {
+            Self::Equals(value) => Until::Equals(value),
+            Self::Differs(value) => Until::Differs(value),
+            Self::Absent => Until::Absent,
+            Self::Present => Until::Present,
+            Self::Changed(version) => Until::Changed(*version),
+        }
+    }
+}
+
+impl Operation {
+    /// An operation without a condition.
+    #[must_use]
+    pub fn new(key: &[u8], act: Act) -> Self {
+        Self { key: key.into(), condition: Condition::Always, act }
+    }
+
+    /// Whether it may change the record.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(
+            self.act,
+            Act::Insert { .. }
+                | Act::Remove
+                | Act::Append { .. }
+                | Act::Extend { .. }
+                | Act::CompareSwap { .. }
+                | Act::Increment { .. }
+                | Act::SetBit { .. }
+                | Act::Expire { .. }
+                | Act::Trim { .. }
+        )
+    }
+
+    /// Whether it waits on the server.
+    #[must_use]
+    pub fn is_wait(&self) -> bool {
+        matches!(self.act, Act::Wait { .. })
+    }
+
+    /// Hands it over as it travels.
+    pub fn with_wire<R>(&self, then: impl FnOnce(&Wire<'_>) -> R) -> R {
+        let key = &*self.key;
+        let read = |query| Wire::Read(Read { key, query });
+        let write = |change| Wire::Write(Write { key, condition: self.condition, change });
+        match &self.act {
+            Act::Append { values } => {
+                let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+                then(&write(Change::Append { values: Many::given(&values) }))
+            }
+            Act::Insert { value, expiry } => then(&write(Change::Insert { value, expiry: *expiry })),
+            Act::Remove => then(&write(Change::Remove)),
+            Act::Extend { bytes } => then(&write(Change::Extend { bytes })),
+            Act::CompareSwap { expected, new } => then(&write(Change::CompareSwap {
+                expected: expected.as_deref(),
+                new: new.as_deref(),
+            })),
+            Act::Increment { delta } => then(&write(Change::Increment { delta: *delta })),
+            Act::SetBit { offset, on } => then(&write(Change::SetBit { offset: *offset, on: *on })),
+            Act::Expire { expiry } => then(&write(Change::Expire { expiry: *expiry })),
+            Act::Trim { keep } => then(&write(Change::Trim { keep: *keep })),
+            Act::Lookup => then(&read(Query::Lookup)),
+            Act::LookupRange { range } => then(&read(Query::LookupRange { range: *range })),
+            Act::Inspect => then(&read(Query::Inspect)),
+            Act::GetBit { offset } => then(&read(Query::GetBit { offset: *offset })),
+            Act::CountBits { range } => then(&read(Query::CountBits { range: *range })),
+            Act::Wait { until } => then(&read(Query::Wait { until: until.as_wire() })),
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        match &self.act {
+            Act::Insert { value, expiry } => write!(f, "insert {} {:?}", text(value), expiry)?,
+            Act::Append { values } => {
+                write!(f, "append")?;
+                values.iter().try_for_each(|value| write!(f, " {}", text(value)))?;
+            }
+            Act::Extend { bytes } => write!(f, "extend {}", text(bytes))?,
+            Act::CompareSwap { expected, new } => {
+                let shown = |value: &Option<Vec<u8>>| value.as_deref().map(text);
+                write!(f, "swap {:?} for {:?}", shown(expected), shown(new))?;
+            }
+            other => write!(f, "{other:?}")?,
+        }
+        write!(f, " of {}", text(&self.key))?;
+        match self.condition {
+            Condition::Always => Ok(()),
+            condition => write!(f, " {condition:?}"),
+        }
+    }
+}

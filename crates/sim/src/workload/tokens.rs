@@ -1,0 +1,48 @@
+//! Tokens: what the workload writes, so that whatever is read back tells which write it came from.
+
+/// Bytes of a token.
+pub const TOKEN_BYTES: usize = 12;
+
+/// The token of a call: no other has it.
+#[must_use]
+pub fn token(call: u64) -> Vec<u8> {
+    format!("<{call:010}>").into_bytes()
+}
+
+/// The tokens that a value is made of; none if it is something else.
+#[must_use]
+pub fn tokens_of(value: &[u8]) -> Vec<Vec<u8>> {
+    let found = value.windows(TOKEN_BYTES).filter(|window| is_token(window));
+    found.map(<[u8]>::to_vec).collect()
+}
+
+/// Whether a value is of a form that somebody writes to this key: tokens one after the other, a decimal number, or, in
+/// keys whose bits are set, any bytes.
+#[must_use]
+pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
+    let tokens = value.len() % TOKEN_BYTES == 0 && value.chunks(TOKEN_BYTES).all(is_token);
+    let number = std::str::from_utf8(value).is_ok_and(|text| text.parse::<i64>().is_ok());
+    tokens || number || key.starts_with(BITS_PREFIX)
+}
+
+/// Keys that begin so hold bits.
+pub const BITS_PREFIX: &[u8] = b"bits";
+
+fn is_token(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'<', digits @ .., b'>'] if bytes.len() == TOKEN_BYTES && digits.iter().all(u8::is_ascii_digit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_found_in_what_was_made_of_them_and_nowhere_else() {
+        let value = [token(7), token(123)].concat();
+        assert_eq!(tokens_of(&value), [token(7), token(123)]);
+        assert_eq!(tokens_of(&value[1..]), [token(123)]);
+        assert_eq!(tokens_of(b"-123456789012"), Vec::<Vec<u8>>::new());
+        assert!(is_known_form(b"k", &value) && is_known_form(b"k", b"-12") && is_known_form(b"k", b""));
+        assert!(!is_known_form(b"k", &value[1..]) && is_known_form(b"bits-1", b"\x80"));
+    }
+}
