@@ -1,10 +1,30 @@
-//! Servers and clients, the same state machines as in production, under a simulated clock, network and disk; faults;
-//! checkers.
+//! Servers and clients, the same state machines as in production, in one thread under a simulated clock, network and
+//! disk; what befalls them; and checkers of what clients were told. Everything is drawn from one seed, so that a run can
+//! be had again, to the byte. `docs/testing.md` says how to use it and how to add to it.
+//!
+//! ```text
+//!   streams ──> scenario ──> world ──────────────────────────────────────────────> history ──> check
+//!   a stream    what this    agenda   what happens next                            calls,      what must
+//!   for each    seed plays   client   session: the client's state machine          outages     hold of it
+//!   concern                  network  bytes: cut, late, lost, repeated
+//!                            node     instances on simulated disks, the map, the clock
+//!                            trace    every event and every byte, as a digest
+//! ```
 
-pub mod check;
 mod agenda;
+pub mod check;
+mod client;
+pub mod coverage;
 pub mod history;
 pub mod limits;
+mod network;
+mod node;
+mod run;
+mod scenario;
 mod streams;
 mod trace;
 pub mod workload;
+mod world;
+
+pub use run::{Run, run, run_twice};
+pub use trace::Keep;

@@ -20,3 +20,15 @@ pub const DEADLINE_SLACK_US: u64 = 20_000;
 /// How long after the end of all faults clients may still meet their traces: connections to find dead, rests to end,
 /// maps to fetch.
 pub const HEALING_US: u64 = 8_000_000;
+
+/// When a run begins: not at zero, where mistakes hide.
+pub const START: zerohop_session::Time = zerohop_session::Time(1_000_000);
+
+/// For how long clients go on after all must be well again.
+pub const QUIET_US: u64 = 2_000_000;
+
+/// How long after a trouble its traces are still there: syncs to be made up for.
+pub const TRACES_US: u64 = 1_000_000;
+
+/// Keyspaces of one run, dropped ones too.
+pub const KEYSPACES_MAX: usize = 7;

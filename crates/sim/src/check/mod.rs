@@ -85,7 +85,10 @@ fn not_linearizable(named: &sections::Named<'_>, dead: &linear::Dead) -> Violati
         ),
         None => "has no order of its calls in which they could have been answered so".to_owned(),
     };
-    let mut line = |text: fmt::Arguments<'_>| drop(writeln!(what, "{text}"));
+    let mut line = |text: fmt::Arguments<'_>| {
+        let written = writeln!(what, "{text}");
+        debug_assert!(written.is_ok(), "a string takes what is written");
+    };
     line(format_args!("{section}"));
     line(format_args!("  it began as {:?}; the longest order, of {} calls, ends with", named.section.start, dead.order.len()));
     for at in dead.order.iter().skip(dead.order.len().saturating_sub(SHOWN_BEFORE)) {

@@ -1,4 +1,5 @@
 //! What clients ask for.
 
+pub(crate) mod draw;
 pub mod operation;
 pub mod tokens;

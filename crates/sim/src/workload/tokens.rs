@@ -1,5 +1,8 @@
 //! Tokens: what the workload writes, so that whatever is read back tells which write it came from.
 
+/// What makes a value longer than its tokens.
+pub const FILLER: u8 = b'.';
+
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 12;
 
@@ -12,17 +15,25 @@ pub fn token(call: u64) -> Vec<u8> {
 /// The tokens that a value is made of; none if it is something else.
 #[must_use]
 pub fn tokens_of(value: &[u8]) -> Vec<Vec<u8>> {
-    let found = value.windows(TOKEN_BYTES).filter(|window| is_token(window));
-    found.map(<[u8]>::to_vec).collect()
+    let starts = (0..value.len()).filter(|at| value[*at] == b'<');
+    let windows = starts.filter_map(|at| value.get(at..at + TOKEN_BYTES));
+    windows.filter(|window| is_token(window)).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether a value is of a form that somebody writes to this key: tokens one after the other, a decimal number, or, in
-/// keys whose bits are set, any bytes.
+/// Whether a value is of a form that somebody writes to this key: tokens and filler one after the other, a decimal
+/// number, or, in keys whose bits are set, any bytes.
 #[must_use]
 pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
-    let tokens = value.len() % TOKEN_BYTES == 0 && value.chunks(TOKEN_BYTES).all(is_token);
-    let number = std::str::from_utf8(value).is_ok_and(|text| text.parse::<i64>().is_ok());
-    tokens || number || key.starts_with(BITS_PREFIX)
+    let mut rest = value;
+    while let [first, after @ ..] = rest {
+        rest = match rest.get(..TOKEN_BYTES) {
+            _ if *first == FILLER => after,
+            Some(token) if is_token(token) => &rest[TOKEN_BYTES..],
+            _ => break,
+        };
+    }
+    let is_number = std::str::from_utf8(value).is_ok_and(|text| text.parse::<i64>().is_ok());
+    rest.is_empty() || is_number || key.starts_with(BITS_PREFIX)
 }
 
 /// Keys that begin so hold bits.
@@ -43,6 +54,7 @@ mod tests {
         assert_eq!(tokens_of(&value[1..]), [token(123)]);
         assert_eq!(tokens_of(b"-123456789012"), Vec::<Vec<u8>>::new());
         assert!(is_known_form(b"k", &value) && is_known_form(b"k", b"-12") && is_known_form(b"k", b""));
+        assert!(is_known_form(b"k", &[&value[..], b"...."].concat()));
         assert!(!is_known_form(b"k", &value[1..]) && is_known_form(b"bits-1", b"\x80"));
     }
 }

@@ -1,0 +1,92 @@
+//! One client: the real session, and what the shell around it would hold.
+
+use std::collections::BTreeMap;
+
+use bytes::BytesMut;
+use zerohop_session::{ConnectionId, Effect, Lost, Session, Settings, Time};
+
+use crate::network::{Arrival, LinkId};
+
+/// A client in one of its lives: when it dies, another begins in its place.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) session: Session<usize>,
+    pub(crate) life: u32,
+    links: BTreeMap<ConnectionId, LinkId>,
+    input: BTreeMap<LinkId, BytesMut>,
+    /// What has arrived while it was paused, in order.
+    backlog: Vec<(LinkId, ConnectionId, Arrival)>,
+    pub(crate) paused_until: Time,
+    /// When its next turn is.
+    pub(crate) turn_at: Option<Time>,
+    /// Calls under way, as places in the history.
+    pub(crate) calls: Vec<usize>,
+    effects: Vec<Effect<usize>>,
+}
+
+impl Client {
+    pub(crate) fn new(settings: Settings, life: u32) -> Self {
+        Self {
+            session: Session::new(settings),
+            life,
+            links: BTreeMap::new(),
+            input: BTreeMap::new(),
+            backlog: Vec::new(),
+            paused_until: Time(0),
+            turn_at: None,
+            calls: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Something has arrived; it is looked at in the next turn.
+    pub(crate) fn arrive(&mut self, link: LinkId, connection: ConnectionId, what: Arrival) {
+        self.backlog.push((link, connection, what));
+    }
+
+    /// Takes in what has arrived, and returns what is to be done.
+    pub(crate) fn turn(&mut self, now: Time) -> Vec<Effect<usize>> {
+        for (link, connection, what) in std::mem::take(&mut self.backlog) {
+            if self.links.get(&connection) != Some(&link) {
+                continue;
+            }
+            match what {
+                Arrival::Opened => self.session.connected(now, connection),
+                Arrival::Bytes(bytes) => {
+                    let input = self.input.entry(link).or_default();
+                    input.extend_from_slice(&bytes);
+                    self.session.received(now, connection, input);
+                }
+                Arrival::Refused => self.lost(now, connection, std::io::ErrorKind::ConnectionRefused),
+                Arrival::Gone => self.lost(now, connection, std::io::ErrorKind::ConnectionReset),
+            }
+        }
+        self.session.turn(now, &mut self.effects);
+        std::mem::take(&mut self.effects)
+    }
+
+    /// A connection that the session asked for goes by this number.
+    pub(crate) fn opens(&mut self, connection: ConnectionId, link: LinkId) {
+        self.links.insert(connection, link);
+    }
+
+    pub(crate) fn link(&self, connection: ConnectionId) -> Option<LinkId> {
+        self.links.get(&connection).copied()
+    }
+
+    pub(crate) fn closes(&mut self, connection: ConnectionId) -> Option<LinkId> {
+        let link = self.links.remove(&connection)?;
+        self.input.remove(&link);
+        Some(link)
+    }
+
+    /// All its connections.
+    pub(crate) fn open_links(&self) -> Vec<LinkId> {
+        self.links.values().copied().collect()
+    }
+
+    fn lost(&mut self, now: Time, connection: ConnectionId, kind: std::io::ErrorKind) {
+        self.closes(connection);
+        self.session.disconnected(now, connection, Lost { kind });
+    }
+}

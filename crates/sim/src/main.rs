@@ -1,0 +1,100 @@
+//! Plays seeds: one with its trace, or many, up to the first that fails.
+
+use std::io::{Write, stdout};
+use std::process::ExitCode;
+
+use clap::Parser;
+use zerohop_sim::coverage::Coverage;
+use zerohop_sim::{Keep, Run, run, run_twice};
+
+/// A simulated node and its clients, from a seed.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Plays this seed, and says what came of it.
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// With --seed: shows every event.
+    #[arg(long)]
+    events: bool,
+    /// Plays these seeds, each twice, up to the first that fails; FROM..TO, without TO.
+    #[arg(long, value_parser = parse_seeds)]
+    seeds: Option<(u64, u64)>,
+    /// With --seeds: plays each once, and goes on after one that fails.
+    #[arg(long)]
+    survey: bool,
+}
+
+fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
+    let both = text.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
+    both.filter(|(from, to)| from < to).ok_or_else(|| format!("{text:?} is not FROM..TO, such as 0..100"))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let passed = match arguments {
+        Arguments { seed: Some(seed), events, .. } => play_one(seed, events),
+        Arguments { seeds: Some(seeds), survey: true, .. } => survey(seeds),
+        Arguments { seeds, .. } => play_many(seeds.unwrap_or((0, 40))),
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Results. That nobody reads them any more is no reason to fail.
+fn say(text: &str) {
+    drop(writeln!(stdout(), "{text}"));
+}
+
+fn play_one(seed: u64, events: bool) -> bool {
+    let played = run(seed, if events { Keep::All } else { Keep::Tail });
+    if events || !played.violations.is_empty() {
+        played.lines.iter().for_each(|line| say(line));
+    }
+    tell(&played)
+}
+
+fn play_many((from, to): (u64, u64)) -> bool {
+    let mut coverage = Coverage::default();
+    for seed in from..to {
+        let played = run_twice(seed);
+        coverage.add(&played.coverage);
+        if !played.violations.is_empty() {
+            run(seed, Keep::Tail).lines.iter().for_each(|line| say(line));
+            tell(&played);
+            say(&format!("replay it with: cargo run -p zerohop-sim -- --seed {seed} --events"));
+            return false;
+        }
+    }
+    say(&format!("{} seeds, each twice: {coverage}", to - from));
+    let missing = coverage.missing();
+    if !missing.is_empty() {
+        say(&format!("in none of them was there: {}", missing.join(", ")));
+    }
+    missing.is_empty()
+}
+
+/// Plays all, and lists those that fail, a line each.
+fn survey((from, to): (u64, u64)) -> bool {
+    let mut coverage = Coverage::default();
+    let mut failed = 0;
+    for seed in from..to {
+        let played = run(seed, Keep::Nothing);
+        coverage.add(&played.coverage);
+        if let Some(first) = played.violations.first() {
+            failed += 1;
+            let text = first.to_string();
+            let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
+            say(&format!("seed {seed}: {} violations; {line}", played.violations.len()));
+        }
+    }
+    say(&format!("{failed} of {} seeds fail: {coverage}", to - from));
+    failed == 0
+}
+
+fn tell(played: &Run) -> bool {
+    for violation in &played.violations {
+        say(&violation.to_string());
+    }
+    let verdict = if played.violations.is_empty() { "passed" } else { "FAILED" };
+    say(&format!("seed {} {verdict}, digest {:016x}: {}", played.seed, played.digest, played.coverage));
+    played.violations.is_empty()
+}

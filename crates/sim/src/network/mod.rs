@@ -1,0 +1,317 @@
+//! A network as TCP makes it look: streams of bytes that arrive in order, in pieces cut anywhere, late, or not at all;
+//! connections that break in either direction, or half; nothing is repeated and nothing overtakes within a connection.
+//!
+//! It decides what happens to bytes and when; the world has it happen.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use zerohop_engine::random::Random;
+use zerohop_session::{ConnectionId, Time};
+
+use crate::scenario::NetworkFaults;
+
+/// A connection, from the wish for it on. Numbers are never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LinkId(pub(crate) u64);
+
+impl fmt::Display for LinkId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "l{}", self.0)
+    }
+}
+
+/// Who opened a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Opener {
+    /// A client's session, in this life of it.
+    Client { client: usize, life: u32, connection: ConnectionId },
+    /// Nobody who listens: it brings copies of frames.
+    Ghost,
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Opener,
+    Node,
+}
+
+/// What arrives at an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The connection is open.
+    Opened,
+    /// Nobody listens there.
+    Refused,
+    Bytes(Vec<u8>),
+    /// The connection is gone; nothing comes any more.
+    Gone,
+}
+
+/// Something on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Travelling {
+    pub(crate) at: Time,
+    pub(crate) link: LinkId,
+    pub(crate) to: End,
+    pub(crate) what: Arrival,
+    /// Of the pipe when it was sent: if that has been emptied since, this is lost.
+    pub(crate) filling: u32,
+}
+
+#[derive(Debug)]
+struct Link {
+    opener: Opener,
+    instance: usize,
+    to_node: Pipe,
+    to_opener: Pipe,
+    /// Both ends know, or will, that nothing comes any more.
+    is_over: bool,
+}
+
+/// One direction.
+#[derive(Debug, Default)]
+struct Pipe {
+    /// When the last piece so far arrives: the next comes later.
+    last: Time,
+    /// Takes nothing more: what is sent is lost.
+    is_shut: bool,
+    filling: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    links: BTreeMap<LinkId, Link>,
+    random: Random,
+    faults: NetworkFaults,
+    /// Faults have ended.
+    is_calm: bool,
+    /// By client: nothing passes before then.
+    cut_off: Vec<Time>,
+    travelling: Vec<Travelling>,
+}
+
+impl Network {
+    pub(crate) fn new(random: Random, faults: NetworkFaults, clients: usize) -> Self {
+        let (links, travelling) = (BTreeMap::new(), Vec::new());
+        Self { links, random, faults, is_calm: false, cut_off: vec![Time(0); clients], travelling }
+    }
+
+    /// What was put on its way since the last time.
+    pub(crate) fn take_travelling(&mut self) -> Vec<Travelling> {
+        std::mem::take(&mut self.travelling)
+    }
+
+    /// Somebody wants a connection to an instance; none: nobody listens there.
+    pub(crate) fn open(&mut self, now: Time, opener: Opener, instance: Option<usize>) -> LinkId {
+        let id = LinkId(self.links.len() as u64);
+        let refused = opener != Opener::Ghost && self.happens(self.faults.refused);
+        let (to_node, to_opener) = (Pipe::default(), Pipe::default());
+        let instance_or_none = instance.unwrap_or(usize::MAX);
+        let is_over = instance.is_none() || refused;
+        self.links.insert(id, Link { opener, instance: instance_or_none, to_node, to_opener, is_over });
+        if is_over {
+            self.put(now, id, End::Opener, Arrival::Refused);
+            self.shut(id, End::Opener);
+            self.shut(id, End::Node);
+        } else {
+            self.put(now, id, End::Node, Arrival::Opened);
+            self.put(now, id, End::Opener, Arrival::Opened);
+        }
+        id
+    }
+
+    pub(crate) fn opener(&self, link: LinkId) -> Option<Opener> {
+        self.links.get(&link).map(|link| link.opener)
+    }
+
+    pub(crate) fn instance(&self, link: LinkId) -> usize {
+        self.links.get(&link).map_or(usize::MAX, |link| link.instance)
+    }
+
+    /// Whether something still arrives: its connection has not been reset since it was sent.
+    pub(crate) fn arrives(&self, thing: &Travelling) -> bool {
+        self.links.get(&thing.link).is_some_and(|link| link.pipe(thing.to).filling == thing.filling)
+    }
+
+    /// Bytes are handed to the network at one end.
+    pub(crate) fn send(&mut self, now: Time, link: LinkId, to: End, bytes: &[u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let length = self.piece(rest.len());
+            let (piece, after) = rest.split_at(length);
+            rest = after;
+            let mut piece = piece.to_vec();
+            if self.happens(self.faults.damage) {
+                let at = self.random.below(piece.len() as u64) as usize;
+                piece[at] ^= 1 << self.random.below(8);
+            }
+            self.put(now, link, to, Arrival::Bytes(piece));
+        }
+        if self.happens(self.faults.breaks) {
+            self.break_somehow(now, link);
+        }
+        if self.happens(self.faults.half_open) {
+            let which = self.random.below(3);
+            if which != 0 {
+                self.shut(link, End::Opener);
+            }
+            if which != 1 {
+                self.shut(link, End::Node);
+            }
+        }
+    }
+
+    /// One end closes the connection in order: the other is told behind what was sent to it.
+    pub(crate) fn close(&mut self, now: Time, link: LinkId, by: End) {
+        let other = if by == End::Node { End::Opener } else { End::Node };
+        self.put(now, link, other, Arrival::Gone);
+        self.shut(link, other);
+        self.empty(link, by);
+        self.shut(link, by);
+        self.over(link);
+    }
+
+    /// The node's process is gone, and every connection with it. `silently`: openers find out by themselves, or when it
+    /// is back; else what it had sent may still come before they are told.
+    pub(crate) fn lose_node(&mut self, now: Time, silently: bool) {
+        for id in self.those(|link| !link.is_over) {
+            self.empty(id, End::Node);
+            self.shut(id, End::Node);
+            if !silently {
+                if self.random.chance(1, 2) {
+                    self.empty(id, End::Opener);
+                }
+                self.put(now, id, End::Opener, Arrival::Gone);
+                self.over(id);
+            }
+            self.shut(id, End::Opener);
+        }
+    }
+
+    /// The node is there again: connections that it does not know are reset, and nothing of them is heard any more.
+    pub(crate) fn node_is_back(&mut self, now: Time) {
+        for id in self.those(|link| !link.is_over && link.to_node.is_shut) {
+            self.reset(now, id);
+        }
+    }
+
+    /// Nothing passes to and from a client until then. Nothing is lost by that alone: bytes are sent again.
+    pub(crate) fn cut_off(&mut self, client: usize, until: Time) {
+        self.cut_off[client] = until;
+    }
+
+    /// From now on nothing bad happens, and both ends of what is half open are told.
+    pub(crate) fn calm(&mut self, now: Time) {
+        self.is_calm = true;
+        self.cut_off.fill(Time(0));
+        for id in self.those(|link| !link.is_over && (link.to_node.is_shut || link.to_opener.is_shut)) {
+            self.reset(now, id);
+        }
+    }
+
+    fn those(&self, which: impl Fn(&Link) -> bool) -> Vec<LinkId> {
+        self.links.iter().filter(|(_, link)| which(link)).map(|(id, _)| *id).collect()
+    }
+
+    /// What is on its way is lost, and both ends are told.
+    fn reset(&mut self, now: Time, link: LinkId) {
+        for end in [End::Node, End::Opener] {
+            self.empty(link, end);
+            if let Some(link) = self.links.get_mut(&link) {
+                link.pipe_mut(end).is_shut = false;
+            }
+            self.put(now, link, end, Arrival::Gone);
+            self.shut(link, end);
+        }
+        self.over(link);
+    }
+
+    /// Both ends are told, and what is on its way is lost; or one is told at once, while what it sent still arrives, late.
+    fn break_somehow(&mut self, now: Time, link: LinkId) {
+        let (told, other) = match self.random.below(3) {
+            0 => return self.reset(now, link),
+            1 => (End::Opener, End::Node),
+            _ => (End::Node, End::Opener),
+        };
+        let late = now.after_us(self.random.below(self.faults.repeat_us + 1));
+        self.put(now, link, told, Arrival::Gone);
+        self.put(late, link, other, Arrival::Gone);
+        self.shut(link, told);
+        self.shut(link, other);
+        self.over(link);
+    }
+
+    /// Puts something on its way, behind what is on it already.
+    fn put(&mut self, now: Time, id: LinkId, to: End, what: Arrival) {
+        let mut delay_us = self.faults.delay_us + self.random.below(self.faults.jitter_us + 1);
+        if self.happens(self.faults.spike) {
+            delay_us += self.random.below(self.faults.spike_us + 1);
+        }
+        let Some(link) = self.links.get_mut(&id) else { return };
+        let held = match link.opener {
+            Opener::Client { client, .. } => self.cut_off[client],
+            Opener::Ghost => Time(0),
+        };
+        let pipe = link.pipe_mut(to);
+        if pipe.is_shut {
+            return;
+        }
+        let at = now.after_us(delay_us).max(held).max(pipe.last.after_us(1));
+        pipe.last = at;
+        let filling = pipe.filling;
+        self.travelling.push(Travelling { at, link: id, to, what, filling });
+    }
+
+    /// What is on its way to this end is lost.
+    fn empty(&mut self, link: LinkId, to: End) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.pipe_mut(to).filling += 1;
+        }
+    }
+
+    fn shut(&mut self, link: LinkId, to: End) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.pipe_mut(to).is_shut = true;
+        }
+    }
+
+    fn over(&mut self, link: LinkId) {
+        if let Some(link) = self.links.get_mut(&link) {
+            link.is_over = true;
+        }
+    }
+
+    /// Bytes of the next piece of `left`.
+    fn piece(&mut self, left: usize) -> usize {
+        match self.random.below(4) {
+            0 => 1 + self.random.below(left as u64) as usize,
+            1 => left.min(1 + self.random.below(64) as usize),
+            _ => left,
+        }
+    }
+
+    fn happens(&mut self, parts_of_thousand: u64) -> bool {
+        !self.is_calm && self.random.chance(parts_of_thousand, 1000)
+    }
+}
+
+impl Link {
+    fn pipe(&self, to: End) -> &Pipe {
+        match to {
+            End::Node => &self.to_node,
+            End::Opener => &self.to_opener,
+        }
+    }
+
+    fn pipe_mut(&mut self, to: End) -> &mut Pipe {
+        match to {
+            End::Node => &mut self.to_node,
+            End::Opener => &mut self.to_opener,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! What the network does to bytes, and never does.
+
+use super::*;
+
+const CALM: NetworkFaults = NetworkFaults {
+    delay_us: 50,
+    jitter_us: 500,
+    spike: 100,
+    spike_us: 10_000,
+    breaks: 0,
+    half_open: 0,
+    refused: 0,
+    damage: 0,
+    repeats: 0,
+    repeat_us: 1_000,
+    cut_off_every_us: 0,
+    cut_off_us: 0,
+};
+
+fn network(faults: NetworkFaults) -> (Network, LinkId) {
+    let mut network = Network::new(Random::new(7), faults, 1);
+    let link = network.open(Time(0), Opener::Ghost, Some(0));
+    network.take_travelling();
+    (network, link)
+}
+
+/// What arrives at an end, in the order of time.
+fn arrived(network: &mut Network, to: End) -> (Vec<u8>, bool) {
+    let mut all = network.take_travelling();
+    all.retain(|thing| thing.to == to && network.arrives(thing));
+    all.sort_by_key(|thing| thing.at);
+    let is_gone = all.iter().any(|thing| thing.what == Arrival::Gone);
+    let bytes = all.into_iter().flat_map(|thing| match thing.what {
+        Arrival::Bytes(bytes) => bytes,
+        _ => Vec::new(),
+    });
+    (bytes.collect(), is_gone)
+}
+
+#[test]
+fn bytes_arrive_in_order_however_they_are_cut_and_delayed() {
+    let (mut network, link) = network(CALM);
+    let sent: Vec<u8> = (0..20_000u32).map(|n| (n * 31 >> 3) as u8).collect();
+    for (at, chunk) in sent.chunks(333).enumerate() {
+        network.send(Time(at as u64 * 10), link, End::Node, chunk);
+    }
+    assert_eq!(arrived(&mut network, End::Node).0, sent);
+}
+
+#[test]
+fn a_connection_that_breaks_delivers_a_beginning_of_what_was_sent() {
+    let sent: Vec<u8> = (0..100).collect();
+    let mut kinds = [0; 2];
+    for seed in 0..200 {
+        let faults = NetworkFaults { breaks: 300, ..CALM };
+        let (mut network, link) = network(faults);
+        network.random = Random::new(seed);
+        sent.chunks(10).for_each(|chunk| network.send(Time(0), link, End::Node, chunk));
+        let (came, is_gone) = arrived(&mut network, End::Node);
+        assert!(sent.starts_with(&came), "{came:?}");
+        kinds[usize::from(is_gone)] += 1;
+    }
+    assert!(kinds[0] > 0 && kinds[1] > 100, "{kinds:?}");
+}
+
+#[test]
+fn closing_comes_behind_what_was_sent_and_a_crash_loses_what_is_on_its_way() {
+    let (mut network, link) = network(CALM);
+    network.send(Time(0), link, End::Node, b"abc");
+    network.close(Time(0), link, End::Opener);
+    assert_eq!(arrived(&mut network, End::Node), (b"abc".to_vec(), true));
+
+    let link = network.open(Time(0), Opener::Ghost, Some(0));
+    network.take_travelling();
+    network.send(Time(0), link, End::Node, b"abc");
+    network.lose_node(Time(0), true);
+    network.send(Time(0), link, End::Node, b"def");
+    assert_eq!(arrived(&mut network, End::Node), (Vec::new(), false));
+    network.node_is_back(Time(5));
+    assert_eq!(arrived(&mut network, End::Opener), (Vec::new(), true));
+}

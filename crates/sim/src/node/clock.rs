@@ -1,0 +1,109 @@
+//! The node's clock: it may run too fast or too slow, and be set; checkers need bounds of what it has shown.
+
+use zerohop_partition::instance;
+use zerohop_session::Time;
+
+/// Milliseconds since 1970 at the start of the simulation.
+const START_UNIX_MS: u64 = 1_700_000_000_000;
+
+/// A clock that runs at some rate from some setting on.
+#[derive(Debug)]
+pub(crate) struct NodeClock {
+    /// Each setting: when, what it shows from then on, at how many parts of a million of the true rate.
+    settings: Vec<(Time, u64, u64)>,
+    /// How far those who never follow it backwards may be ahead of it since each setting.
+    ahead_ms: Vec<u64>,
+    /// When the process started.
+    start: Time,
+}
+
+impl NodeClock {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { settings: vec![(now, START_UNIX_MS, 1_000_000)], ahead_ms: vec![0], start: now }
+    }
+
+    /// It is set by so much.
+    pub(crate) fn set(&mut self, now: Time, by_ms: i64) {
+        let rate = self.rate();
+        self.set_to(now, by_ms, rate);
+    }
+
+    /// A process starts, and counts from now; the clock has been set by so much, and runs at so many parts of a million
+    /// of the true rate from now on.
+    pub(crate) fn restart(&mut self, now: Time, by_ms: i64, rate: u64) {
+        self.set_to(now, by_ms, rate);
+        self.start = now;
+    }
+
+    fn set_to(&mut self, now: Time, by_ms: i64, rate: u64) {
+        let shows = self.unix_ms(now);
+        let next = shows.saturating_add_signed(by_ms);
+        let ahead = self.ahead_ms.last().copied().unwrap_or(0);
+        self.ahead_ms.push((shows + ahead).saturating_sub(next));
+        self.settings.push((now, next, rate));
+    }
+
+    /// What it shows.
+    pub(crate) fn show(&self, now: Time) -> instance::Time {
+        let elapsed_us: u64 = now.since_us(self.start);
+        let elapsed_ms = (u128::from(elapsed_us) * u128::from(self.rate()) / 1_000_000_000) as u64;
+        instance::Time { unix_ms: self.unix_ms(now), elapsed_ms }
+    }
+
+    /// When it will show so many milliseconds since the process started, or soon after.
+    pub(crate) fn when_elapsed(&self, elapsed_ms: u64) -> Time {
+        let us = u128::from(elapsed_ms) * 1_000_000_000 / u128::from(self.rate()) + 1;
+        self.start.after_us(u64::try_from(us).unwrap_or(u64::MAX))
+    }
+
+    /// Bounds of what an instance may have taken the time for between two moments.
+    pub(crate) fn bounds_ms(&self, from: Time, to: Time) -> (u64, u64) {
+        let mut least = self.unix_ms(from);
+        let mut most = 0;
+        for (at, (since, shows, _)) in self.settings.iter().enumerate() {
+            if *since > to {
+                break;
+            }
+            if *since > from {
+                least = least.min(*shows);
+            }
+            let until = self.settings.get(at + 1).map_or(to, |next| next.0.min(to));
+            most = most.max(self.at(at, until) + self.ahead_ms[at]);
+        }
+        (least, most + 1)
+    }
+
+    /// The rate changes only with a restart: within a process time passes evenly.
+    fn rate(&self) -> u64 {
+        self.settings.last().map_or(1_000_000, |setting| setting.2)
+    }
+
+    fn unix_ms(&self, now: Time) -> u64 {
+        let newest = self.settings.iter().rposition(|(since, _, _)| *since <= now).unwrap_or(0);
+        self.at(newest, now)
+    }
+
+    fn at(&self, setting: usize, now: Time) -> u64 {
+        let (since, shows, rate) = self.settings[setting];
+        shows + (u128::from(now.since_us(since)) * u128::from(rate) / 1_000_000_000) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_runs_at_its_rate_jumps_and_knows_its_bounds() {
+        let mut clock = NodeClock::new(Time(0));
+        assert_eq!(clock.show(Time(2_000_000)).unix_ms, START_UNIX_MS + 2_000);
+        clock.restart(Time(2_000_000), -500, 2_000_000);
+        assert_eq!(clock.show(Time(3_000_000)).unix_ms, START_UNIX_MS + 3_500);
+        assert_eq!(clock.when_elapsed(clock.show(Time(3_000_000)).elapsed_ms), Time(3_000_001));
+        // Whoever does not follow it backwards is 500 ms ahead of it.
+        assert_eq!(
+            clock.bounds_ms(Time(1_900_000), Time(2_100_000)),
+            (START_UNIX_MS + 1_500, START_UNIX_MS + 2_201)
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! What the node's manager does, as far as instances see it: it keeps the map and changes it.
+
+use std::sync::Arc;
+
+use zerohop_placement::{
+    Address, Change, ClusterMap, Durability, HashKind, KeyspaceConfig, KeyspaceName, MapDelta, MapHistory,
+    Node, NodeState, PartitionCount, ReplicaGroup,
+};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch};
+use zerohop_wire::messages::ClusterId;
+
+/// The only cluster.
+pub(crate) const CLUSTER: ClusterId = ClusterId(*b"simulated-cluste");
+
+/// The map, and how it came about.
+#[derive(Debug)]
+pub(crate) struct Manager {
+    pub(crate) history: MapHistory,
+    instances: u32,
+    next_keyspace: u32,
+}
+
+impl Manager {
+    pub(crate) fn new(instances: u32) -> Self {
+        let history = MapHistory::new(Arc::new(ClusterMap::default()));
+        Self { history, instances, next_keyspace: 1 }
+    }
+
+    pub(crate) fn map(&self) -> &Arc<ClusterMap> {
+        self.history.map()
+    }
+
+    /// Where an instance listens.
+    pub(crate) fn address(instance: u32) -> Address {
+        parsed(&format!("node:{}", 7401 + instance))
+    }
+
+    /// The instance that listens there; none if it is the manager's address, or nobody's.
+    pub(crate) fn instance_at(&self, address: &str) -> Option<usize> {
+        (0..self.instances).find(|at| Self::address(*at).as_str() == address).map(|at| at as usize)
+    }
+
+    /// A process starts: nobody may take it for the one before, so every group gets a new epoch.
+    pub(crate) fn begin(&mut self, incarnation: Incarnation) {
+        let node = Node {
+            id: NodeId(1),
+            state: NodeState::Up,
+            incarnation,
+            manager: parsed("node:7400"),
+            first_instance: InstanceId(0),
+            instances: (0..self.instances).map(Self::address).collect(),
+        };
+        let raised = self.map().keyspaces().flat_map(|(keyspace, found)| {
+            found.groups().map(move |(partition, group)| {
+                let mut group = group.to_group();
+                group.epoch = PartitionEpoch(group.epoch.0 + 1);
+                Change::SetGroup { keyspace, partition, group }
+            })
+        });
+        let changes = std::iter::once(Change::PutNode(node)).chain(raised).collect();
+        self.change(changes);
+    }
+
+    /// Makes a keyspace, with its partitions spread over the instances.
+    pub(crate) fn create(&mut self, partitions: u32, durability: Durability, batch_delay_us: u32) -> (KeyspaceId, MapDelta) {
+        let id = KeyspaceId(self.next_keyspace);
+        self.next_keyspace += 1;
+        let name = KeyspaceName::new(&format!("keyspace-{}", id.0)).expect("is a name");
+        let partitions = PartitionCount::new(partitions).expect("is a power of two");
+        let config = KeyspaceConfig {
+            partitions,
+            hash: HashKind::Xxh3,
+            durability,
+            batch_delay_us,
+            batch_bytes: 4 << 10,
+            ..KeyspaceConfig::new(name, u64::from(id.0) * 7919).fitted_to(1)
+        };
+        let group = |at: u32| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId((at + id.0) % self.instances));
+        let groups = (0..partitions.get()).map(group).collect();
+        (id, self.change(vec![Change::CreateKeyspace { id, config, groups }]))
+    }
+
+    /// Changes how durable a keyspace is.
+    pub(crate) fn alter(&mut self, id: KeyspaceId, durability: Durability) -> Option<MapDelta> {
+        let config = self.map().keyspace(id)?.config().clone();
+        Some(self.change(vec![Change::AlterKeyspace { id, config: KeyspaceConfig { durability, ..config } }]))
+    }
+
+    pub(crate) fn drop_keyspace(&mut self, id: KeyspaceId) -> MapDelta {
+        self.change(vec![Change::DropKeyspace(id)])
+    }
+
+    fn change(&mut self, changes: Vec<Change>) -> MapDelta {
+        let from = self.map().epoch();
+        let delta = MapDelta { from, to: MapEpoch(from.0 + 1), changes };
+        // The changes are this file's own, and tried by every run.
+        self.history.push(&delta).expect("the manager's changes fit its map");
+        delta
+    }
+}
+
+fn parsed(address: &str) -> Address {
+    Address::new(address).expect("is an address")
+}

@@ -1,0 +1,11 @@
+//! The node: its instances, the manager's map, its clock. What `node` does with sockets, threads and files is done here
+//! with simulated ones, around the same instances.
+
+mod clock;
+mod manager;
+mod port;
+mod slot;
+
+pub(crate) use clock::NodeClock;
+pub(crate) use manager::{CLUSTER, Manager};
+pub(crate) use slot::{Slot, Turned, carries_writes};

@@ -1,0 +1,238 @@
+//! One instance on its simulated disk, with the connections to it: the place of `node`'s reactor.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::EngineOptions;
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_partition::Token;
+use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Options, Place, Time};
+use zerohop_placement::{MapDelta, MapHistory};
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, RequestId};
+use zerohop_wire::messages::{Operation as Wire, Read};
+use zerohop_wire::{Envelope, Message};
+
+use super::port::{Port, Taken};
+use crate::network::{Arrival, LinkId};
+
+/// An instance, or what is left of it while the node is down.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) disk: SimulatedDisk,
+    pub(crate) instance: Option<Instance<SimulatedDisk>>,
+    ports: BTreeMap<LinkId, Port>,
+    /// What has arrived since the last turn, in order.
+    inbox: Vec<(LinkId, Arrival)>,
+    /// When it next has its turn.
+    pub(crate) turn_at: Option<zerohop_session::Time>,
+    /// It is at work until then: disks take their time.
+    pub(crate) busy_until: zerohop_session::Time,
+    /// The power goes in the middle of its next turn that does anything.
+    pub(crate) is_doomed: bool,
+    scratch: Vec<u8>,
+}
+
+/// What a turn brings about.
+#[derive(Debug, Default)]
+pub(crate) struct Turned {
+    pub(crate) sent: Vec<(LinkId, Vec<u8>)>,
+    pub(crate) closed: Vec<LinkId>,
+    /// There is more upkeep to do at once.
+    pub(crate) has_more: bool,
+}
+
+/// Answers go to the ports; what answers an audit is kept.
+struct Answers<'s> {
+    ports: &'s mut BTreeMap<LinkId, Port>,
+    audit: Option<&'s mut dyn FnMut(&Message<'_>)>,
+}
+
+/// The connection that an audit pretends to come over.
+const AUDIT: u64 = u64::MAX;
+
+impl Effects for Answers<'_> {
+    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+        if to.connection == AUDIT {
+            if let Some(audit) = &mut self.audit {
+                audit(message);
+            }
+            return;
+        }
+        let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
+        let envelope = Envelope {
+            request: to.request,
+            keyspace: place.keyspace,
+            partition: place.partition,
+            partition_epoch: place.epoch,
+            time_out_ms: 0,
+        };
+        port.answer(&envelope, message);
+    }
+
+    fn let_go(&mut self, to: Token) {
+        if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
+            port.settle(to.request);
+        }
+    }
+}
+
+impl Slot {
+    pub(crate) fn new(disk: SimulatedDisk) -> Self {
+        Self {
+            disk,
+            instance: None,
+            ports: BTreeMap::new(),
+            inbox: Vec::new(),
+            turn_at: None,
+            busy_until: zerohop_session::Time(0),
+            is_doomed: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        identity: Identity,
+        engine: EngineOptions,
+        history: MapHistory,
+        now: Time,
+    ) -> Result<(), OpenError> {
+        let options = Options { identity, engine };
+        let (instance, _) = Instance::open(self.disk.clone(), options, history, now)?;
+        self.instance = Some(instance);
+        Ok(())
+    }
+
+    /// The process is gone.
+    pub(crate) fn die(&mut self) {
+        self.instance = None;
+        self.ports.clear();
+        self.inbox.clear();
+        self.turn_at = None;
+        self.is_doomed = false;
+    }
+
+    /// Something has arrived; it is looked at in the next turn.
+    pub(crate) fn arrive(&mut self, link: LinkId, what: Arrival) {
+        if self.instance.is_some() {
+            self.inbox.push((link, what));
+        }
+    }
+
+    /// Requests that have no answer yet.
+    pub(crate) fn open_requests(&self) -> usize {
+        self.ports.values().map(Port::open).sum()
+    }
+
+    /// Does everything that is to be done now.
+    pub(crate) fn turn(&mut self, now: Time) -> Turned {
+        let mut turned = Turned::default();
+        let Some(mut instance) = self.instance.take() else { return turned };
+        for (link, what) in std::mem::take(&mut self.inbox) {
+            match what {
+                Arrival::Opened => drop(self.ports.insert(link, Port::new())),
+                Arrival::Bytes(bytes) => {
+                    if let Some(port) = self.ports.get_mut(&link) {
+                        port.receive(&bytes);
+                    }
+                    self.take_frames(&mut instance, link, now);
+                }
+                Arrival::Gone | Arrival::Refused => {
+                    if self.ports.remove(&link).is_some() {
+                        instance.disconnected(link.0);
+                    }
+                }
+            }
+        }
+        instance.end_of_batch(now, &mut Answers { ports: &mut self.ports, audit: None });
+        turned.has_more = instance.maintain(now);
+        self.instance = Some(instance);
+        self.hand_out(&mut turned);
+        turned
+    }
+
+    /// The map has changed.
+    pub(crate) fn apply_map(&mut self, now: Time, delta: &MapDelta) -> (Turned, Option<String>) {
+        let mut turned = Turned::default();
+        let Some(instance) = &mut self.instance else { return (turned, None) };
+        let mut answers = Answers { ports: &mut self.ports, audit: None };
+        let trouble = instance.apply_map(now, delta, &mut answers).err().map(|error| error.to_string());
+        instance.end_of_batch(now, &mut answers);
+        self.hand_out(&mut turned);
+        (turned, trouble)
+    }
+
+    /// Ends in order: answers what waits, and puts everything away. Says what went wrong.
+    pub(crate) fn stop(&mut self, now: Time) -> (Turned, Option<String>) {
+        let mut turned = Turned::default();
+        let Some(mut instance) = self.instance.take() else { return (turned, None) };
+        instance.stop(now, &mut Answers { ports: &mut self.ports, audit: None });
+        self.hand_out(&mut turned);
+        let trouble = instance.close().err().map(|error| error.to_string());
+        (turned, trouble)
+    }
+
+    /// Reads a record without a connection.
+    pub(crate) fn audit(
+        &mut self,
+        now: Time,
+        (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
+        read: &Read<'_>,
+        mut told: impl FnMut(&Message<'_>),
+    ) {
+        let Some(instance) = &mut self.instance else { return };
+        let to = Token { connection: AUDIT, request: RequestId(0) };
+        let envelope =
+            Envelope { request: to.request, keyspace, partition, partition_epoch: epoch, time_out_ms: 0 };
+        let message = Message::Read { seen: Default::default(), read: *read };
+        let mut answers = Answers { ports: &mut self.ports, audit: Some(&mut told) };
+        instance.request(now, to, &envelope, &message, &mut answers);
+        instance.end_of_batch(now, &mut answers);
+    }
+
+    fn take_frames(&mut self, instance: &mut Instance<SimulatedDisk>, link: LinkId, now: Time) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while let Some(port) = self.ports.get_mut(&link)
+            && let Some(frame) = port.next_frame()
+        {
+            match port.take(&frame, &mut scratch) {
+                None => {}
+                Some(Taken::Hello(envelope, hello)) => {
+                    let ack = instance.hello(link.0, &hello, now);
+                    port.greet(&envelope, &hello, ack);
+                }
+                Some(Taken::Request(envelope, message)) => {
+                    let to = Token { connection: link.0, request: envelope.request };
+                    let mut answers = Answers { ports: &mut self.ports, audit: None };
+                    instance.request(now, to, &envelope, &message, &mut answers);
+                }
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    fn hand_out(&mut self, turned: &mut Turned) {
+        for (link, port) in &mut self.ports {
+            if !port.out.is_empty() {
+                turned.sent.push((*link, std::mem::take(&mut port.out)));
+            }
+            if port.is_closing {
+                turned.closed.push(*link);
+            }
+        }
+        for link in &turned.closed {
+            self.ports.remove(link);
+            if let Some(instance) = &mut self.instance {
+                instance.disconnected(link.0);
+            }
+        }
+    }
+}
+
+/// Whether a frame changes something, so that a copy of it is worth sending.
+pub(crate) fn carries_writes(message: &Message<'_>) -> bool {
+    match message {
+        Message::Write { .. } => true,
+        Message::Batch(batch) => batch.operations.iter().any(|one| matches!(one, Wire::Write(_))),
+        _ => false,
+    }
+}

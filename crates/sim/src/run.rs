@@ -1,0 +1,61 @@
+//! One run of one seed, and what is to be said of it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::check::{Violation, check};
+use crate::coverage::Coverage;
+use crate::trace::Keep;
+use crate::world::World;
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its seed.
+    pub seed: u64,
+    /// Of every event and every byte that travelled.
+    pub digest: u64,
+    /// What does not hold.
+    pub violations: Vec<Violation>,
+    /// What it has seen.
+    pub coverage: Coverage,
+    /// The trace, as far as it was to be kept.
+    pub lines: Vec<String>,
+}
+
+/// Plays a seed and checks its history.
+#[must_use]
+pub fn run(seed: u64, keep: Keep) -> Run {
+    let mut world = World::new(seed, keep);
+    // A broken invariant is a finding as any other; what led to it is in the trace.
+    let played = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let mut violations: Vec<Violation> = Vec::new();
+    let mut coverage = world.coverage.clone();
+    match played {
+        Ok(()) => {
+            let findings = check(&world.history);
+            coverage.sections = findings.sections as u64;
+            coverage.undecided = findings.undecided as u64;
+            violations = findings.violations;
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without words");
+            violations.push(Violation { checker: "panic", what: text.to_owned() });
+        }
+    }
+    let troubles = world.troubles.drain(..).map(|what| Violation { checker: "world", what });
+    violations.extend(troubles);
+    Run { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
+}
+
+/// Plays a seed twice: the second run must be the first, to the byte.
+#[must_use]
+pub fn run_twice(seed: u64) -> Run {
+    let mut first = run(seed, Keep::Nothing);
+    let second = run(seed, Keep::Nothing);
+    if first.digest != second.digest {
+        let what = format!("two runs of one seed differ: {:016x} and {:016x}", first.digest, second.digest);
+        first.violations.push(Violation { checker: "digest", what });
+    }
+    first
+}

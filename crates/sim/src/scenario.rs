@@ -1,0 +1,181 @@
+//! What one seed plays: how many of everything, and which faults, in random subsets, so that a fault that would hide
+//! another is absent from half of the seeds.
+
+use zerohop_engine::EngineOptions;
+use zerohop_engine::random::Random;
+
+use crate::streams::Draw;
+
+/// Everything that is drawn before a run begins. Times are in microseconds; a mean of zero means never.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) clients: usize,
+    pub(crate) instances: u32,
+    /// Calls that a client has under way at once.
+    pub(crate) depth: u64,
+    /// Rest of a client between two calls.
+    pub(crate) think_us: u64,
+    /// Faults happen for so long.
+    pub(crate) faults_us: u64,
+    pub(crate) network: NetworkFaults,
+    pub(crate) node: NodeFaults,
+    pub(crate) disk: DiskFaults,
+    pub(crate) client: ClientFaults,
+    /// Between two changes of the keyspaces.
+    pub(crate) alter_every_us: u64,
+    pub(crate) interval_ms: u32,
+    pub(crate) engine: EngineOptions,
+    /// Whether calls may be collected into batches.
+    pub(crate) batches: bool,
+    /// Whether frames are compressed.
+    pub(crate) compresses: bool,
+    /// Whether some values are large.
+    pub(crate) large_values: bool,
+    /// Whether some records expire.
+    pub(crate) expires: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NetworkFaults {
+    /// Delay of a chunk: least, and what comes on top at most.
+    pub(crate) delay_us: u64,
+    pub(crate) jitter_us: u64,
+    /// In parts of a thousand, of chunks: delayed by up to `spike_us` more.
+    pub(crate) spike: u64,
+    pub(crate) spike_us: u64,
+    /// In parts of a thousand, of sends: the connection breaks.
+    pub(crate) breaks: u64,
+    /// In parts of a thousand, of sends: bytes vanish from now on, and nobody is told.
+    pub(crate) half_open: u64,
+    /// In parts of a thousand, of connections: refused.
+    pub(crate) refused: u64,
+    /// In parts of a thousand, of chunks: a bit is flipped.
+    pub(crate) damage: u64,
+    /// In parts of a thousand, of frames with writes: a copy comes over another connection.
+    pub(crate) repeats: u64,
+    /// How much later than the frame its copy comes, at most.
+    pub(crate) repeat_us: u64,
+    /// Between two times during which nothing reaches a client, nor anything from it the node.
+    pub(crate) cut_off_every_us: u64,
+    pub(crate) cut_off_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeFaults {
+    pub(crate) crash_every_us: u64,
+    pub(crate) stop_every_us: u64,
+    pub(crate) down_us: u64,
+    pub(crate) pause_every_us: u64,
+    pub(crate) pause_us: u64,
+    /// Whether its clock runs unevenly and jumps.
+    pub(crate) wild_clock: bool,
+    /// Whether a crash may come in the middle of what an instance does at once.
+    pub(crate) cuts_power: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DiskFaults {
+    /// Between two times of trouble.
+    pub(crate) trouble_every_us: u64,
+    pub(crate) trouble_us: u64,
+    pub(crate) fails: bool,
+    pub(crate) fills: bool,
+    pub(crate) slow: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientFaults {
+    pub(crate) pause_every_us: u64,
+    pub(crate) pause_us: u64,
+    /// A client dies, and another begins in its place.
+    pub(crate) dies_every_us: u64,
+    /// Whether deadlines may be shorter than what an answer takes.
+    pub(crate) impatient: bool,
+}
+
+const MS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+impl Scenario {
+    pub(crate) fn new(random: &mut Random) -> Self {
+        let mut some = |out_of: u64, value: u64| if random.chance(1, out_of) { value } else { 0 };
+        let crash_every_us = some(2, 3 * SECOND);
+        let stop_every_us = some(4, 6 * SECOND);
+        let pause_every_us = some(3, 2 * SECOND);
+        let trouble_every_us = some(3, 3 * SECOND);
+        let cut_off_every_us = some(3, 3 * SECOND);
+        let client_pause_every_us = some(3, 3 * SECOND);
+        let dies_every_us = some(4, 5 * SECOND);
+        let alter_every_us = some(2, 2 * SECOND);
+        let (spike, breaks, half_open) = (some(3, 10), some(2, 5), some(4, 2));
+        let (refused, damage, repeats) = (some(3, 100), some(6, 1), some(2, 50));
+        let network = NetworkFaults {
+            delay_us: random.between(20, 200),
+            jitter_us: *random.pick(&[10, 200, 5 * MS]),
+            spike,
+            spike_us: *random.pick(&[50 * MS, 2 * SECOND]),
+            breaks,
+            half_open,
+            refused,
+            damage,
+            repeats,
+            repeat_us: *random.pick(&[2 * MS, 200 * MS, 3 * SECOND]),
+            cut_off_every_us,
+            cut_off_us: *random.pick(&[100 * MS, 3 * SECOND]),
+        };
+        let node = NodeFaults {
+            crash_every_us,
+            stop_every_us,
+            down_us: *random.pick(&[10 * MS, 500 * MS, 2 * SECOND]),
+            pause_every_us,
+            pause_us: *random.pick(&[50 * MS, SECOND, 3 * SECOND]),
+            wild_clock: random.chance(1, 3),
+            cuts_power: random.chance(1, 2),
+        };
+        let disk = DiskFaults {
+            trouble_every_us,
+            trouble_us: *random.pick(&[50 * MS, 500 * MS]),
+            fails: random.chance(1, 2),
+            fills: random.chance(1, 2),
+            slow: random.chance(1, 2),
+        };
+        let client = ClientFaults {
+            pause_every_us: client_pause_every_us,
+            pause_us: *random.pick(&[100 * MS, 2 * SECOND]),
+            dies_every_us,
+            impatient: random.chance(1, 4),
+        };
+        Self {
+            clients: random.between(2, 5) as usize,
+            instances: random.between(1, 3) as u32,
+            depth: *random.pick(&[1, 2, 4, 12]),
+            think_us: *random.pick(&[5 * MS, 20 * MS, 60 * MS]),
+            faults_us: random.between(4 * SECOND, 12 * SECOND),
+            network,
+            node,
+            disk,
+            client,
+            alter_every_us,
+            interval_ms: *random.pick(&[20, 100, 500]),
+            engine: engine_options(random),
+            batches: random.chance(1, 2),
+            compresses: random.chance(1, 4),
+            large_values: random.chance(1, 3),
+            expires: random.chance(1, 3),
+        }
+    }
+}
+
+/// Small files and little memory, so that a short run seals segments, compacts them and takes checkpoints.
+fn engine_options(random: &mut Random) -> EngineOptions {
+    EngineOptions {
+        memory_bytes: *random.pick(&[0, 100 << 10, 1 << 20]),
+        segment_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
+        journal_file_bytes: *random.pick(&[4 << 10, 64 << 10]),
+        checkpoint_tail_bytes: *random.pick(&[4 << 10, 64 << 10]),
+        dead_percent_max: *random.pick(&[1, 20, 50]),
+        collect_every_ms: 300,
+        disk_reserve_bytes: 0,
+        ..EngineOptions::default()
+    }
+}

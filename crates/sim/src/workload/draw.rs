@@ -1,0 +1,180 @@
+//! Which operation comes next: few keys, so that clients meet, and every operation on every kind of record.
+//!
+//! A key's name says what is done to it. `mix` keys see everything; the others see only what leaves their tokens or
+//! numbers in place, so that a lost or repeated write shows for ever.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::random::Random;
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::messages::{Condition, Expiry, Range};
+
+use super::operation::{Act, Awaited, Operation};
+use super::tokens::{FILLER, token};
+use crate::streams::Draw;
+
+/// Keys of each keyspace.
+pub(crate) const KEYS: [&str; 9] =
+    ["mix-0", "mix-1", "mix-2", "list-0", "list-1", "count-0", "text-0", "bits-0", "soon-0"];
+
+/// Draws operations.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    random: Random,
+    tokens: u64,
+    has_large_values: bool,
+    expires: bool,
+    /// What clients last saw of records: what conditions and comparisons are drawn from.
+    seen: BTreeMap<(KeyspaceId, Box<[u8]>), (Timestamp, Option<Vec<u8>>)>,
+}
+
+impl Draws {
+    pub(crate) fn new(random: Random, has_large_values: bool, expires: bool) -> Self {
+        Self { random, tokens: 0, has_large_values, expires, seen: BTreeMap::new() }
+    }
+
+    /// Somebody saw a record so.
+    pub(crate) fn saw(&mut self, keyspace: KeyspaceId, key: &[u8], version: Timestamp, bytes: Option<Vec<u8>>) {
+        self.seen.insert((keyspace, key.into()), (version, bytes));
+    }
+
+    /// The next operation of a client on this keyspace.
+    pub(crate) fn operation(&mut self, keyspace: KeyspaceId) -> Operation {
+        let key = *self.random.pick(&KEYS);
+        let (class, _) = key.split_once('-').unwrap_or((key, ""));
+        let seen = self.seen.get(&(keyspace, key.as_bytes().into())).cloned().unwrap_or_default();
+        let act = match class {
+            "list" => self.on_list(seen.0),
+            "count" => self.on_count(&seen),
+            "text" => self.on_text(&seen),
+            "bits" => self.on_bits(),
+            "soon" => self.on_soon(),
+            _ => self.on_mix(&seen),
+        };
+        let mut operation = Operation::new(key.as_bytes(), act);
+        if operation.is_write() && class != "count" && self.random.chance(1, 6) {
+            operation.condition = match self.random.below(4) {
+                0 => Condition::IfAbsent,
+                1 => Condition::IfPresent,
+                _ => Condition::IfVersion(seen.0),
+            };
+        }
+        operation
+    }
+
+    fn on_list(&mut self, version: Timestamp) -> Act {
+        match self.random.below(8) {
+            0..=3 => {
+                let count = if self.random.chance(1, 5) { self.random.between(2, 5) } else { 1 };
+                Act::Append { values: (0..count).map(|_| self.token()).collect() }
+            }
+            4 => Act::LookupRange { range: self.range() },
+            5 => Act::Wait { until: Awaited::Changed(version) },
+            // Lists must not grow without end.
+            6 => Act::Trim { keep: Range { start: -20, stop: i64::MAX } },
+            _ => Act::Lookup,
+        }
+    }
+
+    fn on_count(&mut self, seen: &(Timestamp, Option<Vec<u8>>)) -> Act {
+        match self.random.below(8) {
+            // No two sums of a few of these are the same, so that a sum tells who is in it.
+            0..=4 => Act::Increment { delta: self.random.between(1, 1 << 40) as i64 },
+            5 => Act::Wait { until: Awaited::Differs(seen.1.clone().unwrap_or_default()) },
+            _ => Act::Lookup,
+        }
+    }
+
+    fn on_text(&mut self, seen: &(Timestamp, Option<Vec<u8>>)) -> Act {
+        match self.random.below(8) {
+            0..=3 => Act::Extend { bytes: self.token() },
+            4 => Act::LookupRange { range: self.range() },
+            // Begins anew now and then, so that it does not grow without end.
+            5 if seen.1.as_ref().is_some_and(|bytes| bytes.len() > 400) => {
+                Act::CompareSwap { expected: seen.1.clone(), new: Some(self.token()) }
+            }
+            _ => Act::Lookup,
+        }
+    }
+
+    fn on_bits(&mut self) -> Act {
+        match self.random.below(6) {
+            0..=2 => Act::SetBit { offset: self.random.below(64), on: self.random.chance(1, 2) },
+            3 => Act::GetBit { offset: self.random.below(80) },
+            4 => Act::CountBits { range: self.range() },
+            _ => Act::Lookup,
+        }
+    }
+
+    fn on_soon(&mut self) -> Act {
+        let expiry = match self.random.below(5) {
+            _ if !self.expires => Expiry::Never,
+            0 => Expiry::Never,
+            1 => Expiry::Keep,
+            _ => Expiry::AfterMs(self.random.between(1, 800)),
+        };
+        match self.random.below(8) {
+            0..=2 => Act::Insert { value: self.token(), expiry },
+            3 => Act::Expire { expiry },
+            4 => Act::Inspect,
+            5 => Act::Wait { until: Awaited::Absent },
+            6 => Act::Extend { bytes: self.token() },
+            _ => Act::Lookup,
+        }
+    }
+
+    fn on_mix(&mut self, seen: &(Timestamp, Option<Vec<u8>>)) -> Act {
+        match self.random.below(20) {
+            0..=4 => Act::Insert { value: self.value(), expiry: Expiry::Never },
+            5 | 6 => Act::Remove,
+            7 => Act::Append { values: vec![self.token()] },
+            8 => Act::Extend { bytes: self.token() },
+            9..=11 => {
+                let new = if self.random.chance(1, 5) { None } else { Some(self.token()) };
+                Act::CompareSwap { expected: seen.1.clone(), new }
+            }
+            12 => Act::Increment { delta: self.random.between(1, 1000) as i64 },
+            13 => Act::Trim { keep: self.range() },
+            14 => Act::Inspect,
+            15 => {
+                let bytes = seen.1.clone().unwrap_or_default();
+                let until = match self.random.below(5) {
+                    0 => Awaited::Absent,
+                    1 => Awaited::Present,
+                    2 => Awaited::Equals(bytes),
+                    3 => Awaited::Differs(bytes),
+                    _ => Awaited::Changed(seen.0),
+                };
+                Act::Wait { until }
+            }
+            16 => Act::LookupRange { range: self.range() },
+            _ => Act::Lookup,
+        }
+    }
+
+    fn range(&mut self) -> Range {
+        let start = self.random.between(0, 12) as i64 - 6;
+        let stop = if self.random.chance(1, 2) { i64::MAX } else { self.random.between(0, 30) as i64 - 6 };
+        Range { start, stop }
+    }
+
+    fn token(&mut self) -> Vec<u8> {
+        self.tokens += 1;
+        token(self.tokens)
+    }
+
+    /// A token, with something behind it now and then.
+    fn value(&mut self) -> Vec<u8> {
+        let mut value = self.token();
+        let filler = match self.random.below(60) {
+            _ if !self.has_large_values => 0,
+            // Beyond what the journal holds itself.
+            0 => 70 << 10,
+            1..=3 => 17 << 10,
+            4..=20 => 1500,
+            _ => 0,
+        };
+        value.resize(value.len() + filler, FILLER);
+        value
+    }
+}

@@ -1,0 +1,243 @@
+//! What befalls the world, and when it ends.
+
+use zerohop_engine::disk::simulated::{Faults as DiskTrouble, Latency, Operation as Disk};
+use zerohop_placement::Durability;
+use zerohop_session::Time;
+
+use super::nodes::Ending;
+use super::{Event, Phase, World};
+use crate::limits::{KEYSPACES_MAX, TRACES_US};
+use crate::streams::Draw;
+
+/// Something that happens again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    Crash,
+    Stop,
+    PauseNode,
+    /// A disk fails, fills or slows down, and is well again some time later.
+    DiskTrouble,
+    DiskWell,
+    /// Nothing passes between a client and the node for a while.
+    CutOff,
+    PauseClient,
+    KillClient,
+    /// A keyspace is made, changed or dropped.
+    Alter,
+    SetClock,
+}
+
+impl World {
+    pub(super) fn schedule_faults(&mut self) {
+        for fault in [
+            Fault::Crash,
+            Fault::Stop,
+            Fault::PauseNode,
+            Fault::DiskTrouble,
+            Fault::CutOff,
+            Fault::PauseClient,
+            Fault::KillClient,
+            Fault::Alter,
+            Fault::SetClock,
+        ] {
+            self.schedule_next(fault);
+        }
+    }
+
+    fn schedule_next(&mut self, fault: Fault) {
+        let scenario = &self.scenario;
+        let every_us = match fault {
+            Fault::Crash => scenario.node.crash_every_us,
+            Fault::Stop => scenario.node.stop_every_us,
+            Fault::PauseNode => scenario.node.pause_every_us,
+            Fault::DiskTrouble => scenario.disk.trouble_every_us,
+            Fault::CutOff => scenario.network.cut_off_every_us,
+            Fault::PauseClient => scenario.client.pause_every_us,
+            Fault::KillClient => scenario.client.dies_every_us,
+            Fault::Alter => scenario.alter_every_us,
+            Fault::SetClock if scenario.node.wild_clock => 3_000_000,
+            Fault::SetClock | Fault::DiskWell => 0,
+        };
+        if every_us > 0 {
+            let wait_us = self.streams.node.wait(every_us);
+            let at = self.now().after_us(wait_us);
+            self.agenda.at(at, Event::Fault(fault));
+        }
+    }
+
+    pub(super) fn befall(&mut self, fault: Fault) {
+        if self.phase != Phase::Faults {
+            return;
+        }
+        self.schedule_next(fault);
+        let now = self.now();
+        let is_up = self.node.down.is_none();
+        match fault {
+            Fault::Crash if is_up => self.crash(),
+            Fault::Stop if is_up => self.end_process(Ending::Stopped),
+            Fault::PauseNode if is_up => {
+                let until = now.after_us(self.streams.node.below(self.scenario.node.pause_us + 1));
+                self.trace.say(now, format_args!("PAUSE of the node until {}", until.0));
+                self.node.paused_until = self.node.paused_until.max(until);
+                self.troubled_until(until);
+                self.coverage.pauses += 1;
+            }
+            Fault::DiskTrouble if is_up => self.trouble_disk(),
+            Fault::DiskWell => {
+                self.trace.say(now, format_args!("DISKS are well"));
+                (0..self.slots.len()).for_each(|slot| self.mend_disk(slot));
+            }
+            Fault::CutOff => {
+                let client = self.any_client();
+                let until = now.after_us(self.streams.network.below(self.scenario.network.cut_off_us + 1));
+                self.trace.say(now, format_args!("CUT OFF c{client} until {}", until.0));
+                self.network.cut_off(client, until);
+            }
+            Fault::PauseClient => {
+                let client = self.any_client();
+                let until = now.after_us(self.streams.client.below(self.scenario.client.pause_us + 1));
+                self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
+                self.clients[client].paused_until = until;
+                for call in &self.clients[client].calls {
+                    // Whoever does not run notices no deadline.
+                    let call = &mut self.history.calls[*call];
+                    call.deadline = call.deadline.max(until);
+                }
+            }
+            Fault::KillClient => {
+                let client = self.any_client();
+                self.kill_client(client);
+            }
+            Fault::Alter => self.alter(),
+            Fault::SetClock if is_up => {
+                let by_ms = self.streams.node.between(0, 4_000) as i64 - 2_000;
+                self.clock.set(now, by_ms);
+                self.trace.say(now, format_args!("CLOCK set by {by_ms} ms"));
+            }
+            _ => {}
+        }
+    }
+
+    /// All faults end, and their traces are removed as an operator would.
+    pub(super) fn heal(&mut self) {
+        let now = self.now();
+        self.trace.say(now, format_args!("HEAL"));
+        self.phase = Phase::Healed;
+        self.network.calm(now);
+        self.node.paused_until = Time(0);
+        for client in 0..self.clients.len() {
+            self.clients[client].paused_until = Time(0);
+            self.wake_client(client, now);
+        }
+        for slot in 0..self.slots.len() {
+            self.mend_disk(slot);
+            self.slots[slot].is_doomed = false;
+            self.slots[slot].disk.set_latency(Latency::default());
+        }
+        if self.node.has_failed {
+            // A partition whose disk has failed takes no more writes until it is opened again.
+            self.end_process(Ending::Killed);
+        }
+        (0..self.slots.len()).for_each(|slot| self.wake_slot(slot, now));
+        self.start();
+        self.history.healed = Some(now);
+    }
+
+    fn crash(&mut self) {
+        if self.scenario.node.cuts_power && self.streams.node.chance(1, 2) {
+            let slot = self.streams.node.below(self.slots.len() as u64) as usize;
+            let now = self.now();
+            self.trace.say(now, format_args!("DOOM of i{slot}"));
+            self.slots[slot].is_doomed = true;
+            self.wake_slot(slot, now);
+            return;
+        }
+        let how = if self.streams.node.chance(1, 3) { Ending::Killed } else { Ending::Power };
+        self.end_process(how);
+    }
+
+    fn trouble_disk(&mut self) {
+        let (now, plan) = (self.now(), self.scenario.disk);
+        let slot = self.streams.node.below(self.slots.len() as u64) as usize;
+        let until = now.after_us(self.streams.node.below(plan.trouble_us + 1));
+        let mut faults = DiskTrouble::default();
+        if plan.fails && self.streams.node.chance(1, 2) {
+            let which = *self.streams.node.pick(&[
+                Disk::Append,
+                Disk::Sync,
+                Disk::SyncBegin,
+                Disk::SyncDone,
+                Disk::ReadAt,
+                Disk::Open,
+                Disk::SyncDir,
+            ]);
+            let out_of = *self.streams.node.pick(&[2, 20, 200]);
+            faults = faults.failing(which, 1, out_of);
+            self.node.has_failed = true;
+            self.trace.say(now, format_args!("DISK of i{slot} fails at {which:?}, 1 in {out_of}"));
+        }
+        if plan.slow {
+            faults = faults.stalling(1, 20, 20_000);
+        }
+        let disk = &self.slots[slot].disk;
+        disk.set_faults(faults);
+        if plan.fills && self.streams.node.chance(1, 2) {
+            disk.set_capacity(20_000);
+        }
+        self.trace.say(now, format_args!("DISK of i{slot} is in trouble until {}", until.0));
+        self.troubled_until(until);
+        self.coverage.disk_troubles += 1;
+        self.agenda.at(until, Event::Fault(Fault::DiskWell));
+    }
+
+    /// Nothing is promised of what an interval is about from now until then, and until its traces are gone.
+    fn troubled_until(&mut self, until: Time) {
+        let now = self.now();
+        if now >= self.node.trouble_until && !self.node.has_failed {
+            self.node.trouble_since = None;
+        }
+        self.node.trouble_since.get_or_insert(now);
+        let interval_us = u64::from(self.scenario.interval_ms) * 1000;
+        self.node.trouble_until = self.node.trouble_until.max(until.after_us(interval_us + TRACES_US));
+    }
+
+    fn alter(&mut self) {
+        let now = self.now();
+        let interval = Durability::Interval { ms: self.scenario.interval_ms };
+        let extra: Vec<usize> =
+            (3..self.keyspaces.len()).filter(|at| self.keyspaces[*at].dropped.is_none()).collect();
+        match self.streams.node.below(4) {
+            0 if self.keyspaces.len() < KEYSPACES_MAX => {
+                let durability = *self.streams.node.pick(&[Durability::Sync, interval, Durability::Memory]);
+                self.create_keyspace(durability);
+            }
+            1 if !extra.is_empty() => {
+                let at = *self.streams.node.pick(&extra);
+                let id = self.keyspaces[at].id;
+                self.keyspaces[at].dropped = Some(now);
+                self.trace.say(now, format_args!("DROP {id}"));
+                let delta = self.manager.drop_keyspace(id);
+                self.tell_map(&delta);
+            }
+            // The second of the first three goes to and fro between `interval` and `sync`.
+            _ => {
+                let id = self.keyspaces[1].id;
+                let durability = match self.keyspaces[1].durability_at(now) {
+                    Durability::Sync => interval,
+                    _ => Durability::Sync,
+                };
+                self.trace.say(now, format_args!("ALTER {id} to {durability}"));
+                let Some(delta) = self.manager.alter(id, durability) else { return };
+                let followed = self.tell_map(&delta);
+                // Where an instance could not follow, nothing is promised.
+                let told = if followed { durability } else { Durability::Memory };
+                self.keyspaces[1].durability.push((now, told));
+                self.coverage.alterations += 1;
+            }
+        }
+    }
+
+    fn any_client(&mut self) -> usize {
+        self.streams.client.below(self.clients.len() as u64) as usize
+    }
+}

@@ -1,0 +1,232 @@
+//! The world of one run: a node, clients, the network between them, and what befalls them, one event after the other.
+//!
+//! ```text
+//!   agenda ──> Travel    bytes arrive at the node (slot) or at a client
+//!          ──> NodeTurn  an instance takes what has arrived, and answers     (nodes)
+//!          ──> ClientTurn, Call                                              (calls)
+//!          ──> Fault     crash, pause, cut, fill, alter ...                  (faults)
+//! ```
+
+mod calls;
+mod faults;
+mod nodes;
+
+use std::collections::BTreeSet;
+
+use zerohop_session::Time;
+
+use crate::agenda::Agenda;
+use crate::client::Client;
+use crate::coverage::Coverage;
+use crate::history::{History, KeyspaceHistory};
+use crate::limits::{HEALING_US, QUIET_US, START};
+use crate::network::{Arrival, End, Network, Opener, Travelling};
+use crate::node::{Manager, NodeClock, Slot};
+use crate::scenario::Scenario;
+use crate::streams::Streams;
+use crate::trace::{Keep, Trace};
+use crate::workload::draw::Draws;
+use faults::Fault;
+
+/// What happens at some time.
+#[derive(Debug)]
+enum Event {
+    Travel(Travelling),
+    NodeTurn(usize),
+    ClientTurn(usize),
+    /// A client makes its next call, if it still lives.
+    Call { client: usize, life: u32 },
+    /// A copy of a frame is sent over a connection of its own.
+    Repeat { instance: usize, frame: Vec<u8> },
+    Fault(Fault),
+    /// The node starts again.
+    Start,
+    /// Faults end.
+    Heal,
+    /// Clients make no more calls.
+    Quiet,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) trace: Trace,
+    pub(crate) history: History,
+    pub(crate) coverage: Coverage,
+    /// What went wrong that no client could see.
+    pub(crate) troubles: Vec<String>,
+    scenario: Scenario,
+    agenda: Agenda<Event>,
+    network: Network,
+    manager: Manager,
+    clock: NodeClock,
+    slots: Vec<Slot>,
+    clients: Vec<Client>,
+    draws: Draws,
+    streams: Streams,
+    /// Keyspaces that clients use, by creation; dropped ones too.
+    keyspaces: Vec<KeyspaceHistory>,
+    /// Calls of which a copy of a frame may still be taken up.
+    haunted: BTreeSet<usize>,
+    phase: Phase,
+    node: NodeState,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Faults,
+    Healed,
+    /// No more calls; those under way end.
+    Quiet,
+    /// Every record is read once more.
+    Last,
+}
+
+/// How the node stands.
+#[derive(Debug, Default)]
+struct NodeState {
+    /// Since when it is down, whether it stopped in order, and up to when it was sound.
+    down: Option<(Time, bool, Time)>,
+    paused_until: Time,
+    starts: u64,
+    /// Since when something is wrong with it: its disks, or that it does not run.
+    trouble_since: Option<Time>,
+    /// When the last trouble will have ended, and left no trace.
+    trouble_until: Time,
+    /// A disk has failed: the process has not all that it acknowledged, for good.
+    has_failed: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, keep: Keep) -> Self {
+        let mut streams = Streams::new(seed);
+        let scenario = Scenario::new(&mut streams.scenario);
+        let now = START;
+        let agenda = Agenda::new(streams.schedule.clone(), now);
+        let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
+        let slots = (0..scenario.instances).map(|_| Slot::new(nodes::new_disk(&mut streams.disk))).collect();
+        let draws = Draws::new(streams.workload.clone(), scenario.large_values, scenario.expires);
+        let mut world = Self {
+            trace: Trace::new(keep),
+            history: History::default(),
+            coverage: Coverage::default(),
+            troubles: Vec::new(),
+            agenda,
+            network,
+            manager: Manager::new(scenario.instances),
+            clock: NodeClock::new(now),
+            slots,
+            clients: Vec::new(),
+            draws,
+            streams,
+            keyspaces: Vec::new(),
+            haunted: BTreeSet::new(),
+            phase: Phase::Faults,
+            node: NodeState { down: Some((now, true, now)), ..NodeState::default() },
+            scenario,
+        };
+        let text = format!("{:?}", world.scenario);
+        world.trace.say(now, format_args!("seed {seed}: {text}"));
+        world
+    }
+
+    /// Plays the run to its end.
+    pub(crate) fn run(&mut self) {
+        self.set_up();
+        let healed = START.after_us(self.scenario.faults_us);
+        self.agenda.at(healed, Event::Heal);
+        self.agenda.at(healed.after_us(HEALING_US + QUIET_US), Event::Quiet);
+        while !self.is_over()
+            && let Some(event) = self.agenda.next()
+        {
+            self.happen(event);
+            self.put_on_the_way();
+        }
+        self.history.ended = self.agenda.now();
+        self.history.keyspaces = self.keyspaces.clone();
+        self.coverage.events = self.trace.count();
+    }
+
+    fn now(&self) -> Time {
+        self.agenda.now()
+    }
+
+    fn set_up(&mut self) {
+        self.start();
+        self.create_first_keyspaces();
+        for client in 0..self.scenario.clients {
+            self.begin_client(client, 0);
+        }
+        self.schedule_faults();
+        self.put_on_the_way();
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Travel(thing) => self.arrive(thing),
+            Event::NodeTurn(slot) => self.node_turn(slot),
+            Event::ClientTurn(client) => self.client_turn(client),
+            Event::Call { client, life } => self.call(client, life),
+            Event::Repeat { instance, frame } => self.repeat(instance, &frame),
+            Event::Fault(fault) => self.befall(fault),
+            Event::Start => self.start(),
+            Event::Heal => self.heal(),
+            Event::Quiet => self.phase = Phase::Quiet,
+        }
+        if self.phase == Phase::Quiet && self.clients.iter().all(|client| client.calls.is_empty()) {
+            self.phase = Phase::Last;
+            self.read_everything();
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.phase == Phase::Last && self.clients.iter().all(|client| client.calls.is_empty())
+    }
+
+    fn put_on_the_way(&mut self) {
+        for thing in self.network.take_travelling() {
+            self.agenda.at(thing.at, Event::Travel(thing));
+        }
+    }
+
+    fn arrive(&mut self, thing: Travelling) {
+        if !self.network.arrives(&thing) {
+            return;
+        }
+        let now = self.now();
+        let Travelling { link, to, what, .. } = thing;
+        match &what {
+            Arrival::Bytes(bytes) => {
+                self.trace.say(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()));
+                self.trace.bytes(bytes);
+            }
+            other => self.trace.say(now, format_args!("{link} to {to:?}: {other:?}")),
+        }
+        match (to, self.network.opener(link)) {
+            (End::Node, _) => {
+                let slot = self.network.instance(link);
+                if let Some(found) = self.slots.get_mut(slot) {
+                    found.arrive(link, what);
+                    let soon = self.streams.schedule.below(30);
+                    self.wake_slot(slot, now.after_us(soon));
+                }
+            }
+            (End::Opener, Some(Opener::Client { client, life, connection }))
+                if self.clients[client].life == life =>
+            {
+                self.clients[client].arrive(link, connection, what);
+                let soon = self.streams.schedule.below(30);
+                self.wake_client(client, now.after_us(soon));
+            }
+            _ => {}
+        }
+    }
+
+    /// Something is wrong that no client can see.
+    fn trouble(&mut self, what: String) {
+        let now = self.now();
+        self.trace.say(now, format_args!("TROUBLE {what}"));
+        self.troubles.push(what);
+    }
+}

@@ -1,0 +1,284 @@
+//! The node's life: turns of its instances, starts and ends of its process, its keyspaces.
+
+use zerohop_engine::disk::simulated::{Faults, SimulatedDisk};
+use zerohop_engine::random::Random;
+use zerohop_partition::instance::Identity;
+use zerohop_placement::{Durability, MapDelta};
+use zerohop_session::{Reply, Time};
+use zerohop_wire::Message;
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId};
+use zerohop_wire::messages::{Outcome, Query, Read};
+
+use super::{Event, Phase, World};
+use crate::history::{Call, End as CallEnd, KeyspaceHistory, Outage};
+use crate::network::End;
+use crate::node::{CLUSTER, Turned};
+use crate::streams::Draw;
+use crate::workload::draw::KEYS;
+use crate::workload::operation::{Act, Operation};
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The power goes.
+    Power,
+    /// It is killed; what it had handed to the system is written.
+    Killed,
+    /// It stops in order.
+    Stopped,
+}
+
+/// What is acknowledged survives the end of a process without power loss as much as one with it; the disk only decides
+/// what else does.
+pub(super) fn new_disk(random: &mut Random) -> SimulatedDisk {
+    SimulatedDisk::new(random.next_u64())
+}
+
+impl World {
+    pub(super) fn wake_slot(&mut self, slot: usize, at: Time) {
+        let found = &mut self.slots[slot];
+        let at = at.max(found.busy_until).max(self.node.paused_until);
+        if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
+            found.turn_at = Some(at);
+            self.agenda.at(at, Event::NodeTurn(slot));
+        }
+    }
+
+    pub(super) fn node_turn(&mut self, slot: usize) {
+        let now = self.now();
+        let found = &mut self.slots[slot];
+        if found.turn_at != Some(now) {
+            return;
+        }
+        found.turn_at = None;
+        if now < self.node.paused_until || now < found.busy_until {
+            return self.wake_slot(slot, now);
+        }
+        let was_doomed = std::mem::take(&mut found.is_doomed);
+        if was_doomed {
+            let after = self.streams.node.below(12);
+            found.disk.cut_power_after(after);
+        }
+        let before_us = found.disk.elapsed_us();
+        let turned = found.turn(self.clock.show(now));
+        let took_us = found.disk.elapsed_us() - before_us;
+        self.hand_out(slot, turned, took_us);
+        if was_doomed {
+            self.end_process(Ending::Power);
+        }
+    }
+
+    /// Carries out what a turn has brought about, which took so long.
+    fn hand_out(&mut self, slot: usize, turned: Turned, took_us: u64) {
+        let done = self.now().after_us(took_us + 1);
+        self.slots[slot].busy_until = done;
+        for (link, bytes) in turned.sent {
+            self.trace.say(done, format_args!("i{slot} sends {} bytes on {link}", bytes.len()));
+            self.network.send(done, link, End::Opener, &bytes);
+        }
+        for link in turned.closed {
+            self.trace.say(done, format_args!("i{slot} closes {link}"));
+            self.network.close(done, link, End::Node);
+        }
+        let Some(instance) = &self.slots[slot].instance else { return };
+        let next = match turned.has_more {
+            true => done,
+            false => self.clock.when_elapsed(instance.next_wake_ms()).max(done),
+        };
+        self.wake_slot(slot, next);
+    }
+
+    /// The process begins, under a new epoch of every group.
+    pub(super) fn start(&mut self) {
+        let Some((down, clean, sound_until)) = self.node.down else { return };
+        let now = self.now();
+        let is_first = self.node.starts == 0;
+        self.node = super::NodeState { starts: self.node.starts + 1, ..super::NodeState::default() };
+        let incarnation = Incarnation(self.streams.node.next_u64());
+        let wild = self.scenario.node.wild_clock && self.phase == Phase::Faults;
+        let (by_ms, rate) = match wild && !is_first {
+            true => {
+                let by_ms = self.streams.node.between(0, 20_000) as i64 - 10_000;
+                (by_ms, self.streams.node.between(800_000, 1_200_000))
+            }
+            false => (0, 1_000_000),
+        };
+        self.clock.restart(now, by_ms, rate);
+        self.manager.begin(incarnation);
+        for slot in 0..self.slots.len() {
+            self.mend_disk(slot);
+            let identity = Identity { cluster: CLUSTER, instance: InstanceId(slot as u32), incarnation };
+            let (history, shown) = (self.manager.history.clone(), self.clock.show(now));
+            let found = &mut self.slots[slot];
+            found.busy_until = now;
+            if let Err(error) = found.open(identity, self.scenario.engine, history, shown) {
+                self.trouble(format!("instance {slot} does not open: {error}"));
+            }
+            self.wake_slot(slot, now);
+        }
+        self.trace.say(now, format_args!("START {incarnation:?}, clock {:?}", self.clock.show(now)));
+        self.network.node_is_back(now);
+        if !is_first {
+            self.history.outages.push(Outage { down, up: now, clean, sound_until });
+            self.audit();
+        }
+    }
+
+    /// The process ends.
+    pub(super) fn end_process(&mut self, how: Ending) {
+        if self.node.down.is_some() {
+            return;
+        }
+        let now = self.now();
+        let mut is_clean = how == Ending::Stopped && !self.node.has_failed;
+        for slot in 0..self.slots.len() {
+            if how == Ending::Stopped {
+                self.mend_disk(slot);
+                let (turned, trouble) = self.slots[slot].stop(self.clock.show(now));
+                self.hand_out(slot, turned, 0);
+                if let Some(trouble) = trouble {
+                    if !self.node.has_failed {
+                        self.trouble(format!("instance {slot} does not stop in order: {trouble}"));
+                    }
+                    is_clean = false;
+                }
+            }
+            self.slots[slot].die();
+            match how {
+                Ending::Power => self.slots[slot].disk.crash(),
+                Ending::Killed | Ending::Stopped => self.slots[slot].disk.power_off_clean(),
+            }
+        }
+        let sound_until = match (self.node.trouble_since, now < self.node.trouble_until) {
+            (Some(since), true) => since,
+            (Some(since), false) if self.node.has_failed => since,
+            _ => Time::NEVER,
+        };
+        self.node.down = Some((now, is_clean, sound_until));
+        let silently = how == Ending::Power && self.streams.network.chance(1, 2);
+        self.network.lose_node(now, silently);
+        let down_us = match self.phase {
+            Phase::Faults => self.streams.node.below(self.scenario.node.down_us + 1),
+            _ => 0,
+        };
+        self.trace.say(now, format_args!("END of the process, {how:?}, for {down_us} us"));
+        self.coverage.ended(how == Ending::Stopped);
+        self.agenda.at(now.after_us(down_us + 1), Event::Start);
+    }
+
+    pub(super) fn mend_disk(&mut self, slot: usize) {
+        let disk = &self.slots[slot].disk;
+        disk.set_faults(Faults::default());
+        disk.set_capacity(None);
+    }
+
+    /// Reads every record as it was found, before any client does.
+    fn audit(&mut self) {
+        let now = self.now();
+        let live: Vec<KeyspaceId> =
+            self.keyspaces.iter().filter(|one| one.dropped.is_none()).map(|one| one.id).collect();
+        for keyspace in live {
+            for key in KEYS {
+                for act in [Act::Inspect, Act::Lookup] {
+                    self.audit_one(now, keyspace, Operation::new(key.as_bytes(), act));
+                }
+            }
+        }
+    }
+
+    fn audit_one(&mut self, now: Time, keyspace: KeyspaceId, operation: Operation) {
+        let Some(found) = self.manager.map().keyspace(keyspace) else { return };
+        let partition = found.partition(&operation.key);
+        let Some(group) = found.group(partition) else { return };
+        let (slot, epoch) = (group.primary.0 as usize, group.epoch);
+        let shown = self.clock.show(now);
+        let query = if operation.act == Act::Inspect { Query::Inspect } else { Query::Lookup };
+        let read = Read { key: &operation.key, query };
+        let mut end = CallEnd::Open;
+        self.slots[slot].audit(shown, (keyspace, partition, epoch), &read, |message| {
+            end = match message {
+                Message::Answer(Ok(outcome)) => owned(outcome).map_or(CallEnd::Open, CallEnd::Done),
+                Message::Answer(Err(failure)) => CallEnd::of(Err(zerohop_session::Error::Answer {
+                    failure: failure.clone().into_owned(),
+                })),
+                _ => CallEnd::Open,
+            };
+        });
+        if !end.is_definite() {
+            self.trouble(format!("after a restart, {operation} is answered: {end}"));
+            return;
+        }
+        self.trace.say(now, format_args!("audit {keyspace}/{partition} {operation}: {end}"));
+        let clock_ms = self.clock.bounds_ms(now, now);
+        self.history.calls.push(Call {
+            client: None,
+            keyspace,
+            partition,
+            operation,
+            invoked: now,
+            deadline: now,
+            returned: Some(now),
+            end,
+            clock_ms,
+        });
+    }
+
+    pub(super) fn create_first_keyspaces(&mut self) {
+        let interval = Durability::Interval { ms: self.scenario.interval_ms };
+        for durability in [Durability::Sync, interval, Durability::Memory] {
+            self.create_keyspace(durability);
+        }
+    }
+
+    pub(super) fn create_keyspace(&mut self, durability: Durability) {
+        let now = self.now();
+        let partitions = *self.streams.node.pick(&[1, 2, 4]);
+        let delay_us = if self.scenario.batches { *self.streams.node.pick(&[0, 500, 3_000]) } else { 0 };
+        let (id, delta) = self.manager.create(partitions, durability, delay_us);
+        self.trace.say(now, format_args!("CREATE {id} {durability} of {partitions} partitions"));
+        self.keyspaces.push(KeyspaceHistory { id, durability: vec![(now, durability)], dropped: None });
+        self.tell_map(&delta);
+    }
+
+    /// Tells the instances of a change of the map. Whether all of them followed.
+    pub(super) fn tell_map(&mut self, delta: &MapDelta) -> bool {
+        let now = self.now();
+        let mut all = true;
+        if self.node.down.is_some() {
+            return all;
+        }
+        for slot in 0..self.slots.len() {
+            let before_us = self.slots[slot].disk.elapsed_us();
+            let (turned, trouble) = self.slots[slot].apply_map(self.clock.show(now), delta);
+            let took_us = self.slots[slot].disk.elapsed_us() - before_us;
+            self.hand_out(slot, turned, took_us);
+            if let Some(trouble) = trouble {
+                all = false;
+                if !self.is_troubled() {
+                    self.trouble(format!("instance {slot} does not follow the map: {trouble}"));
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether disks are failing or full, or have been.
+    pub(super) fn is_troubled(&self) -> bool {
+        self.node.has_failed || self.now() < self.node.trouble_until
+    }
+}
+
+/// What an audit was told, as a client would have been.
+fn owned(outcome: &Outcome<'_>) -> Option<Reply> {
+    let bytes = bytes::Bytes::copy_from_slice;
+    Some(match *outcome {
+        Outcome::Value { version, length, bytes: is } => Reply::Value { version, length, bytes: bytes(is) },
+        Outcome::List { version, length, first, values } => {
+            Reply::List { version, length, first, values: values.iter().map(bytes).collect() }
+        }
+        Outcome::Info { version, record, length, expires_at_ms } => {
+            Reply::Info { version, record, length, expires_at_ms }
+        }
+        _ => return None,
+    })
+}
