@@ -169,7 +169,7 @@ impl Scenario {
 /// Small files and little memory, so that a short run seals segments, compacts them and takes checkpoints.
 fn engine_options(random: &mut Random) -> EngineOptions {
     EngineOptions {
-        memory_bytes: *random.pick(&[0, 100 << 10, 1 << 20]),
+        memory_bytes: *random.pick(&[100 << 10, 1 << 20, 8 << 20]),
         segment_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
         journal_file_bytes: *random.pick(&[4 << 10, 64 << 10]),
         checkpoint_tail_bytes: *random.pick(&[4 << 10, 64 << 10]),

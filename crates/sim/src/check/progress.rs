@@ -1,5 +1,9 @@
 //! Every call ends by its deadline, whatever happens; and once faults have ended, every call is done.
 
+use zerohop_placement::Durability;
+use zerohop_session::Error;
+use zerohop_wire::Failure;
+
 use super::Violation;
 use crate::history::{End, History};
 use crate::limits::{DEADLINE_SLACK_US, HEALING_US};
@@ -17,8 +21,12 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         }
         let healthy = history.healed.is_some_and(|healed| call.invoked >= healed.after_us(HEALING_US));
         if healthy && matches!(call.end, End::Open | End::Unknown | End::NotDone(_)) {
-            let gone = history.keyspace(call.keyspace).is_none_or(|keyspace| keyspace.dropped.is_some());
-            if !gone {
+            let keyspace = history.keyspace(call.keyspace);
+            let gone = keyspace.is_none_or(|keyspace| keyspace.dropped.is_some());
+            // What lives in memory alone may fill it: that is what a budget is for.
+            let full = matches!(&call.end, End::NotDone(Error::Answer { failure: Failure::MemoryFull }))
+                && keyspace.is_some_and(|keyspace| keyspace.durability_at(call.invoked) == Durability::Memory);
+            if !gone && !full {
                 wrong("a call was not done though nothing was in its way any more");
             }
         }

@@ -20,11 +20,12 @@ pub fn tokens_of(value: &[u8]) -> Vec<Vec<u8>> {
     windows.filter(|window| is_token(window)).map(<[u8]>::to_vec).collect()
 }
 
-/// Whether a value is of a form that somebody writes to this key: tokens and filler one after the other, a decimal
-/// number, or, in keys whose bits are set, any bytes.
+/// Whether a value is of a form that somebody writes to this key: a decimal number, tokens
+/// and filler one after the other, or, in keys whose bits are set, any bytes.
 #[must_use]
 pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
-    let mut rest = value;
+    let digits = value.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'-').count();
+    let mut rest = &value[digits..];
     while let [first, after @ ..] = rest {
         rest = match rest.get(..TOKEN_BYTES) {
             _ if *first == FILLER => after,
@@ -32,8 +33,7 @@ pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
             _ => break,
         };
     }
-    let is_number = std::str::from_utf8(value).is_ok_and(|text| text.parse::<i64>().is_ok());
-    rest.is_empty() || is_number || key.starts_with(BITS_PREFIX)
+    rest.is_empty() || key.starts_with(BITS_PREFIX)
 }
 
 /// Keys that begin so hold bits.
@@ -53,7 +53,7 @@ mod tests {
         assert_eq!(tokens_of(&value), [token(7), token(123)]);
         assert_eq!(tokens_of(&value[1..]), [token(123)]);
         assert_eq!(tokens_of(b"-123456789012"), Vec::<Vec<u8>>::new());
-        assert!(is_known_form(b"k", &value) && is_known_form(b"k", b"-12") && is_known_form(b"k", b""));
+        assert!(is_known_form(b"k", &[b"-12", &value[..]].concat()) && is_known_form(b"k", b"-12") && is_known_form(b"k", b""));
         assert!(is_known_form(b"k", &[&value[..], b"...."].concat()));
         assert!(!is_known_form(b"k", &value[1..]) && is_known_form(b"bits-1", b"\x80"));
     }
