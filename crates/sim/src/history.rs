@@ -7,6 +7,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use crate::workload::operation::Operation;
+use crate::workload::tokens::shown;
 
 /// One operation of a client, from its submission to its end.
 #[derive(Clone, Debug)]
@@ -84,6 +85,9 @@ impl fmt::Display for End {
         match self {
             Self::Open => f.write_str("open"),
             Self::Done(reply) => write!(f, "{}", Shown(reply)),
+            Self::Failed(Failure::CompareFailed { version, seen: Some(seen) }) => {
+                write!(f, "it is {} @{version}", shown(seen))
+            }
             Self::Failed(failure) => write!(f, "{failure:?}"),
             Self::Unknown => f.write_str("unknown"),
             Self::NotDone(error) => write!(f, "not done: {error}"),
@@ -111,13 +115,12 @@ struct Shown<'r>(&'r Reply);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match self.0 {
             Reply::Done { version, number } => write!(f, "done {number} @{version}"),
             Reply::Counter { version, value } => write!(f, "counter {value} @{version}"),
-            Reply::Value { version, length, bytes } => write!(f, "{} of {length} @{version}", text(bytes)),
+            Reply::Value { version, length, bytes } => write!(f, "{} of {length} @{version}", shown(bytes)),
             Reply::List { version, length, first, values } => {
-                let values: Vec<String> = values.iter().map(|value| text(value)).collect();
+                let values: Vec<String> = values.iter().map(|value| shown(value)).collect();
                 write!(f, "[{}] from {first} of {length} @{version}", values.join(" "))
             }
             other => write!(f, "{other:?}"),
@@ -148,6 +151,8 @@ pub struct History {
     pub outages: Vec<Outage>,
     /// How durable keyspaces were when.
     pub keyspaces: Vec<KeyspaceHistory>,
+    /// Whether the time of day was set while the node ran, or in between.
+    pub clocks_were_set: bool,
     /// When faults ended: from then on every operation must be done.
     pub healed: Option<Time>,
     /// When no operation may be open any more.

@@ -2,14 +2,17 @@
 //! with. It knows what no client was told only as far as it can: versions and deadlines stay open until an answer
 //! settles them.
 
+use std::fmt;
 use std::rc::Rc;
 
+use zerohop_partition::limits::SEEN_KEPT_BYTES_MAX;
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};
 
 use crate::workload::operation::{Act, Awaited, Operation};
+use crate::workload::tokens::shown;
 
 /// A record, or none.
 pub(crate) type State = Option<Rc<Record>>;
@@ -23,10 +26,19 @@ pub(crate) struct Record {
     pub(crate) deadline: Option<(u64, u64)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Contents {
     Bytes(Vec<u8>),
     List(Vec<Vec<u8>>),
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&shown(bytes)),
+            Self::List(values) => f.debug_list().entries(values.iter().map(|value| shown(value))).finish(),
+        }
+    }
 }
 
 /// What a client was told.
@@ -227,6 +239,13 @@ fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt
             (Refusal::Condition(record), Failure::ConditionFailed { version, found }) => {
                 let same = record.map(Record::record_type) == *found;
                 if same { is_old(*record, *version) } else { None }
+            }
+            // A retry of a comparison that saw a long value is not told the value again.
+            (Refusal::Compare(Some(record)), Failure::ConditionFailed { version, found })
+                if record.length() > SEEN_KEPT_BYTES_MAX as u64 =>
+            {
+                let same = *found == Some(record.record_type());
+                if same { is_old(Some(record), *version) } else { None }
             }
             (Refusal::Compare(record), Failure::CompareFailed { version, seen }) => {
                 let same = record.map(|record| record.bytes()) == seen.as_deref().map(Some);

@@ -8,21 +8,24 @@ use zerohop_session::Reply;
 use zerohop_wire::Failure;
 
 use super::Violation;
+use super::order::loss_between;
 use crate::history::{Call, End, History};
 use crate::workload::operation::Act;
-use crate::workload::tokens::tokens_of;
+use crate::workload::tokens::{shown, tokens_of};
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let mut denied: BTreeMap<Vec<u8>, &Call> = BTreeMap::new();
     for call in &history.calls {
-        if matches!(call.end, End::NotDone(_) | End::Failed(_)) {
+        // What was done before a loss may be refused when it is asked for again.
+        let is_denied = matches!(call.end, End::NotDone(_) | End::Failed(_));
+        if is_denied && !loss_between(history, call.keyspace, (call.invoked, call.returned)) {
             denied.extend(tokens_written(call).into_iter().map(|token| (token, call)));
         }
     }
     for call in &history.calls {
         let mut seen = BTreeSet::new();
         for token in tokens_seen(call) {
-            let shown = String::from_utf8_lossy(&token).into_owned();
+            let shown = shown(&token);
             if let Some(denied) = denied.get(&token) {
                 let what = format!("{shown} was seen though its write was not done\n    {denied}\n    {call}");
                 violations.push(Violation { checker: "once", what });

@@ -19,14 +19,8 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         }
     }
     for ((keyspace, _), mut writes) in by_partition {
-        let Some(known) = history.keyspace(keyspace) else { continue };
-        let loss_between = |first: Time, second: Time| {
-            history.outages.iter().any(|outage| {
-                outage.up >= first
-                    && outage.down <= second
-                    && known.durability_at(outage.down) != Durability::Sync
-            })
-        };
+        let loss_between =
+            |first: Time, second: Time| loss_between(history, keyspace, (first, Some(second)));
         let mut by_return = writes.clone();
         by_return.sort_by_key(|(_, _, returned)| *returned);
         writes.sort_by_key(|(call, _, _)| call.invoked);
@@ -50,4 +44,13 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
             }
         }
     }
+}
+
+/// Whether an outage between two moments may have taken something away.
+pub(super) fn loss_between(history: &History, keyspace: KeyspaceId, (from, to): (Time, Option<Time>)) -> bool {
+    let Some(known) = history.keyspace(keyspace) else { return false };
+    history.outages.iter().any(|outage| {
+        let within = outage.up >= from && to.is_none_or(|to| outage.down <= to);
+        within && known.durability_at(outage.down) != Durability::Sync
+    })
 }

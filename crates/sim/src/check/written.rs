@@ -9,7 +9,7 @@ use zerohop_wire::ids::KeyspaceId;
 use super::Violation;
 use super::once::{tokens_seen, tokens_written};
 use crate::history::{Call, End, History};
-use crate::workload::tokens::is_known_form;
+use crate::workload::tokens::{is_known_form, shown};
 
 /// When a token was first sent to which record.
 type Sent<'h> = BTreeMap<(KeyspaceId, &'h [u8], Vec<u8>), Time>;
@@ -27,7 +27,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
             violations.push(Violation { checker: "written", what: format!("{what}\n    {call}") });
         };
         for token in tokens_seen(call) {
-            let shown = String::from_utf8_lossy(&token).into_owned();
+            let shown = shown(&token);
             match sent.get(&(call.keyspace, &*call.operation.key, token)) {
                 None => strange(format!("{shown} was never written to this record")),
                 Some(first) if *first > told => strange(format!("{shown} was seen before it was written")),
@@ -35,7 +35,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
             }
         }
         if let Some(bytes) = strange_bytes(call) {
-            strange(format!("{bytes:?} is nothing that anybody writes"));
+            strange(format!("{:?} is nothing that anybody writes", shown(&bytes)));
         }
     }
 }

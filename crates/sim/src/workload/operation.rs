@@ -6,6 +6,8 @@ use zerohop_wire::Many;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Change, Condition, Expiry, Operation as Wire, Query, Range, Read, Until, Write};
 
+use super::tokens::shown;
+
 /// One operation on one record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -124,21 +126,22 @@ impl Operation {
 
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match &self.act {
-            Act::Insert { value, expiry } => write!(f, "insert {} {:?}", text(value), expiry)?,
+            Act::Insert { value, expiry } => write!(f, "insert {} {:?}", shown(value), expiry)?,
             Act::Append { values } => {
                 write!(f, "append")?;
-                values.iter().try_for_each(|value| write!(f, " {}", text(value)))?;
+                values.iter().try_for_each(|value| write!(f, " {}", shown(value)))?;
             }
-            Act::Extend { bytes } => write!(f, "extend {}", text(bytes))?,
+            Act::Extend { bytes } => write!(f, "extend {}", shown(bytes))?,
             Act::CompareSwap { expected, new } => {
-                let shown = |value: &Option<Vec<u8>>| value.as_deref().map(text);
-                write!(f, "swap {:?} for {:?}", shown(expected), shown(new))?;
+                let both = |value: &Option<Vec<u8>>| value.as_deref().map(shown);
+                write!(f, "swap {:?} for {:?}", both(expected), both(new))?;
             }
+            Act::Wait { until: Awaited::Equals(value) } => write!(f, "wait until it is {}", shown(value))?,
+            Act::Wait { until: Awaited::Differs(value) } => write!(f, "wait until it is not {}", shown(value))?,
             other => write!(f, "{other:?}")?,
         }
-        write!(f, " of {}", text(&self.key))?;
+        write!(f, " of {}", shown(&self.key))?;
         match self.condition {
             Condition::Always => Ok(()),
             condition => write!(f, " {condition:?}"),

@@ -36,6 +36,16 @@ pub fn is_known_form(key: &[u8], value: &[u8]) -> bool {
     rest.is_empty() || key.starts_with(BITS_PREFIX)
 }
 
+/// Bytes as people read them, the long ones cut.
+#[must_use]
+pub fn shown(bytes: &[u8]) -> String {
+    const SHOWN_BYTES: usize = 120;
+    match bytes.get(..SHOWN_BYTES) {
+        Some(first) => format!("{}.. ({} bytes)", String::from_utf8_lossy(first), bytes.len()),
+        None => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
 /// Keys that begin so hold bits.
 pub const BITS_PREFIX: &[u8] = b"bits";
 

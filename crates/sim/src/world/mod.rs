@@ -143,6 +143,7 @@ impl World {
             self.happen(event);
             self.put_on_the_way();
         }
+        self.history.clocks_were_set = self.scenario.node.wild_clock;
         self.history.ended = self.agenda.now();
         self.history.keyspaces = self.keyspaces.clone();
         self.coverage.events = self.trace.count();
