@@ -29,6 +29,7 @@ mod operations;
 mod outcome;
 mod overlay;
 mod partition;
+pub mod planted;
 pub mod state;
 #[cfg(test)]
 mod testing;

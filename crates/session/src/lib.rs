@@ -21,6 +21,7 @@ mod flight;
 mod lane;
 pub mod limits;
 mod operation;
+pub mod planted;
 mod reply;
 mod request;
 mod session;

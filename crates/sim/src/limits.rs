@@ -32,3 +32,7 @@ pub const TRACES_US: u64 = 1_000_000;
 
 /// Keyspaces of one run, dropped ones too.
 pub const KEYSPACES_MAX: usize = 7;
+
+/// Calls of all clients in a simulated second: a few hundred on each record by the end, which is what a search for an
+/// order is still quick for.
+pub const CALLS_PER_SECOND_MAX: u64 = 300;

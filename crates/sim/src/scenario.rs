@@ -4,6 +4,7 @@
 use zerohop_engine::EngineOptions;
 use zerohop_engine::random::Random;
 
+use crate::limits::CALLS_PER_SECOND_MAX;
 use crate::streams::Draw;
 
 /// Everything that is drawn before a run begins. Times are in microseconds; a mean of zero means never.
@@ -15,6 +16,12 @@ pub(crate) struct Scenario {
     pub(crate) depth: u64,
     /// Rest of a client between two calls.
     pub(crate) think_us: u64,
+    /// How long an instance may take to look at what has come, at most: what it finds then, it does together.
+    pub(crate) gather_us: u64,
+    /// Whether most calls are about two records.
+    pub(crate) is_hot: bool,
+    /// Calls come together, that often; zero: each when it comes.
+    pub(crate) burst_us: u64,
     /// Faults happen for so long.
     pub(crate) faults_us: u64,
     pub(crate) network: NetworkFaults,
@@ -99,7 +106,7 @@ const SECOND: u64 = 1_000_000;
 impl Scenario {
     pub(crate) fn new(random: &mut Random) -> Self {
         let mut some = |out_of: u64, value: u64| if random.chance(1, out_of) { value } else { 0 };
-        let crash_every_us = some(2, 3 * SECOND);
+        let crash_every_us = some(2, 2 * SECOND) / some(3, 5).max(1);
         let stop_every_us = some(4, 6 * SECOND);
         let pause_every_us = some(3, 2 * SECOND);
         let trouble_every_us = some(3, 3 * SECOND);
@@ -145,11 +152,17 @@ impl Scenario {
             dies_every_us,
             impatient: random.chance(1, 4),
         };
+        let (clients, depth) = (random.between(2, 5), *random.pick(&[1, 2, 4, 12]));
+        let think_us = *random.pick(&[5 * MS, 20 * MS, 60 * MS]);
         Self {
-            clients: random.between(2, 5) as usize,
+            clients: clients as usize,
             instances: random.between(1, 3) as u32,
-            depth: *random.pick(&[1, 2, 4, 12]),
-            think_us: *random.pick(&[5 * MS, 20 * MS, 60 * MS]),
+            depth,
+            // A run of more calls than that is not worth its time.
+            think_us: think_us.max(clients * depth * SECOND / CALLS_PER_SECOND_MAX),
+            gather_us: *random.pick(&[30, 500, 5 * MS]),
+            is_hot: random.chance(1, 3),
+            burst_us: *random.pick(&[0, 0, 100 * MS]),
             faults_us: random.between(4 * SECOND, 12 * SECOND),
             network,
             node,

@@ -90,6 +90,12 @@ impl SimulatedDisk {
         self.state().operations_until_cut = Some(operations);
     }
 
+    /// Whether the power has gone that [`SimulatedDisk::cut_power_after`] was to cut.
+    #[must_use]
+    pub fn is_power_off(&self) -> bool {
+        self.state().power_is_off()
+    }
+
     /// Replaces what is switched on.
     pub fn set_faults(&self, faults: Faults) {
         self.state().faults = faults;

@@ -4,13 +4,14 @@ use std::fmt;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, PartitionId, PartitionOptions};
-use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 
 use super::{Buffers, Partition};
 use crate::clock::Clock;
 use crate::group::Group;
 use crate::held::Held;
 use crate::overlay::Overlay;
+use crate::planted::{Bug, is_planted};
 use crate::state::{State, StateError};
 use crate::waits::Waits;
 
@@ -129,6 +130,9 @@ impl Partition {
         state.applied = last.1;
         if restored.is_state_lost {
             state.sessions.forget_all(state.newest.next());
+        }
+        if is_planted(Bug::SessionsForgottenAtStart) {
+            state.sessions.forget_all(Timestamp::ZERO);
         }
         let mut clock = Clock::default();
         clock.witness(state.newest);

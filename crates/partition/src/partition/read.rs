@@ -11,6 +11,7 @@ use crate::failure::failure_of;
 use crate::limits::WAIT_DEFAULT_MS;
 use crate::operations;
 use crate::operations::OrFail;
+use crate::planted::{Bug, is_planted};
 use crate::view::View;
 use crate::waits::Asker;
 
@@ -50,7 +51,8 @@ impl Partition {
             deliver(held, commit, to, 0, &answer, effects);
             return;
         }
-        let index = overlay.record(read.key).map_or(0, |known| known.newest());
+        let waits = !is_planted(Bug::ReadsUncommitted);
+        let index = overlay.record(read.key).filter(|_| waits).map_or(0, |known| known.newest());
         buffers.contents.clear();
         let answer = match view.shape(read.key) {
             Ok(shape) => operations::read(&mut view, read, shape.as_ref(), &mut buffers.contents),
@@ -101,6 +103,9 @@ impl Partition {
     /// Answers those who wait for a record that has just been committed, by what is committed alone: a wait sees every
     /// state that a record is in.
     pub(super) fn wake<D: Disk>(&mut self, engine: &mut Engine<D>, key: &[u8], effects: &mut dyn Effects) {
+        if is_planted(Bug::WaitsNotWoken) {
+            return;
+        }
         for number in self.waits.of(key) {
             let Partition { state, group, buffers, waits, .. } = &mut *self;
             let Some(wait) = waits.get(number) else { continue };

@@ -15,11 +15,13 @@ use crate::note::{Note, SessionNote};
 use crate::operations::{self, Action, Cell, Contents, Plan};
 use crate::outcome::Outcome;
 use crate::overlay::{Change, Shape};
+use crate::planted::{Bug, is_planted};
 
 impl Partition {
     /// Whether the session has told that it has the answer of this request already.
     pub(super) fn is_answered(&self, stamp: &Stamp) -> bool {
         stamp.session.is_some()
+            && !is_planted(Bug::SessionsNotConsulted)
             && self.state.sessions.get(stamp.session).is_some_and(|session| stamp.sequence.0 < session.lowest)
     }
 
@@ -50,7 +52,7 @@ impl Partition {
 
     /// What a write came to that was done before, and the index of its entry.
     fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, Outcome)> {
-        if self.overlay.eviction(session).1 {
+        if self.overlay.eviction(session).1 || is_planted(Bug::SessionsNotConsulted) {
             return None;
         }
         if let Some((index, outcome)) = self.overlay.outcome(session, sequence) {
@@ -98,6 +100,9 @@ impl Partition {
         let mut buffer = std::mem::take(&mut self.buffers.contents);
         buffer.clear();
         let mut view = self.view(engine);
+        if is_planted(Bug::OverlayNotSeen) {
+            view.overlay = None;
+        }
         let shape = match view.shape_if(depends_on_record, write.key) {
             Ok(shape) => shape,
             Err(error) => return Err(failure_of(&error)),
@@ -110,13 +115,17 @@ impl Partition {
             let index = self.log(engine, (stamp, sequence), (at, write.key), &action, &outcome, &mut buffer);
             match index.map_err(|error| failure_of(&error))? {
                 // Not logged: it rests on what the record was.
+                None if is_planted(Bug::ReadsUncommitted) => Ok((0, outcome)),
                 None => {
                     let newest = self.overlay.record(write.key).map_or(0, |known| known.newest());
                     Ok((newest, outcome))
                 }
                 Some(meta) => {
+                    let is_refused = matches!(action, Action::Nothing);
                     self.logged(engine, &meta, write.key, (action, before), effects)?;
-                    Ok((meta.index, outcome))
+                    let answers_at_once = is_planted(Bug::AnswersBeforeFlush)
+                        || is_planted(Bug::ReadsUncommitted) && is_refused;
+                    Ok((if answers_at_once { 0 } else { meta.index }, outcome))
                 }
             }
         });

@@ -8,6 +8,7 @@ use super::Session;
 use crate::error::{Error, Trouble};
 use crate::limits::{REDIRECTS_MAX, REST_US_MAX, REST_US_MIN};
 use crate::operation::State;
+use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
 use crate::request::{Ask, Collect, Collecting, unpack};
 use crate::slots::Handle;
@@ -87,6 +88,13 @@ impl<T> Session<T> {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         operation.doubt |= operation.changes();
         operation.last = Some(Box::new(trouble));
+        if is_planted(Bug::RetriesAnew)
+            && let (Some(stamp), Some(partition)) = (operation.stamp.take(), operation.partition)
+        {
+            let keyspace = operation.keyspace();
+            super::lane(&mut self.lanes, keyspace, partition).close(stamp.session, stamp.sequence);
+        }
+        let Some(operation) = self.operations.get_mut(handle) else { return };
         if operation.is_admin() {
             // Nobody numbers control requests, so nobody would notice that this one had been done.
             return self.give_up(now, handle, |_| Error::Closed, || Trouble::Overdue);

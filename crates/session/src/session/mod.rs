@@ -27,6 +27,7 @@ use crate::flight::Flight;
 use crate::lane::Lane;
 use crate::limits::{SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
 use crate::operation::{Operation, State};
+use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Ask, Request};
 use crate::settings::Settings;
@@ -275,7 +276,7 @@ impl<T> Session<T> {
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let last = operation.last.take();
         let sent = operation.doubt || matches!(operation.state, State::Flying { .. });
-        let error = match sent && operation.changes() {
+        let error = match sent && operation.changes() && !is_planted(Bug::DoubtDenied) {
             true => Error::Unknown { why: last.unwrap_or_else(|| Box::new(trouble())) },
             false => clean(last),
         };

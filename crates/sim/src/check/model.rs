@@ -69,7 +69,7 @@ enum Refusal<'a> {
     Compare(Option<&'a Record>),
     NotANumber,
     Overflow,
-    TimedOut,
+    TimedOut(Option<&'a Record>),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -231,8 +231,10 @@ fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt
         (Answer::Failed(refusal), Told::Failed(failure)) => match (refusal, failure) {
             (Refusal::NotFound, Failure::NotFound)
             | (Refusal::NotANumber, Failure::NotANumber)
-            | (Refusal::Overflow, Failure::Overflow)
-            | (Refusal::TimedOut, Failure::TimedOut { .. }) => Some(Learnt::default()),
+            | (Refusal::Overflow, Failure::Overflow) => Some(Learnt::default()),
+            // It tells what the record was when the time was up, which is not what was waited for.
+            (Refusal::TimedOut(record), Failure::TimedOut { version }) => is_old(*record, *version),
+
             (Refusal::WrongType(is), Failure::WrongType { found }) => {
                 (is == found).then(Learnt::default)
             }
@@ -352,7 +354,7 @@ fn read<'a>(record: Option<&'a Record>, act: &Act, told: Told<'_>) -> Answer<'a>
             // A wait that ended without an answer may have met anything.
             match holds || matches!(told, Told::Nothing) {
                 true => contents(Range::ALL),
-                false => Answer::Failed(Refusal::TimedOut),
+                false => Answer::Failed(Refusal::TimedOut(record)),
             }
         }
         _ => contents(Range::ALL),

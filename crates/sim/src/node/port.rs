@@ -122,11 +122,6 @@ impl Port {
         assert!(self.in_flight.remove(&request), "request {request} was answered twice");
     }
 
-    /// Requests without an answer.
-    pub(crate) fn open(&self) -> usize {
-        self.in_flight.len()
-    }
-
     /// Answers a frame that never became a request. Before the greeting that is the end.
     fn refuse(&mut self, of: &Envelope, failure: Failure<'static>) {
         self.fail(of, failure);

@@ -26,8 +26,10 @@ pub(crate) struct Slot {
     pub(crate) turn_at: Option<zerohop_session::Time>,
     /// It is at work until then: disks take their time.
     pub(crate) busy_until: zerohop_session::Time,
-    /// The power goes in the middle of its next turn that does anything.
+    /// The power goes in the middle of one of its next operations.
     pub(crate) is_doomed: bool,
+    /// So many operations after the beginning of the next turn that brings requests.
+    pub(crate) cut_at_requests: Option<u64>,
     scratch: Vec<u8>,
 }
 
@@ -85,6 +87,7 @@ impl Slot {
             turn_at: None,
             busy_until: zerohop_session::Time(0),
             is_doomed: false,
+            cut_at_requests: None,
             scratch: Vec::new(),
         }
     }
@@ -109,6 +112,7 @@ impl Slot {
         self.inbox.clear();
         self.turn_at = None;
         self.is_doomed = false;
+        self.cut_at_requests = None;
     }
 
     /// Something has arrived; it is looked at in the next turn.
@@ -116,11 +120,6 @@ impl Slot {
         if self.instance.is_some() {
             self.inbox.push((link, what));
         }
-    }
-
-    /// Requests that have no answer yet.
-    pub(crate) fn open_requests(&self) -> usize {
-        self.ports.values().map(Port::open).sum()
     }
 
     /// Does everything that is to be done now.
@@ -169,6 +168,11 @@ impl Slot {
         self.hand_out(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
         (turned, trouble)
+    }
+
+    /// Whether its next turn brings requests.
+    pub(crate) fn has_bytes(&self) -> bool {
+        self.inbox.iter().any(|(_, what)| matches!(what, Arrival::Bytes(_)))
     }
 
     /// Reads a record without a connection.

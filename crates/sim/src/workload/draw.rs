@@ -11,11 +11,15 @@ use zerohop_wire::messages::{Condition, Expiry, Range};
 
 use super::operation::{Act, Awaited, Operation};
 use super::tokens::{FILLER, token};
+use crate::scenario::Scenario;
 use crate::streams::Draw;
 
 /// Keys of each keyspace.
 pub(crate) const KEYS: [&str; 9] =
     ["mix-0", "mix-1", "mix-2", "list-0", "list-1", "count-0", "text-0", "bits-0", "soon-0"];
+
+/// Those of them that most calls are about, in a run that is so.
+const HOT: std::ops::Range<usize> = 2..4;
 
 /// Draws operations.
 #[derive(Debug)]
@@ -24,13 +28,21 @@ pub(crate) struct Draws {
     tokens: u64,
     has_large_values: bool,
     expires: bool,
+    is_hot: bool,
     /// What clients last saw of records: what conditions and comparisons are drawn from.
     seen: BTreeMap<(KeyspaceId, Box<[u8]>), (Timestamp, Option<Vec<u8>>)>,
 }
 
 impl Draws {
-    pub(crate) fn new(random: Random, has_large_values: bool, expires: bool) -> Self {
-        Self { random, tokens: 0, has_large_values, expires, seen: BTreeMap::new() }
+    pub(crate) fn new(random: Random, scenario: &Scenario) -> Self {
+        Self {
+            random,
+            tokens: 0,
+            has_large_values: scenario.large_values,
+            expires: scenario.expires,
+            is_hot: scenario.is_hot,
+            seen: BTreeMap::new(),
+        }
     }
 
     /// Somebody saw a record so.
@@ -40,7 +52,8 @@ impl Draws {
 
     /// The next operation of a client on this keyspace.
     pub(crate) fn operation(&mut self, keyspace: KeyspaceId) -> Operation {
-        let key = *self.random.pick(&KEYS);
+        let among = if self.is_hot && self.random.chance(4, 5) { &KEYS[HOT] } else { &KEYS[..] };
+        let key = *self.random.pick(among);
         let (class, _) = key.split_once('-').unwrap_or((key, ""));
         let seen = self.seen.get(&(keyspace, key.as_bytes().into())).cloned().unwrap_or_default();
         let act = match class {

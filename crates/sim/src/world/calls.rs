@@ -122,7 +122,11 @@ impl World {
                 self.end_call(token, CallEnd::of(result));
                 let slower = if self.phase == Phase::Faults { 1 } else { 4 };
                 let rest_us = self.streams.workload.wait(self.scenario.think_us * slower);
-                self.agenda.at(now.after_us(rest_us), Event::Call { client, life });
+                let at = match self.scenario.burst_us {
+                    0 => now.0 + rest_us,
+                    burst_us => (now.0 + rest_us).next_multiple_of(burst_us),
+                };
+                self.agenda.at(Time(at), Event::Call { client, life });
             }
         }
     }
@@ -192,7 +196,10 @@ impl World {
             .filter(|one| one.dropped.is_none_or(|dropped| now < dropped.after_us(500 * MS)))
             .map(|one| one.id)
             .collect();
-        let keyspace = *self.streams.workload.pick(&live);
+        let keyspace = match self.scenario.is_hot && self.streams.workload.chance(1, 2) {
+            true => live[0],
+            false => *self.streams.workload.pick(&live),
+        };
         let operation = self.draws.operation(keyspace);
         let limit_us = match (operation.is_wait(), self.phase) {
             (true, _) => self.streams.workload.between(20 * MS, 800 * MS),

@@ -108,7 +108,7 @@ impl World {
                 let client = self.any_client();
                 self.kill_client(client);
             }
-            Fault::Alter => self.alter(),
+            Fault::Alter if self.slots.iter().all(|slot| !slot.is_doomed) => self.alter(),
             Fault::SetClock if is_up => {
                 let by_ms = self.streams.node.between(0, 4_000) as i64 - 2_000;
                 self.clock.set(now, by_ms);
@@ -131,8 +131,10 @@ impl World {
         }
         for slot in 0..self.slots.len() {
             self.mend_disk(slot);
-            self.slots[slot].is_doomed = false;
             self.slots[slot].disk.set_latency(Latency::default());
+        }
+        if self.slots.iter().any(|slot| slot.is_doomed) {
+            self.end_process(Ending::Power);
         }
         if self.node.has_failed {
             // A partition whose disk has failed takes no more writes until it is opened again.
@@ -144,12 +146,17 @@ impl World {
     }
 
     fn crash(&mut self) {
-        if self.scenario.node.cuts_power && self.streams.node.chance(1, 2) {
+        if self.scenario.node.cuts_power && self.streams.node.chance(3, 4) {
             let slot = self.streams.node.below(self.slots.len() as u64) as usize;
             let now = self.now();
             self.trace.say(now, format_args!("DOOM of i{slot}"));
             self.slots[slot].is_doomed = true;
-            self.wake_slot(slot, now);
+            // Anywhere; or, where it hurts most, between what the next requests append and its flush.
+            if self.streams.node.chance(1, 3) {
+                self.slots[slot].disk.cut_power_after(self.streams.node.below(60));
+            } else {
+                self.slots[slot].cut_at_requests = Some(self.streams.node.below(4));
+            }
             return;
         }
         let how = if self.streams.node.chance(1, 3) { Ending::Killed } else { Ending::Power };

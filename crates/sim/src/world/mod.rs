@@ -106,7 +106,7 @@ impl World {
         let agenda = Agenda::new(streams.schedule.clone(), now);
         let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
         let slots = (0..scenario.instances).map(|_| Slot::new(nodes::new_disk(&mut streams.disk))).collect();
-        let draws = Draws::new(streams.workload.clone(), scenario.large_values, scenario.expires);
+        let draws = Draws::new(streams.workload.clone(), &scenario);
         let mut world = Self {
             trace: Trace::new(keep),
             history: History::default(),
@@ -209,7 +209,7 @@ impl World {
                 let slot = self.network.instance(link);
                 if let Some(found) = self.slots.get_mut(slot) {
                     found.arrive(link, what);
-                    let soon = self.streams.schedule.below(30);
+                    let soon = self.streams.schedule.below(self.scenario.gather_us);
                     self.wake_slot(slot, now.after_us(soon));
                 }
             }

@@ -54,16 +54,16 @@ impl World {
         if now < self.node.paused_until || now < found.busy_until {
             return self.wake_slot(slot, now);
         }
-        let was_doomed = std::mem::take(&mut found.is_doomed);
-        if was_doomed {
-            let after = self.streams.node.below(12);
-            found.disk.cut_power_after(after);
+        if found.has_bytes()
+            && let Some(operations) = found.cut_at_requests.take()
+        {
+            found.disk.cut_power_after(operations);
         }
         let before_us = found.disk.elapsed_us();
         let turned = found.turn(self.clock.show(now));
         let took_us = found.disk.elapsed_us() - before_us;
         self.hand_out(slot, turned, took_us);
-        if was_doomed {
+        if self.slots[slot].disk.is_power_off() {
             self.end_process(Ending::Power);
         }
     }
@@ -131,6 +131,10 @@ impl World {
         }
         let now = self.now();
         let mut is_clean = how == Ending::Stopped && !self.node.has_failed;
+        if how == Ending::Stopped && self.slots.iter().any(|slot| slot.is_doomed) {
+            // There is no stopping in order while the power is about to go.
+            return;
+        }
         for slot in 0..self.slots.len() {
             if how == Ending::Stopped {
                 self.mend_disk(slot);

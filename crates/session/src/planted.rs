@@ -1,0 +1,46 @@
+//! Bugs that can be planted, so that a test can show that the simulator finds them. Without the feature `planted-bugs`
+//! there are none: the checks are constants.
+
+/// A bug to plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A write is sent again under a number of its own.
+    RetriesAnew,
+    /// A write that was sent and not answered is said not to have been done.
+    DoubtDenied,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 2] = [Bug::RetriesAnew, Bug::DoubtDenied];
+}
+
+#[cfg(feature = "planted-bugs")]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in the sessions of this thread, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    pub(crate) fn is_planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub(crate) use chosen::is_planted;
+#[cfg(feature = "planted-bugs")]
+pub use chosen::plant;
+
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn is_planted(_: Bug) -> bool {
+    false
+}
