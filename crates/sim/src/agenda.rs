@@ -30,7 +30,11 @@ impl<E> Agenda<E> {
     /// Has something happen then, or now if that has passed.
     pub(crate) fn at(&mut self, time: Time, event: E) {
         self.count += 1;
-        assert!(self.events.len() < AGENDA_EVENTS_MAX, "the run has run away: {} events wait", self.events.len());
+        assert!(
+            self.events.len() < AGENDA_EVENTS_MAX,
+            "the run has run away: {} events wait",
+            self.events.len()
+        );
         let tie = self.schedule.next_u64() as u32;
         self.events.insert((time.max(self.now), tie, self.count), event);
     }

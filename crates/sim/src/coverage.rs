@@ -85,8 +85,21 @@ impl Coverage {
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
         const OPERATIONS: [&str; 15] = [
-            "Insert", "Remove", "Append", "Extend", "CompareSwap", "Increment", "SetBit", "Expire", "Trim",
-            "Lookup", "LookupRange", "Inspect", "GetBit", "CountBits", "Wait",
+            "Insert",
+            "Remove",
+            "Append",
+            "Extend",
+            "CompareSwap",
+            "Increment",
+            "SetBit",
+            "Expire",
+            "Trim",
+            "Lookup",
+            "LookupRange",
+            "Inspect",
+            "GetBit",
+            "CountBits",
+            "Wait",
         ];
         let counts = [
             ("crashes", self.crashes),

@@ -90,7 +90,11 @@ fn not_linearizable(named: &sections::Named<'_>, dead: &linear::Dead) -> Violati
         debug_assert!(written.is_ok(), "a string takes what is written");
     };
     line(format_args!("{section}"));
-    line(format_args!("  it began as {:?}; the longest order, of {} calls, ends with", named.section.start, dead.order.len()));
+    line(format_args!(
+        "  it began as {:?}; the longest order, of {} calls, ends with",
+        named.section.start,
+        dead.order.len()
+    ));
     for at in dead.order.iter().skip(dead.order.len().saturating_sub(SHOWN_BEFORE)) {
         line(format_args!("    {}", items[*at].call));
     }

@@ -53,11 +53,21 @@ pub(crate) enum Told<'t> {
 /// What the specification would answer.
 #[derive(Debug)]
 enum Answer<'a> {
-    Done { version: Version, number: u64 },
-    Counter { value: i64 },
+    Done {
+        version: Version,
+        number: u64,
+    },
+    Counter {
+        value: i64,
+    },
     /// This part of the record.
-    Contents { of: &'a Record, range: Range },
-    Info { of: &'a Record },
+    Contents {
+        of: &'a Record,
+        range: Range,
+    },
+    Info {
+        of: &'a Record,
+    },
     Failed(Refusal<'a>),
 }
 
@@ -212,7 +222,11 @@ fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt
             }
         }
         (Answer::Counter { value }, Told::Done(Reply::Counter { version, value: told })) => {
-            if value == told { is_new(*version) } else { None }
+            if value == told {
+                is_new(*version)
+            } else {
+                None
+            }
         }
         (Answer::Contents { of, range }, Told::Done(reply)) => {
             let version = contents_told(of, *range, reply)?;
@@ -235,9 +249,7 @@ fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt
             // It tells what the record was when the time was up, which is not what was waited for.
             (Refusal::TimedOut(record), Failure::TimedOut { version }) => is_old(*record, *version),
 
-            (Refusal::WrongType(is), Failure::WrongType { found }) => {
-                (is == found).then(Learnt::default)
-            }
+            (Refusal::WrongType(is), Failure::WrongType { found }) => (is == found).then(Learnt::default),
             (Refusal::Condition(record), Failure::ConditionFailed { version, found }) => {
                 let same = record.map(Record::record_type) == *found;
                 if same { is_old(*record, *version) } else { None }

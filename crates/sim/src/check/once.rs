@@ -27,7 +27,8 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         for token in tokens_seen(call) {
             let shown = shown(&token);
             if let Some(denied) = denied.get(&token) {
-                let what = format!("{shown} was seen though its write was not done\n    {denied}\n    {call}");
+                let what =
+                    format!("{shown} was seen though its write was not done\n    {denied}\n    {call}");
                 violations.push(Violation { checker: "once", what });
             }
             if !seen.insert(token) {

@@ -11,27 +11,29 @@ use super::Violation;
 use super::linear::made_version;
 use crate::history::{Call, History};
 
+/// A call, the version that it made, and when it was answered.
+type Made<'h> = (&'h Call, Timestamp, Time);
+
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let mut by_partition: BTreeMap<(KeyspaceId, PartitionId), Vec<(&Call, Timestamp, Time)>> = BTreeMap::new();
+    let mut by_partition: BTreeMap<(KeyspaceId, PartitionId), Vec<Made<'_>>> = BTreeMap::new();
     for call in &history.calls {
         if let (Some(version), Some(returned)) = (made_version(call), call.returned) {
             by_partition.entry((call.keyspace, call.partition)).or_default().push((call, version, returned));
         }
     }
     for ((keyspace, _), mut writes) in by_partition {
-        let loss_between =
-            |first: Time, second: Time| loss_between(history, keyspace, (first, Some(second)));
+        let loss_between = |first: Time, second: Time| loss_between(history, keyspace, (first, Some(second)));
         let mut by_return = writes.clone();
         by_return.sort_by_key(|(_, _, returned)| *returned);
         writes.sort_by_key(|(call, _, _)| call.invoked);
         // The highest version answered before the write at hand was submitted, of those that no loss may have taken.
         let mut answered = by_return.into_iter().peekable();
-        let mut highest: Option<(&Call, Timestamp, Time)> = None;
+        let mut highest: Option<Made<'_>> = None;
         for (call, version, _) in writes {
             while let Some(next) = answered.next_if(|(_, _, returned)| *returned < call.invoked) {
-                if highest.is_none_or(|(before, known, _)| {
-                    next.1 > known || loss_between(before.invoked, next.2)
-                }) {
+                if highest
+                    .is_none_or(|(before, known, _)| next.1 > known || loss_between(before.invoked, next.2))
+                {
                     highest = Some(next);
                 }
             }
@@ -47,7 +49,11 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 }
 
 /// Whether an outage between two moments may have taken something away.
-pub(super) fn loss_between(history: &History, keyspace: KeyspaceId, (from, to): (Time, Option<Time>)) -> bool {
+pub(super) fn loss_between(
+    history: &History,
+    keyspace: KeyspaceId,
+    (from, to): (Time, Option<Time>),
+) -> bool {
     let Some(known) = history.keyspace(keyspace) else { return false };
     history.outages.iter().any(|outage| {
         let within = outage.up >= from && to.is_none_or(|to| outage.down <= to);

@@ -25,10 +25,12 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
             let gone = keyspace.is_none_or(|keyspace| keyspace.dropped.is_some());
             // What lives in memory alone may fill it: that is what a budget is for.
             let full = matches!(&call.end, End::NotDone(Error::Answer { failure: Failure::MemoryFull }))
-                && keyspace.is_some_and(|keyspace| keyspace.durability_at(call.invoked) == Durability::Memory);
+                && keyspace
+                    .is_some_and(|keyspace| keyspace.durability_at(call.invoked) == Durability::Memory);
             // Whoever has seen the time of a clock that ran ahead is not served until it comes.
-            let ahead = matches!(&call.end, End::NotDone(Error::Answer { failure: Failure::ClockAhead { .. } }))
-                && history.clocks_were_set;
+            let ahead =
+                matches!(&call.end, End::NotDone(Error::Answer { failure: Failure::ClockAhead { .. } }))
+                    && history.clocks_were_set;
             if !gone && !full && !ahead {
                 wrong("a call was not done though nothing was in its way any more");
             }

@@ -93,7 +93,9 @@ impl Cutter<'_> {
         let told = call.returned.unwrap_or(Time::NEVER);
         let until = match call.end.is_definite() {
             true => told,
-            false => self.history.outages.iter().find(|outage| outage.down >= told).map_or(Time::NEVER, |o| o.down),
+            false => {
+                self.history.outages.iter().find(|outage| outage.down >= told).map_or(Time::NEVER, |o| o.down)
+            }
         };
         let began_here = self.from.is_none_or(|from| call.invoked >= from);
         let ended_here = self.outage.is_none_or(|outage| told <= outage.down);
@@ -117,8 +119,8 @@ impl Cutter<'_> {
     fn survives(&self, call: &Call, told: Time) -> bool {
         let Some(outage) = self.outage else { return false };
         let place = (call.keyspace, call.partition, outage.up);
-        let is_before_one_found =
-            made_version(call).is_some_and(|made| self.newest.get(&place).is_some_and(|newest| made <= *newest));
+        let is_before_one_found = made_version(call)
+            .is_some_and(|made| self.newest.get(&place).is_some_and(|newest| made <= *newest));
         let was_synced = match self.known.durability_at(told) {
             Durability::Sync => true,
             Durability::Interval { ms } => {

@@ -21,7 +21,8 @@ const KEY: &[u8] = b"key";
 const MS: u64 = 1000;
 
 fn told(durability: Durability) -> Told {
-    let keyspace = KeyspaceHistory { id: KeyspaceId(1), durability: vec![(Time(0), durability)], dropped: None };
+    let keyspace =
+        KeyspaceHistory { id: KeyspaceId(1), durability: vec![(Time(0), durability)], dropped: None };
     let ended = Time(1_000_000 * MS);
     Told { history: History { keyspaces: vec![keyspace], ended, ..History::default() } }
 }
@@ -295,9 +296,8 @@ fn lists_are_trimmed_and_read_in_parts() {
     };
     let range = Range { start: 1, stop: i64::MAX };
     let values = vec![Bytes::from(token(2)), Bytes::from(token(3))];
-    let part = |first| {
-        End::Done(Reply::List { version: Timestamp(3), length: 3, first, values: values.clone() })
-    };
+    let part =
+        |first| End::Done(Reply::List { version: Timestamp(3), length: 3, first, values: values.clone() });
     three().call(6, Some(7), Act::LookupRange { range }, part(1)).good();
     three().call(6, Some(7), Act::LookupRange { range }, part(0)).bad("linear");
     let trimmed = three().call(6, Some(7), Act::Trim { keep: range }, done(4, 2));

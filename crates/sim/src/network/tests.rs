@@ -40,7 +40,7 @@ fn arrived(network: &mut Network, to: End) -> (Vec<u8>, bool) {
 #[test]
 fn bytes_arrive_in_order_however_they_are_cut_and_delayed() {
     let (mut network, link) = network(CALM);
-    let sent: Vec<u8> = (0..20_000u32).map(|n| (n * 31 >> 3) as u8).collect();
+    let sent: Vec<u8> = (0..20_000u32).map(|n| (n * 31 / 8) as u8).collect();
     for (at, chunk) in sent.chunks(333).enumerate() {
         network.send(Time(at as u64 * 10), link, End::Node, chunk);
     }

@@ -62,7 +62,12 @@ impl Manager {
     }
 
     /// Makes a keyspace, with its partitions spread over the instances.
-    pub(crate) fn create(&mut self, partitions: u32, durability: Durability, batch_delay_us: u32) -> (KeyspaceId, MapDelta) {
+    pub(crate) fn create(
+        &mut self,
+        partitions: u32,
+        durability: Durability,
+        batch_delay_us: u32,
+    ) -> (KeyspaceId, MapDelta) {
         let id = KeyspaceId(self.next_keyspace);
         self.next_keyspace += 1;
         let name = KeyspaceName::new(&format!("keyspace-{}", id.0)).expect("is a name");
@@ -75,7 +80,8 @@ impl Manager {
             batch_bytes: 4 << 10,
             ..KeyspaceConfig::new(name, u64::from(id.0) * 7919).fitted_to(1)
         };
-        let group = |at: u32| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId((at + id.0) % self.instances));
+        let group =
+            |at: u32| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId((at + id.0) % self.instances));
         let groups = (0..partitions.get()).map(group).collect();
         (id, self.change(vec![Change::CreateKeyspace { id, config, groups }]))
     }

@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Hello, HelloAck};
-use zerohop_wire::{
-    Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version,
-};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
 
 /// One connection.
 #[derive(Debug)]
@@ -20,7 +18,6 @@ pub(crate) struct Port {
     pub(crate) out: Vec<u8>,
     in_flight: BTreeSet<RequestId>,
 }
-
 
 impl Port {
     pub(crate) fn new() -> Self {
@@ -88,7 +85,12 @@ impl Port {
     }
 
     /// Answers `Hello`; from here on the connection speaks the version chosen.
-    pub(crate) fn greet(&mut self, of: &Envelope, hello: &Hello<'_>, ack: Result<HelloAck, Failure<'static>>) {
+    pub(crate) fn greet(
+        &mut self,
+        of: &Envelope,
+        hello: &Hello<'_>,
+        ack: Result<HelloAck, Failure<'static>>,
+    ) {
         let chosen = choose_version(hello.version_min, hello.version_max);
         match chosen.and_then(|version| Ok((version, ack?))) {
             Ok((version, mut ack)) => {

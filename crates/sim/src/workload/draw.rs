@@ -21,6 +21,9 @@ pub(crate) const KEYS: [&str; 9] =
 /// Those of them that most calls are about, in a run that is so.
 const HOT: std::ops::Range<usize> = 2..4;
 
+/// The version of a record, and its bytes if it was bytes.
+type Seen = (Timestamp, Option<Vec<u8>>);
+
 /// Draws operations.
 #[derive(Debug)]
 pub(crate) struct Draws {
@@ -30,7 +33,7 @@ pub(crate) struct Draws {
     expires: bool,
     is_hot: bool,
     /// What clients last saw of records: what conditions and comparisons are drawn from.
-    seen: BTreeMap<(KeyspaceId, Box<[u8]>), (Timestamp, Option<Vec<u8>>)>,
+    seen: BTreeMap<(KeyspaceId, Box<[u8]>), Seen>,
 }
 
 impl Draws {
@@ -46,7 +49,13 @@ impl Draws {
     }
 
     /// Somebody saw a record so.
-    pub(crate) fn saw(&mut self, keyspace: KeyspaceId, key: &[u8], version: Timestamp, bytes: Option<Vec<u8>>) {
+    pub(crate) fn saw(
+        &mut self,
+        keyspace: KeyspaceId,
+        key: &[u8],
+        version: Timestamp,
+        bytes: Option<Vec<u8>>,
+    ) {
         self.seen.insert((keyspace, key.into()), (version, bytes));
     }
 
@@ -89,7 +98,7 @@ impl Draws {
         }
     }
 
-    fn on_count(&mut self, seen: &(Timestamp, Option<Vec<u8>>)) -> Act {
+    fn on_count(&mut self, seen: &Seen) -> Act {
         match self.random.below(8) {
             // No two sums of a few of these are the same, so that a sum tells who is in it.
             0..=4 => Act::Increment { delta: self.random.between(1, 1 << 40) as i64 },
@@ -98,7 +107,7 @@ impl Draws {
         }
     }
 
-    fn on_text(&mut self, seen: &(Timestamp, Option<Vec<u8>>)) -> Act {
+    fn on_text(&mut self, seen: &Seen) -> Act {
         match self.random.below(8) {
             0..=3 => Act::Extend { bytes: self.token() },
             4 => Act::LookupRange { range: self.range() },
@@ -136,7 +145,7 @@ impl Draws {
         }
     }
 
-    fn on_mix(&mut self, seen: &(Timestamp, Option<Vec<u8>>)) -> Act {
+    fn on_mix(&mut self, seen: &Seen) -> Act {
         match self.random.below(20) {
             0..=4 => Act::Insert { value: self.value(), expiry: Expiry::Never },
             5 | 6 => Act::Remove,

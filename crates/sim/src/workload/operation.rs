@@ -4,7 +4,9 @@ use std::fmt;
 
 use zerohop_wire::Many;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Change, Condition, Expiry, Operation as Wire, Query, Range, Read, Until, Write};
+use zerohop_wire::messages::{
+    Change, Condition, Expiry, Operation as Wire, Query, Range, Read, Until, Write,
+};
 
 use super::tokens::shown;
 
@@ -106,10 +108,9 @@ impl Operation {
             Act::Insert { value, expiry } => then(&write(Change::Insert { value, expiry: *expiry })),
             Act::Remove => then(&write(Change::Remove)),
             Act::Extend { bytes } => then(&write(Change::Extend { bytes })),
-            Act::CompareSwap { expected, new } => then(&write(Change::CompareSwap {
-                expected: expected.as_deref(),
-                new: new.as_deref(),
-            })),
+            Act::CompareSwap { expected, new } => {
+                then(&write(Change::CompareSwap { expected: expected.as_deref(), new: new.as_deref() }))
+            }
             Act::Increment { delta } => then(&write(Change::Increment { delta: *delta })),
             Act::SetBit { offset, on } => then(&write(Change::SetBit { offset: *offset, on: *on })),
             Act::Expire { expiry } => then(&write(Change::Expire { expiry: *expiry })),
@@ -138,7 +139,9 @@ impl fmt::Display for Operation {
                 write!(f, "swap {:?} for {:?}", both(expected), both(new))?;
             }
             Act::Wait { until: Awaited::Equals(value) } => write!(f, "wait until it is {}", shown(value))?,
-            Act::Wait { until: Awaited::Differs(value) } => write!(f, "wait until it is not {}", shown(value))?,
+            Act::Wait { until: Awaited::Differs(value) } => {
+                write!(f, "wait until it is not {}", shown(value))?
+            }
             other => write!(f, "{other:?}")?,
         }
         write!(f, " of {}", shown(&self.key))?;

@@ -63,7 +63,11 @@ mod tests {
         assert_eq!(tokens_of(&value), [token(7), token(123)]);
         assert_eq!(tokens_of(&value[1..]), [token(123)]);
         assert_eq!(tokens_of(b"-123456789012"), Vec::<Vec<u8>>::new());
-        assert!(is_known_form(b"k", &[b"-12", &value[..]].concat()) && is_known_form(b"k", b"-12") && is_known_form(b"k", b""));
+        assert!(
+            is_known_form(b"k", &[b"-12", &value[..]].concat())
+                && is_known_form(b"k", b"-12")
+                && is_known_form(b"k", b"")
+        );
         assert!(is_known_form(b"k", &[&value[..], b"...."].concat()));
         assert!(!is_known_form(b"k", &value[1..]) && is_known_form(b"bits-1", b"\x80"));
     }

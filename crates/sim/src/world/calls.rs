@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use zerohop_session::{Collect, Collecting, Effect, Request, Settings, Time};
+use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{Hello, Message};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features};
-use zerohop_wire::ids::KeyspaceId;
 
 use super::{Event, Phase, World};
 use crate::client::Client;
@@ -237,8 +237,12 @@ impl World {
         let now = self.now();
         let request = operation.with_wire(|wire| Request::record(keyspace, wire, limit_us));
         let Ok(request) = request else { return self.trouble(format!("{operation} cannot be sent")) };
-        let partition =
-            self.manager.map().keyspace(keyspace).map(|found| found.partition(&operation.key)).unwrap_or_default();
+        let partition = self
+            .manager
+            .map()
+            .keyspace(keyspace)
+            .map(|found| found.partition(&operation.key))
+            .unwrap_or_default();
         let call = self.history.calls.len();
         self.trace.say(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
         let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };

@@ -35,9 +35,15 @@ enum Event {
     NodeTurn(usize),
     ClientTurn(usize),
     /// A client makes its next call, if it still lives.
-    Call { client: usize, life: u32 },
+    Call {
+        client: usize,
+        life: u32,
+    },
     /// A copy of a frame is sent over a connection of its own.
-    Repeat { instance: usize, frame: Vec<u8> },
+    Repeat {
+        instance: usize,
+        frame: Vec<u8>,
+    },
     Fault(Fault),
     /// The node starts again.
     Start,

@@ -202,9 +202,9 @@ impl World {
         self.slots[slot].audit(shown, (keyspace, partition, epoch), &read, |message| {
             end = match message {
                 Message::Answer(Ok(outcome)) => owned(outcome).map_or(CallEnd::Open, CallEnd::Done),
-                Message::Answer(Err(failure)) => CallEnd::of(Err(zerohop_session::Error::Answer {
-                    failure: failure.clone().into_owned(),
-                })),
+                Message::Answer(Err(failure)) => {
+                    CallEnd::of(Err(zerohop_session::Error::Answer { failure: failure.clone().into_owned() }))
+                }
                 _ => CallEnd::Open,
             };
         });
