@@ -36,3 +36,10 @@ pub const KEYSPACES_MAX: usize = 7;
 /// Calls of all clients in a simulated second: a few hundred on each record by the end, which is what a search for an
 /// order is still quick for.
 pub const CALLS_PER_SECOND_MAX: u64 = 300;
+
+/// How fast a node's clock runs, in parts of a million of the true rate: beyond what any machine's does.
+pub const CLOCK_RATE_MIN: u64 = 800_000;
+/// As fast as time.
+pub const CLOCK_RATE_TRUE: u64 = 1_000_000;
+/// See [`CLOCK_RATE_MIN`].
+pub const CLOCK_RATE_MAX: u64 = 1_200_000;

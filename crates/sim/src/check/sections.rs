@@ -15,7 +15,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use super::linear::{Item, Section, made_version};
 use super::model::{Record, State};
 use crate::history::{Call, End, History, KeyspaceHistory, Outage};
-use crate::limits::INTERVAL_SLACK_US;
+use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
 use crate::workload::operation::Act;
 
 /// A section and whose it is.
@@ -124,7 +124,9 @@ impl Cutter<'_> {
         let was_synced = match self.known.durability_at(told) {
             Durability::Sync => true,
             Durability::Interval { ms } => {
-                let bound = u64::from(ms) * 1000 + INTERVAL_SLACK_US;
+                // The node measures the interval by its own clock, which may run slow.
+                let slow = if self.history.clocks_were_set { CLOCK_RATE_MIN } else { CLOCK_RATE_TRUE };
+                let bound = u64::from(ms) * 1000 * CLOCK_RATE_TRUE / slow + INTERVAL_SLACK_US;
                 told.after_us(bound) <= outage.down.min(outage.sound_until)
             }
             Durability::Memory => false,

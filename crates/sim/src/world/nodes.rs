@@ -11,6 +11,7 @@ use zerohop_wire::messages::{Outcome, Query, Read};
 
 use super::{Event, Phase, World};
 use crate::history::{Call, End as CallEnd, KeyspaceHistory, Outage};
+use crate::limits::{CLOCK_RATE_MAX, CLOCK_RATE_MIN, CLOCK_RATE_TRUE};
 use crate::network::End;
 use crate::node::{CLUSTER, Turned};
 use crate::streams::Draw;
@@ -99,9 +100,9 @@ impl World {
         let (by_ms, rate) = match wild && !is_first {
             true => {
                 let by_ms = self.streams.node.between(0, 20_000) as i64 - 10_000;
-                (by_ms, self.streams.node.between(800_000, 1_200_000))
+                (by_ms, self.streams.node.between(CLOCK_RATE_MIN, CLOCK_RATE_MAX))
             }
-            false => (0, 1_000_000),
+            false => (0, CLOCK_RATE_TRUE),
         };
         self.clock.restart(now, by_ms, rate);
         self.manager.begin(incarnation);
