@@ -19,14 +19,22 @@ pub struct Coverage {
     pub crashes: u64,
     /// See above.
     pub stops: u64,
+    /// Starts during which the power went.
+    pub failed_starts: u64,
     /// Pauses of the node.
     pub pauses: u64,
+    /// Times during which sessions were forgotten because nobody used them.
+    pub sleeps: u64,
     /// Times of trouble with a disk.
     pub disk_troubles: u64,
     /// Changes of a keyspace's durability.
     pub alterations: u64,
     /// Copies of frames that came over a connection of their own.
     pub repeats: u64,
+    /// Requests answered that their session is forgotten.
+    pub expired: u64,
+    /// Requests let go because their client had said that it has the answer.
+    pub let_go: u64,
     /// Records whose calls were looked at, between two losses.
     pub sections: u64,
     /// Those for which the search for an order was given up.
@@ -70,10 +78,14 @@ impl Coverage {
             (&mut self.events, other.events),
             (&mut self.crashes, other.crashes),
             (&mut self.stops, other.stops),
+            (&mut self.failed_starts, other.failed_starts),
             (&mut self.pauses, other.pauses),
+            (&mut self.sleeps, other.sleeps),
             (&mut self.disk_troubles, other.disk_troubles),
             (&mut self.alterations, other.alterations),
             (&mut self.repeats, other.repeats),
+            (&mut self.expired, other.expired),
+            (&mut self.let_go, other.let_go),
             (&mut self.sections, other.sections),
             (&mut self.undecided, other.undecided),
         ] {
@@ -104,10 +116,14 @@ impl Coverage {
         let counts = [
             ("crashes", self.crashes),
             ("stops in order", self.stops),
+            ("failed starts", self.failed_starts),
             ("pauses", self.pauses),
+            ("sleeps", self.sleeps),
             ("troubles with disks", self.disk_troubles),
             ("alterations", self.alterations),
             ("repeated frames", self.repeats),
+            ("forgotten sessions", self.expired),
+            ("requests let go", self.let_go),
         ];
         let absent = OPERATIONS.into_iter().filter(|name| !self.calls.contains_key(*name));
         absent.chain(counts.into_iter().filter(|(_, count)| *count == 0).map(|(name, _)| name)).collect()
@@ -123,13 +139,17 @@ impl fmt::Display for Coverage {
         }
         write!(
             f,
-            "), {} crashes, {} stops, {} pauses, {} disk troubles, {} alterations, {} repeats, {} sections, {} undecided",
+            "), {} crashes, {} stops, {} failed starts, {} pauses, {} sleeps, {} disk troubles, {} alterations, {} repeats, {} expired, {} let go, {} sections, {} undecided",
             self.crashes,
             self.stops,
+            self.failed_starts,
             self.pauses,
+            self.sleeps,
             self.disk_troubles,
             self.alterations,
             self.repeats,
+            self.expired,
+            self.let_go,
             self.sections,
             self.undecided
         )

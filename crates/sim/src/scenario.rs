@@ -22,6 +22,8 @@ pub(crate) struct Scenario {
     pub(crate) is_hot: bool,
     /// Calls come together, that often; zero: each when it comes.
     pub(crate) burst_us: u64,
+    /// In the midst of the faults nobody asks for anything for so long: longer than a session is remembered.
+    pub(crate) sleep_us: u64,
     /// Faults happen for so long.
     pub(crate) faults_us: u64,
     pub(crate) network: NetworkFaults,
@@ -116,6 +118,7 @@ impl Scenario {
         let alter_every_us = some(2, 2 * SECOND);
         let (spike, breaks, half_open) = (some(3, 10), some(2, 5), some(4, 2));
         let (refused, damage, repeats) = (some(3, 100), some(6, 1), some(2, 50));
+        let sleep_us = if random.chance(1, 8) { random.between(650, 900) * SECOND } else { 0 };
         let network = NetworkFaults {
             delay_us: random.between(20, 200),
             jitter_us: *random.pick(&[10, 200, 5 * MS]),
@@ -125,7 +128,8 @@ impl Scenario {
             half_open,
             refused,
             damage,
-            repeats,
+            // What sessions are forgotten for must come late enough.
+            repeats: if sleep_us > 0 { 200 } else { repeats },
             repeat_us: *random.pick(&[2 * MS, 200 * MS, 3 * SECOND]),
             cut_off_every_us,
             cut_off_us: *random.pick(&[100 * MS, 3 * SECOND]),
@@ -163,6 +167,7 @@ impl Scenario {
             gather_us: *random.pick(&[30, 500, 5 * MS]),
             is_hot: random.chance(1, 3),
             burst_us: *random.pick(&[0, 0, 100 * MS]),
+            sleep_us,
             faults_us: random.between(4 * SECOND, 12 * SECOND),
             network,
             node,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use zerohop_partition::limits::SESSION_IDLE_MS;
 use zerohop_session::{Collect, Collecting, Effect, Request, Settings, Time};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{Hello, Message};
@@ -142,7 +143,10 @@ impl World {
             let mut scratch = Vec::new();
             let writes = frame.message(&mut scratch).is_ok_and(|message| carries_writes(&message));
             if writes && self.streams.network.chance(self.scenario.network.repeats, 1000) {
-                let late_us = self.streams.network.below(self.scenario.network.repeat_us + 1);
+                let mut late_us = self.streams.network.below(self.scenario.network.repeat_us + 1);
+                if self.scenario.sleep_us > 0 && self.streams.network.chance(1, 3) {
+                    late_us = self.scenario.sleep_us - self.streams.network.below(SESSION_IDLE_MS * MS / 10);
+                }
                 let at = self.now().after_us(late_us);
                 self.agenda.at(at, Event::Repeat { instance, frame: rest[..used].to_vec() });
                 // Whatever its client is told of the first copy, the second may be taken up.

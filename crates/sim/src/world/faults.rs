@@ -25,6 +25,8 @@ pub(super) enum Fault {
     /// A keyspace is made, changed or dropped.
     Alter,
     SetClock,
+    /// Clients sleep; happens once.
+    Sleep,
 }
 
 impl World {
@@ -42,6 +44,10 @@ impl World {
         ] {
             self.schedule_next(fault);
         }
+        if self.scenario.sleep_us > 0 {
+            let at = self.now().after_us(self.scenario.faults_us / 2);
+            self.agenda.at(at, Event::Fault(Fault::Sleep));
+        }
     }
 
     fn schedule_next(&mut self, fault: Fault) {
@@ -56,7 +62,7 @@ impl World {
             Fault::KillClient => scenario.client.dies_every_us,
             Fault::Alter => scenario.alter_every_us,
             Fault::SetClock if scenario.node.wild_clock => 3_000_000,
-            Fault::SetClock | Fault::DiskWell => 0,
+            Fault::SetClock | Fault::DiskWell | Fault::Sleep => 0,
         };
         if every_us > 0 {
             let wait_us = self.streams.node.wait(every_us);
@@ -69,8 +75,12 @@ impl World {
         if self.phase != Phase::Faults {
             return;
         }
-        self.schedule_next(fault);
         let now = self.now();
+        if now < self.asleep_until && fault != Fault::DiskWell {
+            let wait_us = self.streams.node.below(1_000_000);
+            return self.agenda.at(self.asleep_until.after_us(wait_us), Event::Fault(fault));
+        }
+        self.schedule_next(fault);
         let is_up = self.node.down.is_none();
         match fault {
             Fault::Crash if is_up => self.crash(),
@@ -96,13 +106,12 @@ impl World {
             Fault::PauseClient => {
                 let client = self.any_client();
                 let until = now.after_us(self.streams.client.below(self.scenario.client.pause_us + 1));
-                self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
-                self.clients[client].paused_until = until;
-                for call in &self.clients[client].calls {
-                    // Whoever does not run notices no deadline.
-                    let call = &mut self.history.calls[*call];
-                    call.deadline = call.deadline.max(until);
-                }
+                self.pause_client(client, until);
+            }
+            Fault::Sleep => {
+                self.asleep_until = now.after_us(self.scenario.sleep_us);
+                self.coverage.sleeps += 1;
+                (0..self.clients.len()).for_each(|client| self.pause_client(client, self.asleep_until));
             }
             Fault::KillClient => {
                 let client = self.any_client();
@@ -143,6 +152,17 @@ impl World {
         (0..self.slots.len()).for_each(|slot| self.wake_slot(slot, now));
         self.start();
         self.history.healed = Some(now);
+    }
+
+    fn pause_client(&mut self, client: usize, until: Time) {
+        let now = self.now();
+        self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
+        self.clients[client].paused_until = until;
+        for call in &self.clients[client].calls {
+            // Whoever does not run notices no deadline.
+            let call = &mut self.history.calls[*call];
+            call.deadline = call.deadline.max(until);
+        }
     }
 
     fn crash(&mut self) {

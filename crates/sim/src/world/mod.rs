@@ -74,6 +74,8 @@ pub(crate) struct World {
     keyspaces: Vec<KeyspaceHistory>,
     /// Calls of which a copy of a frame may still be taken up.
     haunted: BTreeSet<usize>,
+    /// Nobody asks for anything before then, and nothing befalls anybody.
+    asleep_until: Time,
     phase: Phase,
     node: NodeState,
 }
@@ -128,6 +130,7 @@ impl World {
             streams,
             keyspaces: Vec::new(),
             haunted: BTreeSet::new(),
+            asleep_until: Time(0),
             phase: Phase::Faults,
             node: NodeState { down: Some((now, true, now)), ..NodeState::default() },
             scenario,
@@ -140,7 +143,7 @@ impl World {
     /// Plays the run to its end.
     pub(crate) fn run(&mut self) {
         self.set_up();
-        let healed = START.after_us(self.scenario.faults_us);
+        let healed = START.after_us(self.scenario.faults_us + self.scenario.sleep_us);
         self.agenda.at(healed, Event::Heal);
         self.agenda.at(healed.after_us(HEALING_US + QUIET_US), Event::Quiet);
         while !self.is_over()
@@ -149,6 +152,7 @@ impl World {
             self.happen(event);
             self.put_on_the_way();
         }
+        self.count();
         self.history.clocks_were_set = self.scenario.node.wild_clock;
         self.history.ended = self.agenda.now();
         self.history.keyspaces = self.keyspaces.clone();

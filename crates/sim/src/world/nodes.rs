@@ -35,6 +35,9 @@ pub(super) fn new_disk(random: &mut Random) -> SimulatedDisk {
     SimulatedDisk::new(random.next_u64())
 }
 
+/// The code of [`zerohop_wire::Failure::SessionExpired`].
+const SESSION_EXPIRED: u16 = 305;
+
 impl World {
     pub(super) fn wake_slot(&mut self, slot: usize, at: Time) {
         let found = &mut self.slots[slot];
@@ -110,9 +113,18 @@ impl World {
             self.mend_disk(slot);
             let identity = Identity { cluster: CLUSTER, instance: InstanceId(slot as u32), incarnation };
             let (history, shown) = (self.manager.history.clone(), self.clock.show(now));
+            let is_cut = !is_first && self.cut_power_while_opening(slot);
             let found = &mut self.slots[slot];
             found.busy_until = now;
-            if let Err(error) = found.open(identity, self.scenario.engine, history, shown) {
+            let opened = found.open(identity, self.scenario.engine, history, shown);
+            if is_cut && found.disk.is_power_off() {
+                return self.fail_to_start((down, clean, sound_until));
+            }
+            if is_cut {
+                // It was to go later than opening took: then not at all.
+                found.disk.cut_power_after(u64::MAX);
+            }
+            if let Err(error) = opened {
                 self.trouble(format!("instance {slot} does not open: {error}"));
             }
             self.wake_slot(slot, now);
@@ -125,11 +137,36 @@ impl World {
         }
     }
 
+    /// Whether the power may go while an instance opens what is on its disk.
+    fn cut_power_while_opening(&mut self, slot: usize) -> bool {
+        let plan = &self.scenario.node;
+        let cuts = plan.cuts_power && self.phase == Phase::Faults && self.streams.node.chance(1, 4);
+        if cuts {
+            let operations = self.streams.node.below(120);
+            self.slots[slot].disk.cut_power_after(operations);
+        }
+        cuts
+    }
+
+    /// The power went while the process started: it starts again.
+    fn fail_to_start(&mut self, down: (Time, bool, Time)) {
+        let now = self.now();
+        self.trace.say(now, format_args!("END of the process while it starts, Power"));
+        for slot in &mut self.slots {
+            slot.die();
+            slot.disk.crash();
+        }
+        self.node.down = Some(down);
+        self.coverage.failed_starts += 1;
+        self.agenda.at(now.after_us(1), Event::Start);
+    }
+
     /// The process ends.
     pub(super) fn end_process(&mut self, how: Ending) {
         if self.node.down.is_some() {
             return;
         }
+        self.count();
         let now = self.now();
         let mut is_clean = how == Ending::Stopped && !self.node.has_failed;
         if how == Ending::Stopped && self.slots.iter().any(|slot| slot.is_doomed) {
@@ -169,6 +206,17 @@ impl World {
         self.trace.say(now, format_args!("END of the process, {how:?}, for {down_us} us"));
         self.coverage.ended(how == Ending::Stopped);
         self.agenda.at(now.after_us(down_us + 1), Event::Start);
+    }
+
+    /// Takes in what the instances have counted, before they are gone.
+    pub(super) fn count(&mut self) {
+        for slot in &mut self.slots {
+            let Some(instance) = &mut slot.instance else { continue };
+            let stats = instance.stats();
+            let expired = stats.failures.iter().filter(|(code, _)| *code == SESSION_EXPIRED);
+            self.coverage.expired += expired.map(|(_, count)| count).sum::<u64>();
+            self.coverage.let_go += stats.let_go;
+        }
     }
 
     pub(super) fn mend_disk(&mut self, slot: usize) {
