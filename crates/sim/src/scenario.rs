@@ -166,7 +166,7 @@ impl Scenario {
             think_us: think_us.max(clients * depth * SECOND / CALLS_PER_SECOND_MAX),
             gather_us: *random.pick(&[30, 500, 5 * MS]),
             is_hot: random.chance(1, 3),
-            burst_us: *random.pick(&[0, 0, 100 * MS]),
+            burst_us: *random.pick(&[0, 20 * MS, 100 * MS]),
             sleep_us,
             faults_us: random.between(4 * SECOND, 12 * SECOND),
             network,

@@ -9,7 +9,7 @@ use zerohop_session::planted as session;
 use zerohop_sim::{Keep, run};
 
 /// Seeds within which every planted bug is found.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 100;
 
 fn first_found() -> Option<u64> {
     (0..SEEDS).find(|seed| !run(*seed, Keep::Nothing).violations.is_empty())

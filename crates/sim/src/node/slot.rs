@@ -28,8 +28,8 @@ pub(crate) struct Slot {
     pub(crate) busy_until: zerohop_session::Time,
     /// The power goes in the middle of one of its next operations.
     pub(crate) is_doomed: bool,
-    /// So many operations after the beginning of the next turn that brings requests.
-    pub(crate) cut_at_requests: Option<u64>,
+    /// In the next turn that brings so many pieces of requests, after so many operations.
+    pub(crate) cut_at_requests: Option<(usize, u64)>,
     scratch: Vec<u8>,
 }
 
@@ -170,9 +170,9 @@ impl Slot {
         (turned, trouble)
     }
 
-    /// Whether its next turn brings requests.
-    pub(crate) fn has_bytes(&self) -> bool {
-        self.inbox.iter().any(|(_, what)| matches!(what, Arrival::Bytes(_)))
+    /// How many pieces of requests its next turn brings.
+    pub(crate) fn pieces(&self) -> usize {
+        self.inbox.iter().filter(|(_, what)| matches!(what, Arrival::Bytes(_))).count()
     }
 
     /// Reads a record without a connection.

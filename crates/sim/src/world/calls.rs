@@ -200,7 +200,7 @@ impl World {
             .filter(|one| one.dropped.is_none_or(|dropped| now < dropped.after_us(500 * MS)))
             .map(|one| one.id)
             .collect();
-        let keyspace = match self.scenario.is_hot && self.streams.workload.chance(1, 2) {
+        let keyspace = match self.scenario.is_hot && self.streams.workload.chance(2, 3) {
             true => live[0],
             false => *self.streams.workload.pick(&live),
         };

@@ -166,7 +166,10 @@ impl World {
     }
 
     fn crash(&mut self) {
-        if self.scenario.node.cuts_power && self.streams.node.chance(3, 4) {
+        if self.scenario.node.cuts_power
+            && self.streams.node.chance(3, 4)
+            && !self.slots.iter().any(|slot| slot.is_doomed)
+        {
             let slot = self.streams.node.below(self.slots.len() as u64) as usize;
             let now = self.now();
             self.trace.say(now, format_args!("DOOM of i{slot}"));
@@ -175,7 +178,8 @@ impl World {
             if self.streams.node.chance(1, 3) {
                 self.slots[slot].disk.cut_power_after(self.streams.node.below(60));
             } else {
-                self.slots[slot].cut_at_requests = Some(self.streams.node.below(4));
+                let (pieces, operations) = (self.streams.node.between(1, 3), self.streams.node.below(3));
+                self.slots[slot].cut_at_requests = Some((pieces as usize, operations));
             }
             return;
         }

@@ -58,9 +58,8 @@ impl World {
         if now < self.node.paused_until || now < found.busy_until {
             return self.wake_slot(slot, now);
         }
-        if found.has_bytes()
-            && let Some(operations) = found.cut_at_requests.take()
-        {
+        let come = found.pieces();
+        if let Some((_, operations)) = found.cut_at_requests.take_if(|(pieces, _)| come >= *pieces) {
             found.disk.cut_power_after(operations);
         }
         let before_us = found.disk.elapsed_us();
