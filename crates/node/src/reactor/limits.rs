@@ -14,6 +14,10 @@ pub const REFUSALS_MAX: usize = 64;
 /// When a client that was refused for want of connections should ask again.
 pub const REFUSED_RETRY_MS: u32 = 1_000;
 
+/// Connections that the system holds until they are taken up, if it allows as many (`net.core.somaxconn`): a job's clients
+/// connect all at the same time.
+pub const BACKLOG: i32 = 4096;
+
 /// Connections taken up in one turn, so that a storm of them does not hold up those that are there.
 pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 

@@ -14,7 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::net::sockopt;
 
 use super::driver::{ConnectionId, Driver, Event, Now, Ready};
-use super::limits::{EVENTS_MAX, KEEP_ALIVE_S};
+use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -43,6 +43,8 @@ impl MioDriver {
         let poll = Poll::new()?;
         let waker = Arc::new(PollWaker(mio::Waker::new(poll.registry(), WAKER)?));
         let mut listener = TcpListener::bind(address)?;
+        // Again, for a longer queue: what finds it full is dropped without a word, and tries again after a second.
+        rustix::net::listen(&listener, BACKLOG)?;
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         Ok(MioDriver {
             poll,
@@ -170,6 +172,16 @@ const _: () = assert!(usize::BITS >= 64 && (super::limits::CONNECTIONS_MAX as u6
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_crowd_of_clients_is_held_until_it_is_taken_up() {
+        let driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = driver.local_address().unwrap();
+        let patience = Duration::from_millis(900);
+        let held: std::io::Result<Vec<_>> =
+            (0..500).map(|_| std::net::TcpStream::connect_timeout(&address, patience)).collect();
+        assert!(held.is_ok(), "the queue of the system is too short");
+    }
 
     #[test]
     fn names_of_connections_survive_the_way_through_the_system() {

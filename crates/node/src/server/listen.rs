@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use super::error::StartError;
 use crate::reactor::MioDriver;
+use crate::reactor::limits::BACKLOG;
 
 /// All listeners of a node. Who connects waits until somebody takes it up.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ impl Listeners {
         }
         #[expect(clippy::disallowed_methods, reason = "node is the home of sockets")]
         let manager = TcpListener::bind(listen).map_err(|error| refused(listen, &error))?;
+        rustix::net::listen(&manager, BACKLOG).map_err(|errno| refused(listen, &errno.into()))?;
         let at = manager.local_addr().map_err(|error| refused(listen, &error))?;
         let drivers = (1..=instances).map(|place| {
             let address = behind(listen, place)?;
