@@ -84,7 +84,7 @@ pub struct AdminAnswer {
 /// See [`AdminAnswer`].
 #[derive(Clone, PartialEq, Oneof)]
 pub enum Answer {
-    /// It was not done, and why.
+    /// It was not done, or not by all, and why.
     #[prost(message, tag = "1")]
     Refused(Refused),
     /// How the cluster is.
@@ -95,7 +95,7 @@ pub enum Answer {
     Keyspace(KeyspaceStatus),
 }
 
-/// Why a request was not done. Nothing was changed.
+/// Why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Refused {
     /// For programs: one of the `REFUSED_` constants.
