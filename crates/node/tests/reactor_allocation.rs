@@ -169,8 +169,10 @@ fn requests_in_the_steady_state_allocate_nothing() {
         round(&mut sockets, 32, answer_bytes, &mut scratch);
     }
     let during = count() - before;
+    // On a busy machine more bytes may wait at once than ever before: a buffer or two then grows a few times. One
+    // allocation for each thousandth request would be seen.
     assert!(
-        during <= telling + 8,
+        during <= telling + 64,
         "{during} allocations for 102,400 requests, of which {telling} for telling so"
     );
     mailbox.leave(Tell::Stop).unwrap();
