@@ -20,9 +20,7 @@ impl Listeners {
     /// # Errors
     /// [`StartError::NotLoopback`], [`StartError::Listen`].
     pub(super) fn open(listen: SocketAddr, instances: usize) -> Result<Self, StartError> {
-        if !listen.ip().is_loopback() {
-            return Err(StartError::NotLoopback { listen });
-        }
+        check(listen)?;
         #[expect(clippy::disallowed_methods, reason = "node is the home of sockets")]
         let manager = TcpListener::bind(listen).map_err(|error| refused(listen, &error))?;
         rustix::net::listen(&manager, BACKLOG).map_err(|errno| refused(listen, &errno.into()))?;
@@ -35,6 +33,14 @@ impl Listeners {
         });
         Ok(Listeners { manager: (manager, at), instances: drivers.collect::<Result<_, StartError>>()? })
     }
+}
+
+/// Whether the address may be listened at: nobody beyond this machine can reach it.
+///
+/// # Errors
+/// [`StartError::NotLoopback`].
+pub(super) fn check(listen: SocketAddr) -> Result<(), StartError> {
+    if listen.ip().is_loopback() { Ok(()) } else { Err(StartError::NotLoopback { listen }) }
 }
 
 /// The address so many ports behind.

@@ -112,6 +112,8 @@ impl Server {
     /// [`StartError`]; nothing is left running then.
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let stopwatch = Stopwatch::start();
+        // Before anything is made that a refusal would leave behind.
+        listen::check(options.listen)?;
         // Connections need them; the usual limit is meant for programs that wait on few.
         raise_descriptor_limit();
         let (mut folder, saved) = match &options.data {

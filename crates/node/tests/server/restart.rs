@@ -83,8 +83,10 @@ fn what_does_not_fit_the_data_is_refused_with_what_would() {
         let error = Server::start(options(instances)).unwrap_err();
         assert!(matches!(error, StartError::Instances { .. }), "{error}");
     }
-    let beyond = ServerOptions::new("0.0.0.0:0".parse().unwrap());
+    let unmade = folder.path().join("unmade");
+    let beyond = on(&unmade, "0.0.0.0:0".parse().unwrap());
     assert!(matches!(Server::start(beyond).unwrap_err(), StartError::NotLoopback { .. }));
+    assert!(!unmade.exists(), "a refusal leaves nothing behind");
 }
 
 #[test]
