@@ -14,13 +14,11 @@
 mod child;
 mod failure;
 mod limits;
-mod machine;
 mod measure;
 mod peers;
 mod reading;
 mod rounds;
 mod scenarios;
-mod statistics;
 mod subjects;
 mod summary;
 mod table;
@@ -30,11 +28,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench_common::Machine;
 use clap::{Parser, ValueEnum};
 use serde::Serialize;
 
 use failure::Failure;
-use machine::Machine;
 use peers::{Built, PEERS};
 use rounds::{Contender, Outcome, Plan};
 use scenarios::{Case, Reading, Scenario, ScenarioSummary};
@@ -163,7 +161,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
             "bench-engine: a debug build: the figures of subjects in Rust say nothing; use cargo run --release",
         );
     }
-    let machine = Machine::look()?;
+    let machine = Machine::look().map_err(Failure::io("looking at", Path::new("/proc")))?;
     let program = std::env::current_exe()
         .map_err(|source| Failure::Io { doing: "finding this program".into(), source })?;
     // The program is target/release/bench-engine.

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::reading::{Phase, Run};
 use crate::rounds::{Kind, Outcome};
-use crate::statistics::Spread;
 use crate::subjects::CrashSafe;
+use bench_common::Spread;
 
 /// Everything measured at one number of records.
 #[derive(Serialize)]

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use crate::statistics::Spread;
 use crate::subjects::CrashSafe;
 use crate::summary::{Against, PhaseSummary, Summary};
+use bench_common::Spread;
 
 /// Prints one summary into `out`.
 pub(crate) fn write(out: &mut String, summary: &Summary) -> fmt::Result {

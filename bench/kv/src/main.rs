@@ -16,14 +16,12 @@ mod failure;
 mod generator;
 mod histogram;
 mod limits;
-mod machine;
 mod process;
 mod protocol;
 mod readiness;
 mod report;
 mod rounds;
 mod scenarios;
-mod statistics;
 mod subjects;
 mod usage;
 mod work;
@@ -34,11 +32,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bench_common::Machine;
 use clap::Parser;
 use serde::Serialize;
 
 use failure::Failure;
-use machine::Machine;
 use report::Summary;
 use rounds::{Outcome, Plan};
 use scenarios::{Contender, REGISTRY, Scenario};
@@ -179,7 +177,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         program: program.clone(),
     };
     let mut report = Report {
-        machine: Machine::look()?,
+        machine: Machine::look().map_err(Failure::while_doing("looking at the machine"))?,
         server_core: plan.server_core,
         client_core,
         nice: plan.nice,

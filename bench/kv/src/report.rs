@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::rounds::Outcome;
 use crate::scenarios::{Bound, Reading, Scenario, Target};
-use crate::statistics::Spread;
+use bench_common::Spread;
 
 /// Everything measured of one scenario.
 #[derive(Serialize)]

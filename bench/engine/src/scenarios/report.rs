@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Bound, Reading, Scenario, Target};
 use crate::rounds::Outcome;
-use crate::statistics::Spread;
+use bench_common::Spread;
 
 /// Everything measured of one scenario.
 #[derive(Serialize)]

@@ -4,15 +4,18 @@ use serde::Serialize;
 
 /// The middle of some rounds, with the least and the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) greatest: f64,
+pub struct Spread {
+    /// The middle; of two middles their mean.
+    pub median: f64,
+    /// The least.
+    pub least: f64,
+    /// The greatest.
+    pub greatest: f64,
 }
 
 impl Spread {
     /// None of nothing.
-    pub(crate) fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Option<Spread> {
         let mut figures: Vec<f64> = figures.into_iter().collect();
         figures.sort_by(f64::total_cmp);
         let middle = figures.len() / 2;

@@ -1,16 +1,14 @@
 //! Where and when a table was measured: without that it says nothing.
 
-use std::path::Path;
+use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::system::uname;
 use serde::Serialize;
 
-use crate::failure::Failure;
-
 /// The line under a table.
 #[derive(Debug, Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
     cpu: String,
     kernel: String,
     cores: usize,
@@ -23,10 +21,13 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// Reads it from the system.
-    pub(crate) fn look() -> Result<Machine, Failure> {
+    ///
+    /// # Errors
+    /// What the system answers, with the file that it is about.
+    pub fn look() -> io::Result<Machine> {
         let read = |path: &str| {
-            let path = Path::new(path);
-            std::fs::read_to_string(path).map_err(Failure::io("reading", path))
+            let told = |error: io::Error| io::Error::new(error.kind(), format!("reading {path}: {error}"));
+            std::fs::read_to_string(path).map_err(told)
         };
         let cpuinfo = read("/proc/cpuinfo")?;
         let cpu = cpuinfo
