@@ -135,15 +135,34 @@ fn the_writer_writes_the_bytes_that_are_pinned() {
     }
 }
 
-#[test]
-fn files_of_version_1_are_read() {
+fn disk_with(files: Files) -> SimulatedDisk {
     let disk = SimulatedDisk::new(2);
-    for (path, bytes) in pinned(&corpus(), "") {
+    for (path, bytes) in files {
         let mut disk = disk.clone();
         let file = disk.open(&path, OpenMode::Create).expect("is made");
         disk.append(file, &bytes).expect("is written");
     }
     disk.power_off_clean();
+    disk
+}
+
+/// A list had parts 30 and 32 when its checkpoint was written. It died, what stood in its place was removed by entry 51,
+/// and compaction kept parts 30 and 32 as removals, and at last dropped 51: nothing older stood in its way.
+#[test]
+fn a_list_whose_parts_are_kept_as_removals_does_not_come_back_from_a_checkpoint() {
+    let disk = disk_with(pinned(&corpus().with_file_name("died-parts"), ""));
+    let (mut engine, report) = Engine::open(disk, options()).expect("opens");
+    assert_eq!(report.damage().next(), None);
+    engine.commit_all().expect("commits");
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
+    let key = |name: &str, bytes: usize| format!("{name:x<bytes$}").into_bytes();
+    assert!(engine.lookup(p, &key("k3", 113)).expect("reads").is_none());
+    assert!(engine.lookup(p, &key("k2", 76)).expect("reads").is_some(), "another was put at last");
+}
+
+#[test]
+fn files_of_version_1_are_read() {
+    let disk = disk_with(pinned(&corpus(), ""));
     let (mut engine, report) = Engine::open(disk, options()).expect("opens");
     assert_eq!(report.damage().next(), None);
     let from_journal: u64 = report.partitions.iter().map(|(_, p)| p.from_journal).sum();

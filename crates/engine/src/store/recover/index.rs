@@ -15,6 +15,7 @@ use crate::index::HashIndex;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
 use crate::log::FIRST_ENTRY_AT;
+use crate::log::entry::Kind;
 use crate::log::scan::{self, Item};
 use crate::side::chains::Chain;
 
@@ -256,7 +257,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// The log indexes that rewritten segments hold, of those that can be read without a fault: what a damaged one
+    /// The log indexes of what rewritten segments hold beside removals, of those that can be read without a fault: what a damaged one
     /// lacks may be lost, and reading it will say so.
     fn scan_rewritten<D: Disk>(
         &mut self,
@@ -275,8 +276,11 @@ impl Recovery<'_> {
             let (mut indexes, mut is_whole) = (Vec::new(), false);
             for item in scan::items(segment.base(), &bytes, FIRST_ENTRY_AT, 0) {
                 match item {
-                    Item::Entry { entry, .. } => indexes.push(entry.head.meta.index),
-                    Item::Mark { .. } => {}
+                    // A part that died may still stand there as a removal, when what it holds is gone.
+                    Item::Entry { entry, .. } if entry.head.meta.kind != Kind::Remove => {
+                        indexes.push(entry.head.meta.index);
+                    }
+                    Item::Entry { .. } | Item::Mark { .. } => {}
                     Item::Footer { .. } => is_whole = true,
                     Item::Bad { .. } => {
                         is_whole = false;
