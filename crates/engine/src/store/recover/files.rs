@@ -148,6 +148,17 @@ pub(super) fn read_footer<D: Disk>(io: &mut Io<D>, segment: &Segment) -> EngineR
     })
 }
 
+/// Whether nothing unreadable stands between an offset and the segment's end.
+pub(super) fn is_readable_from<D: Disk>(io: &mut Io<D>, segment: &Segment, from: u64) -> EngineResult<bool> {
+    let Some(file) = segment.file else { return Ok(false) };
+    let mut bytes = vec![0; segment.bytes.saturating_sub(from) as usize];
+    if bytes.is_empty() {
+        return Ok(true);
+    }
+    io.disk.read_at(file, from, &mut bytes)?;
+    Ok(scan::items(segment.base(), &bytes, from, 0).all(|item| !matches!(item, Item::Bad { .. })))
+}
+
 fn parse_name(name: &str) -> Option<(u64, u32)> {
     let (first, generation) = name.strip_suffix(".seg")?.split_once('-')?;
     let is_plain = first.len() == 16 && generation.len() == 8;

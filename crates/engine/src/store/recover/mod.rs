@@ -26,7 +26,7 @@ mod files;
 mod index;
 mod settle;
 
-use files::read_footer;
+use files::{is_readable_from, read_footer};
 use index::Loaded;
 
 /// What a recovery did to one partition.
@@ -173,7 +173,10 @@ impl Recovery<'_> {
         let last_epoch = self.store.log.last.0;
         let segment = self.store.log.segment_mut(slot);
         let footer = read_footer(io, segment)?;
-        if let Some(footer) = footer.filter(|footer| footer.last_index == last_index) {
+        // Of what came behind the last entry, a crash may have left the footer and taken a mark before it: that must go
+        // now, while it cannot be taken for rot.
+        let is_whole = segment.header.generation > 0 || is_readable_from(io, segment, resume_at)?;
+        if let Some(footer) = footer.filter(|footer| is_whole && footer.last_index == last_index) {
             let last = (footer.last_epoch, footer.last_index);
             segment.adopt_footer(footer);
             self.reach(last.0, last.1);
