@@ -181,7 +181,10 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Ends what is under way in one partition: its checkpoint and its compaction.
-    pub(super) fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         while !store.checkpoint_step(io)? {}
         while !store.compaction_step(io)? {}
@@ -236,7 +239,7 @@ impl<D: Disk> Engine<D> {
                     // Idle from now on: the mark that tells what is synced is synced too, with the next interval. (Not
                     // durable yet: what came while an earlier sync was under way.)
                     Ok(true) if !store.is_dirty => {
-                        if store.log.mark_now(io, store.commit) || !store.log.is_durable() {
+                        if store.log.mark_now(io, store.commit)? || !store.log.is_durable() {
                             store.is_dirty = true;
                             upkeep.sync_later(handle, store.durability.sync_after_ms());
                         }

@@ -73,7 +73,7 @@ impl<D: Disk> Engine<D> {
         // The marks that vouch for what is synced: what is unreadable from here on has rotted.
         let Engine { io, partitions, .. } = &mut self;
         for store in partitions.iter_mut().flatten().filter(|s| s.durability != Durability::Memory) {
-            store.log.mark_now(io, store.commit);
+            store.log.mark_now(io, store.commit)?;
         }
         self.sync()?;
         for (_, handle) in self.partitions().collect::<Vec<_>>() {

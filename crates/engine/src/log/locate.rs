@@ -88,6 +88,20 @@ impl Log {
         self.order.partition_point(|&s| self.segment(s).first_index() <= index).checked_sub(1)
     }
 
+    /// Removes the last segment. That survives a crash before this returns.
+    pub(super) fn drop_last<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
+        let dropped = self.order.pop().and_then(|slot| self.drop_slot(io, slot));
+        self.first_unsynced = self.first_unsynced.min(self.order.len());
+        if let Some(segment) = dropped
+            && let Some(file) = segment.file
+        {
+            io.disk.close(file);
+            io.disk.remove(&segment.path)?;
+            io.disk.sync_dir(&self.folder)?;
+        }
+        Ok(())
+    }
+
     /// Cuts off every entry after `index`. The cut survives a crash before this returns.
     pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         if index >= self.last.1 {
@@ -98,14 +112,7 @@ impl Log {
             if self.segment(slot).first_index() <= index {
                 break;
             }
-            self.order.pop();
-            if let Some(segment) = self.drop_slot(io, slot)
-                && let Some(file) = segment.file
-            {
-                io.disk.close(file);
-                io.disk.remove(&segment.path)?;
-                io.disk.sync_dir(&self.folder)?;
-            }
+            self.drop_last(io)?;
         }
         let Some(&slot) = self.order.last() else {
             self.set_end((0, 0));

@@ -108,6 +108,15 @@ impl Log {
         self.options = options;
     }
 
+    /// Its segments get the names that their files are to have: of one that was compacted in memory there was none.
+    pub(crate) fn name_segments(&mut self) {
+        let Log { slots, folder, .. } = self;
+        for segment in slots.iter_mut().flatten().filter(|segment| segment.file.is_none()) {
+            segment.path = format!("{folder}/{}", segment.header.file_name());
+        }
+        self.set_end(self.last);
+    }
+
     /// Adds an entry. The caller has checked key, payload and space, and that the entry follows the last one.
     #[inline]
     pub(crate) fn append<D: Disk>(
@@ -164,20 +173,32 @@ impl Log {
             if !segment.sealed && !is_full && segment.base().reaches(meta) {
                 return Ok(slot);
             }
-            if !segment.sealed {
+            if !segment.sealed && segment.last_index < segment.first_index() {
+                // It holds a mark alone, and the next would have its name.
+                self.drop_last(io)?;
+            } else if !segment.sealed {
                 self.seal(io, slot)?;
             }
         }
-        let base = Base {
-            salt: salt_of(self.partition, meta.index, meta.epoch, 0),
-            epoch: meta.epoch,
-            index: meta.index,
-            // Timestamps need not rise with the index: room on both sides.
-            timestamp: meta.timestamp.saturating_sub(entry::TIMESTAMP_SPAN / 2),
-        };
+        // Timestamps need not rise with the index: room on both sides.
+        self.begin_segment(
+            io,
+            (meta.epoch, meta.index),
+            meta.timestamp.saturating_sub(entry::TIMESTAMP_SPAN / 2),
+        )
+    }
+
+    /// Adds an open segment at the end, for entries from this epoch and index on.
+    fn begin_segment<D>(
+        &mut self,
+        io: &mut Io<D>,
+        (epoch, index): (u32, u64),
+        timestamp: u64,
+    ) -> EngineResult<u32> {
+        let salt = salt_of(self.partition, index, epoch, 0);
         let header = Header {
             partition: self.partition,
-            base,
+            base: Base { salt, epoch, index, timestamp },
             covers_through: 0,
             covers_epoch: 0,
             generation: 0,
@@ -212,16 +233,23 @@ impl Log {
         }
     }
 
-    /// Writes a mark if there is something new to say. Whether it did.
-    pub(crate) fn mark_now<D>(&mut self, io: &mut Io<D>, commit: u64) -> bool {
+    /// Writes a mark if there is something new to say. Whether it did. Behind a sealed segment it begins a new one, for
+    /// else nothing would vouch for the last entries as long as no other comes.
+    ///
+    /// # Errors
+    /// As many segments as there may be.
+    pub(crate) fn mark_now<D>(&mut self, io: &mut Io<D>, commit: u64) -> EngineResult<bool> {
         let synced = self.synced_index();
-        match self.order.last() {
-            Some(&slot) if synced > self.marked_synced && !self.segment(slot).sealed => {
-                self.push_mark(io, slot, synced, commit);
-                true
-            }
-            _ => false,
-        }
+        let Some(&last) = self.order.last().filter(|_| synced > self.marked_synced) else { return Ok(false) };
+        let segment = self.segment(last);
+        let slot = if segment.sealed {
+            let timestamp = segment.base().timestamp;
+            self.begin_segment(io, (self.last.0, self.last.1 + 1), timestamp)?
+        } else {
+            last
+        };
+        self.push_mark(io, slot, synced, commit);
+        Ok(true)
     }
 
     fn push_mark<D>(&mut self, io: &mut Io<D>, slot: u32, synced: u64, commit: u64) {
