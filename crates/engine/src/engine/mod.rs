@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 mod due;
+mod durability;
 mod maintain;
 mod open;
 pub(crate) mod options;
@@ -60,8 +61,7 @@ impl<D: Disk> Engine<D> {
     /// Opens a partition, and creates it if it is new. A partition that nobody writes to costs no file.
     ///
     /// # Errors
-    /// [`EngineError::Limit`] for a `memory` partition whose files are on disk, [`EngineError::Stopped`] for one whose
-    /// removal has failed half-way, and what the disk answers.
+    /// [`EngineError::Stopped`] for one whose removal has failed half-way, and what the disk answers.
     pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
         if self.dropping.contains(&id) {
             let reason = "its removal failed half-way: drop it again, then it can be made anew".into();
@@ -85,38 +85,6 @@ impl<D: Disk> Engine<D> {
         };
         self.set_durability(handle, options.durability)?;
         Ok(handle)
-    }
-
-    /// Changes when a partition's entries survive a crash. What was accepted so far survives one once this returns,
-    /// if the new durability is `sync`.
-    ///
-    /// # Errors
-    /// [`EngineError::Limit`] for a change from or to `memory` once there are entries.
-    pub fn set_durability(&mut self, handle: Handle, durability: Durability) -> EngineResult<()> {
-        let log_options = self.log_options(durability);
-        let Engine { io, partitions, upkeep, .. } = self;
-        let store = store_of(partitions, handle)?;
-        if store.durability == durability {
-            return Ok(());
-        }
-        let changes_disk = (store.durability == Durability::Memory) != (durability == Durability::Memory);
-        if changes_disk && store.log.last.1 > 0 {
-            return Err(EngineError::Limit {
-                what: "a partition with entries cannot change from or to memory durability",
-            });
-        }
-        // What the journal holds needs no sync: after a crash on a full disk there may be no room for one.
-        if durability == Durability::Sync && store.journaled < store.log.last.1 {
-            store.sync(io)?;
-        }
-        store.durability = durability;
-        store.log.set_options(log_options);
-        if let Durability::Interval { ms } = durability
-            && store.is_dirty
-        {
-            upkeep.sync_later(handle, ms);
-        }
-        Ok(())
     }
 
     /// Adds an entry to a partition's log: the one after the last, of the same or a higher epoch. It changes nothing

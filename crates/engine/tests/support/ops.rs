@@ -418,7 +418,12 @@ impl World {
     fn change_durability(&mut self, at: usize) -> Result<(), String> {
         let Part { handle, durability, is_unsure, .. } = self.parts[at];
         let wanted = match durability {
-            Durability::Memory => return Ok(()),
+            // Its log has not kept what an upper layer would read again; that begins a checkpoint (`crates/partition`).
+            Durability::Memory if self.plan.holds_state => return Ok(()),
+            Durability::Memory if self.random.chance(1, 2) => Durability::Interval { ms: 20 },
+            Durability::Memory => Durability::Sync,
+            // On disk already: it gets a long interval.
+            Durability::Interval { ms: 100 } if self.random.chance(1, 4) => Durability::Memory,
             Durability::Interval { ms: 100 } if self.random.chance(1, 2) => Durability::Interval { ms: 20 },
             Durability::Interval { .. } => Durability::Sync,
             Durability::Sync => Durability::Interval { ms: 100 },
@@ -428,15 +433,20 @@ impl World {
         }
         self.note(|| format!("p{at} durability {wanted:?}"));
         match self.engine().set_durability(handle, wanted) {
-            Ok(()) => {
+            Ok(now) => {
                 let part = &mut self.parts[at];
-                part.durability = wanted;
-                if wanted == Durability::Sync {
+                part.durability = now;
+                part.is_dropping = false;
+                if now == Durability::Sync || durability == Durability::Memory {
                     part.floor = part.floor.max(part.accepted);
                 }
                 Ok(())
             }
-            Err(error) => self.judge("durability", durability, error).map(drop),
+            Err(error) => {
+                // Some of it may have come to the disk; its owner drops it at the next start.
+                self.parts[at].is_dropping |= durability == Durability::Memory;
+                self.judge("durability", durability, error).map(drop)
+            }
         }
     }
 

@@ -192,8 +192,13 @@ impl World {
         let Part { id, durability, is_group, is_dropping, .. } = self.parts[at];
         let found = self.engine().partitions().find(|(there, _)| *there == id).map(|(_, handle)| handle);
         if durability == Durability::Memory || is_dropping {
-            if found.is_some() && !is_dropping {
-                return Err(format!("p{at}: a partition held in memory has files"));
+            if let Some(handle) = found.filter(|_| !is_dropping) {
+                let last = self.engine().partition_stats(handle).map_err(|e| e.to_string())?.last.1;
+                // The folder of one that was on disk until it was cut to nothing may stand.
+                if last > 0 {
+                    return Err(format!("p{at}: a partition held in memory has files"));
+                }
+                self.engine().drop_partition(id).map_err(|error| error.to_string())?;
             }
             let anew = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
             self.parts[at] = anew;
@@ -287,7 +292,9 @@ impl World {
             return Err(format!("without checkpoints: {damage}"));
         }
         for (id, handle) in other.partitions().collect::<Vec<_>>() {
-            let Some(part) = self.parts.iter().find(|p| p.id == id) else { continue };
+            // Of one that was to be held in memory, what came to the disk is dropped.
+            let on_disk = |p: &&Part| p.id == id && p.durability != Durability::Memory;
+            let Some(part) = self.parts.iter().find(on_disk) else { continue };
             let wrong = |wrong: String| format!("without checkpoints: {wrong}");
             other.commit(handle, part.commit).map_err(|e| wrong(e.to_string()))?;
             let stats = other.partition_stats(handle).map_err(|e| wrong(e.to_string()))?;

@@ -76,16 +76,6 @@ impl Situation<'_> {
         }
         let config = self.with(config, asked)?;
         found.config().check_alteration(&config).map_err(setting)?;
-        let memory = |config: &KeyspaceConfig| config.durability == Durability::Memory;
-        if memory(&config) != memory(found.config()) {
-            let reason = format!(
-                "durability {} cannot become {}: what is held in memory only is another log; create another keyspace \
-                 and copy into it",
-                found.config().durability,
-                config.durability
-            );
-            return Err(refusal(REFUSED_SETTING, reason));
-        }
         let keyspace = status(id, &config);
         if config == *found.config() {
             return Ok(Decided { delta: None, keyspace });
@@ -315,9 +305,6 @@ mod tests {
         let (_, reason) =
             refused(on(&map).alter(&KeyspaceSettings { replicas: Some(2), ..asked("default") }));
         assert!(reason.contains("has 1 node,"), "{reason}");
-        let memory = KeyspaceSettings { durability: Some("memory".into()), ..asked("default") };
-        let (_, reason) = refused(on(&map).alter(&memory));
-        assert!(reason.contains("interval:100ms cannot become memory"), "{reason}");
         assert_eq!(refused(on(&map).alter(&asked("other"))).0, REFUSED_UNKNOWN);
     }
 

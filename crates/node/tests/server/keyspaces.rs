@@ -56,7 +56,7 @@ fn a_living_keyspace_is_altered_under_load_and_loses_nothing() {
                 }
             })
         };
-        for durability in ["sync", "interval:20ms", "sync", "interval:30ms", "sync"] {
+        for durability in ["sync", "memory", "interval:20ms", "sync", "memory", "sync"] {
             let settings = KeyspaceSettings { durability: Some(durability.into()), ..named("papers") };
             match admin(&client, Ask::AlterKeyspace(settings)).await {
                 Answer::Keyspace(keyspace) => assert_eq!(keyspace.durability, durability),

@@ -34,7 +34,8 @@ pub struct Opened {
     /// Partitions whose sessions and deadlines could not all be read: sessions are expired, so that nothing is done
     /// twice.
     pub states_lost: Vec<(KeyspaceId, PartitionId)>,
-    /// Partitions found on disk that the map does not give to this instance (their keyspace was dropped): removed.
+    /// Partitions found on disk that are not to be there: the map does not give them to this instance (their keyspace was
+    /// dropped), or holds them in memory (their keyspace was altered). Removed.
     pub removed: usize,
 }
 
@@ -159,7 +160,8 @@ pub(super) fn engine_id(keyspace: KeyspaceId, partition: PartitionId) -> zerohop
     zerohop_engine::PartitionId(u64::from(keyspace.0) << 32 | u64::from(partition.0))
 }
 
-/// Removes what a drop that a crash interrupted has left behind. Keyspace ids are never used again.
+/// Removes what a drop that a crash interrupted has left behind (keyspace ids are never used again), and what was on disk
+/// of a keyspace that became one in memory, which begins empty.
 fn remove_strangers<D: Disk>(
     engine: &mut Engine<D>,
     history: &MapHistory,
@@ -167,7 +169,9 @@ fn remove_strangers<D: Disk>(
 ) -> Result<usize, OpenError> {
     let strangers = engine.partitions().map(|(id, _)| id).filter(|id| {
         let (keyspace, partition) = (KeyspaceId((id.0 >> 32) as u32), PartitionId(id.0 as u32));
-        let group = history.map().keyspace(keyspace).and_then(|found| found.group(partition));
+        let found = history.map().keyspace(keyspace);
+        let on_disk = found.filter(|found| durability(found.config()) != zerohop_engine::Durability::Memory);
+        let group = on_disk.and_then(|found| found.group(partition));
         !group.is_some_and(|group| group.members().any(|member| member == instance))
     });
     let strangers: Vec<_> = strangers.collect();

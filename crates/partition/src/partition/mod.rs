@@ -181,19 +181,25 @@ impl Partition {
         }
     }
 
-    /// Changes when entries survive a crash, and answers what was only waiting for that.
+    /// Changes when entries survive a crash, and answers what was only waiting for that. One that was in memory gets its
+    /// checkpoint at once: its log has not kept what sessions and deadlines need.
     ///
     /// # Errors
-    /// As [`Engine::set_durability`].
+    /// As [`Engine::set_durability`] and [`Engine::checkpoint_begin`].
     pub fn set_durability<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         durability: Durability,
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
-        engine.set_durability(self.handle(), durability)?;
-        self.group.set_durability(durability);
-        self.commit(engine, effects)
+        let was_in_memory = !self.group.reaches_disk();
+        self.group.set_durability(engine.set_durability(self.handle(), durability)?);
+        self.commit(engine, effects)?;
+        if was_in_memory && self.group.reaches_disk() {
+            self.checkpoint(engine)?;
+            engine.finish_work(self.handle())?;
+        }
+        Ok(())
     }
 
     fn request<D: Disk>(&mut self, engine: &mut Engine<D>, request: &Request<'_>, effects: &mut dyn Effects) {

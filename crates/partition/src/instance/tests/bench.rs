@@ -168,7 +168,11 @@ impl Bench {
     }
 
     pub(super) fn put(&mut self, keyspace: u32, key: &str, value: &str) -> u64 {
-        let change = messages::Change::Insert { value: value.as_bytes(), expiry: Expiry::Never };
+        self.put_with(keyspace, key, value, Expiry::Never)
+    }
+
+    pub(super) fn put_with(&mut self, keyspace: u32, key: &str, value: &str, expiry: Expiry) -> u64 {
+        let change = messages::Change::Insert { value: value.as_bytes(), expiry };
         let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
         let envelope = self.envelope(keyspace, key);
         self.ask(envelope, &Message::Write { stamp: Stamp::default(), write })

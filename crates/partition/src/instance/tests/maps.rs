@@ -5,7 +5,7 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{Change, ClusterMap, Durability, MapDelta, PartitionCount, ReplicaGroup};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
-use zerohop_wire::messages::Query;
+use zerohop_wire::messages::{Expiry, Query};
 
 use super::bench::{Bench, DEFAULT, create, first_map, next};
 use crate::instance::Time;
@@ -60,6 +60,62 @@ fn another_durability_holds_from_its_change_on() {
     let (mut bench, _) = bench.crash();
     assert_eq!(bench.value(2, "b"), Ok("2".to_owned()), "was acknowledged under sync");
     assert_eq!(bench.value(2, "a"), Ok("1".to_owned()), "came before it in time");
+}
+
+#[test]
+fn what_was_held_in_memory_survives_a_crash_once_its_keyspace_is_altered() {
+    let mut bench = Bench::new();
+    let delta = create(bench.instance.map(), 2, "scratch", Durability::Memory);
+    bench.apply(&delta);
+    let until_ms = bench.now.unix_ms + 60_000;
+    let expiring = bench.put_with(2, "short-lived", "x", Expiry::AtMs(until_ms));
+    bench.end();
+    assert_eq!(bench.answer(expiring), Some(Ok("done".to_owned())));
+    // So much is overwritten that the log is compacted, while it is in memory only.
+    let filler = "f".repeat(4096);
+    for round in 0..20 {
+        for key in 0..200 {
+            bench.store(2, &format!("key {key}"), &format!("{round} {filler}"));
+        }
+        (0..50).for_each(|_| bench.pass_ms(10));
+    }
+    let delta = alter(bench.instance.map(), 2, Durability::Sync);
+    bench.apply(&delta);
+    let (mut bench, opened) = bench.crash();
+    assert!(opened.states_lost.is_empty(), "{opened:?}");
+    for key in 0..200 {
+        assert_eq!(bench.value(2, &format!("key {key}")), Ok(format!("19 {filler}")));
+    }
+    bench.store(2, "later", "1");
+    assert_eq!(bench.value(2, "short-lived"), Ok("x".to_owned()));
+    bench.now.unix_ms = until_ms;
+    bench.end();
+    assert_eq!(bench.value(2, "short-lived"), Err(Failure::NotFound), "it has kept its deadline");
+    let (mut bench, _) = bench.crash();
+    assert_eq!(bench.value(2, "later"), Ok("1".to_owned()));
+}
+
+#[test]
+fn a_keyspace_that_becomes_one_in_memory_serves_on_and_begins_empty_at_the_next_start() {
+    let mut bench = Bench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    let before = folders(&mut bench.disk);
+    bench.store(2, "a", "1");
+    let delta = alter(bench.instance.map(), 2, Durability::Memory);
+    bench.apply(&delta);
+    assert_eq!(bench.value(2, "a"), Ok("1".to_owned()));
+    bench.store(2, "b", "2");
+    let delta = alter(bench.instance.map(), 2, Durability::Sync);
+    bench.apply(&delta);
+    let (mut bench, _) = bench.crash();
+    assert_eq!(bench.value(2, "b"), Ok("2".to_owned()), "it was altered back in time");
+    let delta = alter(bench.instance.map(), 2, Durability::Memory);
+    bench.apply(&delta);
+    let (mut bench, opened) = bench.crash();
+    assert!(opened.removed > 0);
+    assert_eq!(bench.value(2, "a"), Err(Failure::NotFound));
+    assert_eq!(folders(&mut bench.disk), before);
 }
 
 #[test]
