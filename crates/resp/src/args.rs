@@ -1,0 +1,91 @@
+//! The arguments of a command, where they lie.
+
+/// Where one argument lies: its first byte and one past its last, from the first byte of the command.
+pub(crate) type Span = (u32, u32);
+
+/// The arguments of a command, or some of them: slices of the bytes that came.
+#[derive(Clone, Copy, Debug)]
+pub struct Args<'a>(Form<'a>);
+
+#[derive(Clone, Copy, Debug)]
+enum Form<'a> {
+    Spans { bytes: &'a [u8], spans: &'a [Span] },
+    Slices(&'a [&'a [u8]]),
+}
+
+impl<'a> Args<'a> {
+    /// Arguments that lie apart.
+    #[must_use]
+    pub fn of(slices: &'a [&'a [u8]]) -> Args<'a> {
+        Args(Form::Slices(slices))
+    }
+
+    /// Arguments within a command. All spans are within the bytes.
+    pub(crate) fn within(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
+        Args(Form::Spans { bytes, spans })
+    }
+
+    /// How many there are.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        match self.0 {
+            Form::Spans { spans, .. } => spans.len(),
+            Form::Slices(slices) => slices.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The one at a place; empty if there is none.
+    #[must_use]
+    #[inline]
+    pub fn at(&self, place: usize) -> &'a [u8] {
+        self.get(place).unwrap_or(&[])
+    }
+
+    /// The one at a place.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, place: usize) -> Option<&'a [u8]> {
+        match self.0 {
+            Form::Spans { bytes, spans } => {
+                spans.get(place).and_then(|&(from, to)| bytes.get(from as usize..to as usize))
+            }
+            Form::Slices(slices) => slices.get(place).copied(),
+        }
+    }
+
+    /// Those from one place up to, but without, another, as far as there are any.
+    #[must_use]
+    pub fn part(&self, from: usize, to: usize) -> Args<'a> {
+        let to = to.min(self.len());
+        let from = from.min(to);
+        Args(match self.0 {
+            Form::Spans { bytes, spans } => Form::Spans { bytes, spans: &spans[from..to] },
+            Form::Slices(slices) => Form::Slices(&slices[from..to]),
+        })
+    }
+
+    /// Those from a place on.
+    #[must_use]
+    pub fn from(&self, from: usize) -> Args<'a> {
+        self.part(from, self.len())
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + use<'a> {
+        let all = *self;
+        (0..all.len()).map(move |place| all.at(place))
+    }
+
+    /// Whether the one at a place is this word, in upper or lower case.
+    #[must_use]
+    pub fn is(&self, place: usize, word: &str) -> bool {
+        self.get(place).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
+    }
+}

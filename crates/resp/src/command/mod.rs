@@ -1,0 +1,188 @@
+//! The commands: their names, where their keys are, and what executes them.
+
+mod describe;
+mod table;
+
+use std::ops::Range;
+
+use crate::Args;
+use crate::connection::{Gathering, Local, Special};
+use crate::execute::{Execution, Stop};
+
+pub(crate) use describe::command;
+pub(crate) use table::TABLE;
+
+/// A command.
+#[derive(Debug)]
+pub(crate) struct Command {
+    /// In lower case.
+    pub(crate) name: &'static str,
+    /// How many arguments it takes, with its name; if negative, at least so many.
+    pub(crate) arity: i8,
+    pub(crate) flags: u16,
+    pub(crate) keys: Keys,
+    pub(crate) group: &'static str,
+    /// The version of Redis that first had it.
+    pub(crate) since: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) how: How,
+}
+
+/// Changes records.
+pub(crate) const WRITE: u16 = 1;
+/// Reads records.
+pub(crate) const READONLY: u16 = 1 << 1;
+/// Takes the same short time whatever the data.
+pub(crate) const FAST: u16 = 1 << 2;
+/// May add to what is stored.
+pub(crate) const DENYOOM: u16 = 1 << 3;
+/// Is refused between `MULTI` and `EXEC`.
+pub(crate) const NO_MULTI: u16 = 1 << 4;
+/// Is for operators.
+pub(crate) const ADMIN: u16 = 1 << 5;
+/// Needs no authentication.
+pub(crate) const NO_AUTH: u16 = 1 << 6;
+/// May make its client wait.
+pub(crate) const BLOCKING: u16 = 1 << 7;
+
+/// Where the keys are among the arguments: the first, the last (negative from the end), and the step. No keys if all are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub(crate) first: i8,
+    pub(crate) last: i8,
+    pub(crate) step: i8,
+}
+
+/// What executes a command.
+#[derive(Clone, Copy)]
+pub(crate) enum How {
+    /// The partition of its keys.
+    Keyed(fn(&mut Execution<'_>, Args<'_>) -> Result<(), Stop>),
+    /// The connection, without records.
+    Local(Local),
+    /// The connection, by changing what it is about.
+    Special(Special),
+    /// All partitions.
+    Gather(Gathering),
+}
+
+impl std::fmt::Debug for How {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            How::Keyed(_) => "Keyed",
+            How::Local(_) => "Local",
+            How::Special(_) => "Special",
+            How::Gather(_) => "Gather",
+        })
+    }
+}
+
+impl Command {
+    /// The command of a name, in upper or lower case.
+    #[inline]
+    pub(crate) fn find(name: &[u8]) -> Option<&'static Command> {
+        let mut at = spread(name);
+        loop {
+            let place = usize::from(*NAMES.get(at)?);
+            let command = TABLE.get(place)?;
+            if command.name.as_bytes().eq_ignore_ascii_case(name) {
+                return Some(command);
+            }
+            at = (at + 1) % NAMES.len();
+        }
+    }
+
+    /// Whether it takes so many arguments, its name included.
+    #[inline]
+    pub(crate) fn takes(&self, arguments: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity < 0 { arguments >= arity } else { arguments == arity }
+    }
+
+    pub(crate) fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn is_write(&self) -> bool {
+        self.has(WRITE)
+    }
+
+    /// The places of its keys among so many arguments, and the step between them.
+    #[inline]
+    pub(crate) fn key_places(&self, arguments: usize) -> (Range<usize>, usize) {
+        let Keys { first, last, step } = self.keys;
+        if first == 0 {
+            return (0..0, 1);
+        }
+        let last = if last < 0 {
+            arguments.saturating_sub(usize::from(last.unsigned_abs()))
+        } else {
+            usize::from(last.unsigned_abs())
+        };
+        (usize::from(first.unsigned_abs())..last + 1, usize::from(step.unsigned_abs()).max(1))
+    }
+}
+
+/// Places in [`TABLE`] by name: open addressing, a place beyond the table's end where there is nothing.
+static NAMES: [u8; 512] = names();
+
+const fn names() -> [u8; 512] {
+    assert!(TABLE.len() < 255);
+    let mut names = [255; 512];
+    let mut place = 0;
+    while place < TABLE.len() {
+        let mut at = spread(TABLE[place].name.as_bytes());
+        while names[at] != 255 {
+            at = (at + 1) % names.len();
+        }
+        names[at] = place as u8;
+        place += 1;
+    }
+    names
+}
+
+/// Where to look for a name first: FNV-1a of its lower case.
+const fn spread(name: &[u8]) -> usize {
+    let mut hash: u32 = 0x811c_9dc5;
+    let mut at = 0;
+    // No name is longer.
+    while at < name.len() && at < 24 {
+        hash = (hash ^ (name[at] | 0x20) as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    ((hash >> 16) ^ hash) as usize % 512
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_in_any_case_and_nothing_else_is() {
+        for command in TABLE {
+            assert_eq!(Command::find(command.name.as_bytes()).unwrap().name, command.name);
+            let upper = command.name.to_ascii_uppercase();
+            assert_eq!(Command::find(upper.as_bytes()).unwrap().name, command.name);
+            assert_eq!(command.name, command.name.to_ascii_lowercase());
+            let longer = format!("{}x", command.name);
+            assert!(TABLE.iter().any(|one| one.name == longer) || Command::find(longer.as_bytes()).is_none());
+        }
+        assert!(Command::find(b"").is_none());
+        assert!(Command::find(&[0xff; 100]).is_none());
+    }
+
+    #[test]
+    fn keyed_commands_have_keys_and_no_others_run_at_partitions() {
+        for command in TABLE {
+            let keyed = matches!(command.how, How::Keyed(_)) || command.name == "watch";
+            assert_eq!(keyed, command.keys.first > 0, "{}", command.name);
+            if keyed {
+                assert!(
+                    command.has(WRITE) != command.has(READONLY) || command.name == "watch",
+                    "{}",
+                    command.name
+                );
+            }
+        }
+    }
+}

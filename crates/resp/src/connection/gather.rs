@@ -1,0 +1,359 @@
+//! Commands that ask all partitions.
+
+use super::{Blocked, Connection};
+use crate::execute::{NOT_AN_INTEGER, Page, SYNTAX};
+use crate::limits::{
+    GATHER_PAGE_KEYS, GATHER_WINDOW, KEYS_BYTES_MAX, PATTERN_BYTES_MAX, SCAN_COUNT_MAX, SCAN_PARTITIONS_MAX,
+};
+use crate::number::{Digits, integer};
+use crate::parse::push_command;
+use crate::unit::Kind;
+use crate::{Args, Place, Ran, ReplyWriter, Ticket, World};
+use zerohop_wire::ids::PartitionId;
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gathering {
+    /// `CLUSTER COUNTKEYSINSLOT`.
+    CountSlot(u16),
+    DbSize,
+    Flush,
+    Keys,
+    RandomKey,
+    Scan,
+}
+
+impl Gathering {
+    /// What a partition is asked.
+    fn name(self) -> &'static [u8] {
+        match self {
+            Gathering::DbSize => b"dbsize",
+            Gathering::Flush => b"flush",
+            Gathering::Keys | Gathering::CountSlot(_) => b"keys",
+            Gathering::RandomKey => b"random",
+            Gathering::Scan => b"scan",
+        }
+    }
+
+    /// How many partitions are asked at the same time.
+    fn window(self) -> usize {
+        match self {
+            // One after the other, until there is enough.
+            Gathering::Scan | Gathering::RandomKey => 1,
+            _ => GATHER_WINDOW,
+        }
+    }
+}
+
+/// One such command under way.
+#[derive(Debug)]
+pub(super) struct Gather {
+    gathering: Gathering,
+    place: Place,
+    partitions: u32,
+    /// The partition that is asked next, and how many are still to be asked; from the last it goes on with the first.
+    next: u32,
+    left: u32,
+    /// Pages to be asked for next: partitions that have more.
+    again: Vec<(u32, u32)>,
+    /// Those that were asked: unit, partition.
+    asked: Vec<(u32, u32)>,
+    units: u32,
+    limit: usize,
+    pattern: Vec<u8>,
+    wanted_type: Vec<u8>,
+    /// What has come.
+    count: u64,
+    looked_at: usize,
+    visited: u32,
+    keys: Vec<u8>,
+    found: usize,
+    /// Where `SCAN` goes on.
+    cursor: u64,
+    /// Some number, for `RANDOMKEY`.
+    chance: u64,
+    /// The reply, if it is an error.
+    error: Option<Vec<u8>>,
+    /// Its reply has a place among the pending ones.
+    is_pending: bool,
+}
+
+impl Gather {
+    fn new(gathering: Gathering, place: Place, partitions: u32) -> Gather {
+        Gather {
+            gathering,
+            place,
+            partitions,
+            next: 0,
+            left: partitions,
+            again: Vec::new(),
+            asked: Vec::new(),
+            units: 0,
+            limit: GATHER_PAGE_KEYS,
+            pattern: Vec::new(),
+            wanted_type: Vec::new(),
+            count: 0,
+            looked_at: 0,
+            visited: 0,
+            keys: Vec::new(),
+            found: 0,
+            cursor: 0,
+            chance: 0,
+            error: None,
+            is_pending: false,
+        }
+    }
+
+    /// A partition that is asked alone.
+    pub(super) fn of_one(gathering: Gathering, place: Place) -> Gather {
+        let partition = place.partition.0;
+        Gather { next: partition, left: 1, ..Gather::new(gathering, place, partition + 1) }
+    }
+
+    /// The next page to ask for: partition and cursor.
+    fn next_page(&mut self) -> Option<(u32, u32)> {
+        if self.asked.len() >= self.gathering.window() || self.error.is_some() {
+            return None;
+        }
+        if let Some(page) = self.again.pop() {
+            return Some(page);
+        }
+        if self.left == 0 {
+            return None;
+        }
+        let partition = self.next;
+        self.next = (self.next + 1) % self.partitions;
+        self.left -= 1;
+        self.visited += 1;
+        Some((partition, 0))
+    }
+
+    fn is_done(&self) -> bool {
+        self.asked.is_empty() && (self.error.is_some() || (self.left == 0 && self.again.is_empty()))
+    }
+
+    /// Takes the answer of the unit of this ticket.
+    pub(super) fn fold(&mut self, part: u32, bytes: &[u8], world: &dyn World) {
+        let Some(at) = self.asked.iter().position(|&(unit, _)| unit == part) else { return };
+        let (_, partition) = self.asked.swap_remove(at);
+        let Some(page) = Page::decode(bytes) else {
+            // An error, which is the reply of the whole.
+            self.error.get_or_insert_with(|| bytes.to_vec());
+            return;
+        };
+        self.count += page.count;
+        self.looked_at += page.looked_at as usize;
+        match self.gathering {
+            Gathering::RandomKey => self.choose(&page),
+            Gathering::CountSlot(slot) => {
+                self.count += page.keys.filter(|key| world.slot_of(key) == slot).count() as u64;
+            }
+            _ => {
+                for key in page.keys {
+                    self.found += 1;
+                    ReplyWriter::new(&mut self.keys, crate::Protocol::Resp2).bulk(key);
+                }
+            }
+        }
+        if self.keys.len() > KEYS_BYTES_MAX {
+            self.fail("ERR too many keys for one reply: use SCAN");
+        }
+        let Some(next) = page.next else {
+            if self.gathering == Gathering::Scan {
+                self.stop_scan_at(partition + 1, 0);
+            }
+            return;
+        };
+        if self.gathering == Gathering::Scan {
+            self.again.push((partition, next));
+            self.stop_scan_at(partition, next);
+        } else if self.left > 0 || self.gathering != Gathering::RandomKey || self.found == 0 {
+            self.again.push((partition, next));
+        }
+    }
+
+    /// `SCAN` has come this far: is that enough?
+    fn stop_scan_at(&mut self, partition: u32, cursor: u32) {
+        if partition >= self.partitions {
+            self.cursor = 0;
+        } else if self.looked_at >= self.limit || self.visited >= SCAN_PARTITIONS_MAX {
+            self.cursor = u64::from(partition) << 32 | u64::from(cursor);
+            self.left = 0;
+            self.again.clear();
+        }
+    }
+
+    /// One of a page's keys; then no more need be asked.
+    fn choose(&mut self, page: &Page<'_>) {
+        let count = page.keys.count() as u64;
+        let mut keys = page.keys;
+        if let Some(key) = self.chance.checked_rem(count).and_then(|at| keys.nth(at as usize)) {
+            ReplyWriter::new(&mut self.keys, crate::Protocol::Resp2).bulk(key);
+            self.found = 1;
+            self.left = 0;
+            self.again.clear();
+        }
+    }
+
+    fn fail(&mut self, text: &str) {
+        let mut bytes = Vec::new();
+        ReplyWriter::new(&mut bytes, crate::Protocol::Resp2).error(text);
+        self.error.get_or_insert(bytes);
+    }
+
+    fn reply(&self, reply: &mut ReplyWriter<'_>) {
+        if let Some(error) = &self.error {
+            reply.body().extend_from_slice(error);
+            return;
+        }
+        match self.gathering {
+            Gathering::DbSize | Gathering::CountSlot(_) => reply.count(self.count),
+            Gathering::Flush => reply.ok(),
+            Gathering::RandomKey if self.found == 0 => reply.null(),
+            Gathering::RandomKey => {}
+            Gathering::Keys => reply.array(self.found),
+            Gathering::Scan => {
+                reply.array(2);
+                reply.bulk(self.cursor.to_string().as_bytes());
+                reply.array(self.found);
+            }
+        }
+        reply.body().extend_from_slice(&self.keys);
+    }
+}
+
+impl Connection {
+    pub(super) fn gather(
+        &mut self,
+        gathering: Gathering,
+        args: Args<'_>,
+        world: &mut dyn World,
+        out: &mut Vec<u8>,
+    ) {
+        let partitions = world.partitions(self.keyspace);
+        let place = Place { keyspace: self.keyspace, partition: PartitionId(0) };
+        let mut gather = Gather::new(gathering, place, partitions);
+        if let Err(text) = gather.read(args, world) {
+            return self.reply(out, |reply| reply.error(&text));
+        }
+        let number = self.pending.number();
+        self.go_on(number, Box::new(gather), world, out);
+    }
+
+    /// Asks for all pages that may be asked for now, and replies if there are none left.
+    pub(super) fn go_on(
+        &mut self,
+        number: u64,
+        mut gather: Box<Gather>,
+        world: &mut dyn World,
+        out: &mut Vec<u8>,
+    ) {
+        while let Some((partition, cursor)) = gather.next_page() {
+            let part = gather.units;
+            gather.units += 1;
+            gather.asked.push((part, partition));
+            let place = Place { partition: PartitionId(partition), ..gather.place };
+            let question = gather.question(cursor);
+            let mut bytes = Vec::new();
+            let unit = self.unit(Kind::Page, &question, None);
+            if world.run(place, Ticket { number, part }, &unit, &mut bytes) == Ran::Done {
+                gather.fold(part, &bytes, world);
+            }
+        }
+        match (gather.is_done(), gather.is_pending) {
+            (true, false) => self.reply(out, |reply| gather.reply(reply)),
+            (true, true) => {
+                let protocol = self.protocol;
+                let write = |slot: &mut Vec<u8>| gather.reply(&mut ReplyWriter::new(slot, protocol));
+                self.pending.fulfil(number, write, out);
+            }
+            (false, is_pending) => {
+                if !is_pending {
+                    self.pending.push(number, self.silent);
+                    gather.is_pending = true;
+                }
+                self.blocked = Some((number, Blocked::Gather(gather)));
+            }
+        }
+    }
+}
+
+impl Gather {
+    /// What the command's arguments ask for.
+    fn read(&mut self, args: Args<'_>, world: &dyn World) -> Result<(), String> {
+        match self.gathering {
+            Gathering::DbSize | Gathering::CountSlot(_) => {}
+            Gathering::Flush => {
+                if args.len() > 2 || (args.len() == 2 && !args.is(1, "ASYNC") && !args.is(1, "SYNC")) {
+                    return Err(SYNTAX.to_owned());
+                }
+            }
+            Gathering::Keys => self.pattern = pattern(args.at(1))?,
+            Gathering::RandomKey => {
+                // Mixed, as the lowest bits of a clock say little.
+                self.chance = world.now_us().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+                self.next = self.chance.checked_rem(u64::from(self.partitions)).unwrap_or(0) as u32;
+            }
+            Gathering::Scan => self.read_scan(args)?,
+        }
+        Ok(())
+    }
+
+    fn read_scan(&mut self, args: Args<'_>) -> Result<(), String> {
+        const DEFAULT_COUNT: usize = 10;
+        let cursor = std::str::from_utf8(args.at(1)).ok().and_then(|text| text.parse::<u64>().ok());
+        let cursor = cursor.ok_or("ERR invalid cursor")?;
+        self.limit = DEFAULT_COUNT;
+        let mut at = 2;
+        while at < args.len() {
+            let Some(value) = args.get(at + 1) else { return Err(SYNTAX.to_owned()) };
+            if args.is(at, "COUNT") {
+                let count = integer(value).ok_or(NOT_AN_INTEGER)?;
+                if count < 1 {
+                    return Err(SYNTAX.to_owned());
+                }
+                self.limit = usize::try_from(count).unwrap_or(usize::MAX).min(SCAN_COUNT_MAX);
+            } else if args.is(at, "MATCH") {
+                self.pattern = pattern(value)?;
+            } else if args.is(at, "TYPE") {
+                self.wanted_type = value.to_vec();
+            } else {
+                return Err(SYNTAX.to_owned());
+            }
+            at += 2;
+        }
+        let (partition, cursor) = ((cursor >> 32) as u32, cursor as u32);
+        self.left = self.partitions.saturating_sub(partition);
+        self.next = partition;
+        if cursor > 0 && self.left > 0 {
+            self.left -= 1;
+            self.next = (partition + 1) % self.partitions;
+            self.again.push((partition, cursor));
+        }
+        Ok(())
+    }
+
+    /// What a partition is asked.
+    fn question(&self, cursor: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let (cursor, limit) = (Digits::of(cursor.into()), Digits::of(self.page_limit() as i64));
+        let args =
+            [self.gathering.name(), cursor.as_bytes(), limit.as_bytes(), &self.pattern, &self.wanted_type];
+        push_command(&mut bytes, &mut Vec::new(), args.into_iter());
+        bytes
+    }
+
+    /// Keys to look at on the next page.
+    fn page_limit(&self) -> usize {
+        self.limit.saturating_sub(self.looked_at * usize::from(self.gathering == Gathering::Scan)).max(1)
+    }
+}
+
+fn pattern(text: &[u8]) -> Result<Vec<u8>, String> {
+    match text.len() {
+        length if length > PATTERN_BYTES_MAX => Err("ERR the pattern is too long".to_owned()),
+        // An empty question means any key; an empty pattern matches the empty key only.
+        0 => Ok(b"[]".to_vec()),
+        _ => Ok(text.to_vec()),
+    }
+}

@@ -1,0 +1,86 @@
+//! Commands that neither records nor the connection's state are needed for. They may stand in a transaction.
+
+use zerohop_wire::ids::KeyspaceId;
+
+use super::{information, settings, unknown_subcommand, wrong_number};
+use crate::execute::{NOT_AN_INTEGER, SYNTAX};
+use crate::limits::SLEEP_MS_MAX;
+use crate::number::integer;
+use crate::{Args, Protocol, ReplyWriter, World};
+
+/// Which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Local {
+    Command,
+    Config,
+    Debug,
+    Echo,
+    Info,
+    Ping,
+    Select,
+    Time,
+}
+
+/// Writes the reply, or says which error it is.
+pub(super) fn reply(
+    local: Local,
+    keyspace: KeyspaceId,
+    args: Args<'_>,
+    world: &mut dyn World,
+    reply: &mut ReplyWriter<'_>,
+) -> Result<(), String> {
+    match local {
+        Local::Ping => match args.len() {
+            1 => reply.simple("PONG"),
+            2 => reply.bulk(args.at(1)),
+            _ => return Err(wrong_number("ping")),
+        },
+        Local::Echo => reply.bulk(args.at(1)),
+        Local::Select => match integer(args.at(1)).ok_or(NOT_AN_INTEGER)? {
+            0 => reply.ok(),
+            _ => return Err("ERR DB index is out of range".to_owned()),
+        },
+        Local::Time => {
+            let now_us = world.now_us();
+            reply.array(2);
+            reply.bulk((now_us / 1_000_000).to_string().as_bytes());
+            reply.bulk((now_us % 1_000_000).to_string().as_bytes());
+        }
+        Local::Info => reply.verbatim(&information::text(keyspace, args, world)),
+        Local::Command => return crate::command::command(args, reply),
+        Local::Config => return settings::config(args, reply),
+        Local::Debug => return debug(args, world, reply),
+    }
+    Ok(())
+}
+
+fn debug(args: Args<'_>, world: &mut dyn World, reply: &mut ReplyWriter<'_>) -> Result<(), String> {
+    if !world.allows_debug() {
+        return Err("ERR DEBUG command not allowed.".to_owned());
+    }
+    if !args.is(1, "SLEEP") {
+        return Err(unknown_subcommand("debug", args));
+    }
+    if args.len() != 3 {
+        return Err(SYNTAX.to_owned());
+    }
+    let seconds: Option<f64> = std::str::from_utf8(args.at(2)).ok().and_then(|text| text.parse().ok());
+    let ms = seconds.map(|seconds| seconds * 1000.0).filter(|ms| (0.0..=SLEEP_MS_MAX as f64).contains(ms));
+    world.sleep(ms.ok_or("ERR value is not a valid float")? as u64);
+    reply.ok();
+    Ok(())
+}
+
+/// Whether a word is one that clients may give as a name: visible ASCII, without spaces.
+pub(super) fn is_name(word: &[u8]) -> bool {
+    word.iter().all(u8::is_ascii_graphic)
+}
+
+/// The version that a number names.
+pub(super) fn protocol(number: i64) -> Option<Protocol> {
+    match number {
+        2 => Some(Protocol::Resp2),
+        3 => Some(Protocol::Resp3),
+        _ => None,
+    }
+}

@@ -1,0 +1,493 @@
+//! One client: what it has said so far, and the replies that it waits for.
+
+mod client;
+mod cluster;
+mod gather;
+mod greeting;
+mod information;
+mod local;
+mod pending;
+mod settings;
+mod transaction;
+
+use std::borrow::Cow;
+
+use zerohop_wire::ids::KeyspaceId;
+
+use crate::command::{Command, How, NO_AUTH};
+use crate::execute::INTERNAL;
+use crate::limits::{HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX};
+use crate::parse::{Parsed, Parser};
+use crate::unit::{Kind, Unit};
+use crate::{Args, Place, Protocol, Ran, ReplyWriter, Ticket, World};
+
+use gather::Gather;
+use pending::Pending;
+use transaction::{Transaction, Watch};
+
+pub(crate) use gather::Gathering;
+pub(crate) use local::Local;
+
+/// Commands that change what a connection is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Special {
+    Asking,
+    Auth,
+    Client,
+    Cluster,
+    Discard,
+    Exec,
+    Hello,
+    Keyspace,
+    Multi,
+    Quit,
+    Unwatch,
+    Watch,
+}
+
+/// What became of received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// So many were taken. The others are to be given again, together with those that follow them.
+    pub used: usize,
+    /// What to do next.
+    pub then: Then,
+}
+
+/// What to do next with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Call [`Connection::receive`] again when more bytes have come.
+    More,
+    /// Read no more. Call [`Connection::receive`] again with what is left once [`Connection::complete`] has returned true,
+    /// or, if nothing is pending, once the replies in `out` are on their way.
+    Hold,
+    /// Send what is in `out`, and close.
+    Close,
+}
+
+/// Which replies a client wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replies {
+    On,
+    Off,
+    /// But not that of the next command.
+    SkipNext,
+}
+
+/// What keeps a connection from taking up more commands.
+#[derive(Debug)]
+enum Blocked {
+    Gather(Box<Gather>),
+    /// The keys and the place of a `WATCH` whose versions are asked for.
+    Watch {
+        keys: Vec<u8>,
+        place: Place,
+    },
+    /// A command that makes its client wait.
+    Wait,
+}
+
+/// One client's connection.
+#[derive(Debug)]
+pub struct Connection {
+    id: u64,
+    address: String,
+    local_address: String,
+    since_us: u64,
+    last_us: u64,
+    /// The name of the command that was taken up last.
+    last_command: &'static str,
+    name: String,
+    library: String,
+    library_version: String,
+    keyspace: KeyspaceId,
+    protocol: Protocol,
+    is_authenticated: bool,
+    /// It has asked for the layout of the cluster, and is corrected when it errs.
+    is_cluster_aware: bool,
+    replies: Replies,
+    /// The reply of the command being taken up is not wanted.
+    silent: bool,
+    no_evict: bool,
+    closing: bool,
+    parser: Parser,
+    transaction: Option<Transaction>,
+    watch: Watch,
+    pending: Pending,
+    blocked: Option<(u64, Blocked)>,
+}
+
+impl Connection {
+    /// A client that has just connected: its number, unique in this process and never 0, the keyspace that it begins
+    /// with, both ends' addresses, and the time in microseconds since 1970.
+    #[must_use]
+    pub fn new(id: u64, keyspace: KeyspaceId, address: &str, local_address: &str, now_us: u64) -> Connection {
+        Connection {
+            id,
+            address: address.to_owned(),
+            local_address: local_address.to_owned(),
+            since_us: now_us,
+            last_us: now_us,
+            last_command: "NULL",
+            name: String::new(),
+            library: String::new(),
+            library_version: String::new(),
+            keyspace,
+            protocol: Protocol::Resp2,
+            is_authenticated: false,
+            is_cluster_aware: false,
+            replies: Replies::On,
+            silent: false,
+            no_evict: false,
+            closing: false,
+            parser: Parser::default(),
+            transaction: None,
+            watch: Watch::default(),
+            pending: Pending::default(),
+            blocked: None,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The keyspace of its commands.
+    #[must_use]
+    pub fn keyspace(&self) -> KeyspaceId {
+        self.keyspace
+    }
+
+    /// Whether replies are missing.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// Takes up what came: all complete commands, until something makes it stop. `bytes` begins with what the last call
+    /// left. Replies are appended to `out`.
+    pub fn receive(&mut self, bytes: &[u8], world: &mut dyn World, out: &mut Vec<u8>) -> Received {
+        let begin = out.len();
+        self.last_us = world.now_us();
+        let mut parser = std::mem::take(&mut self.parser);
+        let mut used = 0;
+        let then = loop {
+            if self.closing {
+                break if self.pending.is_empty() { Then::Close } else { Then::Hold };
+            }
+            if self.must_hold() || out.len() - begin >= OUTPUT_BYTES_MAX {
+                break Then::Hold;
+            }
+            let rest = &bytes[used..];
+            match parser.parse(rest) {
+                Parsed::Command { used: taken } => {
+                    let raw = &rest[..taken];
+                    self.command(raw, Args::within(raw, &parser.spans), world, out);
+                    used += taken;
+                }
+                Parsed::Inline { used: taken } => {
+                    self.command(&parser.inline, Args::within(&parser.inline, &parser.spans), world, out);
+                    used += taken;
+                }
+                Parsed::Nothing { used: taken } => used += taken,
+                Parsed::More => break Then::More,
+                Parsed::Broken(what) => {
+                    self.silent = false;
+                    self.reply(out, |reply| reply.error(&what.text()));
+                    self.closing = true;
+                    // What follows cannot be understood.
+                    used = bytes.len();
+                }
+            }
+        };
+        if used == bytes.len() {
+            parser.shrink();
+        }
+        self.parser = parser;
+        Received { used, then }
+    }
+
+    /// Takes the reply of a unit that was answered [`Ran::Later`], and appends to `out` what can be sent because of it.
+    /// True if [`Connection::receive`], whose last word was [`Then::Hold`], is to be called again.
+    pub fn complete(
+        &mut self,
+        ticket: Ticket,
+        reply: &[u8],
+        world: &mut dyn World,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let was_held = self.must_hold() || self.closing;
+        match self.blocked.take() {
+            Some((number, blocked)) if number == ticket.number => {
+                self.unblock(ticket, blocked, reply, world, out);
+            }
+            blocked => {
+                self.blocked = blocked;
+                self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out);
+            }
+        }
+        was_held && !self.must_hold() && (!self.closing || self.pending.is_empty())
+    }
+
+    fn must_hold(&self) -> bool {
+        self.blocked.is_some()
+            || self.pending.len() >= PENDING_MAX
+            || self.pending.held_bytes() >= HELD_BYTES_MAX
+    }
+
+    fn unblock(
+        &mut self,
+        ticket: Ticket,
+        blocked: Blocked,
+        part: &[u8],
+        world: &mut dyn World,
+        out: &mut Vec<u8>,
+    ) {
+        let number = ticket.number;
+        match blocked {
+            Blocked::Wait => self.pending.fulfil(number, |slot| slot.extend_from_slice(part), out),
+            Blocked::Watch { keys, place } => {
+                let text = self.watched(&keys, place, part);
+                self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
+            }
+            Blocked::Gather(mut gather) => {
+                gather.fold(ticket.part, part, world);
+                self.go_on(number, gather, world, out);
+            }
+        }
+    }
+
+    /// One command: its bytes as an array of bulks, and its arguments.
+    fn command(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
+        self.silent = self.replies != Replies::On;
+        if self.replies == Replies::SkipNext {
+            self.replies = Replies::On;
+        }
+        let command = match self.find(args, world) {
+            Ok(command) => command,
+            Err(text) => return self.refuse(&text, out),
+        };
+        self.last_command = command.name;
+        if self.transaction.is_some() && !ends_or_stops_transactions(command.how) {
+            return self.queue(command, raw, args, world, out);
+        }
+        match command.how {
+            How::Keyed(_) => match self.place_of(command, args, world) {
+                Ok(place) => {
+                    let blocks = command.has(crate::command::BLOCKING);
+                    let unit = self.unit(Kind::One, raw, Some((command, args)));
+                    self.run(place, &unit, blocks, world, out);
+                }
+                Err(text) => self.reply(out, |reply| reply.error(&text)),
+            },
+            How::Local(local) => {
+                let mut wrong = None;
+                let keyspace = self.keyspace;
+                self.reply(out, |reply| wrong = local::reply(local, keyspace, args, world, reply).err());
+                if let Some(text) = wrong {
+                    self.reply(out, |reply| reply.error(&text));
+                }
+            }
+            How::Special(special) => self.special(special, args, world, out),
+            How::Gather(gathering) => self.gather(gathering, args, world, out),
+        }
+    }
+
+    /// The command of these arguments, if the connection may use it.
+    #[inline]
+    fn find(&self, args: Args<'_>, world: &dyn World) -> Result<&'static Command, String> {
+        let command = Command::find(args.at(0)).ok_or_else(|| unknown_command(args))?;
+        if !command.takes(args.len()) {
+            return Err(wrong_number(command.name));
+        }
+        if !self.is_authenticated && !command.has(NO_AUTH) && world.needs_authentication() {
+            return Err("NOAUTH Authentication required.".to_owned());
+        }
+        Ok(command)
+    }
+
+    /// The partition of a command's keys.
+    #[inline]
+    fn place_of(
+        &self,
+        command: &Command,
+        args: Args<'_>,
+        world: &dyn World,
+    ) -> Result<Place, Cow<'static, str>> {
+        let keyspace = self.keyspace;
+        let (places, step) = command.key_places(args.len());
+        let first = args.at(places.start);
+        let place = Place { keyspace, partition: world.partition_of(keyspace, first) };
+        for other in places.step_by(step).skip(1) {
+            if world.partition_of(keyspace, args.at(other)) != place.partition {
+                return Err(CROSS_SLOT.into());
+            }
+        }
+        if self.is_cluster_aware
+            && let Some((host, port)) = world.moved(place)
+        {
+            return Err(format!("MOVED {} {host}:{port}", world.slot_of(first)).into());
+        }
+        Ok(place)
+    }
+
+    fn unit<'u>(
+        &self,
+        kind: Kind,
+        commands: &'u [u8],
+        parsed: Option<(&'static Command, Args<'u>)>,
+    ) -> Unit<'u> {
+        Unit { kind, protocol: self.protocol, wait_until_ms: None, watched: &[], commands, parsed }
+    }
+
+    /// Has a unit executed whose reply is the command's.
+    #[inline]
+    fn run(&mut self, place: Place, unit: &Unit<'_>, blocks: bool, world: &mut dyn World, out: &mut Vec<u8>) {
+        let number = self.pending.number();
+        let silent = self.silent;
+        let ran = self.pending.write(out, silent, |slot| {
+            let ran = world.run(place, Ticket { number, part: 0 }, unit, slot);
+            (ran == Ran::Done, ran)
+        });
+        if ran == Ran::Later {
+            self.pending.push(number, silent);
+            if blocks {
+                self.blocked = Some((number, Blocked::Wait));
+            }
+        }
+    }
+
+    /// Replies at once.
+    fn reply(&mut self, out: &mut Vec<u8>, write: impl FnOnce(&mut ReplyWriter<'_>)) {
+        let protocol = self.protocol;
+        let silent = self.silent;
+        self.pending.write(out, silent, |slot| {
+            write(&mut ReplyWriter::new(slot, protocol));
+            (true, ())
+        });
+    }
+
+    /// An error that a transaction does not survive.
+    fn refuse(&mut self, text: &str, out: &mut Vec<u8>) {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.is_broken = true;
+        }
+        self.reply(out, |reply| reply.error(text));
+    }
+
+    fn special(&mut self, special: Special, args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
+        match special {
+            Special::Multi => self.multi(out),
+            Special::Exec => self.exec(world, out),
+            Special::Discard => self.discard(out),
+            Special::Watch => self.watch(args, world, out),
+            Special::Unwatch => {
+                self.watch = Watch::default();
+                self.reply(out, |reply| reply.ok());
+            }
+            Special::Asking => self.reply(out, |reply| reply.ok()),
+            Special::Quit => {
+                self.reply(out, |reply| reply.ok());
+                self.closing = true;
+            }
+            Special::Hello => self.answer(out, world, |this, world, reply| this.hello(args, world, reply)),
+            Special::Auth => self.answer(out, world, |this, world, reply| this.auth(args, world, reply)),
+            Special::Client => self.answer(out, world, |this, world, reply| this.client(args, world, reply)),
+            Special::Cluster if args.is(1, "COUNTKEYSINSLOT") => self.count_keys_in_slot(args, world, out),
+            Special::Cluster => {
+                self.answer(out, world, |this, world, reply| this.cluster(args, world, reply))
+            }
+            Special::Keyspace => {
+                self.answer(out, world, |this, world, reply| this.switch(args, world, reply))
+            }
+        }
+    }
+
+    /// `ZH.KEYSPACE`: tells the keyspace, or changes it.
+    fn switch(
+        &mut self,
+        args: Args<'_>,
+        world: &dyn World,
+        reply: &mut ReplyWriter<'_>,
+    ) -> Result<(), String> {
+        match args.len() {
+            1 => reply.bulk(world.keyspace_name(self.keyspace).as_bytes()),
+            2 if self.transaction.is_some() => {
+                return Err("ERR ZH.KEYSPACE inside MULTI is not allowed".to_owned());
+            }
+            2 => {
+                let keyspace = world.keyspace(args.at(1)).ok_or("ERR there is no keyspace of this name")?;
+                if keyspace != self.keyspace {
+                    self.keyspace = keyspace;
+                    self.watch = Watch::default();
+                }
+                reply.ok();
+            }
+            _ => return Err(wrong_number("zh.keyspace")),
+        }
+        Ok(())
+    }
+
+    /// Replies with what a method writes, or with its error.
+    fn answer(
+        &mut self,
+        out: &mut Vec<u8>,
+        world: &mut dyn World,
+        write: impl FnOnce(&mut Connection, &mut dyn World, &mut ReplyWriter<'_>) -> Result<(), String>,
+    ) {
+        // A reply of its own, as the version of the protocol and whether it is wanted may change.
+        let mut bytes = Vec::new();
+        let mut reply = ReplyWriter::new(&mut bytes, self.protocol);
+        let result = write(self, world, &mut reply);
+        match result {
+            Ok(()) => self.reply(out, |reply| reply.body().extend_from_slice(&bytes)),
+            Err(text) => self.reply(out, |reply| reply.error(&text)),
+        }
+    }
+}
+
+/// What is never queued between `MULTI` and `EXEC`.
+fn ends_or_stops_transactions(how: How) -> bool {
+    use Special::{Discard, Exec, Multi, Quit, Watch};
+    matches!(how, How::Special(Discard | Exec | Multi | Quit | Watch))
+}
+
+pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+
+pub(crate) fn wrong_number(command: &str) -> String {
+    format!("ERR wrong number of arguments for '{command}' command")
+}
+
+/// Characters of what a client sent that an error repeats.
+const REPEATED_MAX: usize = 128;
+
+fn repeated(bytes: &[u8], room: usize) -> Cow<'_, str> {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(room)])
+}
+
+fn unknown_command(args: Args<'_>) -> String {
+    let mut text =
+        format!("ERR unknown command '{}', with args beginning with: ", repeated(args.at(0), REPEATED_MAX));
+    let begin = text.len();
+    for arg in args.iter().skip(1) {
+        let said = text.len() - begin;
+        if said >= REPEATED_MAX {
+            break;
+        }
+        text.push_str(&format!("'{}' ", repeated(arg, REPEATED_MAX - said)));
+    }
+    text
+}
+
+pub(crate) fn unknown_subcommand(command: &str, args: Args<'_>) -> String {
+    let upper = command.to_ascii_uppercase();
+    format!("ERR unknown subcommand '{}'. Try {upper} HELP.", repeated(args.at(1), REPEATED_MAX))
+}
+
+/// The part behind the mark of a reply that is for the connection.
+fn internal(reply: &[u8]) -> Option<&[u8]> {
+    reply.strip_prefix(&[INTERNAL])
+}

@@ -1,0 +1,127 @@
+//! Replies in the order of their commands, though they come in any order.
+
+use std::collections::VecDeque;
+
+/// A reply that is missing, or held back because an earlier one is.
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    is_ready: bool,
+    is_silent: bool,
+    bytes: Vec<u8>,
+}
+
+/// Capacity up to which a buffer is kept for the next reply.
+const KEPT_BYTES: usize = 4 << 10;
+
+/// Buffers that are kept.
+const KEPT_MAX: usize = 32;
+
+/// See the module. The first slot is never ready.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    slots: VecDeque<Slot>,
+    next: u64,
+    held_bytes: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Pending {
+    pub(super) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes that are held back.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// A number for the next command: higher than all before.
+    #[inline]
+    pub(super) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Has a reply written that may be there at once: straight into `out` if none before it is missing. `write` says
+    /// whether it has written one.
+    #[inline]
+    pub(super) fn write<R>(
+        &mut self,
+        out: &mut Vec<u8>,
+        is_silent: bool,
+        write: impl FnOnce(&mut Vec<u8>) -> (bool, R),
+    ) -> R {
+        let Some(last) = self.slots.back_mut() else {
+            let begin = out.len();
+            let (_, result) = write(out);
+            if is_silent {
+                out.truncate(begin);
+            }
+            return result;
+        };
+        if last.is_ready {
+            let begin = last.bytes.len();
+            let (_, result) = write(&mut last.bytes);
+            if is_silent {
+                last.bytes.truncate(begin);
+            }
+            self.held_bytes += last.bytes.len() - begin;
+            return result;
+        }
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        let (is_ready, result) = write(&mut bytes);
+        if is_ready && !is_silent {
+            self.held_bytes += bytes.len();
+            let number = self.number();
+            self.slots.push_back(Slot { number, is_ready, is_silent, bytes });
+        } else {
+            self.spare(bytes);
+        }
+        result
+    }
+
+    /// A reply that will be there later.
+    #[inline]
+    pub(super) fn push(&mut self, number: u64, is_silent: bool) {
+        let bytes = self.spare.pop().unwrap_or_default();
+        self.slots.push_back(Slot { number, is_ready: false, is_silent, bytes });
+    }
+
+    /// It is there. What has become free is appended to `out`. A number that is not waited for changes nothing.
+    pub(super) fn fulfil(&mut self, number: u64, write: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
+        let Ok(place) = self.slots.binary_search_by_key(&number, |slot| slot.number) else { return };
+        let slot = &mut self.slots[place];
+        if slot.is_ready {
+            return;
+        }
+        slot.is_ready = true;
+        if place > 0 {
+            if !slot.is_silent {
+                write(&mut slot.bytes);
+                self.held_bytes += slot.bytes.len();
+            }
+            return;
+        }
+        if !slot.is_silent {
+            write(out);
+        }
+        while self.slots.front().is_some_and(|slot| slot.is_ready) {
+            let Some(slot) = self.slots.pop_front() else { return };
+            self.held_bytes -= slot.bytes.len();
+            out.extend_from_slice(&slot.bytes);
+            self.spare(slot.bytes);
+        }
+    }
+
+    fn spare(&mut self, mut bytes: Vec<u8>) {
+        if bytes.capacity() <= KEPT_BYTES && self.spare.len() < KEPT_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
+        }
+    }
+}

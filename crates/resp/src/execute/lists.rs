@@ -1,0 +1,115 @@
+//! Commands on lists.
+
+use zerohop_wire::limits::{APPEND_VALUES_MAX, LIST_PAGE_VALUES_MAX};
+
+use super::range::clip;
+use super::{Done, Execution, NOT_AN_INTEGER, Stop, WRONG_TYPE};
+use crate::limits::REPLY_BYTES_MAX;
+use crate::number::integer;
+use crate::{Args, Info, RecordType};
+
+/// Values that are copied at a time.
+pub(super) const LIST_COPY_VALUES: u64 = LIST_PAGE_VALUES_MAX as u64;
+
+impl Execution<'_> {
+    /// What the record of a key is, which must be a list.
+    #[inline]
+    fn list_info(&mut self, key: &[u8]) -> Result<Option<Info>, Stop> {
+        match self.records.inspect(key)? {
+            Some(info) if info.record == RecordType::Bytes => Err(WRONG_TYPE.into()),
+            info => Ok(info),
+        }
+    }
+}
+
+pub(super) fn append_all(run: &mut Execution<'_>, key: &[u8], values: Args<'_>) -> Done {
+    let step = APPEND_VALUES_MAX as usize;
+    for begin in (0..values.len()).step_by(step) {
+        run.records.append(key, values.part(begin, begin + step))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn rpush(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    push(run, args, false)
+}
+
+pub(crate) fn rpushx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    push(run, args, true)
+}
+
+#[inline]
+fn push(run: &mut Execution<'_>, args: Args<'_>, only_if_there: bool) -> Done {
+    let values = args.from(2);
+    let length = match run.list_info(args.at(1))? {
+        None if only_if_there => {
+            run.reply.integer(0);
+            return Ok(());
+        }
+        info => info.map_or(0, |info| info.length),
+    };
+    append_all(run, args.at(1), values)?;
+    run.reply.count(length + values.len() as u64);
+    Ok(())
+}
+
+pub(crate) fn llen(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let length = run.list_info(args.at(1))?.map_or(0, |info| info.length);
+    run.reply.count(length);
+    Ok(())
+}
+
+pub(crate) fn lrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
+    let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
+    let length = run.list_info(args.at(1))?.map_or(0, |info| info.length);
+    let range = clip(start, end, length);
+    run.reply.array((range.end - range.start) as usize);
+    let room = run.begin + REPLY_BYTES_MAX;
+    let mut begin = range.start;
+    while begin < range.end {
+        let page_end = range.end.min(begin + u64::from(LIST_PAGE_VALUES_MAX));
+        let reply = &mut run.reply;
+        run.records.values(args.at(1), begin..page_end, &mut |value| {
+            // Beyond the limit nothing more is kept; it is told below.
+            if reply.len() <= room {
+                reply.bulk(value);
+            }
+        })?;
+        run.check_reply()?;
+        begin = page_end;
+    }
+    Ok(())
+}
+
+pub(crate) fn lindex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let Some(info) = run.list_info(args.at(1))? else {
+        run.reply.null();
+        return Ok(());
+    };
+    let place = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
+    let place = if place < 0 { place.checked_add_unsigned(info.length) } else { Some(place) };
+    match place.and_then(|place| u64::try_from(place).ok()).filter(|&place| place < info.length) {
+        Some(place) => {
+            let reply = &mut run.reply;
+            run.records.values(args.at(1), place..place + 1, &mut |value| reply.bulk(value))?;
+        }
+        None => run.reply.null(),
+    }
+    Ok(())
+}
+
+pub(crate) fn ltrim(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
+    let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
+    if let Some(info) = run.list_info(args.at(1))? {
+        let keep = clip(start, end, info.length);
+        if keep.is_empty() {
+            run.records.remove(args.at(1))?;
+        } else if keep != (0..info.length) {
+            run.records.trim(args.at(1), keep)?;
+        }
+    }
+    run.reply.ok();
+    Ok(())
+}

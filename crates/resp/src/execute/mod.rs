@@ -1,0 +1,289 @@
+//! Commands over the records of one partition.
+
+mod bits;
+mod counters;
+mod expiry;
+mod keys;
+mod lists;
+mod page;
+mod range;
+mod strings;
+mod zerohop;
+
+use std::borrow::Cow;
+
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+
+use crate::args::Span;
+use crate::command::{Command, How};
+use crate::limits::{QUEUED_COMMANDS_MAX, REPLY_BYTES_MAX};
+use crate::parse::{Parsed, Parser};
+use crate::unit::{self, Kind};
+use crate::{Args, Protocol, Records, ReplyWriter, Unit};
+
+pub(crate) use page::Page;
+pub(crate) mod handlers {
+    //! What the command table names.
+    pub(crate) use super::bits::{bitcount, bitpos, getbit, setbit};
+    pub(crate) use super::counters::{decr, decrby, incr, incrby, incrbyfloat};
+    pub(crate) use super::expiry::{
+        expire, expireat, expiretime, persist, pexpire, pexpireat, pexpiretime, pttl, ttl,
+    };
+    pub(crate) use super::keys::{copy, del, exists, rename, renamenx, typed};
+    pub(crate) use super::lists::{lindex, llen, lrange, ltrim, rpush, rpushx};
+    pub(crate) use super::strings::{
+        append, get, getdel, getex, getrange, getset, mget, mset, msetnx, psetex, set, setex, setnx,
+        setrange, strlen,
+    };
+    pub(crate) use super::zerohop::{cas, wait};
+}
+
+/// How an execution ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Outcome {
+    /// The reply has been appended. It may be handed on once the changes, if there are any, are committed.
+    Done,
+    /// Nothing has been appended and nothing changed. To be executed again, with
+    /// [`Unit::wait_until_ms`] set to `until_ms`, when this key has changed, and at the latest at that time.
+    Wait {
+        /// The key waited for.
+        key: Vec<u8>,
+        /// When the wait is over, in milliseconds since 1970.
+        until_ms: u64,
+    },
+    /// None of the changes may happen. The reply says why ([`failure_reply`]); this says it to programs.
+    Aborted(Failure<'static>),
+}
+
+/// Room that executions use again and again, so that they allocate nothing.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    bytes: Vec<u8>,
+    parser: Parser,
+}
+
+/// Capacity that is kept from one execution to the next.
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The reply to a unit that was not executed, or whose changes could not be committed.
+pub fn failure_reply(failure: &Failure<'_>, reply: &mut Vec<u8>) {
+    ReplyWriter::new(reply, Protocol::Resp2).failure(failure);
+}
+
+/// Executes a unit over the records of the partition that all its keys live in, and appends its reply.
+pub fn execute(
+    unit: &Unit<'_>,
+    records: &mut dyn Records,
+    scratch: &mut Scratch,
+    reply: &mut Vec<u8>,
+) -> Outcome {
+    let begin = reply.len();
+    let Scratch { bytes, parser } = scratch;
+    let mut execution = Execution {
+        records,
+        reply: ReplyWriter::new(reply, unit.protocol),
+        begin,
+        scratch: bytes,
+        wait_until_ms: unit.wait_until_ms,
+        in_transaction: unit.kind == Kind::Transaction,
+    };
+    let result = match (unit.kind, unit.parsed) {
+        (Kind::One, Some((command, args))) => execution.one(command, args),
+        _ => execution.unit(unit, parser),
+    };
+    let outcome = match result {
+        Ok(()) => Outcome::Done,
+        Err(Stop::Say(text)) => {
+            execution.reply.truncate(begin);
+            execution.reply.error(&text);
+            Outcome::Done
+        }
+        Err(Stop::Wait { key, until_ms }) => {
+            execution.reply.truncate(begin);
+            Outcome::Wait { key, until_ms }
+        }
+        Err(Stop::Failed(failure)) => {
+            execution.reply.truncate(begin);
+            execution.reply.failure(&failure);
+            Outcome::Aborted(failure)
+        }
+    };
+    if scratch.bytes.capacity() > KEPT_BYTES {
+        scratch.bytes = Vec::new();
+    }
+    scratch.parser.shrink();
+    outcome
+}
+
+/// Why a command ends before its reply is written.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// It is answered with this error, and has changed nothing.
+    Say(Cow<'static, str>),
+    /// The whole unit is undone.
+    Failed(Failure<'static>),
+    /// It waits.
+    Wait { key: Vec<u8>, until_ms: u64 },
+}
+
+impl From<Failure<'static>> for Stop {
+    fn from(failure: Failure<'static>) -> Stop {
+        Stop::Failed(failure)
+    }
+}
+
+impl From<&'static str> for Stop {
+    fn from(text: &'static str) -> Stop {
+        Stop::Say(Cow::Borrowed(text))
+    }
+}
+
+impl From<String> for Stop {
+    fn from(text: String) -> Stop {
+        Stop::Say(Cow::Owned(text))
+    }
+}
+
+pub(crate) type Done = Result<(), Stop>;
+
+pub(crate) const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const SYNTAX: &str = "ERR syntax error";
+
+/// One execution under way.
+pub(crate) struct Execution<'e> {
+    pub(crate) records: &'e mut dyn Records,
+    pub(crate) reply: ReplyWriter<'e>,
+    begin: usize,
+    /// Whoever uses it clears it first.
+    pub(crate) scratch: &'e mut Vec<u8>,
+    pub(crate) wait_until_ms: Option<u64>,
+    pub(crate) in_transaction: bool,
+}
+
+impl Execution<'_> {
+    #[inline]
+    fn one(&mut self, command: &Command, args: Args<'_>) -> Done {
+        let How::Keyed(run) = command.how else {
+            return Err(Stop::Failed(zerohop_wire::What::Unexpected.into()));
+        };
+        run(self, args)
+    }
+
+    /// A unit whose commands have not been taken apart.
+    fn unit(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> Done {
+        match unit.kind {
+            Kind::One => {
+                let (spans, _) = next(parser, unit.commands)?;
+                let args = Args::within(unit.commands, spans);
+                self.one(found(args)?, args)
+            }
+            Kind::Watch => {
+                let (spans, _) = next(parser, unit.commands)?;
+                self.versions(Args::within(unit.commands, spans))
+            }
+            Kind::Page => {
+                let (spans, _) = next(parser, unit.commands)?;
+                self.page(Args::within(unit.commands, spans))
+            }
+            Kind::Transaction => self.transaction(unit, parser),
+        }
+    }
+
+    fn transaction(&mut self, unit: &Unit<'_>, parser: &mut Parser) -> Done {
+        for (key, seen) in unit::watched(unit.watched) {
+            if self.version(key)? != seen {
+                self.reply.null_array();
+                return Ok(());
+            }
+        }
+        let count = count(parser, unit.commands)?;
+        self.reply.array(count);
+        let mut rest = unit.commands;
+        while !rest.is_empty() {
+            let (spans, used) = next(parser, rest)?;
+            let args = Args::within(rest, spans);
+            let begin = self.reply.len();
+            let done = match literal(args) {
+                Some(reply) => {
+                    self.reply.body().extend_from_slice(reply);
+                    Ok(())
+                }
+                None => found(args).and_then(|command| self.one(command, args)),
+            };
+            if let Err(Stop::Say(text)) = done {
+                self.reply.truncate(begin);
+                self.reply.error(&text);
+            } else {
+                done?;
+            }
+            self.check_reply()?;
+            rest = rest.get(used..).unwrap_or(&[]);
+        }
+        Ok(())
+    }
+
+    /// `WATCH`: the versions of the keys.
+    fn versions(&mut self, keys: Args<'_>) -> Done {
+        self.reply.body().push(INTERNAL);
+        for key in keys.iter().skip(1) {
+            let version = self.version(key)?;
+            self.reply.body().extend_from_slice(&version.0.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn version(&mut self, key: &[u8]) -> Result<Timestamp, Failure<'static>> {
+        Ok(self.records.inspect(key)?.map_or(Timestamp::ZERO, |info| info.version))
+    }
+
+    /// Ends the unit if its reply has become too long.
+    pub(crate) fn check_reply(&self) -> Done {
+        match self.reply.len() - self.begin {
+            length if length > REPLY_BYTES_MAX => {
+                Err(Stop::Failed(Failure::TooMany { count: length as u64, limit: REPLY_BYTES_MAX as u32 }))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The first byte of a reply that is for the connection, not for its client. No reply to a client begins so.
+pub(crate) const INTERNAL: u8 = b'\0';
+
+/// The name, which no client can send as it is not in the table, of a command that carries a finished reply.
+pub(crate) const LITERAL: &[u8] = b"\0reply";
+
+fn literal<'a>(args: Args<'a>) -> Option<&'a [u8]> {
+    (args.at(0) == LITERAL).then(|| args.at(1))
+}
+
+/// Where the arguments of the first command lie, and how many bytes it takes up.
+fn next<'p>(parser: &'p mut Parser, commands: &[u8]) -> Result<(&'p [Span], usize), Failure<'static>> {
+    parser.restart();
+    match parser.parse(commands) {
+        Parsed::Command { used } => Ok((&parser.spans, used)),
+        _ => Err(zerohop_wire::What::Lengths.into()),
+    }
+}
+
+fn count(parser: &mut Parser, mut commands: &[u8]) -> Result<usize, Failure<'static>> {
+    let mut count = 0;
+    while !commands.is_empty() {
+        let (_, used) = next(parser, commands)?;
+        commands = commands.get(used..).unwrap_or(&[]);
+        count += 1;
+        if count > QUEUED_COMMANDS_MAX {
+            return Err(Failure::TooMany { count: count as u64, limit: QUEUED_COMMANDS_MAX as u32 });
+        }
+    }
+    Ok(count)
+}
+
+/// The command of these arguments. The connection has looked at it before; bytes from elsewhere may be anything.
+fn found(args: Args<'_>) -> Result<&'static Command, Stop> {
+    let command = Command::find(args.at(0)).filter(|command| command.takes(args.len()));
+    command.ok_or_else(|| Stop::Failed(zerohop_wire::What::Unexpected.into()))
+}

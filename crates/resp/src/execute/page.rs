@@ -1,0 +1,154 @@
+//! One partition's part of the commands that ask all partitions.
+//!
+//! Asked with an array of bulks: the name of the command (`dbsize`, `keys`, `scan`, `flush`, `random`), the cursor, how
+//! many keys to look at, a pattern and a type, each of the last two empty for any. Answered with a [`Page`].
+//!
+//! | offset | bytes | what |
+//! | --- | --- | --- |
+//! | 0 | 1 | 0: this is no reply to a client |
+//! | 1 | 1 | 1 if there are more keys |
+//! | 2 | 4 | the cursor that goes on there |
+//! | 6 | 8 | records counted, or removed |
+//! | 14 | 4 | how many keys were looked at |
+//! | 18 | rest | keys: the length of each (4), its bytes |
+
+use zerohop_wire::What;
+
+use super::keys::type_name;
+use super::{Done, Execution, INTERNAL, Stop};
+use crate::limits::GATHER_PAGE_KEYS;
+use crate::number::integer;
+use crate::{Args, glob};
+
+/// What one partition answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Page<'a> {
+    /// Where it goes on; `None` at the end.
+    pub(crate) next: Option<u32>,
+    /// Records counted, or removed.
+    pub(crate) count: u64,
+    /// Keys that were looked at.
+    pub(crate) looked_at: u32,
+    pub(crate) keys: PageKeys<'a>,
+}
+
+/// The keys of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageKeys<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Iterator for PageKeys<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (length, rest) = self.0.split_first_chunk::<4>()?;
+        let (key, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        self.0 = rest;
+        Some(key)
+    }
+}
+
+const HEAD_BYTES: usize = 18;
+
+impl<'a> Page<'a> {
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Page<'a>> {
+        let (head, keys) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+        let [INTERNAL, more, n0, n1, n2, n3, count @ .., l0, l1, l2, l3] = *head else { return None };
+        Some(Page {
+            next: (more != 0).then_some(u32::from_le_bytes([n0, n1, n2, n3])),
+            count: u64::from_le_bytes(count),
+            looked_at: u32::from_le_bytes([l0, l1, l2, l3]),
+            keys: PageKeys(keys),
+        })
+    }
+}
+
+impl Execution<'_> {
+    /// Answers one page.
+    pub(super) fn page(&mut self, args: Args<'_>) -> Done {
+        let number = |place| integer(args.at(place)).and_then(|number| u32::try_from(number).ok());
+        let (Some(cursor), Some(limit)) = (number(1), number(2)) else {
+            return Err(Stop::Failed(What::Detail.into()));
+        };
+        let begin = self.reply.len();
+        self.reply.body().extend_from_slice(&[0; HEAD_BYTES]);
+        let (count, looked_at, next) = match args.at(0) {
+            b"dbsize" => (self.records.count(), 0, None),
+            b"flush" => self.flush(cursor, limit)?,
+            b"keys" | b"scan" | b"random" => self.keys(cursor, limit, args.at(3), args.at(4))?,
+            _ => return Err(Stop::Failed(What::Unexpected.into())),
+        };
+        let mut head = [0; HEAD_BYTES];
+        head[0] = INTERNAL;
+        head[1] = u8::from(next.is_some());
+        head[2..6].copy_from_slice(&next.unwrap_or(0).to_le_bytes());
+        head[6..14].copy_from_slice(&count.to_le_bytes());
+        head[14..].copy_from_slice(&looked_at.to_le_bytes());
+        self.reply.body()[begin..begin + HEAD_BYTES].copy_from_slice(&head);
+        Ok(())
+    }
+
+    /// Collects keys until so many have been looked at.
+    fn keys(
+        &mut self,
+        mut cursor: u32,
+        limit: u32,
+        pattern: &[u8],
+        wanted_type: &[u8],
+    ) -> Result<(u64, u32, Option<u32>), Stop> {
+        let mut looked_at = 0u32;
+        loop {
+            let begin = self.reply.len();
+            let body = self.reply.body();
+            let next = self.records.scan(cursor, &mut |key| {
+                looked_at += 1;
+                if pattern.is_empty() || glob::matches(pattern, key) {
+                    body.extend_from_slice(&(key.len() as u32).to_le_bytes());
+                    body.extend_from_slice(key);
+                }
+            })?;
+            if !wanted_type.is_empty() {
+                self.keep_type(begin, wanted_type)?;
+            }
+            self.check_reply()?;
+            match next {
+                Some(next) if looked_at < limit && next != cursor => cursor = next,
+                next => return Ok((0, looked_at, next)),
+            }
+        }
+    }
+
+    /// Drops those of the keys behind `begin` whose records are not of a type.
+    fn keep_type(&mut self, begin: usize, wanted: &[u8]) -> Done {
+        let found = self.reply.body().split_off(begin);
+        for key in PageKeys(&found) {
+            let record = self.records.inspect(key)?.map(|info| info.record);
+            if record.is_some() && type_name(record).as_bytes().eq_ignore_ascii_case(wanted) {
+                let body = self.reply.body();
+                body.extend_from_slice(&(key.len() as u32).to_le_bytes());
+                body.extend_from_slice(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes records until so many are gone.
+    fn flush(&mut self, mut cursor: u32, limit: u32) -> Result<(u64, u32, Option<u32>), Stop> {
+        let mut removed = 0;
+        let limit = u64::from(limit).min(GATHER_PAGE_KEYS as u64);
+        loop {
+            let found = &mut *self.scratch;
+            found.clear();
+            let next = self.records.scan(cursor, &mut |key| {
+                found.extend_from_slice(&(key.len() as u32).to_le_bytes());
+                found.extend_from_slice(key);
+            })?;
+            for key in PageKeys(self.scratch) {
+                removed += u64::from(self.records.remove(key)?);
+            }
+            match next {
+                Some(next) if removed < limit && next != cursor => cursor = next,
+                next => return Ok((removed, removed as u32, next)),
+            }
+        }
+    }
+}

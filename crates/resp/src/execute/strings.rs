@@ -1,0 +1,313 @@
+//! Commands on records of bytes.
+
+use zerohop_wire::limits::VALUE_BYTES_MAX;
+
+use super::expiry::{Unit, instant};
+use super::{Done, Execution, NOT_AN_INTEGER, SYNTAX, Stop, WRONG_TYPE};
+use crate::number::integer;
+use crate::{Args, Deadline, Info, RecordType};
+
+pub(super) const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+impl Execution<'_> {
+    /// Replies with the bytes of a key, or with nothing; says whether there was a record.
+    #[inline]
+    fn reply_bytes(&mut self, key: &[u8]) -> Result<bool, Stop> {
+        let reply = &mut self.reply;
+        match self.records.lookup(key, &mut |bytes| reply.bulk(bytes))? {
+            Some(RecordType::Bytes) => Ok(true),
+            Some(RecordType::List) => Err(WRONG_TYPE.into()),
+            None => {
+                reply.null();
+                Ok(false)
+            }
+        }
+    }
+
+    /// What the record of a key is, which must be bytes.
+    pub(super) fn bytes_info(&mut self, key: &[u8]) -> Result<Option<Info>, Stop> {
+        match self.records.inspect(key)? {
+            Some(info) if info.record == RecordType::List => Err(WRONG_TYPE.into()),
+            info => Ok(info),
+        }
+    }
+
+    pub(super) fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> Done {
+        match deadline {
+            // Its time is over: it is gone at once.
+            Deadline::AtMs(at) if at <= self.records.now_ms() => {
+                self.records.remove(key)?;
+            }
+            deadline => self.records.put(key, contents, deadline)?,
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn get(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    run.reply_bytes(args.at(1))?;
+    Ok(())
+}
+
+/// What follows the value of `SET`, or the key of `GETEX`.
+#[derive(Default)]
+struct Options<'a> {
+    if_absent: bool,
+    if_present: bool,
+    get: bool,
+    keep: bool,
+    persist: bool,
+    /// The unit, whether from now on, and the number.
+    expiry: Option<(Unit, bool, &'a [u8])>,
+}
+
+impl<'a> Options<'a> {
+    fn read(args: Args<'a>, is_set: bool) -> Result<Options<'a>, Stop> {
+        let mut options = Options::default();
+        let mut at = 0;
+        while at < args.len() {
+            let free = options.expiry.is_none() && !options.keep && !options.persist;
+            let expiry = [
+                ("EX", Unit::Seconds, true),
+                ("PX", Unit::Millis, true),
+                ("EXAT", Unit::Seconds, false),
+                ("PXAT", Unit::Millis, false),
+            ];
+            if is_set && args.is(at, "NX") && !options.if_present {
+                options.if_absent = true;
+            } else if is_set && args.is(at, "XX") && !options.if_absent {
+                options.if_present = true;
+            } else if is_set && args.is(at, "GET") {
+                options.get = true;
+            } else if is_set && args.is(at, "KEEPTTL") && !options.persist && options.expiry.is_none() {
+                options.keep = true;
+            } else if !is_set && args.is(at, "PERSIST") && !options.keep && options.expiry.is_none() {
+                options.persist = true;
+            } else if let Some((_, unit, relative)) = expiry.into_iter().find(|(name, ..)| args.is(at, name))
+                && free
+                && let Some(number) = args.get(at + 1)
+            {
+                options.expiry = Some((unit, relative, number));
+                at += 1;
+            } else {
+                return Err(SYNTAX.into());
+            }
+            at += 1;
+        }
+        Ok(options)
+    }
+
+    fn deadline(&self, now_ms: u64, command: &str) -> Result<Option<u64>, Stop> {
+        let Some((unit, relative, number)) = self.expiry else { return Ok(None) };
+        positive(number, unit, relative, now_ms, command).map(Some)
+    }
+}
+
+/// A deadline that must lie after 1970 and, if it counts from now on, after now.
+fn positive(number: &[u8], unit: Unit, relative: bool, now_ms: u64, command: &str) -> Result<u64, Stop> {
+    let number = integer(number).ok_or(NOT_AN_INTEGER)?;
+    if number <= 0 {
+        return Err(format!("ERR invalid expire time in '{command}' command").into());
+    }
+    instant(number, unit, relative, now_ms, command).map(|at| at.unsigned_abs())
+}
+
+pub(crate) fn set(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let (key, value) = (args.at(1), args.at(2));
+    if args.len() == 3 {
+        run.records.put(key, value, Deadline::Never)?;
+        run.reply.ok();
+        return Ok(());
+    }
+    let options = Options::read(args.from(3), true)?;
+    let deadline = match options.deadline(run.records.now_ms(), "set")? {
+        Some(at) => Deadline::AtMs(at),
+        None if options.keep => Deadline::Keep,
+        None => Deadline::Never,
+    };
+    let is_there = if options.get {
+        run.reply_bytes(key)?
+    } else if options.if_absent || options.if_present {
+        run.records.inspect(key)?.is_some()
+    } else {
+        false
+    };
+    if (options.if_absent && is_there) || (options.if_present && !is_there) {
+        if !options.get {
+            run.reply.null();
+        }
+        return Ok(());
+    }
+    run.put(key, value, deadline)?;
+    if !options.get {
+        run.reply.ok();
+    }
+    Ok(())
+}
+
+pub(crate) fn setnx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let is_there = run.records.inspect(args.at(1))?.is_some();
+    if !is_there {
+        run.records.put(args.at(1), args.at(2), Deadline::Never)?;
+    }
+    run.reply.integer(i64::from(!is_there));
+    Ok(())
+}
+
+pub(crate) fn setex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    set_for(run, args, Unit::Seconds, "setex")
+}
+
+pub(crate) fn psetex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    set_for(run, args, Unit::Millis, "psetex")
+}
+
+fn set_for(run: &mut Execution<'_>, args: Args<'_>, unit: Unit, command: &str) -> Done {
+    let at = positive(args.at(2), unit, true, run.records.now_ms(), command)?;
+    run.put(args.at(1), args.at(3), Deadline::AtMs(at))?;
+    run.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn getset(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    run.reply_bytes(args.at(1))?;
+    Ok(run.records.put(args.at(1), args.at(2), Deadline::Never)?)
+}
+
+pub(crate) fn getdel(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    if run.reply_bytes(args.at(1))? {
+        run.records.remove(args.at(1))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn getex(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let key = args.at(1);
+    let options = Options::read(args.from(2), false)?;
+    let info = run.bytes_info(key)?;
+    let Some(info) = info else {
+        run.reply.null();
+        return Ok(());
+    };
+    let now_ms = run.records.now_ms();
+    let deadline = options.deadline(now_ms, "getex")?;
+    run.reply_bytes(key)?;
+    match deadline {
+        Some(at) if at <= now_ms => {
+            run.records.remove(key)?;
+        }
+        Some(at) => run.records.set_deadline(key, Some(at))?,
+        None if options.persist && info.deadline_ms.is_some() => run.records.set_deadline(key, None)?,
+        None => {}
+    }
+    Ok(())
+}
+
+pub(crate) fn append(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let (key, more) = (args.at(1), args.at(2));
+    let length = run.bytes_info(key)?.map_or(0, |info| info.length) + more.len() as u64;
+    if length > VALUE_BYTES_MAX as u64 {
+        return Err(TOO_LONG.into());
+    }
+    run.records.extend(key, more)?;
+    run.reply.count(length);
+    Ok(())
+}
+
+pub(crate) fn strlen(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
+    run.reply.count(length);
+    Ok(())
+}
+
+pub(crate) fn getrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
+    let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
+    let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
+    let range = super::range::clip_bytes(start, end, length);
+    run.reply.bulk_head(range.end - range.start);
+    if !range.is_empty() {
+        run.records.read(args.at(1), range, run.reply.body())?;
+    }
+    run.reply.bulk_end();
+    Ok(())
+}
+
+pub(crate) fn setrange(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    let (key, piece) = (args.at(1), args.at(3));
+    let offset = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
+    let offset = u64::try_from(offset).map_err(|_| "ERR offset is out of range")?;
+    let length = run.bytes_info(key)?.map_or(0, |info| info.length);
+    if piece.is_empty() {
+        run.reply.count(length);
+        return Ok(());
+    }
+    let end = offset.saturating_add(piece.len() as u64);
+    if end > VALUE_BYTES_MAX as u64 {
+        return Err(TOO_LONG.into());
+    }
+    run.change(key, length, |bytes| {
+        bytes.resize(bytes.len().max(end as usize), 0);
+        bytes[offset as usize..end as usize].copy_from_slice(piece);
+    })?;
+    run.reply.count(length.max(end));
+    Ok(())
+}
+
+impl Execution<'_> {
+    /// Changes the bytes of a record of this length, 0 if there is none; its deadline stays.
+    pub(super) fn change(&mut self, key: &[u8], length: u64, change: impl FnOnce(&mut Vec<u8>)) -> Done {
+        self.scratch.clear();
+        if length > 0 {
+            self.records.read(key, 0..length, self.scratch)?;
+        }
+        change(self.scratch);
+        Ok(self.records.put(key, self.scratch, Deadline::Keep)?)
+    }
+}
+
+pub(crate) fn mget(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    run.reply.array(args.len() - 1);
+    for key in args.iter().skip(1) {
+        let reply = &mut run.reply;
+        if run.records.lookup(key, &mut |bytes| reply.bulk(bytes))? != Some(RecordType::Bytes) {
+            reply.null();
+        }
+        run.check_reply()?;
+    }
+    Ok(())
+}
+
+pub(crate) fn mset(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    put_all(run, args, "mset")?;
+    run.reply.ok();
+    Ok(())
+}
+
+pub(crate) fn msetnx(run: &mut Execution<'_>, args: Args<'_>) -> Done {
+    check_pairs(args, "msetnx")?;
+    for place in (1..args.len()).step_by(2) {
+        if run.records.inspect(args.at(place))?.is_some() {
+            run.reply.integer(0);
+            return Ok(());
+        }
+    }
+    put_all(run, args, "msetnx")?;
+    run.reply.integer(1);
+    Ok(())
+}
+
+fn check_pairs(args: Args<'_>, command: &str) -> Done {
+    match args.len() % 2 {
+        1 => Ok(()),
+        _ => Err(format!("ERR wrong number of arguments for '{command}' command").into()),
+    }
+}
+
+fn put_all(run: &mut Execution<'_>, args: Args<'_>, command: &str) -> Done {
+    check_pairs(args, command)?;
+    for place in (1..args.len()).step_by(2) {
+        run.records.put(args.at(place), args.at(place + 1), Deadline::Never)?;
+    }
+    Ok(())
+}

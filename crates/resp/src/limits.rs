@@ -1,0 +1,67 @@
+//! Every bound of the Redis protocol, each with its reason.
+
+use zerohop_wire::limits::VALUE_BYTES_MAX;
+
+/// Longest argument of a command: the longest value. Redis allows 512 MiB; what is larger than this belongs in a blob.
+pub const BULK_BYTES_MAX: usize = VALUE_BYTES_MAX;
+
+/// Longest command, with all its arguments: two of the longest values (`ZH.CAS` has two) and as much room as two short
+/// ones with their lengths may take.
+pub const COMMAND_BYTES_MAX: usize = 2 * VALUE_BYTES_MAX + (1 << 20);
+
+/// Most arguments of one command, as in Redis. Places of arguments take 8 bytes each and grow only with what has come.
+pub const ARGUMENTS_MAX: usize = 1 << 20;
+
+/// Longest line: an inline command, or the length of an array or argument. As in Redis.
+pub const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Commands of one connection whose replies have not been handed out. It bounds what is kept for one client; a reply that
+/// waits for the disk waits for milliseconds, in which nobody pipelines more with profit.
+pub const PENDING_MAX: usize = 1024;
+
+/// Bytes of replies of one connection that are held back because an earlier one is missing.
+pub const HELD_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes that one call of [`Connection::receive`](crate::Connection::receive) writes before it stops and asks to be
+/// called again once they are sent: a client that does not read its replies is not read either.
+pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Commands between `MULTI` and `EXEC`. All are one step of one partition, during which it does nothing else.
+pub const QUEUED_COMMANDS_MAX: usize = 4096;
+
+/// Bytes of commands between `MULTI` and `EXEC`, for the same reason.
+pub const QUEUED_BYTES_MAX: usize = COMMAND_BYTES_MAX;
+
+/// Keys that one connection watches.
+pub const WATCHED_KEYS_MAX: usize = 1024;
+
+/// Longest reply of one unit. Redis has no such bound; here one instance serves many partitions from one thread, and
+/// four of the longest values already take it milliseconds.
+pub const REPLY_BYTES_MAX: usize = 4 * VALUE_BYTES_MAX + (1 << 20);
+
+/// Partitions that are asked at the same time by a command that asks all of them.
+pub const GATHER_WINDOW: usize = 32;
+
+/// Keys that one step of a command that asks all partitions looks at before it lets the instance serve others.
+pub const GATHER_PAGE_KEYS: usize = 1024;
+
+/// Bytes of keys that `KEYS` answers at most. Use `SCAN` for more.
+pub const KEYS_BYTES_MAX: usize = 64 << 20;
+
+/// Keys at which one call of `SCAN` looks at most, whatever its `COUNT`.
+pub const SCAN_COUNT_MAX: usize = 4096;
+
+/// Partitions that one call of `SCAN` asks at most: each may be in another process.
+pub const SCAN_PARTITIONS_MAX: u32 = 64;
+
+/// Longest name of a client, and of its library and version.
+pub const NAME_BYTES_MAX: usize = 256;
+
+/// Longest pattern of `KEYS`, `SCAN` and `CONFIG GET`: matching takes time in its length and that of the key multiplied.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Longest `DEBUG SLEEP`.
+pub const SLEEP_MS_MAX: u64 = 60_000;
+
+// Places within a command are kept in 32 bits.
+const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize && QUEUED_BYTES_MAX <= u32::MAX as usize);

@@ -1,0 +1,237 @@
+//! Commands out of bytes: arrays of bulks, and inline commands.
+
+use crate::args::Span;
+use crate::limits::{ARGUMENTS_MAX, BULK_BYTES_MAX, COMMAND_BYTES_MAX, LINE_BYTES_MAX};
+use crate::number::integer;
+
+/// What the bytes from the beginning of a command on hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parsed {
+    /// A command; its arguments are where [`Parser::spans`] says, counted from its first byte.
+    Command {
+        /// Bytes it takes up.
+        used: usize,
+    },
+    /// An inline command; its arguments are in [`Parser::inline`].
+    Inline {
+        /// Bytes it takes up.
+        used: usize,
+    },
+    /// Nothing: an empty line or an empty array.
+    Nothing {
+        /// Bytes it takes up.
+        used: usize,
+    },
+    /// More bytes are needed. They are to be given again together with those that follow.
+    More,
+    /// This is no command; the connection closes after this has been said.
+    Broken(Broken),
+}
+
+/// What is wrong with bytes that are no command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    ArrayLength,
+    BulkLength,
+    ExpectedBulk(u8),
+    Line,
+    InlineLine,
+    Quotes,
+    TooLong,
+}
+
+impl Broken {
+    pub(crate) fn text(self) -> String {
+        let what = match self {
+            Broken::ArrayLength => "invalid multibulk length",
+            Broken::BulkLength => "invalid bulk length",
+            Broken::ExpectedBulk(found) => {
+                let found = if found.is_ascii_graphic() || found == b' ' { found as char } else { '?' };
+                return format!("ERR Protocol error: expected '$', got '{found}'");
+            }
+            Broken::Line => "too big bulk count string",
+            Broken::InlineLine => "too big inline request",
+            Broken::Quotes => "unbalanced quotes in request",
+            Broken::TooLong => "the command is too long",
+        };
+        format!("ERR Protocol error: {what}")
+    }
+}
+
+/// Takes commands apart. It goes on where it stopped, so that a command that comes in many pieces is looked at once;
+/// nothing is allocated for what has not come.
+#[derive(Debug, Default)]
+pub(crate) struct Parser {
+    /// Bytes of the command that have been looked at.
+    at: usize,
+    /// Arguments that are still to come; `None` before the length of the array.
+    missing: Option<u32>,
+    /// Those of the command that was parsed last, or so far.
+    pub(crate) spans: Vec<Span>,
+    /// The last inline command, as an array of bulks, which `spans` are places in.
+    pub(crate) inline: Vec<u8>,
+}
+
+/// Capacity that is kept for the next command.
+const KEPT_SPANS: usize = 4096;
+
+impl Parser {
+    /// Looks at the bytes from the beginning of a command on.
+    #[inline]
+    pub(crate) fn parse(&mut self, bytes: &[u8]) -> Parsed {
+        if self.missing.is_none() {
+            self.spans.clear();
+            match bytes.first() {
+                None => return Parsed::More,
+                Some(b'*') => {}
+                Some(_) => return self.parse_inline(bytes),
+            }
+            let count = match length_line(bytes, 0) {
+                Line::Number(count, end) => {
+                    self.at = end;
+                    count
+                }
+                Line::More => return Parsed::More,
+                Line::NoNumber => return self.broken(Broken::ArrayLength),
+                Line::TooLong => return self.broken(Broken::Line),
+            };
+            match usize::try_from(count) {
+                Ok(count) if count > ARGUMENTS_MAX => return self.broken(Broken::ArrayLength),
+                Ok(count) if count > 0 => self.missing = Some(count as u32),
+                // Negative lengths are an empty command too, as in Redis.
+                _ => return self.end(|used| Parsed::Nothing { used }),
+            }
+        }
+        while self.missing != Some(0) {
+            match bytes.get(self.at) {
+                None => return Parsed::More,
+                Some(b'$') => {}
+                Some(&other) => return self.broken(Broken::ExpectedBulk(other)),
+            }
+            let (length, from) = match length_line(bytes, self.at) {
+                Line::Number(length, end) => (length, end),
+                Line::More => return Parsed::More,
+                Line::NoNumber => return self.broken(Broken::BulkLength),
+                Line::TooLong => return self.broken(Broken::Line),
+            };
+            let length = match usize::try_from(length) {
+                Ok(length) if length <= BULK_BYTES_MAX => length,
+                _ => return self.broken(Broken::BulkLength),
+            };
+            let to = from + length;
+            if to + 2 > COMMAND_BYTES_MAX {
+                return self.broken(Broken::TooLong);
+            }
+            if bytes.len() < to + 2 {
+                return Parsed::More;
+            }
+            // As in Redis, what the two bytes behind an argument are is not looked at.
+            self.spans.push((from as u32, to as u32));
+            self.at = to + 2;
+            self.missing = self.missing.map(|missing| missing - 1);
+        }
+        self.end(|used| Parsed::Command { used })
+    }
+
+    /// Forgets what it has looked at, to begin with other bytes.
+    pub(crate) fn restart(&mut self) {
+        (self.at, self.missing) = (0, None);
+    }
+
+    /// Lets go of room that a command of many arguments has left.
+    pub(crate) fn shrink(&mut self) {
+        if self.spans.capacity() > KEPT_SPANS {
+            self.spans = Vec::new();
+        }
+        if self.inline.capacity() > LINE_BYTES_MAX {
+            self.inline = Vec::new();
+        }
+    }
+
+    fn end(&mut self, parsed: impl FnOnce(usize) -> Parsed) -> Parsed {
+        self.missing = None;
+        parsed(std::mem::take(&mut self.at))
+    }
+
+    fn broken(&mut self, what: Broken) -> Parsed {
+        self.end(|_| Parsed::Broken(what))
+    }
+
+    fn parse_inline(&mut self, bytes: &[u8]) -> Parsed {
+        let Some(end) = find(bytes, b'\n', &mut self.at) else {
+            return if bytes.len() > LINE_BYTES_MAX { self.broken(Broken::InlineLine) } else { Parsed::More };
+        };
+        self.at = end + 1;
+        if end > LINE_BYTES_MAX {
+            return self.broken(Broken::InlineLine);
+        }
+        let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+        let Some(words) = crate::inline::split(line) else { return self.broken(Broken::Quotes) };
+        if words.is_empty() {
+            return self.end(|used| Parsed::Nothing { used });
+        }
+        self.inline.clear();
+        push_command(&mut self.inline, &mut self.spans, words.iter().map(Vec::as_slice));
+        self.end(|used| Parsed::Inline { used })
+    }
+}
+
+/// Appends a command as an array of bulks, and where its arguments lie from its first byte on.
+pub(crate) fn push_command<'a>(
+    into: &mut Vec<u8>,
+    spans: &mut Vec<Span>,
+    args: impl ExactSizeIterator<Item = &'a [u8]>,
+) {
+    use crate::{Protocol, ReplyWriter};
+    let begin = into.len();
+    ReplyWriter::new(into, Protocol::Resp2).array(args.len());
+    for arg in args {
+        ReplyWriter::new(into, Protocol::Resp2).bulk(arg);
+        let to = into.len() - 2 - begin;
+        spans.push(((to - arg.len()) as u32, to as u32));
+    }
+}
+
+/// Looks for a byte, beginning where the last look ended.
+fn find(bytes: &[u8], what: u8, looked: &mut usize) -> Option<usize> {
+    let from = (*looked).min(bytes.len());
+    let found = bytes[from..].iter().position(|&byte| byte == what).map(|at| from + at);
+    *looked = bytes.len();
+    found
+}
+
+enum Line {
+    /// A number, and where the line after it begins.
+    Number(i64, usize),
+    More,
+    NoNumber,
+    TooLong,
+}
+
+/// The number in the line whose first byte, a mark, is at `at`.
+#[inline]
+fn length_line(bytes: &[u8], at: usize) -> Line {
+    let line = &bytes[at + 1..];
+    // Nearly all lengths have one to three digits.
+    match *line {
+        [a @ b'0'..=b'9', b'\r', _, ..] => return Line::Number(i64::from(a - b'0'), at + 4),
+        [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', _, ..] => {
+            return Line::Number(i64::from(a - b'0') * 10 + i64::from(b - b'0'), at + 5);
+        }
+        _ => {}
+    }
+    // No number is longer than this, so nothing behind it need be searched.
+    let head = &line[..line.len().min(32)];
+    let Some(end) = head.iter().position(|&byte| byte == b'\r') else {
+        return match line.len() {
+            length if length > LINE_BYTES_MAX => Line::TooLong,
+            length if length > 32 && !line.contains(&b'\r') => Line::More,
+            length if length > 32 => Line::NoNumber,
+            _ => Line::More,
+        };
+    };
+    if line.len() < end + 2 {
+        return Line::More;
+    }
+    integer(&line[..end]).map_or(Line::NoNumber, |number| Line::Number(number, at + 1 + end + 2))
+}

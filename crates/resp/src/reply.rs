@@ -1,0 +1,182 @@
+//! Replies, written straight into an output buffer.
+
+use zerohop_wire::Failure;
+
+use crate::number::Digits;
+
+/// The version of the protocol that a client speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// What every client begins with.
+    #[default]
+    Resp2,
+    /// After `HELLO 3`.
+    Resp3,
+}
+
+/// Writes replies, in the words of the client's version of the protocol.
+#[derive(Debug)]
+pub struct ReplyWriter<'a> {
+    out: &'a mut Vec<u8>,
+    protocol: Protocol,
+}
+
+impl<'a> ReplyWriter<'a> {
+    /// Appends to `out`.
+    pub fn new(out: &'a mut Vec<u8>, protocol: Protocol) -> ReplyWriter<'a> {
+        ReplyWriter { out, protocol }
+    }
+
+    /// The version that it writes.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Bytes in the buffer.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Whether the buffer is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// Takes back what was written after the buffer had this length.
+    pub fn truncate(&mut self, length: usize) {
+        self.out.truncate(length);
+    }
+
+    /// `+text`: one line without line ends.
+    pub fn simple(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// `+OK`.
+    #[inline]
+    pub fn ok(&mut self) {
+        self.out.extend_from_slice(b"+OK\r\n");
+    }
+
+    /// `-text`; line ends in it become spaces.
+    pub fn error(&mut self, text: &str) {
+        self.line(b'-', text.as_bytes());
+    }
+
+    /// `-` and what a failure is for a client of Redis.
+    pub fn failure(&mut self, failure: &Failure<'_>) {
+        let word = match failure {
+            Failure::DiskFull | Failure::MemoryFull => "OOM",
+            Failure::DiskFailed | Failure::Rotten => "MISCONF",
+            Failure::Unauthorized => "NOAUTH",
+            Failure::WrongType { .. } => "WRONGTYPE",
+            Failure::Busy { .. } | Failure::Unavailable { .. } => "TRYAGAIN",
+            Failure::TooFewInSync { .. } => "NOREPLICAS",
+            Failure::WrongOwner { .. } => "CLUSTERDOWN",
+            _ => "ERR",
+        };
+        self.error(&format!("{word} {failure}"));
+    }
+
+    /// A number.
+    #[inline]
+    pub fn integer(&mut self, number: i64) {
+        self.head(b':', number);
+    }
+
+    /// A count as a number.
+    pub fn count(&mut self, number: u64) {
+        self.integer(i64::try_from(number).unwrap_or(i64::MAX));
+    }
+
+    /// Bytes of any kind.
+    #[inline]
+    pub fn bulk(&mut self, bytes: &[u8]) {
+        self.bulk_head(bytes.len() as u64);
+        self.out.extend_from_slice(bytes);
+        self.bulk_end();
+    }
+
+    /// The beginning of a bulk of this length; its bytes ([`ReplyWriter::body`]) and [`ReplyWriter::bulk_end`] follow.
+    #[inline]
+    pub(crate) fn bulk_head(&mut self, length: u64) {
+        self.head(b'$', length as i64);
+    }
+
+    #[inline]
+    pub(crate) fn bulk_end(&mut self) {
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    /// The buffer itself, for bytes of a bulk.
+    pub(crate) fn body(&mut self) -> &mut Vec<u8> {
+        self.out
+    }
+
+    /// Nothing: `$-1`, or `_`.
+    pub fn null(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"$-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// Nothing where an array would be: `*-1`, or `_`.
+    pub fn null_array(&mut self) {
+        self.out.extend_from_slice(match self.protocol {
+            Protocol::Resp2 => b"*-1\r\n",
+            Protocol::Resp3 => b"_\r\n",
+        });
+    }
+
+    /// The beginning of an array; so many replies follow.
+    #[inline]
+    pub fn array(&mut self, items: usize) {
+        self.head(b'*', items as i64);
+    }
+
+    /// The beginning of a map; so many keys, each followed by its value, come next. An array of twice as many in RESP2.
+    pub fn map(&mut self, pairs: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.array(2 * pairs),
+            Protocol::Resp3 => self.head(b'%', pairs as i64),
+        }
+    }
+
+    /// The beginning of a set; so many replies follow. An array in RESP2.
+    pub fn set(&mut self, items: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.array(items),
+            Protocol::Resp3 => self.head(b'~', items as i64),
+        }
+    }
+
+    /// Text for people; a bulk in RESP2.
+    pub fn verbatim(&mut self, text: &str) {
+        match self.protocol {
+            Protocol::Resp2 => self.bulk(text.as_bytes()),
+            Protocol::Resp3 => {
+                self.head(b'=', text.len() as i64 + 4);
+                self.out.extend_from_slice(b"txt:");
+                self.out.extend_from_slice(text.as_bytes());
+                self.bulk_end();
+            }
+        }
+    }
+
+    #[inline]
+    fn head(&mut self, mark: u8, number: i64) {
+        self.out.push(mark);
+        self.out.extend_from_slice(Digits::of(number).as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
+    fn line(&mut self, mark: u8, text: &[u8]) {
+        self.out.push(mark);
+        self.out.extend(text.iter().map(|&byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
+        self.out.extend_from_slice(b"\r\n");
+    }
+}
