@@ -24,6 +24,7 @@ mod execute;
 mod glob;
 mod inline;
 pub mod limits;
+pub mod model;
 mod number;
 mod parse;
 mod records;

@@ -78,23 +78,29 @@ pub(crate) fn float_sum(a: &[u8], b: &[u8]) -> Option<Option<String>> {
     Some(sum.is_finite().then(|| float_text(sum)))
 }
 
-/// A number with a fraction as Redis takes it: no space around it, not NaN. Infinities are numbers.
+/// A number with a fraction as Redis takes it: no space around it, not NaN. Infinity is a number, but what is too great
+/// to be told from it is not.
 fn float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     let number: f64 = text.parse().ok()?;
-    (!number.is_nan()).then_some(number)
+    let is_too_great = number.is_infinite() && text.bytes().any(|byte| byte.is_ascii_digit());
+    (!number.is_nan() && !is_too_great).then_some(number)
 }
 
-/// A plain decimal number, in units of 10^-17; `None` if it is long or has an exponent.
+/// A decimal number in units of 10^-17; `None` if it does not fit, or has digits below that.
 fn fixed(text: &[u8]) -> Option<i128> {
     let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),
         rest => (false, rest),
     };
+    let (text, exponent) = match text.iter().position(|byte| matches!(byte, b'e' | b'E')) {
+        Some(at) => (&text[..at], std::str::from_utf8(&text[at + 1..]).ok()?.parse::<i32>().ok()?),
+        None => (text, 0),
+    };
     let point = text.iter().position(|&byte| byte == b'.').unwrap_or(text.len());
     let (whole, fraction) = (&text[..point], text.get(point + 1..).unwrap_or(&[]));
-    if whole.len() > EXACT_DIGITS || fraction.len() > FRACTION_DIGITS as usize {
+    if whole.len() + fraction.len() > EXACT_DIGITS + FRACTION_DIGITS as usize {
         return None;
     }
     let mut number: i128 = 0;
@@ -104,8 +110,10 @@ fn fixed(text: &[u8]) -> Option<i128> {
         }
         number = number * 10 + i128::from(digit - b'0');
     }
-    number *= 10i128.pow(FRACTION_DIGITS - fraction.len() as u32);
-    Some(if negative { -number } else { number })
+    let shift = exponent.checked_add(FRACTION_DIGITS as i32)?.checked_sub(fraction.len() as i32)?;
+    let number = number.checked_mul(10i128.checked_pow(u32::try_from(shift).ok()?)?)?;
+    let limit = 10i128.pow(EXACT_DIGITS as u32 + FRACTION_DIGITS);
+    (number < limit).then_some(if negative { -number } else { number })
 }
 
 fn fixed_text(number: i128) -> String {
@@ -156,6 +164,8 @@ mod tests {
             (".5", "3.", "3.5"),
             ("99999999999999999999", "1", "100000000000000000000"),
             ("1e20", "1e20", "200000000000000000000"),
+            ("1e3", "0.2", "1000.2"),
+            ("25e-1", "1E+1", "12.5"),
             ("0.12345678901234567", "0", "0.12345678901234567"),
             ("1e-400", "0", "0"),
         ];
@@ -164,7 +174,7 @@ mod tests {
         }
         assert_eq!(sum("inf", "1"), Some(None));
         assert_eq!(sum("1e308", "1e308"), Some(None));
-        for bad in ["", " 1", "1 ", "nan", "abc", "1,5", ".", "-", "1..2", "+-1"] {
+        for bad in ["", " 1", "1 ", "nan", "abc", "1,5", ".", "-", "1..2", "+-1", "1e999"] {
             assert_eq!(sum(bad, "1"), None, "{bad}");
             assert_eq!(sum("1", bad), None, "{bad}");
         }

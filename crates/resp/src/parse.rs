@@ -34,7 +34,8 @@ pub(crate) enum Broken {
     ArrayLength,
     BulkLength,
     ExpectedBulk(u8),
-    Line,
+    ArrayLine,
+    BulkLine,
     InlineLine,
     Quotes,
     TooLong,
@@ -49,7 +50,8 @@ impl Broken {
                 let found = if found.is_ascii_graphic() || found == b' ' { found as char } else { '?' };
                 return format!("ERR Protocol error: expected '$', got '{found}'");
             }
-            Broken::Line => "too big bulk count string",
+            Broken::ArrayLine => "too big mbulk count string",
+            Broken::BulkLine => "too big bulk count string",
             Broken::InlineLine => "too big inline request",
             Broken::Quotes => "unbalanced quotes in request",
             Broken::TooLong => "the command is too long",
@@ -93,7 +95,7 @@ impl Parser {
                 }
                 Line::More => return Parsed::More,
                 Line::NoNumber => return self.broken(Broken::ArrayLength),
-                Line::TooLong => return self.broken(Broken::Line),
+                Line::TooLong => return self.broken(Broken::ArrayLine),
             };
             match usize::try_from(count) {
                 Ok(count) if count > ARGUMENTS_MAX => return self.broken(Broken::ArrayLength),
@@ -112,7 +114,7 @@ impl Parser {
                 Line::Number(length, end) => (length, end),
                 Line::More => return Parsed::More,
                 Line::NoNumber => return self.broken(Broken::BulkLength),
-                Line::TooLong => return self.broken(Broken::Line),
+                Line::TooLong => return self.broken(Broken::BulkLine),
             };
             let length = match usize::try_from(length) {
                 Ok(length) if length <= BULK_BYTES_MAX => length,

@@ -1,6 +1,8 @@
 //! `COMMAND`: what there is to know of the commands.
 
 use super::{ADMIN, BLOCKING, Command, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
+use crate::connection::{unknown_subcommand, wrong_number};
+use crate::execute::SYNTAX;
 use crate::{Args, ReplyWriter, glob};
 
 /// Replies to `COMMAND` and those beneath it.
@@ -20,7 +22,7 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
             for command in named {
                 match command {
                     Some(command) => describe(command, reply),
-                    None => reply.null_array(),
+                    None => reply.null(),
                 }
             }
         }
@@ -40,12 +42,14 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
                 () if args.is(3, "ACLCAT") => names(TABLE.iter().filter(|one| in_category(by, one)), reply),
                 // There are no modules.
                 () if args.is(3, "MODULE") => reply.array(0),
-                () => return Err(crate::execute::SYNTAX.to_owned()),
+                () => return Err(SYNTAX.to_owned()),
             }
         }
-        () if args.is(1, "LIST") => return Err(crate::execute::SYNTAX.to_owned()),
-        () if args.is(1, "GETKEYS") && args.len() > 2 => keys(args.from(2), reply)?,
-        () => return Err(crate::connection::unknown_subcommand("command", args)),
+        () if args.is(1, "LIST") => return Err(SYNTAX.to_owned()),
+        () if args.is(1, "COUNT") => return Err(wrong_number("command|count")),
+        () if args.is(1, "GETKEYS") && args.len() < 4 => return Err(wrong_number("command|getkeys")),
+        () if args.is(1, "GETKEYS") => keys(args.from(2), reply)?,
+        () => return Err(unknown_subcommand("command", args)),
     }
     Ok(())
 }
@@ -141,7 +145,7 @@ fn key_specification(command: &Command, reply: &mut ReplyWriter<'_>) {
     let keys = command.keys;
     reply.map(3);
     reply.bulk(b"flags");
-    let flags: &[&str] = if command.has(WRITE) { &["RW", "UPDATE"] } else { &["RO", "ACCESS"] };
+    let flags: &[&str] = if command.has(WRITE) { &["RW", "update"] } else { &["RO", "access"] };
     reply.set(flags.len());
     flags.iter().for_each(|flag| reply.simple(flag));
     reply.bulk(b"begin_search");

@@ -1,7 +1,7 @@
 //! `CLIENT`.
 
 use super::local::is_name;
-use super::{Connection, Replies, repeated, unknown_subcommand, wrong_number};
+use super::{Connection, Replies, repeated, unknown_subcommand};
 use crate::execute::SYNTAX;
 use crate::limits::NAME_BYTES_MAX;
 use crate::number::integer;
@@ -113,7 +113,6 @@ impl Connection {
                 let starts: Vec<String> = ids.iter().map(|id| format!("id={id} ")).collect();
                 lines.retain(|line| starts.iter().any(|start| line.starts_with(start)));
             }
-            () if args.len() == 3 && args.is(2, "ID") => return Err(wrong_number("client|list")),
             () => return Err(SYNTAX.to_owned()),
         }
         Ok(lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect())

@@ -268,6 +268,10 @@ impl Connection {
         }
         let command = match self.find(args, world) {
             Ok(command) => command,
+            Err(_) if is_http(args.at(0)) => {
+                self.closing = true;
+                return;
+            }
             Err(text) => return self.refuse(&text, out),
         };
         self.last_command = command.name;
@@ -459,6 +463,11 @@ pub(crate) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the
 
 pub(crate) fn wrong_number(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")
+}
+
+/// Whether a browser was made to send what it takes for a page. As Redis does, nothing that follows is looked at.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// Characters of what a client sent that an error repeats.

@@ -28,12 +28,14 @@ pub(crate) fn setbit(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     };
     let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
     let (byte, mask) = ((offset / 8) as usize, mask(offset));
-    let mut was_set = false;
-    run.change(args.at(1), length, |bytes| {
-        bytes.resize(bytes.len().max(byte + 1), 0);
-        was_set = bytes[byte] & mask != 0;
-        bytes[byte] = if is_set { bytes[byte] | mask } else { bytes[byte] & !mask };
-    })?;
+    let was_set = run.bit(args.at(1), length, offset)?;
+    // What would stay as it is, is not written: nobody who watches it is disturbed.
+    if was_set != is_set || byte as u64 >= length {
+        run.change(args.at(1), length, |bytes| {
+            bytes.resize(bytes.len().max(byte + 1), 0);
+            bytes[byte] = if is_set { bytes[byte] | mask } else { bytes[byte] & !mask };
+        })?;
+    }
     run.reply.integer(i64::from(was_set));
     Ok(())
 }
@@ -41,12 +43,7 @@ pub(crate) fn setbit(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 pub(crate) fn getbit(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     let offset = offset(args.at(2))?;
     let length = run.bytes_info(args.at(1))?.map_or(0, |info| info.length);
-    let byte = offset / 8;
-    run.scratch.clear();
-    if byte < length {
-        run.records.read(args.at(1), byte..byte + 1, run.scratch)?;
-    }
-    let is_set = run.scratch.first().is_some_and(|found| found & mask(offset) != 0);
+    let is_set = run.bit(args.at(1), length, offset)?;
     run.reply.integer(i64::from(is_set));
     Ok(())
 }
@@ -70,7 +67,10 @@ pub(crate) fn bitcount(run: &mut Execution<'_>, args: Args<'_>) -> Done {
         4 | 5 => {
             let start = integer(args.at(2)).ok_or(NOT_AN_INTEGER)?;
             let end = integer(args.at(3)).ok_or(NOT_AN_INTEGER)?;
-            if in_bits(args, 4)? {
+            // Redis says 0 of these before it looks at what follows.
+            if start < 0 && end < 0 && start > end {
+                0..0
+            } else if in_bits(args, 4)? {
                 clip_bytes(start, end, info.length * 8)
             } else {
                 let bytes = clip_bytes(start, end, info.length);
@@ -138,6 +138,16 @@ pub(crate) fn bitpos(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 }
 
 impl Execution<'_> {
+    /// One bit of a record of this length; those behind its end are 0.
+    fn bit(&mut self, key: &[u8], length: u64, offset: u64) -> Result<bool, Stop> {
+        let byte = offset / 8;
+        self.scratch.clear();
+        if byte < length {
+            self.records.read(key, byte..byte + 1, self.scratch)?;
+        }
+        Ok(self.scratch.first().is_some_and(|found| found & mask(offset) != 0))
+    }
+
     /// Reads the bytes that hold these bits into `scratch`.
     fn read_bits(&mut self, key: &[u8], bits: &Range<u64>) -> Done {
         self.scratch.clear();

@@ -66,7 +66,6 @@ impl<'a> Options<'a> {
         let mut options = Options::default();
         let mut at = 0;
         while at < args.len() {
-            let free = options.expiry.is_none() && !options.keep && !options.persist;
             let expiry = [
                 ("EX", Unit::Seconds, true),
                 ("PX", Unit::Millis, true),
@@ -84,7 +83,9 @@ impl<'a> Options<'a> {
             } else if !is_set && args.is(at, "PERSIST") && !options.keep && options.expiry.is_none() {
                 options.persist = true;
             } else if let Some((_, unit, relative)) = expiry.into_iter().find(|(name, ..)| args.is(at, name))
-                && free
+                && !options.keep
+                && !options.persist
+                && options.expiry.is_none_or(|(is, from_now, _)| (is, from_now) == (unit, relative))
                 && let Some(number) = args.get(at + 1)
             {
                 options.expiry = Some((unit, relative, number));

@@ -1,0 +1,227 @@
+//! Records and a cluster in memory, straightforward rather than fast: what tests and fuzzers run commands against.
+
+mod world;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+use crate::{Args, Deadline, Info, RecordType, Records};
+
+pub use world::ModelWorld;
+
+/// What a record holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// Values.
+    List(Vec<Vec<u8>>),
+}
+
+/// A record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelRecord {
+    /// What it holds.
+    pub contents: Contents,
+    /// When it was changed last, as a number that grows.
+    pub version: Timestamp,
+    /// When it ceases to be.
+    pub deadline_ms: Option<u64>,
+}
+
+/// The records of one partition. What the owner of an execution does, that is to undo an aborted one, is up to
+/// [`ModelRecords::snapshot`] and [`ModelRecords::restore`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ModelRecords {
+    /// What time it is.
+    pub now_ms: u64,
+    /// A disk that takes nothing more.
+    pub is_full: bool,
+    changes: u64,
+    records: BTreeMap<Vec<u8>, ModelRecord>,
+}
+
+/// Keys on one page of a scan: few, so that tests see many pages.
+const PAGE_KEYS: usize = 3;
+
+impl ModelRecords {
+    /// None, at this time.
+    #[must_use]
+    pub fn new(now_ms: u64) -> ModelRecords {
+        ModelRecords { now_ms, ..ModelRecords::default() }
+    }
+
+    /// Everything as it is.
+    #[must_use]
+    pub fn snapshot(&self) -> ModelRecords {
+        self.clone()
+    }
+
+    /// Everything as it was; only the count of changes goes on.
+    pub fn restore(&mut self, before: ModelRecords) {
+        *self = ModelRecords { changes: self.changes, ..before };
+    }
+
+    /// A record that is there.
+    #[must_use]
+    pub fn get(&self, key: &[u8]) -> Option<&ModelRecord> {
+        self.records.get(key).filter(|record| record.deadline_ms.is_none_or(|at| at > self.now_ms))
+    }
+
+    /// Keys of the records that are there.
+    pub fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.records.keys().map(Vec::as_slice).filter(|key| self.get(key).is_some())
+    }
+
+    fn list(&mut self, key: &[u8]) -> Result<&mut Vec<Vec<u8>>, Failure<'static>> {
+        let now_ms = self.now_ms;
+        let record =
+            self.records.get_mut(key).filter(|record| record.deadline_ms.is_none_or(|at| at > now_ms));
+        match record.map(|record| &mut record.contents) {
+            Some(Contents::List(values)) => Ok(values),
+            Some(Contents::Bytes(_)) => Err(Failure::WrongType { found: RecordType::Bytes }),
+            None => Err(Failure::NotFound),
+        }
+    }
+
+    fn bytes(&self, key: &[u8]) -> Result<&[u8], Failure<'static>> {
+        match self.get(key).map(|record| &record.contents) {
+            Some(Contents::Bytes(bytes)) => Ok(bytes),
+            Some(Contents::List(_)) => Err(Failure::WrongType { found: RecordType::List }),
+            None => Err(Failure::NotFound),
+        }
+    }
+
+    fn change(
+        &mut self,
+        key: &[u8],
+        contents: Contents,
+        deadline_ms: Option<u64>,
+    ) -> Result<(), Failure<'static>> {
+        if self.is_full {
+            return Err(Failure::DiskFull);
+        }
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
+        }
+        let longest = match &contents {
+            Contents::Bytes(bytes) => bytes.len(),
+            Contents::List(values) => values.iter().map(Vec::len).max().unwrap_or(0),
+        };
+        if longest > VALUE_BYTES_MAX {
+            return Err(Failure::ValueTooLong { length: longest as u64, limit: VALUE_BYTES_MAX as u32 });
+        }
+        assert!(contents != Contents::List(Vec::new()), "a list that has become empty is removed");
+        assert!(deadline_ms.is_none_or(|at| at > self.now_ms), "a deadline that is over is a removal");
+        self.changes += 1;
+        let version = Timestamp(self.changes);
+        self.records.insert(key.to_vec(), ModelRecord { contents, version, deadline_ms });
+        Ok(())
+    }
+
+    fn deadline_of(&self, key: &[u8]) -> Option<u64> {
+        self.get(key).and_then(|record| record.deadline_ms)
+    }
+}
+
+impl Records for ModelRecords {
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn inspect(&mut self, key: &[u8]) -> Result<Option<Info>, Failure<'static>> {
+        Ok(self.get(key).map(|record| {
+            let (kind, length) = match &record.contents {
+                Contents::Bytes(bytes) => (RecordType::Bytes, bytes.len()),
+                Contents::List(values) => (RecordType::List, values.len()),
+            };
+            Info {
+                record: kind,
+                length: length as u64,
+                version: record.version,
+                deadline_ms: record.deadline_ms,
+            }
+        }))
+    }
+
+    fn read(&mut self, key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+        // Out of range, or turned round, panics: a command must not ask so.
+        into.extend_from_slice(&self.bytes(key)?[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+
+    fn values(
+        &mut self,
+        key: &[u8],
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Failure<'static>> {
+        self.list(key)?[range.start as usize..range.end as usize].iter().for_each(|value| each(value));
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> Result<(), Failure<'static>> {
+        let deadline_ms = match deadline {
+            Deadline::Never => None,
+            Deadline::AtMs(at) => Some(at),
+            Deadline::Keep => self.deadline_of(key),
+        };
+        self.change(key, Contents::Bytes(contents.to_vec()), deadline_ms)
+    }
+
+    fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
+        let mut all = match self.bytes(key) {
+            Err(Failure::NotFound) => Vec::new(),
+            there => there?.to_vec(),
+        };
+        all.extend_from_slice(bytes);
+        self.change(key, Contents::Bytes(all), self.deadline_of(key))
+    }
+
+    fn append(&mut self, key: &[u8], values: Args<'_>) -> Result<(), Failure<'static>> {
+        assert!(
+            !values.is_empty() && values.len() <= APPEND_VALUES_MAX as usize,
+            "an append of 1 to the limit"
+        );
+        let mut all = match self.list(key) {
+            Err(Failure::NotFound) => Vec::new(),
+            there => there?.clone(),
+        };
+        all.extend(values.iter().map(<[u8]>::to_vec));
+        self.change(key, Contents::List(all), self.deadline_of(key))
+    }
+
+    fn trim(&mut self, key: &[u8], keep: Range<u64>) -> Result<(), Failure<'static>> {
+        let kept = self.list(key)?[keep.start as usize..keep.end as usize].to_vec();
+        self.change(key, Contents::List(kept), self.deadline_of(key))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>> {
+        let was_there = self.get(key).is_some();
+        self.records.remove(key);
+        self.changes += u64::from(was_there);
+        Ok(was_there)
+    }
+
+    fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>> {
+        let record = self.get(key).ok_or(Failure::NotFound)?;
+        self.change(key, record.contents.clone(), deadline_ms)
+    }
+
+    fn scan(&mut self, cursor: u32, each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>> {
+        // Whoever removes keys between two pages moves the others up: going from the last to the first, none is missed.
+        let keys: Vec<&[u8]> = self.keys().collect();
+        let end = if cursor == 0 { keys.len() } else { keys.len().min(cursor as usize) };
+        let begin = end.saturating_sub(PAGE_KEYS);
+        keys[begin..end].iter().for_each(|key| each(key));
+        Ok((begin > 0).then_some(begin as u32))
+    }
+
+    fn count(&mut self) -> u64 {
+        self.keys().count() as u64
+    }
+}

@@ -1,0 +1,261 @@
+//! A cluster in memory: keyspaces of partitions, all here, or elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::ModelRecords;
+use crate::{Connection, Member, Outcome, Place, Ran, Scratch, ServerInfo, Ticket, Unit, World, execute};
+
+/// A unit that was promised, as the bytes that would travel.
+#[derive(Clone, Debug)]
+struct Promised {
+    place: Place,
+    ticket: Ticket,
+    unit: Vec<u8>,
+}
+
+/// The keyspaces `default` (1) and `other` (2), each with the same number of partitions.
+#[derive(Debug)]
+pub struct ModelWorld {
+    /// What time it is.
+    pub now_ms: u64,
+    /// Partitions that are not executed at once: they are elsewhere.
+    pub away: BTreeSet<u32>,
+    /// Whether a client that knows the layout is sent to those.
+    pub moves: bool,
+    /// The password that connections must give, if they must.
+    pub password: Option<Vec<u8>>,
+    /// Whether changes are refused.
+    pub is_full: bool,
+    /// How long `DEBUG SLEEP` has slept.
+    pub slept_ms: u64,
+    partitions: u32,
+    slot_of: fn(&[u8]) -> u16,
+    records: BTreeMap<Place, ModelRecords>,
+    promised: VecDeque<Promised>,
+    /// Units that wait for a change or for the end of their time.
+    waiting: Vec<Promised>,
+    scratch: Scratch,
+}
+
+/// Slots of a Redis cluster.
+const SLOTS: u32 = 16_384;
+
+impl ModelWorld {
+    /// So many partitions, at most 16384, which serve the slots that `slot_of` tells. It is given from outside as the
+    /// hash lives in another crate.
+    #[must_use]
+    pub fn new(partitions: u32, slot_of: fn(&[u8]) -> u16) -> ModelWorld {
+        ModelWorld {
+            now_ms: 1_700_000_000_000,
+            away: BTreeSet::new(),
+            moves: false,
+            password: None,
+            is_full: false,
+            slept_ms: 0,
+            partitions: partitions.clamp(1, SLOTS),
+            slot_of,
+            records: BTreeMap::new(),
+            promised: VecDeque::new(),
+            waiting: Vec::new(),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The records of a partition.
+    pub fn records(&mut self, place: Place) -> &mut ModelRecords {
+        let records = self.records.entry(place).or_default();
+        (records.now_ms, records.is_full) = (self.now_ms, self.is_full);
+        records
+    }
+
+    /// Units that were promised and can be executed.
+    #[must_use]
+    pub fn promised(&self) -> usize {
+        self.promised.len()
+    }
+
+    /// Units that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Executes the first of the promised units that are for the same partition as the one at this place, and hands its
+    /// reply over. True if the connection wants to receive again.
+    pub fn deliver(&mut self, at: usize, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
+        let place = self.promised.get(at).map(|promised| promised.place);
+        let first = self.promised.iter().position(|promised| Some(promised.place) == place);
+        let Some(promised) = first.and_then(|first| self.promised.remove(first)) else { return false };
+        self.hand_over(promised, connection, out)
+    }
+
+    /// Looks at what waits for a change or for the end of its time.
+    pub fn wake(&mut self, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
+        let mut again = false;
+        for promised in std::mem::take(&mut self.waiting) {
+            again |= self.hand_over(promised, connection, out);
+        }
+        again
+    }
+
+    fn hand_over(&mut self, promised: Promised, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
+        let mut reply = Vec::new();
+        let ticket = promised.ticket;
+        self.run_promised(promised, &mut reply) && connection.complete(ticket, &reply, self, out)
+    }
+
+    /// Delivers everything, and gives the connection again what it left. What is left at the end.
+    pub fn settle(&mut self, connection: &mut Connection, mut rest: Vec<u8>, out: &mut Vec<u8>) -> Vec<u8> {
+        while self.promised() > 0 {
+            self.deliver(0, connection, out);
+            let used = connection.receive(&rest, self, out).used;
+            rest.drain(..used);
+        }
+        rest
+    }
+
+    /// False if it waits.
+    fn run_promised(&mut self, mut promised: Promised, reply: &mut Vec<u8>) -> bool {
+        let bytes = promised.unit.clone();
+        match Unit::decode(&bytes) {
+            Ok(mut unit) => match self.execute(promised.place, &unit, reply) {
+                Outcome::Wait { until_ms, .. } => {
+                    unit.wait_until_ms = Some(until_ms);
+                    promised.unit.clear();
+                    unit.encode(&mut promised.unit);
+                    self.waiting.push(promised);
+                    false
+                }
+                Outcome::Done | Outcome::Aborted(_) => true,
+            },
+            Err(_) => unreachable!("a unit decodes to what was encoded"),
+        }
+    }
+
+    fn execute(&mut self, place: Place, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Outcome {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let records = self.records(place);
+        let before = records.snapshot();
+        let length = reply.len();
+        let outcome = execute(unit, records, &mut scratch, reply);
+        match &outcome {
+            Outcome::Done => assert!(
+                unit.may_write() || *records == before,
+                "a unit that says it does not write has written"
+            ),
+            Outcome::Wait { .. } => {
+                assert!(
+                    *records == before && reply.len() == length,
+                    "a unit that waits leaves nothing behind"
+                );
+            }
+            Outcome::Aborted(_) => records.restore(before),
+        }
+        self.scratch = scratch;
+        outcome
+    }
+}
+
+impl World for ModelWorld {
+    fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran {
+        let mut bytes = Vec::new();
+        unit.encode(&mut bytes);
+        let promised = Promised { place: to, ticket, unit: bytes };
+        // Behind others of the same partition it must queue too.
+        if self.away.contains(&to.partition.0) || self.promised.iter().any(|other| other.place == to) {
+            self.promised.push_back(promised);
+            return Ran::Later;
+        }
+        match self.execute(to, unit, reply) {
+            Outcome::Done | Outcome::Aborted(_) => Ran::Done,
+            Outcome::Wait { .. } => {
+                self.run_promised(promised, reply);
+                Ran::Later
+            }
+        }
+    }
+
+    fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {
+        match name {
+            b"default" => Some(KeyspaceId(1)),
+            b"other" => Some(KeyspaceId(2)),
+            _ => None,
+        }
+    }
+
+    fn keyspace_name(&self, keyspace: KeyspaceId) -> String {
+        if keyspace == KeyspaceId(1) { "default" } else { "other" }.to_owned()
+    }
+
+    fn partitions(&self, _keyspace: KeyspaceId) -> u32 {
+        self.partitions
+    }
+
+    fn partition_of(&self, _keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
+        PartitionId(u32::from((self.slot_of)(key)) * self.partitions / SLOTS)
+    }
+
+    fn slot_of(&self, key: &[u8]) -> u16 {
+        (self.slot_of)(key)
+    }
+
+    fn partition_of_slot(&self, _keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
+        Some(PartitionId(u32::from(slot) * self.partitions / SLOTS))
+    }
+
+    fn moved(&self, place: Place) -> Option<(String, u16)> {
+        (self.moves && self.away.contains(&place.partition.0)).then(|| ("127.0.0.1".to_owned(), 7002))
+    }
+
+    fn members(&self, _keyspace: KeyspaceId) -> Vec<Member> {
+        let first = |partition: u32| (partition * SLOTS).div_ceil(self.partitions) as u16;
+        let last = |partition: u32| ((partition + 1) * SLOTS).div_ceil(self.partitions) as u16 - 1;
+        let slots = |is_away: bool| {
+            let all = (0..self.partitions).filter(|partition| self.away.contains(partition) == is_away);
+            all.map(|partition| (first(partition), last(partition))).collect()
+        };
+        let member = |digit: &str, port, is_self, slots| Member {
+            id: digit.repeat(40),
+            host: "127.0.0.1".to_owned(),
+            port,
+            is_self,
+            slots,
+        };
+        vec![member("a", 7001, true, slots(false)), member("b", 7002, false, slots(true))]
+    }
+
+    fn map_epoch(&self) -> u64 {
+        1
+    }
+
+    fn server(&self) -> ServerInfo {
+        let keys = self.records.values().map(|records| records.keys().count() as u64).sum();
+        ServerInfo { version: "0.1.0".to_owned(), port: 7001, keys, ..ServerInfo::default() }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.now_ms * 1000 + 7
+    }
+
+    fn other_clients(&self, asking: u64, each: &mut dyn FnMut(&str)) {
+        each(&format!("id={} addr=127.0.0.1:5 name=other", asking + 1));
+    }
+
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
+        user == b"default" && self.password.as_ref().is_none_or(|right| right == password)
+    }
+
+    fn needs_authentication(&self) -> bool {
+        self.password.is_some()
+    }
+
+    fn allows_debug(&self) -> bool {
+        true
+    }
+
+    fn sleep(&mut self, ms: u64) {
+        self.slept_ms += ms;
+    }
+}
