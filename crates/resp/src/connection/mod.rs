@@ -272,6 +272,7 @@ impl Connection {
                 self.closing = true;
                 return;
             }
+            Err(text) if args.is(0, "EXEC") => return self.refuse_exec(&text, out),
             Err(text) => return self.refuse(&text, out),
         };
         self.last_command = command.name;
@@ -380,6 +381,14 @@ impl Connection {
             transaction.is_broken = true;
         }
         self.reply(out, |reply| reply.error(text));
+    }
+
+    /// An `EXEC` that is refused for itself ends the transaction.
+    fn refuse_exec(&mut self, text: &str, out: &mut Vec<u8>) {
+        self.transaction = None;
+        self.watch = Watch::default();
+        let why = text.strip_prefix("ERR ").unwrap_or(text);
+        self.reply(out, |reply| reply.error(&format!("EXECABORT Transaction discarded because of: {why}")));
     }
 
     fn special(&mut self, special: Special, args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
