@@ -237,3 +237,156 @@ fn length_line(bytes: &[u8], at: usize) -> Line {
     }
     integer(&line[..end]).map_or(Line::NoNumber, |number| Line::Number(number, at + 1 + end + 2))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What one command of well-formed bytes is, as straightforward as can be: by splitting at line ends.
+    fn reference(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+        let line = |from: usize| -> Option<(i64, usize)> {
+            let end = from + bytes.get(from..)?.windows(2).position(|two| two == b"\r\n")?;
+            Some((std::str::from_utf8(&bytes[from + 1..end]).ok()?.parse().ok()?, end + 2))
+        };
+        let (count, mut at) = line(0)?;
+        let mut args = Vec::new();
+        for _ in 0..count {
+            let (length, from) = line(at)?;
+            args.push(bytes.get(from..from + length as usize)?.to_vec());
+            at = from + length as usize + 2;
+            if at > bytes.len() {
+                return None;
+            }
+        }
+        Some((args, at))
+    }
+
+    /// The commands in bytes that come in pieces, as a connection takes them up.
+    fn parse_pieces<'b>(pieces: impl Iterator<Item = &'b [u8]>) -> (Vec<Vec<Vec<u8>>>, Option<Broken>) {
+        let mut parser = Parser::default();
+        let (mut rest, mut commands) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            rest.extend_from_slice(piece);
+            loop {
+                let parsed = parser.parse(&rest);
+                let slices = |bytes: &[u8]| -> Vec<Vec<u8>> {
+                    parser
+                        .spans
+                        .iter()
+                        .map(|&(from, to)| bytes[from as usize..to as usize].to_vec())
+                        .collect()
+                };
+                match parsed {
+                    Parsed::Command { used } => {
+                        commands.push(slices(&rest));
+                        rest.drain(..used);
+                    }
+                    Parsed::Inline { used } => {
+                        commands.push(slices(&parser.inline));
+                        rest.drain(..used);
+                    }
+                    Parsed::Nothing { used } => drop(rest.drain(..used)),
+                    Parsed::More => break,
+                    Parsed::Broken(what) => return (commands, Some(what)),
+                }
+            }
+        }
+        (commands, None)
+    }
+
+    fn argument() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..20),
+            prop::sample::select(vec![0usize, 9, 10, 99, 100, 999, 1000])
+                .prop_map(|length| vec![b'x'; length]),
+            Just(b"\r\n$1\r\n*2\r\n".to_vec()),
+        ]
+    }
+
+    fn encode(commands: &[Vec<Vec<u8>>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for command in commands {
+            push_command(&mut bytes, &mut Vec::new(), command.iter().map(Vec::as_slice));
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn commands_are_parsed_as_the_reference_does(
+            commands in prop::collection::vec(prop::collection::vec(argument(), 1..6), 1..5),
+        ) {
+            let bytes = encode(&commands);
+            let mut expected = Vec::new();
+            let mut at = 0;
+            while let Some((command, used)) = reference(&bytes[at..]) {
+                expected.push(command);
+                at += used;
+            }
+            prop_assert_eq!(&expected, &commands);
+            let (parsed, broken) = parse_pieces([&bytes[..]].into_iter());
+            prop_assert_eq!((&parsed, broken), (&commands, None));
+            // Cut once, at every byte; and everywhere.
+            for cut in 0..bytes.len() {
+                let (parsed, broken) = parse_pieces([&bytes[..cut], &bytes[cut..]].into_iter());
+                prop_assert_eq!((&parsed, broken), (&commands, None), "cut at {}", cut);
+            }
+            prop_assert_eq!(parse_pieces(bytes.chunks(1)), (commands, None));
+        }
+
+        #[test]
+        fn bytes_of_any_kind_are_judged_alike_however_they_are_cut(
+            bytes in prop::collection::vec(
+                prop_oneof![any::<u8>(), prop::sample::select(b"*$\r\n 0123-\"'".to_vec())],
+                0..60,
+            ),
+        ) {
+            prop_assert_eq!(parse_pieces([&bytes[..]].into_iter()), parse_pieces(bytes.chunks(1)));
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_before_it_comes() {
+        let first = |bytes: &[u8]| Parser::default().parse(bytes);
+        let longest = format!("*1\r\n${BULK_BYTES_MAX}\r\n");
+        assert_eq!(first(longest.as_bytes()), Parsed::More);
+        let too_long = format!("*1\r\n${}\r\n", BULK_BYTES_MAX + 1);
+        assert_eq!(first(too_long.as_bytes()), Parsed::Broken(Broken::BulkLength));
+        assert_eq!(first(format!("*{ARGUMENTS_MAX}\r\n").as_bytes()), Parsed::More);
+        assert_eq!(
+            first(format!("*{}\r\n", ARGUMENTS_MAX + 1).as_bytes()),
+            Parsed::Broken(Broken::ArrayLength)
+        );
+        assert_eq!(first(&[b'x'; LINE_BYTES_MAX]), Parsed::More);
+        assert_eq!(first(&[b'x'; LINE_BYTES_MAX + 1]), Parsed::Broken(Broken::InlineLine));
+        assert_eq!(first(&[b'*'; 1]), Parsed::More);
+        let digits = [&b"*1\r\n$"[..], &[b'1'; LINE_BYTES_MAX + 1]].concat();
+        assert_eq!(first(&digits), Parsed::Broken(Broken::BulkLine));
+    }
+
+    #[test]
+    fn a_command_of_many_long_arguments_is_refused_where_it_passes_the_limit() {
+        let argument =
+            [format!("${BULK_BYTES_MAX}\r\n").as_bytes(), &vec![0; BULK_BYTES_MAX], b"\r\n"].concat();
+        let bytes =
+            [&b"*4\r\n"[..], &argument, &argument, format!("${BULK_BYTES_MAX}\r\n").as_bytes()].concat();
+        let mut parser = Parser::default();
+        assert_eq!(parser.parse(&bytes[..bytes.len() - 4]), Parsed::More);
+        assert_eq!(parser.parse(&bytes), Parsed::Broken(Broken::TooLong));
+    }
+
+    #[test]
+    fn many_arguments_that_trickle_are_looked_at_once() {
+        // Quadratic work would be 10^10 steps here.
+        let bytes = encode(&[vec![b"a".to_vec(); 100_000]]);
+        let mut parser = Parser::default();
+        let mut end = 0;
+        while end < bytes.len() {
+            end = (end + 7).min(bytes.len());
+            parser.parse(&bytes[..end]);
+        }
+        assert_eq!(parser.spans.len(), 100_000);
+    }
+}

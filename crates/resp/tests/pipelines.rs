@@ -1,5 +1,7 @@
 //! Whatever a client sends, and however it is cut and delayed: the replies are those of one command after the other.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use proptest::prelude::*;
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::model::ModelWorld;
@@ -194,7 +196,7 @@ fn cut_and_delayed(
         let used = connection.receive(&rest, &mut world, &mut out).used;
         rest.drain(..used);
         let draw = *order.next().unwrap();
-        if draw % 3 > 0 || coming.is_empty() {
+        if !draw.is_multiple_of(3) || coming.is_empty() {
             let promised = world.promised();
             world.deliver(draw % promised.max(1), &mut connection, &mut out);
         }

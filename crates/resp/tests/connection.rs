@@ -1,0 +1,467 @@
+//! What a connection says that no recording of Redis shows: partitions, moves, limits, waits, failures.
+
+use zerohop_placement::hash::key_slot;
+use zerohop_resp::limits::*;
+use zerohop_resp::model::ModelWorld;
+use zerohop_resp::{Connection, Received, Then, Ticket, World};
+use zerohop_wire::ids::KeyspaceId;
+
+/// A client of a world of four partitions. `{a}` is in partition 3, `{b}` in 0, `{c}` in 1.
+struct Client {
+    world: ModelWorld,
+    connection: Connection,
+    rest: Vec<u8>,
+    out: Vec<u8>,
+    then: Then,
+}
+
+impl Client {
+    fn new() -> Client {
+        let world = ModelWorld::new(4, key_slot);
+        let connection = Connection::new(7, KeyspaceId(1), "1.2.3.4:5", "5.4.3.2:1", world.now_us());
+        Client { world, connection, rest: Vec::new(), out: Vec::new(), then: Then::More }
+    }
+
+    /// Sends bytes, and what is left of those before.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
+        let Received { used, then } = self.connection.receive(&self.rest, &mut self.world, &mut self.out);
+        self.rest.drain(..used);
+        self.then = then;
+    }
+
+    /// What has been replied since it was asked last.
+    fn replies(&mut self) -> String {
+        String::from_utf8_lossy(&std::mem::take(&mut self.out)).into_owned()
+    }
+
+    /// Sends inline commands, one a line, and returns the replies that are there.
+    fn send(&mut self, lines: &str) -> String {
+        for line in lines.lines() {
+            self.bytes(format!("{}\r\n", line.trim()).as_bytes());
+        }
+        self.replies()
+    }
+
+    /// Executes the first promised unit.
+    fn deliver(&mut self, at: usize) -> String {
+        self.world.deliver(at, &mut self.connection, &mut self.out);
+        self.replies()
+    }
+
+    fn settle(&mut self) -> String {
+        let rest = std::mem::take(&mut self.rest);
+        self.rest = self.world.settle(&mut self.connection, rest, &mut self.out);
+        self.replies()
+    }
+}
+
+const CROSS_SLOT: &str = "-CROSSSLOT Keys in request don't hash to the same slot\r\n";
+
+#[test]
+fn keys_of_several_partitions_are_refused_together() {
+    let mut client = Client::new();
+    for command in
+        ["MGET a b", "MSET a 1 b 2", "DEL {a}1 {b}1", "EXISTS a b", "RENAME a b", "COPY a b", "WATCH a b"]
+    {
+        assert_eq!(client.send(command), CROSS_SLOT, "{command}");
+    }
+    // What one partition holds may have different slots.
+    assert_ne!(key_slot(b"a"), key_slot(b"z"));
+    assert_eq!(client.send("MSET {a}1 x {a}2 y\nMGET {a}1 {a}2"), "+OK\r\n*2\r\n$1\r\nx\r\n$1\r\ny\r\n");
+}
+
+#[test]
+fn a_transaction_is_within_one_partition() {
+    let mut client = Client::new();
+    let replies = client.send("MULTI\nSET {a}1 1\nSET {b}1 1\nEXEC\nGET {a}1");
+    let aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n$-1\r\n";
+    assert_eq!(replies, format!("+OK\r\n+QUEUED\r\n{CROSS_SLOT}{aborted}"));
+    // A key that is watched counts too.
+    let replies = client.send("WATCH {a}1\nMULTI\nSET {b}1 1\nEXEC");
+    assert!(replies.starts_with(&format!("+OK\r\n+OK\r\n{CROSS_SLOT}-EXECABORT")), "{replies}");
+    let replies = client.send("WATCH {a}1\nWATCH {b}1\nUNWATCH\nWATCH {b}1");
+    assert_eq!(replies, format!("+OK\r\n{CROSS_SLOT}+OK\r\n+OK\r\n"));
+    assert_eq!(client.send("UNWATCH\nMULTI\nDBSIZE\nDISCARD"), format!("+OK\r\n+OK\r\n{CROSS_SLOT}+OK\r\n"));
+}
+
+#[test]
+fn replies_leave_in_order_though_units_finish_out_of_order() {
+    let mut client = Client::new();
+    client.world.away.extend([0, 1, 3]);
+    let replies = client.send("SET {a}1 first\nSET {b}1 second\nPING\nGET {c}1\nGET {a}1\nPING last");
+    assert_eq!((replies.as_str(), client.world.promised()), ("", 4));
+    assert_eq!(client.deliver(2), "", "the third reply waits for the first");
+    assert_eq!(client.deliver(1), "");
+    assert_eq!(client.deliver(0), "+OK\r\n+OK\r\n+PONG\r\n$-1\r\n");
+    assert_eq!(client.deliver(0), "$5\r\nfirst\r\n$4\r\nlast\r\n");
+    assert!(!client.connection.is_waiting());
+}
+
+#[test]
+fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
+    let mut client = Client::new();
+    client.world.away.insert(3);
+    client.world.moves = true;
+    // Until it has asked, it is served by forwarding.
+    assert_eq!(client.send("SET {a}1 x"), "");
+    assert_eq!(client.settle(), "+OK\r\n");
+    let slots = client.send("CLUSTER SLOTS");
+    assert!(
+        slots.starts_with("*4\r\n*3\r\n:0\r\n:4095\r\n*4\r\n$9\r\n127.0.0.1\r\n:7001\r\n$40\r\naaaa"),
+        "{slots}"
+    );
+    let moved = format!("-MOVED {} 127.0.0.1:7002\r\n", key_slot(b"a"));
+    assert_eq!(client.send("GET {a}1"), moved);
+    assert_eq!(client.send("ASKING\nREADONLY\nREADWRITE\nGET {a}2"), format!("+OK\r\n+OK\r\n+OK\r\n{moved}"));
+    assert_eq!(client.send("GET {b}1"), "$-1\r\n");
+    assert!(client.send("MULTI\nGET {a}1\nEXEC").contains(&moved));
+}
+
+#[test]
+fn the_cluster_is_told_as_redis_tells_it() {
+    let mut client = Client::new();
+    client.world.away.insert(3);
+    assert_eq!(client.send("CLUSTER KEYSLOT somekey"), ":11058\r\n");
+    assert_eq!(client.send("CLUSTER MYID"), format!("$40\r\n{}\r\n", "a".repeat(40)));
+    let info = client.send("CLUSTER INFO");
+    for line in [
+        "cluster_enabled:1\r\n",
+        "cluster_state:ok\r\n",
+        "cluster_slots_assigned:16384\r\n",
+        "cluster_size:2\r\n",
+    ] {
+        assert!(info.contains(line), "{info}");
+    }
+    let nodes = client.send("CLUSTER NODES");
+    assert!(
+        nodes.contains(" 127.0.0.1:7001@0 myself,master - 0 0 1 connected 0-4095 4096-8191 8192-12287\n"),
+        "{nodes}"
+    );
+    assert!(nodes.contains(" 127.0.0.1:7002@0 master - 0 0 1 connected 12288-16383\n"), "{nodes}");
+    let shards = client.send("HELLO 3\nCLUSTER SHARDS");
+    assert!(shards.contains("*2\r\n%2\r\n$5\r\nslots\r\n*6\r\n:0\r\n:4095\r\n"), "{shards}");
+    let slot = key_slot(b"{b}");
+    client.send("SET {b}1 x\nSET {b}2 x\nRPUSH {b}3 x\nSET {b}4 x\nSET {b}5 x");
+    assert_eq!(client.send(&format!("CLUSTER COUNTKEYSINSLOT {slot}")), ":5\r\n");
+    assert_eq!(client.send(&format!("CLUSTER COUNTKEYSINSLOT {}", slot + 1)), ":0\r\n");
+    assert_eq!(client.send("CLUSTER COUNTKEYSINSLOT 16384"), "-ERR Invalid slot\r\n");
+}
+
+#[test]
+fn commands_over_all_partitions_see_all_of_them_and_end() {
+    for is_away in [false, true] {
+        let mut client = Client::new();
+        for number in 0..100 {
+            client.send(&format!("SET key{number} x"));
+        }
+        if is_away {
+            client.world.away.extend([0, 2]);
+        }
+        let mut ask = |line: &str| {
+            let replies = client.send(line);
+            replies + &client.settle()
+        };
+        assert_eq!(ask("DBSIZE"), ":100\r\n");
+        let keys = ask("KEYS key1?");
+        assert_eq!((keys.starts_with("*10\r\n"), keys.matches("key1").count()), (true, 10), "{keys}");
+        let mut found = std::collections::BTreeSet::new();
+        let mut cursor = "0".to_owned();
+        loop {
+            let reply = ask(&format!("SCAN {cursor} COUNT 7"));
+            let mut lines = reply.lines().skip(2);
+            cursor = lines.next().unwrap().to_owned();
+            found.extend(lines.filter(|line| line.starts_with("key")).map(str::to_owned));
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(found.len(), 100);
+        assert!(ask("RANDOMKEY").contains("key"));
+        assert_eq!(ask("FLUSHALL"), "+OK\r\n");
+        assert_eq!(ask("DBSIZE"), ":0\r\n");
+        assert_eq!(ask("RANDOMKEY"), "$-1\r\n");
+        assert_eq!(ask("SCAN 999999999999999"), "*2\r\n$1\r\n0\r\n*0\r\n");
+    }
+}
+
+#[test]
+fn what_follows_a_command_over_all_partitions_waits_for_it() {
+    let mut client = Client::new();
+    client.send("SET {a}1 x");
+    client.world.away.extend([0, 1]);
+    assert_eq!(client.send("FLUSHALL\nGET {a}1\nSET {a}1 y"), "");
+    assert_eq!(client.then, Then::Hold);
+    assert_eq!(client.settle(), "+OK\r\n$-1\r\n+OK\r\n");
+}
+
+#[test]
+fn watched_keys_that_change_undo_the_transaction() {
+    for is_away in [false, true] {
+        let mut client = Client::new();
+        if is_away {
+            client.world.away.insert(3);
+        }
+        let mut ask = |lines: &str| {
+            let replies = client.send(lines);
+            replies + &client.settle()
+        };
+        ask("SET {a}1 x");
+        // What is pipelined behind WATCH waits until it knows the versions.
+        assert_eq!(ask("WATCH {a}1\nMULTI\nSET {a}1 y\nEXEC"), "+OK\r\n+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n");
+        assert_eq!(
+            ask("WATCH {a}1\nSET {a}1 z\nMULTI\nSET {a}1 y\nEXEC"),
+            "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n*-1\r\n"
+        );
+        assert_eq!(ask("GET {a}1"), "$1\r\nz\r\n");
+        // An expiry is a change too, and so is becoming absent.
+        let refused = "+OK\r\n:1\r\n+OK\r\n+QUEUED\r\n*-1\r\n";
+        assert_eq!(ask("WATCH {a}1\nEXPIRE {a}1 100\nMULTI\nPING\nEXEC"), refused);
+        assert_eq!(ask("WATCH {a}1\nDEL {a}1\nMULTI\nPING\nEXEC"), refused);
+    }
+}
+
+#[test]
+fn a_record_that_expires_counts_as_changed() {
+    let mut client = Client::new();
+    client.send("SET k v PX 500\nWATCH k\nMULTI\nPING");
+    client.world.now_ms += 500;
+    assert_eq!(client.send("EXEC\nEXISTS k\nTTL k"), "*-1\r\n:0\r\n:-2\r\n");
+}
+
+#[test]
+fn compare_and_swap_tells_what_it_saw() {
+    let mut client = Client::new();
+    let replies = client.send("ZH.CAS k a b\nSET k a EX 100\nZH.CAS k a b\nZH.CAS k a c\nGET k\nTTL k");
+    assert_eq!(
+        replies,
+        "*2\r\n:0\r\n$-1\r\n+OK\r\n*2\r\n:1\r\n$1\r\na\r\n*2\r\n:0\r\n$1\r\nb\r\n$1\r\nb\r\n:100\r\n"
+    );
+    assert!(client.send("RPUSH l a\nZH.CAS l a b").contains("-WRONGTYPE"));
+}
+
+#[test]
+fn a_wait_ends_when_the_value_is_there_or_the_time_is_over() {
+    let mut client = Client::new();
+    assert_eq!(client.send("SET k a\nZH.WAIT k a 1000\nZH.WAIT k b 0"), "+OK\r\n:1\r\n:0\r\n");
+    assert_eq!(client.send("ZH.WAIT k b 1000\nPING"), "");
+    assert_eq!((client.then, client.world.waiting()), (Then::Hold, 1));
+    client.world.now_ms += 999;
+    client.world.wake(&mut client.connection, &mut client.out);
+    assert_eq!(client.replies(), "");
+    client.world.now_ms += 1;
+    assert!(client.world.wake(&mut client.connection, &mut client.out), "it wants to go on");
+    client.bytes(b"");
+    assert_eq!(client.replies(), ":0\r\n+PONG\r\n");
+    // Another client sets it.
+    assert_eq!(client.send("ZH.WAIT k b 1000"), "");
+    let mut other = Connection::new(8, KeyspaceId(1), "", "", 0);
+    other.receive(b"SET k b\r\n", &mut client.world, &mut Vec::new());
+    client.world.wake(&mut client.connection, &mut client.out);
+    assert_eq!(client.replies(), ":1\r\n");
+    // In a transaction nothing waits.
+    assert_eq!(client.send("MULTI\nZH.WAIT k x 1000\nEXEC"), "+OK\r\n+QUEUED\r\n*1\r\n:0\r\n");
+    for wrong in ["-1", "x", "86400001"] {
+        assert!(client.send(&format!("ZH.WAIT k a {wrong}")).starts_with("-ERR timeout"), "{wrong}");
+    }
+}
+
+#[test]
+fn keyspaces_are_apart() {
+    let mut client = Client::new();
+    assert_eq!(
+        client.send("ZH.KEYSPACE\nSET k 1\nZH.KEYSPACE other\nGET k"),
+        "$7\r\ndefault\r\n+OK\r\n+OK\r\n$-1\r\n"
+    );
+    assert_eq!(client.send("SET k 2\nZH.KEYSPACE default\nGET k"), "+OK\r\n+OK\r\n$1\r\n1\r\n");
+    assert!(client.send("ZH.KEYSPACE nowhere").starts_with("-ERR there is no keyspace"));
+    assert_eq!(client.send("ZH.KEYSPACE"), "$7\r\ndefault\r\n");
+}
+
+#[test]
+fn a_failure_undoes_the_whole_transaction() {
+    let mut client = Client::new();
+    client.send("SET {a}1 before\nRPUSH {a}list x");
+    let long = "x".repeat(65_537);
+    let set = |key: &str| format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n$1\r\ny\r\n", key.len());
+    client.bytes(format!("MULTI\r\n{}{}EXEC\r\n", set("{a}1"), set(&format!("{{a}}{long}"))).as_bytes());
+    let replies = client.replies();
+    assert!(replies.starts_with("+OK\r\n+QUEUED\r\n+QUEUED\r\n-ERR "), "{replies}");
+    assert_eq!(client.send("GET {a}1"), "$6\r\nbefore\r\n");
+    client.world.is_full = true;
+    assert!(client.send("SET {a}1 after").starts_with("-OOM "));
+    assert_eq!(client.send("DEL {a}list\nGET {a}1"), ":1\r\n$6\r\nbefore\r\n");
+}
+
+#[test]
+fn a_password_comes_first() {
+    let mut client = Client::new();
+    client.world.password = Some(b"secret".to_vec());
+    assert_eq!(client.send("GET k\nPING"), "-NOAUTH Authentication required.\r\n".repeat(2));
+    assert!(client.send("HELLO 3").starts_with("-NOAUTH HELLO must be called"));
+    assert!(client.send("AUTH wrong").starts_with("-WRONGPASS"));
+    assert!(client.send("AUTH nobody secret").starts_with("-WRONGPASS"));
+    assert_eq!(client.send("AUTH secret\nGET k"), "+OK\r\n$-1\r\n");
+    let mut client = Client::new();
+    client.world.password = Some(b"secret".to_vec());
+    assert!(client.send("HELLO 3 AUTH default wrong").starts_with("-WRONGPASS"));
+    let greeting = client.send("HELLO 3 AUTH default secret SETNAME me");
+    assert!(greeting.starts_with("%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n"), "{greeting}");
+    assert_eq!(client.send("CLIENT GETNAME\nGET k"), "$2\r\nme\r\n_\r\n");
+}
+
+#[test]
+fn replies_that_are_not_wanted_do_not_come() {
+    for is_away in [false, true] {
+        let mut client = Client::new();
+        if is_away {
+            client.world.away.extend(0..4);
+        }
+        client.send("CLIENT REPLY OFF\nSET {a}1 x\nGET {a}1\nNOSUCH\nDBSIZE\nCLIENT REPLY ON\nGET {a}1");
+        let replies = client.replies() + &client.settle();
+        assert_eq!(replies.replace("+OK\r\n$1\r\nx\r\n", ""), "", "{replies}");
+        client.send("CLIENT REPLY SKIP\nGET {a}1\nPING");
+        let replies = client.replies() + &client.settle();
+        assert_eq!(replies.replace("+PONG\r\n", ""), "", "{replies}");
+    }
+}
+
+#[test]
+fn clients_are_listed() {
+    let mut client = Client::new();
+    client.send("CLIENT SETNAME me\nCLIENT SETINFO LIB-NAME lib\nCLIENT SETINFO lib-ver 1.0");
+    assert_eq!(client.send("CLIENT ID"), ":7\r\n");
+    let list = client.send("CLIENT LIST");
+    let own = "id=7 addr=1.2.3.4:5 laddr=5.4.3.2:1 fd=0 name=me age=0 idle=0 flags=N db=0";
+    assert!(list.contains(own) && list.contains("lib-name=lib lib-ver=1.0\nid=8 "), "{list}");
+    assert!(!client.send("CLIENT LIST ID 7").contains("id=8 "));
+    assert!(client.send("CLIENT INFO").contains(own));
+    assert!(client.send("CLIENT SETINFO lib-name \"a b\"").starts_with("-ERR lib-name cannot contain"));
+    assert_eq!(client.send("CLIENT SETINFO foo x"), "-ERR Unrecognized option 'foo'\r\n");
+}
+
+#[test]
+fn the_server_is_told_of() {
+    let mut client = Client::new();
+    client.send("SET k v");
+    let info = client.send("INFO");
+    for line in
+        ["# Server\r\n", "redis_version:7.", "zerohop_version:0.1.0", "cluster_enabled:1", "db0:keys=1,"]
+    {
+        assert!(info.contains(line), "{line} {info}");
+    }
+    let info = client.send("INFO keyspace");
+    assert!(info.contains("# Keyspace") && !info.contains("# Server"), "{info}");
+    assert_eq!(client.send("TIME"), "*2\r\n$10\r\n1700000000\r\n$1\r\n7\r\n");
+    assert_eq!(client.send("DEBUG SLEEP 0.5"), "+OK\r\n");
+    assert_eq!(client.world.slept_ms, 500);
+    assert!(client.send("COMMAND DOCS get").contains("$7\r\nsummary\r\n"));
+    let count: i64 = client.send("COMMAND COUNT")[1..].trim().parse().unwrap();
+    assert!(client.send("COMMAND").starts_with(&format!("*{count}\r\n")));
+}
+
+#[test]
+fn quitting_closes_once_all_replies_are_out() {
+    let mut client = Client::new();
+    client.world.away.insert(3);
+    assert_eq!(client.send("GET {a}1\nQUIT\nPING"), "");
+    assert_eq!(client.then, Then::Hold);
+    assert!(client.world.deliver(0, &mut client.connection, &mut client.out));
+    assert_eq!(client.replies(), "$-1\r\n+OK\r\n");
+    client.bytes(b"");
+    assert_eq!((client.then, client.replies().as_str()), (Then::Close, ""));
+}
+
+#[test]
+fn bytes_that_are_no_command_close_after_an_error() {
+    for (bytes, text) in [
+        (&b"*1\r\n:1\r\n"[..], "-ERR Protocol error: expected '$', got ':'\r\n"),
+        (b"*1\r\n$536870912\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n$1073741824\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*2000000\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"GET \"k\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+    ] {
+        let mut client = Client::new();
+        client.bytes(b"PING\r\n");
+        client.bytes(bytes);
+        assert_eq!(
+            (client.then, client.replies().as_str()),
+            (Then::Close, format!("+PONG\r\n{text}").as_str())
+        );
+    }
+    // What a browser can be made to send closes without a word.
+    let mut client = Client::new();
+    client.bytes(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n");
+    assert_eq!((client.then, client.replies().as_str()), (Then::Close, ""));
+}
+
+#[test]
+fn a_client_that_waits_for_too_much_is_not_read() {
+    let mut client = Client::new();
+    client.world.away.insert(3);
+    let commands = "GET {a}1\r\n".repeat(PENDING_MAX + 10);
+    client.bytes(commands.as_bytes());
+    assert_eq!((client.then, client.world.promised()), (Then::Hold, PENDING_MAX));
+    assert_eq!(client.rest.len(), 10 * "GET {a}1\r\n".len());
+    assert_eq!(client.settle(), "$-1\r\n".repeat(PENDING_MAX + 10));
+}
+
+#[test]
+fn replies_that_are_held_back_are_bounded() {
+    let mut client = Client::new();
+    client.send(&format!("SET {{b}}1 {}", "x".repeat(60_000)));
+    client.world.away.insert(3);
+    client.bytes(format!("GET {{a}}1\r\n{}", "GET {b}1\r\n".repeat(1000)).as_bytes());
+    assert_eq!(client.then, Then::Hold);
+    let taken = 1000 - client.rest.len() / "GET {b}1\r\n".len();
+    assert_eq!(taken, HELD_BYTES_MAX.div_ceil(60_010));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read() {
+    let mut client = Client::new();
+    client.send(&format!("SET k {}", "x".repeat(60_000)));
+    client.bytes("GET k\r\n".repeat(100).as_bytes());
+    assert_eq!(client.then, Then::Hold);
+    assert!(client.out.len() < OUTPUT_BYTES_MAX + 60_010, "{}", client.out.len());
+    client.replies();
+    client.bytes(b"");
+    assert_eq!(client.then, Then::Hold);
+    while client.then == Then::Hold {
+        client.replies();
+        client.bytes(b"");
+    }
+    assert!(client.rest.is_empty());
+}
+
+#[test]
+fn a_queue_of_commands_is_bounded() {
+    let mut client = Client::new();
+    client.send("MULTI");
+    client.bytes("PING\r\n".repeat(QUEUED_COMMANDS_MAX).as_bytes());
+    assert_eq!(client.replies(), "+QUEUED\r\n".repeat(QUEUED_COMMANDS_MAX));
+    assert!(client.send("PING").starts_with("-ERR the transaction has too many"));
+    assert!(client.send("EXEC").starts_with("-EXECABORT"));
+    client.bytes(["WATCH", &" k".repeat(WATCHED_KEYS_MAX), "\r\nWATCH k\r\n"].concat().as_bytes());
+    assert_eq!(client.replies(), "+OK\r\n-ERR too many keys are watched\r\n");
+}
+
+#[test]
+fn a_reply_that_would_be_too_long_is_an_error() {
+    let mut client = Client::new();
+    let value = vec![b'x'; BULK_BYTES_MAX];
+    let head = format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${}\r\n", value.len());
+    client.bytes(&[head.as_bytes(), &value, b"\r\n"].concat());
+    assert_eq!(client.replies(), "+OK\r\n");
+    let reply = client.send("MGET k k k k k");
+    assert!(reply.len() < 200 && reply.starts_with("-ERR "), "{reply}");
+    assert!(client.send("MGET k k").len() > 2 * BULK_BYTES_MAX);
+}
+
+#[test]
+fn a_ticket_that_is_not_waited_for_changes_nothing() {
+    let mut client = Client::new();
+    let strange = Ticket { number: 99, part: 0 };
+    assert!(!client.connection.complete(strange, b"+lost\r\n", &mut client.world, &mut client.out));
+    assert_eq!(client.send("PING"), "+PONG\r\n");
+}
