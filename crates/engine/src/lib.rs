@@ -33,7 +33,9 @@ pub use engine::options::{Durability, EngineOptions, PartitionOptions};
 pub use engine::report::{Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport};
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
-pub use log::entry::{FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Kind, Meta, split_trailer};
+pub use log::entry::{
+    FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Kind, Meta, split_trailer,
+};
 pub use log::{EntryRef, LogSizes};
 pub use side::chains::{Part, TrimTo};
 pub use store::read::{Body, Inspected, Parts, PartsOf, Record};

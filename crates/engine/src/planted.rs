@@ -18,11 +18,13 @@ pub enum Bug {
     RemovalDropped,
     /// A recovery takes for durable what only the system's cache may hold.
     CacheBelieved,
+    /// A recovery leaves the beginning of a unit whose end is lost.
+    UnitNotCut,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 7] = [
+    pub const ALL: [Bug; 8] = [
         Bug::MissingFlush,
         Bug::SkippedChecksum,
         Bug::TailCutTooFar,
@@ -30,6 +32,7 @@ impl Bug {
         Bug::StateForgotten,
         Bug::RemovalDropped,
         Bug::CacheBelieved,
+        Bug::UnitNotCut,
     ];
 }
 

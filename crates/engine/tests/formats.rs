@@ -1,6 +1,6 @@
-//! The bytes on disk: today's writer writes what is pinned in `corpus/v1`, and today's reader reads it.
+//! The bytes on disk: today's writer writes what is pinned in `corpus/v2`, and today's reader reads it and `corpus/v1`.
 //!
-//! A change of format adds `corpus/v2` and keeps reading v1. To write the files of a new version, run this test with
+//! A change of format adds `corpus/v3` and keeps reading the others. To write the files of a new version, run this test with
 //! `ZEROHOP_WRITE_CORPUS=1`.
 #![expect(clippy::disallowed_methods, reason = "reads and writes the pinned files of this folder")]
 
@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, FLAG_LIST, Handle, Kind, Meta, PartitionId, PartitionOptions,
+    Durability, Engine, EngineOptions, FLAG_JOINED, FLAG_LIST, Handle, Kind, Meta, PartitionId,
+    PartitionOptions, RecoveryReport,
 };
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/v1")
+fn corpus(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(version)
 }
 
 fn options() -> EngineOptions {
@@ -72,7 +73,8 @@ fn write_everything() -> Files {
 
     let q = partition(&mut engine, 0x0000_0002_0000_0003, Durability::Sync);
     let append = |engine: &mut Engine<SimulatedDisk>, epoch, index, key: &[u8], payload: &[u8]| {
-        let meta = Meta { kind: Kind::Put, flags: 0, epoch, index, timestamp: index };
+        let flags = if key.starts_with(b"joined") { FLAG_JOINED } else { 0 };
+        let meta = Meta { kind: Kind::Put, flags, epoch, index, timestamp: index };
         engine.append(q, &meta, key, payload).expect("is accepted");
     };
     append(&mut engine, 1, 1, b"small", b"one");
@@ -82,6 +84,9 @@ fn write_everything() -> Files {
     engine.commit(q, 2).expect("commits");
     engine.cut_after(q, 2).expect("cuts");
     append(&mut engine, 2, 3, b"small", b"two");
+    append(&mut engine, 2, 4, b"joined, whole", b"first");
+    append(&mut engine, 2, 5, b"other", b"second");
+    append(&mut engine, 2, 6, b"joined, without its end", b"first");
     engine.flush().expect("flushes");
     drop(engine);
     disk.power_off_clean();
@@ -123,16 +128,31 @@ fn the_writer_writes_the_bytes_that_are_pinned() {
     let written = write_everything();
     if std::env::var_os("ZEROHOP_WRITE_CORPUS").is_some() {
         for (path, bytes) in &written {
-            let path = corpus().join(path);
+            let path = corpus("v2").join(path);
             std::fs::create_dir_all(path.parent().expect("has a folder")).expect("is made");
             std::fs::write(path, bytes).expect("is written");
         }
     }
-    let pinned = pinned(&corpus(), "");
+    let pinned = pinned(&corpus("v2"), "");
     assert_eq!(written.keys().collect::<Vec<_>>(), pinned.keys().collect::<Vec<_>>());
     for (path, bytes) in &pinned {
         assert!(written[path] == *bytes, "{path} differs from what is pinned: a format has changed");
     }
+}
+
+#[test]
+fn files_of_version_1_are_read() {
+    drop(read_everything("v1"));
+}
+
+#[test]
+fn files_of_version_2_are_read_and_a_unit_without_its_end_is_cut_off() {
+    let (mut engine, report) = read_everything("v2");
+    assert_eq!(report.partitions.iter().map(|(_, found)| found.unfinished).sum::<u64>(), 1);
+    let q = partition(&mut engine, 0x0000_0002_0000_0003, Durability::Sync);
+    let whole = engine.lookup_whole(q, b"joined, whole").expect("can be read");
+    assert_eq!(whole.as_deref(), Some(&b"first"[..]));
+    assert_eq!(engine.lookup_whole(q, b"joined, without its end").expect("can be read"), None);
 }
 
 fn disk_with(files: Files) -> SimulatedDisk {
@@ -150,7 +170,7 @@ fn disk_with(files: Files) -> SimulatedDisk {
 /// and compaction kept parts 30 and 32 as removals, and at last dropped 51: nothing older stood in its way.
 #[test]
 fn a_list_whose_parts_are_kept_as_removals_does_not_come_back_from_a_checkpoint() {
-    let disk = disk_with(pinned(&corpus().with_file_name("died-parts"), ""));
+    let disk = disk_with(pinned(&corpus("died-parts"), ""));
     let (mut engine, report) = Engine::open(disk, options()).expect("opens");
     assert_eq!(report.damage().next(), None);
     engine.commit_all().expect("commits");
@@ -160,9 +180,8 @@ fn a_list_whose_parts_are_kept_as_removals_does_not_come_back_from_a_checkpoint(
     assert!(engine.lookup(p, &key("k2", 76)).expect("reads").is_some(), "another was put at last");
 }
 
-#[test]
-fn files_of_version_1_are_read() {
-    let disk = disk_with(pinned(&corpus(), ""));
+fn read_everything(version: &str) -> (Engine<SimulatedDisk>, RecoveryReport) {
+    let disk = disk_with(pinned(&corpus(version), ""));
     let (mut engine, report) = Engine::open(disk, options()).expect("opens");
     assert_eq!(report.damage().next(), None);
     let from_journal: u64 = report.partitions.iter().map(|(_, p)| p.from_journal).sum();
@@ -192,4 +211,5 @@ fn files_of_version_1_are_read() {
     assert_eq!(get(&mut engine, q, b"small").as_deref(), Some(&b"two"[..]));
     assert_eq!(get(&mut engine, q, b"large"), Some(vec![9; 66_000]));
     assert_eq!(get(&mut engine, q, b"cut off"), None);
+    (engine, report)
 }

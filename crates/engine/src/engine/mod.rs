@@ -106,7 +106,9 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Commits everything up to a log index: readers see it from now on.
+    /// Commits everything up to a log index: readers see it from now on. A unit ([`crate::FLAG_JOINED`]) is committed
+    /// once its end is there and is not behind that index, and otherwise not at all; [`PartitionStats::commit`] tells
+    /// how far it went.
     ///
     /// # Errors
     /// What the disk answers where older entries must be read.

@@ -49,6 +49,7 @@ impl<D: Disk> Engine<D> {
             }
         }
         engine.replay_journal(&mut report)?;
+        engine.cut_unfinished_units(&mut report)?;
         engine.evict();
         Ok((engine, report))
     }
@@ -160,6 +161,24 @@ impl<D: Disk> Engine<D> {
         disk.sync(file)?;
         disk.sync_dir("")?;
         disk.close(file);
+        Ok(())
+    }
+
+    /// Segments and journal are read: what is left of a unit now has no end.
+    fn cut_unfinished_units(&mut self, report: &mut RecoveryReport) -> EngineResult<()> {
+        for (id, handle) in self.partitions().collect::<Vec<_>>() {
+            let is_journaled = self.journal.holds(handle.0);
+            let (io, store) = self.store(handle)?;
+            let cut = store.cut_unfinished_unit(io)?;
+            let last = store.log.last.1;
+            // The journal is kept where the disk is full. Should it lose this, the entries are cut off once more.
+            if cut > 0 && is_journaled {
+                self.journal.push_cut(handle.0, id, last);
+            }
+            if let Some((_, found)) = report.partitions.iter_mut().find(|(other, _)| *other == id) {
+                found.unfinished = cut;
+            }
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `zerohjnl` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2; 1 had no units |
 //! | 12 | 4 | salt of this file |
 //! | 16 | 8 | number of this file |
 //! | 24 | 4 | zero |
@@ -41,7 +41,10 @@ pub const HEADER_BYTES: usize = 32;
 /// Bytes of a record before key and payload.
 pub const RECORD_BYTES: usize = 48;
 const MAGIC: &[u8; 8] = b"zerohjnl";
-const VERSION: u32 = 1;
+/// The version that is written.
+const VERSION: u32 = 2;
+/// The oldest that is read: it differs in having no [`FLAG_JOINED`](crate::FLAG_JOINED) only.
+const VERSION_MIN: u32 = 1;
 
 /// The header of a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +88,9 @@ impl Header {
             return Err("the journal header is damaged".into());
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(format!(
-                "journal format {version} is not known here (known: {VERSION}); use a newer zerohop"
+                "journal format {version} is not known here (known: up to {VERSION}); use a newer zerohop"
             ));
         }
         Ok(Header { salt: u32_at(bytes, 12), number: u64_at(bytes, 16) })

@@ -49,6 +49,14 @@ pub enum Kind {
     Footer = 0xF1,
 }
 
+impl Meta {
+    /// Whether it stands or falls with the entry behind it: [`FLAG_JOINED`].
+    #[inline]
+    pub fn is_joined(&self) -> bool {
+        self.flags & FLAG_JOINED != 0
+    }
+}
+
 impl Kind {
     /// The kind of that number.
     pub fn from_u8(byte: u8) -> Option<Kind> {
@@ -82,6 +90,10 @@ pub const FLAG_LIST: u8 = 1;
 /// for nothing there and is not returned with it. See [`split_trailer`].
 pub const FLAG_TRAILER: u8 = 2;
 
+/// Flag: the entry and the next one stand or fall together. Entries with consecutive indexes of which all but the last
+/// carry it are a *unit*: it is committed whole, and recovery cuts one off whose last entry is lost.
+pub const FLAG_JOINED: u8 = 4;
+
 /// Flags an upper layer may use as it likes; the engine returns them with the value.
 pub const FLAGS_FOR_UPPER_LAYERS: u8 = 0xF0;
 
@@ -103,7 +115,7 @@ pub fn split_trailer(flags: u8, payload: &[u8]) -> (&[u8], &[u8]) {
 pub struct Meta {
     /// What it does.
     pub kind: Kind,
-    /// [`FLAG_LIST`] and the upper layers' bits.
+    /// [`FLAG_LIST`], [`FLAG_TRAILER`], [`FLAG_JOINED`] and the upper layers' bits.
     pub flags: u8,
     /// The epoch of the primary that numbered it.
     pub epoch: u32,

@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `zerohseg` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2; 1 had no units |
 //! | 12 | 4 | salt of this file |
 //! | 16 | 8 | partition |
 //! | 24 | 8 | first log index it may hold |
@@ -41,7 +41,10 @@ pub const HEADER_BYTES: usize = 80;
 pub const TRAILER_BYTES: usize = 16;
 const MAGIC: &[u8; 8] = b"zerohseg";
 const TRAILER_MAGIC: &[u8; 4] = b"zhft";
-const VERSION: u32 = 1;
+/// The version that is written.
+const VERSION: u32 = 2;
+/// The oldest that is read: it differs in having no [`FLAG_JOINED`](crate::FLAG_JOINED) only.
+const VERSION_MIN: u32 = 1;
 const FOOTER_FIXED_BYTES: usize = 28 + HEADER_BYTES;
 
 /// What the header of a segment file says.
@@ -104,9 +107,9 @@ impl Header {
             return Err("the segment header is damaged".into());
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(format!(
-                "segment format {version} is not known here (known: {VERSION}); use a newer zerohop"
+                "segment format {version} is not known here (known: up to {VERSION}); use a newer zerohop"
             ));
         }
         Ok(Header {

@@ -21,7 +21,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Location, Place};
 use crate::io::Io;
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
-use crate::log::entry::{self, Decoded, FLAG_LIST, Head, Kind, Meta};
+use crate::log::entry::{self, Decoded, FLAG_JOINED, FLAG_LIST, Head, Kind, Meta};
 use crate::log::header::{Header, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
@@ -308,6 +308,8 @@ impl Store {
         read: EntryRef<'_>,
     ) -> EngineResult<()> {
         let mut meta = read.head.meta;
+        // It is committed, and so is the rest of its unit, of which some may go.
+        meta.flags &= !FLAG_JOINED;
         let is_dead = self.log.segment(slot).dead.at(offset as u32);
         if is_dead == Some(true) {
             // The put or removal that replaced it is what keeps older entries of its key from coming back.

@@ -16,6 +16,7 @@ use crate::io::Io;
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{FLAG_LIST, HEAD_BYTES, Kind, Meta, split_trailer, u32_at};
 use crate::log::{Log, Placed};
+use crate::planted::{Bug, is_planted};
 use crate::side::chains::Chains;
 use crate::side::versions::Versions;
 use crate::{Damage, Durability};
@@ -142,14 +143,43 @@ impl Store {
         self.stop_on_failure(placed)
     }
 
-    /// Commits everything up to `index`.
+    /// Commits everything up to `index`, but for a unit that ends behind it, or has no end.
     pub(crate) fn commit<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
+        self.commit_known(io, index.min(self.whole_units_through(index)))
+    }
+
+    /// Commits everything up to `index`, which is known to have been committed as a whole: what is missing of a unit
+    /// was dropped since.
+    pub(crate) fn commit_known<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         while let Some(&Pending { meta, placed }) = self.pending.front().filter(|p| p.meta.index <= index) {
             self.apply_from_log(io, &meta, placed)?;
             self.pending.pop_front();
             self.commit = meta.index;
         }
         Ok(())
+    }
+
+    /// The last index of the units that end, as far as the log goes, at or before `index`; all of those that wait.
+    fn whole_units_through(&self, index: u64) -> u64 {
+        let upto = self.pending.partition_point(|pending| pending.meta.index <= index);
+        match self.pending.range(..upto).rev().find(|pending| !pending.meta.is_joined()) {
+            Some(last) => last.meta.index,
+            None => self.commit,
+        }
+    }
+
+    /// Cuts off a unit whose last entry is lost: a crash came before it was durable, so nobody was told of it. How many
+    /// entries went.
+    pub(crate) fn cut_unfinished_unit<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<u64> {
+        // Behind an entry that waits nothing was compacted: if the log ends with it, so does what is left of its unit.
+        let is_unfinished =
+            self.pending.back().is_some_and(|p| p.meta.is_joined() && p.meta.index == self.log.last.1);
+        if !is_unfinished || is_planted(Bug::UnitNotCut) {
+            return Ok(0);
+        }
+        let (keep, last) = (self.whole_units_through(u64::MAX), self.log.last.1);
+        self.cut_after(io, keep)?;
+        Ok(last - keep)
     }
 
     /// Cuts off uncommitted entries after `index`.

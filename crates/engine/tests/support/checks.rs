@@ -1,6 +1,6 @@
 //! Comparing the engine with the models while it runs.
 
-use zerohop_engine::{Durability, EngineError, FLAG_LIST, Kind};
+use zerohop_engine::{Durability, EngineError, FLAG_JOINED, FLAG_LIST, Kind};
 
 use super::Engine;
 use super::model::{Entry, Records, Value, records_of};
@@ -211,7 +211,8 @@ pub fn check_record(
         return Err(format!("{}: changed last by {}, not {}", name(), got.index, expected.newest));
     }
     let newest = entry(got.index).meta;
-    if (got.flags, got.epoch, got.timestamp) != (newest.flags, newest.epoch, newest.timestamp) {
+    let (flags, newest_flags) = (got.flags & !FLAG_JOINED, newest.flags & !FLAG_JOINED);
+    if (flags, got.epoch, got.timestamp) != (newest_flags, newest.epoch, newest.timestamp) {
         return Err(format!("{}: flags, epoch, timestamp are not those of entry {}", name(), got.index));
     }
     if got.is_list != (got.flags & FLAG_LIST != 0) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use zerohop_engine::disk::simulated::{Faults, Operation};
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{Durability, EngineError, FLAG_LIST, Kind};
+use zerohop_engine::{Durability, EngineError, FLAG_JOINED, FLAG_LIST, Kind};
 
 use super::model::{Entry, apply};
 use super::part::Part;
@@ -27,7 +27,10 @@ impl World {
         match drawn {
             0..=54 => {
                 for _ in 0..if self.plan.bulk { 1 + self.random.below(4) } else { 1 } {
-                    self.add_entry(at)?;
+                    match self.random.below(8) {
+                        0 => self.add_unit(at)?,
+                        _ => self.add_entry(at)?,
+                    }
                 }
             }
             55..=59 => self.commit(at)?,
@@ -186,6 +189,58 @@ impl World {
         self.check_ends(at)
     }
 
+    /// Several entries that stand or fall together.
+    fn add_unit(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, is_group, durability, is_unsure, .. } = self.parts[at];
+        if is_unsure {
+            return Ok(());
+        }
+        let (before, count) = (self.parts[at].last(), 2 + self.random.below(4));
+        for left in (0..count).rev() {
+            let mut entry = self.random_entry(at);
+            entry.meta.flags |= if left > 0 { FLAG_JOINED } else { 0 };
+            self.note(|| format!("p{at} unit, {left} to come: {:?}", entry.meta));
+            if let Err(error) = self.engine().append(handle, &entry.meta, &entry.key, &entry.payload) {
+                return match self.judge("an entry of a unit", durability, error)? {
+                    Judged::Refused => self.give_up_unit(at, before),
+                    Judged::Failed => {
+                        self.see_whether_it_happened(at, entry)?;
+                        self.parts[at].is_unsure = true;
+                        Ok(())
+                    }
+                };
+            }
+            self.parts[at].log.push(entry);
+        }
+        self.parts[at].accepted = self.parts[at].last();
+        if !is_group {
+            match self.engine().commit(handle, u64::MAX) {
+                Ok(()) => self.parts[at].commit_to(u64::MAX),
+                Err(error) => {
+                    self.judge("commit of a unit", durability, error)?;
+                    let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+                    self.parts[at].stopped_at(stats.commit);
+                }
+            }
+        }
+        self.check_ends(at)
+    }
+
+    /// There is no room for the rest: what is there of it goes.
+    fn give_up_unit(&mut self, at: usize, before: u64) -> Result<(), String> {
+        let Part { handle, durability, .. } = self.parts[at];
+        match self.engine().cut_after(handle, before) {
+            Ok(()) => {
+                self.parts[at].log.truncate(before as usize);
+                self.check_ends(at)
+            }
+            Err(error) => {
+                self.parts[at].is_unsure = true;
+                self.judge("giving a unit up", durability, error).map(drop)
+            }
+        }
+    }
+
     /// After a failure of the disk an entry may be in the log or not.
     fn see_whether_it_happened(&mut self, at: usize, entry: Entry) -> Result<(), String> {
         let handle = self.parts[at].handle;
@@ -193,7 +248,7 @@ impl World {
         let part = &mut self.parts[at];
         if stats.last.1 == entry.meta.index {
             part.log.push(entry);
-            part.commit_to(stats.commit);
+            part.stopped_at(stats.commit);
         }
         Ok(())
     }
@@ -210,7 +265,7 @@ impl World {
             Err(error) => {
                 self.judge("commit", durability, error)?;
                 let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
-                self.parts[at].commit_to(stats.commit);
+                self.parts[at].stopped_at(stats.commit);
             }
         }
         self.check_ends(at)
@@ -231,6 +286,7 @@ impl World {
             }
         }
         let index = commit + self.random.below(last - commit + 1);
+        let index = self.parts[at].whole(index);
         self.note(|| format!("p{at} cut after {index}"));
         if self.plan.fills_up {
             // Told by a journal that has no room, a cut may be undone by a crash.
@@ -335,7 +391,7 @@ impl World {
         if durable > part.last() {
             return Err(format!("p{at}: {durable} durable, but the log ends at {}", part.last()));
         }
-        part.floor = part.floor.max(durable);
+        part.floor = part.floor.max(part.whole(durable));
         Ok(())
     }
 

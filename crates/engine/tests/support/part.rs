@@ -63,6 +63,12 @@ impl Part {
         self.log.len() as u64
     }
 
+    /// The last index at or before this one that no unit goes on behind.
+    pub fn whole(&self, index: u64) -> u64 {
+        let upto = &self.log[..index.min(self.last()) as usize];
+        upto.iter().rposition(|entry| !entry.meta.is_joined()).map_or(0, |at| at as u64 + 1)
+    }
+
     pub fn last_epoch(&self) -> u32 {
         self.log.last().map_or(0, |entry| entry.meta.epoch)
     }
@@ -86,6 +92,11 @@ impl Part {
 
     /// Applies what is committed by now.
     pub fn commit_to(&mut self, index: u64) {
+        self.stopped_at(self.whole(index));
+    }
+
+    /// Applies what is committed by now, after a failure of the disk perhaps not all of a unit.
+    pub fn stopped_at(&mut self, index: u64) {
         for at in self.commit..index.min(self.last()) {
             apply(&mut self.records, &self.log[at as usize]);
         }

@@ -40,6 +40,8 @@ pub struct PartitionReport {
     pub from_journal: u64,
     /// Bytes of a torn tail that were cut off.
     pub torn_bytes: u64,
+    /// Entries of a unit that lacks its end, which were cut off too.
+    pub unfinished: u64,
     /// What is rotten or missing.
     pub damage: Vec<Damage>,
 }
@@ -203,6 +205,12 @@ impl Recovery<'_> {
         let base = *segment.base();
         let (first, covers) =
             (segment.first_index(), (segment.header.covers_epoch, segment.header.covers_through));
+        if covers.1 > 0 && self.doubts.is_empty() {
+            // All it covers was committed, and so was what stands before it: the end of a unit that begins there need
+            // not be here any more.
+            self.commit = self.commit.max(covers.1);
+            self.store.commit_known(io, covers.1)?;
+        }
         if from == FIRST_ENTRY_AT {
             self.store.log.segment_mut(slot).forget_notes();
         }
@@ -356,7 +364,10 @@ impl Recovery<'_> {
             return Ok(());
         }
         self.report.from_log += 1;
-        if self.doubts.is_empty() && meta.index <= self.commit && self.store.pending.is_empty() {
+        // Of a unit nothing is applied before its end is there: what was committed need not have been synced.
+        let is_whole = !meta.is_joined() || meta.index <= self.store.commit;
+        let is_first = self.doubts.is_empty() && self.store.pending.is_empty();
+        if is_first && is_whole && meta.index <= self.commit {
             let units = super::units_of(meta.kind, meta.flags, payload);
             self.store.apply(io, meta, placed, key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);
