@@ -53,6 +53,10 @@ pub trait Effects {
     /// Send an answer. Everything it was evaluated over is committed, at the keyspace's durability.
     fn answer(&mut self, to: Token, message: &Message<'_>);
 
+    /// Send the reply of a unit that was answered [`crate::Ran::Later`]. Everything it rests on is committed, at the
+    /// keyspace's durability.
+    fn reply(&mut self, to: Token, bytes: &[u8]);
+
     /// Answer `WrongOwner` with what changed in the map since the asker's epoch: the request named another epoch of this
     /// partition. The map is the owner's.
     fn wrong_owner(&mut self, to: Token);

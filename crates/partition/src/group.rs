@@ -23,11 +23,13 @@ pub(crate) struct Group {
     durability: Durability,
     /// Epoch and index of the last entry appended.
     last: (u32, u64),
+    /// Log index of the last entry appended that is joined with the next.
+    last_joined: u64,
 }
 
 impl Group {
     pub(crate) fn new(handle: Handle, epoch: u32, durability: Durability, last: (u32, u64)) -> Group {
-        Group { handle, epoch: epoch.max(last.0).max(1), durability, last }
+        Group { handle, epoch: epoch.max(last.0).max(1), durability, last, last_joined: 0 }
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -82,6 +84,38 @@ impl Group {
         }
         self.last = (meta.epoch, meta.index);
         Ok(meta)
+    }
+
+    /// Appends an entry that is not committed before others that follow it.
+    pub(crate) fn append_only<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entry: &Entry<'_>,
+    ) -> EngineResult<Meta> {
+        let &Entry { kind, flags, at, key, payload } = entry;
+        let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        engine.append(self.handle, &meta, key, payload)?;
+        self.last = (meta.epoch, meta.index);
+        if meta.is_joined() {
+            self.last_joined = meta.index;
+        }
+        Ok(meta)
+    }
+
+    /// Whether an entry from this index on may be joined with the next: then a commit must look where units end.
+    pub(crate) fn has_joined(&self, from: u64) -> bool {
+        from <= self.last_joined
+    }
+
+    /// Epoch and index of the last entry appended.
+    pub(crate) fn end(&self) -> (u32, u64) {
+        self.last
+    }
+
+    /// Takes back what was appended since, which nobody has been told of.
+    pub(crate) fn give_up<D: Disk>(&mut self, engine: &mut Engine<D>, end: (u32, u64)) -> EngineResult<()> {
+        self.last = end;
+        engine.cut_after(self.handle, end.1)
     }
 
     /// Up to which log index entries are committed now.

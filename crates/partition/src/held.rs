@@ -15,6 +15,8 @@ pub(crate) enum Reply {
     Small(Answer<'static>),
     /// One, as [`pack`] writes it.
     Packed(Vec<u8>),
+    /// That of a unit, as its program wrote it.
+    Raw(Vec<u8>),
     /// Those of a batch.
     Batch { count: u32, packed: Vec<u8> },
 }
@@ -46,7 +48,7 @@ impl Reply {
     fn bytes(&self) -> usize {
         match self {
             Reply::Small(_) => 0,
-            Reply::Packed(packed) | Reply::Batch { packed, .. } => packed.len(),
+            Reply::Packed(bytes) | Reply::Raw(bytes) | Reply::Batch { packed: bytes, .. } => bytes.len(),
         }
     }
 
@@ -57,6 +59,7 @@ impl Reply {
                 let answer = Many::<Answer<'_>>::packed(1, packed).ok().and_then(|many| many.iter().next());
                 effects.answer(to, &Message::Answer(answer.unwrap_or(Err(Failure::DiskFailed))));
             }
+            Reply::Raw(bytes) => effects.reply(to, bytes),
             Reply::Batch { count, packed } => match Many::packed(*count, packed) {
                 Ok(answers) => effects.answer(to, &Message::BatchAnswer(answers)),
                 Err(failure) => effects.answer(to, &Message::Answer(Err(failure))),

@@ -34,9 +34,11 @@ pub mod state;
 #[cfg(test)]
 mod testing;
 mod timers;
+mod unit;
 mod view;
 mod waits;
 
 pub use event::{Effects, Event, Now, Request, Token};
 pub use partition::open::{OpenError, Options, Restored};
 pub use partition::{Partition, Stats};
+pub use unit::{Inspected, Program, Ran, Unit};

@@ -52,6 +52,9 @@ pub const SCAN_INDEX_PAGES_MAX: usize = 16;
 /// Longest payload of an entry that `append` or a trim of a list's tail writes: as a value.
 pub const LIST_ENTRY_BYTES_MAX: usize = VALUE_BYTES_MAX;
 
+/// Changes of one unit: all are made in one step, in which the instance does nothing else.
+pub const UNIT_CHANGES_MAX: usize = 1 << 16;
+
 /// Buffers larger than this are given back after use.
 pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
 

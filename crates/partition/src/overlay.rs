@@ -208,6 +208,23 @@ impl Overlay {
         true
     }
 
+    /// The entries after this index were taken back. The keys of which changes are left: [`Overlay::rebase`] must follow
+    /// for each.
+    pub(crate) fn given_up(&mut self, after: u64) -> Vec<Box<[u8]>> {
+        let mut left_over = Vec::new();
+        self.records.retain(|key, known| {
+            let before = known.changes.len();
+            while known.changes.back().is_some_and(|(index, _)| *index > after) {
+                known.changes.pop_back();
+            }
+            if known.changes.len() < before && !known.changes.is_empty() {
+                left_over.push(key.clone());
+            }
+            !known.changes.is_empty()
+        });
+        left_over
+    }
+
     /// Lays the changes that are left over what the engine now holds.
     pub(crate) fn rebase(&mut self, key: &[u8], base: Option<Shape>) {
         if let Some(known) = self.records.get_mut(key) {

@@ -22,6 +22,7 @@ pub(crate) struct Answered(Vec<u8>);
 pub(crate) struct Collected {
     pub(crate) answers: BTreeMap<Token, Answered>,
     pub(crate) batches: BTreeMap<Token, Vec<Answered>>,
+    pub(crate) replies: BTreeMap<Token, Vec<u8>>,
     pub(crate) dropped: Vec<Token>,
     pub(crate) wrong_owner: Vec<Token>,
     pub(crate) wants_flush: bool,
@@ -172,6 +173,10 @@ impl Effects for Collected {
             other => panic!("no answer: {other:?}"),
         };
         assert!(!before, "{to:?} is answered once");
+    }
+
+    fn reply(&mut self, to: Token, bytes: &[u8]) {
+        assert!(self.replies.insert(to, bytes.to_vec()).is_none(), "{to:?} is answered once");
     }
 
     fn wrong_owner(&mut self, to: Token) {

@@ -112,6 +112,25 @@ impl<D: Disk> View<'_, D> {
         Ok(packed)
     }
 
+    /// Hands a range of the values of a list to `each`.
+    pub(crate) fn each_value(
+        &mut self,
+        key: &[u8],
+        shape: &Shape,
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> EngineResult<()> {
+        for piece in self.pieces(key, shape, range)? {
+            let entry = self.engine.read_entry(self.handle, piece.index)?;
+            let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            let values = Values(body.get(4..).unwrap_or(&[]));
+            for value in values.skip(piece.skip as usize).take(piece.take as usize) {
+                each(&value[4..]);
+            }
+        }
+        Ok(())
+    }
+
     /// Where a trim of so many units at the head cuts; some are left.
     pub(crate) fn trim_to(&mut self, key: &[u8], shape: &Shape, units: u64) -> EngineResult<TrimTo> {
         let pieces = self.pieces(key, shape, units..units + 1)?;

@@ -415,6 +415,14 @@ impl<D: Disk> Engine<D> {
         })
     }
 
+    /// How many records a partition has.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn records(&mut self, handle: Handle) -> EngineResult<u64> {
+        Ok(self.store(handle)?.1.index.len() as u64)
+    }
+
     /// How the engine stands.
     pub fn stats(&self) -> EngineStats {
         EngineStats {

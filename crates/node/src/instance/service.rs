@@ -178,6 +178,10 @@ impl Effects for Answers<'_, '_> {
         self.0.answer(RequestToken { connection, request: to.request, keyspace, partition }, epoch, message);
     }
 
+    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
+        unreachable!("no units are run yet")
+    }
+
     fn let_go(&mut self, to: Token) {
         // Nothing is sent, so nobody reads what the answer would have repeated.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));

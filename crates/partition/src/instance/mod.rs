@@ -76,6 +76,9 @@ pub trait Effects {
     /// Sends an answer.
     fn answer(&mut self, to: Token, place: Place, message: &Message<'_>);
 
+    /// Sends the reply of a unit that was answered [`crate::Ran::Later`].
+    fn reply(&mut self, to: Token, bytes: &[u8]);
+
     /// Lets a request go without an answer: its asker has it already.
     fn let_go(&mut self, to: Token);
 }
@@ -186,6 +189,8 @@ struct Nobody;
 
 impl Effects for Nobody {
     fn answer(&mut self, _to: Token, _place: Place, _message: &Message<'_>) {}
+
+    fn reply(&mut self, _to: Token, _bytes: &[u8]) {}
 
     fn let_go(&mut self, _to: Token) {}
 }

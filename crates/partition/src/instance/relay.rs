@@ -46,6 +46,10 @@ impl crate::Effects for Relay<'_> {
         Relay::answer(self, to, message);
     }
 
+    fn reply(&mut self, to: Token, bytes: &[u8]) {
+        self.out.reply(to, bytes);
+    }
+
     fn wrong_owner(&mut self, to: Token) {
         Relay::wrong_owner(self, to);
     }

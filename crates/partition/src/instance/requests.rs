@@ -1,7 +1,9 @@
 //! What comes in frames.
 
+use std::borrow::Cow;
+
 use zerohop_engine::disk::Disk;
-use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{Envelope, Failure, Message, What};
 
@@ -11,6 +13,7 @@ use super::table::Found;
 use super::{Effects, Instance, Place, relay};
 use crate::event::{Request, Token};
 use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
+use crate::unit::{Program, Ran};
 
 impl<D: Disk> Instance<D> {
     /// A client introduces itself. Version and features are the owner's to fill in.
@@ -76,6 +79,42 @@ impl<D: Disk> Instance<D> {
                 None => relay.fail(to, Failure::UnknownKeyspace { keyspace }),
             },
         }
+    }
+
+    /// Runs a program over the records of a partition as one unit, whatever epoch the partition is of: for protocols whose
+    /// clients know none. See [`crate::Partition::run`]. What must be durable before it is answered waits for
+    /// [`Instance::end_of_batch`].
+    ///
+    /// # Errors
+    /// As there; `WrongOwner`, without what has changed in the map, if the partition is not here.
+    #[inline]
+    pub fn run<P: Program>(
+        &mut self,
+        now: Time,
+        to: Token,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn Effects,
+    ) -> Result<Ran, Failure<'static>> {
+        self.clock.advance(now);
+        self.counters.units += 1;
+        let Instance { engine, table, history, connections, counters, clock, .. } = self;
+        let result = match table.find(keyspace, partition) {
+            Found::Here(slot, _) => {
+                let mut relay = relay(history, connections, counters, effects);
+                table.run(slot, (engine, clock.now()), to, (program, reply), &mut relay)
+            }
+            Found::NotHere | Found::NoKeyspace => match history.map().keyspace(keyspace) {
+                Some(_) => {
+                    Err(Failure::WrongOwner { epoch: history.map().epoch(), delta: Cow::Borrowed(&[]) })
+                }
+                None => Err(Failure::UnknownKeyspace { keyspace }),
+            },
+        };
+        if let Err(failure) = &result {
+            self.counters.failed(failure.code());
+        }
+        result
     }
 
     fn about_cluster(&mut self, to: Token, message: &Message<'_>, effects: &mut dyn Effects, place: Place) {

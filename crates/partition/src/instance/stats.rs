@@ -16,6 +16,8 @@ pub struct Stats {
     pub failures: Vec<(u16, u64)>,
     /// Requests let go because their asker has the answer.
     pub let_go: u64,
+    /// Units run for other protocols.
+    pub units: u64,
     /// Flushes for `sync` partitions; each answers a whole batch.
     pub flushes: u64,
     /// Partitions held.
@@ -50,6 +52,7 @@ pub(super) struct Counters {
     requests: [u64; KINDS],
     failures: [u64; CODES],
     pub(super) let_go: u64,
+    pub(super) units: u64,
     pub(super) flushes: u64,
     troubles: Vec<String>,
 }
@@ -61,7 +64,14 @@ const CODES: usize = 512;
 
 impl Default for Counters {
     fn default() -> Counters {
-        Counters { requests: [0; KINDS], failures: [0; CODES], let_go: 0, flushes: 0, troubles: Vec::new() }
+        Counters {
+            requests: [0; KINDS],
+            failures: [0; CODES],
+            let_go: 0,
+            units: 0,
+            flushes: 0,
+            troubles: Vec::new(),
+        }
     }
 }
 
@@ -106,6 +116,7 @@ impl<D: Disk> Instance<D> {
             requests: asked.filter(|(_, count)| *count > 0).collect(),
             failures: (0..).zip(counters.failures).filter(|(_, count)| *count > 0).collect(),
             let_go: counters.let_go,
+            units: counters.units,
             flushes: counters.flushes,
             partitions: table.len() as u64,
             engine: engine.stats(),

@@ -9,9 +9,10 @@ use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::Place;
 use super::relay::Relay;
-use crate::event::{Event, Now, Request};
+use crate::event::{Event, Now, Request, Token};
 use crate::limits::TOUCHED_TICK_MS;
 use crate::partition::Partition;
+use crate::unit::{Program, Ran};
 
 /// A partition's place in the table.
 pub(super) type SlotId = u32;
@@ -160,6 +161,27 @@ impl Table {
     ) {
         self.step(at, (engine, now), Event::Request(request), relay);
         self.touch(at);
+    }
+
+    /// Runs a program as one unit of a partition.
+    #[inline]
+    pub(super) fn run<D: Disk, P: Program>(
+        &mut self,
+        at: SlotId,
+        (engine, now): (&mut Engine<D>, Now),
+        token: Token,
+        (program, reply): (&mut P, &mut Vec<u8>),
+        relay: &mut Relay<'_>,
+    ) -> Result<Ran, Failure<'static>> {
+        let slot = self.slot_mut(at);
+        relay.place = slot.place;
+        relay.wants_flush = false;
+        let result = slot.partition.run(engine, now, token, (program, reply), relay);
+        if relay.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
+            self.unflushed.push(at);
+        }
+        self.touch(at);
+        result
     }
 
     /// Hands an event to a partition.

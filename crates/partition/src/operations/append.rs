@@ -1,25 +1,27 @@
 //! `append`: values at the end of a list, in a log entry of their own; what is there is not touched.
 
 use zerohop_engine::disk::Disk;
-use zerohop_wire::Many;
 use zerohop_wire::messages::RecordType;
 
 use super::{Action, Cell, Contents, Plan, Planned};
 use crate::limits::LIST_ENTRY_BYTES_MAX;
 use crate::outcome::Outcome;
 
-pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, values: &Many<'_, &[u8]>) -> Planned<'a> {
+pub(crate) fn plan<'a, 'v, D: Disk>(
+    cell: &mut Cell<'_, '_, D>,
+    (count, values): (usize, impl Iterator<Item = &'v [u8]>),
+) -> Planned<'a> {
     let length = match cell.of_type(RecordType::List) {
         Ok(shape) => shape.map_or(0, |shape| shape.length()),
         Err(wrong) => return Ok(Plan::leave(wrong)),
     };
-    if values.is_empty() {
+    if count == 0 {
         // A list has a value at least: none is made of nothing.
         return Ok(Plan::leave(cell.unchanged(length)));
     }
     // A part of a list: how many values, then each with its length.
-    cell.buffer.extend_from_slice(&(values.len() as u32).to_le_bytes());
-    for value in values.iter() {
+    cell.buffer.extend_from_slice(&(count as u32).to_le_bytes());
+    for value in values {
         cell.buffer.extend_from_slice(&(value.len() as u32).to_le_bytes());
         cell.buffer.extend_from_slice(value);
     }
@@ -27,7 +29,7 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, values: &Many<'_, &[
         let (length, limit) = (cell.buffer.len() as u64, LIST_ENTRY_BYTES_MAX as u32);
         return Ok(Plan::leave(Outcome::ValueTooLong { length, limit }));
     }
-    let units = values.len() as u64;
+    let units = count as u64;
     let action = Action::Append { record: RecordType::List, units, contents: Contents::Made };
     Ok(Plan { action, outcome: cell.done(length + units) })
 }

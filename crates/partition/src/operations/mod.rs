@@ -1,6 +1,6 @@
 //! What each operation does: from a record as it is seen to a plan, or to an answer. One file for each group of them.
 
-mod append;
+pub(crate) mod append;
 mod bits;
 mod compare_swap;
 mod expire;
@@ -82,6 +82,17 @@ pub(crate) struct Plan<'a> {
 
 /// A plan, or why none could be made: such a failure is not an outcome, and the write may be sent again.
 pub(crate) type Planned<'a> = Result<Plan<'a>, Failure<'static>>;
+
+impl Action<'_> {
+    /// The deadline that its entry tells; zero takes one away.
+    pub(crate) fn noted_deadline(&self) -> Option<u64> {
+        match self {
+            Action::Put { deadline, .. } => *deadline,
+            Action::Deadline(deadline) => Some(deadline.unwrap_or(0)),
+            _ => None,
+        }
+    }
+}
 
 impl Plan<'_> {
     /// The record stays as it is: it says no, or there is nothing to do.
@@ -171,7 +182,7 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -
     match write.change {
         Asked::Insert { value, expiry } => insert::plan(cell, value, expiry),
         Asked::Remove => remove::plan(cell),
-        Asked::Append { values } => append::plan(cell, &values),
+        Asked::Append { values } => append::plan(cell, (values.len(), values.iter())),
         Asked::Extend { bytes } => extend::plan(cell, bytes),
         Asked::CompareSwap { expected, new } => compare_swap::plan(cell, expected, new),
         Asked::Increment { delta } => increment::plan(cell, delta),

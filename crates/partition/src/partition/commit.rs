@@ -24,7 +24,7 @@ impl Partition {
         result
     }
 
-    fn commit_through<D: Disk>(
+    pub(super) fn commit_through<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         through: u64,
@@ -33,21 +33,23 @@ impl Partition {
         let handle = self.handle();
         let mut entries_left_over = Vec::new();
         while self.state.applied < through {
-            let index = self.state.applied + 1;
+            let Some(end) = self.end_of_unit(engine, self.state.applied + 1, through)? else { break };
             // One by one while somebody waits, so that each state of a record is seen.
-            if self.waits.is_empty() {
-                engine.commit(handle, through)?;
-            } else {
-                engine.commit(handle, index)?;
+            engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
+            let mut keys_to_wake = Vec::new();
+            for index in self.state.applied + 1..=end {
+                let entry = engine.read_entry(handle, index)?;
+                let meta = entry.head.meta;
+                self.apply(&meta, entry.key, entry.payload);
+                if self.overlay.committed(index, entry.key) {
+                    entries_left_over.push(entry.key.to_vec());
+                }
+                if self.waits.has(entry.key) {
+                    keys_to_wake.push(entry.key.to_vec());
+                }
             }
-            let entry = engine.read_entry(handle, index)?;
-            let meta = entry.head.meta;
-            self.apply(&meta, entry.key, entry.payload);
-            if self.overlay.committed(index, entry.key) {
-                entries_left_over.push(entry.key.to_vec());
-            }
-            if self.waits.has(entry.key) {
-                let key = entry.key.to_vec();
+            // A unit is seen as a whole.
+            for key in keys_to_wake {
                 self.wake(engine, &key, effects);
             }
         }
@@ -57,6 +59,24 @@ impl Partition {
             self.overlay.rebase(&key, base);
         }
         Ok(())
+    }
+
+    /// The last entry of the unit that begins with this one; `None` if it is behind `through`.
+    fn end_of_unit<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        begin: u64,
+        through: u64,
+    ) -> EngineResult<Option<u64>> {
+        if !self.group.has_joined(begin) {
+            return Ok(Some(begin));
+        }
+        for index in begin..=through {
+            if !engine.read_entry(self.handle(), index)?.head.meta.is_joined() {
+                return Ok(Some(index));
+            }
+        }
+        Ok(None)
     }
 
     /// Applies a committed entry to the state.

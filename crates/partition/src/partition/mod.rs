@@ -5,6 +5,7 @@ pub(crate) mod open;
 mod read;
 #[cfg(test)]
 mod tests;
+mod unit;
 mod upkeep;
 mod write;
 
@@ -23,6 +24,7 @@ use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS};
 use crate::overlay::Overlay;
 use crate::planted::{Bug, is_planted};
 use crate::state::State;
+use crate::unit::Staged;
 use crate::view::View;
 use crate::waits::{Asker, Waits};
 
@@ -47,6 +49,7 @@ struct Buffers {
     contents: Vec<u8>,
     cursor: Vec<u8>,
     batch: Vec<u8>,
+    staged: Staged,
 }
 
 /// How a partition stands.
@@ -342,5 +345,6 @@ impl Buffers {
                 *buffer = Vec::new();
             }
         }
+        self.staged.shrink();
     }
 }

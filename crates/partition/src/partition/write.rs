@@ -151,12 +151,7 @@ impl Partition {
             lowest,
             outcome: kept(),
         });
-        let deadline = match action {
-            Action::Put { deadline, .. } => *deadline,
-            Action::Deadline(deadline) => Some(deadline.unwrap_or(0)),
-            _ => None,
-        };
-        let note = Note { deadline, session };
+        let note = Note { deadline: action.noted_deadline(), session };
         let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
         let (kind, flags, contents) = match action {
             Action::Put { record, contents, .. } => (Kind::Put, list(record), *contents),

@@ -70,6 +70,10 @@ impl Effects for Answers<'_> {
         port.answer(&envelope, message);
     }
 
+    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
+        unreachable!("simulated clients speak the native protocol, which runs no units")
+    }
+
     fn let_go(&mut self, to: Token) {
         if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
             port.settle(to.request);

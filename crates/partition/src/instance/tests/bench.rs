@@ -52,6 +52,12 @@ impl Effects for Sent {
         assert!(before.is_none(), "{to:?} is answered once");
     }
 
+    fn reply(&mut self, to: Token, bytes: &[u8]) {
+        let place = Place::default();
+        let said = Ok(String::from_utf8_lossy(bytes).into_owned());
+        assert!(self.answers.insert(to.request.0, (place, said)).is_none(), "{to:?} is answered once");
+    }
+
     fn let_go(&mut self, to: Token) {
         self.let_go.push(to.request.0);
     }

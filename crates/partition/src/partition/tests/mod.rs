@@ -6,6 +6,7 @@ mod random;
 mod requests;
 mod retries;
 mod survival;
+mod units;
 mod waiting;
 
 use zerohop_wire::ids::{Sequence, SessionId, Timestamp};
