@@ -292,6 +292,9 @@ impl Disk for FilesDisk {
     }
 
     fn sync_wait(&mut self, ticket: SyncTicket) -> DiskResult<()> {
+        if let Some(thread) = &self.sync_thread {
+            thread.hurry(ticket.0);
+        }
         while !self.sync_done(ticket)? {
             // The thread has it; an error of the thread itself is told by the next look.
             let done = self.sync_thread.as_ref().map(SyncThread::wait_done);

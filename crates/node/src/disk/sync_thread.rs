@@ -1,9 +1,11 @@
-//! The thread that carries out a disk's begun syncs, one after the other, so that the caller need not wait.
+//! The thread that carries out a disk's begun syncs, one after the other, so that the caller need not wait. One that the
+//! caller does wait for is carried out next.
 
+use std::collections::VecDeque;
 use std::num::NonZero;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use rustix::fs::{Advice, fadvise, fdatasync, fsync};
@@ -16,6 +18,9 @@ pub const SYNCS_BEGUN_MAX: usize = 1024;
 /// Hints that wait for the next sync; each holds a descriptor. They have a channel of their own, so as never to stand in
 /// the way of a sync.
 const HINTS_MAX: usize = 64;
+
+/// Removed files that wait to be closed, beside as many syncs as may be begun.
+const CLOSES_MAX: usize = 64;
 
 /// What the thread is given.
 #[derive(Debug)]
@@ -33,10 +38,46 @@ struct Uncache {
     bytes: NonZero<u64>,
 }
 
+/// What waits for the thread.
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    /// Nothing more will come.
+    is_closed: bool,
+}
+
+/// The queue, and how the thread is woken.
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    has_come: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        // Nothing is done under the lock that could leave the queue half changed.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job, waited for; `None` when there will be none.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            if queue.is_closed {
+                return None;
+            }
+            queue = self.has_come.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
 /// A running thread; dropping it waits for what it was given.
 #[derive(Debug)]
 pub(super) struct SyncThread {
-    jobs: Option<SyncSender<Job>>,
+    shared: Arc<Shared>,
     hints: SyncSender<Uncache>,
     done: Receiver<(u64, Result<()>)>,
     thread: Option<JoinHandle<()>>,
@@ -44,12 +85,13 @@ pub(super) struct SyncThread {
 
 impl SyncThread {
     pub(super) fn start() -> std::io::Result<Self> {
-        // Both channels hold as many as can be begun: no send ever waits.
-        let (jobs, jobs_in) = sync_channel::<Job>(SYNCS_BEGUN_MAX);
+        let shared = Arc::new(Shared::default());
+        let jobs = Arc::clone(&shared);
+        // It holds as many as can be begun: no send ever waits.
         let (hints, hints_in) = sync_channel::<Uncache>(HINTS_MAX);
         let (done_out, done) = sync_channel(SYNCS_BEGUN_MAX);
         let thread = Builder::new().name("zerohop-sync".to_owned()).spawn(move || {
-            for job in jobs_in {
+            while let Some(job) = jobs.next() {
                 match job {
                     Job::Sync { ticket, file, folders } => {
                         let synced = retry_on_intr(|| fdatasync(&*file));
@@ -68,19 +110,38 @@ impl SyncThread {
                 });
             }
         })?;
-        Ok(SyncThread { jobs: Some(jobs), hints, done, thread: Some(thread) })
+        Ok(SyncThread { shared, hints, done, thread: Some(thread) })
     }
 
     /// Hands a sync over. The caller sees to it that no more than [`SYNCS_BEGUN_MAX`] are unanswered.
     pub(super) fn begin(&self, ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd>) -> Result<()> {
-        let Some(jobs) = &self.jobs else { return Err(Errno::PIPE) };
-        jobs.try_send(Job::Sync { ticket, file, folders }).map_err(|_| Errno::PIPE)
+        self.push(Job::Sync { ticket, file, folders })
+    }
+
+    fn push(&self, job: Job) -> Result<()> {
+        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            return Err(Errno::PIPE);
+        }
+        self.shared.lock().jobs.push_back(job);
+        self.shared.has_come.notify_one();
+        Ok(())
+    }
+
+    /// Has a sync that somebody waits for carried out before those that nobody does. Syncs may be carried out in any
+    /// order: each covers what was issued before it was begun.
+    pub(super) fn hurry(&self, ticket: u64) {
+        let is_it = |job: &Job| matches!(job, Job::Sync { ticket: own, .. } if *own == ticket);
+        let jobs = &mut self.shared.lock().jobs;
+        if let Some(job) = jobs.iter().position(is_it).and_then(|at| jobs.remove(at)) {
+            jobs.push_front(job);
+        }
     }
 
     /// Has a descriptor closed; it is closed here and now if the thread has too much to do.
     pub(super) fn close(&self, descriptor: OwnedFd) {
-        if let Some(jobs) = &self.jobs {
-            drop(jobs.try_send(Job::Close(descriptor)));
+        let has_room = self.shared.lock().jobs.len() < SYNCS_BEGUN_MAX + CLOSES_MAX;
+        if has_room {
+            self.push(Job::Close(descriptor)).ok();
         }
     }
 
@@ -108,7 +169,8 @@ impl SyncThread {
 
 impl Drop for SyncThread {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.shared.lock().is_closed = true;
+        self.shared.has_come.notify_one();
         if let Some(thread) = self.thread.take() {
             // It only makes system calls; if it panicked all the same, the panic was reported when it happened.
             drop(thread.join());
