@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::disk::{Disk, DiskError};
+use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::FREE_SPACE_CHECK_BYTES;
 
@@ -14,6 +14,11 @@ pub(crate) struct Io<D> {
 }
 
 impl<D: Disk> Io<D> {
+    /// Whether a begun sync is done; with `wait` it is when this returns.
+    pub(crate) fn is_synced(&mut self, ticket: SyncTicket, wait: bool) -> DiskResult<bool> {
+        if wait { self.disk.sync_wait(ticket).map(|()| true) } else { self.disk.sync_done(ticket) }
+    }
+
     /// A full disk, said in the engine's words.
     pub(crate) fn full_or(&mut self, error: EngineError) -> EngineError {
         match error {

@@ -38,6 +38,46 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
     }
 }
 
+/// Overwrites 32 partitions on a disk whose syncs take long, and returns the greatest length of all logs over what lives.
+fn greatest_over_live(dead_percent_bound: u64) -> f64 {
+    const KEYS: u64 = 16 << 10;
+    const BATCH: u64 = 32;
+    let disk = SimulatedDisk::new(3);
+    disk.set_sync_polls_max(500);
+    let options = EngineOptions { dead_percent_bound, disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(disk, options).expect("opens");
+    let durability = Durability::Interval { ms: 10 };
+    let partition_options = PartitionOptions { durability, index_seed: 7 };
+    let open = |id| engine.partition(PartitionId(id), partition_options).expect("opens");
+    let partitions: Vec<_> = (1..=32).map(open).collect();
+    let mut greatest: f64 = 0.0;
+    for n in 0..KEYS * 8 {
+        let p = partitions[n as usize % partitions.len()];
+        let key = (n % KEYS).to_le_bytes();
+        engine.write(p, Kind::Put, 0, n, &key, &[n as u8; 1000]).expect("is accepted");
+        if n.is_multiple_of(BATCH) {
+            engine.maintain(n / 1000).expect("is kept up");
+        }
+        if n.is_multiple_of(KEYS / 16) && n > 2 * KEYS {
+            let logs = partitions.iter().map(|&p| engine.partition_stats(p).expect("is open").log);
+            let (bytes, wasted) = logs.fold((0, 0), |(bytes, wasted), log| {
+                (bytes + log.bytes, wasted + log.dead_bytes + log.removal_bytes)
+            });
+            greatest = greatest.max(bytes as f64 / (bytes - wasted) as f64);
+        }
+    }
+    greatest
+}
+
+#[test]
+fn writers_wait_for_compaction_where_the_disk_is_slower_than_they_are() {
+    // 60 % dead is 2.5 times what lives; what is not durable yet and what dies meanwhile come on top.
+    let bounded = greatest_over_live(60);
+    assert!(bounded < 3.0, "the logs grew to {bounded:.1} times what lives");
+    let unbounded = greatest_over_live(100);
+    assert!(unbounded > 4.0, "such a disk is no trial for the bound: {unbounded:.1}");
+}
+
 #[test]
 fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_times() {
     const KEYS: u64 = 4_000;

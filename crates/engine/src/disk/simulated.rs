@@ -162,6 +162,11 @@ impl SimulatedDisk {
         self.state().capacity = bytes.into();
     }
 
+    /// Sets after how many polls a begun sync is done at the latest, from now on; [`SYNC_POLLS_MAX`] at first.
+    pub fn set_sync_polls_max(&self, polls: u64) {
+        self.state().sync_polls_max = polls;
+    }
+
     /// Sets how long operations take from now on.
     pub fn set_latency(&self, latency: Latency) {
         self.state().latency = latency;
@@ -270,7 +275,8 @@ impl Disk for SimulatedDisk {
         let number = state.number(file, Operation::SyncBegin)?;
         let ticket = SyncTicket(state.id());
         state.file(file, Operation::SyncBegin)?.sync_begin(ticket);
-        let polls_left = state.random.schedule.below(SYNC_POLLS_MAX + 1);
+        let polls_max = state.sync_polls_max;
+        let polls_left = state.random.schedule.below(polls_max + 1);
         state.begun.insert(ticket, Begun { file: number, polls_left, carried_out: false });
         Ok(ticket)
     }

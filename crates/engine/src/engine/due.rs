@@ -18,7 +18,7 @@ const SYNCS_PER_CALL: usize = 4;
 const TOGETHER_MS: u64 = 20;
 
 /// What one partition may add to the journal: above this, writing it twice costs more than a sync of its own.
-const JOURNALED_BYTES_MAX: u64 = 8 << 10;
+const JOURNALED_BYTES_MAX: u64 = 128 << 10;
 
 /// Bytes that one call copies, about: a few hundred microseconds.
 const COPIED_PER_CALL: u64 = 256 << 10;

@@ -51,7 +51,7 @@ impl<D: Disk> Engine<D> {
             Durability::Interval { ms } if store.is_dirty => upkeep.sync_later(handle, ms),
             // A sync that is due would write what comes from now on.
             Durability::Memory => {
-                upkeep.forget(handle);
+                upkeep.forget(handle, store);
                 store.is_dirty = false;
             }
             _ => {}

@@ -1,14 +1,15 @@
 //! Upkeep in small steps, called by the owner between batches: syncs of `interval` partitions, the journal's end,
-//! checkpoints, compaction.
+//! checkpoints. What is dead: [`super::reclaim`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::reclaim::Reclaim;
 use super::{Engine, Handle, store_of};
 use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
-use crate::store::Store;
 use crate::store::choose::Policy;
+use crate::store::{Step, Store};
 
 /// What is waiting to be done.
 pub(super) struct Upkeep {
@@ -23,33 +24,20 @@ pub(super) struct Upkeep {
     now_ms: u64,
     /// Partitions with a sync under way, in the order in which they were begun.
     syncing: VecDeque<Handle>,
-    /// Partitions whose checkpoint is being written; one is stepped at a time.
-    checkpointing: BTreeSet<Handle>,
-    compacting: Option<Handle>,
-    /// Bytes of log since the last call, over all partitions.
-    written_bytes: u64,
-    /// Partitions that have enough new log for a checkpoint, or enough written for a look at their dead space.
-    due: BTreeSet<Handle>,
-    /// When each partition's dead space is looked at next, whatever was written.
-    collect_at: u64,
-    collect_next: usize,
+    /// Partitions that are worth a checkpoint.
+    to_checkpoint: VecDeque<Handle>,
+    /// Partitions whose checkpoint is being written; the first is stepped.
+    checkpointing: VecDeque<Handle>,
+    pub(super) reclaim: Reclaim,
 }
+
+/// Checkpoints under way at a time: most of the time each waits for the disk.
+const CHECKPOINTS_AT_ONCE: usize = 4;
 
 /// A checkpoint is worth it once so much new log has come, however small the partition.
 const CHECKPOINT_TAIL_BYTES_MIN: u64 = 256 << 10;
-/// New log that a checkpoint must spare reading, in times its own size: what is written for checkpoints stays below a
-/// third of what is written for entries.
-const TAIL_PER_CHECKPOINT: u64 = 3;
-/// A partition is looked at again after so much was written to it or has died in it.
-const LOOK_BYTES: u64 = 256 << 10;
 /// Partitions whose segments are synced at a time so that a journal file can go.
 const JOURNAL_SYNCS_AT_ONCE: usize = 8;
-/// Log that a step of compaction reads, about.
-const COMPACTION_STEP_BYTES: u64 = 8 << 10;
-/// Steps of compaction in one call at most: some half a millisecond, spent only after a batch of half a megabyte.
-const COMPACTION_STEPS_PER_CALL_MAX: u64 = 64;
-/// Partitions looked at for dead space in one call.
-const LOOKS_PER_CALL: usize = 4;
 
 impl Upkeep {
     pub(super) fn new() -> Upkeep {
@@ -59,19 +47,16 @@ impl Upkeep {
             sync_due: BTreeMap::new(),
             now_ms: 0,
             syncing: VecDeque::new(),
-            checkpointing: BTreeSet::new(),
-            compacting: None,
-            written_bytes: 0,
-            due: BTreeSet::new(),
-            collect_at: 0,
-            collect_next: usize::MAX,
+            to_checkpoint: VecDeque::new(),
+            checkpointing: VecDeque::new(),
+            reclaim: Reclaim::new(),
         }
     }
 
     /// Takes note of a write. On the way of every write: no search, no allocation in the common case.
     #[inline]
     pub(super) fn wrote(&mut self, handle: Handle, store: &mut Store, entry_bytes: usize) {
-        self.written_bytes += entry_bytes as u64;
+        self.reclaim.written_bytes += entry_bytes as u64;
         store.checkpoints.tail_bytes += entry_bytes as u64;
         if !store.is_dirty {
             store.is_dirty = true;
@@ -80,11 +65,9 @@ impl Upkeep {
             }
         }
         if store.checkpoints.tail_bytes >= store.checkpoints.look_at_bytes
-            || store.dead_since_look >= LOOK_BYTES
+            || store.dead_since_look >= store.look_at_dead_bytes
         {
-            store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + LOOK_BYTES;
-            store.dead_since_look = 0;
-            self.due.insert(handle);
+            self.reclaim.look_later(handle, store);
         }
     }
 
@@ -100,21 +83,27 @@ impl Upkeep {
         self.dirty.insert((due, handle));
     }
 
-    pub(super) fn recovered(&mut self, handle: Handle, store: &Store) {
+    pub(super) fn recovered(&mut self, handle: Handle, store: &mut Store) {
         if !store.log.order.is_empty() {
-            self.due.insert(handle);
+            self.reclaim.look_later(handle, store);
         }
     }
 
-    pub(super) fn forget(&mut self, handle: Handle) {
+    fn checkpoint_begun(&mut self, handle: Handle, store: &Store) {
+        if store.checkpoints.is_writing() && !self.checkpointing.contains(&handle) {
+            self.checkpointing.push_back(handle);
+        }
+    }
+
+    pub(super) fn forget(&mut self, handle: Handle, store: &mut Store) {
+        self.reclaim.forget(handle, store);
         if let Some(due) = self.sync_due.remove(&handle) {
             self.dirty.remove(&(due, handle));
         }
         self.syncing.retain(|&h| h != handle);
         self.journaling.remove(&handle);
-        self.due.remove(&handle);
-        self.checkpointing.remove(&handle);
-        self.compacting.take_if(|h| *h == handle);
+        self.to_checkpoint.retain(|&h| h != handle);
+        self.checkpointing.retain(|&h| h != handle);
     }
 }
 
@@ -131,8 +120,8 @@ impl<D: Disk> Engine<D> {
         self.poll_syncs()?;
         self.shorten_journal()?;
         self.look_around(now_ms)?;
-        let checkpoint = self.step_checkpoint()?;
-        let compaction = self.step_compaction()?;
+        let checkpoint = self.step_checkpoint(false)?;
+        let compaction = self.step_compactions()?;
         Ok(checkpoint || compaction)
     }
 
@@ -152,30 +141,23 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         store.checkpoint_begin(io, extra)?;
-        if store.checkpoints.is_writing() {
-            upkeep.checkpointing.insert(handle);
-        }
+        upkeep.checkpoint_begun(handle, store);
         Ok(())
     }
 
-    /// Whether enough log has come behind a partition's last checkpoint that its owner should begin another, and none
-    /// is being written.
+    /// Whether enough log has come behind a partition's last checkpoint that its owner should begin another, and few are
+    /// being written.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
     pub fn checkpoint_is_due(&mut self, handle: Handle) -> EngineResult<bool> {
-        let tail_max = self.checkpoint_tail_max();
-        let is_idle = self.upkeep.checkpointing.is_empty();
-        let (_, store) = self.store(handle)?;
-        Ok(is_idle
-            && store.durability != Durability::Memory
-            && store.stopped.is_none()
-            && store.checkpoints.tail_bytes
-                >= tail_max.max(TAIL_PER_CHECKPOINT * store.checkpoints.newest_bytes()))
+        let is_writing = self.store(handle)?.1.checkpoints.is_writing();
+        let has_room = self.upkeep.checkpointing.len() < CHECKPOINTS_AT_ONCE;
+        Ok(has_room && !is_writing && self.is_worth_checkpoint(handle))
     }
 
     /// Log bytes behind a partition's checkpoint that recovery is to read at most.
-    fn checkpoint_tail_max(&self) -> u64 {
+    pub(super) fn checkpoint_tail_max(&self) -> u64 {
         let partitions = self.by_id.len().max(1) as u64;
         (self.options.checkpoint_tail_bytes / partitions).max(CHECKPOINT_TAIL_BYTES_MIN)
     }
@@ -186,8 +168,8 @@ impl<D: Disk> Engine<D> {
     /// What the disk answers.
     pub fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
-        while !store.checkpoint_step(io)? {}
-        while !store.compaction_step(io)? {}
+        while store.checkpoint_step(io, true)? != Step::Done {}
+        while store.compaction_step(io, true)? != Step::Done {}
         Ok(())
     }
 
@@ -205,7 +187,7 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
         while store.compaction_begin(io, &policy)? {
-            while !store.compaction_step(io)? {}
+            while store.compaction_step(io, true)? != Step::Done {}
             if store.compaction.ran_out_of_space() {
                 return Err(io.full_or(DiskError::Full.into()));
             }
@@ -233,7 +215,7 @@ impl<D: Disk> Engine<D> {
         while let Some(&handle) = self.upkeep.syncing.front() {
             let Engine { io, partitions, upkeep, .. } = self;
             if let Ok(store) = store_of(partitions, handle) {
-                let done = store.log.sync_done(io);
+                let done = store.log.sync_done(io, false);
                 match store.stop_on_failure(done) {
                     Ok(false) => return Ok(()),
                     // Idle from now on: the mark that tells what is synced is synced too, with the next interval. (Not
@@ -282,95 +264,46 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Decides what to begin next: a checkpoint where much log has come, a compaction where much is dead.
-    fn look_around(&mut self, now_ms: u64) -> EngineResult<()> {
-        if now_ms >= self.upkeep.collect_at {
-            self.upkeep.collect_at = now_ms.saturating_add(self.options.collect_every_ms);
-            self.upkeep.collect_next = 0;
+    /// Has a checkpoint of a partition begun when there are few enough under way.
+    pub(super) fn checkpoint_later(&mut self, handle: Handle) {
+        let Engine { partitions, upkeep, .. } = self;
+        let Ok(store) = store_of(partitions, handle) else { return };
+        let is_known = store.account.awaits_checkpoint || upkeep.checkpointing.contains(&handle);
+        if !is_known {
+            store.account.awaits_checkpoint = true;
+            upkeep.to_checkpoint.push_back(handle);
         }
-        for _ in 0..LOOKS_PER_CALL {
-            let Some(&handle) = self.upkeep.due.first() else { break };
-            if !self.upkeep.checkpointing.is_empty() || self.upkeep.compacting.is_some() {
-                break;
+    }
+
+    /// Begins as many checkpoints as may be under way.
+    pub(super) fn begin_checkpoints(&mut self) -> EngineResult<()> {
+        while self.upkeep.checkpointing.len() < CHECKPOINTS_AT_ONCE
+            && let Some(handle) = self.upkeep.to_checkpoint.pop_front()
+        {
+            let is_worth = self.is_worth_checkpoint(handle);
+            let Engine { io, partitions, upkeep, .. } = self;
+            let Ok(store) = store_of(partitions, handle) else { continue };
+            store.account.awaits_checkpoint = false;
+            if is_worth {
+                store.checkpoint_begin(io, &[])?;
+                upkeep.checkpoint_begun(handle, store);
             }
-            self.upkeep.due.remove(&handle);
-            self.look_at(handle, self.options.dead_percent_max)?;
-        }
-        for _ in 0..LOOKS_PER_CALL {
-            if self.upkeep.collect_next >= self.partitions.len() || self.upkeep.compacting.is_some() {
-                break;
-            }
-            let handle = Handle(self.upkeep.collect_next as u32);
-            self.upkeep.collect_next += 1;
-            // By the timer also what the share would leave alone.
-            self.look_at(handle, self.options.dead_percent_max / 4 + 1)?;
         }
         Ok(())
     }
 
-    fn look_at(&mut self, handle: Handle, dead_percent_max: u64) -> EngineResult<()> {
-        let tail_max = self.checkpoint_tail_max();
-        let policy = Policy { dead_percent_max, segment_bytes: self.options.segment_bytes };
-        let begin_alone = self.options.checkpoints_begin_alone;
-        let Engine { io, partitions, upkeep, .. } = self;
-        let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
-        if store.stopped.is_some() {
-            return Ok(());
-        }
-        let begin_alone = begin_alone && store.durability != Durability::Memory;
-        // A checkpoint costs its own size: it must be worth it.
-        let worth = TAIL_PER_CHECKPOINT * store.checkpoints.newest_bytes();
-        if begin_alone
-            && store.checkpoints.tail_bytes >= tail_max.max(worth)
-            && upkeep.checkpointing.is_empty()
-        {
-            store.checkpoint_begin(io, &[])?;
-            if store.checkpoints.is_writing() {
-                upkeep.checkpointing.insert(handle);
-            }
-        }
-        if upkeep.compacting.is_none()
-            && store.wants_compaction(&policy)
-            && store.compaction_begin(io, &policy)?
-        {
-            upkeep.compacting = Some(handle);
-        }
-        Ok(())
-    }
-
-    fn step_checkpoint(&mut self) -> EngineResult<bool> {
-        let Some(&handle) = self.upkeep.checkpointing.first() else { return Ok(false) };
+    /// Does a step of the checkpoint whose turn it is. Whether there is more to do at once.
+    pub(super) fn step_checkpoint(&mut self, wait: bool) -> EngineResult<bool> {
+        let Some(&handle) = self.upkeep.checkpointing.front() else { return Ok(false) };
         let (io, store) = self.store(handle)?;
-        if store.checkpoint_step(io)? {
-            store.checkpoints.look_at_bytes = 0;
-            self.upkeep.checkpointing.remove(&handle);
-        }
-        Ok(true)
-    }
-
-    fn step_compaction(&mut self) -> EngineResult<bool> {
-        let written_bytes = std::mem::take(&mut self.upkeep.written_bytes);
-        let Some(handle) = self.upkeep.compacting else { return Ok(false) };
-        for _ in 0..self.compaction_steps_for(written_bytes) {
-            let (io, store) = self.store(handle)?;
-            if store.compaction_step(io)? {
-                let ran_out = store.compaction.ran_out_of_space();
-                self.upkeep.compacting = None;
-                // There may be more where that came from.
-                if !ran_out {
-                    self.upkeep.due.insert(handle);
-                }
-                break;
+        match store.checkpoint_step(io, wait)? {
+            Step::Done => {
+                store.checkpoints.look_at_bytes = 0;
+                self.upkeep.checkpointing.pop_front();
             }
+            Step::Went => {}
+            Step::Waits => self.upkeep.checkpointing.rotate_left(1),
         }
-        self.evict();
         Ok(true)
-    }
-
-    /// How many steps keep pace with what was written: at the dead share where compaction begins, reading so much
-    /// log frees as much as may have died. With fewer, dead space would grow with the size of the owner's batches.
-    fn compaction_steps_for(&self, written_bytes: u64) -> u64 {
-        let to_read = written_bytes.saturating_mul(100) / self.options.dead_percent_max;
-        (1 + to_read / COMPACTION_STEP_BYTES).min(COMPACTION_STEPS_PER_CALL_MAX)
     }
 }

@@ -7,6 +7,7 @@ mod durability;
 mod maintain;
 mod open;
 pub(crate) mod options;
+mod reclaim;
 mod replay;
 pub(crate) mod report;
 mod upper;
@@ -343,7 +344,7 @@ impl<D: Disk> Engine<D> {
     /// [`EngineError::UnknownPartition`].
     pub fn durable_index(&mut self, handle: Handle) -> EngineResult<u64> {
         let (_, store) = self.store(handle)?;
-        Ok(store.log.synced_index().max(store.journaled))
+        Ok(store.durable_index())
     }
 
     /// Walks the records of a partition: those of one page of the index, from a cursor on. Returns the log index and

@@ -108,8 +108,8 @@ impl<D: Disk> Engine<D> {
         }
         self.by_id.remove(&id);
         self.journal.forget_partition(handle.0);
-        self.upkeep.forget(handle);
         if let Some(mut store) = self.partitions[handle.0 as usize].take() {
+            self.upkeep.forget(handle, &mut store);
             store.release(&mut self.io);
         }
         self.dropping.insert(id);
@@ -188,7 +188,7 @@ impl<D: Disk> Engine<D> {
         let mut store =
             Box::new(Store::new(Log::new(id, handle.0, folder_of(id), 0, options), Durability::DEFAULT));
         let report = store.recover(&mut self.io)?;
-        self.upkeep.recovered(handle, &store);
+        self.upkeep.recovered(handle, &mut store);
         self.partitions.push(Some(store));
         self.by_id.insert(id, handle);
         self.evict();

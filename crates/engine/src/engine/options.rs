@@ -51,6 +51,10 @@ pub struct EngineOptions {
     pub checkpoint_tail_bytes: u64,
     /// Dead share of a partition's log, in percent, above which it is compacted.
     pub dead_percent_max: u64,
+    /// Dead share of all logs together, in percent, above which upkeep does not return before compaction has caught up by
+    /// some steps: the owner accepts less, and dead space grows no further. Not counted: what is not durable yet or not
+    /// committed, and up to 256 KiB of each partition. 100 is no bound.
+    pub dead_percent_bound: u64,
     /// From so many `interval` partitions on that are due to be synced together, the journal makes what they have
     /// durable instead.
     pub journal_from_due: usize,
@@ -70,6 +74,7 @@ impl Default for EngineOptions {
             journal_file_bytes: 64 << 20,
             checkpoint_tail_bytes: 256 << 20,
             dead_percent_max: 50,
+            dead_percent_bound: 60,
             journal_from_due: 4,
             collect_every_ms: 60_000,
             disk_reserve_bytes: limits::DISK_RESERVE_BYTES,
@@ -85,6 +90,7 @@ impl EngineOptions {
             segment_bytes: self.segment_bytes.clamp(limits::SEGMENT_BYTES_MIN, limits::SEGMENT_BYTES_MAX),
             journal_file_bytes: self.journal_file_bytes.max(limits::SEGMENT_BYTES_MIN),
             dead_percent_max: self.dead_percent_max.clamp(1, 99),
+            dead_percent_bound: self.dead_percent_bound.clamp(self.dead_percent_max.clamp(1, 99), 100),
             collect_every_ms: self.collect_every_ms.max(1),
             ..self
         }

@@ -317,13 +317,13 @@ impl Log {
         }
     }
 
-    /// Whether no sync is under way any more.
-    pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
+    /// Whether no sync is under way any more. With `wait` it waits for those that are.
+    pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> EngineResult<bool> {
         let mut done = true;
         for at in self.first_unsynced..self.order.len() {
             let slot = self.order[at];
             let segment = self.segment_mut(slot);
-            done &= segment.sync_done(&mut io.disk)?;
+            done &= segment.sync_done(io, wait)?;
             segment.uncache(&mut io.disk, &io.memory);
         }
         Ok(done)

@@ -9,7 +9,7 @@
 //! `synced <= written <= bytes`. What is not written is in memory; blocks that are written may be given back.
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
-use crate::io::Memory;
+use crate::io::{Io, Memory};
 use crate::limits::BLOCK_BYTES;
 use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
@@ -379,10 +379,10 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether no sync is under way any more.
-    pub(crate) fn sync_done(&mut self, disk: &mut impl Disk) -> DiskResult<bool> {
+    /// Whether no sync is under way any more. With `wait` it waits for one that is.
+    pub(crate) fn sync_done<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> DiskResult<bool> {
         let Some((ticket, bytes, index)) = self.syncing else { return Ok(true) };
-        if !disk.sync_done(ticket).map_err(DiskError::beyond_repair)? {
+        if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
             return Ok(false);
         }
         self.syncing = None;

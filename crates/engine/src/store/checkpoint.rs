@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Store;
+use super::{Step, Store};
 use crate::checkpoint::{Block, ChainPiece, Header, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
 use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
@@ -60,6 +60,8 @@ enum Stage {
     Name(SyncTicket),
 }
 
+/// New log that a checkpoint must spare reading, in times its own size.
+const TAIL_PER_CHECKPOINT: u64 = 3;
 /// The buffer is issued to the file when it holds this much.
 const WRITE_BYTES: usize = 64 << 10;
 
@@ -76,6 +78,12 @@ impl Checkpoints {
     /// Bytes of the newest one.
     pub(crate) fn newest_bytes(&self) -> u64 {
         self.kept.back().map_or(0, |&(_, bytes)| bytes)
+    }
+
+    /// New log from which on another is worth its own size: what is written for checkpoints stays below a third of what is
+    /// written for entries.
+    pub(crate) fn worth_bytes(&self) -> u64 {
+        TAIL_PER_CHECKPOINT * self.newest_bytes()
     }
 
     /// Commit index that every kept checkpoint covers.
@@ -128,16 +136,16 @@ impl Store {
         Ok(())
     }
 
-    /// Does one small step. Whether the checkpoint is done (or none was being written).
-    pub(crate) fn checkpoint_step<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
-        let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(true) };
+    /// Does one small step. With `wait`, one that the disk has to end first waits until it has.
+    pub(crate) fn checkpoint_step<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> EngineResult<Step> {
+        let Some(mut writing) = self.checkpoints.writing.take() else { return Ok(Step::Done) };
         // What is durable of a log after a failure nobody knows: none is taken of it then.
-        let result = self.check_going().and_then(|()| self.step(io, &mut writing));
+        let result = self.check_going().and_then(|()| self.step(io, &mut writing, wait));
         match result {
-            Ok(true) => Ok(true),
-            Ok(false) => {
+            Ok(Step::Done) => Ok(Step::Done),
+            Ok(step) => {
                 self.checkpoints.writing = Some(writing);
-                Ok(false)
+                Ok(step)
             }
             Err(error) => {
                 // Half a checkpoint is none; the log still holds everything.
@@ -147,12 +155,12 @@ impl Store {
                     EngineError::Disk(DiskError::Full) | EngineError::Stopped { .. } => removed,
                     error => Err(error),
                 };
-                self.stop_on_failure(outcome.map(|()| true))
+                self.stop_on_failure(outcome.map(|()| Step::Done))
             }
         }
     }
 
-    fn step<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing) -> EngineResult<bool> {
+    fn step<D: Disk>(&mut self, io: &mut Io<D>, writing: &mut Writing, wait: bool) -> EngineResult<Step> {
         match writing.stage {
             Stage::Walk(from) => {
                 let next = self.write_page(writing, from);
@@ -168,37 +176,39 @@ impl Store {
                         Stage::Log(self.commit)
                     }
                 };
-                Ok(false)
+                Ok(Step::Went)
             }
             Stage::Log(through) => {
-                self.log.sync_done(io)?;
+                let is_done = self.log.sync_done(io, wait)?;
                 if self.log.synced_index() < through {
-                    // A sync that was under way when this one was asked for may have been too early.
-                    self.log.sync_begin_or_full(io)?;
-                    return Ok(false);
+                    if is_done {
+                        // A sync that was under way when this one was asked for was too early.
+                        self.log.sync_begin_or_full(io)?;
+                    }
+                    return Ok(Step::Waits);
                 }
                 self.write_end(writing);
                 writing.issue(&mut io.disk)?;
                 writing.stage = Stage::File(io.disk.sync_begin(writing.file)?);
-                Ok(false)
+                Ok(Step::Went)
             }
             Stage::File(ticket) => {
-                if !io.disk.sync_done(ticket)? {
-                    return Ok(false);
+                if !io.is_synced(ticket, wait)? {
+                    return Ok(Step::Waits);
                 }
                 io.disk.uncache(writing.file, writing.file_bytes);
                 let name = format!("{}/{}", self.log.folder, writing.header.file_name());
                 io.disk.rename(&writing.path, &name)?;
                 writing.path = name;
                 writing.stage = Stage::Name(io.disk.sync_begin_with_name(writing.file, &self.log.folder)?);
-                Ok(false)
+                Ok(Step::Went)
             }
             Stage::Name(ticket) => {
-                if !io.disk.sync_done(ticket)? {
-                    return Ok(false);
+                if !io.is_synced(ticket, wait)? {
+                    return Ok(Step::Waits);
                 }
                 self.finish(io, writing)?;
-                Ok(true)
+                Ok(Step::Done)
             }
         }
     }

@@ -1,12 +1,15 @@
 //! What to compact: whether a partition is worth it, and which run of its segments.
 
 use super::Store;
+use crate::disk::Disk;
+use crate::error::EngineResult;
+use crate::io::Io;
 use crate::limits::SEGMENT_BYTES_MAX;
 use crate::log::entry::{Kind, Meta};
 use crate::log::segment::Segment;
 
 /// An open segment is sealed to be compacted once it has this much.
-pub(super) const SEAL_BYTES_MIN: u64 = 256 << 10;
+const SEAL_BYTES_MIN: u64 = 256 << 10;
 
 /// When to compact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,17 +28,46 @@ impl Store {
             && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4)
     }
 
-    fn may_be_rewritten(&self, slot: u32) -> bool {
+    /// Seals the open segment if it is itself mostly dead.
+    pub(super) fn seal_if_worth<D: Disk>(&mut self, io: &mut Io<D>, policy: &Policy) -> EngineResult<()> {
+        let Some(&slot) = self.log.order.last() else { return Ok(()) };
+        let segment = self.log.segment(slot);
+        let waste = segment.dead_bytes + segment.removal_bytes;
+        if !segment.sealed
+            && segment.bytes >= SEAL_BYTES_MIN
+            && waste * 100 > segment.bytes * policy.dead_percent_max
+        {
+            self.log.seal(io, slot)?;
+            if !self.log.is_in_memory_only() {
+                self.log.sync_begin(io)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether segments that are worth it must stay because they hold state that the kept checkpoints do not cover.
+    pub(crate) fn is_held_back(&self, policy: &Policy) -> bool {
+        let covered = self.state_is_held_through();
+        let is_much = |&slot: &u32| {
+            let segment = self.log.segment(slot);
+            segment.last_index > covered && waste(segment) * 100 > segment.bytes * policy.dead_percent_max
+        };
+        covered < self.commit && self.log.order.iter().any(is_much)
+    }
+
+    /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.
+    fn may_be_rewritten(&self, slot: u32, once_durable: bool) -> bool {
         let segment = self.log.segment(slot);
         let may_go = segment.last_index <= self.commit.min(self.state_is_held_through());
-        let is_safe = segment.is_durable() || self.log.is_in_memory_only();
+        let is_safe = once_durable || segment.is_durable() || self.log.is_in_memory_only();
         segment.sealed && is_safe && may_go && !segment.is_damaged
     }
 
-    /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it.
-    pub(super) fn choose_run(&self, policy: &Policy) -> Option<Vec<u32>> {
+    /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it; with
+    /// `once_durable` as if all were synced.
+    pub(super) fn choose_run(&self, policy: &Policy, once_durable: bool) -> Option<Vec<u32>> {
         let order = &self.log.order;
-        let best = self.most_worthwhile(policy)?;
+        let best = self.most_worthwhile(policy, once_durable)?;
         let (mut from, mut until) = (best, best + 1);
         let mut bytes = live(self.log.segment(order[best]));
         // What is dead goes in any case, removals may have to stay.
@@ -46,7 +78,7 @@ impl Store {
                 || live(segment) < policy.segment_bytes / 4;
             let has_room = bytes + live(segment) <= policy.segment_bytes
                 && bytes_max + segment.bytes - segment.dead_bytes.min(segment.bytes) <= SEGMENT_BYTES_MAX;
-            self.may_be_rewritten(slot) && !segment.is_alone && has_room && is_worth
+            self.may_be_rewritten(slot, once_durable) && !segment.is_alone && has_room && is_worth
         };
         let counts = |from: usize, until: usize| {
             let (first, last) = (self.log.segment(order[from]), self.log.segment(order[until]));
@@ -77,7 +109,7 @@ impl Store {
 
     /// Where rewriting frees most. Dead entries are freed at once; removals only where they may go, and where they are
     /// much and may not, the oldest segment with dead entries is what stands in their way.
-    fn most_worthwhile(&self, policy: &Policy) -> Option<usize> {
+    fn most_worthwhile(&self, policy: &Policy, once_durable: bool) -> Option<usize> {
         let sizes = self.log.sizes();
         let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
         let mut best: Option<(u64, usize)> = None;
@@ -90,7 +122,7 @@ impl Store {
             let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;
             let share = waste(segment) * 1000 / segment.bytes.max(1);
             if (dead_is_much || removals_may_go || blocks)
-                && self.may_be_rewritten(slot)
+                && self.may_be_rewritten(slot, once_durable)
                 && best.is_none_or(|(most, _)| share > most)
             {
                 best = Some((share, at));

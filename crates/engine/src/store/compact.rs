@@ -1,7 +1,8 @@
 //! Compaction: segments with much dead space are rewritten, in small steps, while the partition serves.
 //!
 //! ```text
-//!   Copy (a few entries a step) ──> Sync ──> Log sync ──> Name ──> Swap ──> Patch (a few locations a step) ──> old files go
+//!   (Seal ──>) Copy (a few entries a step) ──> Sync, and the log's ──> Name ──> Swap ──> Patch (a few locations a step)
+//!                                                                                             └──> old files go
 //! ```
 //!
 //! A run of neighbouring sealed segments becomes one that covers the same range of log indexes, so the log stays
@@ -14,8 +15,8 @@
 //! the log. It may go when no older segment can hold such an entry: when each has no dead entry at all, or was itself
 //! rewritten after the removal was committed.
 
-use super::Store;
-use super::choose::{Policy, SEAL_BYTES_MIN, blocked_removals};
+use super::choose::{Policy, blocked_removals};
+use super::{Step, Store};
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Location, Place};
@@ -58,10 +59,13 @@ struct Move {
 }
 
 enum Stage {
+    /// What is to be rewritten was sealed and is being synced; then the run is chosen.
+    Seal(Policy),
     /// Copying from this source, by its place in the run, from this offset on.
     Copy(usize, u64),
-    Sync(SyncTicket),
-    /// The log must be durable up to this index: what was left out is dead by an entry that must not be lost.
+    /// The copy is being synced. Then the log must be durable up to this index: what was left out is dead by an entry that must not be lost.
+    Sync(SyncTicket, u64),
+    /// The same, once the copy is synced.
     Log(u64),
     /// The copy is whole and has its name, which is being synced.
     Name(SyncTicket),
@@ -80,6 +84,11 @@ impl Compactor {
     /// Whether locations lead into segments that are not of the log any more.
     pub(crate) fn is_swapping(&self) -> bool {
         self.job.as_ref().is_some_and(|job| matches!(job.stage, Stage::Patch(..)))
+    }
+
+    /// Whether a checkpoint, if one is being written, stands in the way.
+    pub(crate) fn waits_for_checkpoint(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| matches!(job.stage, Stage::Swap))
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -111,7 +120,22 @@ impl Store {
         }
         self.compaction.ran_out_of_space = false;
         self.seal_if_worth(io, policy)?;
-        let Some(run) = self.choose_run(policy) else { return Ok(false) };
+        let job = match self.choose_run(policy, false) {
+            Some(run) => self.job_for(run),
+            None if self.choose_run(policy, true).is_some() => Job {
+                sources: Vec::new(),
+                output: None,
+                moves: Vec::new(),
+                removals_through: 0,
+                stage: Stage::Seal(*policy),
+            },
+            None => return Ok(false),
+        };
+        self.compaction.job = Some(Box::new(job));
+        Ok(true)
+    }
+
+    fn job_for(&mut self, run: Vec<u32>) -> Job {
         let (first, last) = (self.log.segment(run[0]), self.log.segment(run[run.len() - 1]));
         let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
@@ -130,43 +154,55 @@ impl Store {
         let mut output = Segment::new(header, &self.log.folder);
         output.path.push_str(".tmp");
         run.iter().for_each(|&slot| self.log.segment_mut(slot).pins += 1);
-        self.compaction.job = Some(Box::new(Job {
+        Job {
             sources: run,
             output: Some(output),
             moves: Vec::new(),
             removals_through,
             stage: Stage::Copy(0, FIRST_ENTRY_AT),
-        }));
-        Ok(true)
+        }
     }
 
-    /// Does one small step. Whether no compaction is under way (any more).
-    pub(crate) fn compaction_step<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<bool> {
+    /// Does one small step. With `wait`, one that the disk has to end first waits until it has; not for a checkpoint.
+    pub(crate) fn compaction_step<D: Disk>(&mut self, io: &mut Io<D>, wait: bool) -> EngineResult<Step> {
         self.remove_retired(io)?;
         let is_swapping = self.compaction.is_swapping();
-        let Some(mut job) = self.compaction.job.take() else { return Ok(true) };
+        let Some(mut job) = self.compaction.job.take() else { return Ok(Step::Done) };
         // Once begun, leading locations to the copy is ended; it needs no more than reads.
         let may_go_on = if is_swapping { Ok(()) } else { self.check_going() };
-        match may_go_on.and_then(|()| self.job_step(io, &mut job)) {
-            Ok(true) => {
+        match may_go_on.and_then(|()| self.job_step(io, &mut job, wait)) {
+            Ok(Step::Done) => {
                 self.remove_retired(io)?;
-                Ok(true)
+                Ok(Step::Done)
             }
-            Ok(false) => {
+            Ok(step) => {
                 self.compaction.job = Some(job);
-                Ok(false)
+                Ok(step)
             }
             Err(error) if matches!(job.stage, Stage::Patch(..)) => {
                 // The log leads to the copy already: there is no way back.
                 self.compaction.job = Some(job);
                 self.stop_on_failure(Err(error))
             }
-            Err(error) => self.abandon(io, &mut job, error),
+            Err(error) => self.abandon(io, &mut job, error).map(|()| Step::Done),
         }
     }
 
-    fn job_step<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<bool> {
+    fn job_step<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job, wait: bool) -> EngineResult<Step> {
         match job.stage {
+            Stage::Seal(policy) => {
+                if !self.log.sync_done(io, wait)? {
+                    return Ok(Step::Waits);
+                }
+                match self.choose_run(&policy, false) {
+                    Some(run) => *job = self.job_for(run),
+                    // It may have been cut off meanwhile, or be held back by something else.
+                    None if self.choose_run(&policy, true).is_none() => return Ok(Step::Done),
+                    // A sync that was under way when the segment was sealed was too early.
+                    None => self.log.sync_begin_or_full(io)?,
+                }
+                Ok(Step::Went)
+            }
             Stage::Copy(source, offset) => {
                 job.stage = match self.copy_step(io, job, source, offset)? {
                     Some(next) if next < self.log.segment(job.sources[source]).bytes => {
@@ -175,37 +211,41 @@ impl Store {
                     _ if source + 1 < job.sources.len() => Stage::Copy(source + 1, FIRST_ENTRY_AT),
                     _ => self.end_copy(io, job)?,
                 };
-                Ok(false)
+                Ok(Step::Went)
             }
-            Stage::Sync(ticket) => {
-                if io.disk.sync_done(ticket)? {
-                    self.log.sync_begin_or_full(io)?;
-                    job.stage = Stage::Log(self.commit);
+            Stage::Sync(ticket, through) => {
+                if !io.is_synced(ticket, wait)? {
+                    return Ok(Step::Waits);
                 }
-                Ok(false)
+                job.stage = Stage::Log(through);
+                Ok(Step::Went)
             }
             Stage::Log(through) => {
-                self.log.sync_done(io)?;
+                let is_done = self.log.sync_done(io, wait)?;
                 if self.log.synced_index() >= through || is_planted(Bug::NameTooEarly) {
                     job.stage = self.name_output(io, job)?;
-                } else {
+                    return Ok(Step::Went);
+                }
+                if is_done {
                     self.log.sync_begin_or_full(io)?;
                 }
-                Ok(false)
+                Ok(Step::Waits)
             }
             Stage::Name(ticket) => {
                 // A crash may bring the name back if it is taken away now: no further segment may be rewritten then.
-                if io.disk.sync_done(ticket).map_err(DiskError::beyond_repair)? {
-                    job.stage = Stage::Swap;
+                if !io.is_synced(ticket, wait).map_err(DiskError::beyond_repair)? {
+                    return Ok(Step::Waits);
                 }
-                Ok(false)
+                job.stage = Stage::Swap;
+                Ok(Step::Went)
             }
             // A checkpoint names segments by their slots: the swap waits for its end.
             Stage::Swap => {
-                if !self.checkpoints.is_writing() {
-                    job.stage = Stage::Patch(0, self.swap(io, job)?);
+                if self.checkpoints.is_writing() {
+                    return Ok(Step::Waits);
                 }
-                Ok(false)
+                job.stage = Stage::Patch(0, self.swap(io, job)?);
+                Ok(Step::Went)
             }
             Stage::Patch(from, slot) => {
                 let until = job.moves.len().min(from + PATCH_MOVES);
@@ -215,13 +255,13 @@ impl Store {
                 }
                 job.stage = Stage::Patch(until, slot);
                 if until < job.moves.len() {
-                    return Ok(false);
+                    return Ok(Step::Went);
                 }
                 for &source in &job.sources {
                     self.log.segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
-                Ok(true)
+                Ok(Step::Done)
             }
         }
     }
@@ -429,7 +469,12 @@ impl Store {
         }
         output.write_out(&mut io.disk, true)?;
         let Some(file) = output.file else { unreachable!("it was written") };
-        Ok(Stage::Sync(io.disk.sync_begin(file)?))
+        let ticket = io.disk.sync_begin(file)?;
+        // Both at a time: each sync may have to wait behind others.
+        if self.log.synced_index() < self.commit {
+            self.log.sync_begin_or_full(io)?;
+        }
+        Ok(Stage::Sync(ticket, self.commit))
     }
 
     fn name_output<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job) -> EngineResult<Stage> {
@@ -516,7 +561,7 @@ impl Store {
     }
 
     /// Gives up a compaction; the old segments are as they were.
-    fn abandon<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job, error: EngineError) -> EngineResult<bool> {
+    fn abandon<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job, error: EngineError) -> EngineResult<()> {
         job.sources.iter().for_each(|&s| self.log.segment_mut(s).pins -= 1);
         if let Some(output) = job.output.take() {
             io.memory.freed(output.resident_bytes());
@@ -534,31 +579,14 @@ impl Store {
                     self.log.segment_mut(slot).is_damaged = true;
                 }
                 self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
-                Ok(true)
+                Ok(())
             }
             EngineError::Disk(DiskError::Full) => {
                 self.compaction.ran_out_of_space = true;
-                Ok(true)
+                Ok(())
             }
-            EngineError::Limit { .. } | EngineError::Stopped { .. } => Ok(true),
+            EngineError::Limit { .. } | EngineError::Stopped { .. } => Ok(()),
             other => self.stop_on_failure(Err(other)),
         }
-    }
-
-    /// Seals the open segment if it is itself mostly dead.
-    fn seal_if_worth<D: Disk>(&mut self, io: &mut Io<D>, policy: &Policy) -> EngineResult<()> {
-        let Some(&slot) = self.log.order.last() else { return Ok(()) };
-        let segment = self.log.segment(slot);
-        let waste = segment.dead_bytes + segment.removal_bytes;
-        if !segment.sealed
-            && segment.bytes >= SEAL_BYTES_MIN
-            && waste * 100 > segment.bytes * policy.dead_percent_max
-        {
-            self.log.seal(io, slot)?;
-            if !self.log.is_in_memory_only() {
-                self.log.sync_begin(io)?;
-            }
-        }
-        Ok(())
     }
 }

@@ -48,6 +48,10 @@ pub(crate) struct Store {
     pub(crate) copied: u64,
     /// Bytes that have died since the owner last looked whether compaction is due.
     pub(crate) dead_since_look: u64,
+    /// At how many such bytes it looks.
+    pub(crate) look_at_dead_bytes: u64,
+    /// How its owner counts it.
+    pub(crate) account: Account,
     /// Written to since the last sync began.
     pub(crate) is_dirty: bool,
     pub(crate) stopped: Option<Box<str>>,
@@ -60,6 +64,33 @@ pub(crate) struct Store {
     pub(crate) compaction: compact::Compactor,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
+}
+
+/// What the upkeep of the engine notes of a partition.
+#[derive(Default)]
+pub(crate) struct Account {
+    /// It waits for a look at its dead space and its checkpoint.
+    pub(crate) awaits_look: bool,
+    /// It waits for a checkpoint to begin.
+    pub(crate) awaits_checkpoint: bool,
+    /// It waits for a compaction to begin.
+    pub(crate) awaits_compaction: bool,
+    /// Its dead space cannot be given back before a checkpoint.
+    pub(crate) is_held_back: bool,
+    /// Bytes of its log and of what is wasted of them, at the last look.
+    pub(crate) log_bytes: u64,
+    pub(crate) wasted_bytes: u64,
+}
+
+/// What a small step of upkeep has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// There is nothing more to do.
+    Done,
+    /// There is more to do at once.
+    Went,
+    /// Something else has to end first.
+    Waits,
 }
 
 /// An entry that is in the log and not in the index.
@@ -83,6 +114,8 @@ impl Store {
             journaled: 0,
             copied: 0,
             dead_since_look: 0,
+            look_at_dead_bytes: 0,
+            account: Account::default(),
             is_dirty: false,
             stopped: None,
             damage: Vec::new(),
@@ -221,6 +254,11 @@ impl Store {
             self.log.segment_mut(slot).bury_somewhere(u64::from(entry_bytes));
             self.dead_since_look += u64::from(entry_bytes);
         }
+    }
+
+    /// Log index of the last entry that survives a crash.
+    pub(crate) fn durable_index(&mut self) -> u64 {
+        self.log.synced_index().max(self.journaled)
     }
 
     /// Makes the whole log survive a crash. Not after a failure: a sync that succeeds then proves nothing.

@@ -48,6 +48,7 @@ impl Plan {
             journal_file_bytes: one_of(random, &[4 << 10, 16 << 10, 64 << 10]),
             checkpoint_tail_bytes: 0,
             dead_percent_max: one_of(random, &[1, 20, 50]),
+            dead_percent_bound: one_of(random, &[1, 50, 100]),
             collect_every_ms: 300,
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: random.chance(3, 4),

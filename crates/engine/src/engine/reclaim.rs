@@ -1,0 +1,265 @@
+//! Dead space: where to look for it, how fast it is given back, and what the owner pays when it outgrows its bound.
+//!
+//! ```text
+//!   written to, or much died ──> due ──look──> to compact ──> compacting (a few at a time) ──> due
+//!                                      └─────> to checkpoint (see maintain)
+//! ```
+//!
+//! A compaction waits for the disk three times, behind whatever else is being synced, so several partitions are compacted
+//! at a time. How fast is set by what is written. Where that is not enough, because the disk is slower than the writers,
+//! and more than [`crate::EngineOptions::dead_percent_bound`] of all logs is dead, upkeep waits for the disk itself: for
+//! one sync in a call, so that no call takes longer than that, and each sync waited for is worth far more dead space than
+//! a batch can add.
+
+use std::collections::VecDeque;
+
+use super::{Engine, Handle, store_of};
+use crate::disk::Disk;
+use crate::engine::options::Durability;
+use crate::error::EngineResult;
+use crate::store::choose::Policy;
+use crate::store::{Account, Step, Store};
+
+/// Compactions under way at a time. Each holds a copy of at most a segment, and some hundred descriptors are there.
+const COMPACTIONS_AT_ONCE: usize = 8;
+/// Log that a step of compaction reads, about.
+const STEP_BYTES: u64 = 8 << 10;
+/// Steps of compaction in one call at most: some half a millisecond, spent only after a batch of half a megabyte.
+const STEPS_PER_CALL_MAX: u64 = 64;
+/// The same above the bound: some eight milliseconds, after a batch of four megabytes.
+const STEPS_PER_CALL_ABOVE_BOUND_MAX: u64 = 1024;
+/// Steps that are put off to later calls at most: some hundred microseconds.
+const STEPS_OWED_MAX: u64 = 16;
+/// Compactions that are asked in one call whether the disk has ended what they wait for: each costs a hundred nanoseconds.
+const ASKED_PER_CALL: usize = 2;
+/// Partitions looked at in one call.
+const LOOKS_PER_CALL: usize = 4;
+/// A partition is looked at again after so much was written to it.
+const LOOK_BYTES: u64 = 256 << 10;
+/// Or after a sixteenth of its log has died, but not for less than this.
+const LOOK_DEAD_BYTES_MIN: u64 = 16 << 10;
+
+/// What is dead, and what is being done about it.
+pub(super) struct Reclaim {
+    /// Partitions to be looked at, in the order in which they came up.
+    due: VecDeque<Handle>,
+    /// Partitions that are worth a compaction, and the dead share in percent from which on.
+    to_compact: VecDeque<(Handle, u64)>,
+    /// Those under way; the first is stepped.
+    compacting: VecDeque<Handle>,
+    /// Bytes of all logs, and of what is wasted of them, as of the last look at each.
+    log_bytes: u64,
+    wasted_bytes: u64,
+    /// Steps that calls before could not do, as all that was under way waited for the disk.
+    steps_owed: u64,
+    /// Bytes of log since the last call, over all partitions.
+    pub(super) written_bytes: u64,
+    /// When each partition is looked at next, whatever was written.
+    collect_at: u64,
+    collect_next: usize,
+}
+
+impl Reclaim {
+    pub(super) fn new() -> Reclaim {
+        Reclaim {
+            due: VecDeque::new(),
+            to_compact: VecDeque::new(),
+            compacting: VecDeque::new(),
+            log_bytes: 0,
+            wasted_bytes: 0,
+            steps_owed: 0,
+            written_bytes: 0,
+            collect_at: 0,
+            collect_next: usize::MAX,
+        }
+    }
+
+    /// Has a partition looked at.
+    pub(super) fn look_later(&mut self, handle: Handle, store: &mut Store) {
+        store.checkpoints.look_at_bytes = store.checkpoints.tail_bytes + LOOK_BYTES;
+        store.dead_since_look = 0;
+        if !std::mem::replace(&mut store.account.awaits_look, true) {
+            self.due.push_back(handle);
+        }
+    }
+
+    /// Counts what a partition's log holds now.
+    fn count(&mut self, store: &mut Store) {
+        let sizes = store.log.sizes();
+        self.uncount(store);
+        store.account.log_bytes = sizes.bytes;
+        store.account.wasted_bytes = sizes.dead_bytes + sizes.removal_bytes;
+        self.log_bytes += store.account.log_bytes;
+        self.wasted_bytes += store.account.wasted_bytes;
+        store.look_at_dead_bytes = (sizes.bytes / 16).clamp(LOOK_DEAD_BYTES_MIN, LOOK_BYTES);
+    }
+
+    fn uncount(&mut self, store: &mut Store) {
+        self.log_bytes -= std::mem::take(&mut store.account.log_bytes);
+        self.wasted_bytes -= std::mem::take(&mut store.account.wasted_bytes);
+    }
+
+    /// A partition goes.
+    pub(super) fn forget(&mut self, handle: Handle, store: &mut Store) {
+        self.uncount(store);
+        store.account = Account::default();
+        self.due.retain(|&h| h != handle);
+        self.to_compact.retain(|&(h, _)| h != handle);
+        self.compacting.retain(|&h| h != handle);
+    }
+}
+
+impl<D: Disk> Engine<D> {
+    /// Decides what is worth it: a checkpoint where much log has come, a compaction where much is dead.
+    pub(super) fn look_around(&mut self, now_ms: u64) -> EngineResult<()> {
+        let reclaim = &mut self.upkeep.reclaim;
+        if now_ms >= reclaim.collect_at {
+            reclaim.collect_at = now_ms.saturating_add(self.options.collect_every_ms);
+            reclaim.collect_next = 0;
+        }
+        for _ in 0..LOOKS_PER_CALL {
+            let Some(handle) = self.upkeep.reclaim.due.pop_front() else { break };
+            self.look_at(handle, self.options.dead_percent_max);
+        }
+        for _ in 0..LOOKS_PER_CALL {
+            let reclaim = &mut self.upkeep.reclaim;
+            if reclaim.collect_next >= self.partitions.len() || !reclaim.to_compact.is_empty() {
+                break;
+            }
+            let handle = Handle(reclaim.collect_next as u32);
+            reclaim.collect_next += 1;
+            // By the timer also what the share would leave alone.
+            self.look_at(handle, self.options.dead_percent_max / 4 + 1);
+        }
+        self.begin_checkpoints()?;
+        self.begin_compactions()
+    }
+
+    fn look_at(&mut self, handle: Handle, dead_percent_max: u64) {
+        let begins_alone = self.options.checkpoints_begin_alone;
+        let policy = self.policy(dead_percent_max);
+        let Ok(store) = store_of(&mut self.partitions, handle) else { return };
+        store.account.awaits_look = false;
+        self.upkeep.reclaim.count(store);
+        if store.stopped.is_some() {
+            return;
+        }
+        let wants_compaction = store.wants_compaction(&policy);
+        store.account.is_held_back = wants_compaction && store.is_held_back(&policy);
+        if wants_compaction && !store.account.awaits_compaction && !store.compaction.is_busy() {
+            store.account.awaits_compaction = true;
+            self.upkeep.reclaim.to_compact.push_back((handle, dead_percent_max));
+        }
+        if begins_alone && self.is_worth_checkpoint(handle) {
+            self.checkpoint_later(handle);
+        }
+    }
+
+    /// Begins as many compactions as may be under way.
+    fn begin_compactions(&mut self) -> EngineResult<()> {
+        while self.upkeep.reclaim.compacting.len() < COMPACTIONS_AT_ONCE
+            && let Some((handle, dead_percent_max)) = self.upkeep.reclaim.to_compact.pop_front()
+        {
+            let policy = self.policy(dead_percent_max);
+            let Ok((io, store)) = self.store(handle) else { continue };
+            store.account.awaits_compaction = false;
+            if store.wants_compaction(&policy) && store.compaction_begin(io, &policy)? {
+                self.upkeep.reclaim.compacting.push_back(handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does some steps of compaction. Whether there is more to do at once.
+    pub(super) fn step_compactions(&mut self) -> EngineResult<bool> {
+        let written_bytes = std::mem::take(&mut self.upkeep.reclaim.written_bytes);
+        let is_above_bound = self.is_above_bound();
+        let mut steps = self.compaction_steps_for(written_bytes, is_above_bound);
+        let mut may_wait = is_above_bound;
+        let (mut wait, mut waiting) = (false, 0);
+        while steps > 0
+            && let Some(&handle) = self.upkeep.reclaim.compacting.front()
+        {
+            match self.step_compaction(handle, std::mem::take(&mut wait))? {
+                Step::Done => {
+                    (steps, waiting) = (steps - 1, 0);
+                    self.upkeep.reclaim.compacting.pop_front();
+                    self.begin_compactions()?;
+                }
+                Step::Went => (steps, waiting) = (steps - 1, 0),
+                Step::Waits => {
+                    self.upkeep.reclaim.compacting.rotate_left(1);
+                    waiting += 1;
+                    let asked = if may_wait { COMPACTIONS_AT_ONCE } else { ASKED_PER_CALL };
+                    if waiting >= asked.min(self.upkeep.reclaim.compacting.len()) {
+                        if !may_wait {
+                            break;
+                        }
+                        // The one at the front has waited the longest.
+                        (may_wait, wait, waiting) = (false, true, 0);
+                    }
+                }
+            }
+        }
+        if may_wait && self.upkeep.reclaim.compacting.is_empty() {
+            // What is dead may be held back by a checkpoint.
+            self.step_checkpoint(true)?;
+        }
+        self.evict();
+        let reclaim = &mut self.upkeep.reclaim;
+        let is_busy = !reclaim.compacting.is_empty();
+        reclaim.steps_owed = if is_busy { steps.min(STEPS_OWED_MAX) } else { 0 };
+        Ok(is_busy)
+    }
+
+    fn step_compaction(&mut self, handle: Handle, wait: bool) -> EngineResult<Step> {
+        let Engine { io, partitions, upkeep, .. } = self;
+        let Ok(store) = store_of(partitions, handle) else { return Ok(Step::Done) };
+        let is_in_the_way = wait && store.checkpoints.is_writing() && store.compaction.waits_for_checkpoint();
+        if is_in_the_way {
+            store.checkpoint_step(io, true)?;
+        }
+        let step = store.compaction_step(io, wait && !is_in_the_way)?;
+        if step == Step::Done {
+            upkeep.reclaim.count(store);
+            // There may be more where that came from.
+            if !store.compaction.ran_out_of_space() {
+                upkeep.reclaim.look_later(handle, store);
+            }
+        }
+        Ok(step)
+    }
+
+    /// Whether more is dead, of all logs, than the owner may go on adding to.
+    fn is_above_bound(&self) -> bool {
+        let Reclaim { log_bytes, wasted_bytes, .. } = self.upkeep.reclaim;
+        wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound)
+    }
+
+    /// How many steps keep pace with what was written: at the dead share where compaction begins, reading so much
+    /// log frees as much as may have died. With fewer, dead space would grow with the size of the owner's batches.
+    fn compaction_steps_for(&self, written_bytes: u64, is_above_bound: bool) -> u64 {
+        let to_read = written_bytes.saturating_mul(100) / self.options.dead_percent_max;
+        let steps_owed = self.upkeep.reclaim.steps_owed;
+        if is_above_bound {
+            (steps_owed + STEPS_OWED_MAX + 2 * to_read / STEP_BYTES).min(STEPS_PER_CALL_ABOVE_BOUND_MAX)
+        } else {
+            (steps_owed + 1 + to_read / STEP_BYTES).min(STEPS_PER_CALL_MAX)
+        }
+    }
+
+    /// Whether enough log has come behind a partition's checkpoint for another.
+    pub(super) fn is_worth_checkpoint(&mut self, handle: Handle) -> bool {
+        let tail_max = self.checkpoint_tail_max();
+        let Ok(store) = store_of(&mut self.partitions, handle) else { return false };
+        // Sooner where nothing can be given back without one.
+        let tail_max = if store.account.is_held_back { LOOK_BYTES } else { tail_max };
+        store.durability != Durability::Memory
+            && store.stopped.is_none()
+            && store.checkpoints.tail_bytes >= tail_max.max(store.checkpoints.worth_bytes())
+    }
+
+    fn policy(&self, dead_percent_max: u64) -> Policy {
+        Policy { dead_percent_max, segment_bytes: self.options.segment_bytes }
+    }
+}
