@@ -1,6 +1,6 @@
 //! What the journal must bring back after a crash, and what it must leave where it is.
 
-use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
 use zerohop_engine::{Durability, Engine, EngineOptions, Handle, Kind, Meta, PartitionId, PartitionOptions};
 
 type Store = Engine<SimulatedDisk>;
@@ -180,6 +180,36 @@ fn a_rotten_header_of_a_journal_file_loses_nothing_and_is_told() {
     assert_eq!(report.damage().count(), 1);
     let p = partition(&mut engine, 1);
     assert_eq!(epochs(&mut engine, p), [1]);
+}
+
+#[test]
+fn a_cut_that_the_journal_was_not_told_of_is_not_taken_for_a_loss() {
+    let mut failed = 0;
+    for (seed, nth) in (0..40).flat_map(|seed| (1..=4).map(move |nth| (seed, nth))) {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        engine.set_durability(p, Durability::Interval { ms: 10 }).expect("changes");
+        (1..=4).for_each(|index| append(&mut engine, p, 1, index, 10));
+        engine.set_durability(p, Durability::Sync).expect("syncs the segment");
+        // The journal alone has this one.
+        append(&mut engine, p, 1, 5, 10);
+        engine.flush().expect("flushes");
+        engine.set_durability(p, Durability::Interval { ms: 10 }).expect("changes");
+        disk.fail_nth(Operation::Sync, nth);
+        failed += u32::from(engine.cut_after(p, 2).is_err());
+        // Where the log goes on behind the cut, the power leaves a torn end.
+        let meta = Meta { kind: Kind::Put, flags: 0, epoch: 2, index: 3, timestamp: 3 };
+        if engine.append(p, &meta, b"k", &[2; 3000]).is_ok() {
+            engine.maintain(100).ok();
+        }
+        disk.fail_nth(Operation::Sync, u64::MAX);
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        let left = epochs(&mut engine, p).len();
+        assert!((2..=5).contains(&left), "seed {seed}, sync {nth} fails: {left}");
+    }
+    assert!(failed > 40, "{failed}");
 }
 
 #[test]

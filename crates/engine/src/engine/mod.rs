@@ -164,18 +164,25 @@ impl<D: Disk> Engine<D> {
     /// in their place must differ from them in epoch or be the same: epoch and index name an entry.
     ///
     /// # Errors
-    /// [`EngineError::Committed`] if committed entries would go.
+    /// [`EngineError::Committed`] if committed entries would go, [`EngineError::DiskFull`] before anything was cut; what the
+    /// disk answers.
     pub fn cut_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
         let is_journaled = self.journal.holds(handle.0);
-        let (io, store) = self.store(handle)?;
+        let (_, store) = self.store(handle)?;
+        let (partition, commit) = (store.log.partition, store.commit);
         if index >= store.log.last.1 {
             return Ok(());
         }
+        if is_journaled && index >= commit {
+            // Should the power go before the cut is told, what it has taken must not look as if it were lost.
+            self.journal.push_cut_begins(partition, index);
+            self.flush()?;
+        }
+        let (io, store) = self.store(handle)?;
         store.cut_after(io, index)?;
         if !is_journaled {
             return Ok(());
         }
-        let partition = store.log.partition;
         self.journal.push_cut(handle.0, partition, index);
         match self.flush() {
             // It is told with the next flush. Until then a crash may bring the entries back, uncommitted as they were.

@@ -24,6 +24,8 @@ struct Replay {
     count: u64,
     /// Of each partition: after which records it was cut, and the last index that stayed.
     cuts: BTreeMap<PartitionId, Vec<(u64, u64)>>,
+    /// The same for cuts that were begun, whether or not they were carried out.
+    begun: BTreeMap<PartitionId, Vec<(u64, u64)>>,
     /// Partitions whose segments have left the branch that the journal holds.
     left: BTreeSet<PartitionId>,
     /// Highest log index of each that the journal holds and the log does too.
@@ -36,6 +38,12 @@ impl Replay {
         let cuts = self.cuts.get(&partition).into_iter().flatten();
         !self.left.contains(&partition)
             && cuts.filter(|(at, _)| *at > self.count).all(|(_, last)| index <= *last)
+    }
+
+    /// Whether entries behind this index may be gone because a cut was begun after this record.
+    fn may_be_cut(&self, partition: PartitionId, last: u64) -> bool {
+        let begun = self.begun.get(&partition).into_iter().flatten();
+        begun.filter(|(at, _)| *at > self.count).any(|(_, stays)| *stays <= last)
     }
 
     fn held(&mut self, partition: PartitionId, index: u64) {
@@ -53,9 +61,12 @@ impl<D: Disk> Engine<D> {
             if let Some((header, bytes)) = self.read_journal(name, None)? {
                 for record in records(&header, &bytes).1 {
                     replay.count += 1;
-                    if let Record::Cut { partition, index } = record {
-                        replay.cuts.entry(partition).or_default().push((replay.count, index));
-                    }
+                    let (cuts, partition, index) = match record {
+                        Record::Cut { partition, index } => (&mut replay.cuts, partition, index),
+                        Record::CutBegins { partition, index } => (&mut replay.begun, partition, index),
+                        Record::Entry { .. } | Record::Reference { .. } | Record::Batch { .. } => continue,
+                    };
+                    cuts.entry(partition).or_default().push((replay.count, index));
                 }
             }
         }
@@ -194,7 +205,8 @@ impl<D: Disk> Engine<D> {
         }
         let last = store.log.last.1;
         if meta.index > last + 1 {
-            if ends_cleanly(partition, report) && report.journal.is_empty() {
+            let ends_cleanly = ends_cleanly(partition, report) && report.journal.is_empty();
+            if ends_cleanly || replay.may_be_cut(partition, last) {
                 replay.left.insert(partition);
                 return Ok(());
             }
@@ -230,7 +242,7 @@ impl<D: Disk> Engine<D> {
         }
         // What stood there cannot be read any more, if it was not cut off.
         replay.left.insert(partition);
-        if !ends_cleanly(partition, report) {
+        if !ends_cleanly(partition, report) && !replay.may_be_cut(partition, last) {
             self.report_missing(partition, last + 1, meta.index, report)?;
         }
         Ok(())

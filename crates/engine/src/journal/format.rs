@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `zerohjnl` |
-//! | 8 | 4 | format version, 2; 1 had no units |
+//! | 8 | 4 | format version, 2; 1 had no units, and did not tell that a cut begins |
 //! | 12 | 4 | salt of this file |
 //! | 16 | 8 | number of this file |
 //! | 24 | 4 | zero |
@@ -23,14 +23,14 @@
 //! | 32 | 4 | epoch |
 //! | 36 | 4 | key length (3 bytes), entry kind (1) |
 //! | 40 | 1 | entry flags |
-//! | 41 | 1 | record type: 1 entry, 2 reference, 3 cut, 4 batch |
+//! | 41 | 1 | record type: 1 entry, 2 reference, 3 cut, 4 batch, 5 cut begins |
 //! | 42 | 2 | zero |
 //! | 44 | 4 | payload length |
-//! | 48 | | key and payload (entry), key (reference), nothing (cut, batch) |
+//! | 48 | | key and payload (entry), key (reference), nothing (the others) |
 //!
 //! A reference stands for an entry that is in its segment, which was synced before the journal was. A cut says that
 //! the partition's log was cut after that index, which is 0 where the partition was dropped; the segments were cut
-//! before. A batch record begins each flush.
+//! before, and before that it was told that the cut begins. A batch record begins each flush.
 
 use crate::PartitionId;
 use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -43,7 +43,7 @@ pub const RECORD_BYTES: usize = 48;
 const MAGIC: &[u8; 8] = b"zerohjnl";
 /// The version that is written.
 const VERSION: u32 = 2;
-/// The oldest that is read: it differs in having no [`FLAG_JOINED`](crate::FLAG_JOINED) only.
+/// The oldest that is read: it differs in having no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`Record::CutBegins`] only.
 const VERSION_MIN: u32 = 1;
 
 /// The header of a journal file.
@@ -129,6 +129,13 @@ pub enum Record<'a> {
         /// The last index that stayed.
         index: u64,
     },
+    /// The log is about to be cut: what comes behind the index may be gone from the segments.
+    CutBegins {
+        /// Whose.
+        partition: PartitionId,
+        /// The last index that is to stay.
+        index: u64,
+    },
     /// A flush begins.
     Batch {
         /// Bytes of this file that survive a crash by now.
@@ -147,6 +154,7 @@ pub fn encode(salt: u32, record: &Record<'_>, out: &mut Vec<u8>) {
             (2, partition, meta, key, &[], payload_bytes)
         }
         Record::Cut { partition, index } => (3, partition, Meta { index, ..none }, &[], &[], 0),
+        Record::CutBegins { partition, index } => (5, partition, Meta { index, ..none }, &[], &[], 0),
         Record::Batch { synced_bytes } => {
             (4, PartitionId(0), Meta { index: synced_bytes, ..none }, &[], &[], 0)
         }
@@ -180,7 +188,7 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
         1 if payload_bytes as usize > JOURNAL_INLINE_BYTES_MAX => return None,
         1 => key_bytes + payload_bytes as usize,
         2 => key_bytes,
-        3 | 4 => 0,
+        3..=5 => 0,
         _ => return None,
     };
     if key_bytes > KEY_BYTES_MAX || payload_bytes as usize > PAYLOAD_BYTES_MAX || body_bytes != expected_body
@@ -204,6 +212,7 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
         1 => Record::Entry { partition, meta, key, payload },
         2 => Record::Reference { partition, meta, key, payload_bytes },
         3 => Record::Cut { partition, index: meta.index },
+        5 => Record::CutBegins { partition, index: meta.index },
         _ => Record::Batch { synced_bytes: meta.index },
     };
     Some((record, whole.len()))

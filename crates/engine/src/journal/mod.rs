@@ -91,6 +91,11 @@ impl Journal {
         self.batch.insert(handle, meta.index);
     }
 
+    /// Takes note that a partition's log is about to be cut after `index`.
+    pub(crate) fn push_cut_begins(&mut self, partition: PartitionId, index: u64) {
+        self.push_record(&Record::CutBegins { partition, index });
+    }
+
     /// Takes note that a partition's log was cut after `index`.
     pub(crate) fn push_cut(&mut self, handle: u32, partition: PartitionId, index: u64) {
         self.push_record(&Record::Cut { partition, index });
