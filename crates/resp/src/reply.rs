@@ -95,6 +95,7 @@ impl<'a> ReplyWriter<'a> {
     /// Bytes of any kind.
     #[inline]
     pub fn bulk(&mut self, bytes: &[u8]) {
+        self.out.reserve(bytes.len() + 32);
         self.bulk_head(bytes.len() as u64);
         self.out.extend_from_slice(bytes);
         self.bulk_end();
@@ -169,9 +170,20 @@ impl<'a> ReplyWriter<'a> {
 
     #[inline]
     fn head(&mut self, mark: u8, number: i64) {
-        self.out.push(mark);
-        self.out.extend_from_slice(Digits::of(number).as_bytes());
-        self.out.extend_from_slice(b"\r\n");
+        // Most lengths and many numbers have one digit or two.
+        let digit = |number: i64| b'0' + number as u8;
+        match number {
+            0..=9 => self.out.extend_from_slice(&[mark, digit(number), b'\r', b'\n']),
+            10..=99 => {
+                let digits = [digit(number / 10), digit(number % 10)];
+                self.out.extend_from_slice(&[mark, digits[0], digits[1], b'\r', b'\n']);
+            }
+            _ => {
+                self.out.push(mark);
+                self.out.extend_from_slice(Digits::of(number).as_bytes());
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
     }
 
     fn line(&mut self, mark: u8, text: &[u8]) {

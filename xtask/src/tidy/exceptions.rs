@@ -5,6 +5,7 @@ pub const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Files that may contain `unsafe`: path and reason. Each block still says `// SAFETY:`.
 pub const UNSAFE_FILES: &[(&str, &str)] = &[
+    ("crates/resp/tests/allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
     ("crates/wire/tests/allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
     ("crates/node/tests/reactor_allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
 ];

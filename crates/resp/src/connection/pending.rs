@@ -119,7 +119,7 @@ impl Pending {
     }
 
     fn spare(&mut self, mut bytes: Vec<u8>) {
-        if bytes.capacity() <= KEPT_BYTES && self.spare.len() < KEPT_MAX {
+        if (1..=KEPT_BYTES).contains(&bytes.capacity()) && self.spare.len() < KEPT_MAX {
             bytes.clear();
             self.spare.push(bytes);
         }

@@ -1,0 +1,274 @@
+//! How much memory a connection takes: none for the common commands, and never more than what has come for the worst.
+#![allow(unsafe_code, reason = "a test that counts allocations")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ops::Range;
+
+use zerohop_resp::{
+    Args, Connection, Deadline, Info, Member, Place, Ran, RecordType, Records, Scratch, ServerInfo, Then,
+    Ticket, Unit, World, execute,
+};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
+
+/// Counts, per thread, what is allocated.
+struct Counting;
+
+thread_local! {
+    static BYTES: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: every call is handed to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        BYTES.with(|bytes| bytes.set(bytes.get() + layout.size()));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Bytes that this thread allocates while it does `work`.
+fn allocated(work: impl FnOnce()) -> usize {
+    let before = BYTES.with(Cell::get);
+    work();
+    BYTES.with(Cell::get) - before
+}
+
+/// One bytes record, and one list, of every key.
+struct Fixed;
+
+impl Records for Fixed {
+    fn now_ms(&self) -> u64 {
+        1
+    }
+
+    fn inspect(&mut self, key: &[u8]) -> Result<Option<Info>, Failure<'static>> {
+        let record = if key.starts_with(b"list") { RecordType::List } else { RecordType::Bytes };
+        Ok(Some(Info { record, length: 2, version: Timestamp(1), deadline_ms: None }))
+    }
+
+    fn lookup(
+        &mut self,
+        _key: &[u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<RecordType>, Failure<'static>> {
+        take(b"12");
+        Ok(Some(RecordType::Bytes))
+    }
+
+    fn read(&mut self, _key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+        into.extend_from_slice(&b"12"[range.start as usize..range.end as usize]);
+        Ok(())
+    }
+
+    fn values(
+        &mut self,
+        _key: &[u8],
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Failure<'static>> {
+        range.for_each(|_| each(b"value"));
+        Ok(())
+    }
+
+    fn put(&mut self, _: &[u8], _: &[u8], _: Deadline) -> Result<(), Failure<'static>> {
+        Ok(())
+    }
+
+    fn extend(&mut self, _: &[u8], _: &[u8]) -> Result<(), Failure<'static>> {
+        Ok(())
+    }
+
+    fn append(&mut self, _: &[u8], _: Args<'_>) -> Result<(), Failure<'static>> {
+        Ok(())
+    }
+
+    fn trim(&mut self, _: &[u8], _: Range<u64>) -> Result<(), Failure<'static>> {
+        Ok(())
+    }
+
+    fn remove(&mut self, _: &[u8]) -> Result<bool, Failure<'static>> {
+        Ok(true)
+    }
+
+    fn set_deadline(&mut self, _: &[u8], _: Option<u64>) -> Result<(), Failure<'static>> {
+        Ok(())
+    }
+
+    fn scan(&mut self, _: u32, _: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>> {
+        Ok(None)
+    }
+
+    fn count(&mut self) -> u64 {
+        1
+    }
+}
+
+/// One partition, executed at once, or never.
+struct Here {
+    scratch: Scratch,
+    is_away: bool,
+}
+
+impl World for Here {
+    fn run(&mut self, _: Place, _: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran {
+        if self.is_away {
+            return Ran::Later;
+        }
+        assert_eq!(execute(unit, &mut Fixed, &mut self.scratch, reply), zerohop_resp::Outcome::Done);
+        Ran::Done
+    }
+
+    fn keyspace(&self, _: &[u8]) -> Option<KeyspaceId> {
+        None
+    }
+
+    fn keyspace_name(&self, _: KeyspaceId) -> String {
+        String::new()
+    }
+
+    fn partitions(&self, _: KeyspaceId) -> u32 {
+        1
+    }
+
+    fn partition_of(&self, _: KeyspaceId, _: &[u8]) -> PartitionId {
+        PartitionId(0)
+    }
+
+    fn slot_of(&self, _: &[u8]) -> u16 {
+        0
+    }
+
+    fn partition_of_slot(&self, _: KeyspaceId, _: u16) -> Option<PartitionId> {
+        None
+    }
+
+    fn moved(&self, _: Place) -> Option<(String, u16)> {
+        None
+    }
+
+    fn members(&self, _: KeyspaceId) -> Vec<Member> {
+        Vec::new()
+    }
+
+    fn map_epoch(&self) -> u64 {
+        1
+    }
+
+    fn server(&self) -> ServerInfo {
+        ServerInfo::default()
+    }
+
+    fn now_us(&self) -> u64 {
+        1
+    }
+
+    fn other_clients(&self, _: u64, _: &mut dyn FnMut(&str)) {}
+
+    fn authenticate(&mut self, _: &[u8], _: &[u8]) -> bool {
+        true
+    }
+
+    fn needs_authentication(&self) -> bool {
+        false
+    }
+}
+
+fn connection() -> Connection {
+    Connection::new(1, KeyspaceId(1), "", "", 0)
+}
+
+fn encoded(line: &str) -> String {
+    let words: Vec<&str> = line.split(' ').collect();
+    let bulks = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    format!("*{}\r\n{}", words.len(), bulks.collect::<String>())
+}
+
+#[test]
+fn common_commands_allocate_nothing() {
+    let commands = [
+        "GET key:000000000001",
+        "SET key:000000000001 xxx",
+        "SET key:1 xxx EX 100",
+        "INCR counter",
+        "RPUSH list value value value",
+        "LRANGE list 0 1",
+        "MSET a 1 b 2 c 3 d 4 e 5 f 6 g 7 h 8 i 9 j 10",
+        "MGET a b c",
+        "DEL a",
+        "EXISTS a",
+        "EXPIRE a 10",
+        "TTL a",
+        "APPEND a b",
+        "STRLEN a",
+        "GETRANGE a 0 1",
+        "SETBIT a 3 1",
+        "GETBIT a 3",
+        "LLEN list",
+        "PING",
+        "ECHO x",
+        "MULTI",
+        "DISCARD",
+    ];
+    let bytes: String = commands.into_iter().map(encoded).collect();
+    let mut world = Here { scratch: Scratch::default(), is_away: false };
+    let (mut connection, mut out) = (connection(), Vec::with_capacity(1 << 20));
+    for round in 0..3 {
+        out.clear();
+        let bytes_allocated = allocated(|| {
+            let received = connection.receive(bytes.as_bytes(), &mut world, &mut out);
+            assert_eq!((received.used, received.then), (bytes.len(), Then::More));
+        });
+        // The first round makes room that is kept.
+        assert!(round == 0 || bytes_allocated == 0, "{bytes_allocated} bytes");
+    }
+    assert!(out.starts_with(b"$2\r\n12\r\n+OK\r\n+OK\r\n:13\r\n:5\r\n"), "{}", String::from_utf8_lossy(&out));
+}
+
+#[test]
+fn replies_that_come_later_use_the_same_room_again() {
+    let bytes = encoded("GET k").repeat(16);
+    let mut world = Here { scratch: Scratch::default(), is_away: true };
+    let (mut connection, mut out) = (connection(), Vec::with_capacity(1 << 20));
+    let mut number = 0;
+    for round in 0..4 {
+        out.clear();
+        let bytes_allocated = allocated(|| {
+            connection.receive(bytes.as_bytes(), &mut world, &mut out);
+            // The last one first: all but one are held back.
+            for part in (1..=16).rev() {
+                connection.complete(
+                    Ticket { number: number + part, part: 0 },
+                    b"$1\r\nx\r\n",
+                    &mut world,
+                    &mut out,
+                );
+            }
+            number += 16;
+        });
+        assert_eq!(out.len(), 16 * 7);
+        // After two rounds every place has a buffer, the first one too, which needs none.
+        assert!(round < 2 || bytes_allocated == 0, "{bytes_allocated} bytes");
+    }
+}
+
+#[test]
+fn nothing_is_allocated_for_what_has_not_come() {
+    let mut world = Here { scratch: Scratch::default(), is_away: false };
+    for claim in ["*1048576\r\n", "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$16777216\r\n", "*1\r\n$16777216\r\nabc"] {
+        let (mut connection, mut out) = (connection(), Vec::new());
+        let bytes_allocated = allocated(|| {
+            assert_eq!(connection.receive(claim.as_bytes(), &mut world, &mut out).used, 0);
+        });
+        assert!(bytes_allocated < 256, "{claim}: {bytes_allocated} bytes");
+    }
+}
