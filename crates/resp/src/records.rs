@@ -97,7 +97,8 @@ pub trait Records {
 
     /// Hands one page of the keys of this partition to `each`, from a cursor on (0 is the beginning), and says where the
     /// next page begins; `None` at the end. Every key that is there from the first page to the last is handed over at
-    /// least once. Changes of this execution may or may not be seen.
+    /// least once. Changes of this execution may or may not be seen. A cursor comes from a client and may be any number:
+    /// one that was never given out is as good as any other, or as the end.
     fn scan(&mut self, cursor: u32, each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>>;
 
     /// How many records there are; those whose deadline is over may still count, as in Redis.

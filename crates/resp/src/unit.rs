@@ -16,6 +16,7 @@
 use zerohop_wire::ids::Timestamp;
 
 use crate::command::Command;
+use crate::parse::{Parsed, Parser};
 use crate::{Args, Protocol};
 
 /// The version of the layout.
@@ -104,10 +105,19 @@ impl<'a> Unit<'a> {
     /// Whether it may change records: a unit that may not can be executed while changes are refused.
     #[must_use]
     pub fn may_write(&self) -> bool {
+        let first = |is_write: fn(Args<'_>) -> bool| {
+            let mut parser = Parser::default();
+            match parser.parse(self.commands) {
+                Parsed::Command { .. } => is_write(Args::within(self.commands, &parser.spans)),
+                _ => true,
+            }
+        };
         match (self.kind, self.parsed) {
             (Kind::Watch, _) => false,
             (Kind::One, Some((command, _))) => command.is_write(),
-            _ => true,
+            (Kind::One, None) => first(|args| Command::find(args.at(0)).is_none_or(Command::is_write)),
+            (Kind::Page, _) => first(|args| args.at(0) == b"flush"),
+            (Kind::Transaction, _) => true,
         }
     }
 }
@@ -128,4 +138,82 @@ pub(crate) fn watched(mut bytes: &[u8]) -> impl Iterator<Item = (&[u8], Timestam
         bytes = rest;
         Some((key, Timestamp(u64::from_le_bytes(*version))))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+
+    #[test]
+    fn the_layout_is_as_it_is_written_down() {
+        let mut watched = Vec::new();
+        push_watched(&mut watched, b"key", Timestamp(0x0102_0304_0506_0708));
+        let unit = Unit {
+            kind: Kind::Transaction,
+            protocol: Protocol::Resp3,
+            wait_until_ms: Some(0x0a0b),
+            watched: &watched,
+            commands: GET,
+            parsed: None,
+        };
+        let mut bytes = Vec::new();
+        unit.encode(&mut bytes);
+        let head = b"\x01\x01\x03\x00\x0b\x0a\0\0\0\0\0\0\x0f\0\0\0";
+        let seen = b"\x08\x07\x06\x05\x04\x03\x02\x01\x03\0\0\0key";
+        assert_eq!(bytes, [&head[..], seen, GET].concat());
+    }
+
+    #[test]
+    fn what_only_reads_says_so_here_and_elsewhere() {
+        let set = b"*3\r\n$3\r\nset\r\n$1\r\nk\r\n$1\r\nv\r\n";
+        let flush = b"*3\r\n$5\r\nflush\r\n$1\r\n0\r\n$1\r\n9\r\n";
+        let count = b"*3\r\n$6\r\ndbsize\r\n$1\r\n0\r\n$1\r\n9\r\n";
+        let cases = [
+            (Kind::One, GET, false),
+            (Kind::One, set, true),
+            (Kind::One, b"no command", true),
+            (Kind::Watch, GET, false),
+            (Kind::Transaction, GET, true),
+            (Kind::Page, flush, true),
+            (Kind::Page, count, false),
+        ];
+        for (kind, commands, expected) in cases {
+            let protocol = Protocol::Resp2;
+            let unit = Unit { kind, protocol, wait_until_ms: None, watched: &[], commands, parsed: None };
+            assert_eq!(unit.may_write(), expected, "{kind:?} {}", String::from_utf8_lossy(commands));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(
+            kind in prop::sample::select(vec![Kind::One, Kind::Transaction, Kind::Watch, Kind::Page]),
+            is_resp3: bool,
+            until in prop::option::of(1..u64::MAX),
+            keys in prop::collection::vec((prop::collection::vec(any::<u8>(), 0..9), any::<u64>()), 0..4),
+            commands in prop::collection::vec(any::<u8>(), 0..50),
+        ) {
+            let mut bytes = Vec::new();
+            keys.iter().for_each(|(key, version)| push_watched(&mut bytes, key, Timestamp(*version)));
+            let protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+            let unit = Unit {
+                kind, protocol, wait_until_ms: until, watched: &bytes, commands: &commands, parsed: None,
+            };
+            let mut encoded = Vec::new();
+            unit.encode(&mut encoded);
+            let decoded = Unit::decode(&encoded).unwrap();
+            prop_assert_eq!((decoded.kind, decoded.protocol, decoded.wait_until_ms), (kind, protocol, until));
+            prop_assert_eq!((decoded.watched, decoded.commands), (&bytes[..], &commands[..]));
+            let seen: Vec<_> = watched(decoded.watched).map(|(key, at)| (key.to_vec(), at.0)).collect();
+            prop_assert_eq!(seen, keys);
+            // What is cut within the keys or before is no unit.
+            for end in 0..UNIT_HEADER_BYTES + bytes.len() {
+                prop_assert_eq!(Unit::decode(&encoded[..end]).err(), Some(NotAUnit));
+            }
+        }
+    }
 }
