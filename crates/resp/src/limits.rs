@@ -22,6 +22,10 @@ pub const PENDING_MAX: usize = 1024;
 /// Bytes of replies of one connection that are held back because an earlier one is missing.
 pub const HELD_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of replies held back at which a connection is closed. Only replies to what was taken up before it was no longer
+/// read can bring it so far: many long ones, behind one that does not come. The longest reply still fits.
+pub const HELD_BYTES_END: usize = 128 << 20;
+
 /// Bytes that one call of [`Connection::receive`](crate::Connection::receive) writes before it stops and asks to be
 /// called again once they are sent: a client that does not read its replies is not read either.
 pub const OUTPUT_BYTES_MAX: usize = 1 << 20;
@@ -63,5 +67,6 @@ pub const PATTERN_BYTES_MAX: usize = 1024;
 /// Longest `DEBUG SLEEP`.
 pub const SLEEP_MS_MAX: u64 = 60_000;
 
+const _: () = assert!(HELD_BYTES_MAX + REPLY_BYTES_MAX < HELD_BYTES_END);
 // Places within a command are kept in 32 bits.
 const _: () = assert!(COMMAND_BYTES_MAX <= u32::MAX as usize && QUEUED_BYTES_MAX <= u32::MAX as usize);

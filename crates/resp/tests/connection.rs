@@ -418,6 +418,26 @@ fn replies_that_are_held_back_are_bounded() {
 }
 
 #[test]
+fn a_client_that_makes_too_much_be_held_back_is_let_go() {
+    let mut client = Client::new();
+    let value = vec![b'x'; BULK_BYTES_MAX];
+    let head = format!("*3\r\n$3\r\nSET\r\n$4\r\n{{b}}1\r\n${}\r\n", value.len());
+    client.bytes(&[head.as_bytes(), &value, b"\r\n"].concat());
+    client.world.away.extend([0, 3]);
+    client.send(&["GET {a}1\n", &"GET {b}1\n".repeat(20)].concat());
+    let before_end = HELD_BYTES_END / (value.len() + 13);
+    for _ in 0..before_end {
+        assert!(!client.world.deliver(1, &mut client.connection, &mut client.out));
+    }
+    assert!(client.world.deliver(1, &mut client.connection, &mut client.out));
+    client.bytes(b"PING\r\n");
+    assert_eq!((client.then, client.connection.is_waiting()), (Then::Close, false));
+    // What still comes finds nobody.
+    client.world.deliver(0, &mut client.connection, &mut client.out);
+    assert!(client.out.is_empty(), "nothing is sent out of its order");
+}
+
+#[test]
 fn a_client_that_does_not_read_is_not_read() {
     let mut client = Client::new();
     client.send(&format!("SET k {}", "x".repeat(60_000)));

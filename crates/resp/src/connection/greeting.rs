@@ -39,10 +39,10 @@ impl Connection {
             }
         }
         if let Some((user, password)) = login {
-            self.is_authenticated = world.authenticate(user, password);
-            if !self.is_authenticated {
+            if !world.authenticate(user, password) {
                 return Err(WRONG_PASSWORD.to_owned());
             }
+            self.is_authenticated = true;
         }
         if !self.is_authenticated && world.needs_authentication() {
             return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \

@@ -16,7 +16,7 @@ use zerohop_wire::ids::KeyspaceId;
 
 use crate::command::{Command, How, NO_AUTH};
 use crate::execute::INTERNAL;
-use crate::limits::{HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX};
+use crate::limits::{HELD_BYTES_END, HELD_BYTES_MAX, OUTPUT_BYTES_MAX, PENDING_MAX};
 use crate::parse::{Parsed, Parser};
 use crate::unit::{Kind, Unit};
 use crate::{Args, Place, Protocol, Ran, ReplyWriter, Ticket, World};
@@ -228,6 +228,13 @@ impl Connection {
                 self.blocked = blocked;
                 self.pending.fulfil(ticket.number, |slot| slot.extend_from_slice(reply), out);
             }
+        }
+        if self.pending.held_bytes() > HELD_BYTES_END {
+            // Whoever asks for so much at once is let go, with what it waits for.
+            self.pending = Pending::default();
+            self.blocked = None;
+            self.closing = true;
+            return true;
         }
         was_held && !self.must_hold() && (!self.closing || self.pending.is_empty())
     }
