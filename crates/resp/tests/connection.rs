@@ -86,6 +86,20 @@ fn a_transaction_is_within_one_partition() {
 }
 
 #[test]
+fn what_a_connection_tells_of_itself_may_stand_in_a_transaction() {
+    let mut client = Client::new();
+    let replies =
+        client.send("MULTI\nCLIENT ID\nSET k v\nCLIENT GETNAME\nCLUSTER KEYSLOT k\nINFO nothing\nEXEC");
+    let slot = key_slot(b"k");
+    let expected = format!("*5\r\n:7\r\n+OK\r\n$-1\r\n:{slot}\r\n$0\r\n\r\n");
+    assert_eq!(replies, format!("+OK\r\n{}{expected}", "+QUEUED\r\n".repeat(5)));
+    let refused = "-ERR Command not allowed inside a transaction\r\n";
+    for command in ["CLIENT SETNAME x", "CLIENT REPLY OFF", "HELLO 3", "ZH.KEYSPACE other"] {
+        assert_eq!(client.send(&format!("MULTI\n{command}\nDISCARD")), format!("+OK\r\n{refused}+OK\r\n"));
+    }
+}
+
+#[test]
 fn replies_leave_in_order_though_units_finish_out_of_order() {
     let mut client = Client::new();
     client.world.away.extend([0, 1, 3]);

@@ -74,6 +74,7 @@ impl Connection {
             // It would ask all partitions.
             How::Gather(_) => return self.refuse(CROSS_SLOT, out),
             How::Special(Special::Asking | Special::Unwatch) | How::Local(_) => None,
+            How::Special(Special::Client | Special::Cluster) if only_tells(args) => None,
             How::Special(_) => return self.refuse("ERR Command not allowed inside a transaction", out),
         };
         let watched = self.watch.place;
@@ -157,6 +158,8 @@ impl Connection {
         let mut writer = ReplyWriter::new(reply, self.protocol);
         let result = match Command::find(args.at(0)).map(|command| command.how) {
             Some(How::Local(local)) => local::reply(local, self.keyspace, args, world, &mut writer),
+            Some(How::Special(Special::Client)) => self.client(args, world, &mut writer),
+            Some(How::Special(Special::Cluster)) => self.cluster(args, world, &mut writer),
             _ => {
                 writer.ok();
                 Ok(())
@@ -213,4 +216,11 @@ impl Connection {
         self.watch.place = Some(place);
         b"+OK\r\n".to_vec()
     }
+}
+
+/// Whether a command beneath `CLIENT` or `CLUSTER` only tells something, without asking a partition: it may be put off to
+/// `EXEC`, which may come to nothing.
+fn only_tells(args: Args<'_>) -> bool {
+    let names = ["ID", "GETNAME", "INFO", "LIST", "MYID", "KEYSLOT", "SLOTS", "SHARDS", "NODES"];
+    names.iter().any(|name| args.is(1, name))
 }
