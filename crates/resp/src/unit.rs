@@ -34,7 +34,7 @@ pub(crate) enum Kind {
     Transaction = 1,
     /// `WATCH`. Its reply is the versions of the keys, 8 bytes each.
     Watch = 2,
-    /// A page of a command that asks all partitions. Its reply is a [`crate::gather`] page.
+    /// A page of a command that asks all partitions. Its reply is a [`Page`](crate::execute::Page).
     Page = 3,
 }
 
@@ -43,7 +43,7 @@ pub(crate) enum Kind {
 pub struct Unit<'a> {
     pub(crate) kind: Kind,
     pub(crate) protocol: Protocol,
-    /// When its wait is over, in milliseconds since 1970. `None` until [`execute`](crate::execute) has answered
+    /// When its wait is over, in milliseconds since 1970. `None` until [`execute`](crate::execute()) has answered
     /// [`Outcome::Wait`](crate::Outcome::Wait) for the first time; to be set before it is executed again.
     pub wait_until_ms: Option<u64>,
     pub(crate) watched: &'a [u8],

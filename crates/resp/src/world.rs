@@ -84,7 +84,7 @@ pub struct ServerInfo {
 
 /// Where a connection stands and what it may see: asked by it while it takes up bytes.
 pub trait World {
-    /// Executes a unit where its keys live, wherever that is, with [`execute`](crate::execute), and appends its reply
+    /// Executes a unit where its keys live, wherever that is, with [`execute`](crate::execute()), and appends its reply
     /// ([`Ran::Done`]) or promises it ([`Ran::Later`]). Units of one connection at the same partition are executed in
     /// the order of their calls.
     fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran;
