@@ -102,6 +102,12 @@ impl<'a> Unit<'a> {
         Ok(Unit { kind, protocol, wait_until_ms, watched, commands, parsed: None })
     }
 
+    /// Whether it is a step of a command that asks all partitions: such steps may wait while others are served.
+    #[must_use]
+    pub fn is_page(&self) -> bool {
+        self.kind == Kind::Page
+    }
+
     /// Whether it may change records: a unit that may not can be executed while changes are refused.
     #[must_use]
     pub fn may_write(&self) -> bool {
