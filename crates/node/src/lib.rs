@@ -4,6 +4,7 @@
 //!   server     a node: its data folder, its instances, its manager; started and stopped together
 //!   manager    a node's control requests, map changes, status and metrics, on tokio
 //!   instance   a thread that serves records: the pure instance as the service of a reactor
+//!   redis      clients of Redis: their commands run as units, forwarded between the instances of a node
 //!   embedded   a store in this process: worker threads, each the one owner of an engine
 //!   reactor    sockets: frames in, requests to a service, answers out
 //!   disk       real files behind the engine's Disk trait
@@ -20,4 +21,5 @@ mod instance;
 pub mod logging;
 mod manager;
 pub mod reactor;
+mod redis;
 pub mod server;

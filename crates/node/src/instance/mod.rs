@@ -18,4 +18,5 @@ mod thread;
 
 pub(crate) use self::histogram::Histogram;
 pub(crate) use self::notice::{Figures, Notice};
+pub(crate) use self::service::Answers;
 pub(crate) use self::thread::{Ended, OpenedHow, Plan, Ready, Recovered, start, words};

@@ -8,6 +8,7 @@ use zerohop_placement::MapDelta;
 
 use super::histogram::Histogram;
 use crate::reactor::Counters;
+use crate::redis::{Replied, Siblings, Units};
 
 /// A message to an instance's thread.
 #[derive(Debug)]
@@ -28,6 +29,12 @@ pub(crate) enum Notice {
         /// The answer, encoded.
         encoded: Vec<u8>,
     },
+    /// These are all instances of this node.
+    Siblings(Siblings),
+    /// Run these units of Redis clients of another instance.
+    Run(Units),
+    /// Replies to units that this one has asked another to run.
+    Ran(Replied),
     /// Answer what is in flight, and end.
     Stop,
     /// Come to a bad end, as a test asks.

@@ -15,7 +15,10 @@ use super::histogram::Histogram;
 use super::notice::{Figures, Notice};
 use crate::clock::Stopwatch;
 use crate::manager::{Job, ReplyTo};
-use crate::reactor::{ConnectionId, Counters, Ending, Flow, Now, Replies, RequestToken, Service, Upkeep};
+use crate::reactor::{
+    ConnectionId, Counters, Ending, Flow, Foreign, Now, Replies, RequestToken, Service, Upkeep,
+};
+use crate::redis::{Answer, Clients, TOKEN_MARK};
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_TOLD_EVERY_MS};
 
 /// See the module.
@@ -24,6 +27,7 @@ pub(crate) struct InstanceService<D: Disk> {
     instance: Instance<D>,
     /// Which of the node's instances this is, from zero.
     place: usize,
+    clients: Clients,
     manager: mpsc::Sender<Job>,
     /// Control requests that the manager has not answered, by the number under which it will.
     forwarded: BTreeMap<u64, RequestToken>,
@@ -34,13 +38,19 @@ pub(crate) struct InstanceService<D: Disk> {
     batch_requests: Histogram,
     batch_us: Histogram,
     refusals: Refusals,
+    /// Of the last batch, on the reactor's clock.
+    now_ms: u64,
 }
+
+/// Flushes in one turn: units that waited run again by what the first has made durable, and may write.
+const SETTLE_ROUNDS_MAX: usize = 4;
 
 impl<D: Disk> InstanceService<D> {
     pub(crate) fn new(instance: Instance<D>, place: usize, manager: mpsc::Sender<Job>) -> Self {
         InstanceService {
             instance,
             place,
+            clients: Clients::new(place),
             manager,
             forwarded: BTreeMap::new(),
             next_ask: 0,
@@ -49,6 +59,7 @@ impl<D: Disk> InstanceService<D> {
             batch_requests: Histogram::new(),
             batch_us: Histogram::new(),
             refusals: Refusals::default(),
+            now_ms: 0,
         }
     }
 
@@ -107,13 +118,23 @@ impl<D: Disk> Service for InstanceService<D> {
             return self.forward(token, admin.encoded, replies);
         }
         let to = Token { connection: token.connection.to_u64(), request: token.request };
-        self.instance.request(time(now), to, envelope, &message, &mut Answers(replies));
+        self.instance.request(
+            time(now),
+            to,
+            envelope,
+            &message,
+            &mut Answers { replies, answered: self.clients.answered() },
+        );
     }
 
     fn notice(&mut self, notice: Notice, now: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
             Notice::Map { delta, done } => {
-                let result = self.instance.apply_map(time(now), &delta, &mut Answers(replies));
+                let result = self.instance.apply_map(
+                    time(now),
+                    &delta,
+                    &mut Answers { replies, answered: self.clients.answered() },
+                );
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));
             }
@@ -125,6 +146,9 @@ impl<D: Disk> Service for InstanceService<D> {
                     replies.answer(token, PartitionEpoch(0), &answer);
                 }
             }
+            Notice::Siblings(siblings) => self.clients.meet(siblings),
+            Notice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
+            Notice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
             Notice::Stop => return Flow::Stop,
             #[cfg(test)]
             Notice::Panic => panic!("a fault planted by a test"),
@@ -133,7 +157,8 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 
     fn next_deadline_ms(&self) -> Option<u64> {
-        Some(self.instance.next_wake_ms())
+        let clients_ms = self.clients.next_deadline_ms(self.now_ms).unwrap_or(u64::MAX);
+        Some(self.instance.next_wake_ms().min(clients_ms))
     }
 
     fn tick(&mut self, now: Now, replies: &mut Replies<'_>) {
@@ -142,7 +167,16 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
-        self.instance.end_of_batch(time(now), &mut Answers(replies));
+        self.now_ms = now.elapsed_ms;
+        self.clients.step((&mut self.instance, now, replies));
+        for _ in 0..SETTLE_ROUNDS_MAX {
+            let mut answers = Answers { replies, answered: self.clients.answered() };
+            self.instance.end_of_batch(time(now), &mut answers);
+            if !self.clients.settle((&mut self.instance, now, replies)) {
+                break;
+            }
+        }
+        self.clients.send((&mut self.instance, now, replies));
         let requests = std::mem::take(&mut self.batch);
         if requests > 0 {
             self.batch_requests.count(requests);
@@ -156,6 +190,7 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn closed(&mut self, connection: ConnectionId) {
         self.instance.disconnected(connection.to_u64());
+        self.clients.closed(connection, &mut self.instance);
     }
 
     fn stopping(&mut self, now: Now, replies: &mut Replies<'_>) {
@@ -163,30 +198,60 @@ impl<D: Disk> Service for InstanceService<D> {
             // Not `Unavailable`, which would have it sent again: it may well be done.
             replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
         }
-        self.instance.stop(time(now), &mut Answers(replies));
+        self.instance.stop(time(now), &mut Answers { replies, answered: self.clients.answered() });
+        self.clients.settle((&mut self.instance, now, replies));
+        self.clients.stop((&mut self.instance, now, replies));
+    }
+
+    fn foreign(
+        &mut self,
+        connection: ConnectionId,
+        bytes: &[u8],
+        now: Now,
+        replies: &mut Replies<'_>,
+        out: &mut Vec<u8>,
+    ) -> Foreign {
+        if self.batch == 0 {
+            self.batch_since = Stopwatch::start();
+        }
+        self.batch += 1;
+        self.clients.receive(connection, bytes, (&mut self.instance, now, replies), out)
     }
 }
 
 /// Carries out the effects of an instance.
-struct Answers<'a, 'r>(&'a mut Replies<'r>);
+pub(crate) struct Answers<'a, 'r> {
+    pub(crate) replies: &'a mut Replies<'r>,
+    /// What answers units of Redis clients.
+    pub(crate) answered: &'a mut Vec<(u64, Answer)>,
+}
 
 impl Effects for Answers<'_, '_> {
     #[inline]
     fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+        if to.connection & TOKEN_MARK != 0 {
+            let answer = match message {
+                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => Answer::Woken,
+                Message::Answer(Err(failure)) => Answer::Failed(failure.clone().into_owned()),
+                _ => Answer::Woken,
+            };
+            return self.answered.push((to.request.0, answer));
+        }
         let Place { keyspace, partition, epoch } = place;
         let connection = ConnectionId::from_u64(to.connection);
-        self.0.answer(RequestToken { connection, request: to.request, keyspace, partition }, epoch, message);
+        let token = RequestToken { connection, request: to.request, keyspace, partition };
+        self.replies.answer(token, epoch, message);
     }
 
-    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
-        unreachable!("no units are run yet")
+    fn reply(&mut self, to: Token, bytes: &[u8]) {
+        self.answered.push((to.request.0, Answer::Reply(bytes.to_vec())));
     }
 
     fn let_go(&mut self, to: Token) {
         // Nothing is sent, so nobody reads what the answer would have repeated.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
         let connection = ConnectionId::from_u64(to.connection);
-        self.0.let_go(RequestToken { connection, request: to.request, keyspace, partition });
+        self.replies.let_go(RequestToken { connection, request: to.request, keyspace, partition });
     }
 }
 

@@ -89,8 +89,10 @@ pub(super) struct Connection {
     pub(super) writable: bool,
     /// When the peer last took something, or there was nothing to take.
     pub(super) send_since_ms: u64,
-    /// Requests handed over and not yet answered.
+    /// Requests handed over and not yet answered; one of a foreign protocol, if it waits for anything.
     pub(super) in_flight: u32,
+    /// Of a foreign protocol: nothing is taken from it until its service says so.
+    pub(super) held: bool,
 
     /// It is in the queue of those that want a turn.
     pub(super) queued: bool,
@@ -122,6 +124,7 @@ impl Connection {
             writable: true,
             send_since_ms: now_ms,
             in_flight: 0,
+            held: false,
             queued: false,
             dirty: false,
             doomed: None,
@@ -155,7 +158,7 @@ impl Connection {
     pub(super) fn is_blocked(&self, limits: &Limits, unsent_total: usize) -> bool {
         let unsent_max =
             if unsent_total > limits.unsent_bytes_total_max / 2 { 0 } else { limits.unsent_bytes_max };
-        self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
+        self.held || self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
     }
 
     /// Whether it has something to do in the next turn.
@@ -185,7 +188,7 @@ impl Connection {
         if self.unsent() > 0 {
             return Some((self.send_since_ms + limits.send_time_out_ms, Ending::SendTimeOut));
         }
-        if self.stage != Stage::Talking {
+        if !matches!(self.stage, Stage::Talking | Stage::Foreign) {
             return Some((self.stage_since_ms + limits.hello_time_out_ms, Ending::HelloTimeOut));
         }
         if let Some(ended_ms) = self.ended_ms {
@@ -196,6 +199,11 @@ impl Connection {
             let frame_bytes = self.need.max(self.pass_by) as u64;
             let time_out_ms = limits.frame_time_out_ms + frame_bytes / FRAME_BYTES_PER_MS_MIN;
             return Some((self.frame_since_ms + time_out_ms, Ending::FrameTimeOut));
+        }
+        if self.stage == Stage::Foreign {
+            // Clients of such protocols keep connections that they do not use, and are not used to losing them. The
+            // system's keep-alive finds those whose machine is gone.
+            return None;
         }
         (self.in_flight == 0).then_some((self.last_ms + limits.idle_time_out_ms, Ending::Idle))
     }

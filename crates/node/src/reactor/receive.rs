@@ -14,7 +14,7 @@ use super::limits::{
     KEPT_BUFFER_BYTES_MAX, NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, REFUSED_RETRY_MS,
     SMALL_FRAME_BYTES_MAX,
 };
-use super::service::{Foreign, RequestToken, Service};
+use super::service::{FOREIGN_REFUSED, Foreign, RequestToken, Service};
 use super::{FEATURES, Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
@@ -196,12 +196,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     connection.stage = if *first == MAGIC[0] { Stage::Greeting } else { Stage::Foreign };
                     continue;
                 }
-                (Stage::Foreign, Some(_)) => return at + self.take_foreign(id, rest),
-                (Stage::Greeting | Stage::Talking | Stage::Closing(_), Some(_)) => {}
+                (_, Some(_)) => {}
             }
             if must_wait {
                 connection.need = 0;
                 return at;
+            }
+            if connection.stage == Stage::Foreign {
+                return at + self.take_foreign(id, rest);
             }
             let decoder = connection.decoder;
             match decoder.decode(rest) {
@@ -285,14 +287,26 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     fn take_foreign(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+        if self.connections.get(id).is_some_and(|connection| connection.refused) {
+            self.connections.queue_bytes(id, FOREIGN_REFUSED, self.now.elapsed_ms);
+            self.connections.close_gently(id, Ending::TooMany, self.now.elapsed_ms);
+            return bytes.len();
+        }
         let mut out = self.connections.buffers.take();
-        let result = self.service.foreign(id, bytes, self.now, &mut out);
-        self.connections.queue_bytes(id, &out, self.now.elapsed_ms);
+        let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+        let result = self.service.foreign(id, bytes, self.now, &mut replies, &mut out);
+        self.batch.touched = true;
+        if !out.is_empty() {
+            self.connections.queue_bytes(id, &out, self.now.elapsed_ms);
+        }
         self.connections.buffers.give(out);
         match result {
-            Foreign::Used(used) => {
+            Foreign::Used { used, need, holds, waits } => {
+                self.batch.bytes += used;
                 if let Some(connection) = self.connections.get_mut(id) {
-                    connection.need = bytes.len() - used + 1;
+                    connection.need = need;
+                    connection.held = holds;
+                    connection.in_flight = u32::from(waits);
                 }
                 used
             }

@@ -4,8 +4,8 @@ use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::connections::Connections;
-use super::counters::Counters;
-use super::driver::{Driver, Now};
+use super::counters::{Counters, Ending};
+use super::driver::{ConnectionId, Driver, Now};
 use super::service::RequestToken;
 
 /// Takes the answers of a service. They are written when the batch ends, with one call of the system for each
@@ -57,6 +57,27 @@ impl Replies<'_> {
         assert!(connection.in_flight > 0, "a request was answered twice");
         connection.in_flight -= 1;
         true
+    }
+
+    /// Sends bytes to a connection that speaks another protocol, and says whether more is to be sent to it for what it
+    /// has asked so far. It is handed over again what it has sent and will send.
+    pub fn resume(&mut self, id: ConnectionId, bytes: &[u8], holds: bool, waits: bool) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if !holds && std::mem::replace(&mut connection.held, false) {
+            connection.need = 0;
+        }
+        connection.in_flight = u32::from(waits);
+        if bytes.is_empty() {
+            self.connections.mark_dirty(id);
+        } else {
+            self.connections.queue_bytes(id, bytes, self.now.elapsed_ms);
+        }
+    }
+
+    /// Closes a connection that speaks another protocol, once these bytes and those before them are sent.
+    pub fn close(&mut self, id: ConnectionId, bytes: &[u8]) {
+        self.connections.queue_bytes(id, bytes, self.now.elapsed_ms);
+        self.connections.close_gently(id, Ending::Foreign, self.now.elapsed_ms);
     }
 
     /// Whether nobody waits for this answer any more.

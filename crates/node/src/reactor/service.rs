@@ -43,7 +43,18 @@ pub enum Upkeep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Foreign {
     /// So many were taken; the rest comes again with what follows it.
-    Used(usize),
+    Used {
+        /// How many.
+        used: usize,
+        /// Bytes, of those that were not taken and those that follow them, that are needed at least before it makes sense to
+        /// come again; zero: come again as soon as what is to be sent allows it.
+        need: usize,
+        /// What comes next is not handed over before [`Replies::resume`].
+        holds: bool,
+        /// Something is still to be sent for what was taken: the connection is not closed before
+        /// [`Replies::resume`] though its peer says that it sends no more.
+        waits: bool,
+    },
     /// All is said: send it and close.
     Close,
 }
@@ -52,6 +63,9 @@ pub enum Foreign {
 /// show it to their user.
 pub const FOREIGN_ANSWER: &[u8] =
     b"-ERR this is a zerohop instance and it speaks the zerohop protocol: use a zerohop client or `zerohop kv`\r\n";
+
+/// What a client of another protocol is told that finds no room: as Redis says it.
+pub(super) const FOREIGN_REFUSED: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// What a reactor serves. All methods are called on the reactor's thread, one at a time.
 ///
@@ -106,8 +120,15 @@ pub trait Service {
     fn stopping(&mut self, now: Now, replies: &mut Replies<'_>);
 
     /// Bytes of a connection whose first byte is not that of our frames. What is to be sent goes into `out`.
-    fn foreign(&mut self, connection: ConnectionId, bytes: &[u8], now: Now, out: &mut Vec<u8>) -> Foreign {
-        let _ = (connection, bytes, now);
+    fn foreign(
+        &mut self,
+        connection: ConnectionId,
+        bytes: &[u8],
+        now: Now,
+        replies: &mut Replies<'_>,
+        out: &mut Vec<u8>,
+    ) -> Foreign {
+        let _ = (connection, bytes, now, replies);
         out.extend_from_slice(FOREIGN_ANSWER);
         Foreign::Close
     }

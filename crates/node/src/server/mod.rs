@@ -51,6 +51,7 @@ use crate::entropy::{random_bytes, random_u64};
 use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
 use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan};
 use crate::reactor::Mailbox;
+use crate::redis::Siblings;
 
 /// What a node is started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -388,8 +389,15 @@ fn open_all(
             }
         }
     }
+    let ready: Vec<Ready> = ready.into_iter().flatten().collect();
+    let siblings: Vec<_> = ids.iter().copied().zip(ready.iter().map(|one| one.mailbox.clone())).collect();
+    let siblings = Siblings(siblings.into());
+    for one in &ready {
+        // Nothing else was told yet, so that there is room; an instance that has ended already is reported by itself.
+        drop(one.mailbox.leave(Notice::Siblings(siblings.clone())));
+    }
     let handle = |(id, one): (&InstanceId, Ready)| InstanceHandle::new(*id, one.mailbox, one.recovered);
-    Ok(ids.iter().zip(ready.into_iter().flatten()).map(handle).collect())
+    Ok(ids.iter().zip(ready).map(handle).collect())
 }
 
 fn instance_count(options: &ServerOptions, saved: Option<&SavedNode>) -> Result<usize, StartError> {

@@ -1,0 +1,149 @@
+//! A unit of Redis commands as a program over a partition's records.
+
+use std::ops::Range;
+
+use zerohop_engine::disk::Disk;
+use zerohop_partition::{Program, Unit};
+use zerohop_resp::{Args, Deadline, Info, Outcome, RecordType, Records, Scratch, execute};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::Expiry;
+
+/// One run of a unit.
+pub(super) struct Execution<'e> {
+    pub(super) unit: &'e zerohop_resp::Unit<'e>,
+    pub(super) scratch: &'e mut Scratch,
+    /// What it waits for, if it has ended so: nothing has changed then, and nothing was answered.
+    pub(super) waits: Option<Waits>,
+}
+
+/// What a unit waits for: this record to be another than of this version.
+#[derive(Clone, Debug)]
+pub(super) struct Waits {
+    pub(super) key: Vec<u8>,
+    pub(super) version: Timestamp,
+    /// When the wait is over, in milliseconds since 1970.
+    pub(super) until_ms: u64,
+}
+
+impl Program for Execution<'_> {
+    #[inline]
+    fn run<D: Disk>(
+        &mut self,
+        unit: &mut Unit<'_, D>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        match execute(self.unit, &mut Adapter(unit), self.scratch, reply) {
+            Outcome::Done => Ok(true),
+            Outcome::Aborted(failure) => Err(failure),
+            Outcome::Wait { key, until_ms } => {
+                let version = unit.inspect(&key)?.map_or(Timestamp::ZERO, |found| found.version);
+                self.waits = Some(Waits { key, version, until_ms });
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// The records of a partition in the words of the Redis crate.
+struct Adapter<'a, 'u, D>(&'a mut Unit<'u, D>);
+
+/// What `WATCH` compares: the version with the deadline mixed in, since a new deadline alone does not raise the version.
+fn watched_version(version: Timestamp, deadline_ms: Option<u64>) -> Timestamp {
+    match deadline_ms {
+        None => version,
+        // Odd, and far from any version: two states of a record that differ in either have different numbers, unless a
+        // version differs from another by just this multiple.
+        Some(deadline_ms) => {
+            Timestamp(version.0 ^ deadline_ms.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17) | 1)
+        }
+    }
+}
+
+impl<D: Disk> Records for Adapter<'_, '_, D> {
+    fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+
+    fn inspect(&mut self, key: &[u8]) -> Result<Option<Info>, Failure<'static>> {
+        let found = self.0.inspect(key)?;
+        Ok(found.map(|found| Info {
+            record: found.record,
+            length: found.length,
+            version: watched_version(found.version, found.deadline_ms),
+            deadline_ms: found.deadline_ms,
+        }))
+    }
+
+    #[inline]
+    fn lookup(
+        &mut self,
+        key: &[u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<RecordType>, Failure<'static>> {
+        self.0.lookup(key, take)
+    }
+
+    fn read(&mut self, key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+        self.0.read(key, range, into)
+    }
+
+    fn values(
+        &mut self,
+        key: &[u8],
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Failure<'static>> {
+        self.0.values(key, range, each)
+    }
+
+    #[inline]
+    fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> Result<(), Failure<'static>> {
+        let expiry = match deadline {
+            Deadline::Never => Expiry::Never,
+            Deadline::AtMs(ms) => Expiry::AtMs(ms),
+            Deadline::Keep => Expiry::Keep,
+        };
+        self.0.put(key, contents, expiry)
+    }
+
+    fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
+        self.0.extend(key, bytes)
+    }
+
+    fn append(&mut self, key: &[u8], values: Args<'_>) -> Result<(), Failure<'static>> {
+        self.0.append(key, values.iter())
+    }
+
+    fn trim(&mut self, key: &[u8], keep: Range<u64>) -> Result<(), Failure<'static>> {
+        self.0.trim(key, keep)
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>> {
+        self.0.remove(key)
+    }
+
+    fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>> {
+        self.0.set_deadline(key, deadline_ms)
+    }
+
+    fn scan(&mut self, cursor: u32, each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>> {
+        self.0.scan(cursor, each)
+    }
+
+    fn count(&mut self) -> u64 {
+        self.0.count().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_set_moved_or_taken_away_changes_what_watch_compares() {
+        let version = Timestamp::from_millis(1_000);
+        let versions = [None, Some(5), Some(6)].map(|deadline| watched_version(version, deadline));
+        assert!(versions[0] != versions[1] && versions[1] != versions[2] && versions[0] != versions[2]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Units that another instance of this node has to run, and their replies: one notice each way for all of a batch.
+//!
+//! Every unit that is sent has a number, under which its reply comes back. It is given up after
+//! [`FORWARD_TIME_OUT_MS`](super::limits::FORWARD_TIME_OUT_MS), and what comes later is dropped: its client has been told
+//! that nobody knows whether it was done.
+
+use std::sync::Arc;
+
+use zerohop_resp::Place;
+use zerohop_wire::ids::InstanceId;
+
+use super::limits::OUTGOING_BYTES_MAX;
+use crate::instance::Notice;
+use crate::reactor::{Mailbox, NotTaken};
+
+/// Units for one instance, back to back.
+#[derive(Debug, Default)]
+pub(crate) struct Units {
+    /// Who asks: its place among the node's instances.
+    pub(super) from: usize,
+    pub(super) items: Vec<Item>,
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) number: u64,
+    pub(super) to: Place,
+    /// Where its bytes end.
+    pub(super) end: usize,
+}
+
+/// Replies of one instance, back to back.
+#[derive(Debug, Default)]
+pub(crate) struct Replied {
+    pub(super) items: Vec<Answered>,
+    pub(super) bytes: Vec<u8>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answered {
+    pub(super) number: u64,
+    /// Not a reply: it waits there until this time, in milliseconds since 1970.
+    pub(super) waits_until_ms: Option<u64>,
+    pub(super) end: usize,
+}
+
+/// All instances of a node, by their place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Siblings(pub(crate) Arc<[(InstanceId, Mailbox<Notice>)]>);
+
+/// What is to be told to the other instances at the end of this turn.
+#[derive(Debug, Default)]
+pub(super) struct Outgoing {
+    siblings: Siblings,
+    me: usize,
+    /// By place.
+    units: Vec<Units>,
+    replies: Vec<Replied>,
+}
+
+impl Outgoing {
+    pub(super) fn new(me: usize) -> Outgoing {
+        Outgoing { me, ..Outgoing::default() }
+    }
+
+    pub(super) fn meet(&mut self, siblings: Siblings) {
+        let count = siblings.0.len();
+        let from = self.me;
+        self.units.resize_with(count, || Units { from, ..Units::default() });
+        self.replies.resize_with(count, Replied::default);
+        self.siblings = siblings;
+    }
+
+    /// Where an instance is among those of this node.
+    pub(super) fn place_of(&self, instance: InstanceId) -> Option<usize> {
+        self.siblings.0.iter().position(|(id, _)| *id == instance)
+    }
+
+    /// Takes a unit for the instance at a place. `false`: there is no room.
+    pub(super) fn unit(
+        &mut self,
+        place: usize,
+        number: u64,
+        to: Place,
+        unit: &zerohop_resp::Unit<'_>,
+    ) -> bool {
+        let Some(units) = self.units.get_mut(place) else { return false };
+        if units.bytes.len() > OUTGOING_BYTES_MAX {
+            return false;
+        }
+        unit.encode(&mut units.bytes);
+        units.items.push(Item { number, to, end: units.bytes.len() });
+        true
+    }
+
+    /// Takes a reply for the instance at a place, which `write` appends.
+    pub(super) fn reply(&mut self, place: usize, number: u64, bytes: &[u8]) {
+        self.answer(place, number, None, bytes);
+    }
+
+    /// Tells the asker that its unit waits.
+    pub(super) fn waits(&mut self, place: usize, number: u64, until_ms: u64) {
+        self.answer(place, number, Some(until_ms), &[]);
+    }
+
+    fn answer(&mut self, place: usize, number: u64, waits_until_ms: Option<u64>, bytes: &[u8]) {
+        let Some(replies) = self.replies.get_mut(place) else { return };
+        replies.bytes.extend_from_slice(bytes);
+        replies.items.push(Answered { number, waits_until_ms, end: replies.bytes.len() });
+    }
+
+    /// Sends all of it. What finds no room stays here if it is replies, which the asker waits for, and is handed to
+    /// `refused` if it is units. Whether something stays.
+    pub(super) fn send(&mut self, mut refused: impl FnMut(u64)) -> bool {
+        let mut stays = false;
+        for (place, (_, mailbox)) in self.siblings.0.iter().enumerate() {
+            let replies = &mut self.replies[place];
+            if !replies.items.is_empty() {
+                match mailbox.leave(Notice::Ran(std::mem::take(replies))) {
+                    Ok(()) | Err(NotTaken::Ended(_)) => {}
+                    Err(NotTaken::Full(Notice::Ran(kept))) => {
+                        *replies = kept;
+                        stays = true;
+                    }
+                    Err(NotTaken::Full(_)) => {}
+                }
+            }
+            let units = &mut self.units[place];
+            if !units.items.is_empty() {
+                let sent = std::mem::replace(units, Units { from: self.me, ..Units::default() });
+                let back = match mailbox.leave(Notice::Run(sent)) {
+                    Ok(()) => continue,
+                    Err(NotTaken::Ended(back) | NotTaken::Full(back)) => back,
+                };
+                if let Notice::Run(units) = back {
+                    units.items.iter().for_each(|item| refused(item.number));
+                }
+            }
+        }
+        stays
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+    use super::*;
+    use crate::reactor::Inbox;
+
+    #[test]
+    fn units_that_find_no_room_are_handed_back_and_replies_stay() {
+        let (mailbox, inbox) = Inbox::new(Waker::noop().clone());
+        let mut outgoing = Outgoing::new(0);
+        outgoing.meet(Siblings([(InstanceId(1), mailbox.clone()), (InstanceId(2), mailbox.clone())].into()));
+        while mailbox.leave(Notice::Stop).is_ok() {}
+        let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(0) };
+        let bytes = [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let unit = zerohop_resp::Unit::decode(&bytes).expect("is a unit");
+        assert!(outgoing.unit(1, 7, to, &unit));
+        outgoing.reply(1, 8, b"+OK\r\n");
+        let mut refused = Vec::new();
+        assert!(outgoing.send(|number| refused.push(number)));
+        assert_eq!(refused, [7]);
+        while inbox.take().is_some() {}
+        assert!(!outgoing.send(|_| ()));
+        let Some(Notice::Ran(replied)) = inbox.take() else { panic!("the reply comes") };
+        assert_eq!((replied.items[0].number, &replied.bytes[..]), (8, &b"+OK\r\n"[..]));
+    }
+}

@@ -1,0 +1,85 @@
+//! The map as clients of Redis Cluster know it: slots, and the instances that serve them.
+
+use zerohop_placement::hash::SLOTS;
+use zerohop_placement::{ClusterMap, HashKind, Keyspace};
+use zerohop_resp::Member;
+use zerohop_wire::ids::{InstanceId, PartitionId};
+use zerohop_wire::messages::ClusterId;
+
+/// Host and port of an address.
+pub(super) fn split(address: &str) -> (String, u16) {
+    let (host, port) = address.rsplit_once(':').unwrap_or((address, ""));
+    (host.trim_start_matches('[').trim_end_matches(']').to_owned(), port.parse().unwrap_or(0))
+}
+
+/// Whether a keyspace places keys by slots, each of them in one partition.
+pub(super) fn has_slots(keyspace: &Keyspace) -> bool {
+    let config = keyspace.config();
+    config.hash == HashKind::Crc16 && config.partitions.get() <= u32::from(SLOTS)
+}
+
+/// The slots of a partition, both ends.
+fn slots_of(partition: PartitionId, partitions: u32) -> (u16, u16) {
+    let width = u32::from(SLOTS) / partitions.max(1);
+    ((partition.0 * width) as u16, ((partition.0 + 1) * width - 1) as u16)
+}
+
+/// The partition of a slot.
+pub(super) fn partition_of_slot(slot: u16, partitions: u32) -> PartitionId {
+    PartitionId(u32::from(slot) * partitions / u32::from(SLOTS))
+}
+
+/// All instances, with the slots of a keyspace; the one that is asked has all of them if the keyspace has no slots.
+pub(super) fn members(
+    map: &ClusterMap,
+    keyspace: Option<&Keyspace>,
+    cluster: ClusterId,
+    me: InstanceId,
+) -> Vec<Member> {
+    let slotted = keyspace.filter(|keyspace| has_slots(keyspace));
+    let mut members = Vec::new();
+    for instance in map.nodes().flat_map(|node| node.instances()) {
+        let is_self = instance.id == me;
+        let mut slots: Vec<(u16, u16)> = Vec::new();
+        if let Some(keyspace) = slotted {
+            let partitions = keyspace.config().partitions.get();
+            for (partition, _) in keyspace.groups().filter(|(_, group)| group.primary == instance.id) {
+                let (first, last) = slots_of(partition, partitions);
+                match slots.last_mut() {
+                    Some(before) if before.1 + 1 == first => before.1 = last,
+                    _ => slots.push((first, last)),
+                }
+            }
+        } else if is_self {
+            slots.push((0, SLOTS - 1));
+        }
+        let (host, port) = split(instance.addr);
+        let id = cluster.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let id = format!("{id}{:08x}", instance.id.0);
+        members.push(Member { id, host, port, is_self, slots });
+    }
+    members
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_and_partitions_are_each_others_inverse() {
+        for partitions in [1, 2, 256, 16_384] {
+            for partition in (0..partitions).map(PartitionId) {
+                let (first, last) = slots_of(partition, partitions);
+                assert_eq!(partition_of_slot(first, partitions), partition);
+                assert_eq!(partition_of_slot(last, partitions), partition);
+            }
+            assert_eq!(slots_of(PartitionId(partitions - 1), partitions).1, SLOTS - 1);
+        }
+    }
+
+    #[test]
+    fn addresses_fall_into_host_and_port() {
+        assert_eq!(split("127.0.0.1:7401"), ("127.0.0.1".to_owned(), 7401));
+        assert_eq!(split("[::1]:7401"), ("::1".to_owned(), 7401));
+    }
+}

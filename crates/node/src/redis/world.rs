@@ -1,0 +1,140 @@
+//! What a connection of a Redis client sees of the node.
+
+use zerohop_engine::disk::Disk;
+use zerohop_placement::hash::key_slot;
+use zerohop_resp::{Member, Place, Ran, ServerInfo, Ticket, Unit, World, failure_reply};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::clients::{Asker, At, Client, Desk};
+use super::limits::BUSY_RETRY_MS;
+use super::members::{has_slots, members, partition_of_slot, split};
+use crate::reactor::{CONNECTIONS_MAX, ConnectionId};
+
+/// The instance while one of its clients is being served.
+pub(super) struct Here<'h, 'r, D: Disk> {
+    pub(super) at: At<'h, 'r, D>,
+    pub(super) desk: &'h mut Desk,
+    /// All clients but the one that is served.
+    pub(super) others: &'h [Option<Client>],
+    pub(super) connection: ConnectionId,
+}
+
+impl<D: Disk> World for Here<'_, '_, D> {
+    #[inline]
+    fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran {
+        self.desk.commands += 1;
+        let Here { at, desk, connection, .. } = self;
+        let asker = Asker::Client { connection: *connection, ticket };
+        let (map, me) = (at.instance.map(), at.instance.identity().instance);
+        let Some(group) = map.keyspace(to.keyspace).and_then(|keyspace| keyspace.group(to.partition)) else {
+            failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
+            return Ran::Done;
+        };
+        let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
+        let is_taken = if desk.is_full() {
+            Err(busy)
+        } else if group.primary == me && unit.is_page() {
+            desk.put_off(to, asker, unit).then_some(()).ok_or(busy)
+        } else if group.primary == me {
+            return if desk.run(at, to, asker, unit, reply) { Ran::Done } else { Ran::Later };
+        } else {
+            match desk.outgoing.place_of(group.primary) {
+                Some(place) => desk.forward(at.now, place, to, asker, unit).then_some(()).ok_or(busy),
+                None => Err(Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }),
+            }
+        };
+        match is_taken {
+            Ok(()) => Ran::Later,
+            Err(failure) => {
+                failure_reply(&failure, reply);
+                Ran::Done
+            }
+        }
+    }
+
+    fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {
+        let name = std::str::from_utf8(name).ok()?;
+        self.at.instance.map().keyspace_named(name).map(|(id, _)| id)
+    }
+
+    fn keyspace_name(&self, keyspace: KeyspaceId) -> String {
+        let found = self.at.instance.map().keyspace(keyspace);
+        found.map_or(String::new(), |keyspace| keyspace.config().name.as_str().to_owned())
+    }
+
+    fn partitions(&self, keyspace: KeyspaceId) -> u32 {
+        self.at.instance.map().keyspace(keyspace).map_or(0, |keyspace| keyspace.config().partitions.get())
+    }
+
+    #[inline]
+    fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId {
+        self.at.instance.map().keyspace(keyspace).map_or(PartitionId(0), |keyspace| keyspace.partition(key))
+    }
+
+    fn slot_of(&self, key: &[u8]) -> u16 {
+        key_slot(key)
+    }
+
+    fn partition_of_slot(&self, keyspace: KeyspaceId, slot: u16) -> Option<PartitionId> {
+        let found = self.at.instance.map().keyspace(keyspace).filter(|keyspace| has_slots(keyspace))?;
+        Some(partition_of_slot(slot, found.config().partitions.get()))
+    }
+
+    fn moved(&self, place: Place) -> Option<(String, u16)> {
+        let (map, me) = (self.at.instance.map(), self.at.instance.identity().instance);
+        let keyspace = map.keyspace(place.keyspace).filter(|keyspace| has_slots(keyspace))?;
+        let primary = keyspace.group(place.partition)?.primary;
+        if primary == me { None } else { map.instance(primary).map(|instance| split(instance.addr)) }
+    }
+
+    fn members(&self, keyspace: KeyspaceId) -> Vec<Member> {
+        let (map, identity) = (self.at.instance.map(), self.at.instance.identity());
+        members(map, map.keyspace(keyspace), identity.cluster, identity.instance)
+    }
+
+    fn map_epoch(&self) -> u64 {
+        self.at.instance.map().epoch().0
+    }
+
+    fn server(&self) -> ServerInfo {
+        let (identity, counters) = (self.at.instance.identity(), self.at.replies.counters());
+        let address = self.at.instance.map().instance(identity.instance).map_or("", |own| own.addr);
+        ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            os: std::env::consts::OS.to_owned(),
+            process_id: std::process::id(),
+            run_id: format!("{:016x}{:024x}", identity.incarnation.0, identity.instance.0),
+            port: split(address).1,
+            uptime_s: self.at.now.elapsed_ms / 1000,
+            connected_clients: self.desk.clients,
+            clients_max: CONNECTIONS_MAX as u64,
+            used_memory_bytes: 0,
+            total_connections: counters.accepted,
+            total_commands: self.desk.commands,
+            received_bytes: counters.bytes_in,
+            sent_bytes: counters.bytes_out,
+            keys: 0,
+            keys_with_deadline: 0,
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.at.now.unix_ms * 1000
+    }
+
+    fn other_clients(&self, _asking: u64, each: &mut dyn FnMut(&str)) {
+        let now_us = self.now_us();
+        for client in self.others.iter().flatten() {
+            each(&client.connection.describe(now_us));
+        }
+    }
+
+    fn authenticate(&mut self, _user: &[u8], _password: &[u8]) -> bool {
+        false
+    }
+
+    fn needs_authentication(&self) -> bool {
+        false
+    }
+}
