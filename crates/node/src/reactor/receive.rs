@@ -14,7 +14,7 @@ use super::limits::{
     KEPT_BUFFER_BYTES_MAX, NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, REFUSED_RETRY_MS,
     SMALL_FRAME_BYTES_MAX,
 };
-use super::service::{FOREIGN_REFUSED, Foreign, RequestToken, Service};
+use super::service::{FOREIGN_NO_ROOM, FOREIGN_REFUSED, Foreign, RequestToken, Service};
 use super::{FEATURES, Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
@@ -81,13 +81,21 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let large_frames_bytes_max = self.connections.limits.large_frames_bytes_max;
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (need, held_before) = (connection.need, connection.large_bytes);
+        let is_foreign = connection.stage == Stage::Foreign;
         let mut received = std::mem::take(&mut connection.received);
         received.compact();
         let held = received.bytes.len();
         if received.bytes.capacity() == held || held_before == 0 {
-            let step = (need - held).min(held.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
+            // How long a command of another protocol will be is its service's to know: `need` says only that it is longer.
+            let left = if is_foreign { usize::MAX } else { need - held };
+            let step = left.min(held.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
             let will_hold = received.bytes.capacity().max(held + step);
             if self.connections.large_total - held_before + will_hold > large_frames_bytes_max {
+                if is_foreign {
+                    self.connections.buffers.give(received.empty());
+                    self.connections.queue_bytes(id, FOREIGN_NO_ROOM, self.now.elapsed_ms);
+                    return self.connections.close_gently(id, Ending::Foreign, self.now.elapsed_ms);
+                }
                 return self.pass_by(id, received, need);
             }
             received.bytes.reserve_exact(step);

@@ -67,6 +67,9 @@ pub const FOREIGN_ANSWER: &[u8] =
 /// What a client of another protocol is told that finds no room: as Redis says it.
 pub(super) const FOREIGN_REFUSED: &[u8] = b"-ERR max number of clients reached\r\n";
 
+/// What such a client is told when large commands that are still coming hold as much memory as they may.
+pub(super) const FOREIGN_NO_ROOM: &[u8] = b"-OOM too many large commands are coming in: try again\r\n";
+
 /// What a reactor serves. All methods are called on the reactor's thread, one at a time.
 ///
 /// ```text
