@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use xtask::workshop::{Failure, Workshop};
-use xtask::{bench, fuzz, test, tidy};
+use xtask::{bench, fuzz, redis, test, tidy};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -17,6 +17,7 @@ cargo xtask COMMAND
   test [--fast]             all that must hold before a change lands: format, lint, docs, tidy, tests and a short fuzz;
                             --fast leaves out the fuzz
   tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
+  redis                     only the clients of Redis that nobody here wrote, against a node
   fuzz [TARGET]             fuzz one target, or all of them one after the other
        --seconds N          for how long each (default: 60)
        --replay FILE        run one input instead: a crash in fuzz/artifacts, a seed in fuzz/corpus
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         ["tidy"] => Workshop::find().and_then(|shop| tidy::run(&shop)).map(|said| println!("{said}")),
         ["fuzz", rest @ ..] => fuzz_arguments(rest)
             .and_then(|(target, task)| fuzz::run(&Workshop::find()?, target.as_deref(), &task)),
+        ["redis"] => Workshop::find().and_then(|shop| redis::run(&shop)).map(|said| println!("{said}")),
         ["bench", rest @ ..] => Workshop::find().and_then(|shop| bench::run(&shop, rest)),
         ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");

@@ -1,0 +1,160 @@
+//! `cargo xtask bench resp`: a node and redis-server under redis-benchmark, the same client for both.
+//!
+//! Both servers are started once, each pinned to core 0, the client to core 1; of the two only one is asked at a time. A round
+//! asks both for every test, one right after the other; what counts is the ratio within a round, of which the median and the range
+//! are told. Neither writes to a disk.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    clippy::disallowed_methods,
+    reason = "a benchmark: it starts programs and prints a table"
+)]
+
+mod servers;
+
+use std::process::{Command, ExitCode};
+
+use bench_common::{Machine, Spread};
+
+use servers::Server;
+
+/// Rounds, if none are asked for.
+const ROUNDS: usize = 7;
+
+/// What is asked: name, arguments of redis-benchmark, requests, and the least ratio to redis that is the goal.
+const TESTS: [Test; 8] = [
+    Test { name: "SET, depth 1", words: &["-t", "set", "-c", "1", "-P", "1"], requests: 20_000, goal: 1.0 },
+    Test { name: "GET, depth 1", words: &["-t", "get", "-c", "1", "-P", "1"], requests: 20_000, goal: 1.0 },
+    Test {
+        name: "SET, depth 32",
+        words: &["-t", "set", "-c", "8", "-P", "32"],
+        requests: 400_000,
+        goal: 1.3,
+    },
+    Test {
+        name: "GET, depth 32",
+        words: &["-t", "get", "-c", "8", "-P", "32"],
+        requests: 400_000,
+        goal: 1.3,
+    },
+    Test {
+        name: "INCR, depth 32",
+        words: &["-t", "incr", "-c", "8", "-P", "32"],
+        requests: 400_000,
+        goal: 1.0,
+    },
+    Test {
+        name: "RPUSH, depth 32",
+        words: &["-t", "rpush", "-c", "8", "-P", "32"],
+        requests: 300_000,
+        goal: 1.0,
+    },
+    Test {
+        name: "LRANGE 100, depth 8",
+        words: &["-c", "8", "-P", "8", "lrange", "list", "0", "99"],
+        requests: 40_000,
+        goal: 1.0,
+    },
+    Test {
+        name: "MSET of 10, depth 8",
+        words: &["-t", "mset", "-c", "8", "-P", "8"],
+        requests: 60_000,
+        goal: 1.0,
+    },
+];
+
+struct Test {
+    name: &'static str,
+    words: &'static [&'static str],
+    requests: usize,
+    goal: f64,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("bench resp: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    let mut rounds = ROUNDS;
+    let mut args = std::env::args().skip(1);
+    while let Some(word) = args.next() {
+        match (word.as_str(), args.next().and_then(|value| value.parse().ok())) {
+            ("--rounds", Some(value)) if value > 0 => rounds = value,
+            _ => return Err("usage: cargo xtask bench resp [--rounds N]".to_owned()),
+        }
+    }
+    let machine = Machine::look().map_err(|error| error.to_string())?;
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (ours, redis) = (Server::zerohop(folder.path())?, Server::redis(folder.path())?);
+    // The test of LRANGE that redis-benchmark has fills its list by LPUSH, which a node does not speak.
+    for server in [&ours, &redis] {
+        fill(server)?;
+    }
+    let mut figures = vec![(Vec::new(), Vec::new()); TESTS.len()];
+    for _ in 0..rounds {
+        for (test, (here, there)) in TESTS.iter().zip(&mut figures) {
+            here.push(measure(&ours, test)?);
+            there.push(measure(&redis, test)?);
+        }
+    }
+    println!("| redis-benchmark | zerohop, K/s | redis, K/s | ratio: median (least to greatest) | goal |");
+    println!("| --- | ---: | ---: | --- | ---: |");
+    for (test, (here, there)) in TESTS.iter().zip(&figures) {
+        let ratios = here.iter().zip(there).map(|(here, there)| here / there);
+        let median =
+            |figures: &[f64]| Spread::of(figures.iter().copied()).map_or(0.0, |spread| spread.median / 1e3);
+        let Some(ratio) = Spread::of(ratios) else { continue };
+        println!(
+            "| {} | {:.0} | {:.0} | {:.2} ({:.2} to {:.2}) | {:.1} |",
+            test.name,
+            median(here),
+            median(there),
+            ratio.median,
+            ratio.least,
+            ratio.greatest,
+            test.goal
+        );
+    }
+    println!(
+        "\n{rounds} rounds, servers on core 0, redis-benchmark on core 1, values of 132 bytes. {machine}"
+    );
+    Ok(())
+}
+
+/// A list of a hundred values.
+fn fill(server: &Server) -> Result<(), String> {
+    let value = "v".repeat(132);
+    let status = Command::new("redis-cli")
+        .args(["-p", &server.port.to_string(), "rpush", "list"])
+        .args(vec![value; 100])
+        .output()
+        .map_err(|error| format!("redis-cli cannot be started: {error}; run bench/resp/install"))?;
+    if status.status.success() { Ok(()) } else { Err(format!("{} takes no list", server.name)) }
+}
+
+/// Requests a second.
+fn measure(server: &Server, test: &Test) -> Result<f64, String> {
+    let output = Command::new("taskset")
+        .args(["-c", "1", "redis-benchmark", "--csv", "-d", "132", "-p", &server.port.to_string()])
+        .args(["-n", &test.requests.to_string()])
+        .args(test.words)
+        .output()
+        .map_err(|error| format!("redis-benchmark cannot be started: {error}; run bench/resp/install"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // "GET","48309.18","0.020",… under a line of names.
+    let figure = text.lines().last().and_then(|line| line.split("\",\"").nth(1)?.parse().ok());
+    figure.ok_or_else(|| {
+        format!(
+            "{} of {}: no figure in\n{text}{}",
+            test.name,
+            server.name,
+            String::from_utf8_lossy(&output.stderr)
+        )
+    })
+}

@@ -1,0 +1,26 @@
+//! `cargo xtask redis`: clients of Redis that nobody here wrote, against a node (`suites/redis`).
+//!
+//! Its executable `install` gets the clients, in pinned versions, into a folder of the target folder; `run` starts a node and
+//! a redis-server to compare with, and ends both.
+
+use std::process::Command;
+
+use crate::workshop::{Failure, Workshop, run as run_command};
+
+/// Installs the clients if they are missing, and runs them.
+pub fn run(shop: &Workshop) -> Result<String, Failure> {
+    let suite = shop.root.join("suites").join("redis");
+    let home = shop.target.join("suites").join("redis");
+    run_command(
+        Command::new(suite.join("install")).arg(&home),
+        "the clients of Redis could not be had, as is said above; the step `redis` needs them",
+    )?;
+    let mut cargo = shop.cargo();
+    cargo.args(["build", "--locked", "--quiet", "--package", "zerohop"]);
+    run_command(&mut cargo, "what went wrong is shown above")?;
+    run_command(
+        Command::new(suite.join("run")).arg(shop.target.join("debug").join("zerohop")).arg(&home),
+        "a client of Redis was not served as it expects, shown above; docs/guide/redis.md tells what works",
+    )?;
+    Ok("redis-cli, redis-benchmark, redis-py, ioredis".to_owned())
+}
