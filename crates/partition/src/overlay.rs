@@ -208,6 +208,11 @@ impl Overlay {
         true
     }
 
+    /// All changes of records were committed.
+    pub(crate) fn clear_records(&mut self) {
+        self.records.clear();
+    }
+
     /// The entries after this index were taken back. The keys of which changes are left: [`Overlay::rebase`] must follow
     /// for each.
     pub(crate) fn given_up(&mut self, after: u64) -> Vec<Box<[u8]>> {

@@ -13,7 +13,7 @@
 use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Kind};
+use zerohop_engine::{Engine, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Kind, Meta, split_trailer};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use zerohop_wire::messages::{Change as Asked, Condition, Expiry, Range as AskedRange, RecordType, Write};
@@ -98,6 +98,51 @@ pub(crate) struct Staged {
     pub(crate) change: Option<(Change, Option<Shape>)>,
     /// For contents that are made by an operation.
     made: Vec<u8>,
+    /// The record that was looked at last, if nothing was changed since.
+    seen_key: Vec<u8>,
+    seen: Option<Option<Shape>>,
+    pub(crate) noted: Noted,
+}
+
+/// What the entries of a unit that is committed at once tell the partition's state: so that nothing is read again.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// Where each one's key and note end in `bytes`.
+    entries: Vec<(Meta, usize, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Noted {
+    pub(crate) fn push(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        // Of a payload the state reads a mark, or the trailer, which alone is a payload without contents.
+        let note = match meta.kind {
+            Kind::Mark => payload,
+            _ if meta.flags & FLAG_TRAILER != 0 => {
+                let (contents, _) = split_trailer(meta.flags, payload);
+                &payload[contents.len()..]
+            }
+            _ => &[],
+        };
+        self.bytes.extend_from_slice(note);
+        self.entries.push((*meta, key_end, self.bytes.len()));
+    }
+
+    /// Each entry with its key and its note.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Meta, &[u8], &[u8])> {
+        let mut begin = 0;
+        self.entries.iter().map(move |(meta, key_end, end)| {
+            let (key, note) = (&self.bytes[begin..*key_end], &self.bytes[*key_end..*end]);
+            begin = *end;
+            (meta, key, note)
+        })
+    }
+
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes.clear();
+    }
 }
 
 impl Staged {
@@ -138,6 +183,8 @@ impl<'u, D: Disk> Unit<'u, D> {
         staged: &'u mut Staged,
     ) -> Unit<'u, D> {
         staged.clear();
+        staged.noted.clear();
+        staged.seen = None;
         Unit { engine, group, overlay, deadlines, clock, staged, newest: 0, appended: 0, at: None }
     }
 
@@ -345,10 +392,19 @@ impl<'u, D: Disk> Unit<'u, D> {
     }
 
     fn shape(&mut self, key: &[u8]) -> Result<Option<Shape>, Failure<'static>> {
-        match self.look_at(key)? {
-            Seen::Living => self.view().shape(key).or_fail(),
-            Seen::Expired => Ok(None),
+        if let Some(seen) = &self.staged.seen
+            && self.staged.seen_key == key
+        {
+            return Ok(seen.clone());
         }
+        let shape = match self.look_at(key)? {
+            Seen::Living => self.view().shape(key).or_fail()?,
+            Seen::Expired => return Ok(None),
+        };
+        self.staged.seen_key.clear();
+        self.staged.seen_key.extend_from_slice(key);
+        self.staged.seen = Some(shape.clone());
+        Ok(shape)
     }
 
     fn shape_of(&mut self, key: &[u8], wanted: RecordType) -> Result<Option<Shape>, Failure<'static>> {
@@ -400,6 +456,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         made: &mut Vec<u8>,
     ) -> Result<(), Failure<'static>> {
         self.append_joined()?;
+        self.staged.seen = None;
         let at = self.at();
         let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
         let note = Note { deadline: action.noted_deadline(), session: None };
@@ -451,6 +508,9 @@ impl<'u, D: Disk> Unit<'u, D> {
         let entry = Entry { flags: entry.flags | FLAG_JOINED, ..entry };
         let meta = self.group.append_only(self.engine, &entry).map_err(|error| failure_of(&error))?;
         self.appended += 1;
+        if self.group.commits_at_once() {
+            self.staged.noted.push(&meta, &self.staged.key, &self.staged.payload);
+        }
         if let Some((change, before)) = self.staged.change.take() {
             self.overlay.change(meta.index, &self.staged.key, change, before);
         }

@@ -24,7 +24,7 @@ impl Partition {
         result
     }
 
-    pub(super) fn commit_through<D: Disk>(
+    fn commit_through<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         through: u64,

@@ -104,15 +104,29 @@ impl Partition {
             }
             return Ok(meta.index);
         }
+        if at_once {
+            staged.noted.push(meta, &staged.key, &staged.payload);
+            // What fails here is the disk, and the partition takes nothing more.
+            engine.commit(self.handle(), meta.index).map_err(|error| failure_of(&error))?;
+            for (meta, key, note) in staged.noted.iter() {
+                self.apply(meta, key, note);
+            }
+            // Where all is committed at once, nothing else is in it.
+            self.overlay.clear_records();
+            if !self.waits.is_empty() {
+                // A unit is seen as a whole.
+                for (_, key, _) in staged.noted.iter() {
+                    if self.waits.has(key) {
+                        self.wake(engine, key, effects);
+                    }
+                }
+            }
+            return Ok(meta.index);
+        }
         if let Some((change, before)) = staged.change.take() {
             self.overlay.change(meta.index, &staged.key, change, before);
         }
-        if at_once {
-            // What fails here is the disk, and the partition takes nothing more.
-            self.commit_through(engine, meta.index, effects).map_err(|error| failure_of(&error))?;
-        } else {
-            effects.flush_wanted();
-        }
+        effects.flush_wanted();
         Ok(meta.index)
     }
 
