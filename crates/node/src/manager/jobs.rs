@@ -154,6 +154,7 @@ fn describe(delta: &MapDelta) -> String {
         Change::CreateKeyspace { id, config, .. } => format!("keyspace {} ({id}) created", config.name),
         Change::AlterKeyspace { id, config } => format!("keyspace {} ({id}) altered", config.name),
         Change::DropKeyspace(id) => format!("keyspace {id} dropped"),
+        Change::SplitKeyspace(id) => format!("keyspace {id} split"),
         Change::PutNode(node) => format!("node {} put", node.id),
         Change::RemoveNode(id) => format!("node {id} removed"),
         Change::SetGroup { keyspace, partition, .. } => {

@@ -154,9 +154,10 @@ impl<D: Disk> Instance<D> {
 /// The keyspaces that a change tells of, each once.
 fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
     let of = |change: &Change| match change {
-        Change::CreateKeyspace { id, .. } | Change::AlterKeyspace { id, .. } | Change::DropKeyspace(id) => {
-            Some(*id)
-        }
+        Change::CreateKeyspace { id, .. }
+        | Change::AlterKeyspace { id, .. }
+        | Change::DropKeyspace(id)
+        | Change::SplitKeyspace(id) => Some(*id),
         Change::SetGroup { keyspace, .. } => Some(*keyspace),
         Change::PutNode(_) | Change::RemoveNode(_) => None,
     };

@@ -25,6 +25,11 @@ pub enum DecodeError {
         /// Which.
         found: u16,
     },
+    /// Another version than what is said needs: one value, one form.
+    VersionNeeded {
+        /// Which.
+        found: u16,
+    },
     /// A byte that must be zero is not.
     Reserved,
     /// The bytes end too early.
@@ -86,14 +91,17 @@ impl fmt::Display for DecodeError {
             Self::Version { found } => {
                 write!(
                     f,
-                    "it is of version {found}, and this program reads version 1: use the same release everywhere"
+                    "it is of version {found}, and this program reads 1 and 2: use the same release everywhere"
                 )
+            }
+            Self::VersionNeeded { found } => {
+                write!(f, "it says that it is of version {found}, and what follows needs another")
             }
             Self::Reserved => f.write_str("a byte that must be zero is not"),
             Self::Cut { at } => write!(f, "it ends at byte {at}, in the middle of something"),
             Self::Trailing { bytes } => write!(f, "{bytes} bytes follow its end"),
             Self::TooMany { what, count, limit } => write!(f, "{count} {what}, of at most {limit}"),
-            Self::Unknown { what, number } => write!(f, "{number} is no {what} of version 1"),
+            Self::Unknown { what, number } => write!(f, "{number} is no {what}"),
             Self::Text { at } => write!(f, "the text at byte {at} is not UTF-8"),
             Self::Partitions(error) => error.fmt(f),
             Self::Name(error) => error.fmt(f),

@@ -9,7 +9,7 @@ use zerohop_wire::ids::{InstanceId, MapEpoch};
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyspaceConfig};
 use crate::limits::CHANGES_MAX;
-use crate::map::{Change, ClusterMap, Group, MapDelta, Node, NodeState};
+use crate::map::{Change, ClusterMap, Group, GroupState, MapDelta, Node, NodeState, ReplicaGroup};
 
 mod error;
 mod read;
@@ -19,7 +19,10 @@ mod tests;
 pub use error::DecodeError;
 
 const MAGIC: [u8; 4] = *b"ZHMD";
+/// Bytes say the lowest version that can say it, so that an older program follows as long as it can.
 const VERSION: u16 = 1;
+/// States of groups, and keyspaces that are split.
+const VERSION_GROUP_STATES: u16 = 2;
 
 /// Magic, version, reserved, from, to, number of changes.
 const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
@@ -38,6 +41,13 @@ const CREATE_KEYSPACE: u8 = 3;
 const ALTER_KEYSPACE: u8 = 4;
 const DROP_KEYSPACE: u8 = 5;
 const SET_GROUP: u8 = 6;
+const SPLIT_KEYSPACE: u8 = 7;
+
+/// From this bit on, the byte that counts followers holds the state of the group.
+const GROUP_STATE_SHIFT: u32 = 6;
+const GROUP_STATES: [(u8, GroupState); 3] =
+    [(0, GroupState::Settled), (1, GroupState::Admitting), (2, GroupState::Recovering)];
+const _: () = assert!(crate::limits::GROUP_MEMBERS_MAX < 1 << GROUP_STATE_SHIFT);
 
 /// Numbers of the format; they never change.
 const HASHES: [(u8, HashKind); 5] = [
@@ -57,7 +67,7 @@ impl MapDelta {
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&version_needed(&self.changes).to_le_bytes());
         bytes.extend_from_slice(&[0; 2]);
         bytes.extend_from_slice(&self.from.get().to_le_bytes());
         bytes.extend_from_slice(&self.to.get().to_le_bytes());
@@ -77,7 +87,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if version != VERSION {
+        if !(VERSION..=VERSION_GROUP_STATES).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         if reader.array()? != [0; 2] {
@@ -91,8 +101,22 @@ impl MapDelta {
             changes.push(read::change(&mut reader)?);
         }
         reader.end()?;
+        if version != version_needed(&changes) {
+            return Err(DecodeError::VersionNeeded { found: version });
+        }
         Ok(MapDelta { from, to, changes })
     }
+}
+
+fn version_needed(changes: &[Change]) -> u16 {
+    let settled = |group: &ReplicaGroup| group.state == GroupState::Settled;
+    let old = changes.iter().all(|change| match change {
+        Change::CreateKeyspace { groups, .. } => groups.iter().all(settled),
+        Change::SetGroup { group, .. } => settled(group),
+        Change::SplitKeyspace(_) => false,
+        _ => true,
+    });
+    if old { VERSION } else { VERSION_GROUP_STATES }
 }
 
 /// Bytes that [`ClusterMap::encode`] will take, without encoding.
@@ -140,6 +164,10 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
             bytes.extend_from_slice(&partition.get().to_le_bytes());
             write_group(bytes, group.as_group());
         }
+        Change::SplitKeyspace(id) => {
+            bytes.push(SPLIT_KEYSPACE);
+            bytes.extend_from_slice(&id.get().to_le_bytes());
+        }
     }
 }
 
@@ -175,7 +203,8 @@ fn write_config(bytes: &mut Vec<u8>, config: &KeyspaceConfig) {
 fn write_group(bytes: &mut Vec<u8>, group: Group<'_>) {
     bytes.extend_from_slice(&group.epoch.get().to_le_bytes());
     bytes.push(byte(group.in_sync.len(), "a group has at most 16 members"));
-    bytes.push(byte(group.followers.len(), "a group has at most 16 members"));
+    let state = number_of(&GROUP_STATES, group.state) << GROUP_STATE_SHIFT;
+    bytes.push(byte(group.followers.len(), "a group has at most 16 members") | state);
     for member in group.members() {
         bytes.extend_from_slice(&member.get().to_le_bytes());
     }

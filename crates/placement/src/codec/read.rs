@@ -3,8 +3,8 @@
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
-    ALTER_KEYSPACE, CREATE_KEYSPACE, DROP_KEYSPACE, DecodeError, GROUP_BYTES_MIN, HASHES, INTERVAL, MEMORY,
-    PUT_NODE, REMOVE_NODE, SET_GROUP, STATES, SYNC,
+    ALTER_KEYSPACE, CREATE_KEYSPACE, DROP_KEYSPACE, DecodeError, GROUP_BYTES_MIN, GROUP_STATE_SHIFT,
+    GROUP_STATES, HASHES, INTERVAL, MEMORY, PUT_NODE, REMOVE_NODE, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
 use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX};
@@ -115,6 +115,7 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
             let partition = PartitionId(reader.u32()?);
             Change::SetGroup { keyspace, partition, group: group(reader, partition)? }
         }
+        SPLIT_KEYSPACE => Change::SplitKeyspace(KeyspaceId(reader.u32()?)),
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
     })
 }
@@ -173,12 +174,19 @@ fn partitions(bits: u8) -> Result<PartitionCount, DecodeError> {
 
 fn group(reader: &mut Reader<'_>, partition: PartitionId) -> Result<ReplicaGroup, DecodeError> {
     let epoch = PartitionEpoch(reader.u64()?);
-    let (in_sync, followers) = (usize::from(reader.u8()?), usize::from(reader.u8()?));
+    let (in_sync, byte) = (usize::from(reader.u8()?), reader.u8()?);
+    let number = byte >> GROUP_STATE_SHIFT;
+    let followers = usize::from(byte & ((1 << GROUP_STATE_SHIFT) - 1));
+    let state = GROUP_STATES
+        .iter()
+        .find(|(known, _)| *known == number)
+        .map(|(_, state)| *state)
+        .ok_or(DecodeError::Unknown { what: "state of a group", number: u32::from(number) })?;
     let members = 1 + in_sync + followers;
     if members > GROUP_MEMBERS_MAX {
         return Err(DecodeError::Group { partition, fault: GroupFault::TooMany { members } });
     }
     let primary = InstanceId(reader.u32()?);
     let mut some = |count| (0..count).map(|_| reader.u32().map(InstanceId)).collect::<Result<Vec<_>, _>>();
-    Ok(ReplicaGroup { epoch, primary, in_sync: some(in_sync)?, followers: some(followers)? })
+    Ok(ReplicaGroup { epoch, primary, in_sync: some(in_sync)?, followers: some(followers)?, state })
 }

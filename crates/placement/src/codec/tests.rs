@@ -5,7 +5,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, P
 
 use super::*;
 use crate::map::testing::{history, node, steps};
-use crate::map::{Address, MapError, ReplicaGroup};
+use crate::map::{Address, MapError};
 use crate::partitions::PartitionCount;
 
 /// One change of each kind, with every field set apart from its neighbours.
@@ -84,6 +84,40 @@ fn golden_bytes_are_written_and_read() {
     assert_eq!(MapDelta::decode(&golden()).unwrap(), sample());
 }
 
+/// What version 2 can say beyond version 1.
+#[test]
+fn states_of_groups_and_splits_are_version_2() {
+    const GOLDEN_2: &str = "
+        5a484d44 0200 0000 0500000000000000 0900000000000000 03000000
+        06 02000000 01000000 0302000000000000 01 41 07000000 08000000 09000000
+        06 02000000 02000000 0100000000000000 00 80 07000000
+        07 02000000";
+    let set = |partition, group| Change::SetGroup {
+        keyspace: KeyspaceId(2),
+        partition: PartitionId(partition),
+        group,
+    };
+    let moving = ReplicaGroup {
+        in_sync: vec![InstanceId(8)],
+        followers: vec![InstanceId(9)],
+        state: GroupState::Admitting,
+        ..ReplicaGroup::of_one(PartitionEpoch(0x0203), InstanceId(7))
+    };
+    let lost = ReplicaGroup {
+        state: GroupState::Recovering,
+        ..ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(7))
+    };
+    let changes = vec![set(1, moving), set(2, lost), Change::SplitKeyspace(KeyspaceId(2))];
+    let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes };
+    let digits: Vec<u32> = GOLDEN_2.chars().filter_map(|c| c.to_digit(16)).collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+    assert_eq!(delta.encode(), bytes);
+    assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+    let mut bytes = bytes;
+    bytes[4] = 1;
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::VersionNeeded { found: 1 }));
+}
+
 #[test]
 fn numbers_cover_every_variant_and_never_collide() {
     for kind in HashKind::ALL {
@@ -118,7 +152,8 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 2), Err(DecodeError::Version { found: 2 }));
+    assert_eq!(with_byte(4, 3), Err(DecodeError::Version { found: 3 }));
+    assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
     assert_eq!(with_byte(28, 9), Err(DecodeError::Unknown { what: "kind of change", number: 9 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, REPLICAS_MAX,
+    BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, PARTITIONS_MAX,
+    REPLICAS_MAX,
 };
 use crate::partitions::PartitionCount;
 
@@ -47,6 +48,11 @@ pub enum ConfigError {
         /// What was asked for.
         asked: u32,
     },
+    /// A split into more partitions than a keyspace may have.
+    CannotSplit {
+        /// How many there would be.
+        asked: u32,
+    },
     /// A setting that a living keyspace keeps.
     Fixed {
         /// Its name.
@@ -62,6 +68,9 @@ impl fmt::Display for ConfigError {
                 "{partitions} partitions with hash crc16, which places the 16384 slots of Redis Cluster: ask for \
                  16384 or fewer, or for hash xxh3"
             ),
+            Self::CannotSplit { asked } => {
+                write!(f, "a split into {asked} partitions: a keyspace has at most {PARTITIONS_MAX}")
+            }
             Self::Replicas { asked } => write!(f, "{asked} replicas: ask for 1 to {REPLICAS_MAX}"),
             Self::MinInSync { asked, replicas } => write!(
                 f,

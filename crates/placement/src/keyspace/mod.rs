@@ -78,6 +78,17 @@ impl KeyspaceConfig {
         self
     }
 
+    /// The same with each partition cut in two.
+    ///
+    /// # Errors
+    /// If there are as many as there may be.
+    pub fn doubled(&self) -> Result<KeyspaceConfig, ConfigError> {
+        let asked = self.partitions.get() * 2;
+        let partitions = PartitionCount::new(asked).map_err(|_| ConfigError::CannotSplit { asked })?;
+        let doubled = KeyspaceConfig { partitions, ..self.clone() };
+        doubled.check().map(|()| doubled)
+    }
+
     /// Whether the fields agree with each other and with their bounds.
     pub fn check(&self) -> Result<(), ConfigError> {
         let slots = u32::from(crate::hash::SLOTS);

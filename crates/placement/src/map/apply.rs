@@ -60,6 +60,7 @@ impl<'a> Draft<'a> {
                     self.touched.remove(id);
                 }
                 Change::SetGroup { keyspace, partition, group } => self.set(*keyspace, *partition, group)?,
+                Change::SplitKeyspace(id) => self.split(*id)?,
             }
         }
         Ok(self)
@@ -109,6 +110,16 @@ impl<'a> Draft<'a> {
         let keyspace = self.keyspace(id)?;
         keyspace.config.check_alteration(config).map_err(|error| MapError::Config { keyspace: id, error })?;
         keyspace.config = config.clone();
+        Ok(())
+    }
+
+    fn split(&mut self, id: KeyspaceId) -> Result<(), MapError> {
+        let keyspace = self.keyspace(id)?;
+        let error = |error| MapError::Config { keyspace: id, error };
+        let doubled = keyspace.config.doubled().map_err(error)?;
+        keyspace.config = doubled;
+        keyspace.groups.double();
+        self.touched.insert(id);
         Ok(())
     }
 
@@ -173,8 +184,13 @@ fn check_incarnations(old: &ClusterMap, new: &ClusterMap) -> Result<(), MapError
     };
     for (id, keyspace) in new.keyspaces() {
         let Some(before) = old.keyspace(id) else { continue };
+        // Splits leave nobody a partition's number, and raise the epochs of daughters by one each.
+        let splits = keyspace.config.partitions.bits().saturating_sub(before.config.partitions.bits());
         for (partition, group) in keyspace.groups() {
-            let kept = before.group(partition).is_some_and(|before| before.epoch == group.epoch);
+            let parent = PartitionId(partition.get() >> splits);
+            let kept = before.group(parent).is_some_and(|before| {
+                group.epoch.get() <= before.epoch.get().saturating_add(u64::from(splits))
+            });
             if kept && let Some(instance) = group.members().find(|member| restarted(*member)) {
                 return Err(MapError::StaleMember { keyspace: id, partition, instance });
             }

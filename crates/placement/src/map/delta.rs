@@ -51,6 +51,9 @@ pub enum Change {
         /// Its group now.
         group: ReplicaGroup,
     },
+    /// A keyspace has twice as many partitions: each is cut by the next bit of the hashes, and both daughters have the
+    /// members of their parent, at an epoch one higher.
+    SplitKeyspace(KeyspaceId),
 }
 
 impl MapDelta {

@@ -4,6 +4,19 @@ use zerohop_wire::ids::{InstanceId, PartitionEpoch, PartitionId};
 
 use crate::limits::GROUP_MEMBERS_MAX;
 
+/// What a group is in the middle of; only the control group says so.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GroupState {
+    /// Nothing. The primary asks for followers to be admitted only while there are fewer in-sync copies than
+    /// `min_in_sync`.
+    #[default]
+    Settled,
+    /// The first of the followers is to be admitted in sync as soon as it has caught up: it is the target of a move.
+    Admitting,
+    /// Nobody serves: those in sync have restarted, and the log to go on with is being chosen.
+    Recovering,
+}
+
 /// The instances that hold one partition, as a change of the map describes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaGroup {
@@ -15,6 +28,8 @@ pub struct ReplicaGroup {
     pub in_sync: Vec<InstanceId>,
     /// Those that follow behind and acknowledge nothing.
     pub followers: Vec<InstanceId>,
+    /// What the group is in the middle of.
+    pub state: GroupState,
 }
 
 /// The instances that hold one partition, in a map.
@@ -28,17 +43,31 @@ pub struct Group<'a> {
     pub in_sync: &'a [InstanceId],
     /// See [`ReplicaGroup::followers`].
     pub followers: &'a [InstanceId],
+    /// See [`ReplicaGroup::state`].
+    pub state: GroupState,
 }
 
 impl ReplicaGroup {
     /// A group of one.
     pub fn of_one(epoch: PartitionEpoch, primary: InstanceId) -> ReplicaGroup {
-        ReplicaGroup { epoch, primary, in_sync: Vec::new(), followers: Vec::new() }
+        ReplicaGroup {
+            epoch,
+            primary,
+            in_sync: Vec::new(),
+            followers: Vec::new(),
+            state: GroupState::Settled,
+        }
     }
 
     /// The same, borrowed.
     pub fn as_group(&self) -> Group<'_> {
-        Group { epoch: self.epoch, primary: self.primary, in_sync: &self.in_sync, followers: &self.followers }
+        Group {
+            epoch: self.epoch,
+            primary: self.primary,
+            in_sync: &self.in_sync,
+            followers: &self.followers,
+            state: self.state,
+        }
     }
 }
 
@@ -52,8 +81,8 @@ impl Group<'_> {
 
     /// As a change would describe it.
     pub fn to_group(self) -> ReplicaGroup {
-        let Group { epoch, primary, in_sync, followers } = self;
-        ReplicaGroup { epoch, primary, in_sync: in_sync.to_vec(), followers: followers.to_vec() }
+        let Group { epoch, primary, in_sync, followers, state } = self;
+        ReplicaGroup { epoch, primary, in_sync: in_sync.to_vec(), followers: followers.to_vec(), state }
     }
 
     /// Whether this group may be in a map at all, as far as that can be said without the map.
@@ -61,6 +90,9 @@ impl Group<'_> {
         let count = 1 + self.in_sync.len() + self.followers.len();
         if count > GROUP_MEMBERS_MAX {
             return Err(GroupFault::TooMany { members: count });
+        }
+        if self.state == GroupState::Admitting && self.followers.is_empty() {
+            return Err(GroupFault::NobodyToAdmit);
         }
         let mut members: Vec<InstanceId> = self.members().collect();
         members.sort_unstable();
@@ -84,6 +116,8 @@ pub enum GroupFault {
         /// Which.
         instance: InstanceId,
     },
+    /// A follower is to be admitted, and there is none.
+    NobodyToAdmit,
 }
 
 impl std::fmt::Display for GroupFault {
@@ -91,6 +125,7 @@ impl std::fmt::Display for GroupFault {
         match self {
             Self::TooMany { members } => write!(f, "has {members} members, of at most {GROUP_MEMBERS_MAX}"),
             Self::Twice { instance } => write!(f, "names instance {instance} twice"),
+            Self::NobodyToAdmit => f.write_str("has a follower to admit, and no follower"),
         }
     }
 }
@@ -102,6 +137,7 @@ struct Entry {
     start: u32,
     in_sync: u8,
     followers: u8,
+    state: GroupState,
 }
 
 /// The groups of all partitions of a keyspace: 4 bytes a member and 16 a partition.
@@ -127,13 +163,13 @@ impl GroupTable {
     }
 
     pub(super) fn get(&self, partition: PartitionId) -> Option<Group<'_>> {
-        let Entry { epoch, start, in_sync, followers } = self.entries.get(partition.get() as usize)?;
+        let Entry { epoch, start, in_sync, followers, state } = self.entries.get(partition.get() as usize)?;
         let (in_sync, followers) = (usize::from(*in_sync), usize::from(*followers));
         let [primary, others @ ..] = &self.members[*start as usize..][..1 + in_sync + followers] else {
             unreachable!("the slice has a length of at least one");
         };
         let (in_sync, followers) = others.split_at(in_sync);
-        Some(Group { epoch: *epoch, primary: *primary, in_sync, followers })
+        Some(Group { epoch: *epoch, primary: *primary, in_sync, followers, state: *state })
     }
 
     pub(super) fn iter(&self) -> impl ExactSizeIterator<Item = (PartitionId, Group<'_>)> {
@@ -148,6 +184,20 @@ impl GroupTable {
     pub(super) fn set(&mut self, partition: PartitionId, group: Group<'_>) {
         let entry = self.stored(group);
         self.entries[partition.get() as usize] = entry;
+    }
+
+    /// Every partition becomes two of the same members, each at an epoch above its parent's: what was asked of the
+    /// parent is answered by neither daughter.
+    pub(super) fn double(&mut self) {
+        let daughters: Vec<ReplicaGroup> = self
+            .iter()
+            .flat_map(|(_, group)| {
+                let mut daughter = group.to_group();
+                daughter.epoch = daughter.epoch.next();
+                [daughter.clone(), daughter]
+            })
+            .collect();
+        *self = GroupTable::new(&daughters);
     }
 
     /// Drops what no group reaches.
@@ -183,6 +233,7 @@ impl GroupTable {
             start,
             in_sync: group.in_sync.len() as u8,
             followers: group.followers.len() as u8,
+            state: group.state,
         }
     }
 }
@@ -194,14 +245,15 @@ mod tests {
 
     fn groups() -> impl Strategy<Value = ReplicaGroup> {
         let members = proptest::collection::vec(0u32..1000, 0..4);
-        (any::<u64>(), 0u32..1000, members.clone(), members).prop_map(
-            |(epoch, primary, in_sync, followers)| {
+        (any::<u64>(), 0u32..1000, members.clone(), members, any::<bool>()).prop_map(
+            |(epoch, primary, in_sync, followers, recovering)| {
                 let ids = |ids: Vec<u32>| ids.into_iter().map(InstanceId).collect();
                 ReplicaGroup {
                     epoch: PartitionEpoch(epoch),
                     primary: InstanceId(primary),
                     in_sync: ids(in_sync),
                     followers: ids(followers),
+                    state: if recovering { GroupState::Recovering } else { GroupState::Settled },
                 }
             },
         )
@@ -242,5 +294,8 @@ mod tests {
         let many: Vec<u32> = (1..=16).collect();
         assert_eq!(check(group(&many, &[])), Err(GroupFault::TooMany { members: 17 }));
         assert_eq!(check(group(&many[..15], &[])), Ok(()));
+        let admitting = |group| check(ReplicaGroup { state: GroupState::Admitting, ..group });
+        assert_eq!(admitting(group(&[1], &[2])), Ok(()));
+        assert_eq!(admitting(group(&[1], &[])), Err(GroupFault::NobodyToAdmit));
     }
 }

@@ -27,7 +27,7 @@ pub use address::{Address, AddressError};
 pub use delta::{Change, MapDelta};
 pub use error::MapError;
 pub use first::DEFAULT_KEYSPACE;
-pub use group::{Group, GroupFault, ReplicaGroup};
+pub use group::{Group, GroupFault, GroupState, ReplicaGroup};
 pub use history::{MapHistory, Since};
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
-use super::{Address, Change, ClusterMap, MapDelta, Node, NodeState, ReplicaGroup};
+use super::{Address, Change, ClusterMap, GroupState, MapDelta, Node, NodeState, ReplicaGroup};
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyspaceConfig};
 use crate::partitions::PartitionCount;
@@ -31,7 +31,8 @@ pub(crate) enum Step {
     Create { bits: u32, hash: usize, seed: u64, durability: u32 },
     Alter { keyspace: usize, replicas: u8 },
     Drop { keyspace: usize },
-    Regroup { keyspace: usize, partition: u32, members: Vec<u32>, in_sync: usize },
+    Regroup { keyspace: usize, partition: u32, members: Vec<u32>, in_sync: usize, state: usize },
+    Split { keyspace: usize },
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -44,8 +45,11 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(bits, hash, seed, durability)| Step::Create { bits, hash, seed, durability }),
         1 => (any::<usize>(), 1u8..=8).prop_map(|(keyspace, replicas)| Step::Alter { keyspace, replicas }),
         1 => any::<usize>().prop_map(|keyspace| Step::Drop { keyspace }),
-        8 => (any::<usize>(), any::<u32>(), prop::collection::vec(any::<u32>(), 1..6), any::<usize>())
-            .prop_map(|(keyspace, partition, members, in_sync)| Step::Regroup { keyspace, partition, members, in_sync }),
+        8 => (any::<usize>(), any::<u32>(), prop::collection::vec(any::<u32>(), 1..6), any::<usize>(), 0usize..6)
+            .prop_map(|(keyspace, partition, members, in_sync, state)| {
+                Step::Regroup { keyspace, partition, members, in_sync, state }
+            }),
+        1 => any::<usize>().prop_map(|keyspace| Step::Split { keyspace }),
     ];
     prop::collection::vec(step, 0..30)
 }
@@ -123,7 +127,11 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
             Some(vec![Change::AlterKeyspace { id, config }])
         }
         Step::Drop { keyspace } => Some(vec![Change::DropKeyspace(some_keyspace(*keyspace)?.0)]),
-        Step::Regroup { keyspace, partition, members, in_sync } => {
+        Step::Split { keyspace } => {
+            let (id, keyspace) = some_keyspace(*keyspace)?;
+            (keyspace.config().partitions.get() < 256).then(|| vec![Change::SplitKeyspace(id)])
+        }
+        Step::Regroup { keyspace, partition, members, in_sync, state } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
             let partition = PartitionId(partition % keyspace.config().partitions.get());
             let mut chosen: Vec<InstanceId> = Vec::new();
@@ -140,6 +148,11 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
                 primary: chosen[0],
                 in_sync: in_sync.to_vec(),
                 followers: followers.to_vec(),
+                state: match state {
+                    0 if !followers.is_empty() => GroupState::Admitting,
+                    1 => GroupState::Recovering,
+                    _ => GroupState::Settled,
+                },
             };
             Some(vec![Change::SetGroup { keyspace: id, partition, group }])
         }
