@@ -52,7 +52,7 @@ pub enum Change {
         group: ReplicaGroup,
     },
     /// A keyspace has twice as many partitions: each is cut by the next bit of the hashes, and both daughters have the
-    /// members of their parent, at an epoch one higher.
+    /// members of their parent, at an epoch above that of any partition before.
     SplitKeyspace(KeyspaceId),
 }
 

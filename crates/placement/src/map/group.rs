@@ -186,14 +186,15 @@ impl GroupTable {
         self.entries[partition.get() as usize] = entry;
     }
 
-    /// Every partition becomes two of the same members, each at an epoch above its parent's: what was asked of the
-    /// parent is answered by neither daughter.
+    /// Every partition becomes two of the same members. A number then means another slice, so all daughters get an epoch
+    /// above that of any parent: what was routed to a number before is answered by nobody who has it now.
     pub(super) fn double(&mut self) {
+        let highest = self.entries.iter().map(|entry| entry.epoch).max().unwrap_or_default();
         let daughters: Vec<ReplicaGroup> = self
             .iter()
             .flat_map(|(_, group)| {
                 let mut daughter = group.to_group();
-                daughter.epoch = daughter.epoch.next();
+                daughter.epoch = highest.next();
                 [daughter.clone(), daughter]
             })
             .collect();
