@@ -1,0 +1,157 @@
+//! Commands and outcomes as Protocol Buffers, field by field as `docs/protocols/control.proto` has them.
+
+use prost::{Message, Oneof};
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Request {
+    #[prost(fixed64, tag = "1")]
+    pub(crate) origin: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) number: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) after: u64,
+    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub(crate) enum Command {
+    #[prost(message, tag = "4")]
+    Join(Join),
+    #[prost(message, tag = "5")]
+    SetNodeState(SetNodeState),
+    #[prost(uint32, tag = "6")]
+    RemoveNode(u32),
+    #[prost(bytes, tag = "7")]
+    CreateKeyspace(Vec<u8>),
+    #[prost(bytes, tag = "8")]
+    AlterKeyspace(Vec<u8>),
+    #[prost(uint32, tag = "9")]
+    DropKeyspace(u32),
+    #[prost(uint32, tag = "10")]
+    SplitKeyspace(u32),
+    #[prost(message, tag = "11")]
+    Regroup(Regroup),
+    #[prost(message, tag = "12")]
+    Held(Held),
+    #[prost(message, tag = "13")]
+    Recover(Place),
+    #[prost(message, tag = "14")]
+    SetManagers(Managers),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Join {
+    /// One `put node`; its id is meant only if `known` is set.
+    #[prost(bytes, tag = "1")]
+    pub(crate) node: Vec<u8>,
+    #[prost(bool, tag = "2")]
+    pub(crate) known: bool,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) replaces: u64,
+    #[prost(uint32, tag = "4")]
+    pub(crate) domain: u32,
+    #[prost(uint32, tag = "5")]
+    pub(crate) capacity: u32,
+    #[prost(bool, tag = "6")]
+    pub(crate) intact: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SetNodeState {
+    #[prost(uint32, tag = "1")]
+    pub(crate) node: u32,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) incarnation: u64,
+    /// 0 up, 1 draining, 2 down.
+    #[prost(uint32, tag = "3")]
+    pub(crate) state: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Place {
+    #[prost(uint32, tag = "1")]
+    pub(crate) keyspace: u32,
+    #[prost(uint32, tag = "2")]
+    pub(crate) partition: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Regroup {
+    #[prost(message, required, tag = "1")]
+    pub(crate) place: Place,
+    #[prost(uint64, tag = "2")]
+    pub(crate) epoch: u64,
+    /// Who asks; unset if control does.
+    #[prost(message, optional, tag = "3")]
+    pub(crate) by: Option<Instance>,
+    /// 1 admit, 2 exclude, 3 add a follower, 4 add the target of a move, 5 remove a follower, 6 promote, 7 demote,
+    /// 8 leave.
+    #[prost(uint32, tag = "4")]
+    pub(crate) step: u32,
+    #[prost(uint32, tag = "5")]
+    pub(crate) instance: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Instance {
+    #[prost(uint32, tag = "1")]
+    pub(crate) id: u32,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) incarnation: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Held {
+    #[prost(uint32, tag = "1")]
+    pub(crate) node: u32,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) incarnation: u64,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) logs: Vec<HeldLog>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HeldLog {
+    #[prost(message, required, tag = "1")]
+    pub(crate) place: Place,
+    #[prost(uint64, tag = "2")]
+    pub(crate) epoch: u64,
+    #[prost(uint32, tag = "3")]
+    pub(crate) instance: u32,
+    #[prost(uint64, tag = "4")]
+    pub(crate) end_epoch: u64,
+    #[prost(uint64, tag = "5")]
+    pub(crate) end_index: u64,
+    #[prost(bool, tag = "6")]
+    pub(crate) intact: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Managers {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) managers: Vec<Manager>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Manager {
+    #[prost(fixed64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(string, tag = "2")]
+    pub(crate) addr: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Outcome {
+    #[prost(uint64, tag = "1")]
+    pub(crate) mark: u64,
+    /// 0: done; else the number of a refusal.
+    #[prost(uint32, tag = "2")]
+    pub(crate) refusal: u32,
+    #[prost(uint64, tag = "3")]
+    pub(crate) number: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) map_epoch: u64,
+    #[prost(string, tag = "5")]
+    pub(crate) text: String,
+}

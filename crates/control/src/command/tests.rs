@@ -1,0 +1,127 @@
+//! What was written is read, and other bytes are refused.
+
+use proptest::prelude::*;
+use zerohop_wire::ids::MapEpoch;
+
+use super::*;
+
+fn address(text: &str) -> Address {
+    Address::new(text).unwrap()
+}
+
+/// One of each kind.
+pub(crate) fn commands() -> Vec<Command> {
+    let config = KeyspaceConfig::new("papers".parse().unwrap(), 7);
+    let (keyspace, partition) = (KeyspaceId(3), PartitionId(4));
+    let join = Join {
+        node: Some(NodeId(1)),
+        replaces: Incarnation(5),
+        incarnation: Incarnation(6),
+        manager: address("m:1"),
+        instances: vec![address("i:1"), address("i:2")],
+        domain: 9,
+        capacity: 100,
+        intact: true,
+    };
+    let regroup =
+        |by, step| Command::Regroup(Regroup { keyspace, partition, epoch: PartitionEpoch(8), by, step });
+    let instance = InstanceId(11);
+    let by = Asker::Instance(InstanceId(1), Incarnation(2));
+    let log = HeldLog {
+        keyspace,
+        partition,
+        epoch: PartitionEpoch(3),
+        instance,
+        end: LogEnd { epoch: 2, index: LogIndex(77) },
+        intact: true,
+    };
+    vec![
+        Command::Join(join.clone()),
+        Command::Join(Join { node: None, ..join }),
+        Command::SetNodeState { node: NodeId(1), incarnation: Incarnation(2), state: NodeState::Down },
+        Command::RemoveNode(NodeId(1)),
+        Command::CreateKeyspace(config.clone()),
+        Command::AlterKeyspace(keyspace, config),
+        Command::DropKeyspace(keyspace),
+        Command::SplitKeyspace(keyspace),
+        regroup(by, GroupStep::Admit(instance)),
+        regroup(by, GroupStep::Exclude(instance)),
+        regroup(Asker::Control, GroupStep::AddFollower { instance, target: false }),
+        regroup(Asker::Control, GroupStep::AddFollower { instance, target: true }),
+        regroup(Asker::Control, GroupStep::RemoveFollower(instance)),
+        regroup(Asker::Control, GroupStep::Promote(instance)),
+        regroup(Asker::Control, GroupStep::Demote(instance)),
+        regroup(Asker::Control, GroupStep::Leave(instance)),
+        Command::Held(Held { node: NodeId(1), incarnation: Incarnation(2), logs: vec![log, log] }),
+        Command::Recover { keyspace, partition },
+        Command::SetManagers(vec![ManagerInfo { id: ManagerId(1), addr: address("m:1") }]),
+    ]
+}
+
+#[test]
+fn every_command_comes_back_as_it_was() {
+    for (number, command) in (0..).zip(commands()) {
+        let request = Request { id: RequestId { origin: 77, number }, after: 5, command };
+        assert_eq!(Request::decode(&request.encode()), Ok(request));
+    }
+}
+
+/// The first bytes of a log must be read by every later program.
+#[test]
+fn golden_bytes_are_written_and_read() {
+    let regroup = Regroup {
+        keyspace: KeyspaceId(3),
+        partition: PartitionId(4),
+        epoch: PartitionEpoch(8),
+        by: Asker::Instance(InstanceId(1), Incarnation(2)),
+        step: GroupStep::Admit(InstanceId(11)),
+    };
+    let request =
+        Request { id: RequestId { origin: 1, number: 2 }, after: 3, command: Command::Regroup(regroup) };
+    let golden = [
+        0x09, 1, 0, 0, 0, 0, 0, 0, 0, 0x10, 2, 0x18, 3, 0x5a, 25, 0x0a, 4, 0x08, 3, 0x10, 4, 0x10, 8, 0x1a,
+        11, 0x08, 1, 0x11, 2, 0, 0, 0, 0, 0, 0, 0, 0x20, 1, 0x28, 11,
+    ];
+    let bytes = request.encode();
+    assert_eq!(bytes, golden);
+}
+
+#[test]
+fn every_outcome_comes_back_as_it_was() {
+    let mut results = vec![
+        Ok(Done { number: 4, epoch: MapEpoch(9) }),
+        Err(Refusal::StaleEpoch { now: PartitionEpoch(7) }),
+        Err(Refusal::Map("a map has rules".to_owned())),
+    ];
+    for number in 2..=20 {
+        let outcome = proto::Outcome { refusal: number, ..proto::Outcome::default() };
+        results.push(Outcome::from_proto(outcome).unwrap().result);
+    }
+    for result in results {
+        let outcome = Outcome { result, mark: 12 };
+        assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));
+    }
+}
+
+proptest! {
+    #[test]
+    fn changed_bytes_never_panic(
+        which: prop::sample::Index,
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        random in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let commands = commands();
+        let command = commands[which.index(commands.len())].clone();
+        let mut bytes = Request { id: RequestId::default(), after: 0, command }.encode();
+        for (at, value) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        for bytes in [bytes, random] {
+            if let Ok(request) = Request::decode(&bytes) {
+                prop_assert_eq!(Request::decode(&request.encode()), Ok(request));
+            }
+            let _ = Outcome::decode(&bytes);
+        }
+    }
+}

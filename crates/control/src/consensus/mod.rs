@@ -1,0 +1,476 @@
+//! Agreement on a log of commands: the raft crate's core, with storage, randomness and messages of our own.
+//!
+//! The core draws its election timeouts from the thread's random numbers; after each step they are replaced by ones from
+//! our stream, before anything looks at them, so that a seed replays.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, MessageType, Snapshot};
+use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
+
+use crate::command::{ManagerId, Request};
+use crate::limits::{
+    ELECTION_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX, LOG_TRAIL_ENTRIES,
+    MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_LOST_TICKS, UNCOMMITTED_BYTES_MAX,
+};
+use crate::planted::{self, Bug};
+use crate::random::Stream;
+use crate::state::State;
+
+mod log;
+mod message;
+mod record;
+
+pub use record::LogError;
+
+use log::Log;
+use record::{Stored, Writer};
+
+/// What consensus wants done, in order.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// See [`crate::manager::Effect::Persist`].
+    Persist { number: u64, bytes: Vec<u8>, replace: bool },
+    /// See [`crate::manager::Effect::Send`].
+    Send { to: ManagerId, bytes: Vec<u8> },
+    /// A command is decided.
+    Committed(Vec<u8>),
+    /// The state is that of a snapshot from the leader.
+    Restored(Vec<u8>),
+}
+
+/// A step towards the membership that is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Membership {
+    Learn(ManagerId),
+    Vote(ManagerId),
+    Remove(ManagerId),
+}
+
+/// Messages that wait until what they rest on is durable.
+#[derive(Debug)]
+struct HeldBack {
+    /// Of the persist effect.
+    number: u64,
+    /// Of the core.
+    ready: u64,
+    /// Up to which index a snapshot took the place of the log; zero if none did.
+    restored: u64,
+    messages: Vec<Message>,
+}
+
+/// See the module.
+pub(crate) struct Consensus {
+    core: RawNode<Log>,
+    id: ManagerId,
+    stream: Stream,
+    timeout: usize,
+    /// Term and role for which the timeout was drawn.
+    drawn_for: (u64, StateRole),
+    ticks: u64,
+    /// Persist effects given out, and those that are durable.
+    persists: u64,
+    durable: u64,
+    held: VecDeque<HeldBack>,
+    /// To whom a snapshot was sent, at which tick.
+    snapshots: Vec<(u64, u64)>,
+    /// A snapshot is due, however short the log is.
+    compact_now: bool,
+    log_entries_max: usize,
+    outputs: Vec<Output>,
+}
+
+/// A log of a new control group: every founder begins with the same members and the same state.
+pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
+    let mut snapshot = Snapshot::default();
+    let meta = snapshot.mut_metadata();
+    (meta.index, meta.term) = (1, 1);
+    meta.mut_conf_state().set_voters(founders.iter().map(|founder| founder.0).collect());
+    snapshot.data = state.into();
+    let mut writer = Writer::default();
+    writer.header(id);
+    writer.snapshot(&snapshot);
+    writer.bytes
+}
+
+/// A log of a manager that is to be added to a control group: nothing.
+pub(crate) fn join(id: ManagerId) -> Vec<u8> {
+    let mut writer = Writer::default();
+    writer.header(id);
+    writer.bytes
+}
+
+impl Consensus {
+    /// Goes on from what was persisted. Gives the state of the last snapshot and how many bytes of the log are good.
+    pub(crate) fn open(
+        bytes: &[u8],
+        seed: u64,
+        log_entries_max: usize,
+    ) -> Result<(Consensus, Vec<u8>, usize), LogError> {
+        let stored = Stored::read(bytes)?;
+        let Stored { manager: id, hard, snapshot, entries, bytes } = stored;
+        let state = snapshot.data.to_vec();
+        let config = Config {
+            id: id.0,
+            election_tick: ELECTION_TICKS,
+            heartbeat_tick: HEARTBEAT_TICKS,
+            applied: snapshot.get_metadata().index,
+            max_size_per_msg: MESSAGE_ENTRIES_BYTES_MAX,
+            max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
+            max_uncommitted_size: UNCOMMITTED_BYTES_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            ..Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let core = RawNode::new(&config, Log::new(hard, snapshot, entries), &logger)
+            .map_err(|error| LogError::State(error.to_string()))?;
+        let mut consensus = Consensus {
+            core,
+            id,
+            stream: Stream::new(seed),
+            timeout: ELECTION_TICKS,
+            drawn_for: (u64::MAX, StateRole::Follower),
+            ticks: 0,
+            persists: 0,
+            durable: 0,
+            held: VecDeque::new(),
+            snapshots: Vec::new(),
+            compact_now: false,
+            log_entries_max,
+            outputs: Vec::new(),
+        };
+        consensus.draw_timeout();
+        if consensus.core.raft.prs().is_singleton() && consensus.core.raft.promotable() {
+            // Nobody else can be leader: there is nothing to wait for.
+            let _ = consensus.core.campaign();
+        }
+        consensus.pump();
+        Ok((consensus, state, bytes))
+    }
+
+    pub(crate) fn id(&self) -> ManagerId {
+        self.id
+    }
+
+    pub(crate) fn term(&self) -> u64 {
+        self.core.raft.term
+    }
+
+    pub(crate) fn is_leader(&self) -> bool {
+        self.core.raft.state == StateRole::Leader
+    }
+
+    /// Whether it leads and knows of everything that was decided before it did.
+    pub(crate) fn leads(&self) -> bool {
+        self.is_leader() && self.core.raft.commit_to_current_term()
+    }
+
+    pub(crate) fn leader(&self) -> Option<ManagerId> {
+        (self.core.raft.leader_id != 0).then_some(ManagerId(self.core.raft.leader_id))
+    }
+
+    pub(crate) fn tick(&mut self) {
+        self.ticks += 1;
+        self.core.tick();
+        self.give_snapshots_up();
+        self.pump();
+    }
+
+    /// A message of another manager. What is none, or for somebody else, is dropped: messages may be lost anyway.
+    pub(crate) fn receive(&mut self, from: ManagerId, bytes: &[u8]) {
+        let Some(message) = message::decode(bytes) else { return };
+        if message.from != from.0 || message.to != self.id.0 || !is_understood(&message) {
+            return;
+        }
+        // The core says why it will not have a message; that it came late is the usual reason.
+        let _ = self.core.step(message);
+        self.pump();
+    }
+
+    pub(crate) fn persisted(&mut self, number: u64) {
+        self.durable = self.durable.max(number);
+        while self.held.front().is_some_and(|held| held.number <= number) {
+            let Some(held) = self.held.pop_front() else { break };
+            self.let_go(held);
+        }
+        self.pump();
+    }
+
+    /// Whether the command is in the leader's log now.
+    pub(crate) fn propose(&mut self, command: Vec<u8>) -> bool {
+        let taken = self.is_leader() && self.core.propose(Vec::new(), command).is_ok();
+        self.pump();
+        taken
+    }
+
+    pub(crate) fn transfer(&mut self, to: ManagerId) {
+        if self.is_leader() {
+            self.core.transfer_leader(to.0);
+            self.pump();
+        }
+    }
+
+    /// The next step towards these members, taken by the leader one at a time. A new member first learns, and is given a
+    /// vote once it is nearly up to date; who is to go, goes when all the others have their votes.
+    pub(crate) fn reconcile(&mut self, wanted: &[ManagerId]) {
+        if !self.leads() || self.core.raft.has_pending_conf() {
+            return;
+        }
+        let conf = self.core.raft.prs().conf().to_conf_state();
+        let (voters, learners) = (conf.get_voters(), conf.get_learners());
+        let committed = self.core.raft.raft_log.committed;
+        let near = |id: &ManagerId| {
+            let progress = self.core.raft.prs().get(id.0);
+            progress.is_some_and(|one| {
+                one.state == ProgressState::Replicate && one.matched + LEARNER_BEHIND_MAX >= committed
+            })
+        };
+        let missing: Vec<ManagerId> = wanted.iter().copied().filter(|id| !voters.contains(&id.0)).collect();
+        let mut unwanted: Vec<u64> =
+            voters.iter().chain(learners).copied().filter(|id| !wanted.contains(&ManagerId(*id))).collect();
+        unwanted.sort_unstable();
+        let step = if let Some(new) = missing.iter().find(|id| !learners.contains(&id.0)) {
+            Membership::Learn(*new)
+        } else if let Some(ready) = missing.iter().find(|id| near(id)) {
+            Membership::Vote(*ready)
+        } else if missing.is_empty()
+            && let Some(old) = unwanted.iter().find(|id| **id != self.id.0)
+        {
+            Membership::Remove(ManagerId(*old))
+        } else if missing.is_empty() && unwanted.contains(&self.id.0) {
+            // The last one to go is this leader: another takes over and removes it.
+            let heir = wanted.iter().copied().find(|id| near(id));
+            if let Some(heir) = heir {
+                self.transfer(heir);
+            }
+            return;
+        } else {
+            return;
+        };
+        self.propose_membership(step);
+    }
+
+    fn propose_membership(&mut self, step: Membership) {
+        let (change, context) = conf_change(step);
+        // Refused if another one is under way: the next tick asks again.
+        let _ = self.core.propose_conf_change(context, change);
+        self.pump();
+    }
+
+    /// Voters and learners, as last decided.
+    pub(crate) fn members(&self) -> (Vec<ManagerId>, Vec<ManagerId>) {
+        let conf = self.core.raft.prs().conf().to_conf_state();
+        let ids = |ids: &[u64]| {
+            let mut ids: Vec<ManagerId> = ids.iter().copied().map(ManagerId).collect();
+            ids.sort_unstable();
+            ids
+        };
+        (ids(conf.get_voters()), ids(conf.get_learners()))
+    }
+
+    /// Replaces the log by a snapshot, if it has grown enough. To be called when all outputs have been taken and applied.
+    pub(crate) fn compact_if_due(&mut self, encode: impl FnOnce() -> Vec<u8>) {
+        let log = self.core.store();
+        let (entries, bytes) = log.beyond_snapshot();
+        let bytes_max = LOG_BYTES_MAX.max(log.snapshot.data.len());
+        if entries <= self.log_entries_max && bytes <= bytes_max && !self.compact_now {
+            return;
+        }
+        self.compact_now = false;
+        let index = self.core.raft.raft_log.applied;
+        if index <= log.snapshot.get_metadata().index {
+            return;
+        }
+        let Ok(term) = self.core.raft.raft_log.term(index) else { return };
+        let mut snapshot = Snapshot::default();
+        let meta = snapshot.mut_metadata();
+        (meta.index, meta.term) = (index, term);
+        meta.set_conf_state(self.core.raft.prs().conf().to_conf_state());
+        snapshot.data = encode().into();
+        self.core.mut_store().compact(snapshot, LOG_TRAIL_ENTRIES.min(self.log_entries_max / 2));
+        self.replace();
+    }
+
+    pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Takes from the core all that it wants done.
+    fn pump(&mut self) {
+        self.draw_timeout();
+        while self.core.has_ready() {
+            let mut ready = self.core.ready();
+            self.send(ready.take_messages());
+            let restored = !ready.snapshot().is_empty();
+            if restored {
+                let snapshot = ready.snapshot().clone();
+                self.outputs.push(Output::Restored(snapshot.data.to_vec()));
+                self.core.mut_store().restore(snapshot);
+            }
+            let entries = ready.take_entries();
+            self.core.mut_store().append(&entries);
+            if let Some(hard) = ready.hs() {
+                self.core.mut_store().hard = hard.clone();
+            }
+            if restored {
+                self.replace();
+            } else if ready.must_sync() {
+                self.append(&entries, ready.hs().is_some());
+            }
+            let (number, messages) = (ready.number(), ready.take_persisted_messages());
+            let committed = ready.take_committed_entries();
+            self.core.advance_append_async(ready);
+            let index = if restored { self.core.store().snapshot.get_metadata().index } else { 0 };
+            self.hold_back(HeldBack { number: self.persists, ready: number, restored: index, messages });
+            let last = committed.last().map(|entry| entry.index);
+            for entry in committed {
+                self.commit(entry);
+            }
+            if let Some(last) = last {
+                self.core.advance_apply_to(last);
+            }
+            self.draw_timeout();
+        }
+    }
+
+    fn hold_back(&mut self, held: HeldBack) {
+        self.held.push_back(held);
+        if planted::is_planted(Bug::VotesTwice) {
+            // The vote goes out at once, whatever is on disk.
+            let held = self.held.back_mut().map(|held| std::mem::take(&mut held.messages));
+            self.send(held.unwrap_or_default());
+        }
+        if self.persisted_all() {
+            while let Some(held) = self.held.pop_front() {
+                self.let_go(held);
+            }
+        }
+    }
+
+    /// What these messages rest on is durable.
+    fn let_go(&mut self, held: HeldBack) {
+        self.core.on_persist_ready(held.ready);
+        if held.restored > 0 {
+            self.core.advance_apply_to(held.restored);
+        }
+        self.send(held.messages);
+    }
+
+    fn persisted_all(&self) -> bool {
+        self.durable >= self.persists
+    }
+
+    fn append(&mut self, entries: &[Entry], hard: bool) {
+        let mut writer = Writer::default();
+        if hard && !(planted::is_planted(Bug::VotesTwice) && entries.is_empty()) {
+            writer.hard_state(&self.core.store().hard);
+        }
+        entries.iter().for_each(|entry| writer.entry(entry));
+        self.persist(writer, false);
+    }
+
+    fn replace(&mut self) {
+        let mut writer = Writer::default();
+        writer.header(self.id);
+        let log = self.core.store();
+        writer.snapshot(&log.snapshot);
+        writer.hard_state(&log.hard);
+        log.beyond().for_each(|entry| writer.entry(entry));
+        self.persist(writer, true);
+    }
+
+    fn persist(&mut self, writer: Writer, replace: bool) {
+        self.persists += 1;
+        self.outputs.push(Output::Persist { number: self.persists, bytes: writer.bytes, replace });
+    }
+
+    fn commit(&mut self, entry: Entry) {
+        match entry.get_entry_type() {
+            // A leader's first entry is empty.
+            EntryType::EntryNormal if entry.data.is_empty() => {}
+            EntryType::EntryNormal => self.outputs.push(Output::Committed(entry.data.to_vec())),
+            EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
+                if let Some(step) = membership(&entry.context) {
+                    // Refused alike by every manager, if at all.
+                    let _ = self.core.apply_conf_change(&conf_change(step).0);
+                    // Nobody takes a snapshot in which it is no member: the new one needs one from now.
+                    self.compact_now |= matches!(step, Membership::Learn(_));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, messages: Vec<Message>) {
+        for message in messages {
+            if message.get_msg_type() == MessageType::MsgSnapshot {
+                self.snapshots.push((message.to, self.ticks));
+            }
+            if let Some(bytes) = message::encode(&message) {
+                self.outputs.push(Output::Send { to: ManagerId(message.to), bytes });
+            }
+        }
+    }
+
+    /// The core waits for ever for the answer to a snapshot: whoever has not got one after a while is sent another.
+    fn give_snapshots_up(&mut self) {
+        let ticks = self.ticks;
+        let (lost, waiting) =
+            self.snapshots.iter().copied().partition(|(_, sent)| ticks - sent > SNAPSHOT_LOST_TICKS);
+        self.snapshots = waiting;
+        let lost: Vec<(u64, u64)> = lost;
+        for (to, _) in lost {
+            let waits = self.core.raft.prs().get(to).is_some_and(|one| one.state == ProgressState::Snapshot);
+            if waits {
+                self.core.report_snapshot(to, SnapshotStatus::Failure);
+            }
+        }
+    }
+
+    /// Another timeout for another term or role; always ours instead of the core's own.
+    fn draw_timeout(&mut self) {
+        let now = (self.core.raft.term, self.core.raft.state);
+        if now != self.drawn_for {
+            self.drawn_for = now;
+            self.timeout = self.stream.between(ELECTION_TICKS as u64, 2 * ELECTION_TICKS as u64) as usize;
+        }
+        self.core.raft.set_randomized_election_timeout(self.timeout);
+    }
+}
+
+/// Whether everything in a message can be applied by this program: a newer one may know commands that this does not, and
+/// whoever takes what it cannot apply can never go on.
+fn is_understood(message: &Message) -> bool {
+    let commands = message
+        .get_entries()
+        .iter()
+        .filter(|entry| entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty());
+    let snapshot = &message.get_snapshot().data;
+    commands.into_iter().all(|entry| Request::decode(&entry.data).is_ok())
+        && (message.get_msg_type() != MessageType::MsgSnapshot || State::decode(snapshot).is_ok())
+}
+
+/// The change, and the same in a form of our own, which travels with it.
+fn conf_change(step: Membership) -> (ConfChange, Vec<u8>) {
+    let (number, kind, id) = match step {
+        Membership::Learn(id) => (1, ConfChangeType::AddLearnerNode, id),
+        Membership::Vote(id) => (2, ConfChangeType::AddNode, id),
+        Membership::Remove(id) => (3, ConfChangeType::RemoveNode, id),
+    };
+    let mut change = ConfChange { node_id: id.0, ..ConfChange::default() };
+    change.set_change_type(kind);
+    let mut context = vec![number];
+    context.extend_from_slice(&id.0.to_le_bytes());
+    (change, context)
+}
+
+fn membership(context: &[u8]) -> Option<Membership> {
+    let (number, id) = context.split_first()?;
+    let id = ManagerId(u64::from_le_bytes(id.try_into().ok()?));
+    match number {
+        1 => Some(Membership::Learn(id)),
+        2 => Some(Membership::Vote(id)),
+        3 => Some(Membership::Remove(id)),
+        _ => None,
+    }
+}

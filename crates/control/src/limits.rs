@@ -1,0 +1,59 @@
+//! Every bound of the control group, with its reason.
+
+/// Most managers that agree: more would only make every decision wait for more.
+pub const MANAGERS_MAX: usize = 5;
+
+/// Outcomes remembered for retries, the oldest forgotten first. At the hundreds of commands a second that a cluster in
+/// trouble sees, many seconds of them; a retry from before the oldest is refused, not done again.
+pub const REQUESTS_REMEMBERED_MAX: usize = 4096;
+
+/// Longest encoded command: a node with 255 instances of the longest addresses, and reports of many logs.
+pub const COMMAND_BYTES_MAX: usize = 1 << 20;
+
+/// Logs that one report of a restarted node tells of; the node sends several.
+pub const HELD_LOGS_MAX: usize = 8192;
+
+/// Longest text of a refusal.
+pub const REFUSAL_BYTES_MAX: usize = 512;
+
+/// Commands that may wait for their commit: beyond it the leader says that it is busy.
+pub const WAITING_MAX: usize = 1024;
+
+/// Bytes of proposals not yet committed, after which the leader says that it is busy.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
+
+/// Bytes of entries in one message to another manager.
+pub const MESSAGE_ENTRIES_BYTES_MAX: u64 = 1 << 20;
+
+/// Longest message of one manager to another: a snapshot with the largest map beside what only control keeps.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+/// Messages with entries to one manager that are not acknowledged.
+pub const MESSAGES_IN_FLIGHT_MAX: usize = 64;
+
+/// Entries in the log after which a snapshot takes their place.
+pub const LOG_ENTRIES_MAX: usize = 1024;
+
+/// Bytes of entries after which a snapshot takes their place, if they are also as many as the last snapshot has.
+pub const LOG_BYTES_MAX: usize = 4 << 20;
+
+/// Entries kept behind a snapshot, so that a manager that is a little late needs no snapshot.
+pub const LOG_TRAIL_ENTRIES: usize = 128;
+
+/// A time step of consensus. Ten to twenty without a leader's word begin an election.
+pub const TICK_MS: u64 = 50;
+
+/// Ticks between a leader's words.
+pub const HEARTBEAT_TICKS: usize = 2;
+
+/// Least ticks without a leader's word before an election; the most are twice as many, less one.
+pub const ELECTION_TICKS: usize = 10;
+
+/// Ticks caught up with at once after a pause: enough for an election, not for several.
+pub const TICKS_AT_ONCE_MAX: u64 = 2 * ELECTION_TICKS as u64;
+
+/// Ticks after which a snapshot that was sent and not acknowledged is taken for lost.
+pub const SNAPSHOT_LOST_TICKS: u64 = 60;
+
+/// How far behind, in entries, a new manager may be to be given a vote.
+pub const LEARNER_BEHIND_MAX: u64 = 64;

@@ -1,0 +1,346 @@
+//! A manager as a member of the control group: events and a time go in, effects come out.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_placement::{ClusterMap, MapDelta};
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use crate::Time;
+use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId};
+use crate::consensus::{self, Consensus, LogError, Output};
+use crate::limits::{COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX};
+use crate::planted::{self, Bug};
+use crate::state::State;
+
+/// What happens to a manager.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// Nothing but that time passes.
+    Tick,
+    /// A message from another manager of the control group.
+    Received {
+        /// Whose.
+        from: ManagerId,
+        /// As it was sent.
+        bytes: &'a [u8],
+    },
+    /// Everything up to the persist effect of this number is durable.
+    Persisted(u64),
+    /// Somebody asks for something. Answered by [`Effect::Answer`], once.
+    Ask {
+        /// By which the asker knows the answer.
+        token: u64,
+        /// What.
+        request: Request,
+    },
+    /// The operator wants another leader.
+    TransferLeadership(ManagerId),
+}
+
+/// What is to be done. Effects are carried out in the order in which they come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// The log on disk: these bytes are appended to it, or take the place of all of it. They are to be synced, and then
+    /// [`Event::Persisted`] says so; in order, of several the last one's number is enough. What rests on them is held
+    /// back until then: effects that come now may be carried out at once.
+    Persist {
+        /// Counts persist effects.
+        number: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Whether they replace the whole file, all or nothing: written beside it, synced and renamed.
+        replace: bool,
+    },
+    /// To another manager. It may be lost, repeated or late.
+    Send {
+        /// To whom; [`State::managers`] tells where it listens.
+        to: ManagerId,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// The answer to an ask.
+    Answer {
+        /// Of the ask.
+        token: u64,
+        /// The answer.
+        answer: Answer,
+    },
+    /// The map has changed; it is decided, and nothing will take it back.
+    MapChanged(Arc<MapDelta>),
+    /// The map is another, by way of a snapshot.
+    MapReplaced(Arc<ClusterMap>),
+    /// The group of a partition goes on with a log of which up to an interval may be missing.
+    MayHaveLost {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partition in it.
+        partition: PartitionId,
+    },
+}
+
+/// What the asker is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// It is decided.
+    Decided(Outcome),
+    /// This manager does not lead, or has ceased to. Whether the command will be decided is open: ask the leader, under
+    /// the same [`RequestId`].
+    NotLeader(Option<ManagerId>),
+    /// Too much is waiting: ask again later.
+    Busy,
+}
+
+/// How a manager is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Drawn anew at every start: of its random numbers, and of its name as an asker.
+    pub seed: u64,
+    /// Entries in the log after which a snapshot takes their place.
+    pub log_entries_max: usize,
+}
+
+impl Settings {
+    /// The defaults.
+    pub fn new(seed: u64) -> Settings {
+        Settings { seed, log_entries_max: LOG_ENTRIES_MAX }
+    }
+}
+
+/// See the module.
+pub struct Manager {
+    consensus: Consensus,
+    state: State,
+    effects: Vec<Effect>,
+    /// Who waits for which command, as leader.
+    waiting: BTreeMap<RequestId, Vec<u64>>,
+    /// The term in which they began to wait.
+    waiting_term: u64,
+    led_term: u64,
+    next_tick: Time,
+    counters: Counters,
+}
+
+/// What has happened so far, in this process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands applied.
+    pub applied: u64,
+    /// Of these, retries that were answered from memory.
+    pub repeated: u64,
+    /// Snapshots taken from a leader.
+    pub restored: u64,
+    /// Times that this manager became leader.
+    pub led: u64,
+}
+
+impl Manager {
+    /// The log of a founder of a control group. All founders get the same list.
+    pub fn found(id: ManagerId, founders: &[ManagerInfo]) -> Vec<u8> {
+        let ids: Vec<ManagerId> = founders.iter().map(|founder| founder.id).collect();
+        consensus::found(id, &ids, State::new(founders.to_vec()).encode())
+    }
+
+    /// The log of a manager that the control group is to take in ([`crate::command::Command::SetManagers`]).
+    pub fn join(id: ManagerId) -> Vec<u8> {
+        consensus::join(id)
+    }
+
+    /// Starts from the log as it is on disk; its first so many bytes are good, and the rest, which a crash tore, is to be
+    /// cut off before anything is appended.
+    ///
+    /// # Errors
+    /// If the log is damaged: this manager has lost what it had promised, and must start anew under another id.
+    pub fn open(now: Time, log: &[u8], settings: Settings) -> Result<(Manager, usize), LogError> {
+        let (consensus, state, bytes) = Consensus::open(log, settings.seed, settings.log_entries_max)?;
+        let state = match &state[..] {
+            [] => State::new(Vec::new()),
+            state => State::decode(state).map_err(|error| LogError::State(error.to_string()))?,
+        };
+        let mut manager = Manager {
+            consensus,
+            state,
+            effects: Vec::new(),
+            waiting: BTreeMap::new(),
+            waiting_term: 0,
+            led_term: 0,
+            next_tick: now.after_ms(TICK_MS),
+            counters: Counters::default(),
+        };
+        manager.follow();
+        // How the map came to be what it is at the start concerns nobody.
+        manager.effects.retain(|effect| matches!(effect, Effect::Persist { .. } | Effect::Send { .. }));
+        Ok((manager, bytes))
+    }
+
+    /// The next event.
+    pub fn handle(&mut self, now: Time, event: Event<'_>) -> Vec<Effect> {
+        match event {
+            Event::Tick => {}
+            Event::Received { from, bytes } => self.consensus.receive(from, bytes),
+            Event::Persisted(number) => self.consensus.persisted(number),
+            Event::Ask { token, request } => self.ask(token, request),
+            Event::TransferLeadership(to) => self.consensus.transfer(to),
+        }
+        self.follow();
+        self.pass_time(now);
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Effects that there are already, after [`Manager::open`].
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// When [`Event::Tick`] is due, if nothing else happens before.
+    pub fn wake_at(&self) -> Time {
+        self.next_tick
+    }
+
+    /// Who this is.
+    pub fn id(&self) -> ManagerId {
+        self.consensus.id()
+    }
+
+    /// Who leads, as far as is known.
+    pub fn leader(&self) -> Option<ManagerId> {
+        self.consensus.leader()
+    }
+
+    /// Whether this one leads, and in which term.
+    pub fn leading(&self) -> Option<u64> {
+        self.consensus.is_leader().then(|| self.consensus.term())
+    }
+
+    /// Those that vote, and those that only learn.
+    pub fn members(&self) -> (Vec<ManagerId>, Vec<ManagerId>) {
+        self.consensus.members()
+    }
+
+    /// What has been decided, as far as this manager knows.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The map in it.
+    pub fn map(&self) -> &Arc<ClusterMap> {
+        self.state.map()
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn ask(&mut self, token: u64, request: Request) {
+        let mut answer = |answer| self.effects.push(Effect::Answer { token, answer });
+        if !self.consensus.is_leader() {
+            return answer(Answer::NotLeader(self.consensus.leader()));
+        }
+        let bytes = request.encode();
+        if self.waiting.len() >= WAITING_MAX || bytes.len() > COMMAND_BYTES_MAX {
+            return answer(Answer::Busy);
+        }
+        if planted::is_planted(Bug::AcknowledgesBeforeCommit) {
+            let outcome = self.state.clone().apply(&request).outcome;
+            answer(Answer::Decided(outcome));
+            self.consensus.propose(bytes);
+            return;
+        }
+        if self.waiting_term != self.consensus.term() {
+            self.release();
+        }
+        // A retry of what is under way waits for the first; what is decided twice in the log is done once.
+        if let Some(tokens) = self.waiting.get_mut(&request.id) {
+            tokens.push(token);
+        } else if self.consensus.propose(bytes) {
+            self.waiting.insert(request.id, vec![token]);
+        } else {
+            self.effects.push(Effect::Answer { token, answer: Answer::Busy });
+        }
+    }
+
+    fn pass_time(&mut self, now: Time) {
+        let mut ticks = 0;
+        while self.next_tick <= now && ticks < TICKS_AT_ONCE_MAX {
+            self.next_tick = self.next_tick.after_ms(TICK_MS);
+            ticks += 1;
+            self.consensus.tick();
+            self.follow();
+            let wanted: Vec<ManagerId> = self.state.managers().iter().map(|manager| manager.id).collect();
+            self.consensus.reconcile(&wanted);
+            self.follow();
+        }
+        if self.next_tick <= now {
+            // After a long pause: more ticks would only begin more elections.
+            self.next_tick = now.after_ms(TICK_MS);
+        }
+    }
+
+    /// Does what consensus wants done.
+    fn follow(&mut self) {
+        loop {
+            let outputs = self.consensus.take_outputs();
+            if outputs.is_empty() {
+                break;
+            }
+            for output in outputs {
+                self.carry_out(output);
+            }
+            let state = &self.state;
+            self.consensus.compact_if_due(|| state.encode());
+        }
+        if self.consensus.is_leader() && self.led_term != self.consensus.term() {
+            self.led_term = self.consensus.term();
+            self.counters.led += 1;
+        }
+        if self.waiting_term != self.consensus.term() || !self.consensus.is_leader() {
+            self.release();
+        }
+    }
+
+    fn carry_out(&mut self, output: Output) {
+        match output {
+            Output::Persist { number, bytes, replace } => {
+                self.effects.push(Effect::Persist { number, bytes, replace });
+            }
+            Output::Send { to, bytes } => self.effects.push(Effect::Send { to, bytes }),
+            Output::Committed(command) => self.apply(&command),
+            Output::Restored(state) => {
+                self.counters.restored += 1;
+                // Consensus takes no other.
+                self.state = State::decode(&state).expect("a leader's snapshot is a state");
+                self.effects.push(Effect::MapReplaced(Arc::clone(self.state.map())));
+            }
+        }
+    }
+
+    fn apply(&mut self, command: &[u8]) {
+        // Consensus takes nothing else into the log.
+        let request = Request::decode(command).expect("the log holds commands");
+        let applied = self.state.apply(&request);
+        self.counters.applied += 1;
+        self.counters.repeated += u64::from(applied.repeated);
+        if let Some(delta) = applied.delta {
+            self.effects.push(Effect::MapChanged(delta));
+        }
+        for (keyspace, partition) in applied.may_have_lost {
+            self.effects.push(Effect::MayHaveLost { keyspace, partition });
+        }
+        for token in self.waiting.remove(&request.id).unwrap_or_default() {
+            let answer = Answer::Decided(applied.outcome.clone());
+            self.effects.push(Effect::Answer { token, answer });
+        }
+    }
+
+    /// Whoever waited in another term is told to ask the leader: what they asked for may have been replaced.
+    fn release(&mut self) {
+        self.waiting_term = self.consensus.term();
+        let leader = self.consensus.leader();
+        for tokens in std::mem::take(&mut self.waiting).into_values() {
+            for token in tokens {
+                self.effects.push(Effect::Answer { token, answer: Answer::NotLeader(leader) });
+            }
+        }
+    }
+}

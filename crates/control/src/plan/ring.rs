@@ -1,0 +1,165 @@
+//! The ring of instances, and the first placement of a keyspace on it.
+//!
+//! Instances stand in the ring so that neighbours are in different failure domains as far as these allow, and as often
+//! as their capacity asks. Replicas of a partition are neighbours in the ring; a keyspace's seed turns it, so that the
+//! same partitions of different keyspaces fall to different nodes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zerohop_placement::{KeyspaceConfig, NodeState, ReplicaGroup};
+use zerohop_wire::ids::{InstanceId, NodeId, PartitionEpoch};
+
+use crate::random::mix;
+use crate::state::State;
+
+/// An instance in the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The node it is part of.
+    pub node: NodeId,
+    /// What fails together with it.
+    pub domain: u32,
+    /// How much it is to hold, beside others.
+    pub weight: u64,
+}
+
+/// The instances that may be given partitions, in order.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    spots: Vec<Spot>,
+}
+
+/// Capacity of a node is divided among its instances in these parts.
+const WEIGHT_PARTS: u64 = 256;
+
+/// The weight of each instance of a node.
+pub(crate) fn weight(capacity: u32, instances: usize) -> u64 {
+    (u64::from(capacity.max(1)) * WEIGHT_PARTS / instances.max(1) as u64).max(1)
+}
+
+impl Ring {
+    /// The ring of the nodes that are up, as `seed` turns it: the domains are shuffled, and so are the instances of each.
+    pub fn new(state: &State, seed: u64) -> Ring {
+        let mut domains: BTreeMap<u32, Vec<Spot>> = BTreeMap::new();
+        for node in state.map().nodes().filter(|node| node.state() == NodeState::Up) {
+            let facts = state.facts(node.id());
+            let instances: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
+            let weight = weight(facts.capacity, instances.len());
+            let spots = instances.into_iter().map(|instance| Spot {
+                instance,
+                node: node.id(),
+                domain: facts.domain,
+                weight,
+            });
+            domains.entry(facts.domain).or_default().extend(spots);
+        }
+        let draw = |word: u64| mix(mix(seed) ^ mix(word));
+        let mut queues: Vec<(u64, VecDeque<Spot>)> = Vec::new();
+        for (domain, mut spots) in domains {
+            // Instances of one node come apart too, so that a group avoids a second one of the same node.
+            spots.sort_by_key(|spot| (draw(u64::from(spot.instance.get())), spot.instance));
+            queues.push((draw(u64::from(domain) | 1 << 32), spots.into()));
+        }
+        queues.sort_by_key(|(order, spots)| (*order, spots.front().map(|spot| spot.instance)));
+        Ring { spots: interleaved(queues.into_iter().map(|(_, spots)| spots).collect()) }
+    }
+
+    /// Whether nobody is there.
+    pub fn is_empty(&self) -> bool {
+        self.spots.is_empty()
+    }
+
+    /// In order.
+    pub fn spots(&self) -> &[Spot] {
+        &self.spots
+    }
+
+    /// Groups for the partitions of a new keyspace: primaries by weight, then the nearest neighbours in the ring that are
+    /// in other domains, or failing that on other nodes, or failing that other instances; of these, those that have not
+    /// yet as many copies as their weight asks.
+    pub fn spread(&self, config: &KeyspaceConfig) -> Vec<ReplicaGroup> {
+        let total: u128 = self.spots.iter().map(|spot| u128::from(spot.weight)).sum();
+        let partitions = u128::from(config.partitions.get());
+        let copies = partitions * self.spots.len().min(usize::from(config.replicas)) as u128;
+        let mut primaries = Vec::new();
+        let (mut at, mut passed) = (0, 0u128);
+        for partition in config.partitions.ids() {
+            // The spot at this partition's place in the sum of all weights.
+            let place = u128::from(partition.get()) * total / partitions;
+            while passed + u128::from(self.spots[at].weight) <= place {
+                passed += u128::from(self.spots[at].weight);
+                at += 1;
+            }
+            primaries.push(at);
+        }
+        let mut room: Vec<u128> =
+            self.spots.iter().map(|spot| (copies * u128::from(spot.weight)).div_ceil(total)).collect();
+        for at in &primaries {
+            room[*at] = room[*at].saturating_sub(1);
+        }
+        primaries.into_iter().map(|primary| self.group(primary, config, &mut room)).collect()
+    }
+
+    fn group(&self, primary: usize, config: &KeyspaceConfig, room: &mut [u128]) -> ReplicaGroup {
+        let mut chosen = vec![primary];
+        while chosen.len() < usize::from(config.replicas) {
+            let Some(next) = self.neighbour(&chosen, room) else { break };
+            room[next] = room[next].saturating_sub(1);
+            chosen.push(next);
+        }
+        let mut members = chosen.into_iter().map(|at| self.spots[at].instance);
+        let primary = members.next().expect("a primary has been chosen");
+        let others: Vec<InstanceId> = members.collect();
+        let in_sync = others.len().min(usize::from(config.min_in_sync).saturating_sub(1));
+        let (in_sync, followers) = others.split_at(in_sync);
+        ReplicaGroup {
+            in_sync: in_sync.to_vec(),
+            followers: followers.to_vec(),
+            ..ReplicaGroup::of_one(PartitionEpoch(1), primary)
+        }
+    }
+
+    /// The spot that joins those chosen, of which the first is the primary's.
+    fn neighbour(&self, chosen: &[usize], room: &[u128]) -> Option<usize> {
+        let mut best: Option<((bool, bool, bool), usize)> = None;
+        for step in 1..self.spots.len() {
+            let at = (chosen[0] + step) % self.spots.len();
+            if chosen.contains(&at) {
+                continue;
+            }
+            let spot = self.spots[at];
+            let shared =
+                |same: fn(&Spot, &Spot) -> bool| chosen.iter().any(|other| same(&self.spots[*other], &spot));
+            let faults =
+                (shared(|a, b| a.domain == b.domain), shared(|a, b| a.node == b.node), room[at] == 0);
+            if faults == (false, false, false) {
+                return Some(at);
+            }
+            if best.is_none_or(|(least, _)| faults < least) {
+                best = Some((faults, at));
+            }
+        }
+        best.map(|(_, at)| at)
+    }
+}
+
+/// One from each domain in turn; larger domains more often, evenly through the ring.
+fn interleaved(mut queues: Vec<VecDeque<Spot>>) -> Vec<Spot> {
+    let total: usize = queues.iter().map(VecDeque::len).sum();
+    let sizes: Vec<u128> = queues.iter().map(|queue| queue.len() as u128).collect();
+    let mut spots = Vec::with_capacity(total);
+    for turn in 1..=total as u128 {
+        // The domain that is furthest behind its share of the places so far (largest remainder).
+        let furthest = (0..queues.len())
+            .filter(|at| !queues[*at].is_empty())
+            .max_by_key(|at| {
+                let taken = sizes[*at] - queues[*at].len() as u128;
+                ((turn * sizes[*at]) as i128 - (taken * total as u128) as i128, std::cmp::Reverse(*at))
+            })
+            .expect("places are left as long as somebody waits");
+        spots.extend(queues[furthest].pop_front());
+    }
+    spots
+}

@@ -1,0 +1,61 @@
+//! Bugs that can be planted, so that a test can show that the simulation finds them. Without the feature `planted-bugs`
+//! there are none: the checks are constants.
+
+/// A bug to plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A vote is sent and never written: a restarted manager votes again in the same term.
+    VotesTwice,
+    /// Control makes a follower primary.
+    PromotesFollower,
+    /// A group change that was decided on an older epoch is taken.
+    OlderEpochAccepted,
+    /// A command is answered as soon as the leader has it in its own log's memory.
+    AcknowledgesBeforeCommit,
+    /// A retried command is applied again.
+    RetriesApplied,
+    /// A restarted in-sync replica stays in sync although its log was not synced.
+    RestartedStaysInSync,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 6] = [
+        Bug::VotesTwice,
+        Bug::PromotesFollower,
+        Bug::OlderEpochAccepted,
+        Bug::AcknowledgesBeforeCommit,
+        Bug::RetriesApplied,
+        Bug::RestartedStaysInSync,
+    ];
+}
+
+#[cfg(feature = "planted-bugs")]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in the managers of this thread, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    pub(crate) fn is_planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub(crate) use chosen::is_planted;
+#[cfg(feature = "planted-bugs")]
+pub use chosen::plant;
+
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn is_planted(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,249 @@
+//! Changes of one replica group: who may ask, and what becomes of a group when a node dies, returns or starts again.
+//!
+//! Two rules are never broken here, whatever is asked: who becomes primary was in sync in the group before, or is what
+//! recovery chose; and a change is applied to the epoch on which it was decided, or not at all.
+
+use zerohop_placement::{Change, Durability, Group, GroupState, KeyspaceConfig, NodeState, ReplicaGroup};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+
+use super::{Draft, Recovery, State};
+use crate::command::{Asker, GroupStep, Refusal, Regroup};
+use crate::planted::{self, Bug};
+
+/// What a group is to be, and what is to be remembered of its recovery.
+pub(super) struct Next {
+    pub(super) group: ReplicaGroup,
+    /// Kept if the group is recovering.
+    pub(super) recovery: Recovery,
+}
+
+/// What a decision about a group is taken on.
+pub(super) struct View<'a> {
+    pub(super) config: &'a KeyspaceConfig,
+    pub(super) state_of: &'a dyn Fn(InstanceId) -> NodeState,
+}
+
+impl State {
+    /// A change that somebody asked for.
+    pub(super) fn regroup(&mut self, regroup: &Regroup, draft: &mut Draft) -> Result<u64, Refusal> {
+        let Regroup { keyspace, partition, epoch, by, step } = *regroup;
+        let found = self.map().keyspace(keyspace).ok_or(Refusal::UnknownKeyspace)?;
+        let group = found.group(partition).ok_or(Refusal::UnknownPartition)?;
+        if group.epoch != epoch && !planted::is_planted(Bug::OlderEpochAccepted) {
+            return Err(Refusal::StaleEpoch { now: group.epoch });
+        }
+        self.may_ask(group, by, step)?;
+        if group.state == GroupState::Recovering {
+            return Err(Refusal::Recovering);
+        }
+        let mut next = group.to_group();
+        next.epoch = next.epoch.next();
+        self.take_step(found.config(), &mut next, step)?;
+        let epoch = next.epoch;
+        draft.changes.push(Change::SetGroup { keyspace, partition, group: next });
+        Ok(epoch.get())
+    }
+
+    fn may_ask(&self, group: Group<'_>, by: Asker, step: GroupStep) -> Result<(), Refusal> {
+        let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_));
+        match by {
+            Asker::Control if primarys => Err(Refusal::NotPrimary),
+            Asker::Control => Ok(()),
+            Asker::Instance(..) if !primarys => Err(Refusal::NotControl),
+            Asker::Instance(instance, _) if instance != group.primary => Err(Refusal::NotPrimary),
+            Asker::Instance(instance, incarnation) => {
+                let known = self.map().instance(instance).ok_or(Refusal::UnknownInstance)?;
+                if known.incarnation == incarnation { Ok(()) } else { Err(Refusal::StaleIncarnation) }
+            }
+        }
+    }
+
+    fn take_step(
+        &self,
+        config: &KeyspaceConfig,
+        group: &mut ReplicaGroup,
+        step: GroupStep,
+    ) -> Result<(), Refusal> {
+        let min_in_sync = usize::from(config.min_in_sync);
+        match step {
+            GroupStep::Admit(instance) => {
+                let is_target =
+                    group.state == GroupState::Admitting && group.followers.first() == Some(&instance);
+                if !group.followers.contains(&instance) {
+                    return Err(Refusal::NotFollower);
+                }
+                if !is_target && group.in_sync.len() + 1 >= min_in_sync {
+                    return Err(Refusal::NotWanted);
+                }
+                if self.state_of(instance) == NodeState::Down {
+                    return Err(Refusal::NotUp);
+                }
+                drop_follower(group, instance);
+                group.in_sync.push(instance);
+            }
+            GroupStep::Exclude(instance) => {
+                drop_in_sync(group, instance)?;
+                group.followers.push(instance);
+            }
+            GroupStep::AddFollower { instance, target } => {
+                self.map().instance(instance).ok_or(Refusal::UnknownInstance)?;
+                if group.as_group().members().any(|member| member == instance) {
+                    return Err(Refusal::Member);
+                }
+                if self.state_of(instance) != NodeState::Up {
+                    return Err(Refusal::NotUp);
+                }
+                if !target {
+                    group.followers.push(instance);
+                } else if group.state == GroupState::Settled {
+                    group.followers.insert(0, instance);
+                    group.state = GroupState::Admitting;
+                } else {
+                    return Err(Refusal::Moving);
+                }
+            }
+            GroupStep::RemoveFollower(instance) => {
+                if !group.followers.contains(&instance) {
+                    return Err(Refusal::NotFollower);
+                }
+                drop_follower(group, instance);
+            }
+            GroupStep::Promote(instance) => {
+                let follows = group.followers.contains(&instance);
+                if planted::is_planted(Bug::PromotesFollower) && follows {
+                    drop_follower(group, instance);
+                } else {
+                    drop_in_sync(group, instance)?;
+                }
+                if self.state_of(instance) == NodeState::Down {
+                    return Err(Refusal::NotUp);
+                }
+                let old = std::mem::replace(&mut group.primary, instance);
+                group.in_sync.insert(0, old);
+            }
+            GroupStep::Demote(instance) | GroupStep::Leave(instance) => {
+                drop_in_sync(group, instance)?;
+                if group.in_sync.len() + 1 < min_in_sync {
+                    return Err(Refusal::TooFewInSync);
+                }
+                if matches!(step, GroupStep::Demote(_)) {
+                    group.followers.push(instance);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets a group that was decided with others.
+    pub(super) fn decide(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        next: Next,
+        draft: &mut Draft,
+    ) {
+        if next.group.state == GroupState::Recovering {
+            self.recoveries.insert((keyspace, partition), next.recovery);
+        } else if next.recovery.chosen_in_doubt {
+            draft.may_have_lost.push((keyspace, partition));
+        }
+        draft.changes.push(Change::SetGroup { keyspace, partition, group: next.group });
+    }
+}
+
+impl View<'_> {
+    /// After a node of the group has died or returned: a dead primary is followed by an in-sync replica that is up, if
+    /// there is one; dead in-sync replicas become followers. None if nothing changes.
+    pub(super) fn after_state_change(
+        &self,
+        partition: PartitionId,
+        group: Group<'_>,
+        recovery: Option<&Recovery>,
+    ) -> Option<Next> {
+        if group.state == GroupState::Recovering {
+            let recovery = recovery.cloned().unwrap_or_default();
+            return self.try_to_end(&group.to_group(), recovery);
+        }
+        let mut next = group.to_group();
+        if self.is_down(group.primary) {
+            // Turned by the partition, so that the partitions of one dead primary fall to different replicas.
+            let count = group.in_sync.len();
+            let turned = (0..count).map(|at| group.in_sync[(at + partition.get() as usize) % count]);
+            let heir = turned.into_iter().find(|instance| !self.is_down(*instance))?;
+            next.in_sync.retain(|instance| *instance != heir);
+            let old = std::mem::replace(&mut next.primary, heir);
+            next.followers.push(old);
+        }
+        let (down, up): (Vec<_>, Vec<_>) = next.in_sync.iter().partition(|instance| self.is_down(**instance));
+        next.in_sync = up;
+        next.followers.extend(down);
+        let changed = next.as_group() != group;
+        next.epoch = next.epoch.next();
+        changed.then(|| Next { group: next, recovery: Recovery::default() })
+    }
+
+    /// After the process of some members has been replaced by another. An in-sync replica that may have lost the end of
+    /// its log is in sync no more; if no other is left, the group recovers.
+    pub(super) fn after_restart(
+        &self,
+        group: Group<'_>,
+        recovery: Option<&Recovery>,
+        restarted: &dyn Fn(InstanceId) -> bool,
+        intact: bool,
+    ) -> Next {
+        let mut next = group.to_group();
+        next.epoch = next.epoch.next();
+        let keeps_all = (intact && self.config.durability == Durability::Sync)
+            || planted::is_planted(Bug::RestartedStaysInSync);
+        let lost = |instance: InstanceId| restarted(instance) && !keeps_all;
+        let in_sync: Vec<InstanceId> =
+            std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
+        if group.state == GroupState::Recovering {
+            let mut recovery = recovery.cloned().unwrap_or_default();
+            for instance in group.members().filter(|instance| restarted(*instance)) {
+                recovery.reports.remove(&instance);
+                if !keeps_all {
+                    recovery.restarted.insert(instance);
+                }
+            }
+            return self
+                .try_to_end(&group.to_group(), recovery.clone())
+                .unwrap_or(Next { group: next, recovery });
+        }
+        let trusted = |instance: &InstanceId| !lost(*instance) && !self.is_down(*instance);
+        if let Some(heir) = in_sync.iter().copied().find(trusted) {
+            next.primary = heir;
+            next.in_sync = in_sync.iter().copied().filter(|one| *one != heir && trusted(one)).collect();
+            next.followers.extend(in_sync.iter().copied().filter(|one| !trusted(one)));
+            return Next { group: next, recovery: Recovery::default() };
+        }
+        // If only followers have restarted and the primary is down, nothing is lost that was not before.
+        let restarted: Vec<InstanceId> = in_sync.into_iter().filter(|instance| lost(*instance)).collect();
+        if restarted.is_empty() {
+            return Next { group: next, recovery: Recovery::default() };
+        }
+        next.state = GroupState::Recovering;
+        Next {
+            group: next,
+            recovery: Recovery { restarted: restarted.into_iter().collect(), ..Recovery::default() },
+        }
+    }
+
+    pub(super) fn is_down(&self, instance: InstanceId) -> bool {
+        (self.state_of)(instance) == NodeState::Down
+    }
+}
+
+/// Takes a follower out; the move of which it is the target has ended then.
+fn drop_follower(group: &mut ReplicaGroup, instance: InstanceId) {
+    if group.state == GroupState::Admitting && group.followers.first() == Some(&instance) {
+        group.state = GroupState::Settled;
+    }
+    group.followers.retain(|follower| *follower != instance);
+}
+
+fn drop_in_sync(group: &mut ReplicaGroup, instance: InstanceId) -> Result<(), Refusal> {
+    let at = group.in_sync.iter().position(|member| *member == instance).ok_or(Refusal::NotInSync)?;
+    group.in_sync.remove(at);
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! What the control group agrees on: the cluster map, and what only control needs beside it. Commands go in, one after
+//! another in the order of the log, and every manager comes to the same state, as nothing here depends on anything else.
+//!
+//! ```text
+//!   Request ──▶ requests.rs: done before? ──▶ nodes.rs       ┐
+//!                                             keyspaces.rs   ├──▶ changes ──▶ the map of the next epoch, Outcome
+//!                                             groups.rs      │
+//!                                             recovery.rs    ┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_placement::{Change, ClusterMap, MapDelta, MapHistory, NodeState};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
+
+use crate::command::{Command, Done, ManagerInfo, Outcome, Refusal, Request};
+use crate::limits::MANAGERS_MAX;
+use crate::planted::{self, Bug};
+
+mod groups;
+mod keyspaces;
+mod nodes;
+mod recovery;
+mod requests;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+
+pub use recovery::Recovery;
+pub use snapshot::StateError;
+
+use requests::Requests;
+
+/// What only control needs to know of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// What fails together with it.
+    pub domain: u32,
+    /// How much it can take, beside others; at least 1.
+    pub capacity: u32,
+    /// Whether the operator wants it emptied, whatever its present state.
+    pub draining: bool,
+}
+
+/// The replicated state.
+#[derive(Clone, Debug)]
+pub struct State {
+    history: MapHistory,
+    facts: BTreeMap<NodeId, Facts>,
+    managers: Vec<ManagerInfo>,
+    recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
+    requests: Requests,
+    /// Ids are never used again, so the next ones are remembered apart from the map.
+    next_keyspace: u32,
+    next_node: u32,
+    next_instance: u32,
+}
+
+/// What a command did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Applied {
+    /// What to tell the asker.
+    pub outcome: Outcome,
+    /// How the map changed, if it did.
+    pub delta: Option<Arc<MapDelta>>,
+    /// Partitions that go on with a log of which the end may be missing, as everybody who held it has restarted.
+    pub may_have_lost: Vec<(KeyspaceId, PartitionId)>,
+    /// Whether this was a retry, answered from memory.
+    pub repeated: bool,
+}
+
+/// Changes of the map that belong to one command.
+#[derive(Debug, Default)]
+struct Draft {
+    changes: Vec<Change>,
+    may_have_lost: Vec<(KeyspaceId, PartitionId)>,
+}
+
+impl State {
+    /// Nothing but who decides.
+    pub fn new(managers: Vec<ManagerInfo>) -> State {
+        State {
+            history: MapHistory::default(),
+            facts: BTreeMap::new(),
+            managers,
+            recoveries: BTreeMap::new(),
+            requests: Requests::default(),
+            next_keyspace: 1,
+            next_node: 1,
+            next_instance: 0,
+        }
+    }
+
+    /// The map.
+    pub fn map(&self) -> &Arc<ClusterMap> {
+        self.history.map()
+    }
+
+    /// The map, and how it came about.
+    pub fn history(&self) -> &MapHistory {
+        &self.history
+    }
+
+    /// What control knows of a node.
+    pub fn facts(&self, node: NodeId) -> Facts {
+        self.facts.get(&node).copied().unwrap_or(Facts { domain: node.get(), capacity: 1, draining: false })
+    }
+
+    /// Who the control group is to be.
+    pub fn managers(&self) -> &[ManagerInfo] {
+        &self.managers
+    }
+
+    /// The partitions whose groups are recovering.
+    pub fn recoveries(&self) -> &BTreeMap<(KeyspaceId, PartitionId), Recovery> {
+        &self.recoveries
+    }
+
+    /// How many commands have been applied.
+    pub fn mark(&self) -> u64 {
+        self.requests.mark()
+    }
+
+    /// Applies the next command of the log.
+    pub fn apply(&mut self, request: &Request) -> Applied {
+        if !planted::is_planted(Bug::RetriesApplied)
+            && let Some(outcome) = self.requests.known(request)
+        {
+            return Applied { outcome, delta: None, may_have_lost: Vec::new(), repeated: true };
+        }
+        let mut draft = Draft::default();
+        let before = (self.next_keyspace, self.next_node, self.next_instance);
+        let done = self.carry_out(&request.command, &mut draft);
+        let may_have_lost = std::mem::take(&mut draft.may_have_lost);
+        let committed = done.and_then(|number| Ok((number, self.change(draft.changes)?)));
+        let (result, delta) = match committed {
+            Ok((number, delta)) => (Ok(Done { number, epoch: self.map().epoch() }), delta),
+            Err(refusal) => {
+                (self.next_keyspace, self.next_node, self.next_instance) = before;
+                (Err(refusal), None)
+            }
+        };
+        let may_have_lost = if result.is_ok() { may_have_lost } else { Vec::new() };
+        self.forget_recoveries();
+        let outcome = self.requests.remember(request.id, result);
+        Applied { outcome, delta, may_have_lost, repeated: false }
+    }
+
+    /// Decides what changes. Beside the draft it may change facts, recoveries and next ids, but only where nothing can
+    /// be refused any more.
+    fn carry_out(&mut self, command: &Command, draft: &mut Draft) -> Result<u64, Refusal> {
+        match command {
+            Command::Join(join) => self.join(join, draft),
+            Command::SetNodeState { node, incarnation, state } => {
+                self.set_node_state(*node, *incarnation, *state, draft)
+            }
+            Command::RemoveNode(node) => self.remove_node(*node, draft),
+            Command::CreateKeyspace(config) => self.create_keyspace(config, draft),
+            Command::AlterKeyspace(id, config) => self.alter_keyspace(*id, config, draft),
+            Command::DropKeyspace(id) => self.drop_keyspace(*id, draft),
+            Command::SplitKeyspace(id) => self.split_keyspace(*id, draft),
+            Command::Regroup(regroup) => self.regroup(regroup, draft),
+            Command::Held(held) => self.held(held, draft),
+            Command::Recover { keyspace, partition } => self.recover(*keyspace, *partition, draft),
+            Command::SetManagers(managers) => self.set_managers(managers),
+        }
+    }
+
+    /// The map of the next epoch, if anything changes.
+    fn change(&mut self, changes: Vec<Change>) -> Result<Option<Arc<MapDelta>>, Refusal> {
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let from = self.map().epoch();
+        let delta = MapDelta { from, to: from.next(), changes };
+        self.history.push(&delta).map_err(|error| Refusal::Map(error.to_string()))?;
+        Ok(Some(Arc::new(delta)))
+    }
+
+    fn set_managers(&mut self, managers: &[ManagerInfo]) -> Result<u64, Refusal> {
+        let mut ids: Vec<_> = managers.iter().map(|manager| manager.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let each_once = ids.len() == managers.len() && ids.iter().all(|id| id.0 != 0);
+        if !each_once || !(1..=MANAGERS_MAX).contains(&managers.len()) {
+            return Err(Refusal::Managers);
+        }
+        self.managers = managers.to_vec();
+        Ok(managers.len() as u64)
+    }
+
+    /// What has been decided about the node of an instance; `Down` if there is none.
+    fn state_of(&self, instance: InstanceId) -> NodeState {
+        let node = self.map().instance(instance).and_then(|instance| self.map().node(instance.node));
+        node.map_or(NodeState::Down, |node| node.state())
+    }
+
+    /// Drops what is remembered of groups that do not recover any more.
+    fn forget_recoveries(&mut self) {
+        let map = Arc::clone(self.map());
+        self.recoveries.retain(|(keyspace, partition), _| {
+            let group = map.keyspace(*keyspace).and_then(|keyspace| keyspace.group(*partition));
+            group.is_some_and(|group| group.state == zerohop_placement::GroupState::Recovering)
+        });
+    }
+}
+
+/// Equal states are equal to every manager; how the map came about does not matter.
+impl PartialEq for State {
+    fn eq(&self, other: &State) -> bool {
+        self.map() == other.map()
+            && self.facts == other.facts
+            && self.managers == other.managers
+            && self.recoveries == other.recoveries
+            && self.requests == other.requests
+            && (self.next_keyspace, self.next_node, self.next_instance)
+                == (other.next_keyspace, other.next_node, other.next_instance)
+    }
+}

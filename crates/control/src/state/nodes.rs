@@ -1,0 +1,139 @@
+//! Nodes come, start again, die, return and leave.
+
+use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
+use zerohop_placement::{Change, Node, NodeState};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+use super::groups::View;
+use super::{Draft, Facts, State};
+use crate::command::{Join, Refusal};
+
+impl State {
+    /// A node is here. Its groups are decided anew if it has started again, and looked at if it had been taken for dead.
+    pub(super) fn join(&mut self, join: &Join, draft: &mut Draft) -> Result<u64, Refusal> {
+        let count = join.instances.len();
+        if !(1..=INSTANCES_PER_NODE_MAX).contains(&count) {
+            return Err(Refusal::Map(format!(
+                "a node has 1 to {INSTANCES_PER_NODE_MAX} instances, not {count}"
+            )));
+        }
+        let id = match join.node {
+            None => return self.join_new(join, draft),
+            Some(id) => id,
+        };
+        let known = self.map().node(id).ok_or(Refusal::UnknownNode)?.to_node();
+        if known.incarnation != join.replaces {
+            return Err(Refusal::StaleIncarnation);
+        }
+        if known.instances.len() != count {
+            return Err(Refusal::Map(format!(
+                "node {id} has {} instances in the map and started with {count}: start it with as many",
+                known.instances.len()
+            )));
+        }
+        let draining = self.facts(id).draining;
+        let node = Node {
+            state: if draining { NodeState::Draining } else { NodeState::Up },
+            incarnation: join.incarnation,
+            manager: join.manager.clone(),
+            instances: join.instances.clone(),
+            ..known.clone()
+        };
+        let restarted = (known.incarnation != join.incarnation).then_some(join.intact);
+        self.facts.insert(id, Facts { domain: join.domain, capacity: join.capacity.max(1), draining });
+        if node != known {
+            self.put_node(node, restarted, draft);
+        }
+        Ok(u64::from(id.get()))
+    }
+
+    fn join_new(&mut self, join: &Join, draft: &mut Draft) -> Result<u64, Refusal> {
+        let id = NodeId(self.next_node);
+        let first_instance = InstanceId(self.next_instance);
+        let too_many = || Refusal::Map("no ids are left".to_owned());
+        self.next_node = self.next_node.checked_add(1).ok_or_else(too_many)?;
+        let count = join.instances.len() as u32;
+        self.next_instance = self.next_instance.checked_add(count).ok_or_else(too_many)?;
+        draft.changes.push(Change::PutNode(Node {
+            id,
+            state: NodeState::Up,
+            incarnation: join.incarnation,
+            manager: join.manager.clone(),
+            first_instance,
+            instances: join.instances.clone(),
+        }));
+        self.facts.insert(id, Facts { domain: join.domain, capacity: join.capacity.max(1), draining: false });
+        Ok(u64::from(id.get()))
+    }
+
+    /// A verdict of control, or the operator's wish to empty a node.
+    pub(super) fn set_node_state(
+        &mut self,
+        id: NodeId,
+        incarnation: Incarnation,
+        state: NodeState,
+        draft: &mut Draft,
+    ) -> Result<u64, Refusal> {
+        let node = self.map().node(id).ok_or(Refusal::UnknownNode)?.to_node();
+        if node.incarnation != incarnation {
+            return Err(Refusal::StaleIncarnation);
+        }
+        let mut facts = self.facts(id);
+        if state != NodeState::Down {
+            facts.draining = state == NodeState::Draining;
+        }
+        self.facts.insert(id, facts);
+        if node.state != state {
+            self.put_node(Node { state, ..node }, None, draft);
+        }
+        Ok(u64::from(id.get()))
+    }
+
+    /// A node that is in no group leaves; the map refuses others.
+    pub(super) fn remove_node(&mut self, id: NodeId, draft: &mut Draft) -> Result<u64, Refusal> {
+        let node = self.map().node(id).ok_or(Refusal::UnknownNode)?;
+        let held: usize =
+            node.instances().map(|instance| self.map().partitions_of(instance.id).count()).sum();
+        if held > 0 {
+            return Err(Refusal::Map(format!("node {id} still holds {held} replicas: drain it first")));
+        }
+        draft.changes.push(Change::RemoveNode(id));
+        self.facts.remove(&id);
+        Ok(u64::from(id.get()))
+    }
+
+    /// Puts a node that is in the map already, and decides all groups anew that its change concerns. `restarted` if its
+    /// process is another: whether its logs are intact.
+    fn put_node(&mut self, node: Node, restarted: Option<bool>, draft: &mut Draft) {
+        let first = node.first_instance.get();
+        let own = first..first + node.instances.len() as u32;
+        let is_own = |instance: InstanceId| own.contains(&instance.get());
+        let mut regrouped = Vec::new();
+        for (keyspace, found) in self.map().keyspaces() {
+            for (partition, group) in found.groups() {
+                if !group.members().any(is_own) {
+                    continue;
+                }
+                let view = View {
+                    config: found.config(),
+                    state_of: &|instance| match is_own(instance) {
+                        true => node.state,
+                        false => self.state_of(instance),
+                    },
+                };
+                let recovery = self.recoveries.get(&(keyspace, partition));
+                let next = match restarted {
+                    Some(intact) => Some(view.after_restart(group, recovery, &is_own, intact)),
+                    None => view.after_state_change(partition, group, recovery),
+                };
+                if let Some(next) = next {
+                    regrouped.push((keyspace, partition, next));
+                }
+            }
+        }
+        draft.changes.push(Change::PutNode(node));
+        for (keyspace, partition, next) in regrouped {
+            self.decide(keyspace, partition, next, draft);
+        }
+    }
+}

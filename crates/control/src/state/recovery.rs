@@ -1,0 +1,151 @@
+//! Groups in which everybody who was in sync has started again, or is gone.
+//!
+//! Nobody serves such a partition until it is known which log to go on with. Members tell what they hold
+//! ([`crate::command::Command::Held`]); a log does not change while its group recovers, so a report stays true.
+//!
+//! | found | the group goes on with |
+//! | --- | --- |
+//! | one in sync that is up and has not started again | that one: it holds everything |
+//! | `sync` durability, one in sync with an intact log | that one: everything acknowledged was on its disk |
+//! | all that were in sync have told what they hold | the log with the highest end; what a flush had not reached may be missing |
+//! | the operator's `recover`, and all members that are up have told | the log with the highest end, be it a follower's |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_placement::{Change, Durability, GroupState, ReplicaGroup};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+
+use super::groups::{Next, View};
+use super::{Draft, State};
+use crate::command::{Held, LogEnd, Refusal};
+
+/// What is known of a group that recovers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Those of its members that have started again and may have lost the end of their logs.
+    pub restarted: BTreeSet<InstanceId>,
+    /// What members hold, and whether it is intact.
+    pub reports: BTreeMap<InstanceId, (LogEnd, bool)>,
+    /// The operator gave up those that are not up.
+    pub accept_loss: bool,
+    /// It ended with a log of which the end may be missing.
+    pub(super) chosen_in_doubt: bool,
+}
+
+impl State {
+    /// Members of recovering groups tell what they hold. What does not concern the present state of a group is passed
+    /// over: the report of one log must not keep others from being heard.
+    pub(super) fn held(&mut self, held: &Held, draft: &mut Draft) -> Result<u64, Refusal> {
+        let node = self.map().node(held.node).ok_or(Refusal::UnknownNode)?;
+        if node.incarnation() != held.incarnation {
+            return Err(Refusal::StaleIncarnation);
+        }
+        let own: BTreeSet<InstanceId> = node.instances().map(|instance| instance.id).collect();
+        let mut taken = BTreeSet::new();
+        for log in held.logs.iter().filter(|log| own.contains(&log.instance)) {
+            let place = (log.keyspace, log.partition);
+            let group = self.map().keyspace(log.keyspace).and_then(|keyspace| keyspace.group(log.partition));
+            let answers = group.is_some_and(|group| {
+                group.state == GroupState::Recovering
+                    && group.epoch == log.epoch
+                    && group.members().any(|member| member == log.instance)
+            });
+            if !answers {
+                continue;
+            }
+            self.recoveries.entry(place).or_default().reports.insert(log.instance, (log.end, log.intact));
+            taken.insert(place);
+        }
+        for (keyspace, partition) in &taken {
+            self.end_if_possible(*keyspace, *partition, draft);
+        }
+        Ok(taken.len() as u64)
+    }
+
+    /// The operator gives up what is not up.
+    pub(super) fn recover(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        draft: &mut Draft,
+    ) -> Result<u64, Refusal> {
+        let found = self.map().keyspace(keyspace).ok_or(Refusal::UnknownKeyspace)?;
+        let group = found.group(partition).ok_or(Refusal::UnknownPartition)?;
+        let view = View { config: found.config(), state_of: &|instance| self.state_of(instance) };
+        let serves = group.state != GroupState::Recovering
+            && std::iter::once(group.primary)
+                .chain(group.in_sync.iter().copied())
+                .any(|instance| !view.is_down(instance));
+        if serves {
+            return Err(Refusal::NotLost);
+        }
+        let mut recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
+        recovery.accept_loss = true;
+        let mut next = group.to_group();
+        next.state = GroupState::Recovering;
+        let next = view.try_to_end(&next, recovery.clone()).unwrap_or_else(|| {
+            next.epoch = next.epoch.next();
+            Next { group: next, recovery }
+        });
+        let epoch = next.group.epoch;
+        self.decide(keyspace, partition, next, draft);
+        Ok(epoch.get())
+    }
+
+    fn end_if_possible(&mut self, keyspace: KeyspaceId, partition: PartitionId, draft: &mut Draft) {
+        let Some(found) = self.map().keyspace(keyspace) else { return };
+        let Some(group) = found.group(partition) else { return };
+        let recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
+        let view = View { config: found.config(), state_of: &|instance| self.state_of(instance) };
+        if let Some(next) = view.try_to_end(&group.to_group(), recovery) {
+            if next.recovery.chosen_in_doubt {
+                draft.may_have_lost.push((keyspace, partition));
+            }
+            draft.changes.push(Change::SetGroup { keyspace, partition, group: next.group });
+        }
+    }
+}
+
+impl View<'_> {
+    /// The group with which to go on, if it can be told yet.
+    pub(super) fn try_to_end(&self, group: &ReplicaGroup, recovery: Recovery) -> Option<Next> {
+        let in_sync: Vec<InstanceId> =
+            std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
+        let up = |instance: &&InstanceId| !self.is_down(**instance);
+        let report = |instance: &InstanceId| recovery.reports.get(instance).copied();
+        let highest = |candidates: &[InstanceId]| {
+            let told = candidates.iter().filter(up).filter_map(|one| report(one).map(|told| (told, *one)));
+            // Of equal ends the first of the group, so that every manager chooses the same.
+            told.reduce(|best, next| if next.0.0 > best.0.0 { next } else { best }).map(|(_, one)| one)
+        };
+        let whole = in_sync.iter().filter(up).find(|one| !recovery.restarted.contains(one)).copied();
+        let synced = || {
+            let intact: Vec<InstanceId> =
+                in_sync.iter().copied().filter(|one| report(one).is_some_and(|(_, intact)| intact)).collect();
+            (self.config.durability == Durability::Sync).then(|| highest(&intact)).flatten()
+        };
+        let all_told = || in_sync.iter().all(|one| report(one).is_some() && !self.is_down(*one));
+        let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
+            (chosen, false)
+        } else if all_told() {
+            (highest(&in_sync)?, true)
+        } else if recovery.accept_loss {
+            let members: Vec<InstanceId> = group.as_group().members().collect();
+            if !members.iter().filter(up).all(|one| report(one).is_some()) {
+                return None;
+            }
+            (highest(&members)?, true)
+        } else {
+            return None;
+        };
+        let others = group.as_group().members().filter(|member| *member != chosen).collect();
+        let next = ReplicaGroup {
+            epoch: group.epoch.next(),
+            primary: chosen,
+            in_sync: Vec::new(),
+            followers: others,
+            state: GroupState::Settled,
+        };
+        Some(Next { group: next, recovery: Recovery { chosen_in_doubt: in_doubt, ..recovery } })
+    }
+}

@@ -1,0 +1,57 @@
+//! The outcomes of the newest requests, so that a retry is answered and not done again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::command::{Done, Outcome, Refusal, Request, RequestId};
+use crate::limits::REQUESTS_REMEMBERED_MAX;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Requests {
+    /// Commands applied so far, retries not counted.
+    applied: u64,
+    outcomes: BTreeMap<RequestId, Outcome>,
+    /// The same, oldest first.
+    order: VecDeque<RequestId>,
+}
+
+impl Requests {
+    pub(super) fn mark(&self) -> u64 {
+        self.applied
+    }
+
+    /// The outcome of a request that is not to be applied (again).
+    pub(super) fn known(&self, request: &Request) -> Option<Outcome> {
+        if let Some(outcome) = self.outcomes.get(&request.id) {
+            return Some(outcome.clone());
+        }
+        // Outcomes with marks above this are all remembered, and one of this request would have such a mark.
+        let forgotten = self.applied.saturating_sub(REQUESTS_REMEMBERED_MAX as u64);
+        (request.after < forgotten).then_some(Outcome { result: Err(Refusal::TooOld), mark: self.applied })
+    }
+
+    pub(super) fn remember(&mut self, id: RequestId, result: Result<Done, Refusal>) -> Outcome {
+        self.applied += 1;
+        let outcome = Outcome { result, mark: self.applied };
+        if self.outcomes.insert(id, outcome.clone()).is_none() {
+            self.order.push_back(id);
+        }
+        if self.order.len() > REQUESTS_REMEMBERED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.outcomes.remove(&oldest);
+        }
+        outcome
+    }
+
+    /// Oldest first, with what a snapshot needs.
+    pub(super) fn all(&self) -> impl Iterator<Item = (RequestId, &Outcome)> {
+        self.order.iter().filter_map(|id| self.outcomes.get(id).map(|outcome| (*id, outcome)))
+    }
+
+    /// As [`Requests::all`] and [`Requests::mark`] told.
+    pub(super) fn restored(applied: u64, all: Vec<(RequestId, Outcome)>) -> Requests {
+        let order = all.iter().map(|(id, _)| *id).collect();
+        Requests { applied, outcomes: all.into_iter().collect(), order }
+    }
+}

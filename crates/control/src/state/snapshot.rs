@@ -1,0 +1,206 @@
+//! The state as bytes, for a manager that starts or has fallen behind; `docs/formats/control-log.md`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use prost::Message;
+use zerohop_placement::{ClusterMap, MapHistory};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, NodeId, PartitionId};
+
+use super::requests::Requests;
+use super::{Facts, Recovery, State};
+use crate::command::{self, LogEnd, Outcome, RequestId};
+
+/// Which form the bytes have.
+const VERSION: u32 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+struct Snapshot {
+    #[prost(uint32, tag = "1")]
+    version: u32,
+    /// Empty if there is no map yet.
+    #[prost(bytes, tag = "2")]
+    map: Vec<u8>,
+    #[prost(message, repeated, tag = "3")]
+    facts: Vec<NodeFacts>,
+    #[prost(message, required, tag = "4")]
+    managers: command::proto::Managers,
+    #[prost(message, repeated, tag = "5")]
+    recoveries: Vec<GroupRecovery>,
+    #[prost(uint64, tag = "6")]
+    applied: u64,
+    #[prost(message, repeated, tag = "7")]
+    outcomes: Vec<Remembered>,
+    #[prost(uint32, tag = "8")]
+    next_keyspace: u32,
+    #[prost(uint32, tag = "9")]
+    next_node: u32,
+    #[prost(uint32, tag = "10")]
+    next_instance: u32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct NodeFacts {
+    #[prost(uint32, tag = "1")]
+    node: u32,
+    #[prost(uint32, tag = "2")]
+    domain: u32,
+    #[prost(uint32, tag = "3")]
+    capacity: u32,
+    #[prost(bool, tag = "4")]
+    draining: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct GroupRecovery {
+    #[prost(uint32, tag = "1")]
+    keyspace: u32,
+    #[prost(uint32, tag = "2")]
+    partition: u32,
+    #[prost(uint32, repeated, tag = "3")]
+    restarted: Vec<u32>,
+    #[prost(message, repeated, tag = "4")]
+    reports: Vec<Report>,
+    #[prost(bool, tag = "5")]
+    accept_loss: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Report {
+    #[prost(uint32, tag = "1")]
+    instance: u32,
+    #[prost(uint64, tag = "2")]
+    end_epoch: u64,
+    #[prost(uint64, tag = "3")]
+    end_index: u64,
+    #[prost(bool, tag = "4")]
+    intact: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Remembered {
+    #[prost(fixed64, tag = "1")]
+    origin: u64,
+    #[prost(uint64, tag = "2")]
+    number: u64,
+    #[prost(message, required, tag = "3")]
+    outcome: command::proto::Outcome,
+}
+
+/// Bytes that are no state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateError {
+    what: String,
+}
+
+impl fmt::Display for StateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a snapshot of the control group's state: {}", self.what)
+    }
+}
+
+impl std::error::Error for StateError {}
+
+fn wrong(what: impl fmt::Display) -> StateError {
+    StateError { what: what.to_string() }
+}
+
+impl State {
+    /// The bytes. How the map came about is not in them: whoever starts from them answers with whole maps at first.
+    pub fn encode(&self) -> Vec<u8> {
+        let map = self.map();
+        let recoveries = self.recoveries.iter().map(|((keyspace, partition), recovery)| GroupRecovery {
+            keyspace: keyspace.get(),
+            partition: partition.get(),
+            restarted: recovery.restarted.iter().map(|instance| instance.get()).collect(),
+            reports: recovery
+                .reports
+                .iter()
+                .map(|(instance, (end, intact))| Report {
+                    instance: instance.get(),
+                    end_epoch: end.epoch,
+                    end_index: end.index.get(),
+                    intact: *intact,
+                })
+                .collect(),
+            accept_loss: recovery.accept_loss,
+        });
+        let facts = self.facts.iter().map(|(node, facts)| NodeFacts {
+            node: node.get(),
+            domain: facts.domain,
+            capacity: facts.capacity,
+            draining: facts.draining,
+        });
+        let outcomes = self.requests.all().map(|(id, outcome)| Remembered {
+            origin: id.origin,
+            number: id.number,
+            outcome: outcome.to_proto(),
+        });
+        Snapshot {
+            version: VERSION,
+            map: if map.epoch().get() == 0 { Vec::new() } else { map.encode() },
+            facts: facts.collect(),
+            managers: command::write_managers(&self.managers),
+            recoveries: recoveries.collect(),
+            applied: self.requests.mark(),
+            outcomes: outcomes.collect(),
+            next_keyspace: self.next_keyspace,
+            next_node: self.next_node,
+            next_instance: self.next_instance,
+        }
+        .encode_to_vec()
+    }
+
+    /// Reads what [`State::encode`] wrote.
+    ///
+    /// # Errors
+    /// If the bytes are no state, or one of a later program.
+    pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
+        let snapshot = Snapshot::decode(bytes).map_err(wrong)?;
+        if snapshot.version != VERSION {
+            return Err(wrong(format!("version {}, and this program reads {VERSION}", snapshot.version)));
+        }
+        let map = match &snapshot.map[..] {
+            [] => ClusterMap::default(),
+            bytes => ClusterMap::decode(bytes).map_err(wrong)?,
+        };
+        let facts = snapshot.facts.into_iter().map(|facts| {
+            let NodeFacts { node, domain, capacity, draining } = facts;
+            (NodeId(node), Facts { domain, capacity, draining })
+        });
+        let mut outcomes = Vec::new();
+        for one in snapshot.outcomes {
+            let id = RequestId { origin: one.origin, number: one.number };
+            outcomes.push((id, Outcome::from_proto(one.outcome).map_err(wrong)?));
+        }
+        Ok(State {
+            history: MapHistory::new(Arc::new(map)),
+            facts: facts.collect(),
+            managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
+            recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
+            requests: Requests::restored(snapshot.applied, outcomes),
+            next_keyspace: snapshot.next_keyspace,
+            next_node: snapshot.next_node,
+            next_instance: snapshot.next_instance,
+        })
+    }
+}
+
+fn read_recovery(one: GroupRecovery) -> ((KeyspaceId, PartitionId), Recovery) {
+    let reports: BTreeMap<_, _> = one
+        .reports
+        .into_iter()
+        .map(|report| {
+            let end = LogEnd { epoch: report.end_epoch, index: LogIndex(report.end_index) };
+            (InstanceId(report.instance), (end, report.intact))
+        })
+        .collect();
+    let recovery = Recovery {
+        restarted: one.restarted.into_iter().map(InstanceId).collect(),
+        reports,
+        accept_loss: one.accept_loss,
+        chosen_in_doubt: false,
+    };
+    ((KeyspaceId(one.keyspace), PartitionId(one.partition)), recovery)
+}

@@ -1,0 +1,278 @@
+//! What becomes of groups, told step by step.
+
+use zerohop_placement::{
+    Address, Durability, GroupState, KeyspaceConfig, NodeState, PartitionCount, ReplicaGroup,
+};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
+
+use super::*;
+use crate::command::{Asker, GroupStep, Held, HeldLog, Join, LogEnd, Regroup, RequestId};
+
+const KEYSPACE: KeyspaceId = KeyspaceId(1);
+const PARTITION: PartitionId = PartitionId(0);
+
+/// A cluster of nodes with one instance each and one partition: node 1 has instance 0, and so on.
+struct Bench {
+    state: State,
+    number: u64,
+}
+
+impl Bench {
+    fn new(nodes: u32, durability: Durability) -> Bench {
+        let mut bench = Bench { state: State::new(Vec::new()), number: 0 };
+        for node in 0..nodes {
+            bench.done(Command::Join(join(None, 0, 1, node, true)));
+        }
+        let config = KeyspaceConfig {
+            partitions: PartitionCount::new(1).unwrap(),
+            durability,
+            ..KeyspaceConfig::new("k".parse().unwrap(), 5)
+        };
+        bench.done(Command::CreateKeyspace(config));
+        bench
+    }
+
+    fn ask(&mut self, command: Command) -> Applied {
+        self.number += 1;
+        let id = RequestId { origin: 1, number: self.number };
+        let applied = self.state.apply(&Request { id, after: self.state.mark(), command });
+        // Whatever happens, a snapshot says all of it.
+        assert_eq!(State::decode(&self.state.encode()).unwrap(), self.state);
+        applied
+    }
+
+    fn done(&mut self, command: Command) -> Applied {
+        let applied = self.ask(command);
+        assert!(applied.outcome.result.is_ok(), "{:?}", applied.outcome);
+        applied
+    }
+
+    fn refused(&mut self, command: Command) -> Refusal {
+        self.ask(command).outcome.result.unwrap_err()
+    }
+
+    fn group(&self) -> ReplicaGroup {
+        self.state.map().keyspace(KEYSPACE).unwrap().group(PARTITION).unwrap().to_group()
+    }
+
+    fn step(&self, by: Asker, step: GroupStep) -> Command {
+        let epoch = self.group().epoch;
+        Command::Regroup(Regroup { keyspace: KEYSPACE, partition: PARTITION, epoch, by, step })
+    }
+
+    /// As the primary asks.
+    fn primary(&self, step: GroupStep) -> Command {
+        let primary = self.group().primary;
+        let incarnation = self.state.map().instance(primary).unwrap().incarnation;
+        self.step(Asker::Instance(primary, incarnation), step)
+    }
+
+    fn node_of(&self, instance: InstanceId) -> (NodeId, Incarnation) {
+        let found = self.state.map().instance(instance).unwrap();
+        (found.node, found.incarnation)
+    }
+
+    fn set(&mut self, instance: InstanceId, state: NodeState) -> Applied {
+        let (node, incarnation) = self.node_of(instance);
+        self.done(Command::SetNodeState { node, incarnation, state })
+    }
+
+    fn restart(&mut self, instance: InstanceId, intact: bool) -> Applied {
+        let (node, old) = self.node_of(instance);
+        self.done(Command::Join(join(Some(node), old.get(), old.get() + 1, node.get() - 1, intact)))
+    }
+
+    fn held(&mut self, instance: InstanceId, index: u64, intact: bool) -> Applied {
+        let (node, incarnation) = self.node_of(instance);
+        let log = HeldLog {
+            keyspace: KEYSPACE,
+            partition: PARTITION,
+            epoch: self.group().epoch,
+            instance,
+            end: LogEnd { epoch: 1, index: LogIndex(index) },
+            intact,
+        };
+        self.done(Command::Held(Held { node, incarnation, logs: vec![log] }))
+    }
+}
+
+fn join(node: Option<NodeId>, replaces: u64, incarnation: u64, domain: u32, intact: bool) -> Join {
+    let address = |port: u32| Address::new(&format!("n{domain}:{port}")).unwrap();
+    Join {
+        node,
+        replaces: Incarnation(replaces),
+        incarnation: Incarnation(incarnation),
+        manager: address(7400),
+        instances: vec![address(7401)],
+        domain,
+        capacity: 1,
+        intact,
+    }
+}
+
+const INTERVAL: Durability = Durability::Interval { ms: 100 };
+
+#[test]
+fn a_dead_primary_is_followed_by_who_was_in_sync_and_never_by_a_follower() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let before = bench.group();
+    assert_eq!((before.in_sync.len(), before.followers.len()), (1, 1));
+    bench.set(before.primary, NodeState::Down);
+    let after = bench.group();
+    assert_eq!((after.primary, after.epoch), (before.in_sync[0], before.epoch.next()));
+    assert_eq!(after.followers, [before.followers[0], before.primary]);
+    // Now nobody else is in sync: the group stays as it is, and waits.
+    bench.set(after.primary, NodeState::Down);
+    assert_eq!(bench.group(), after);
+    assert_eq!(
+        bench.refused(bench.step(Asker::Control, GroupStep::Promote(before.followers[0]))),
+        Refusal::NotInSync
+    );
+    // It was a mistake: the same process goes on.
+    bench.set(after.primary, NodeState::Up);
+    assert_eq!(bench.group().primary, after.primary);
+}
+
+#[test]
+fn of_two_changes_decided_on_one_epoch_one_is_refused() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let group = bench.group();
+    let exclude = bench.primary(GroupStep::Exclude(group.in_sync[0]));
+    let promote = bench.step(Asker::Control, GroupStep::Promote(group.in_sync[0]));
+    bench.done(exclude);
+    let now = bench.group().epoch;
+    assert_eq!(bench.refused(promote), Refusal::StaleEpoch { now });
+}
+
+#[test]
+fn only_the_primary_asks_for_admissions_and_only_control_for_the_rest() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let group = bench.group();
+    let (follower, in_sync) = (group.followers[0], group.in_sync[0]);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Admit(follower))), Refusal::NotWanted);
+    assert_eq!(bench.refused(bench.step(Asker::Control, GroupStep::Admit(follower))), Refusal::NotPrimary);
+    let (_, incarnation) = bench.node_of(in_sync);
+    let other = Asker::Instance(in_sync, incarnation);
+    assert_eq!(bench.refused(bench.step(other, GroupStep::Exclude(in_sync))), Refusal::NotPrimary);
+    let old = Asker::Instance(group.primary, Incarnation(99));
+    assert_eq!(bench.refused(bench.step(old, GroupStep::Exclude(in_sync))), Refusal::StaleIncarnation);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Promote(in_sync))), Refusal::NotControl);
+    // Below `min_in_sync` any follower that has caught up is wanted.
+    bench.done(bench.primary(GroupStep::Exclude(in_sync)));
+    bench.done(bench.primary(GroupStep::Admit(follower)));
+    assert_eq!(bench.group().in_sync, [follower]);
+    assert_eq!(bench.refused(bench.step(Asker::Control, GroupStep::Leave(follower))), Refusal::TooFewInSync);
+}
+
+#[test]
+fn a_move_is_four_changes_and_can_be_given_up() {
+    let mut bench = Bench::new(4, INTERVAL);
+    let group = bench.group();
+    let target =
+        (0..4).map(InstanceId).find(|one| group.as_group().members().all(|other| other != *one)).unwrap();
+    let add = GroupStep::AddFollower { instance: target, target: true };
+    bench.done(bench.step(Asker::Control, add));
+    assert_eq!((bench.group().state, bench.group().followers[0]), (GroupState::Admitting, target));
+    bench.done(bench.step(Asker::Control, GroupStep::RemoveFollower(target)));
+    assert_eq!(ReplicaGroup { epoch: group.epoch, ..bench.group() }, group);
+    bench.done(bench.step(Asker::Control, add));
+    bench.done(bench.primary(GroupStep::Admit(target)));
+    assert_eq!(bench.group().state, GroupState::Settled);
+    bench.done(bench.step(Asker::Control, GroupStep::Promote(target)));
+    bench.done(bench.step(Asker::Control, GroupStep::Leave(group.primary)));
+    let after = bench.group();
+    assert_eq!((after.primary, after.in_sync), (target, group.in_sync));
+}
+
+#[test]
+fn a_restarted_replica_is_in_sync_only_if_everything_was_synced() {
+    for (durability, intact, stays) in
+        [(INTERVAL, true, false), (Durability::Sync, true, true), (Durability::Sync, false, false)]
+    {
+        let mut bench = Bench::new(3, durability);
+        let before = bench.group();
+        bench.restart(before.in_sync[0], intact);
+        assert_eq!(bench.group().in_sync.contains(&before.in_sync[0]), stays, "{durability:?} {intact}");
+        let mut bench = Bench::new(3, durability);
+        bench.restart(before.primary, intact);
+        assert_eq!(bench.group().primary == before.primary, stays, "{durability:?} {intact}");
+        assert!(stays || bench.group().followers.contains(&before.primary));
+    }
+}
+
+#[test]
+fn when_all_have_restarted_the_highest_log_goes_on_once_all_have_told() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let before = bench.group();
+    let (first, second) = (before.primary, before.in_sync[0]);
+    bench.set(second, NodeState::Down);
+    // It is down and was made a follower; alone in sync, the primary restarts.
+    bench.restart(first, true);
+    assert_eq!(bench.group().state, GroupState::Recovering);
+    assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(second))), Refusal::Recovering);
+    let told = bench.held(first, 7, true);
+    assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
+    assert_eq!((bench.group().primary, bench.group().state), (first, GroupState::Settled));
+
+    // Both in sync restart at once.
+    let mut bench = Bench::new(3, INTERVAL);
+    bench.set(first, NodeState::Down);
+    let heir = bench.group();
+    assert_eq!(heir.primary, second);
+    bench.restart(second, true);
+    bench.restart(first, true);
+    let group = bench.group();
+    assert_eq!(
+        (group.state, group.primary),
+        (GroupState::Recovering, second),
+        "one that fell behind before is not asked"
+    );
+    bench.held(first, 100, true);
+    assert_eq!(bench.group().state, GroupState::Recovering);
+    bench.held(second, 5, true);
+    assert_eq!(bench.group().primary, second);
+}
+
+#[test]
+fn the_operator_may_give_up_what_will_not_return() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let before = bench.group();
+    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION };
+    assert_eq!(bench.refused(recover.clone()), Refusal::NotLost);
+    bench.set(before.primary, NodeState::Down);
+    let alone = bench.group().primary;
+    bench.set(alone, NodeState::Down);
+    bench.done(recover);
+    assert_eq!(bench.group().state, GroupState::Recovering);
+    let told = bench.held(before.followers[0], 3, true);
+    assert_eq!(told.may_have_lost.len(), 1);
+    assert_eq!((bench.group().primary, bench.group().state), (before.followers[0], GroupState::Settled));
+}
+
+#[test]
+fn a_retry_gets_the_first_outcome_and_a_forgotten_one_is_refused() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let command = bench.primary(GroupStep::Exclude(bench.group().in_sync[0]));
+    let id = RequestId { origin: 9, number: 1 };
+    let request = Request { id, after: bench.state.mark(), command };
+    let first = bench.state.apply(&request);
+    let again = bench.state.apply(&request);
+    assert_eq!((again.outcome, again.repeated, again.delta), (first.outcome, true, None));
+    for number in 0..crate::limits::REQUESTS_REMEMBERED_MAX as u64 {
+        let id = RequestId { origin: 10, number };
+        let command = Command::DropKeyspace(KeyspaceId(77));
+        bench.state.apply(&Request { id, after: bench.state.mark(), command });
+    }
+    assert_eq!(bench.state.apply(&request).outcome.result, Err(Refusal::TooOld));
+}
+
+#[test]
+fn of_two_starts_of_a_node_the_one_that_does_not_know_of_the_other_is_refused() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let node = Some(NodeId(1));
+    bench.done(Command::Join(join(node, 1, 2, 0, true)));
+    assert_eq!(bench.refused(Command::Join(join(node, 1, 3, 0, true))), Refusal::StaleIncarnation);
+    let old = Command::SetNodeState { node: NodeId(1), incarnation: Incarnation(1), state: NodeState::Down };
+    assert_eq!(bench.refused(old), Refusal::StaleIncarnation);
+    assert_eq!(bench.group().epoch.max(PartitionEpoch(1)), bench.group().epoch);
+}

@@ -1,0 +1,36 @@
+//! Bugs planted on purpose are found by the simulation, each within a stated number of seeds; none is reported without.
+#![cfg(feature = "planted-bugs")]
+
+mod support;
+
+use support::world::World;
+use zerohop_control::planted::{Bug, plant};
+
+/// Seeds within which each bug must be found.
+const SEEDS: u64 = 60;
+
+fn found(bug: Bug) -> Option<(u64, String)> {
+    plant(Some(bug));
+    let found = (0..SEEDS).find_map(|seed| {
+        // A broken promise may break an assertion before a checker sees it.
+        let played = std::panic::catch_unwind(|| World::new(seed).play().checker.violations);
+        let violations = played.unwrap_or_else(|_| vec!["an assertion broke".to_owned()]);
+        violations.into_iter().next().map(|what| (seed, what))
+    });
+    plant(None);
+    found
+}
+
+#[test]
+fn every_planted_bug_is_found() {
+    let missed: Vec<Bug> = Bug::ALL.into_iter().filter(|bug| found(*bug).is_none()).collect();
+    assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
+}
+
+#[test]
+fn nothing_is_found_without_a_bug() {
+    for seed in 100..110 {
+        let world = World::new(seed).play();
+        assert!(world.checker.violations.is_empty(), "seed {seed}: {:?}", world.checker.violations);
+    }
+}

@@ -1,0 +1,55 @@
+//! A control group under faults, from a fixed set of seeds.
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use support::world::World;
+
+const SEEDS: std::ops::Range<u64> = 0..40;
+
+/// What a batch of seeds must have seen: a simulation whose faults have stopped happening would find nothing, quietly.
+const MUST_SEE: [&str; 16] = [
+    "crashes",
+    "cuts",
+    "disks lost",
+    "done",
+    "keyspaces",
+    "managers set",
+    "moves abandoned",
+    "moves begun",
+    "pauses",
+    "promotions",
+    "recoveries begun",
+    "recoveries ended",
+    "refused",
+    "snapshots taken",
+    "splits",
+    "targets admitted",
+];
+
+#[test]
+fn whatever_happens_one_leads_and_nothing_decided_is_lost() {
+    let mut coverage: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut events = 0;
+    for seed in SEEDS {
+        let world = World::new(seed).play();
+        assert!(world.checker.violations.is_empty(), "seed {seed}: {:#?}", world.checker.violations);
+        events += world.events();
+        for (what, count) in &world.checker.coverage {
+            *coverage.entry(what).or_default() += count;
+        }
+    }
+    for what in MUST_SEE {
+        assert!(coverage.contains_key(what), "no seed has seen {what}: {coverage:?}");
+    }
+    assert!(events > 10_000, "{events} events");
+}
+
+#[test]
+fn a_seed_replays_to_the_byte() {
+    for seed in 0..8 {
+        let (one, other) = (World::new(seed).play(), World::new(seed).play());
+        assert_eq!((one.digest, one.events()), (other.digest, other.events()), "seed {seed}");
+    }
+}

@@ -1,0 +1,177 @@
+//! What must hold, whatever happens. Knows only what managers show and what clients are told.
+
+use std::collections::BTreeMap;
+
+use zerohop_control::command::{Command, ManagerId, Outcome, Refusal, Request, RequestId};
+use zerohop_placement::{Change, ClusterMap, Durability, GroupState, MapDelta};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+
+/// Everything seen so far.
+#[derive(Default)]
+pub(crate) struct Checker {
+    leaders: BTreeMap<u64, ManagerId>,
+    /// The map of each epoch, as first seen.
+    maps: BTreeMap<u64, ClusterMap>,
+    /// What was decided for whom.
+    pub(crate) decided: BTreeMap<RequestId, (Request, Outcome)>,
+    won: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), RequestId>,
+    pub(crate) violations: Vec<String>,
+    pub(crate) coverage: BTreeMap<&'static str, u64>,
+}
+
+impl Checker {
+    pub(crate) fn saw(&mut self, what: &'static str) {
+        *self.coverage.entry(what).or_default() += 1;
+    }
+
+    fn violation(&mut self, what: String) {
+        if self.violations.len() < 5 {
+            self.violations.push(what);
+        }
+    }
+
+    pub(crate) fn leads(&mut self, term: u64, manager: ManagerId) {
+        let first = *self.leaders.entry(term).or_insert_with(|| manager);
+        if first != manager {
+            self.violation(format!("{first} and {manager} both lead in term {term}"));
+        }
+    }
+
+    pub(crate) fn terms(&self) -> usize {
+        self.leaders.len()
+    }
+
+    /// A manager has gone from one map to the next.
+    pub(crate) fn changed(&mut self, before: &ClusterMap, delta: &MapDelta, after: &ClusterMap) {
+        if delta.from != before.epoch() || after.epoch() != delta.to || delta.to.get() != delta.from.get() + 1
+        {
+            self.violation(format!("from epoch {} to {} by way of {delta:?}", before.epoch(), after.epoch()));
+        }
+        if self.has(after) {
+            return;
+        }
+        for change in &delta.changes {
+            match change {
+                Change::SetGroup { keyspace, partition, .. } => {
+                    self.group_changed(before, after, *keyspace, *partition);
+                }
+                Change::PutNode(node) => {
+                    let old = before.node(node.id);
+                    if old.is_some_and(|old| old.incarnation() != node.incarnation) {
+                        self.saw("restarts of nodes");
+                        self.restarted(before, after, node.first_instance, node.instances.len() as u32);
+                    }
+                }
+                Change::SplitKeyspace(_) => self.saw("splits"),
+                Change::CreateKeyspace { .. } => self.saw("keyspaces"),
+                _ => {}
+            }
+        }
+    }
+
+    /// A manager has the map of some epoch: the same as everybody at that epoch. Whether it was seen before.
+    pub(crate) fn has(&mut self, map: &ClusterMap) -> bool {
+        match self.maps.get(&map.epoch().get()) {
+            None => {
+                self.maps.insert(map.epoch().get(), map.clone());
+                false
+            }
+            Some(seen) => {
+                if seen != map {
+                    self.violation(format!("two maps of epoch {}", map.epoch()));
+                }
+                true
+            }
+        }
+    }
+
+    fn group_changed(
+        &mut self,
+        before: &ClusterMap,
+        after: &ClusterMap,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) {
+        let group = |map: &ClusterMap| {
+            map.keyspace(keyspace).and_then(|one| one.group(partition)).map(|one| one.to_group())
+        };
+        let (Some(old), Some(new)) = (group(before), group(after)) else { return };
+        if old.epoch >= new.epoch {
+            self.violation(format!(
+                "the epoch of {keyspace}/{partition} went from {} to {}",
+                old.epoch, new.epoch
+            ));
+        }
+        let down = |instance: InstanceId| {
+            let node = after.instance(instance).and_then(|one| after.node(one.node));
+            node.is_none_or(|node| node.state() == zerohop_placement::NodeState::Down)
+        };
+        if old.primary != new.primary {
+            self.saw("promotions");
+            if down(new.primary) {
+                self.violation(format!("{keyspace}/{partition}: {} is promoted and down", new.primary));
+            }
+            if old.state != GroupState::Recovering && !old.in_sync.contains(&new.primary) {
+                self.violation(format!(
+                    "{keyspace}/{partition}: {} is promoted and was not in sync: {old:?} to {new:?}",
+                    new.primary
+                ));
+            }
+        }
+        match (old.state, new.state) {
+            (GroupState::Recovering, GroupState::Settled) => self.saw("recoveries ended"),
+            (old, GroupState::Recovering) if old != GroupState::Recovering => self.saw("recoveries begun"),
+            (GroupState::Settled, GroupState::Admitting) => self.saw("moves begun"),
+            (GroupState::Admitting, GroupState::Settled) if new.in_sync.contains(&old.followers[0]) => {
+                self.saw("targets admitted");
+            }
+            (GroupState::Admitting, GroupState::Settled) => self.saw("moves abandoned"),
+            _ => {}
+        }
+    }
+
+    fn restarted(&mut self, before: &ClusterMap, after: &ClusterMap, first: InstanceId, count: u32) {
+        let own = |instance: &InstanceId| (first.get()..first.get() + count).contains(&instance.get());
+        let mut told = Vec::new();
+        for (id, keyspace) in after.keyspaces() {
+            for (partition, group) in keyspace.groups() {
+                let old = before.keyspace(id).and_then(|keyspace| keyspace.group(partition));
+                if old.is_some_and(|old| old.epoch == group.epoch) && group.members().any(|one| own(&one)) {
+                    told.push(format!("{id}/{partition} names a restarted instance under its old epoch"));
+                }
+                let synced = keyspace.config().durability == Durability::Sync;
+                let serves = group.state != GroupState::Recovering;
+                let in_sync = own(&group.primary) || group.in_sync.iter().any(own);
+                // A group whose log was chosen just now may be led by whoever holds it.
+                let chosen = old.is_some_and(|old| old.state == GroupState::Recovering);
+                if serves && in_sync && !synced && !chosen {
+                    told.push(format!("{id}/{partition} counts a restarted instance as in sync: {group:?}"));
+                }
+            }
+        }
+        told.into_iter().for_each(|what| self.violation(what));
+    }
+
+    /// A client was told what became of a request.
+    pub(crate) fn decided(&mut self, request: &Request, outcome: &Outcome) {
+        if outcome.result == Err(Refusal::TooOld) {
+            self.saw("too old");
+            return;
+        }
+        if let Some((_, first)) = self.decided.get(&request.id) {
+            if first != outcome {
+                let (first, id) = (first.clone(), request.id);
+                self.violation(format!("{id:?} was told {first:?}, and then {outcome:?}"));
+            }
+            return;
+        }
+        self.saw(if outcome.result.is_ok() { "done" } else { "refused" });
+        if let (Command::Regroup(regroup), Ok(_)) = (&request.command, &outcome.result) {
+            let place = (regroup.keyspace, regroup.partition, regroup.epoch);
+            if let Some(other) = self.won.insert(place, request.id) {
+                self.violation(format!("{other:?} and {:?} both changed {place:?}", request.id));
+            }
+        }
+        self.decided.insert(request.id, (request.clone(), outcome.clone()));
+    }
+}

@@ -1,0 +1,62 @@
+//! A manager's disk: what was issued is not what is durable, until it is.
+
+use super::random::Random;
+
+/// A write under way.
+#[derive(Clone, Debug)]
+struct Write {
+    number: u64,
+    bytes: Vec<u8>,
+    replace: bool,
+}
+
+/// One file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Disk {
+    durable: Vec<u8>,
+    issued: Vec<Write>,
+}
+
+impl Disk {
+    pub(crate) fn with(bytes: Vec<u8>) -> Disk {
+        Disk { durable: bytes, issued: Vec::new() }
+    }
+
+    pub(crate) fn write(&mut self, number: u64, bytes: Vec<u8>, replace: bool) {
+        self.issued.push(Write { number, bytes, replace });
+    }
+
+    /// Everything up to `number` is durable.
+    pub(crate) fn sync(&mut self, number: u64) {
+        while self.issued.first().is_some_and(|write| write.number <= number) {
+            let write = self.issued.remove(0);
+            self.carry_out(&write);
+        }
+    }
+
+    /// Some first writes have reached the disk, and of an append that was under way a piece.
+    pub(crate) fn crash(&mut self, random: &mut Random) -> Vec<u8> {
+        let issued = std::mem::take(&mut self.issued);
+        let whole = random.below(issued.len() as u64 + 1) as usize;
+        for (at, write) in issued.into_iter().enumerate() {
+            if at < whole {
+                self.carry_out(&write);
+            } else if at == whole && !write.replace {
+                let piece = random.below(write.bytes.len() as u64 + 1) as usize;
+                self.durable.extend_from_slice(&write.bytes[..piece]);
+            }
+        }
+        self.durable.clone()
+    }
+
+    pub(crate) fn cut(&mut self, bytes: usize) {
+        self.durable.truncate(bytes);
+    }
+
+    fn carry_out(&mut self, write: &Write) {
+        if write.replace {
+            self.durable.clear();
+        }
+        self.durable.extend_from_slice(&write.bytes);
+    }
+}

@@ -1,0 +1,594 @@
+//! Managers, their network and disks, and clients, in one thread under one clock.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_control::Time;
+use zerohop_control::command::{Command, ManagerId, ManagerInfo, Request, RequestId};
+use zerohop_control::manager::{Answer, Effect, Event, Manager, Settings};
+use zerohop_placement::{Address, ClusterMap};
+
+use super::check::Checker;
+use super::disk::Disk;
+use super::random::Random;
+use super::workload;
+
+/// When faults end, and when everything must be well again; microseconds.
+const FAULTS_END: u64 = 20_000_000;
+const CALM_END: u64 = 32_000_000;
+/// A client asks elsewhere if it hears nothing for so long.
+const PATIENCE: u64 = 700_000;
+const CLIENTS: u64 = 4;
+
+/// What is switched on in a seed.
+#[derive(Clone, Debug)]
+struct Scenario {
+    managers: u64,
+    loss: u64,
+    repeats: u64,
+    delay_max: u64,
+    late: u64,
+    crashes: u64,
+    disks_lost: bool,
+    cuts: bool,
+    pauses: bool,
+    clocks: bool,
+    transfers: bool,
+    log_entries_max: usize,
+}
+
+enum Happening {
+    Tick {
+        slot: usize,
+        life: u64,
+    },
+    Message {
+        to: ManagerId,
+        from: ManagerId,
+        bytes: Vec<u8>,
+    },
+    Synced {
+        slot: usize,
+        life: u64,
+        number: u64,
+    },
+    Answer {
+        client: usize,
+        token: u64,
+        answer: Answer,
+    },
+    Ask {
+        slot: usize,
+        client: usize,
+        token: u64,
+        request: Request,
+    },
+    /// The turn tells the newest of a client's alarms from those before it.
+    Client {
+        client: usize,
+        turn: u64,
+    },
+    Fault,
+    Start {
+        slot: usize,
+    },
+    Heal,
+}
+
+struct Slot {
+    id: ManagerId,
+    addr: Address,
+    disk: Disk,
+    process: Option<Manager>,
+    /// Counts its processes, so that nothing meant for one reaches the next.
+    life: u64,
+    started: u64,
+    /// Its clock's microseconds in a thousand of ours.
+    rate: u64,
+    paused_until: u64,
+    map: Arc<ClusterMap>,
+    lost_disk: bool,
+}
+
+struct Client {
+    number: u64,
+    mark: u64,
+    pending: Option<(Request, u64)>,
+    target: usize,
+    token: u64,
+    turn: u64,
+}
+
+pub(crate) struct World {
+    seed: u64,
+    now: u64,
+    order: u64,
+    agenda: BTreeMap<(u64, u64, u64), Happening>,
+    slots: Vec<Slot>,
+    clients: Vec<Client>,
+    /// Ordered pairs of slots between which nothing gets through, until when.
+    cuts: BTreeMap<(usize, usize), u64>,
+    scenario: Scenario,
+    network: Random,
+    schedule: Random,
+    faults: Random,
+    work: Random,
+    pub(crate) checker: Checker,
+    pub(crate) digest: u64,
+    events: u64,
+}
+
+fn address(slot: usize) -> Address {
+    Address::new(&format!("manager-{slot}:7400")).expect("is an address")
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> World {
+        let root = Random::new(seed);
+        let mut draw = root.fork(1);
+        let scenario = Scenario {
+            managers: *draw.pick(&[1, 3, 3, 3, 5]),
+            loss: *draw.pick(&[0, 0, 20, 100]),
+            repeats: *draw.pick(&[0, 30]),
+            delay_max: *draw.pick(&[500, 2_000, 20_000]),
+            late: *draw.pick(&[0, 10]),
+            crashes: *draw.pick(&[0, 300, 700]),
+            disks_lost: draw.chance(400),
+            cuts: draw.chance(600),
+            pauses: draw.chance(300),
+            clocks: draw.chance(400),
+            transfers: draw.chance(300),
+            log_entries_max: *draw.pick(&[16, 64, 1024]),
+        };
+        let founders: Vec<ManagerInfo> = (0..scenario.managers as usize)
+            .map(|slot| ManagerInfo { id: ManagerId(slot as u64 + 1), addr: address(slot) })
+            .collect();
+        let slots = founders.iter().map(|founder| Slot {
+            id: founder.id,
+            addr: founder.addr.clone(),
+            disk: Disk::with(Manager::found(founder.id, &founders)),
+            process: None,
+            life: 0,
+            started: 0,
+            rate: if scenario.clocks { 900 + draw.below(200) } else { 1000 },
+            paused_until: 0,
+            map: Arc::default(),
+            lost_disk: false,
+        });
+        let slots: Vec<Slot> = slots.collect();
+        let clients = (0..CLIENTS)
+            .map(|_| Client { number: 0, mark: 0, pending: None, target: 0, token: 0, turn: 0 })
+            .collect();
+        let mut world = World {
+            seed,
+            now: 0,
+            order: 0,
+            agenda: BTreeMap::new(),
+            slots,
+            clients,
+            cuts: BTreeMap::new(),
+            scenario,
+            network: root.fork(2),
+            schedule: root.fork(3),
+            faults: root.fork(4),
+            work: root.fork(5),
+            checker: Checker::default(),
+            digest: seed,
+            events: 0,
+        };
+        for slot in 0..world.slots.len() {
+            world.at(0, Happening::Start { slot });
+        }
+        for client in 0..CLIENTS as usize {
+            world.alarm(client, 1000 * client as u64);
+        }
+        world.at(200_000, Happening::Fault);
+        world.at(FAULTS_END, Happening::Heal);
+        world
+    }
+
+    /// Plays to the end and says what did not hold.
+    pub(crate) fn play(mut self) -> World {
+        while let Some(((now, ..), happening)) = self.agenda.pop_first() {
+            if now > CALM_END || !self.checker.violations.is_empty() {
+                break;
+            }
+            self.now = now;
+            self.happen(happening);
+        }
+        if self.checker.violations.is_empty() {
+            self.finish();
+        }
+        self
+    }
+
+    fn at(&mut self, time: u64, happening: Happening) {
+        self.order += 1;
+        let draw = self.schedule.below(1 << 20);
+        self.agenda.insert((time, draw, self.order), happening);
+    }
+
+    fn alarm(&mut self, client: usize, time: u64) {
+        self.clients[client].turn += 1;
+        let turn = self.clients[client].turn;
+        self.at(time, Happening::Client { client, turn });
+    }
+
+    fn note(&mut self, word: u64) {
+        self.digest = Random::new(self.digest ^ word).next();
+        self.events += 1;
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Tick { slot, life } if self.slots[slot].life == life => {
+                self.give(slot, Event::Tick);
+                let wake = self.wake(slot);
+                self.at(wake, Happening::Tick { slot, life });
+            }
+            Happening::Synced { slot, life, number } if self.slots[slot].life == life => {
+                self.slots[slot].disk.sync(number);
+                self.give(slot, Event::Persisted(number));
+            }
+            Happening::Tick { .. } | Happening::Synced { .. } => {}
+            Happening::Message { to, from, bytes } => {
+                if let Some(slot) = self.slots.iter().position(|slot| slot.id == to) {
+                    self.give(slot, Event::Received { from, bytes: &bytes });
+                }
+            }
+            Happening::Start { slot } => self.start(slot),
+            Happening::Ask { slot, client, token, request } => {
+                let token = token << 8 | client as u64;
+                self.give(slot, Event::Ask { token, request });
+            }
+            Happening::Answer { client, token, answer } => self.answered(client, token, answer),
+            Happening::Client { client, turn } if self.clients[client].turn == turn => self.client(client),
+            Happening::Client { .. } => {}
+            Happening::Fault => self.fault(),
+            Happening::Heal => self.heal(),
+        }
+    }
+
+    fn local(&self, slot: usize) -> Time {
+        let slot = &self.slots[slot];
+        Time((self.now - slot.started) * slot.rate / 1000)
+    }
+
+    fn wake(&self, slot: usize) -> u64 {
+        let one = &self.slots[slot];
+        let wake = one.process.as_ref().map_or(Time(0), Manager::wake_at);
+        (one.started + wake.0 * 1000 / one.rate).max(one.paused_until).max(self.now) + 1
+    }
+
+    fn start(&mut self, at: usize) {
+        if self.slots[at].process.is_some() {
+            return;
+        }
+        let seed = self.seed ^ (self.slots[at].life << 32) ^ at as u64;
+        let log_entries_max = self.scenario.log_entries_max;
+        let slot = &mut self.slots[at];
+        slot.life += 1;
+        slot.started = self.now;
+        let log = slot.disk.crash(&mut self.faults);
+        let (mut manager, good) =
+            match Manager::open(Time(0), &log, Settings { log_entries_max, ..Settings::new(seed) }) {
+                Ok(opened) => opened,
+                Err(error) => {
+                    self.checker.violations.push(format!("manager {at} does not start: {error}"));
+                    return;
+                }
+            };
+        slot.disk.cut(good);
+        slot.map = Arc::clone(manager.map());
+        let effects = manager.take_effects();
+        slot.process = Some(manager);
+        let map = Arc::clone(&slot.map);
+        if map.epoch().get() > 0 {
+            self.checker.has(&map);
+        }
+        let life = self.slots[at].life;
+        let wake = self.wake(at);
+        self.at(wake, Happening::Tick { slot: at, life });
+        self.carry_out(at, effects);
+    }
+
+    fn give(&mut self, at: usize, event: Event<'_>) {
+        if self.slots[at].paused_until > self.now {
+            // What comes to a process that stands still waits, or is lost where nothing tells the difference.
+            let (life, until) = (self.slots[at].life, self.slots[at].paused_until);
+            match event {
+                Event::Persisted(number) => self.at(until, Happening::Synced { slot: at, life, number }),
+                Event::Received { from, bytes } => {
+                    let (to, bytes) = (self.slots[at].id, bytes.to_vec());
+                    self.at(until, Happening::Message { to, from, bytes });
+                }
+                _ => {}
+            }
+            return;
+        }
+        let now = self.local(at);
+        let Some(manager) = self.slots[at].process.as_mut() else { return };
+        let effects = manager.handle(now, event);
+        if let Some(term) = manager.leading() {
+            let id = manager.id();
+            self.checker.leads(term, id);
+        }
+        let faults = self.now < FAULTS_END;
+        let persists = effects.iter().any(|effect| matches!(effect, Effect::Persist { .. }));
+        self.carry_out(at, effects);
+        // Some crashes come just when something was to be made durable.
+        if faults && persists && self.faults.chance(self.scenario.crashes / 100) {
+            let down = 1 + self.faults.below(100_000);
+            self.crash(at, down);
+        }
+    }
+
+    fn carry_out(&mut self, at: usize, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Persist { number, bytes, replace } => {
+                    self.note(number ^ bytes.len() as u64);
+                    self.slots[at].disk.write(number, bytes, replace);
+                    let life = self.slots[at].life;
+                    let late = if self.faults.chance(20) { 20_000 } else { 500 };
+                    let done = self.now + 20 + self.network.below(late);
+                    self.at(done, Happening::Synced { slot: at, life, number });
+                }
+                Effect::Send { to, bytes } => self.send(at, to, bytes),
+                Effect::Answer { token, answer } => {
+                    let (client, token) = ((token & 0xff) as usize, token >> 8);
+                    let delay = 1 + self.network.below(self.scenario.delay_max);
+                    if !self.network.chance(self.scenario.loss) {
+                        self.at(self.now + delay, Happening::Answer { client, token, answer });
+                    }
+                }
+                Effect::MapChanged(delta) => {
+                    let before = Arc::clone(&self.slots[at].map);
+                    match before.apply(&delta) {
+                        Ok(after) => {
+                            self.note(after.epoch().get());
+                            self.checker.changed(&before, &delta, &after);
+                            self.slots[at].map = Arc::new(after);
+                        }
+                        Err(error) => {
+                            self.checker.violations.push(format!("a delta cannot be applied: {error}"))
+                        }
+                    }
+                }
+                Effect::MapReplaced(after) => {
+                    self.checker.saw("snapshots taken");
+                    if after.epoch().get() > 0 {
+                        self.checker.has(&after);
+                    }
+                    if after.epoch() < self.slots[at].map.epoch() {
+                        self.checker.violations.push("a snapshot took a map back".to_owned());
+                    }
+                    self.slots[at].map = after;
+                }
+                Effect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
+            }
+        }
+    }
+
+    fn send(&mut self, at: usize, to: ManagerId, bytes: Vec<u8>) {
+        self.note(to.0 ^ (bytes.len() as u64) << 20);
+        let from = self.slots[at].id;
+        let Some(target) = self.slots.iter().position(|slot| slot.id == to) else { return };
+        if self.cuts.get(&(at, target)).is_some_and(|until| *until > self.now) {
+            return;
+        }
+        let faults = self.now < FAULTS_END;
+        if faults && self.network.chance(self.scenario.loss) {
+            return;
+        }
+        let copies = if faults && self.network.chance(self.scenario.repeats) { 2 } else { 1 };
+        for _ in 0..copies {
+            let mut delay = 20 + self.network.below(self.scenario.delay_max);
+            if faults && self.network.chance(self.scenario.late) {
+                delay += self.network.below(1_000_000);
+            }
+            let bytes = bytes.clone();
+            self.at(self.now + delay, Happening::Message { to, from, bytes });
+        }
+    }
+
+    fn fault(&mut self) {
+        let at = self.faults.below(self.slots.len() as u64) as usize;
+        let next = self.now + self.faults.below(600_000);
+        if next < FAULTS_END {
+            self.at(next, Happening::Fault);
+        }
+        let scenario = self.scenario.clone();
+        match self.faults.below(5) {
+            0 if self.faults.chance(scenario.crashes) => {
+                let down = if self.faults.chance(500) { 5_000 } else { 2_000_000 };
+                let down = 1 + self.faults.below(down);
+                self.crash(at, down);
+            }
+            1 if scenario.disks_lost
+                && self.slots.len() > 1
+                && !self.slots.iter().any(|one| one.lost_disk) =>
+            {
+                self.checker.saw("disks lost");
+                self.crash(at, 500_000);
+                let id = ManagerId(self.faults.next() | 1 << 40);
+                let slot = &mut self.slots[at];
+                (slot.id, slot.disk, slot.lost_disk) = (id, Disk::with(Manager::join(id)), true);
+                slot.map = Arc::default();
+            }
+            2 if scenario.cuts => {
+                self.checker.saw("cuts");
+                let until = self.now + self.faults.below(3_000_000);
+                let one_way = self.faults.chance(300);
+                for other in 0..self.slots.len() {
+                    if other != at && self.faults.chance(700) {
+                        self.cuts.insert((at, other), until);
+                        if !one_way {
+                            self.cuts.insert((other, at), until);
+                        }
+                    }
+                }
+            }
+            3 if scenario.pauses => {
+                self.checker.saw("pauses");
+                self.slots[at].paused_until = self.now + self.faults.below(2_000_000);
+            }
+            4 if scenario.transfers => {
+                let to = self.slots[at].id;
+                for slot in 0..self.slots.len() {
+                    self.give(slot, Event::TransferLeadership(to));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn crash(&mut self, at: usize, down: u64) {
+        if self.slots[at].process.take().is_some() {
+            self.checker.saw("crashes");
+            self.slots[at].life += 1;
+            self.at(self.now + down, Happening::Start { slot: at });
+        }
+    }
+
+    fn heal(&mut self) {
+        self.cuts.clear();
+        for at in 0..self.slots.len() {
+            self.slots[at].paused_until = 0;
+            self.at(self.now + 1, Happening::Start { slot: at });
+        }
+    }
+
+    fn client(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        match &mut client.pending {
+            Some((_, patience)) if *patience > self.now => {
+                let next = *patience;
+                self.alarm(at, next);
+                return;
+            }
+            Some((_, patience)) => {
+                *patience = self.now + PATIENCE;
+                client.target = self.work.below(self.slots.len() as u64) as usize;
+            }
+            None => {
+                if self.now > FAULTS_END + 5_000_000 {
+                    return;
+                }
+                let from = self.work.below(self.slots.len() as u64) as usize;
+                client.number += 1;
+                let number = client.number << 8 | at as u64;
+                let Some(manager) = self.slots[from].process.as_ref() else {
+                    client.number -= 1;
+                    self.alarm(at, self.now + 10_000);
+                    return;
+                };
+                let lost = self.slots.iter().find(|slot| slot.lost_disk);
+                let command = match lost {
+                    Some(_) if self.work.chance(300) => Command::SetManagers(
+                        self.slots
+                            .iter()
+                            .map(|slot| ManagerInfo { id: slot.id, addr: slot.addr.clone() })
+                            .collect(),
+                    ),
+                    _ => workload::draw(manager.state(), number, &mut self.work),
+                };
+                let id = RequestId { origin: at as u64 + 1, number: client.number };
+                let request = Request { id, after: client.mark, command };
+                client.pending = Some((request, self.now + PATIENCE));
+            }
+        }
+        self.ask(at);
+        self.alarm(at, self.now + PATIENCE);
+    }
+
+    fn ask(&mut self, at: usize) {
+        let client = &mut self.clients[at];
+        let Some((request, _)) = &client.pending else { return };
+        client.token += 1;
+        let (slot, token, request) = (client.target, client.token, request.clone());
+        let delay = 1 + self.network.below(self.scenario.delay_max);
+        if !self.network.chance(self.scenario.loss) {
+            let ask = Happening::Ask { slot, client: at, token, request: request.clone() };
+            self.at(self.now + delay, ask);
+        }
+        if self.network.chance(self.scenario.repeats) {
+            self.at(self.now + 10 * delay, Happening::Ask { slot, client: at, token, request });
+        }
+    }
+
+    fn answered(&mut self, at: usize, token: u64, answer: Answer) {
+        let Some((request, _)) = self.clients[at].pending.clone() else { return };
+        match answer {
+            Answer::Decided(outcome) if self.clients[at].token == token => {
+                self.checker.decided(&request, &outcome);
+                if matches!(request.command, Command::SetManagers(_)) && outcome.result.is_ok() {
+                    self.checker.saw("managers set");
+                }
+                let client = &mut self.clients[at];
+                client.mark = client.mark.max(outcome.mark);
+                client.pending = None;
+                let wait = 5_000 + self.work.below(150_000);
+                self.alarm(at, self.now + wait);
+            }
+            Answer::NotLeader(leader) if self.clients[at].token == token => {
+                let known = leader.and_then(|leader| self.slots.iter().position(|slot| slot.id == leader));
+                self.clients[at].target = known.unwrap_or(self.work.below(self.slots.len() as u64) as usize);
+                if known.is_some() {
+                    self.ask(at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// After a time without faults: one leader, all of one mind, nobody waiting, and every answer that was given is
+    /// given again.
+    fn finish(&mut self) {
+        let waiting = self.clients.iter().filter(|client| client.pending.is_some()).count();
+        if waiting > 0 {
+            self.checker.violations.push(format!("{waiting} clients still wait for an answer"));
+        }
+        let Some(leader) = self
+            .slots
+            .iter()
+            .position(|slot| slot.process.as_ref().is_some_and(|manager| manager.leading().is_some()))
+        else {
+            self.checker.violations.push("nobody leads at the end".to_owned());
+            return;
+        };
+        let mut state = self.slots[leader].process.as_ref().expect("runs").state().clone();
+        for (at, slot) in self.slots.iter().enumerate() {
+            let other = slot.process.as_ref().map(Manager::state);
+            let member = state.managers().iter().any(|manager| manager.id == slot.id);
+            if member && other != Some(&state) {
+                self.checker.violations.push(format!("manager {at} is not of the leader's mind"));
+            }
+        }
+        let (voters, learners) = self.slots[leader].process.as_ref().expect("runs").members();
+        let mut wanted: Vec<ManagerId> = state.managers().iter().map(|manager| manager.id).collect();
+        wanted.sort_unstable();
+        if (voters, learners) != (wanted, Vec::new()) {
+            self.checker.violations.push("the control group is not as it was set".to_owned());
+        }
+        let decided: Vec<_> = self.checker.decided.values().cloned().collect();
+        for (request, first) in decided {
+            let again = state.apply(&request);
+            let forgotten = first.mark + 4_096 <= state.mark();
+            if again.outcome != first && !forgotten {
+                let told = format!("{:?} was told {first:?}, and at the end {:?}", request.id, again.outcome);
+                self.checker.violations.push(told);
+                break;
+            }
+        }
+        self.note(state.mark());
+        *self.checker.coverage.entry("applied").or_default() += state.mark();
+        let terms = self.checker.terms() as u64;
+        *self.checker.coverage.entry("terms").or_default() += terms;
+        self.checker.violations.truncate(5);
+    }
+
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+}
