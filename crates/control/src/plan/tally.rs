@@ -1,0 +1,125 @@
+//! How much each instance holds, beside what it should.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::NodeState;
+use zerohop_wire::ids::{InstanceId, NodeId};
+
+use super::ring;
+use crate::state::State;
+
+/// An instance as a plan sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seat {
+    pub(super) node: NodeId,
+    pub(super) domain: u32,
+    pub(super) state: NodeState,
+    weight: u64,
+    /// Copies that it holds, after what is planned.
+    held: i64,
+    /// What is asked of the primaries on it.
+    load: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    seats: BTreeMap<InstanceId, Seat>,
+    /// Copies of all partitions together, as many as are wanted.
+    wanted: i128,
+    /// Weights of those that may be given something.
+    weights: i128,
+    /// How many those are.
+    up: usize,
+}
+
+impl Tally {
+    pub(super) fn new(state: &State) -> Tally {
+        let mut tally = Tally::default();
+        for node in state.map().nodes() {
+            let facts = state.facts(node.id());
+            let instances: Vec<InstanceId> = node.instances().map(|instance| instance.id).collect();
+            let weight = ring::weight(facts.capacity, instances.len());
+            for instance in instances {
+                let seat = Seat {
+                    node: node.id(),
+                    domain: facts.domain,
+                    state: node.state(),
+                    weight,
+                    held: 0,
+                    load: 0,
+                };
+                tally.seats.insert(instance, seat);
+                if node.state() == NodeState::Up {
+                    tally.weights += i128::from(weight);
+                    tally.up += 1;
+                }
+            }
+        }
+        tally
+    }
+
+    pub(super) fn want(&mut self, copies: usize) {
+        self.wanted += copies as i128;
+    }
+
+    /// Instances that may be given something.
+    pub(super) fn up(&self) -> usize {
+        self.up
+    }
+
+    pub(super) fn seat(&self, instance: InstanceId) -> Option<&Seat> {
+        self.seats.get(&instance)
+    }
+
+    pub(super) fn seats(&self) -> impl Iterator<Item = (InstanceId, &Seat)> {
+        self.seats.iter().map(|(instance, seat)| (*instance, seat))
+    }
+
+    pub(super) fn is(&self, instance: InstanceId, state: NodeState) -> bool {
+        self.seats.get(&instance).map_or(state == NodeState::Down, |seat| seat.state == state)
+    }
+
+    pub(super) fn hold(&mut self, instance: InstanceId, copies: i64) {
+        if let Some(seat) = self.seats.get_mut(&instance) {
+            seat.held += copies;
+        }
+    }
+
+    pub(super) fn serve(&mut self, from: Option<InstanceId>, to: InstanceId, load: u32) {
+        if let Some(seat) = from.and_then(|from| self.seats.get_mut(&from)) {
+            seat.load = seat.load.saturating_sub(u64::from(load));
+        }
+        if let Some(seat) = self.seats.get_mut(&to) {
+            seat.load += u64::from(load);
+        }
+    }
+
+    /// How far above its share an instance is, in copies times the sum of all weights; all that it holds if it should
+    /// hold nothing. To compare, and to see a difference of more than one copy ([`Tally::one`]).
+    pub(super) fn excess(&self, instance: InstanceId) -> i128 {
+        let Some(seat) = self.seats.get(&instance) else { return 0 };
+        let share = if seat.state == NodeState::Up { self.wanted * i128::from(seat.weight) } else { 0 };
+        i128::from(seat.held) * self.weights - share
+    }
+
+    /// One copy, in the measure of [`Tally::excess`].
+    pub(super) fn one(&self) -> i128 {
+        self.weights
+    }
+
+    /// Whether the load of primaries becomes more even if `load` goes from one to the other: whether the larger of the
+    /// two, beside their weights, becomes smaller.
+    pub(super) fn evens(&self, from: InstanceId, to: InstanceId, load: u32) -> bool {
+        let (Some(from), Some(to)) = (self.seats.get(&from), self.seats.get(&to)) else { return false };
+        let after = (u128::from(to.load) + u128::from(load)) * u128::from(from.weight);
+        after < u128::from(from.load) * u128::from(to.weight)
+    }
+
+    /// What is asked of the primaries on it, beside its weight.
+    pub(super) fn laden(&self, instance: InstanceId) -> u128 {
+        self.seats
+            .get(&instance)
+            .map_or(u128::MAX, |seat| (u128::from(seat.load) << 32) / u128::from(seat.weight))
+    }
+}

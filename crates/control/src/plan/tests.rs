@@ -1,0 +1,373 @@
+//! Every step of a plan is valid, plans come to an end, and what they end with is as it should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use zerohop_placement::{Address, GroupState, KeyspaceConfig, NodeState, PartitionCount};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+use super::*;
+use crate::command::{Asker, Command, GroupStep, Join, Request, RequestId};
+
+struct Bench {
+    state: State,
+    number: u64,
+    /// Copies made.
+    copies: usize,
+    settings: PlanSettings,
+    loads: BTreeMap<(KeyspaceId, PartitionId), u32>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench {
+            state: State::new(Vec::new()),
+            number: 0,
+            copies: 0,
+            settings: PlanSettings::default(),
+            loads: BTreeMap::new(),
+        }
+    }
+
+    fn done(&mut self, command: Command) -> u64 {
+        self.number += 1;
+        let id = RequestId { origin: 1, number: self.number };
+        let request = Request { id, after: self.state.mark(), command };
+        let outcome = self.state.apply(&request).outcome;
+        outcome.result.unwrap_or_else(|refusal| panic!("{refusal}: {request:?}")).number
+    }
+
+    fn node(&mut self, domain: u32, capacity: u32, instances: u16) -> NodeId {
+        let address = |port: u16| Address::new(&format!("n{}:{port}", self.number)).unwrap();
+        let join = Join {
+            node: None,
+            replaces: Incarnation(0),
+            incarnation: Incarnation(1),
+            manager: address(7400),
+            instances: (0..instances).map(|at| address(7401 + at)).collect(),
+            domain,
+            capacity,
+            intact: true,
+        };
+        NodeId(self.done(Command::Join(join)) as u32)
+    }
+
+    fn set(&mut self, node: NodeId, state: NodeState) {
+        self.done(Command::SetNodeState { node, incarnation: Incarnation(1), state });
+    }
+
+    fn keyspace(&mut self, partitions: u32, replicas: u8, seed: u64) {
+        let config = KeyspaceConfig {
+            partitions: PartitionCount::new(partitions).unwrap(),
+            replicas,
+            min_in_sync: replicas.min(2),
+            ..KeyspaceConfig::new(format!("k{}", self.number).parse().unwrap(), seed)
+        };
+        self.done(Command::CreateKeyspace(config));
+    }
+
+    /// What primaries would ask for: the targets of moves, and anybody as long as too few are in sync.
+    fn admissions(&self) -> Vec<Command> {
+        let mut asked = Vec::new();
+        for (keyspace, found) in self.state.map().keyspaces() {
+            for (partition, group) in found.groups() {
+                let few = group.in_sync.len() + 1 < usize::from(found.config().min_in_sync);
+                let up = |one: &InstanceId| self.state_of(*one) != NodeState::Down;
+                let ready = group.followers.iter().copied().find(up);
+                if (few || group.state == GroupState::Admitting)
+                    && let Some(ready) = ready
+                {
+                    let by = Asker::Instance(group.primary, Incarnation(1));
+                    let step = GroupStep::Admit(ready);
+                    let epoch = group.epoch;
+                    asked.push(Command::Regroup(Regroup { keyspace, partition, epoch, by, step }));
+                }
+            }
+        }
+        asked
+    }
+
+    fn state_of(&self, instance: InstanceId) -> NodeState {
+        let map = self.state.map();
+        map.node(map.instance(instance).unwrap().node).unwrap().state()
+    }
+
+    /// Plans and does until nothing is left to do.
+    fn settle(&mut self) {
+        for _ in 0..20_000 {
+            let loads = self.loads.clone();
+            let seen = Seen { loads: &loads, given_up: &|_| true, overdue: &|_, _, _| false };
+            let steps = plan(&self.state, &seen, self.settings);
+            assert!(steps.len() <= self.settings.steps_max);
+            let admissions = self.admissions();
+            if steps.is_empty() && admissions.is_empty() {
+                return;
+            }
+            for step in steps {
+                self.copies += usize::from(matches!(step.step, GroupStep::AddFollower { .. }));
+                self.done(Command::Regroup(step));
+            }
+            let moving = self.state.map().keyspaces().flat_map(|(_, found)| found.groups());
+            let moving = moving.filter(|(_, group)| group.state == GroupState::Admitting).count();
+            assert!(moving <= self.settings.moves_max, "{moving} moves at once");
+            for admission in self.admissions() {
+                self.done(admission);
+            }
+        }
+        panic!("the plan comes to no end");
+    }
+
+    fn held(&self) -> BTreeMap<InstanceId, usize> {
+        let map = self.state.map();
+        let mut held: BTreeMap<InstanceId, usize> = map
+            .nodes()
+            .flat_map(|node| node.instances().map(|instance| (instance.id, 0)).collect::<Vec<_>>())
+            .collect();
+        for (_, found) in map.keyspaces() {
+            for (_, group) in found.groups() {
+                group.members().for_each(|member| *held.get_mut(&member).unwrap() += 1);
+            }
+        }
+        held
+    }
+
+    fn primaries(&self) -> BTreeMap<InstanceId, u64> {
+        let mut primaries: BTreeMap<InstanceId, u64> = self.held().into_keys().map(|one| (one, 0)).collect();
+        for (id, found) in self.state.map().keyspaces() {
+            for (partition, group) in found.groups() {
+                let load = self.loads.get(&(id, partition)).copied().unwrap_or(1);
+                *primaries.get_mut(&group.primary).unwrap() += u64::from(load);
+            }
+        }
+        primaries
+    }
+
+    /// Every group is whole, on nodes that are up, in as many domains as can be, with as many in sync as it should have.
+    fn check_groups(&self) {
+        let map = self.state.map();
+        let up: Vec<_> = map.nodes().filter(|node| node.state() == NodeState::Up).collect();
+        let domains: BTreeSet<u32> = up.iter().map(|node| self.state.facts(node.id()).domain).collect();
+        let instances: usize = up.iter().map(|node| node.instances().count()).sum();
+        for (id, found) in map.keyspaces() {
+            for (partition, group) in found.groups() {
+                let wanted = usize::from(found.config().replicas).min(instances);
+                let members: Vec<InstanceId> = group.members().collect();
+                assert_eq!(members.len(), wanted, "{id}/{partition}: {group:?}");
+                assert!(
+                    members.iter().all(|one| self.state_of(*one) == NodeState::Up),
+                    "{id}/{partition}: {group:?}"
+                );
+                let of: BTreeSet<u32> = members
+                    .iter()
+                    .map(|one| self.state.facts(map.instance(*one).unwrap().node).domain)
+                    .collect();
+                assert_eq!(
+                    of.len(),
+                    wanted.min(domains.len()),
+                    "{id}/{partition}: {group:?} in domains {of:?}"
+                );
+                assert_eq!(group.in_sync.len() + 1, usize::from(found.config().min_in_sync).min(wanted));
+            }
+        }
+    }
+}
+
+fn spread(counts: impl IntoIterator<Item = usize>) -> usize {
+    let counts: Vec<usize> = counts.into_iter().collect();
+    counts.iter().max().unwrap() - counts.iter().min().unwrap()
+}
+
+#[test]
+fn a_new_keyspace_needs_no_moves_and_lies_in_neighbours() {
+    for nodes in [3, 5, 8] {
+        let mut bench = Bench::new();
+        for node in 0..nodes {
+            bench.node(node, 1, 2);
+        }
+        bench.keyspace(256, 3, u64::from(nodes));
+        bench.settle();
+        assert_eq!(bench.copies, 0, "{nodes} nodes");
+        bench.check_groups();
+        assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+        // Replicas are among the next few in the ring: there are few different groups.
+        let ring = Ring::new(&bench.state, u64::from(nodes));
+        let at = |one: InstanceId| ring.spots().iter().position(|spot| spot.instance == one).unwrap();
+        let count = ring.spots().len();
+        for (_, group) in bench.state.map().keyspaces().next().unwrap().1.groups() {
+            for member in group.members() {
+                let distance = (at(member) + count - at(group.primary)) % count;
+                assert!(distance <= 4, "{group:?} is {distance} apart");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_that_joins_takes_its_share_and_little_else_moves() {
+    let mut bench = Bench::new();
+    for node in 0..4 {
+        bench.node(node, 1, 1);
+    }
+    bench.keyspace(128, 3, 7);
+    bench.settle();
+    let before = bench.copies;
+    bench.node(4, 1, 1);
+    bench.settle();
+    bench.check_groups();
+    assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+    let share = (128 * 3usize).div_ceil(5);
+    // Who leaves is decided when the target is there: with many moves at once some must be made up for.
+    assert!(
+        bench.copies - before <= share + share / 4,
+        "{} copies for a share of {share}",
+        bench.copies - before
+    );
+}
+
+#[test]
+fn a_node_that_drains_ends_up_empty_and_can_be_removed() {
+    let mut bench = Bench::new();
+    let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 2)).collect();
+    bench.keyspace(64, 3, 7);
+    bench.settle();
+    let held: usize = bench.held().into_values().take(2).sum();
+    bench.set(nodes[0], NodeState::Draining);
+    let before = bench.copies;
+    bench.settle();
+    bench.check_groups();
+    assert!(bench.copies - before <= held + held / 4, "{} copies for {held}", bench.copies - before);
+    bench.done(Command::RemoveNode(nodes[0]));
+}
+
+#[test]
+fn what_a_dead_node_held_is_made_anew_on_the_others() {
+    let mut bench = Bench::new();
+    let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
+    bench.keyspace(64, 3, 7);
+    bench.settle();
+    bench.set(nodes[2], NodeState::Down);
+    bench.settle();
+    bench.check_groups();
+    let held = bench.held();
+    assert!(spread(held.into_values().filter(|count| *count > 0)) <= 1);
+}
+
+#[test]
+fn a_node_with_twice_the_capacity_holds_twice_as_much() {
+    let mut bench = Bench::new();
+    for (node, capacity) in [1, 1, 2, 2, 2].into_iter().enumerate() {
+        bench.node(node as u32, capacity, 1);
+    }
+    bench.keyspace(128, 2, 7);
+    bench.settle();
+    for (instance, held) in bench.held() {
+        let share = if instance.get() < 2 { 32 } else { 64 };
+        assert!((share - 1..=share + 1).contains(&held), "{instance} holds {held} of {share}");
+    }
+}
+
+#[test]
+fn primaries_are_made_even_by_what_is_asked_of_them() {
+    let mut bench = Bench::new();
+    for node in 0..3 {
+        bench.node(node, 1, 1);
+    }
+    bench.keyspace(16, 3, 7);
+    let first = bench.state.map().keyspaces().next().unwrap().1.groups().next().unwrap().1.primary;
+    let map = std::sync::Arc::clone(bench.state.map());
+    let (keyspace, found) = map.keyspaces().next().unwrap();
+    for (partition, group) in found.groups() {
+        // All that is asked, is asked of one.
+        bench.loads.insert((keyspace, partition), if group.primary == first { 100 } else { 1 });
+    }
+    let before = bench.primaries()[&first];
+    bench.settle();
+    assert!(bench.primaries()[&first] < before, "{:?}", bench.primaries());
+    assert_eq!(bench.copies, 0, "evening primaries copies nothing");
+}
+
+#[derive(Clone, Debug)]
+enum Turn {
+    Join { domain: u32, capacity: u32, instances: u16 },
+    Kill(usize),
+    Drain(usize),
+    Return(usize),
+    Keyspace { bits: u32, replicas: u8, seed: u64 },
+    Split(usize),
+}
+
+fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let turn = prop_oneof![
+        3 => (0u32..4, 1u32..3, 1u16..3)
+            .prop_map(|(domain, capacity, instances)| Turn::Join { domain, capacity, instances }),
+        1 => any::<usize>().prop_map(Turn::Kill),
+        1 => any::<usize>().prop_map(Turn::Drain),
+        1 => any::<usize>().prop_map(Turn::Return),
+        2 => (0u32..5, 1u8..4, any::<u64>()).prop_map(|(bits, replicas, seed)| Turn::Keyspace { bits, replicas, seed }),
+        1 => any::<usize>().prop_map(Turn::Split),
+    ];
+    prop::collection::vec(turn, 1..12)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Whatever comes and goes, plans end, every step is valid when it is done, and the groups are as they should be. One
+    /// node dies at a time, so that none of the groups is lost.
+    #[test]
+    fn plans_come_to_an_end_and_leave_every_group_whole(turns in turns(), moves_max in 1usize..20) {
+        let mut bench = Bench::new();
+        bench.settings.moves_max = moves_max;
+        for domain in 0..4 {
+        bench.node(domain, 1, 1);
+    }
+        for turn in turns {
+            let nodes: Vec<NodeId> = bench.state.map().nodes().map(|node| node.id()).collect();
+            let up = bench.state.map().nodes().filter(|node| node.state() == NodeState::Up).count();
+            let pick = |at: usize| nodes[at % nodes.len()];
+            match turn {
+                Turn::Join { domain, capacity, instances } => {
+                    bench.node(domain, capacity, instances);
+                }
+                // A group of one copy would be lost with its node.
+                Turn::Kill(at) if up > 3 && bench.state.map().keyspaces().all(|(_, one)| one.config().min_in_sync > 1) => {
+                    bench.set(pick(at), NodeState::Down);
+                }
+                Turn::Drain(at) if up > 3 => bench.set(pick(at), NodeState::Draining),
+                Turn::Return(at) => bench.set(pick(at), NodeState::Up),
+                Turn::Keyspace { bits, replicas, seed } => bench.keyspace(1 << bits, replicas, seed),
+                Turn::Split(at) => {
+                    let ids: Vec<_> = bench.state.map().keyspaces().map(|(id, _)| id).collect();
+                    if let Some(id) = ids.get(at % ids.len().max(1)) {
+                        bench.done(Command::SplitKeyspace(*id));
+                    }
+                }
+                Turn::Kill(_) | Turn::Drain(_) => {}
+            }
+            bench.settle();
+            let lost = bench.state.map().keyspaces().any(|(_, found)| {
+                found.groups().any(|(_, group)| bench.state_of(group.primary) == NodeState::Down)
+            });
+            prop_assert!(!lost, "nobody who was needed died");
+            bench.check_groups();
+        }
+    }
+
+    /// Nodes alike, each a domain of its own: no two differ by more than one copy.
+    #[test]
+    fn alike_nodes_hold_alike(nodes in 3u32..9, joins in 0u32..4, bits in 2u32..8, replicas in 1u8..4, seed: u64) {
+        let mut bench = Bench::new();
+        for node in 0..nodes {
+        bench.node(node, 1, 1);
+    }
+        bench.keyspace(1 << bits, replicas, seed);
+        bench.settle();
+        prop_assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+        for join in 0..joins {
+            bench.node(nodes + join, 1, 1);
+            bench.settle();
+            prop_assert!(spread(bench.held().into_values()) <= 1, "{:?}", bench.held());
+        }
+        bench.check_groups();
+    }
+}
