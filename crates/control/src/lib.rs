@@ -13,6 +13,7 @@
 
 pub mod command;
 mod consensus;
+pub mod gossip;
 pub mod limits;
 pub mod manager;
 pub mod plan;

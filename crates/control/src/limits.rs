@@ -57,3 +57,9 @@ pub const SNAPSHOT_LOST_TICKS: u64 = 60;
 
 /// How far behind, in entries, a new manager may be to be given a vote.
 pub const LEARNER_BEHIND_MAX: u64 = 64;
+
+/// Longest datagram of gossip: what fits a packet of Ethernet.
+pub const GOSSIP_DATAGRAM_BYTES_MAX: usize = 1400;
+
+/// Nodes of the map that are told at once that a node is here: who hears of it passes it on.
+pub const GOSSIP_ANNOUNCES: usize = 4;

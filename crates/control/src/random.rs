@@ -24,6 +24,25 @@ impl Stream {
     }
 }
 
+impl rand_core::TryRng for Stream {
+    type Error = core::convert::Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Self::Error> {
+        Ok((self.next_u64() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Self::Error> {
+        Ok(self.next_u64())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Self::Error> {
+        for piece in bytes.chunks_mut(8) {
+            piece.copy_from_slice(&self.next_u64().to_le_bytes()[..piece.len()]);
+        }
+        Ok(())
+    }
+}
+
 /// Spreads every bit of `word` over all bits.
 pub(crate) fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,0 +1,265 @@
+//! Which nodes answer: SWIM (Das, Gupta and Motivala, 2002) by the foca crate, with suspicion and refutation, tuned so that
+//! a dead node is noticed within a second. What it says are reports; only the control group makes a new epoch of them.
+//!
+//! Every node takes part, under a name that its start makes new: who has started again is somebody else, and a process
+//! that was declared dead by mistake renews its name and is heard again.
+
+use std::collections::BTreeMap;
+use std::num::{NonZeroU8, NonZeroUsize};
+use std::time::Duration;
+
+use foca::{Config, Foca, Identity, NoCustomBroadcast, Notification, PeriodicParams, Runtime, Timer};
+use zerohop_placement::ClusterMap;
+use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId};
+
+use crate::Time;
+use crate::limits::{GOSSIP_ANNOUNCES, GOSSIP_DATAGRAM_BYTES_MAX};
+use crate::random::Stream;
+
+mod codec;
+#[cfg(test)]
+mod tests;
+
+use codec::Fields;
+
+/// The name of a node's process in gossip.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Name {
+    /// The node.
+    pub node: NodeId,
+    /// The nonce of its process's start.
+    pub incarnation: Incarnation,
+    /// The epoch of the map in which it joined. Nonces have no order, and this has: the later start wins.
+    pub since: MapEpoch,
+    /// How often it has been taken for dead by mistake.
+    pub renewals: u16,
+}
+
+impl Identity for Name {
+    type Addr = NodeId;
+
+    fn renew(&self) -> Option<Name> {
+        Some(Name { renewals: self.renewals.checked_add(1)?, ..*self })
+    }
+
+    fn addr(&self) -> NodeId {
+        self.node
+    }
+
+    fn win_addr_conflict(&self, other: &Name) -> bool {
+        (self.since, self.renewals, self.incarnation) > (other.since, other.renewals, other.incarnation)
+    }
+}
+
+/// How soon somebody is taken for dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GossipSettings {
+    /// Between two probes of a node: each probes another at a time.
+    pub probe_ms: u64,
+    /// After which others are asked to probe too.
+    pub answer_ms: u64,
+    /// How long a suspect has to say that it lives.
+    pub suspect_ms: u64,
+    /// Between two rounds of news.
+    pub news_ms: u64,
+}
+
+impl Default for GossipSettings {
+    /// A probe fails after 150 ms, and 300 ms of silence follow; beside the wait for the next probe this leaves a second
+    /// ample room.
+    fn default() -> GossipSettings {
+        GossipSettings { probe_ms: 150, answer_ms: 50, suspect_ms: 300, news_ms: 50 }
+    }
+}
+
+/// What gossip wants done, or has found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GossipEffect {
+    /// A datagram. It may be lost, repeated or late.
+    Send {
+        /// To which node's manager.
+        to: NodeId,
+        /// The bytes.
+        bytes: Vec<u8>,
+    },
+    /// A node answers, or does not.
+    Verdict {
+        /// The node.
+        node: NodeId,
+        /// The start of it that is meant.
+        incarnation: Incarnation,
+        /// Whether it answers.
+        alive: bool,
+    },
+}
+
+/// See the module.
+pub struct Gossip {
+    foca: Foca<Name, Fields, Stream, NoCustomBroadcast>,
+    /// What foca wants to be reminded of, in order.
+    timers: BTreeMap<(Time, u64), Timer<Name>>,
+    timers_made: u64,
+    /// Who answers, as far as is known.
+    alive: BTreeMap<NodeId, Incarnation>,
+    stream: Stream,
+    next_announce: Time,
+    name: Name,
+}
+
+/// What foca does while it handles something.
+struct Doing<'a> {
+    now: Time,
+    timers: &'a mut BTreeMap<(Time, u64), Timer<Name>>,
+    timers_made: &'a mut u64,
+    alive: &'a mut BTreeMap<NodeId, Incarnation>,
+    name: &'a mut Name,
+    effects: Vec<GossipEffect>,
+}
+
+impl Gossip {
+    /// A node's part, from the seed of its random numbers on.
+    pub fn new(now: Time, name: Name, settings: GossipSettings, seed: u64) -> Gossip {
+        let foca = Foca::new(name, config(settings), Stream::new(seed), Fields);
+        Gossip {
+            foca,
+            timers: BTreeMap::new(),
+            timers_made: 0,
+            alive: BTreeMap::new(),
+            stream: Stream::new(!seed),
+            next_announce: now,
+            name,
+        }
+    }
+
+    /// A datagram has come. What is none is dropped: datagrams may be lost anyway.
+    pub fn receive(&mut self, now: Time, bytes: &[u8]) -> Vec<GossipEffect> {
+        self.with(now, |foca, doing| {
+            let _ = foca.handle_data(bytes, doing);
+        })
+    }
+
+    /// Time has passed. Nodes of the map that are not known yet are told that this one is here, a few at a time.
+    pub fn tick(&mut self, now: Time, map: &ClusterMap) -> Vec<GossipEffect> {
+        let mut effects = Vec::new();
+        while let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= now) {
+            let timer = entry.remove();
+            let of_suspect = matches!(timer, Timer::ChangeSuspectToDown { .. });
+            let done = self.with(now, |foca, doing| {
+                // Refused if it is of before a change of name.
+                let _ = foca.handle_timer(timer, doing);
+            });
+            // foca 2.0 tells a suspect that it is dead even if it has said in time that it lives; it would believe that.
+            let is_dead =
+                |effect: &GossipEffect| matches!(effect, GossipEffect::Verdict { alive: false, .. });
+            if !of_suspect || done.iter().any(is_dead) {
+                effects.extend(done);
+            }
+        }
+        if self.next_announce <= now {
+            self.next_announce = now.after_ms(ANNOUNCE_MS);
+            for node in self.unknown(map) {
+                let name = Name { node, ..Name::default() };
+                effects.extend(self.with(now, |foca, doing| {
+                    let _ = foca.announce(name, doing);
+                }));
+            }
+        }
+        effects
+    }
+
+    /// When [`Gossip::tick`] is due.
+    pub fn wake_at(&self) -> Time {
+        self.timers
+            .first_key_value()
+            .map_or(self.next_announce, |((time, _), _)| (*time).min(self.next_announce))
+    }
+
+    /// Which start of a node answers, if one does.
+    pub fn answers(&self, node: NodeId) -> Option<Incarnation> {
+        self.alive.get(&node).copied()
+    }
+
+    /// Those that answer.
+    pub fn alive(&self) -> &BTreeMap<NodeId, Incarnation> {
+        &self.alive
+    }
+
+    /// Some of those that nothing has been heard of.
+    fn unknown(&mut self, map: &ClusterMap) -> Vec<NodeId> {
+        let unknown: Vec<NodeId> = map
+            .nodes()
+            .map(|node| node.id())
+            .filter(|node| *node != self.name.node && !self.alive.contains_key(node))
+            .collect();
+        let count = unknown.len() as u64;
+        let start = self.stream.between(0, count.max(1)) as usize;
+        unknown.iter().cycle().skip(start).take(unknown.len().min(GOSSIP_ANNOUNCES)).copied().collect()
+    }
+
+    fn with(
+        &mut self,
+        now: Time,
+        act: impl FnOnce(&mut Foca<Name, Fields, Stream, NoCustomBroadcast>, &mut Doing<'_>),
+    ) -> Vec<GossipEffect> {
+        let Gossip { foca, timers, timers_made, alive, name, .. } = self;
+        let mut doing = Doing { now, timers, timers_made, alive, name, effects: Vec::new() };
+        act(foca, &mut doing);
+        doing.effects
+    }
+}
+
+/// Between two rounds of saying that this node is here.
+const ANNOUNCE_MS: u64 = 500;
+
+impl Runtime<Name> for &mut Doing<'_> {
+    fn notify(&mut self, notification: Notification<'_, Name>) {
+        let (name, alive) = match notification {
+            Notification::MemberUp(name) => (name, true),
+            Notification::MemberDown(name) => (name, false),
+            Notification::Rename(_, name) if self.alive.contains_key(&name.node) => (name, true),
+            Notification::Rejoin(name) => {
+                *self.name = *name;
+                return;
+            }
+            _ => return,
+        };
+        let (node, incarnation) = (name.node, name.incarnation);
+        if alive {
+            self.alive.insert(node, incarnation);
+        } else {
+            self.alive.remove(&node);
+        }
+        self.effects.push(GossipEffect::Verdict { node, incarnation, alive });
+    }
+
+    fn send_to(&mut self, to: Name, bytes: &[u8]) {
+        self.effects.push(GossipEffect::Send { to: to.node, bytes: bytes.to_vec() });
+    }
+
+    fn submit_after(&mut self, timer: Timer<Name>, after: Duration) {
+        *self.timers_made += 1;
+        let time = self.now.after_us(u64::try_from(after.as_micros()).unwrap_or(u64::MAX));
+        self.timers.insert((time, *self.timers_made), timer);
+    }
+}
+
+fn config(settings: GossipSettings) -> Config {
+    let ms = Duration::from_millis;
+    let few = |frequency, count| {
+        let num_members = NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+        Some(PeriodicParams { frequency, num_members })
+    };
+    Config {
+        probe_period: ms(settings.probe_ms.max(2)),
+        probe_rtt: ms(settings.answer_ms.clamp(1, settings.probe_ms.max(2) - 1)),
+        num_indirect_probes: NonZeroUsize::new(3).unwrap_or(NonZeroUsize::MIN),
+        max_transmissions: NonZeroU8::new(10).unwrap_or(NonZeroU8::MIN),
+        suspect_to_down_after: ms(settings.suspect_ms.max(1)),
+        remove_down_after: None,
+        max_packet_size: NonZeroUsize::new(GOSSIP_DATAGRAM_BYTES_MAX).unwrap_or(NonZeroUsize::MIN),
+        notify_down_members: true,
+        periodic_announce: few(ms(5_000), 1),
+        periodic_announce_to_down_members: few(ms(1_000), 2),
+        periodic_gossip: few(ms(settings.news_ms.max(1)), 3),
+    }
+}

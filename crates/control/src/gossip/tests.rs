@@ -1,0 +1,189 @@
+//! Nodes that gossip over a network that loses datagrams: the dead are noticed in time, the living are left alone.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use zerohop_placement::{Address, Change, ClusterMap, MapDelta, Node, NodeState};
+use zerohop_wire::ids::InstanceId;
+
+use super::*;
+
+/// A cluster of nodes that only gossip, under one clock in microseconds.
+struct Field {
+    now: u64,
+    map: ClusterMap,
+    nodes: Vec<Option<Gossip>>,
+    agenda: BTreeMap<(u64, u64), (usize, Vec<u8>)>,
+    order: u64,
+    random: Stream,
+    loss_per_mille: u64,
+    /// When who said of whom that it does not answer.
+    verdicts: Vec<(u64, usize, NodeId, bool)>,
+}
+
+impl Field {
+    fn new(nodes: u32, loss_per_mille: u64, seed: u64) -> Field {
+        let address = |text: &str| Address::new(text).unwrap();
+        let put = (0..nodes).map(|id| {
+            Change::PutNode(Node {
+                id: NodeId(id),
+                state: NodeState::Up,
+                incarnation: Incarnation(u64::from(id) + 100),
+                manager: address(&format!("n{id}:1")),
+                first_instance: InstanceId(id),
+                instances: vec![address(&format!("n{id}:2"))],
+            })
+        });
+        let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes: put.collect() };
+        let map = ClusterMap::default().apply(&delta).unwrap();
+        let mut random = Stream::new(seed);
+        let gossip = |id: u32, seed| Some(start(id, 0, Time(0), seed));
+        let nodes = (0..nodes).map(|id| gossip(id, random.next_u64())).collect();
+        let (agenda, verdicts) = (BTreeMap::new(), Vec::new());
+        Field { now: 0, map, nodes, agenda, order: 0, random, loss_per_mille, verdicts }
+    }
+
+    fn run(&mut self, until: u64) {
+        loop {
+            let wake = |node: &Option<Gossip>| node.as_ref().map_or(u64::MAX, |gossip| gossip.wake_at().0);
+            let (at, due) =
+                self.nodes.iter().map(wake).enumerate().min_by_key(|(_, due)| *due).unwrap_or((0, u64::MAX));
+            let message = self.agenda.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
+            if due.min(message) > until {
+                self.now = until;
+                return;
+            }
+            self.now = self.now.max(due.min(message));
+            let now = Time(self.now);
+            let (at, effects) = if message <= due {
+                let Some((_, (to, bytes))) = self.agenda.pop_first() else { return };
+                (to, self.nodes[to].as_mut().map(|node| node.receive(now, &bytes)))
+            } else {
+                (at, self.nodes[at].as_mut().map(|node| node.tick(now, &self.map)))
+            };
+            for effect in effects.unwrap_or_default() {
+                match effect {
+                    GossipEffect::Send { to, bytes } => self.send(to, bytes),
+                    GossipEffect::Verdict { node, alive, .. } => {
+                        self.verdicts.push((self.now, at, node, alive));
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, to: NodeId, bytes: Vec<u8>) {
+        assert!(bytes.len() <= GOSSIP_DATAGRAM_BYTES_MAX);
+        if self.random.between(0, 1000) >= self.loss_per_mille {
+            self.order += 1;
+            let time = self.now + self.random.between(100, 5_000);
+            self.agenda.insert((time, self.order), (to.get() as usize, bytes));
+        }
+    }
+
+    fn downs(&self) -> usize {
+        self.verdicts.iter().filter(|(_, _, _, alive)| !alive).count()
+    }
+}
+
+fn start(id: u32, since: u64, now: Time, seed: u64) -> Gossip {
+    let incarnation = Incarnation(u64::from(id) + 100 + since);
+    let name = Name { node: NodeId(id), incarnation, since: MapEpoch(since), renewals: 0 };
+    Gossip::new(now, name, GossipSettings::default(), seed)
+}
+
+/// Design section 5: detection to new primary in under two seconds; half of it is gossip's.
+#[test]
+fn a_dead_node_is_noticed_by_all_within_a_second_also_where_a_tenth_is_lost() {
+    for (nodes, loss) in [(3, 0), (5, 0), (3, 100), (5, 100), (12, 100)] {
+        for seed in 0..12 {
+            let mut field = Field::new(nodes, loss, seed);
+            field.run(5_000_000 + seed * 37_000);
+            assert_eq!(
+                field.downs(),
+                0,
+                "{nodes} nodes, {loss} per mille lost, seed {seed}: a living one is dead"
+            );
+            let all = nodes as usize - 1;
+            for node in field.nodes.iter().flatten() {
+                assert_eq!(node.alive().len(), all, "everybody is known");
+            }
+            let died = field.now;
+            field.nodes[1] = None;
+            field.run(died + 1_000_000);
+            let told =
+                field.verdicts.iter().filter(|(_, _, node, alive)| !alive && *node == NodeId(1)).count();
+            assert_eq!(told, all, "{nodes} nodes, {loss} per mille lost, seed {seed}: told by {told}");
+            assert_eq!(field.downs(), told, "nobody else");
+        }
+    }
+}
+
+#[test]
+fn the_living_are_left_alone_for_minutes_though_a_tenth_is_lost() {
+    for (nodes, seed) in [(3, 1), (7, 2)] {
+        let mut field = Field::new(nodes, 100, seed);
+        field.run(120_000_000);
+        assert_eq!(field.downs(), 0, "{nodes} nodes");
+    }
+}
+
+#[test]
+fn a_node_that_starts_again_is_somebody_else_and_is_heard() {
+    let mut field = Field::new(4, 0, 3);
+    field.run(3_000_000);
+    field.nodes[2] = None;
+    field.run(3_200_000);
+    // Before anybody has noticed.
+    field.nodes[2] = Some(start(2, 9, Time(field.now), 77));
+    field.run(6_000_000);
+    for (at, node) in field.nodes.iter().enumerate().filter(|(at, _)| *at != 2) {
+        let answers = node.as_ref().unwrap().answers(NodeId(2));
+        assert_eq!(answers, Some(Incarnation(111)), "as node {at} knows");
+    }
+}
+
+#[test]
+fn a_node_that_was_taken_for_dead_by_mistake_is_heard_again() {
+    let mut field = Field::new(4, 0, 4);
+    field.run(3_000_000);
+    // It stands still: nothing of it moves, and what is sent to it is lost.
+    let paused = field.nodes[3].take();
+    field.run(6_000_000);
+    assert_eq!(field.downs(), 3);
+    field.nodes[3] = paused;
+    field.run(10_000_000);
+    for node in &field.nodes[..3] {
+        assert_eq!(node.as_ref().unwrap().answers(NodeId(3)), Some(Incarnation(103)));
+    }
+}
+
+#[test]
+fn a_seed_replays() {
+    let play = |seed| {
+        let mut field = Field::new(5, 100, seed);
+        field.run(2_000_000);
+        field.nodes[0] = None;
+        field.run(4_000_000);
+        (field.verdicts, field.order)
+    };
+    assert_eq!(play(5), play(5));
+    assert_ne!(play(5).1, play(6).1);
+}
+
+proptest! {
+    #[test]
+    fn random_datagrams_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let mut gossip = start(1, 0, Time(0), 1);
+        gossip.receive(Time(1), &bytes);
+        // Also behind a header that is one.
+        let mut other = start(2, 0, Time(0), 2);
+        let map = Field::new(3, 0, 1).map;
+        for effect in other.tick(Time(1), &map) {
+            if let GossipEffect::Send { mut bytes, .. } = effect {
+                bytes.extend_from_slice(&bytes.clone());
+                gossip.receive(Time(2), &bytes);
+            }
+        }
+    }
+}
