@@ -63,3 +63,6 @@ pub const GOSSIP_DATAGRAM_BYTES_MAX: usize = 1400;
 
 /// Nodes of the map that are told at once that a node is here: who hears of it passes it on.
 pub const GOSSIP_ANNOUNCES: usize = 4;
+
+/// Partitions of which the leader remembers how much is asked: those of a few large keyspaces. Others count as one.
+pub const LOADS_MAX: usize = 1 << 20;

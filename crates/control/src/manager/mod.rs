@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_placement::{ClusterMap, MapDelta};
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionId};
 
 use crate::Time;
 use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId};
@@ -12,6 +12,12 @@ use crate::consensus::{self, Consensus, LogError, Output};
 use crate::limits::{COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX};
 use crate::planted::{self, Bug};
 use crate::state::State;
+
+mod lead;
+
+pub use lead::LeadSettings;
+
+use lead::Lead;
 
 /// What happens to a manager.
 #[derive(Clone, Debug)]
@@ -33,6 +39,34 @@ pub enum Event<'a> {
         token: u64,
         /// What.
         request: Request,
+    },
+    /// What gossip says: whether a node answers. Told to every manager, leader or not.
+    Verdict {
+        /// The node.
+        node: NodeId,
+        /// The start of it that is meant.
+        incarnation: Incarnation,
+        /// Whether it answers.
+        alive: bool,
+    },
+    /// A node says, for itself or for its clients, that another does not answer. Told to the leader, and again as long as
+    /// it is so.
+    Report {
+        /// Who says so.
+        by: NodeId,
+        /// Of whom.
+        about: NodeId,
+        /// The start of it that is meant.
+        incarnation: Incarnation,
+    },
+    /// How much is asked of the primary of a partition, beside others: operations in some time, the same for all.
+    Load {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partition in it.
+        partition: PartitionId,
+        /// How much.
+        load: u32,
     },
     /// The operator wants another leader.
     TransferLeadership(ManagerId),
@@ -98,12 +132,16 @@ pub struct Settings {
     pub seed: u64,
     /// Entries in the log after which a snapshot takes their place.
     pub log_entries_max: usize,
+    /// What the leader does of its own accord.
+    pub lead: LeadSettings,
+    /// Whether it does anything of its own accord: tests of agreement alone decide by hand.
+    pub leads_alone: bool,
 }
 
 impl Settings {
     /// The defaults.
     pub fn new(seed: u64) -> Settings {
-        Settings { seed, log_entries_max: LOG_ENTRIES_MAX }
+        Settings { seed, log_entries_max: LOG_ENTRIES_MAX, lead: LeadSettings::default(), leads_alone: true }
     }
 }
 
@@ -118,6 +156,8 @@ pub struct Manager {
     waiting_term: u64,
     led_term: u64,
     next_tick: Time,
+    lead: Lead,
+    settings: Settings,
     counters: Counters,
 }
 
@@ -165,6 +205,8 @@ impl Manager {
             waiting_term: 0,
             led_term: 0,
             next_tick: now.after_ms(TICK_MS),
+            lead: Lead::default(),
+            settings,
             counters: Counters::default(),
         };
         manager.follow();
@@ -180,10 +222,14 @@ impl Manager {
             Event::Received { from, bytes } => self.consensus.receive(from, bytes),
             Event::Persisted(number) => self.consensus.persisted(number),
             Event::Ask { token, request } => self.ask(token, request),
+            Event::Verdict { node, incarnation, alive } => self.lead.verdict(node, incarnation, alive),
+            Event::Report { by, about, incarnation } => self.lead.report(now, by, about, incarnation),
+            Event::Load { keyspace, partition, load } => self.lead.load(keyspace, partition, load),
             Event::TransferLeadership(to) => self.consensus.transfer(to),
         }
         self.follow();
         self.pass_time(now);
+        self.decide(now);
         std::mem::take(&mut self.effects)
     }
 
@@ -277,6 +323,22 @@ impl Manager {
         }
     }
 
+    /// Proposes what the leader finds to be done.
+    fn decide(&mut self, now: Time) {
+        if !self.settings.leads_alone || !self.consensus.leads() {
+            return;
+        }
+        for command in self.lead.commands(now, &self.state, self.settings.lead) {
+            // Its own nonce as an asker; the low bit keeps it apart from the stream's seed.
+            let id = self.lead.name(self.settings.seed | 1);
+            let request = Request { id, after: self.state.mark(), command };
+            if !self.consensus.propose(request.encode()) {
+                self.lead.decided(id);
+            }
+        }
+        self.follow();
+    }
+
     /// Does what consensus wants done.
     fn follow(&mut self) {
         loop {
@@ -319,6 +381,7 @@ impl Manager {
         // Consensus takes nothing else into the log.
         let request = Request::decode(command).expect("the log holds commands");
         let applied = self.state.apply(&request);
+        self.lead.decided(request.id);
         self.counters.applied += 1;
         self.counters.repeated += u64::from(applied.repeated);
         if let Some(delta) = applied.delta {
@@ -336,6 +399,7 @@ impl Manager {
     /// Whoever waited in another term is told to ask the leader: what they asked for may have been replaced.
     fn release(&mut self) {
         self.waiting_term = self.consensus.term();
+        self.lead.release();
         let leader = self.consensus.leader();
         for tokens in std::mem::take(&mut self.waiting).into_values() {
             for token in tokens {

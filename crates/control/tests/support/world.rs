@@ -270,14 +270,17 @@ impl World {
         slot.life += 1;
         slot.started = self.now;
         let log = slot.disk.crash(&mut self.faults);
-        let (mut manager, good) =
-            match Manager::open(Time(0), &log, Settings { log_entries_max, ..Settings::new(seed) }) {
-                Ok(opened) => opened,
-                Err(error) => {
-                    self.checker.violations.push(format!("manager {at} does not start: {error}"));
-                    return;
-                }
-            };
+        let (mut manager, good) = match Manager::open(
+            Time(0),
+            &log,
+            Settings { log_entries_max, leads_alone: false, ..Settings::new(seed) },
+        ) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.checker.violations.push(format!("manager {at} does not start: {error}"));
+                return;
+            }
+        };
         slot.disk.cut(good);
         slot.map = Arc::clone(manager.map());
         let effects = manager.take_effects();

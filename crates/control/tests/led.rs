@@ -1,0 +1,305 @@
+//! Managers and gossip together: a node dies, and within two seconds its partitions have other primaries; later its copies
+//! are made anew.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_control::Time;
+use zerohop_control::command::{
+    Asker, Command, GroupStep, Join, ManagerId, ManagerInfo, Outcome, Regroup, Request, RequestId,
+};
+use zerohop_control::gossip::{Gossip, GossipEffect, GossipSettings, Name};
+use zerohop_control::manager::{Answer, Effect, Event, LeadSettings, Manager, Settings};
+use zerohop_placement::{Address, ClusterMap, GroupState, KeyspaceConfig, NodeState, PartitionCount};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+const NODES: usize = 5;
+const MANAGERS: usize = 3;
+
+enum Item {
+    Manager { to: usize, from: ManagerId, bytes: Vec<u8> },
+    Gossip { to: usize, bytes: Vec<u8> },
+    Persisted { at: usize, number: u64 },
+}
+
+/// Node `n` of the map is at place `n - 1`; the first places have managers.
+struct Cluster {
+    now: u64,
+    order: u64,
+    agenda: BTreeMap<(u64, u64), Item>,
+    managers: Vec<Option<Manager>>,
+    gossips: Vec<Option<Gossip>>,
+    map: Arc<ClusterMap>,
+    answers: BTreeMap<u64, Answer>,
+    asked: u64,
+    loss_per_mille: u64,
+    random: u64,
+}
+
+impl Cluster {
+    fn new(seed: u64, loss_per_mille: u64) -> Cluster {
+        let founders: Vec<ManagerInfo> = (0..MANAGERS)
+            .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: address(at, 0) })
+            .collect();
+        let lead = LeadSettings { replace_after_ms: 3_000, ..LeadSettings::default() };
+        let open = |founder: &ManagerInfo| {
+            let settings = Settings { lead, ..Settings::new(seed << 8 | founder.id.0) };
+            let log = Manager::found(founder.id, &founders);
+            Some(Manager::open(Time(0), &log, settings).expect("opens").0)
+        };
+        let mut cluster = Cluster {
+            now: 0,
+            order: 0,
+            agenda: BTreeMap::new(),
+            managers: founders.iter().map(open).collect(),
+            gossips: (0..NODES).map(|_| None).collect(),
+            map: Arc::default(),
+            answers: BTreeMap::new(),
+            asked: 0,
+            loss_per_mille,
+            random: seed,
+        };
+        cluster.run(3_000_000);
+        for at in 0..NODES {
+            let incarnation = Incarnation(at as u64 + 100);
+            let join = Join {
+                node: None,
+                replaces: Incarnation(0),
+                incarnation,
+                manager: address(at, 0),
+                instances: vec![address(at, 1), address(at, 2)],
+                domain: at as u32,
+                capacity: 1,
+                intact: true,
+            };
+            let done = cluster.ask(Command::Join(join)).result.expect("joins");
+            assert_eq!(done.number, at as u64 + 1);
+            let name = Name { node: NodeId(at as u32 + 1), incarnation, since: done.epoch, renewals: 0 };
+            let seed = seed << 8 | at as u64 | 1 << 7;
+            cluster.gossips[at] = Some(Gossip::new(Time(cluster.now), name, GossipSettings::default(), seed));
+        }
+        let config = KeyspaceConfig {
+            partitions: PartitionCount::new(64).expect("is a power of two"),
+            ..KeyspaceConfig::new("papers".parse().expect("is a name"), seed)
+        };
+        cluster.ask(Command::CreateKeyspace(config)).result.expect("is made");
+        cluster.run(cluster.now + 2_000_000);
+        cluster
+    }
+
+    fn draw(&mut self, bound: u64) -> u64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % bound
+    }
+
+    fn leader(&self) -> Option<usize> {
+        let leads = |one: &Option<Manager>| one.as_ref().and_then(Manager::leading);
+        (0..MANAGERS)
+            .filter(|at| leads(&self.managers[*at]).is_some())
+            .max_by_key(|at| leads(&self.managers[*at]))
+    }
+
+    /// Asks whoever leads until it is decided.
+    fn ask(&mut self, command: Command) -> Outcome {
+        let number = self.asked + 1;
+        for _ in 0..100 {
+            self.asked += 1;
+            let token = self.asked;
+            if let Some(at) = self.leader() {
+                let id = RequestId { origin: 7, number };
+                let after = self.managers[at].as_ref().expect("leads").state().mark();
+                self.give(at, Event::Ask { token, request: Request { id, after, command: command.clone() } });
+            }
+            self.run(self.now + 100_000);
+            if let Some(Answer::Decided(outcome)) = self.answers.remove(&token) {
+                return outcome;
+            }
+        }
+        panic!("nobody decides {command:?}");
+    }
+
+    fn run(&mut self, until: u64) {
+        loop {
+            let manager = |one: &Option<Manager>| one.as_ref().map_or(u64::MAX, |one| one.wake_at().0);
+            let gossip = |one: &Option<Gossip>| one.as_ref().map_or(u64::MAX, |one| one.wake_at().0);
+            let (mut due, mut at) = (u64::MAX, 0);
+            for (place, wake) in
+                self.managers.iter().map(manager).chain(self.gossips.iter().map(gossip)).enumerate()
+            {
+                if wake < due {
+                    (due, at) = (wake, place);
+                }
+            }
+            let item = self.agenda.first_key_value().map_or(u64::MAX, |((time, _), _)| *time);
+            if due.min(item) > until {
+                self.now = until;
+                return;
+            }
+            self.now = self.now.max(due.min(item));
+            if item <= due {
+                let Some((_, item)) = self.agenda.pop_first() else { return };
+                match item {
+                    Item::Manager { to, from, bytes } => {
+                        self.give(to, Event::Received { from, bytes: &bytes })
+                    }
+                    Item::Persisted { at, number } => self.give(at, Event::Persisted(number)),
+                    Item::Gossip { to, bytes } => {
+                        let now = Time(self.now);
+                        let effects = self.gossips[to].as_mut().map(|one| one.receive(now, &bytes));
+                        self.gossiped(to, effects.unwrap_or_default());
+                    }
+                }
+            } else if at < MANAGERS {
+                self.give(at, Event::Tick);
+            } else {
+                let at = at - MANAGERS;
+                let (now, map) = (Time(self.now), Arc::clone(&self.map));
+                let effects = self.gossips[at].as_mut().map(|one| one.tick(now, &map));
+                self.gossiped(at, effects.unwrap_or_default());
+            }
+        }
+    }
+
+    fn later(&mut self, most: u64, item: Item) {
+        let delay = 100 + self.draw(most);
+        self.order += 1;
+        self.agenda.insert((self.now + delay, self.order), item);
+    }
+
+    fn lost(&mut self) -> bool {
+        self.draw(1000) < self.loss_per_mille
+    }
+
+    fn give(&mut self, at: usize, event: Event<'_>) {
+        let Some(manager) = self.managers[at].as_mut() else { return };
+        let from = manager.id();
+        for effect in manager.handle(Time(self.now), event) {
+            match effect {
+                Effect::Persist { number, .. } => self.later(1_000, Item::Persisted { at, number }),
+                Effect::Send { to, bytes } if !self.lost() => {
+                    self.later(2_000, Item::Manager { to: to.0 as usize - 1, from, bytes });
+                }
+                Effect::Answer { token, answer } => drop(self.answers.insert(token, answer)),
+                Effect::MapChanged(delta) if delta.from == self.map.epoch() => {
+                    self.map = Arc::new(self.map.apply(&delta).expect("follows"));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn gossiped(&mut self, at: usize, effects: Vec<GossipEffect>) {
+        for effect in effects {
+            match effect {
+                GossipEffect::Send { to, bytes } if !self.lost() => {
+                    self.later(2_000, Item::Gossip { to: to.get() as usize - 1, bytes });
+                }
+                GossipEffect::Verdict { node, incarnation, alive } if at < MANAGERS => {
+                    self.give(at, Event::Verdict { node, incarnation, alive });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.gossips[at] = None;
+        if at < MANAGERS {
+            self.managers[at] = None;
+        }
+    }
+
+    fn node_of(&self, instance: InstanceId) -> usize {
+        self.map.instance(instance).expect("is in the map").node.get() as usize - 1
+    }
+
+    fn primaries_on(&self, at: usize) -> usize {
+        let groups = self.map.keyspaces().flat_map(|(_, keyspace)| keyspace.groups());
+        groups.filter(|(_, group)| self.node_of(group.primary) == at).count()
+    }
+
+    /// What primaries ask for: those that copy are always done at once here.
+    fn admit(&mut self) {
+        let mut asked = Vec::new();
+        for (keyspace, found) in self.map.keyspaces() {
+            for (partition, group) in found.groups() {
+                let few = group.in_sync.len() + 1 < usize::from(found.config().min_in_sync);
+                let up = |one: &InstanceId| {
+                    self.map.node(NodeId(self.node_of(*one) as u32 + 1)).expect("is in the map").state()
+                        != NodeState::Down
+                };
+                let ready = group.followers.iter().copied().find(up);
+                if (few || group.state == GroupState::Admitting)
+                    && let Some(ready) = ready
+                {
+                    let incarnation = self.map.instance(group.primary).expect("is in the map").incarnation;
+                    let by = Asker::Instance(group.primary, incarnation);
+                    asked.push(Command::Regroup(Regroup {
+                        keyspace,
+                        partition,
+                        epoch: group.epoch,
+                        by,
+                        step: GroupStep::Admit(ready),
+                    }));
+                }
+            }
+        }
+        let Some(leader) = self.leader() else { return };
+        for command in asked {
+            self.asked += 1;
+            let after = self.managers[leader].as_ref().expect("leads").state().mark();
+            let id = RequestId { origin: 8, number: self.asked };
+            self.give(leader, Event::Ask { token: self.asked, request: Request { id, after, command } });
+        }
+    }
+}
+
+fn address(at: usize, instance: usize) -> Address {
+    Address::new(&format!("node-{at}:{}", 7400 + instance)).expect("is an address")
+}
+
+#[test]
+fn a_dead_primary_is_followed_within_two_seconds_also_if_the_leader_dies_with_it() {
+    let mut longest = 0;
+    for (seed, loss) in [(1, 0), (2, 0), (3, 50), (4, 50), (5, 100), (6, 100), (7, 0), (8, 100)] {
+        let mut cluster = Cluster::new(seed, loss);
+        let leader = cluster.leader().expect("somebody leads");
+        let victim = if seed % 2 == 0 { leader } else { NODES - 1 };
+        assert!(cluster.primaries_on(victim) > 0);
+        let epoch = cluster.map.epoch();
+        cluster.run(cluster.now + 3_000_000);
+        assert_eq!(cluster.map.epoch(), epoch, "seed {seed}: nothing changes while nothing happens");
+        let died = cluster.now;
+        cluster.kill(victim);
+        while cluster.primaries_on(victim) > 0 {
+            cluster.run(cluster.now + 10_000);
+            assert!(
+                cluster.now - died < 2_000_000,
+                "seed {seed}, {loss} per mille lost, leader {}",
+                victim == leader
+            );
+        }
+        longest = longest.max(cluster.now - died);
+    }
+    assert!(longest > 100_000, "noticed after {longest} us, before anything could be noticed");
+}
+
+#[test]
+fn what_a_dead_node_held_is_made_anew_after_a_while() {
+    let mut cluster = Cluster::new(11, 20);
+    cluster.kill(4);
+    for _ in 0..200 {
+        cluster.run(cluster.now + 100_000);
+        cluster.admit();
+    }
+    assert_eq!(cluster.map.node(NodeId(5)).expect("stays in the map").state(), NodeState::Down);
+    for (_, keyspace) in cluster.map.keyspaces() {
+        for (partition, group) in keyspace.groups() {
+            let members: Vec<usize> = group.members().map(|member| cluster.node_of(member)).collect();
+            assert_eq!(members.len(), 3, "{partition}: {group:?}");
+            assert!(!members.contains(&4), "{partition}: {group:?}");
+        }
+    }
+    cluster.ask(Command::RemoveNode(NodeId(5))).result.expect("holds nothing any more");
+}
