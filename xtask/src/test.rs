@@ -131,6 +131,7 @@ fn plants(shop: &Workshop) -> Result<String, Failure> {
     for (package, blind) in [
         ("zerohop-engine", "the histories in crates/engine/tests have become blind to it"),
         ("zerohop-sim", "the simulator has become blind to it"),
+        ("zerohop-control", "the simulation in crates/control/tests has become blind to it"),
     ] {
         run_command(
             shop.cargo().args([

@@ -121,17 +121,14 @@ fn version_needed(changes: &[Change]) -> u16 {
 
 /// Bytes that [`ClusterMap::encode`] will take, without encoding.
 pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
-    let nodes = map.nodes().map(|node| {
-        let addresses = node.instances().map(|instance| 1 + instance.addr.len()).sum::<usize>();
-        NODE_BYTES_FIXED + 1 + node.manager().len() + addresses
-    });
+    let (nodes, addresses) = map.nodes_encoded();
     let keyspaces = map.keyspaces().map(|(_, keyspace)| {
         let (partitions, members) = keyspace.group_counts();
         let groups =
             partitions * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
         CHANGE_BYTES_MIN + CONFIG_BYTES_MIN + keyspace.config().name.as_str().len() + groups
     });
-    HEADER_BYTES + nodes.sum::<usize>() + keyspaces.sum::<usize>()
+    HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>()
 }
 
 fn write_change(bytes: &mut Vec<u8>, change: &Change) {

@@ -5,70 +5,107 @@ use std::sync::Arc;
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
-use super::{Change, ClusterMap, GroupTable, Keyspace, MapDelta, MapError, Node, NodeTable, ReplicaGroup};
+use super::{Change, ClusterMap, Group, GroupTable, Keyspace, MapDelta, MapError, Node, ReplicaGroup};
 use crate::codec;
 use crate::keyspace::KeyspaceConfig;
-use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX};
+use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX};
+
+/// How large a map may be. Everything that travels keeps to the defaults; others are for measuring what larger maps would
+/// cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Most nodes.
+    pub nodes: usize,
+    /// Most changes in one delta.
+    pub changes: usize,
+    /// Most bytes, encoded.
+    pub bytes: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Bounds {
+        Bounds { nodes: NODES_MAX, changes: CHANGES_MAX, bytes: MAP_BYTES_MAX }
+    }
+}
 
 impl ClusterMap {
     /// The map after `delta`, which must start at this map's epoch, or be a whole, newer map.
     pub fn apply(&self, delta: &MapDelta) -> Result<ClusterMap, MapError> {
+        self.apply_within(delta, Bounds::default())
+    }
+
+    /// [`ClusterMap::apply`] with other bounds.
+    pub fn apply_within(&self, delta: &MapDelta, bounds: Bounds) -> Result<ClusterMap, MapError> {
         if delta.to <= self.epoch || delta.to <= delta.from {
             return Err(MapError::NotNewer { map: self.epoch.max(delta.from), to: delta.to });
         }
-        if delta.changes.len() > CHANGES_MAX {
+        if delta.changes.len() > bounds.changes {
             return Err(MapError::TooManyChanges { changes: delta.changes.len() });
         }
         if delta.is_whole() {
-            return Draft::of(&ClusterMap::default()).change(&delta.changes)?.finish(delta.to);
+            return Draft::of(&ClusterMap::default()).change(&delta.changes)?.finish(delta.to, bounds);
         }
         if delta.from != self.epoch {
             return Err(MapError::WrongBase { map: self.epoch, delta: delta.from });
         }
-        Draft::of(self).change(&delta.changes)?.finish(delta.to)
+        Draft::of(self).change(&delta.changes)?.finish(delta.to, bounds)
     }
 }
 
 /// A map in the making.
 struct Draft<'a> {
     old: &'a ClusterMap,
-    /// The nodes, taken out of the table once one of them changes.
-    nodes: Option<BTreeMap<NodeId, Node>>,
+    /// Nodes that change, or go.
+    nodes: BTreeMap<NodeId, Option<Node>>,
     keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
-    /// Keyspaces with a group that was set.
-    touched: BTreeSet<KeyspaceId>,
+    /// Groups that were set, in keyspaces that are not new.
+    set: BTreeSet<(KeyspaceId, PartitionId)>,
+    /// Keyspaces of which all groups are new.
+    renewed: BTreeSet<KeyspaceId>,
+    /// Keyspaces whose tables have something that no group reaches.
+    loose: BTreeSet<KeyspaceId>,
 }
 
 impl<'a> Draft<'a> {
     fn of(old: &'a ClusterMap) -> Draft<'a> {
-        Draft { old, nodes: None, keyspaces: old.keyspaces.clone(), touched: BTreeSet::new() }
+        Draft {
+            old,
+            nodes: BTreeMap::new(),
+            keyspaces: old.keyspaces.clone(),
+            set: BTreeSet::new(),
+            renewed: BTreeSet::new(),
+            loose: BTreeSet::new(),
+        }
     }
 
     fn change(mut self, changes: &[Change]) -> Result<Draft<'a>, MapError> {
         for change in changes {
             match change {
                 Change::PutNode(node) => {
-                    self.nodes().insert(node.id, node.clone());
+                    self.nodes.insert(node.id, Some(node.clone()));
                 }
                 Change::RemoveNode(id) => {
-                    self.nodes().remove(id).ok_or(MapError::UnknownNode { node: *id })?;
+                    let is_there = match self.nodes.get(id) {
+                        Some(changed) => changed.is_some(),
+                        None => self.old.nodes.get(*id).is_some(),
+                    };
+                    if !is_there {
+                        return Err(MapError::UnknownNode { node: *id });
+                    }
+                    self.nodes.insert(*id, None);
                 }
                 Change::CreateKeyspace { id, config, groups } => self.create(*id, config, groups)?,
                 Change::AlterKeyspace { id, config } => self.alter(*id, config)?,
                 Change::DropKeyspace(id) => {
                     self.keyspaces.remove(id).ok_or(MapError::UnknownKeyspace { keyspace: *id })?;
-                    self.touched.remove(id);
+                    self.renewed.remove(id);
+                    self.loose.remove(id);
                 }
                 Change::SetGroup { keyspace, partition, group } => self.set(*keyspace, *partition, group)?,
                 Change::SplitKeyspace(id) => self.split(*id)?,
             }
         }
         Ok(self)
-    }
-
-    fn nodes(&mut self) -> &mut BTreeMap<NodeId, Node> {
-        let old = self.old;
-        self.nodes.get_or_insert_with(|| old.nodes().map(|node| (node.id(), node.to_node())).collect())
     }
 
     fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut Keyspace, MapError> {
@@ -102,7 +139,7 @@ impl<'a> Draft<'a> {
         }
         let keyspace = Keyspace { config: config.clone(), groups: GroupTable::new(groups) };
         self.keyspaces.insert(id, Arc::new(keyspace));
-        self.touched.insert(id);
+        self.renewed.insert(id);
         Ok(())
     }
 
@@ -119,7 +156,8 @@ impl<'a> Draft<'a> {
         let doubled = keyspace.config.doubled().map_err(error)?;
         keyspace.config = doubled;
         keyspace.groups.double();
-        self.touched.insert(id);
+        self.renewed.insert(id);
+        self.loose.remove(&id);
         Ok(())
     }
 
@@ -131,31 +169,48 @@ impl<'a> Draft<'a> {
         if group.epoch <= old {
             return Err(MapError::EpochNotRaised { keyspace: id, partition, old, new: group.epoch });
         }
-        keyspace.groups.set(partition, group.as_group());
-        self.touched.insert(id);
+        if keyspace.groups.set(partition, group.as_group()) {
+            self.loose.insert(id);
+        }
+        self.set.insert((id, partition));
         Ok(())
     }
 
-    fn finish(mut self, epoch: MapEpoch) -> Result<ClusterMap, MapError> {
-        for id in self.touched.clone() {
+    fn finish(mut self, epoch: MapEpoch, bounds: Bounds) -> Result<ClusterMap, MapError> {
+        for id in std::mem::take(&mut self.loose) {
             self.keyspace(id)?.groups.compact();
         }
-        let nodes_changed = self.nodes.is_some();
-        let nodes = match &self.nodes {
-            Some(nodes) => Arc::new(NodeTable::new(nodes)?),
-            None => Arc::clone(&self.old.nodes),
+        let nodes = match self.nodes.is_empty() {
+            true => Arc::clone(&self.old.nodes),
+            false => Arc::new(self.old.nodes.changed(&self.nodes, bounds.nodes)?),
         };
         let map = ClusterMap { epoch, nodes, keyspaces: self.keyspaces };
-        for (id, keyspace) in map.keyspaces() {
-            if nodes_changed || self.touched.contains(&id) {
-                check_members(&map, id, keyspace)?;
+        // Instances of nodes that changed which are no more, and those that started again.
+        let (mut gone, mut restarted) = (false, BTreeSet::new());
+        for old in self.nodes.keys().filter_map(|id| self.old.nodes.get(*id)) {
+            for instance in old.instances() {
+                let now = map.nodes.of_instance(instance.id).map(|node| node.incarnation());
+                gone |= now.is_none();
+                if now != Some(instance.incarnation) {
+                    restarted.insert(instance.id);
+                }
             }
         }
-        if nodes_changed {
-            check_incarnations(self.old, &map)?;
+        for (id, keyspace) in map.keyspaces().filter(|(id, _)| gone || self.renewed.contains(id)) {
+            for (partition, group) in keyspace.groups() {
+                check_members(&map, id, partition, group)?;
+            }
+        }
+        for (id, partition) in &self.set {
+            if let Some(group) = map.keyspace(*id).and_then(|keyspace| keyspace.group(*partition)) {
+                check_members(&map, *id, *partition, group)?;
+            }
+        }
+        if !restarted.is_empty() {
+            check_incarnations(self.old, &map, &restarted)?;
         }
         match codec::map_bytes(&map) {
-            bytes if bytes > MAP_BYTES_MAX => Err(MapError::TooLarge { bytes }),
+            bytes if bytes > bounds.bytes => Err(MapError::TooLarge { bytes }),
             _ => Ok(map),
         }
     }
@@ -165,23 +220,26 @@ fn check_group(keyspace: KeyspaceId, partition: PartitionId, group: &ReplicaGrou
     group.as_group().check().map_err(|fault| MapError::Group { keyspace, partition, fault })
 }
 
-fn check_members(map: &ClusterMap, id: KeyspaceId, keyspace: &Keyspace) -> Result<(), MapError> {
-    for (partition, group) in keyspace.groups() {
-        if let Some(instance) = group.members().find(|member| map.nodes.of_instance(*member).is_none()) {
-            return Err(MapError::UnknownInstance { keyspace: id, partition, instance });
-        }
+fn check_members(
+    map: &ClusterMap,
+    keyspace: KeyspaceId,
+    partition: PartitionId,
+    group: Group<'_>,
+) -> Result<(), MapError> {
+    let mut members = group.members();
+    match members.find(|member| map.nodes.of_instance(*member).is_none()) {
+        Some(instance) => Err(MapError::UnknownInstance { keyspace, partition, instance }),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Groups name incarnations, though only the node's entry says which: so an entry that changes its incarnation takes
 /// every group along that names it. Otherwise a process that restarted would be in a group it knows nothing of.
-fn check_incarnations(old: &ClusterMap, new: &ClusterMap) -> Result<(), MapError> {
-    let restarted = |instance: InstanceId| {
-        let before = old.nodes.of_instance(instance).map(|node| node.incarnation());
-        let after = new.nodes.of_instance(instance).map(|node| node.incarnation());
-        before.is_some() && before != after
-    };
+fn check_incarnations(
+    old: &ClusterMap,
+    new: &ClusterMap,
+    restarted: &BTreeSet<InstanceId>,
+) -> Result<(), MapError> {
     for (id, keyspace) in new.keyspaces() {
         let Some(before) = old.keyspace(id) else { continue };
         // After a split every group has a new epoch, whoever decided it: a delta that joins both is not looked into.
@@ -190,7 +248,7 @@ fn check_incarnations(old: &ClusterMap, new: &ClusterMap) -> Result<(), MapError
         }
         for (partition, group) in keyspace.groups() {
             let kept = before.group(partition).is_some_and(|before| before.epoch == group.epoch);
-            if kept && let Some(instance) = group.members().find(|member| restarted(*member)) {
+            if kept && let Some(instance) = group.members().find(|member| restarted.contains(member)) {
                 return Err(MapError::StaleMember { keyspace: id, partition, instance });
             }
         }

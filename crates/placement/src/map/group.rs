@@ -179,11 +179,21 @@ impl GroupTable {
         })
     }
 
-    /// Replaces a group that exists by one that has passed [`Group::check`]. The members of the old one stay behind,
-    /// unreachable, until [`GroupTable::compact`]: a delta may set every partition.
-    pub(super) fn set(&mut self, partition: PartitionId, group: Group<'_>) {
+    /// Replaces a group that exists by one that has passed [`Group::check`]. One of as many members takes the place of the
+    /// old one; else the old members stay behind, unreachable, and [`GroupTable::compact`] is due. Whether it is.
+    pub(super) fn set(&mut self, partition: PartitionId, group: Group<'_>) -> bool {
+        let at = partition.get() as usize;
+        let old = &self.entries[at];
+        let (start, count) = (old.start, 1 + usize::from(old.in_sync) + usize::from(old.followers));
+        if count == group.members().count() {
+            let place = &mut self.members[start as usize..][..count];
+            place.iter_mut().zip(group.members()).for_each(|(place, member)| *place = member);
+            self.entries[at] = counts(group, start);
+            return false;
+        }
         let entry = self.stored(group);
-        self.entries[partition.get() as usize] = entry;
+        self.entries[at] = entry;
+        true
     }
 
     /// Every partition becomes two of the same members. A number then means another slice, so all daughters get an epoch
@@ -228,14 +238,19 @@ impl GroupTable {
         // Deltas are bounded (`CHANGES_MAX` groups of `GROUP_MEMBERS_MAX`), so a table being changed stays far below.
         let start = u32::try_from(self.members.len()).expect("a table has fewer than 2^32 members");
         self.members.extend(group.members());
-        // At most `GROUP_MEMBERS_MAX` each: the group has been checked.
-        Entry {
-            epoch: group.epoch,
-            start,
-            in_sync: group.in_sync.len() as u8,
-            followers: group.followers.len() as u8,
-            state: group.state,
-        }
+        counts(group, start)
+    }
+}
+
+/// The entry of a group whose members lie from `start` on.
+fn counts(group: Group<'_>, start: u32) -> Entry {
+    // At most `GROUP_MEMBERS_MAX` each: the group has been checked.
+    Entry {
+        epoch: group.epoch,
+        start,
+        in_sync: group.in_sync.len() as u8,
+        followers: group.followers.len() as u8,
+        state: group.state,
     }
 }
 

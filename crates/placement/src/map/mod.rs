@@ -24,6 +24,7 @@ mod history;
 mod node;
 
 pub use address::{Address, AddressError};
+pub use apply::Bounds;
 pub use delta::{Change, MapDelta};
 pub use error::MapError;
 pub use first::DEFAULT_KEYSPACE;
@@ -129,6 +130,11 @@ impl ClusterMap {
     /// Reads what [`ClusterMap::encode`] wrote. Of any other bytes, however chosen, it says what is wrong with them.
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, DecodeError> {
         Ok(ClusterMap::default().apply(&MapDelta::decode(bytes)?)?)
+    }
+
+    /// How many nodes, and the bytes of all their addresses, encoded.
+    pub(crate) fn nodes_encoded(&self) -> (usize, usize) {
+        self.nodes.encoded()
     }
 
     /// Bytes on the heap for nodes without their addresses, for the addresses, and for replica groups.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::{Address, MapError};
-use crate::limits::{INSTANCES_PER_NODE_MAX, NODES_MAX};
+use crate::limits::INSTANCES_PER_NODE_MAX;
 
 /// What the control group has decided about a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,31 +155,39 @@ pub(super) struct NodeTable {
 }
 
 impl NodeTable {
-    /// Builds the table, or says which node cannot be.
-    pub(super) fn new(nodes: &BTreeMap<NodeId, Node>) -> Result<NodeTable, MapError> {
-        if nodes.len() > NODES_MAX {
-            return Err(MapError::TooManyNodes { nodes: nodes.len() });
-        }
-        let mut entries = Vec::with_capacity(nodes.len());
-        let mut texts = String::new();
-        for node in nodes.values() {
-            let text_at = texts.len();
-            texts.push_str(node.manager.as_str());
-            for instance in &node.instances {
-                texts.push(SEPARATOR);
-                texts.push_str(instance.as_str());
+    /// The table with some nodes put in or taken out, or which node cannot be. What does not change is copied as it lies:
+    /// of a million nodes mostly one changes.
+    pub(super) fn changed(
+        &self,
+        changes: &BTreeMap<NodeId, Option<Node>>,
+        nodes_max: usize,
+    ) -> Result<NodeTable, MapError> {
+        let mut entries = Vec::with_capacity(self.entries.len() + changes.len());
+        let mut texts = String::with_capacity(self.texts.len());
+        let keep = |old: &[Entry], entries: &mut Vec<Entry>, texts: &mut String| {
+            let (Some(first), Some(last)) = (old.first(), old.last()) else { return Ok(()) };
+            let (from, to) = (first.text_at as usize, last.text_at as usize + usize::from(last.text_bytes));
+            let at = text_place(texts)?;
+            // The texts lie in the order of the entries, without gaps.
+            texts.push_str(&self.texts[from..to]);
+            text_place(texts)?;
+            entries.extend(
+                old.iter().map(|one| Entry { text_at: at + (one.text_at - first.text_at), ..one.clone() }),
+            );
+            Ok(())
+        };
+        let mut rest = &self.entries[..];
+        for (id, node) in changes {
+            let (before, from) = rest.split_at(rest.partition_point(|one| one.id < *id));
+            keep(before, &mut entries, &mut texts)?;
+            rest = if from.first().is_some_and(|one| one.id == *id) { &from[1..] } else { from };
+            if let Some(node) = node {
+                entries.push(entry(node, &mut texts)?);
             }
-            entries.push(Entry {
-                incarnation: node.incarnation,
-                id: node.id,
-                first_instance: node.first_instance,
-                // Bounded by the nodes times their text; checked nonetheless, as a wrong place would be another node.
-                text_at: u32::try_from(text_at).map_err(|_| MapError::TooLarge { bytes: texts.len() })?,
-                text_bytes: u16::try_from(texts.len() - text_at)
-                    .map_err(|_| MapError::Instances { node: node.id, instances: node.instances.len() })?,
-                instances: instance_count(node)?,
-                state: node.state,
-            });
+        }
+        keep(rest, &mut entries, &mut texts)?;
+        if entries.len() > nodes_max {
+            return Err(MapError::TooManyNodes { nodes: entries.len() });
         }
         let mut by_instance: Vec<u32> = (0..).take(entries.len()).collect();
         by_instance.sort_by_key(|at| entries[*at as usize].first_instance);
@@ -190,6 +198,12 @@ impl NodeTable {
         };
         table.check_ranges()?;
         Ok(table)
+    }
+
+    /// How many nodes, and the bytes of all their addresses, encoded: a length byte stands where the text has a separator,
+    /// and one more before the first.
+    pub(super) fn encoded(&self) -> (usize, usize) {
+        (self.entries.len(), self.entries.len() + self.texts.len())
     }
 
     pub(super) fn get(&self, id: NodeId) -> Option<NodeRef<'_>> {
@@ -238,6 +252,32 @@ impl NodeTable {
     }
 }
 
+/// A node's entry; its addresses are put behind the others.
+fn entry(node: &Node, texts: &mut String) -> Result<Entry, MapError> {
+    let text_at = text_place(texts)?;
+    let before = texts.len();
+    texts.push_str(node.manager.as_str());
+    for instance in &node.instances {
+        texts.push(SEPARATOR);
+        texts.push_str(instance.as_str());
+    }
+    Ok(Entry {
+        incarnation: node.incarnation,
+        id: node.id,
+        first_instance: node.first_instance,
+        text_at,
+        text_bytes: u16::try_from(texts.len() - before)
+            .map_err(|_| MapError::Instances { node: node.id, instances: node.instances.len() })?,
+        instances: instance_count(node)?,
+        state: node.state,
+    })
+}
+
+/// Bounded by the nodes times their text; checked nonetheless, as a wrong place would be another node.
+fn text_place(texts: &str) -> Result<u32, MapError> {
+    u32::try_from(texts.len()).map_err(|_| MapError::TooLarge { bytes: texts.len() })
+}
+
 fn instance_count(node: &Node) -> Result<u8, MapError> {
     match u8::try_from(node.instances.len()) {
         Ok(count) if count > 0 && usize::from(count) <= INSTANCES_PER_NODE_MAX => Ok(count),
@@ -263,7 +303,8 @@ mod tests {
     }
 
     fn table(nodes: Vec<Node>) -> Result<NodeTable, MapError> {
-        NodeTable::new(&nodes.into_iter().map(|node| (node.id, node)).collect())
+        let nodes = nodes.into_iter().map(|node| (node.id, Some(node))).collect();
+        NodeTable::default().changed(&nodes, crate::limits::NODES_MAX)
     }
 
     #[test]
