@@ -23,6 +23,7 @@ pub fn check_contract(disk: &mut impl Disk) {
     check_append_and_read(disk);
     check_truncate(disk);
     check_sync(disk);
+    check_reserve(disk);
     check_rename(disk);
     check_remove(disk);
     check_list(disk);
@@ -152,6 +153,35 @@ fn check_sync(disk: &mut impl Disk) {
     let ticket = good(disk.sync_begin(first));
     remove_all(disk, &["p/one", "p/two", "p"]);
     wait_for(disk, ticket);
+}
+
+/// Room made ahead shows to nobody while the file is open.
+fn check_reserve(disk: &mut impl Disk) {
+    let file = disk.open("d/reserved", OpenMode::Create).expect("a new file");
+    disk.reserve(file, 1 << 20);
+    let mut expected = Vec::new();
+    for number in 0..200u32 {
+        // Beyond the room in the end.
+        let piece = vec![number as u8 + 1; 7_001];
+        disk.append(file, &piece).expect("there is room");
+        expected.extend_from_slice(&piece);
+        assert_eq!(disk.bytes(file), Ok(expected.len() as u64));
+        if number % 32 == 0 {
+            disk.sync(file).expect("a sound disk");
+        }
+    }
+    let mut read = vec![0; expected.len()];
+    disk.read_at(file, 0, &mut read).expect("it is all there");
+    assert_eq!(read, expected);
+    assert!(disk.read_at(file, expected.len() as u64, &mut [0]).is_err(), "room is no contents");
+    disk.truncate(file, 10).expect("a sound disk");
+    disk.append(file, b"end").expect("there is room");
+    let mut read = [0; 13];
+    disk.read_at(file, 0, &mut read).expect("it is all there");
+    assert_eq!(&read, b"\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01end");
+    disk.close(file);
+    disk.remove("d/reserved").expect("it is there");
+    disk.remove("d").expect("it is empty");
 }
 
 fn check_rename(disk: &mut impl Disk) {

@@ -190,6 +190,12 @@ pub trait Disk {
     /// by the caller, or are for recovery. A hint: a system with a cache of its own may use that for something else.
     fn uncache(&mut self, _file: FileId, _bytes: u64) {}
 
+    /// Says that the file, which is new, will be appended to up to about so many bytes, and synced after many of these
+    /// appends. A hint: the disk may make room ahead, so that an append does not lengthen the file on the device, which a
+    /// sync would have to write too. **After a crash, or when it is opened again, such a file may have zeros behind what
+    /// was issued.** Until then it has the length that was issued.
+    fn reserve(&mut self, _file: FileId, _bytes: u64) {}
+
     /// Cuts the file to `bytes`, which must not exceed its length ([`DiskError::BeyondEnd`]). Durable after the next
     /// sync of the file.
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()>;

@@ -312,6 +312,18 @@ impl Disk for SimulatedDisk {
         Ok(true)
     }
 
+    fn reserve(&mut self, file: FileId, bytes: u64) {
+        let state = &mut *self.state();
+        if state.power_is_off() {
+            return;
+        }
+        if let Ok(number) = state.number(file, Operation::Append)
+            && let Some(file) = state.files.get_mut(&number)
+        {
+            file.reserve(bytes as usize);
+        }
+    }
+
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         let mut state = self.state();
         state.admit_file(Operation::Truncate, 0, file)?;

@@ -234,7 +234,7 @@ pub enum Item<'a> {
 
 /// The items of a journal file, header left out: `bytes` begin at offset [`HEADER_BYTES`]. Never panics.
 pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = Item<'_>> {
-    let mut at = 0;
+    let (mut at, mut end) = (0, None);
     std::iter::from_fn(move || {
         if at >= bytes.len() {
             return None;
@@ -244,7 +244,10 @@ pub fn items(salt: u32, bytes: &[u8]) -> impl Iterator<Item = Item<'_>> {
             return Some(Item::Record(record));
         }
         let offset = (HEADER_BYTES + at) as u64;
-        let next = (at + 1..bytes.len()).find(|&next| decode(salt, &bytes[next..]).is_some());
+        // Behind the last byte that is not zero there is only room that was made ahead: no record begins there.
+        let end =
+            *end.get_or_insert_with(|| bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+        let next = (at + 1..end).find(|&next| decode(salt, &bytes[next..]).is_some());
         at = next.unwrap_or(bytes.len());
         Some(Item::Bad { offset, more_follows: next.is_some() })
     })

@@ -135,6 +135,7 @@ impl Journal {
             disk.remove(&path)?;
             return Err(error);
         }
+        disk.reserve(file, self.file_bytes_max);
         self.next_number += 1;
         self.is_for_new_file = false;
         let salt = header.salt;

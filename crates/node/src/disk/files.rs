@@ -21,10 +21,15 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, open_descriptors_here};
-use super::sync_thread::{SYNCS_BEGUN_MAX, SyncThread};
+use super::sync_thread::{SYNCS_BEGUN_MAX, SyncThread, ZEROS_BEGUN_MAX};
 
 /// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
 pub const LOCK_FILE: &str = "lock";
+
+/// Zeros are written ahead of a file's end by half its length, within these bounds: a small journal stays small, and the
+/// thread is done with a piece in some milliseconds.
+const ZEROED_AHEAD_MIN: u64 = 256 << 10;
+const ZEROED_AHEAD_MAX: u64 = 4 << 20;
 
 /// A folder of real files. See the module.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub struct FilesDisk {
     sync_thread: Option<SyncThread>,
     begun: BTreeMap<u64, Begun>,
     next_ticket: u64,
+    /// Files that zeros are being written to, and up to where.
+    zeroing: BTreeMap<u64, (u64, u64)>,
     files: OpenFiles,
     /// Folders whose own names are known to be durable.
     durable_folders: BTreeSet<String>,
@@ -69,6 +76,7 @@ impl FilesDisk {
             sync_thread: None,
             begun: BTreeMap::new(),
             next_ticket: 0,
+            zeroing: BTreeMap::new(),
             files: OpenFiles::new(folder, descriptors_max),
             durable_folders: BTreeSet::new(),
             _lock: lock(root)?,
@@ -154,12 +162,9 @@ impl FilesDisk {
         if self.begun.len() >= SYNCS_BEGUN_MAX {
             return not_begun(format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about"));
         }
-        let thread = match &mut self.sync_thread {
-            Some(thread) => thread,
-            none => match SyncThread::start() {
-                Ok(thread) => none.insert(thread),
-                Err(error) => return not_begun(format!("no thread for it: {error}")),
-            },
+        let thread = match started(&mut self.sync_thread) {
+            Ok(thread) => thread,
+            Err(error) => return not_begun(format!("no thread for it: {error}")),
         };
         if let Err(errno) = thread.begin(self.next_ticket, Arc::clone(file.descriptor()), folders) {
             return not_begun(errno.to_string());
@@ -169,6 +174,48 @@ impl FilesDisk {
         self.next_ticket += 1;
         self.begun.insert(ticket, begun);
         Ok(SyncTicket(ticket))
+    }
+
+    /// Has zeros written behind a file's end where room was asked for and there is little left. Where that cannot be done
+    /// the file grows as it is appended to.
+    fn zero_ahead(&mut self, key: u64) {
+        let Some(file) = self.files.by_key(key) else { return };
+        let from = file.zeroed_bytes.max(file.bytes);
+        let ahead = (file.bytes / 2).clamp(ZEROED_AHEAD_MIN, ZEROED_AHEAD_MAX);
+        let has_enough = from - file.bytes > ahead / 2 || from >= file.reserve_bytes;
+        if has_enough || file.zeroing_from.is_some() || self.zeroing.len() >= ZEROS_BEGUN_MAX {
+            return;
+        }
+        let until = file.reserve_bytes.min(from + ahead);
+        let path = file.path.clone();
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let Ok(own) = openat(self.files.root(), &*path, flags, Mode::empty()) else { return };
+        let ticket = self.next_ticket;
+        let begun =
+            started(&mut self.sync_thread).is_ok_and(|t| t.zero(ticket, own, from, until - from).is_ok());
+        if begun && let Some(file) = self.files.by_key(key) {
+            self.next_ticket += 1;
+            self.zeroing.insert(ticket, (key, until));
+            file.zeroing_from = Some(from);
+        }
+    }
+
+    /// Waits until no zeros are being written behind this offset of a file.
+    fn wait_for_zeros(&mut self, file: FileId, end: u64, operation: &'static str) -> DiskResult<()> {
+        loop {
+            let (key, file) = self.files.get(file, operation)?;
+            if file.zeroing_from.is_none_or(|from| end <= from) {
+                return Ok(());
+            }
+            let path = file.path.clone();
+            let ticket = self.zeroing.iter().find(|(_, (own, _))| *own == key).map(|(ticket, _)| *ticket);
+            let Some(thread) = &self.sync_thread else { return Ok(()) };
+            if let Some(ticket) = ticket {
+                thread.hurry(ticket);
+            }
+            let done = thread.wait_done().map_err(|errno| failed(&path, operation, errno))?;
+            self.take_done(done);
+        }
     }
 
     /// Takes note of the begun syncs that have ended.
@@ -182,6 +229,17 @@ impl FilesDisk {
 
     /// Takes note of a sync that the thread has ended.
     fn take_done(&mut self, (ticket, result): (u64, rustix::io::Result<()>)) {
+        if let Some((key, until)) = self.zeroing.remove(&ticket) {
+            if let Some(file) = self.files.by_key(key) {
+                file.zeroing_from = None;
+                match result {
+                    Ok(()) => file.zeroed_bytes = file.zeroed_bytes.max(until),
+                    // The disk is full, or worse, which appends and syncs will find out by themselves.
+                    Err(_) => file.reserve_bytes = 0,
+                }
+            }
+            return self.files.forget_if_idle(key);
+        }
         let Some(begun) = self.begun.get_mut(&ticket) else { return };
         begun.result = Some(result);
         let (key, changes) = (begun.file, begun.changes);
@@ -196,6 +254,14 @@ impl FilesDisk {
             }
         }
         self.files.forget_if_idle(key);
+    }
+}
+
+/// The thread, which the first that needs it starts.
+fn started(thread: &mut Option<SyncThread>) -> std::io::Result<&SyncThread> {
+    match thread {
+        Some(thread) => Ok(thread),
+        none => SyncThread::start().map(|thread| &*none.insert(thread)),
     }
 }
 
@@ -223,12 +289,21 @@ impl Disk for FilesDisk {
     }
 
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
+        let (key, open) = self.files.get(file, "append")?;
+        if open.reserve_bytes > 0 {
+            let end = open.bytes + data.len() as u64;
+            self.collect_done().map_err(|errno| failed("", "append", errno))?;
+            self.wait_for_zeros(file, end, "append")?;
+        }
         let (_, file) = self.files.get(file, "append")?;
         file.cut_tail()?;
         file.changes += 1;
         match write_all(data, file.bytes, |piece, at| pwrite(file.descriptor(), piece, at)) {
             Ok(()) => {
                 file.bytes += data.len() as u64;
+                if file.reserve_bytes > 0 {
+                    self.zero_ahead(key);
+                }
                 Ok(())
             }
             Err(errno) => {
@@ -312,7 +387,15 @@ impl Disk for FilesDisk {
         }
     }
 
+    fn reserve(&mut self, file: FileId, bytes: u64) {
+        if let Ok((key, open)) = self.files.get(file, "reserve") {
+            open.reserve_bytes = bytes;
+            self.zero_ahead(key);
+        }
+    }
+
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
+        self.wait_for_zeros(file, u64::MAX, "truncate")?;
         let (_, file) = self.files.get(file, "truncate")?;
         if bytes > file.bytes {
             return Err(DiskError::BeyondEnd { path: file.path.clone(), offset: bytes, bytes: 0 });
@@ -321,6 +404,7 @@ impl Disk for FilesDisk {
         retry_on_intr(|| ftruncate(file.descriptor(), bytes))
             .map_err(|errno| failed(&file.path, "truncate", errno))?;
         file.bytes = bytes;
+        (file.reserve_bytes, file.zeroed_bytes) = (0, 0);
         file.tail_to_cut = false;
         Ok(())
     }

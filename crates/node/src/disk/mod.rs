@@ -163,6 +163,10 @@ impl Disk for NodeDisk {
         either!(self.uncache(file, bytes));
     }
 
+    fn reserve(&mut self, file: FileId, bytes: u64) {
+        either!(self.reserve(file, bytes));
+    }
+
     fn truncate(&mut self, file: FileId, bytes: u64) -> DiskResult<()> {
         either!(self.truncate(file, bytes))
     }

@@ -54,6 +54,12 @@ pub(super) struct OpenFile {
     pub(super) changes_synced: u64,
     /// Syncs begun and not yet ended.
     pub(super) syncs_begun: u32,
+    /// Room that was asked for; 0 if none.
+    pub(super) reserve_bytes: u64,
+    /// Up to where the file on the device holds zeros behind its end.
+    pub(super) zeroed_bytes: u64,
+    /// Where the thread is writing zeros from: nothing may be appended there meanwhile.
+    pub(super) zeroing_from: Option<u64>,
     /// A sync failed. The system may have dropped the bytes and would report the next sync as good, so this stays.
     pub(super) failure: Option<DiskError>,
     ids: Vec<FileId>,
@@ -112,6 +118,9 @@ impl OpenFiles {
             changes: 0,
             changes_synced: 0,
             syncs_begun: 0,
+            reserve_bytes: 0,
+            zeroed_bytes: 0,
+            zeroing_from: None,
             failure: None,
             ids: Vec::new(),
             descriptor: Some(Arc::new(descriptor)),
@@ -183,7 +192,7 @@ impl OpenFiles {
     /// Drops a file that nobody has open and that has nothing to remember.
     pub(super) fn forget_if_idle(&mut self, key: u64) {
         let idle = self.files.get(key).is_some_and(|file| {
-            let open = !file.ids.is_empty() || file.syncs_begun > 0;
+            let open = !file.ids.is_empty() || file.syncs_begun > 0 || file.zeroing_from.is_some();
             // Unsynced bytes keep their descriptor, and with it the report of what becomes of them.
             !open && file.failure.is_none() && !(file.has_unsynced() && file.descriptor.is_some())
         });

@@ -11,6 +11,9 @@ use crate::random::Random;
 /// The unit in which a device tears.
 pub const SECTOR_BYTES: usize = 512;
 
+/// What a device makes of a hint to reserve room, at most: enough to be met, and little to hold.
+const RESERVED_BYTES_MAX: usize = 16 << 10;
+
 /// One file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FileBytes {
@@ -20,6 +23,8 @@ pub(super) struct FileBytes {
     begun: Vec<BegunSync>,
     /// What a failed append may have left on the device past the end of the file.
     failed_tail: Vec<u8>,
+    /// Up to where the device may hold zeros behind it.
+    reserved: usize,
 }
 
 /// What was done to a file since a moment.
@@ -55,6 +60,11 @@ impl FileBytes {
         let to = self.issued.len();
         self.each_record(|changes| changes.wrote(from, to));
         self.failed_tail.clear();
+    }
+
+    /// Room was asked for up to this length.
+    pub(super) fn reserve(&mut self, bytes: usize) {
+        self.reserved = bytes.min(self.issued.len() + RESERVED_BYTES_MAX);
     }
 
     /// An append that failed after some of it had reached the device.
@@ -160,12 +170,17 @@ impl FileBytes {
             let reached = random.below(self.failed_tail.len() as u64 + 1) as usize;
             self.durable.extend_from_slice(&self.failed_tail[..reached]);
         }
+        if self.reserved > self.durable.len() && random.chance(3, 4) {
+            let zeros = random.below((self.reserved - self.durable.len()) as u64 + 1) as usize;
+            self.durable.resize(self.durable.len() + zeros, 0);
+        }
         self.restart_from_durable();
     }
 
     /// Everything issued is durable, as after an orderly stop.
     pub(super) fn power_off_clean(&mut self) {
         self.durable.clone_from(&self.issued);
+        self.durable.resize(self.issued.len().max(self.reserved), 0);
         self.restart_from_durable();
     }
 
@@ -184,6 +199,7 @@ impl FileBytes {
         self.since_sync.restart(self.durable.len());
         self.begun.clear();
         self.failed_tail.clear();
+        self.reserved = 0;
     }
 
     fn each_record(&mut self, what: impl Fn(&mut Changes)) {

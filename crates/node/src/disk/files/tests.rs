@@ -193,3 +193,27 @@ fn a_synced_folder_syncs_those_above_it_once() {
     assert_eq!(disk.durable_folders.iter().collect::<Vec<_>>(), ["a"], "a new a/b would not be durable");
     assert!(disk.free_bytes().unwrap() > 0);
 }
+
+#[test]
+fn room_made_ahead_is_zeros_behind_the_contents_and_does_not_change_when_it_is_written_into() {
+    let root = tempfile::tempdir().unwrap();
+    let on_device = || std::fs::metadata(root.path().join("f")).unwrap().len();
+    let mut disk = FilesDisk::open(root.path()).unwrap();
+    let file = disk.open("f", OpenMode::Create).unwrap();
+    disk.reserve(file, 2 << 20);
+    disk.append(file, b"a").unwrap();
+    // What is begun behind it is done after it.
+    let ticket = disk.sync_begin(file).unwrap();
+    disk.sync_wait(ticket).unwrap();
+    let before = on_device();
+    assert!(before >= 256 << 10, "{before}");
+    disk.append(file, b"b").unwrap();
+    disk.sync(file).unwrap();
+    assert_eq!((on_device(), disk.bytes(file)), (before, Ok(2)));
+    drop(disk);
+    let mut disk = FilesDisk::open(root.path()).unwrap();
+    let file = disk.open("f", OpenMode::Existing).unwrap();
+    let mut bytes = vec![1; disk.bytes(file).unwrap() as usize];
+    disk.read_at(file, 0, &mut bytes).unwrap();
+    assert!(bytes.starts_with(b"ab") && bytes[2..].iter().all(|&byte| byte == 0));
+}
