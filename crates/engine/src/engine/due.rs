@@ -154,11 +154,14 @@ impl<D: Disk> Engine<D> {
         let mut copy = |entry: EntryRef<'_>, is_good: bool| {
             // In memory until it is written; should that have gone wrong, its segment says so.
             if is_good && entry.head.meta.index == copied + 1 {
-                journal.push(handle.0, partition, (&entry.head.meta, entry.key, entry.payload));
+                journal.push_one_of(handle.0, partition, (&entry.head.meta, entry.key, entry.payload));
                 copied += 1;
             }
         };
         let read = store.entries_after(io, after, &mut copy);
+        if copied > after {
+            journal.pushed(handle.0, copied);
+        }
         store.stop_on_failure(read)?;
         store.copied = copied;
         upkeep.journaling.insert(handle);

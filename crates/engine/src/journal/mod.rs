@@ -78,6 +78,12 @@ impl Journal {
     /// Takes an entry into the batch. An entry above the inline size is only referred to: its partition's segments are
     /// synced with the batch.
     pub(crate) fn push(&mut self, handle: u32, partition: PartitionId, entry: (&Meta, &[u8], &[u8])) {
+        self.push_one_of(handle, partition, entry);
+        self.batch.insert(handle, entry.0.index);
+    }
+
+    /// As [`Journal::push`], for one of several that follow each other: [`Journal::pushed`] ends them.
+    pub(crate) fn push_one_of(&mut self, handle: u32, partition: PartitionId, entry: (&Meta, &[u8], &[u8])) {
         let (&meta, key, payload) = entry;
         let record = if payload.len() > JOURNAL_INLINE_BYTES_MAX {
             if !self.large.contains(&handle) {
@@ -88,7 +94,11 @@ impl Journal {
             Record::Entry { partition, meta, key, payload }
         };
         self.push_record(&record);
-        self.batch.insert(handle, meta.index);
+    }
+
+    /// Takes note of up to which log index a partition's entries were taken in.
+    pub(crate) fn pushed(&mut self, handle: u32, index: u64) {
+        self.batch.insert(handle, index);
     }
 
     /// Takes note that a partition's log is about to be cut after `index`.

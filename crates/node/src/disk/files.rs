@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod tests;
+mod zeros;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -21,15 +22,10 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, open_descriptors_here};
-use super::sync_thread::{SYNCS_BEGUN_MAX, SyncThread, ZEROS_BEGUN_MAX};
+use super::sync_thread::{SYNCS_BEGUN_MAX, SyncThread};
 
 /// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
 pub const LOCK_FILE: &str = "lock";
-
-/// Zeros are written ahead of a file's end by half its length, within these bounds: a small journal stays small, and the
-/// thread is done with a piece in some milliseconds.
-const ZEROED_AHEAD_MIN: u64 = 256 << 10;
-const ZEROED_AHEAD_MAX: u64 = 4 << 20;
 
 /// A folder of real files. See the module.
 #[derive(Debug)]
@@ -174,48 +170,6 @@ impl FilesDisk {
         self.next_ticket += 1;
         self.begun.insert(ticket, begun);
         Ok(SyncTicket(ticket))
-    }
-
-    /// Has zeros written behind a file's end where room was asked for and there is little left. Where that cannot be done
-    /// the file grows as it is appended to.
-    fn zero_ahead(&mut self, key: u64) {
-        let Some(file) = self.files.by_key(key) else { return };
-        let from = file.zeroed_bytes.max(file.bytes);
-        let ahead = (file.bytes / 2).clamp(ZEROED_AHEAD_MIN, ZEROED_AHEAD_MAX);
-        let has_enough = from - file.bytes > ahead / 2 || from >= file.reserve_bytes;
-        if has_enough || file.zeroing_from.is_some() || self.zeroing.len() >= ZEROS_BEGUN_MAX {
-            return;
-        }
-        let until = file.reserve_bytes.min(from + ahead);
-        let path = file.path.clone();
-        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let Ok(own) = openat(self.files.root(), &*path, flags, Mode::empty()) else { return };
-        let ticket = self.next_ticket;
-        let begun =
-            started(&mut self.sync_thread).is_ok_and(|t| t.zero(ticket, own, from, until - from).is_ok());
-        if begun && let Some(file) = self.files.by_key(key) {
-            self.next_ticket += 1;
-            self.zeroing.insert(ticket, (key, until));
-            file.zeroing_from = Some(from);
-        }
-    }
-
-    /// Waits until no zeros are being written behind this offset of a file.
-    fn wait_for_zeros(&mut self, file: FileId, end: u64, operation: &'static str) -> DiskResult<()> {
-        loop {
-            let (key, file) = self.files.get(file, operation)?;
-            if file.zeroing_from.is_none_or(|from| end <= from) {
-                return Ok(());
-            }
-            let path = file.path.clone();
-            let ticket = self.zeroing.iter().find(|(_, (own, _))| *own == key).map(|(ticket, _)| *ticket);
-            let Some(thread) = &self.sync_thread else { return Ok(()) };
-            if let Some(ticket) = ticket {
-                thread.hurry(ticket);
-            }
-            let done = thread.wait_done().map_err(|errno| failed(&path, operation, errno))?;
-            self.take_done(done);
-        }
     }
 
     /// Takes note of the begun syncs that have ended.
