@@ -46,6 +46,7 @@ fn start_child(root: &Path) -> (Child, SocketAddr) {
     (child, address.expect("the child serves"))
 }
 
+#[expect(clippy::disallowed_methods, reason = "somebody has to kill the child while it is asked")]
 #[test]
 fn transactions_survive_a_kill_whole_or_not_at_all() {
     if let Some(root) = std::env::var_os(CHILD_ROOT) {

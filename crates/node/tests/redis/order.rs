@@ -1,7 +1,6 @@
 //! Replies come in the order of their commands, whoever owns the keys and however long each takes.
 
 use std::io::Write;
-use std::time::Duration;
 
 use crate::support::{Redis, Reply, addresses, bulk, command, in_memory, make_sync_keyspace, ok};
 
@@ -84,7 +83,6 @@ fn a_watched_key_that_was_changed_undoes_a_transaction_and_a_wait_ends_with_the_
             assert_eq!(one.ask("EXEC") == Reply::Array(None), undone, "{change} of {key}");
         }
         one.send(&format!("ZH.WAIT {key} go 15000"));
-        std::thread::sleep(Duration::from_millis(20));
         other.ask(&format!("SET {key} stay"));
         assert_eq!(other.ask(&format!("SET {key} go")), ok());
         assert_eq!(one.reply(), Reply::Number(1));
