@@ -3,8 +3,8 @@
 use crate::numbered::numbered;
 
 numbered!(
-    /// What a frame is. 00xx is about the connection and the cluster, 01xx reads, 02xx writes, 03xx is kept for traffic
-    /// between instances; the highest bit marks answers.
+    /// What a frame is. 00xx is about the connection and the cluster, 01xx reads, 02xx writes, 03xx what
+    /// instances tell each other; the highest bit marks answers.
     Kind: u16 {
         /// First frame of a connection: versions and features of the client.
         Hello = 0x0001, "hello";
@@ -50,6 +50,26 @@ numbered!(
         Expire = 0x0208, "expire";
         /// Keeps a part of a list and drops the rest.
         Trim = 0x0209, "trim";
+        /// Entries of a partition's log, from its primary to another member.
+        Replicate = 0x0300, "replicate";
+        /// What a member holds, or where its log differs.
+        ReplicateAck = 0x0301, "replicate_ack";
+        /// A part of a partition's whole state, for a member that the log cannot bring up.
+        StatePart = 0x0302, "state_part";
+        /// Which parts are held.
+        StateAck = 0x0303, "state_ack";
+        /// Asks another instance for a lease.
+        LeaseAsk = 0x0304, "lease_ask";
+        /// Grants it.
+        LeaseGrant = 0x0305, "lease_grant";
+        /// An old primary acts on no older epoch any more.
+        Yield = 0x0306, "yield";
+        /// The receiver of a message knows a newer epoch.
+        Stale = 0x0307, "stale";
+        /// Asks for an entry that has rotted.
+        EntryGet = 0x0308, "entry_get";
+        /// The entry.
+        EntryGot = 0x0309, "entry_got";
         /// Answers `Hello`.
         HelloAck = 0x8001, "hello_ack";
         /// Answers `Ping`.
@@ -78,6 +98,12 @@ impl Kind {
     #[must_use]
     pub const fn is_for_partition(self) -> bool {
         matches!(self.number() >> 8, 0x01 | 0x02)
+    }
+
+    /// Whether it is from one instance to another: no client sends it, and each is a message of its own.
+    #[must_use]
+    pub const fn is_between_instances(self) -> bool {
+        self.number() >> 8 == 0x03
     }
 }
 

@@ -35,6 +35,12 @@ pub const SCAN_PAGE_KEYS_MAX: u32 = 4096;
 /// others between pages; a page this size costs it well under a millisecond.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 
+/// Most entries of a log in one frame between instances.
+pub const ENTRIES_MAX: u32 = 4096;
+
+/// Longest payload of a log entry: a value, and what a partition puts around it.
+pub const ENTRY_PAYLOAD_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
+
 /// Longest cursor of a scan: opaque to clients, at most a key and its place.
 pub const CURSOR_BYTES_MAX: usize = KEY_BYTES_MAX + 64;
 
@@ -82,4 +88,6 @@ pub const SPLIT_BYTES_MIN: usize = 16 << 10;
 const _: () = assert!(BODY_BYTES_MAX <= u32::MAX as usize);
 // A page of one greatest value or key still fits a body.
 const _: () = assert!(CURSOR_BYTES_MAX + KEY_BYTES_MAX + PAGE_BYTES_MAX <= BODY_BYTES_MAX);
+// So does the longest entry.
+const _: () = assert!(ENTRY_PAYLOAD_BYTES_MAX + KEY_BYTES_MAX + (1 << 10) <= BODY_BYTES_MAX);
 const _: () = assert!(COMPRESS_BYTES_MIN > 64 && VERSION_MIN <= VERSION_MAX);

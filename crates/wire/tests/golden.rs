@@ -49,6 +49,7 @@ fn for_each_vector(check: &mut dyn FnMut(&str, &str, &Message<'_>)) {
     writes(check);
     batches(check);
     outcomes(check);
+    peers(check);
     errors(check);
 }
 
@@ -158,6 +159,50 @@ fn batches(check: Check<'_>) {
     check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Many::given(&answers)));
 }
 
+fn peers(check: Check<'_>) {
+    let member = |instance, incarnation| Member {
+        instance: InstanceId(instance),
+        incarnation: Incarnation(incarnation),
+    };
+    let mut peer = |name: &str, comment: &str, call: Call<'_>| {
+        let (from, to) = (member(6, 0xfeed), member(7, 0xbeef));
+        check(name, comment, &Message::Peer(Peer { from, to, call }));
+    };
+    let name = |epoch, index| EntryName { epoch, index: LogIndex(index) };
+    let entry = LogEntry {
+        name: name(5, 101),
+        timestamp: VERSION,
+        kind: 1,
+        flags: 2,
+        key: b"key",
+        payload: b"value and trailer",
+    };
+    let mark = LogEntry { name: name(5, 102), kind: 5, flags: 0, key: b"", payload: b"\x10", ..entry };
+    let entries = [entry, mark];
+    let entries = Many::given(&entries);
+    let preceding = name(4, 100);
+    let commit = LogIndex(99);
+    peer("replicate", "entries 101, 102 behind (4, 100)", Call::Replicate { preceding, commit, entries });
+    let holds = Report::Holds { matched: LogIndex(102), durable: LogIndex(100) };
+    peer("replicate_ack", "holds 102, 100 of them durably", Call::ReplicateAck(holds));
+    let differs = Report::Differs { at: name(3, 90) };
+    peer("replicate_ack_differs", "go on behind (3, 90)", Call::ReplicateAck(differs));
+    peer("replicate_ack_needs_state", "send the state", Call::ReplicateAck(Report::NeedsState));
+    let as_of = name(5, 102);
+    let part = |part, holds| Call::StatePart { as_of, part, holds };
+    peer("state_part_entries", "part 0", part(0, Part::Entries(entries)));
+    peer("state_part_state", "part 1", part(1, Part::State { is_last: false, bytes: b"some" }));
+    peer("state_part_last", "part 2, the last", part(2, Part::State { is_last: true, bytes: b"state" }));
+    peer("state_ack", "parts 0 and 1 are held", Call::StateAck { as_of, parts: 2 });
+    let (sent_us, map_epoch, ceiling) = (1_234_567, MapEpoch(11), VERSION);
+    peer("lease_ask", "sent at 1.234567 s", Call::LeaseAsk { sent_us, map_epoch, ceiling });
+    peer("lease_grant", "for what was sent at 1.234567 s", Call::LeaseGrant { sent_us, map_epoch, ceiling });
+    peer("yield", "no fields", Call::Yield);
+    peer("stale", "no fields", Call::Stale);
+    peer("entry_get", "entry (5, 101)", Call::EntryGet(name(5, 101)));
+    peer("entry_got", "entry (5, 101)", Call::EntryGot(entry));
+}
+
 fn outcomes(check: Check<'_>) {
     let mut outcome = |name: &str, comment: &str, outcome: Outcome<'_>| {
         check(&format!("answer_{name}"), comment, &Message::Answer(Ok(outcome)));
@@ -203,7 +248,10 @@ fn errors(check: Check<'_>) {
 fn every_message_has_exactly_its_golden_bytes() {
     let (mut names, mut kinds) = (BTreeSet::new(), BTreeSet::new());
     for_each_vector(&mut |name, comment, message| {
-        let envelope = if message.kind().is_for_partition() || message.kind() >= Kind::Answer {
+        let envelope = if message.kind().is_for_partition()
+            || message.kind().is_between_instances()
+            || message.kind() >= Kind::Answer
+        {
             &FOR_PARTITION
         } else {
             &FOR_CONNECTION

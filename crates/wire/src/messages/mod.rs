@@ -7,6 +7,7 @@ mod answer;
 mod batch;
 mod cluster;
 mod connect;
+mod peer;
 mod read;
 mod record;
 mod scan;
@@ -17,6 +18,7 @@ pub use answer::{Answer, Outcome, Shape};
 pub use batch::{Batch, Operation};
 pub use cluster::{Admin, Map, MapGet};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof};
+pub use peer::{Call, EntryName, LogEntry, Member, Part, Peer, Report};
 pub use read::{Query, Read, Until};
 pub(crate) use record::check_value;
 pub use record::{Condition, Expiry, Range, RecordType};
@@ -71,6 +73,8 @@ pub enum Message<'a> {
     },
     /// Several operations on records.
     Batch(Batch<'a>),
+    /// From one instance to another.
+    Peer(Peer<'a>),
     /// Answers `Read`, `Scan` and `Write`, and any request that failed.
     Answer(Answer<'a>),
     /// Answers `Batch`.
@@ -96,6 +100,7 @@ impl<'a> Message<'a> {
             Self::Scan(_) => Kind::Scan,
             Self::Write { write, .. } => write.kind(),
             Self::Batch(_) => Kind::Batch,
+            Self::Peer(peer) => peer.call.kind(),
             Self::Answer(_) => Kind::Answer,
             Self::BatchAnswer(_) => Kind::BatchAnswer,
         }
@@ -116,6 +121,7 @@ impl<'a> Message<'a> {
             Self::Batch(batch) => return batch.put(out),
             Self::BatchAnswer(answers) => return answer::put_many(answers, out),
             Self::Scan(scan) => return scan.put(out),
+            Self::Peer(peer) => return peer.put(out),
             Self::Hello(hello) => return hello.put(out),
             Self::Map(map) => return map.put(out),
             Self::Admin(admin) | Self::AdminAnswer(admin) => return admin.put(),
@@ -157,6 +163,16 @@ impl<'a> Message<'a> {
             Kind::Batch => Self::Batch(Batch::take(body)?),
             Kind::BatchAnswer => Self::BatchAnswer(answer::take_many(body)?),
             Kind::Scan => Self::Scan(Scan::take(body)?),
+            Kind::Replicate
+            | Kind::ReplicateAck
+            | Kind::StatePart
+            | Kind::StateAck
+            | Kind::LeaseAsk
+            | Kind::LeaseGrant
+            | Kind::Yield
+            | Kind::Stale
+            | Kind::EntryGet
+            | Kind::EntryGot => Self::Peer(Peer::take(kind, body)?),
             Kind::Hello => Self::Hello(Hello::take(body)?),
             Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
             Kind::Ping => Self::Ping(Ping::take(body)?),

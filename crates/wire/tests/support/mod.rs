@@ -21,7 +21,7 @@ pub struct Seed {
 }
 
 /// Kinds of seed that [`with_message`] tells apart.
-pub const PICKS: usize = 14;
+pub const PICKS: usize = 15;
 
 pub fn seed() -> impl Strategy<Value = Seed> {
     let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..most);
@@ -62,6 +62,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
     let operations: Vec<Operation<'_>> = (0..).zip(&slices).map(|(i, v)| operation(seed, i, v)).collect();
     let answers: Vec<Answer<'_>> = (0..).zip(&slices).map(|(i, v)| answer(seed, i, v, &slices)).collect();
     let keys: Vec<ScannedKey<'_>> = slices.iter().map(|k| scanned(k, n[0])).collect();
+    let entries: Vec<LogEntry<'_>> = (0..).zip(&slices).map(|(i, v)| log_entry(seed, i, v)).collect();
     let epoch = MapEpoch(n[1]);
     check(&match pick {
         0 => Message::Write { stamp: stamp(n), write: write(seed, *sub, value, &slices) },
@@ -106,11 +107,51 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         },
         11 => Message::MapGet(MapGet { since: epoch }),
         12 => Message::Map(Map { epoch, since: MapEpoch(n[0]), encoded: value }),
+        13 => Message::Peer(peer(seed, &entries)),
         _ => match sub % 2 {
             0 => Message::Admin(Admin { encoded: value }),
             _ => Message::AdminAnswer(Admin { encoded: value }),
         },
     });
+}
+
+fn log_entry<'a>(seed: &'a Seed, sub: u8, payload: &'a [u8]) -> LogEntry<'a> {
+    let n = &seed.n;
+    let name = EntryName { epoch: n[0] as u32, index: LogIndex(n[1].wrapping_add(u64::from(sub))) };
+    LogEntry { name, timestamp: Timestamp(n[2]), kind: sub, flags: seed.sub, key: &seed.key, payload }
+}
+
+fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
+    let n = &seed.n;
+    let member = |n: u64| Member { instance: InstanceId(n as u32), incarnation: Incarnation(n) };
+    let name = EntryName { epoch: n[2] as u32, index: LogIndex(n[3]) };
+    let entries = Many::given(entries);
+    let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
+    let part = n[0] as u32;
+    let call = match seed.sub % 13 {
+        0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
+        1 => Call::ReplicateAck(Report::Holds { matched: LogIndex(n[3]), durable: LogIndex(n[4]) }),
+        2 => Call::ReplicateAck(Report::Differs { at: name }),
+        3 => Call::ReplicateAck(Report::NeedsState),
+        4 => Call::StatePart { as_of: name, part, holds: Part::Entries(entries) },
+        5 | 6 => {
+            let holds = Part::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
+            Call::StatePart { as_of: name, part, holds }
+        }
+        7 => Call::StateAck { as_of: name, parts: part },
+        8 => Call::LeaseAsk { sent_us, map_epoch, ceiling },
+        9 => Call::LeaseGrant { sent_us, map_epoch, ceiling },
+        10 => {
+            if n[4].is_multiple_of(2) {
+                Call::Yield
+            } else {
+                Call::Stale
+            }
+        }
+        11 => Call::EntryGet(name),
+        _ => Call::EntryGot(log_entry(seed, 0, &seed.value)),
+    };
+    Peer { from: member(n[0]), to: member(n[1]), call }
 }
 
 fn stamp(n: &[u64; 5]) -> Stamp {

@@ -1,0 +1,365 @@
+//! What instances tell each other about partitions that they share. `docs/protocols/replication.md` has the protocol.
+
+use crate::error::{Failure, What};
+use crate::fields::{FieldReader, layout, nothing_left, split};
+use crate::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, Timestamp};
+use crate::kind::Kind;
+use crate::limits::{ENTRIES_MAX, ENTRY_PAYLOAD_BYTES_MAX, KEY_BYTES_MAX};
+use crate::many::{Element, Many};
+
+/// An instance and the start of its process: whoever restarts is another member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Member {
+    /// The instance.
+    pub instance: InstanceId,
+    /// The start of its process.
+    pub incarnation: Incarnation,
+}
+
+/// The name of an entry of a partition's log; zero, zero stands before the first. 16 bytes: index (8), epoch (4), zero (4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryName {
+    /// The epoch of the primary that numbered it.
+    pub epoch: u32,
+    /// Its log index.
+    pub index: LogIndex,
+}
+
+/// An entry of a partition's log. 32 bytes: index (8), timestamp (8), epoch (4), kind (1), flags (1), zero (2), length of
+/// the key (4), length of the payload (4); then key and payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEntry<'a> {
+    /// Its name.
+    pub name: EntryName,
+    /// When it was numbered, on the hybrid logical clock.
+    pub timestamp: Timestamp,
+    /// Kind and flags, as the storage engine numbers them.
+    pub kind: u8,
+    /// See `kind`.
+    pub flags: u8,
+    /// The record's key; empty for marks without one.
+    pub key: &'a [u8],
+    /// What the entry says.
+    pub payload: &'a [u8],
+}
+
+/// A message from one member to another. 24 bytes: sender's instance (4), addressee's instance (4), sender's incarnation (8),
+/// addressee's incarnation (8); then the call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer<'a> {
+    /// Who says it.
+    pub from: Member,
+    /// To whom: another process at the same address lets it lie.
+    pub to: Member,
+    /// What.
+    pub call: Call<'a>,
+}
+
+/// What a member answers to entries. 32 bytes: index (8), durable (8), epoch (4), verdict (1), zero (11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Its log is the primary's up to `matched`, and up to `durable` of that survives a crash. Verdict 1.
+    Holds {
+        /// Log index.
+        matched: LogIndex,
+        /// Log index.
+        durable: LogIndex,
+    },
+    /// It does not hold the entry before those sent; this is one that it does hold, where the primary may go on. Verdict 2.
+    Differs {
+        /// The entry.
+        at: EntryName,
+    },
+    /// Its log cannot be brought up by entries: it needs the whole state. Verdict 3.
+    NeedsState,
+}
+
+/// What a part of a whole state holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// Entries, with gaps where others are not needed any more.
+    Entries(Many<'a, LogEntry<'a>>),
+    /// A piece of the partition's state; the last one ends the parts.
+    State {
+        /// Whether nothing follows.
+        is_last: bool,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
+}
+
+/// What one member tells another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call<'a> {
+    /// 32 bytes: the preceding entry (16), commit index (8), number of entries (4), zero (4); then the entries.
+    Replicate {
+        /// The entry before the first of these.
+        preceding: EntryName,
+        /// What is committed.
+        commit: LogIndex,
+        /// In order, without gaps.
+        entries: Many<'a, LogEntry<'a>>,
+    },
+    /// See [`Report`].
+    ReplicateAck(Report),
+    /// 32 bytes: the entry that the state is as of (16), number of the part (4), what it holds (1: entries, 2: state, 3: the
+    /// last of the state), zero (3), number of entries (4), zero (4); then entries or bytes.
+    StatePart {
+        /// What it is as of.
+        as_of: EntryName,
+        /// From zero.
+        part: u32,
+        /// What it holds.
+        holds: Part<'a>,
+    },
+    /// 24 bytes: the entry that the state is as of (16), parts held (4), zero (4).
+    StateAck {
+        /// See there.
+        as_of: EntryName,
+        /// All before this one.
+        parts: u32,
+    },
+    /// 24 bytes: sent (8), map epoch (8), ceiling (8).
+    LeaseAsk {
+        /// By the holder's clock, in microseconds since some start.
+        sent_us: u64,
+        /// Of the holder's map.
+        map_epoch: MapEpoch,
+        /// Below which the holder wants to keep its timestamps.
+        ceiling: Timestamp,
+    },
+    /// 24 bytes: sent (8), map epoch (8), ceiling (8).
+    LeaseGrant {
+        /// As the holder said.
+        sent_us: u64,
+        /// Of the granter's map: the grant is good once the holder has applied that.
+        map_epoch: MapEpoch,
+        /// What the granter has on disk.
+        ceiling: Timestamp,
+    },
+    /// No body.
+    Yield,
+    /// No body.
+    Stale,
+    /// 16 bytes: its name.
+    EntryGet(EntryName),
+    /// One entry.
+    EntryGot(LogEntry<'a>),
+}
+
+impl EntryName {
+    fn encode(self) -> [u8; 16] {
+        layout(|to| to.u64(self.index.0).u32(self.epoch).zeros(4))
+    }
+
+    fn take<const N: usize>(fields: &mut FieldReader<'_, N>) -> EntryName {
+        let (index, epoch) = (LogIndex(fields.u64()), u32::from_le_bytes(fields.bytes()));
+        fields.zeros(4);
+        EntryName { epoch, index }
+    }
+}
+
+impl<'a> Element<'a> for LogEntry<'a> {
+    const COUNT_MAX: u32 = ENTRIES_MAX;
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        let Self { name, timestamp, kind, flags, key, payload } = *self;
+        let lengths = entry_lengths(key.len(), payload.len())?;
+        let fields: [u8; 32] = layout(|to| {
+            let to = to.u64(name.index.0).u64(timestamp.0).u32(name.epoch);
+            to.u8(kind).u8(flags).zeros(2).u32(lengths.0).u32(lengths.1)
+        });
+        out.extend_from_slice(&fields);
+        out.extend_from_slice(key);
+        Ok(self.payload)
+    }
+
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<32>::split(bytes)?;
+        let (index, timestamp) = (LogIndex(fields.u64()), Timestamp(fields.u64()));
+        let (epoch, kind, flags) = (fields.u32(), fields.u8(), fields.u8());
+        fields.zeros(2);
+        let (key_bytes, payload_bytes) = (fields.u32() as usize, fields.u32() as usize);
+        fields.done()?;
+        entry_lengths(key_bytes, payload_bytes)?;
+        let (key, rest) = split(rest, key_bytes)?;
+        let (payload, rest) = split(rest, payload_bytes)?;
+        *bytes = rest;
+        Ok(LogEntry { name: EntryName { epoch, index }, timestamp, kind, flags, key, payload })
+    }
+}
+
+/// Both lengths as they travel. Errors: one is beyond its bound.
+fn entry_lengths(key: usize, payload: usize) -> Result<(u32, u32), Failure<'static>> {
+    if key > KEY_BYTES_MAX || payload > ENTRY_PAYLOAD_BYTES_MAX {
+        return Err(What::Lengths.into());
+    }
+    Ok((key as u32, payload as u32))
+}
+
+impl Call<'_> {
+    /// The kind of its frame.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Replicate { .. } => Kind::Replicate,
+            Self::ReplicateAck(_) => Kind::ReplicateAck,
+            Self::StatePart { .. } => Kind::StatePart,
+            Self::StateAck { .. } => Kind::StateAck,
+            Self::LeaseAsk { .. } => Kind::LeaseAsk,
+            Self::LeaseGrant { .. } => Kind::LeaseGrant,
+            Self::Yield => Kind::Yield,
+            Self::Stale => Kind::Stale,
+            Self::EntryGet(_) => Kind::EntryGet,
+            Self::EntryGot(_) => Kind::EntryGot,
+        }
+    }
+}
+
+impl<'a> Peer<'a> {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        let Self { from, to: addressee, call } = self;
+        let fields: [u8; 24] = layout(|to| {
+            let to = to.u32(from.instance.0).u32(addressee.instance.0);
+            to.u64(from.incarnation.0).u64(addressee.incarnation.0)
+        });
+        out.extend_from_slice(&fields);
+        match call {
+            Call::Replicate { preceding, commit, entries } => {
+                out.extend_from_slice(&preceding.encode());
+                let fields: [u8; 16] = layout(|to| to.u64(commit.0).u32(entries.count()).zeros(4));
+                out.extend_from_slice(&fields);
+                return entries.put(out);
+            }
+            Call::ReplicateAck(report) => out.extend_from_slice(&report.encode()),
+            Call::StatePart { as_of, part, holds } => {
+                out.extend_from_slice(&as_of.encode());
+                let (what, count) = match holds {
+                    Part::Entries(entries) => (1, entries.count()),
+                    Part::State { is_last, .. } => (2 + u8::from(*is_last), 0),
+                };
+                let fields: [u8; 16] = layout(|to| to.u32(*part).u8(what).zeros(3).u32(count).zeros(4));
+                out.extend_from_slice(&fields);
+                return match holds {
+                    Part::Entries(entries) => entries.put(out),
+                    Part::State { bytes, .. } => Ok(bytes),
+                };
+            }
+            Call::StateAck { as_of, parts } => {
+                out.extend_from_slice(&as_of.encode());
+                let fields: [u8; 8] = layout(|to| to.u32(*parts).zeros(4));
+                out.extend_from_slice(&fields);
+            }
+            Call::LeaseAsk { sent_us, map_epoch, ceiling }
+            | Call::LeaseGrant { sent_us, map_epoch, ceiling } => {
+                let fields: [u8; 24] = layout(|to| to.u64(*sent_us).u64(map_epoch.0).u64(ceiling.0));
+                out.extend_from_slice(&fields);
+            }
+            Call::Yield | Call::Stale => {}
+            Call::EntryGet(name) => out.extend_from_slice(&name.encode()),
+            Call::EntryGot(entry) => return entry.put(out),
+        }
+        Ok(&[])
+    }
+
+    pub(crate) fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<24>::split(body)?;
+        let (from, to) = (InstanceId(fields.u32()), InstanceId(fields.u32()));
+        let from = Member { instance: from, incarnation: Incarnation(fields.u64()) };
+        let to = Member { instance: to, incarnation: Incarnation(fields.u64()) };
+        Ok(Self { from, to, call: Call::take(kind, rest)? })
+    }
+}
+
+impl<'a> Call<'a> {
+    fn take(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        Ok(match kind {
+            Kind::Replicate => {
+                let (mut fields, rest) = FieldReader::<32>::split(body)?;
+                let preceding = EntryName::take(&mut fields);
+                let (commit, count) = (LogIndex(fields.u64()), fields.u32());
+                fields.zeros(4);
+                fields.done()?;
+                Self::Replicate { preceding, commit, entries: Many::packed(count, rest)? }
+            }
+            Kind::ReplicateAck => Self::ReplicateAck(Report::take(body)?),
+            Kind::StatePart => {
+                let (mut fields, rest) = FieldReader::<32>::split(body)?;
+                let as_of = EntryName::take(&mut fields);
+                let (part, what) = (fields.u32(), fields.u8());
+                fields.zeros(3);
+                let count = fields.u32();
+                fields.zeros(4);
+                fields.done()?;
+                let holds = match (what, count) {
+                    (1, _) => Part::Entries(Many::packed(count, rest)?),
+                    (2 | 3, 0) => Part::State { is_last: what == 3, bytes: rest },
+                    _ => return Err(What::Reserved.into()),
+                };
+                Self::StatePart { as_of, part, holds }
+            }
+            Kind::StateAck => {
+                let (mut fields, rest) = FieldReader::<24>::split(body)?;
+                let as_of = EntryName::take(&mut fields);
+                let parts = fields.u32();
+                fields.zeros(4);
+                fields.done()?;
+                nothing_left(rest)?;
+                Self::StateAck { as_of, parts }
+            }
+            Kind::LeaseAsk | Kind::LeaseGrant => {
+                let (mut fields, rest) = FieldReader::<24>::split(body)?;
+                let (sent_us, map_epoch) = (fields.u64(), MapEpoch(fields.u64()));
+                let ceiling = Timestamp(fields.u64());
+                nothing_left(rest)?;
+                match kind {
+                    Kind::LeaseAsk => Self::LeaseAsk { sent_us, map_epoch, ceiling },
+                    _ => Self::LeaseGrant { sent_us, map_epoch, ceiling },
+                }
+            }
+            Kind::Yield | Kind::Stale => {
+                nothing_left(body)?;
+                if kind == Kind::Yield { Self::Yield } else { Self::Stale }
+            }
+            Kind::EntryGet => {
+                let (mut fields, rest) = FieldReader::<16>::split(body)?;
+                let name = EntryName::take(&mut fields);
+                fields.done()?;
+                nothing_left(rest)?;
+                Self::EntryGet(name)
+            }
+            _ => {
+                let mut rest = body;
+                let entry = <LogEntry<'a> as Element<'a>>::take(&mut rest)?;
+                nothing_left(rest)?;
+                Self::EntryGot(entry)
+            }
+        })
+    }
+}
+
+impl Report {
+    fn encode(self) -> [u8; 32] {
+        let (index, durable, epoch, verdict) = match self {
+            Self::Holds { matched, durable } => (matched.0, durable.0, 0, 1),
+            Self::Differs { at } => (at.index.0, 0, at.epoch, 2),
+            Self::NeedsState => (0, 0, 0, 3),
+        };
+        layout(|to| to.u64(index).u64(durable).u32(epoch).u8(verdict).zeros(11))
+    }
+
+    fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<32>::split(body)?;
+        let (index, durable) = (LogIndex(fields.u64()), LogIndex(fields.u64()));
+        let (epoch, verdict) = (fields.u32(), fields.u8());
+        fields.zeros(11);
+        fields.done()?;
+        nothing_left(rest)?;
+        match (verdict, durable.0, epoch, index.0) {
+            (1, _, 0, _) => Ok(Self::Holds { matched: index, durable }),
+            (2, 0, ..) => Ok(Self::Differs { at: EntryName { epoch, index } }),
+            (3, 0, 0, 0) => Ok(Self::NeedsState),
+            _ => Err(What::Reserved.into()),
+        }
+    }
+}
