@@ -8,13 +8,17 @@ use crate::event::Now;
 
 /// Gives every entry a timestamp above all before it, above what sessions have seen, and not below the time.
 ///
-/// A group of several must also keep below a ceiling that its members have synced ahead, so that whoever is promoted
-/// begins above every timestamp given; [`Clock::next`] is the one place that will have to wait for it.
+/// A group of several also keeps below a ceiling that its members have synced ahead, so that whoever is promoted begins
+/// above every timestamp given. Whoever lets a request in sees to it ([`Clock::is_below`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Clock {
     last: Timestamp,
     now_ms: u64,
 }
+
+/// Room that is left below a ceiling before anything is let in: one request may take thousands of timestamps, and a
+/// millisecond has 65,536.
+const BELOW_CEILING_MS: u64 = 2;
 
 impl Clock {
     /// Time goes on; it never goes back.
@@ -28,7 +32,8 @@ impl Clock {
 
     /// Refuses a timestamp from too far ahead: following it would drag every version along.
     pub(crate) fn check(&self, seen: Timestamp) -> Result<(), Failure<'static>> {
-        let ahead_ms = seen.millis().saturating_sub(self.now_ms);
+        // Its own clock is ahead of the time where it had to begin above a ceiling.
+        let ahead_ms = seen.millis().saturating_sub(self.now_ms.max(self.last.millis()));
         if ahead_ms > CLOCK_AHEAD_MS_MAX {
             return Err(Failure::ClockAhead { ahead_ms });
         }
@@ -38,6 +43,11 @@ impl Clock {
     /// Never falls behind what a session has seen, or what stands in the log.
     pub(crate) fn witness(&mut self, seen: Timestamp) {
         self.last = self.last.max(seen);
+    }
+
+    /// Whether the timestamps of one more request, which has seen this one, stay below a ceiling.
+    pub(crate) fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
+        self.last.max(seen).millis().max(self.now_ms) + BELOW_CEILING_MS < ceiling.millis()
     }
 
     /// The newest timestamp given or seen.

@@ -1,4 +1,4 @@
-//! The replica group that a partition's entries are committed through: of one, for now.
+//! What a partition's entries are committed through: itself alone, or what [`crate::replica`] has counted.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, Handle, Kind, Meta};
@@ -15,7 +15,7 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Numbers entries (epoch, index) and tells up to where they are committed: what every in-sync member holds at the
-/// keyspace's durability. With others in the group, this is where their acknowledgements are counted.
+/// keyspace's durability. With others in the group, their acknowledgements are counted elsewhere, and agreed on here.
 #[derive(Debug)]
 pub(crate) struct Group {
     handle: Handle,
@@ -25,11 +25,14 @@ pub(crate) struct Group {
     last: (u32, u64),
     /// Log index of the last entry appended that is joined with the next.
     last_joined: u64,
+    /// `None`: nobody else must hold an entry. Else up to where those who must do.
+    agreed: Option<u64>,
 }
 
 impl Group {
     pub(crate) fn new(handle: Handle, epoch: u32, durability: Durability, last: (u32, u64)) -> Group {
-        Group { handle, epoch: epoch.max(last.0).max(1), durability, last, last_joined: 0 }
+        let epoch = epoch.max(last.0).max(1);
+        Group { handle, epoch, durability, last, last_joined: 0, agreed: None }
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -45,6 +48,46 @@ impl Group {
         self.epoch = self.epoch.max(epoch);
     }
 
+    /// The epoch is another, and others must hold what is appended from now on, or nobody else must. Nothing agreed on
+    /// before is taken back.
+    pub(crate) fn set_members(&mut self, epoch: u32, is_alone: bool, committed: u64) {
+        self.epoch = epoch;
+        self.agreed = (!is_alone).then(|| self.agreed.unwrap_or(0).max(committed));
+    }
+
+    /// Whether nobody else must hold an entry.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.agreed.is_none()
+    }
+
+    /// Those who must hold entries do so up to this log index.
+    pub(crate) fn agree(&mut self, index: u64) {
+        if let Some(agreed) = &mut self.agreed {
+            *agreed = index.max(*agreed);
+        }
+    }
+
+    /// The log now ends with this entry: it was received, or others were cut off behind it.
+    pub(crate) fn set_last(&mut self, last: (u32, u64)) {
+        self.last = last;
+    }
+
+    /// The log has been emptied and lies elsewhere.
+    pub(crate) fn begin_anew(&mut self, handle: Handle) {
+        self.handle = handle;
+        self.last = (0, 0);
+        self.agreed = self.agreed.map(|_| 0);
+    }
+
+    /// Epoch and index of the last entry appended.
+    pub(crate) fn last_name(&self) -> (u32, u64) {
+        self.last
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.durability
+    }
+
     /// Log index of the last entry appended.
     pub(crate) fn last(&self) -> u64 {
         self.last.1
@@ -56,7 +99,7 @@ impl Group {
 
     /// Whether what is appended is committed at once: nobody else holds it, and it need not be on disk.
     pub(crate) fn commits_at_once(&self) -> bool {
-        self.durability != Durability::Sync
+        self.durability != Durability::Sync && self.agreed.is_none()
     }
 
     /// Whether anything of it outlives the process.
@@ -120,6 +163,9 @@ impl Group {
 
     /// Up to which log index entries are committed now.
     pub(crate) fn committed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
+        if let Some(agreed) = self.agreed {
+            return Ok(agreed.min(self.last.1));
+        }
         if self.commits_at_once() {
             return Ok(self.last.1);
         }

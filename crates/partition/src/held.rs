@@ -116,6 +116,14 @@ impl Held {
         }
     }
 
+    /// Answers all that is held with a failure; what comes later is held as before.
+    pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        self.bytes = 0;
+        for (_, to, _) in self.queue.drain(..) {
+            effects.answer(to, &Message::Answer(Err(failure.clone())));
+        }
+    }
+
     /// Answers all with a failure, these and those to come: whether their entries survive is not known.
     pub(crate) fn fail(&mut self, failure: Failure<'static>, effects: &mut dyn Effects) {
         self.bytes = 0;

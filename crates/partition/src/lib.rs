@@ -30,6 +30,7 @@ mod outcome;
 mod overlay;
 mod partition;
 pub mod planted;
+pub mod replica;
 pub mod state;
 #[cfg(test)]
 mod testing;

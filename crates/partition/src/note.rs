@@ -8,6 +8,8 @@
 //! | --- | --- |
 //! | 1 note | 1 (1), the note; its deadline is that of the entry's key, and 0 takes a deadline away |
 //! | 2 eviction | 2 (1), session mark (8), then the sessions that are forgotten: issued (8), nonce (8) each |
+//! | 16 epoch | 16 (1): a new primary begins here; everything before is committed with it |
+//! | 17 filler | 17 (1): stands where the sender of a whole state had no entry any more; the state is not in the log |
 //!
 //! | bytes of a note | field |
 //! | ---: | --- |
@@ -28,6 +30,8 @@ const HAS_DEADLINE: u8 = 1;
 const HAS_SESSION: u8 = 2;
 const MARK_NOTE: u8 = 1;
 const MARK_EVICTION: u8 = 2;
+const MARK_EPOCH: u8 = 16;
+const MARK_FILLER: u8 = 17;
 
 /// Whose write it was, and what it came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +55,8 @@ pub(crate) struct Note {
 pub(crate) enum Mark {
     Note(Note),
     Eviction { mark: Timestamp, sessions: Vec<SessionId> },
+    Epoch,
+    Filler,
 }
 
 impl Note {
@@ -121,6 +127,8 @@ impl Mark {
     pub(crate) fn encode(&self, at: Timestamp, out: &mut Vec<u8>) {
         match self {
             Mark::Note(note) => note.push_mark(at, out),
+            Mark::Epoch => out.push(MARK_EPOCH),
+            Mark::Filler => out.push(MARK_FILLER),
             Mark::Eviction { mark, sessions } => {
                 out.push(MARK_EVICTION);
                 out.extend_from_slice(&mark.0.to_le_bytes());
@@ -137,6 +145,8 @@ impl Mark {
         let (&kind, rest) = payload.split_first()?;
         match kind {
             MARK_NOTE => Note::decode(rest, at).map(Mark::Note),
+            MARK_EPOCH => rest.is_empty().then_some(Mark::Epoch),
+            MARK_FILLER => rest.is_empty().then_some(Mark::Filler),
             MARK_EVICTION => {
                 let mut from = Reader::new(rest);
                 let mark = Timestamp(from.u64()?);
@@ -179,7 +189,8 @@ mod tests {
     #[test]
     fn marks_read_back() {
         let sessions = vec![SessionId { issued: Timestamp(1), nonce: 2 }, SessionId::NONE];
-        for mark in [Mark::Note(note()), Mark::Eviction { mark: Timestamp(8), sessions }] {
+        let eviction = Mark::Eviction { mark: Timestamp(8), sessions };
+        for mark in [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler] {
             let mut payload = Vec::new();
             mark.encode(Timestamp(9), &mut payload);
             assert_eq!(Mark::decode(&payload, Timestamp(9)), Some(mark));

@@ -20,10 +20,65 @@ pub enum Bug {
     WaitsNotWoken,
     /// A request is taken up whatever epoch it names.
     EpochNotChecked,
+    /// The primary answers before the in-sync replicas have the entry.
+    AcknowledgedAlone,
+    /// Reads and answers do not ask whether the leases hold.
+    LeaseNotChecked,
+    /// A promoted replica does not wait for what it has granted.
+    GrantNotWaitedOut,
+    /// A grant under a newer map than the holder's is used.
+    NewerGrantUsed,
+    /// A replica takes entries whose predecessor it does not have.
+    PrecedingNotMatched,
+    /// Nobody begins above the ceiling that was synced.
+    CeilingForgotten,
+    /// A message of an older epoch is taken up.
+    OlderEpochAccepted,
+    /// A replica keeps its own entry where the primary's is another.
+    TruncationSkipped,
+    /// A promoted replica begins with an empty session table.
+    SessionsForgottenAtPromotion,
+    /// Writes are taken and answered though there are too few copies.
+    MinInSyncIgnored,
+    /// A follower's admission is asked for before it has what is committed.
+    AdmittedBeforeCaughtUp,
+    /// A new primary answers before the mark of its epoch is committed.
+    MarkNotAwaited,
+    /// While a change is asked for and undecided, only the new set counts.
+    UndecidedIgnored,
+    /// A replica believes the commit index for what was not matched in this epoch.
+    CommitNotMatched,
+    /// A grant counts from its arrival.
+    GrantFromArrival,
+    /// A process does not count its start as its last grant.
+    StartNotCounted,
+    /// A release is believed whatever epoch it names.
+    YieldOfAnyEpoch,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those of a group of several.
+    pub const OF_GROUPS: [Bug; 17] = [
+        Bug::AcknowledgedAlone,
+        Bug::LeaseNotChecked,
+        Bug::GrantNotWaitedOut,
+        Bug::NewerGrantUsed,
+        Bug::PrecedingNotMatched,
+        Bug::CeilingForgotten,
+        Bug::OlderEpochAccepted,
+        Bug::TruncationSkipped,
+        Bug::SessionsForgottenAtPromotion,
+        Bug::MinInSyncIgnored,
+        Bug::AdmittedBeforeCaughtUp,
+        Bug::MarkNotAwaited,
+        Bug::UndecidedIgnored,
+        Bug::CommitNotMatched,
+        Bug::GrantFromArrival,
+        Bug::StartNotCounted,
+        Bug::YieldOfAnyEpoch,
+    ];
+
+    /// Those of a group of one.
     pub const ALL: [Bug; 8] = [
         Bug::SessionsNotConsulted,
         Bug::AnswersBeforeFlush,

@@ -45,6 +45,15 @@ impl<D: Disk> Engine<D> {
         store.entries_after(io, after, &mut each)
     }
 
+    /// Whether the log holds the entry of a log index, good or rotten: compaction drops those that are not needed.
+    ///
+    /// # Errors
+    /// What the disk answers; [`crate::EngineError::Rotten`] if the way to it leads over bytes that cannot be read.
+    pub fn holds_entry(&mut self, handle: Handle, index: u64) -> EngineResult<bool> {
+        let (io, store) = self.store(handle)?;
+        Ok(store.log.locate(io, index)?.is_some())
+    }
+
     /// What a key's record is, without its contents; `None` if there is none.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The partition itself: events in, effects out.
 
 mod commit;
+mod member;
 pub(crate) mod open;
 mod read;
 #[cfg(test)]

@@ -3,13 +3,14 @@
 use std::fmt;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Durability, Engine, EngineError, PartitionId, PartitionOptions};
+use zerohop_engine::{Durability, Engine, EngineError, Handle, Kind, PartitionId, PartitionOptions};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 
 use super::{Buffers, Partition};
 use crate::clock::Clock;
 use crate::group::Group;
 use crate::held::Held;
+use crate::note::Mark;
 use crate::overlay::Overlay;
 use crate::planted::{Bug, is_planted};
 use crate::state::{State, StateError};
@@ -96,15 +97,47 @@ impl Partition {
         id: PartitionId,
         options: Options,
     ) -> Result<(Partition, Restored), OpenError> {
-        let Options { durability, index_seed, epoch } = options;
+        let last = Partition::prepare(engine, id, options)?.1;
+        if u64::from(last.0) > options.epoch.0.max(1) {
+            return Err(OpenError::Epoch { found: last.0, given: options.epoch });
+        }
+        Partition::restore(engine, id, options, u64::MAX)
+    }
+
+    /// Opens a partition as one of several that may be members: only what is known to be committed counts, and the epoch
+    /// comes with the group.
+    pub(crate) fn open_as_member<D: Disk>(
+        engine: &mut Engine<D>,
+        id: PartitionId,
+        options: Options,
+    ) -> Result<(Partition, Restored), OpenError> {
+        Partition::restore(engine, id, options, 0)
+    }
+
+    /// Opens its log. Returns its handle and the name of its last entry.
+    pub(crate) fn prepare<D: Disk>(
+        engine: &mut Engine<D>,
+        id: PartitionId,
+        options: Options,
+    ) -> Result<(Handle, (u32, u64)), EngineError> {
+        let Options { durability, index_seed, .. } = options;
         let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
         engine.hold_state_in_log(handle)?;
-        engine.commit(handle, u64::MAX)?;
-        let last = engine.partition_stats(handle)?.last;
+        Ok((handle, engine.partition_stats(handle)?.last))
+    }
+
+    /// Takes state and clock from checkpoint and log, up to what is committed: known to be, or by this call.
+    fn restore<D: Disk>(
+        engine: &mut Engine<D>,
+        id: PartitionId,
+        options: Options,
+        commit_through: u64,
+    ) -> Result<(Partition, Restored), OpenError> {
+        let Options { durability, epoch, .. } = options;
+        let (handle, last) = Partition::prepare(engine, id, options)?;
+        engine.commit(handle, commit_through)?;
+        let commit = engine.partition_stats(handle)?.commit;
         let epoch_given = u32::try_from(epoch.0).unwrap_or(u32::MAX);
-        if last.0 > epoch_given.max(1) {
-            return Err(OpenError::Epoch { found: last.0, given: epoch });
-        }
         let mut restored = Restored::default();
         let mut state = State::default();
         if let Some((commit, extra)) = engine.recovered_extra(handle)? {
@@ -115,8 +148,13 @@ impl Partition {
         let mut unknown = None;
         engine.entries_after(handle, state.applied, |entry, is_good| {
             let meta = entry.head.meta;
+            if meta.index > commit {
+                return;
+            }
             restored.from_log += 1;
-            restored.is_state_lost |= !is_good || meta.index != state.applied + 1;
+            let is_filler = meta.kind == Kind::Mark
+                && Mark::decode(entry.payload, Timestamp(meta.timestamp)) == Some(Mark::Filler);
+            restored.is_state_lost |= !is_good || is_filler || meta.index != state.applied + 1;
             if !is_good {
                 state.applied = meta.index;
             } else if state.apply(&meta, entry.key, entry.payload).is_err() {
@@ -126,8 +164,8 @@ impl Partition {
         if let Some(index) = unknown {
             return Err(OpenError::Entry { index });
         }
-        restored.is_state_lost |= state.applied != last.1;
-        state.applied = last.1;
+        restored.is_state_lost |= state.applied != commit;
+        state.applied = commit;
         if restored.is_state_lost {
             state.sessions.forget_all(state.newest.next());
         }

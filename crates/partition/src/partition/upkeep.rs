@@ -30,9 +30,9 @@ impl Partition {
         Ok(())
     }
 
-    /// Begins a checkpoint of the engine that carries the state, if it reaches a disk and everything appended is committed. (A group of
-    /// several will always have entries on their way: the state is as of the commit index already, so that only this
-    /// condition goes.) The caller goes on with [`Engine::maintain`].
+    /// Begins a checkpoint of the engine that carries the state, if it reaches a disk. Alone it waits until everything
+    /// appended is committed, so that the next start reads no log; a group of several always has entries on their way,
+    /// and state and engine are as of the commit index. The caller goes on with [`Engine::maintain`].
     ///
     /// # Errors
     /// As [`Engine::checkpoint_begin`].
@@ -40,7 +40,7 @@ impl Partition {
         let commit = engine.partition_stats(self.handle())?.commit;
         if !self.group.reaches_disk()
             || commit != self.state.applied
-            || self.state.applied != self.group.last()
+            || self.group.is_alone() && self.state.applied != self.group.last()
         {
             return Ok(());
         }

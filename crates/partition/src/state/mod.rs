@@ -50,6 +50,7 @@ impl State {
                     self.sessions.evict(&sessions, mark);
                     Note::default()
                 }
+                Mark::Epoch | Mark::Filler => Note::default(),
             },
             kind => {
                 let (_, trailer) = split_trailer(meta.flags, payload);

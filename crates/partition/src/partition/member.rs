@@ -1,0 +1,188 @@
+//! A partition as [`crate::replica`] moves it: entries come from a primary or go to others, commit by agreement, are cut,
+//! or arrive as a whole state.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineError, EngineResult, Kind, Meta, PartitionId};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+
+use super::Partition;
+use crate::event::{Effects, Now};
+use crate::group::Entry;
+use crate::note::Mark;
+use crate::overlay::Overlay;
+use crate::partition::open::Options;
+use crate::planted::{Bug, is_planted};
+use crate::state::{State, StateError};
+
+impl Partition {
+    /// Acts in this epoch from now on. Alone it commits by itself; what is appended must be committed by then.
+    pub(crate) fn set_members(&mut self, epoch: u32, is_alone: bool) {
+        self.group.set_members(epoch, is_alone, self.state.applied);
+    }
+
+    /// Up to this log index everybody holds it who must: commits it.
+    pub(crate) fn agree<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        index: u64,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        self.group.agree(index);
+        if self.group.committed(engine)? > self.state.applied { self.commit(engine, effects) } else { Ok(()) }
+    }
+
+    /// Logs that a new primary begins here. Returns the log index.
+    pub(crate) fn append_mark<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
+        let at = self.clock.next();
+        let mut payload = Vec::new();
+        Mark::Epoch.encode(at, &mut payload);
+        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload };
+        Ok(self.group.append(engine, &entry)?.index)
+    }
+
+    /// Takes an entry that the primary has numbered: the next one.
+    pub(crate) fn receive<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        meta: &Meta,
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<()> {
+        engine.append(self.handle(), meta, key, payload)?;
+        self.group.set_last((meta.epoch, meta.index));
+        // Never behind what stands in the log: it may be promoted.
+        self.clock.witness(Timestamp(meta.timestamp));
+        Ok(())
+    }
+
+    /// Cuts the uncommitted entries after a log index off.
+    pub(crate) fn cut_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
+        engine.cut_after(self.handle(), index)?;
+        let last = engine.partition_stats(self.handle())?.last;
+        self.group.set_last(last);
+        Ok(())
+    }
+
+    /// It is primary no more: whoever waits is told so, and what was evaluated and is not committed is forgotten; the
+    /// entries stay in the log until a primary says otherwise.
+    pub(crate) fn stand_down(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        self.let_go(failure, effects);
+        while let Some(wait) = self.waits.take_overdue(u64::MAX) {
+            self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
+        }
+        self.overlay = Overlay::default();
+    }
+
+    /// Answers what is held with a failure: the writes may have happened and are not known to be safe.
+    pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        self.held.let_go(failure, effects);
+    }
+
+    /// Time goes on though nothing happens.
+    pub(crate) fn advance_clock(&mut self, now: Now) {
+        self.clock.advance(now);
+    }
+
+    /// Gives no timestamp at or below this one any more.
+    pub(crate) fn begin_above(&mut self, ceiling: Timestamp) {
+        if !is_planted(Bug::CeilingForgotten) {
+            self.clock.witness(ceiling);
+        }
+    }
+
+    /// Whether the timestamps of one more request, which has seen this one, stay below a ceiling.
+    pub(crate) fn is_below(&self, seen: Timestamp, ceiling: Timestamp) -> bool {
+        self.clock.is_below(seen, ceiling)
+    }
+
+    /// The log index that the state is as of.
+    pub(crate) fn applied(&self) -> u64 {
+        self.state.applied
+    }
+
+    /// Whether nobody else must hold an entry.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.group.is_alone()
+    }
+
+    /// Whether anything of it outlives the process.
+    pub(crate) fn reaches_disk(&self) -> bool {
+        self.group.reaches_disk()
+    }
+
+    /// Epoch and index of the last entry of its log.
+    pub(crate) fn last_name(&self) -> (u32, u64) {
+        self.group.last_name()
+    }
+
+    pub(crate) fn durability(&self) -> Durability {
+        self.group.durability()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// The session table goes, as a promotion must never have it.
+    pub(crate) fn forget_sessions(&mut self) {
+        self.state.sessions.forget_all(Timestamp::ZERO);
+    }
+
+    /// Drops everything it holds and begins with an empty log.
+    pub(crate) fn wipe<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (id, options): (PartitionId, Options),
+    ) -> EngineResult<()> {
+        match engine.drop_partition(id) {
+            Ok(()) | Err(EngineError::UnknownPartition) => {}
+            Err(error) => return Err(error),
+        }
+        let (handle, _) = Partition::prepare(engine, id, options)?;
+        self.group.begin_anew(handle);
+        self.state = State::default();
+        self.overlay = Overlay::default();
+        Ok(())
+    }
+
+    /// Adds fillers up to a log index, for entries that a whole state comes without.
+    pub(crate) fn fill<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        epoch: u32,
+        through: u64,
+    ) -> EngineResult<()> {
+        let payload = {
+            let mut payload = Vec::new();
+            Mark::Filler.encode(Timestamp::ZERO, &mut payload);
+            payload
+        };
+        let timestamp = self.clock.newest().0;
+        while self.group.last() < through {
+            let index = self.group.last() + 1;
+            let meta = Meta { kind: Kind::Mark, flags: 0, epoch, index, timestamp };
+            self.receive(engine, &meta, &[], &payload)?;
+        }
+        Ok(())
+    }
+
+    /// The log is as whoever sent it has it up to its end, and this is the state there.
+    pub(crate) fn install<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        state: &[u8],
+    ) -> Result<(), StateError> {
+        let mut state = State::decode(state)?;
+        let last = self.group.last();
+        if engine.commit(self.handle(), last).is_err() {
+            return Err(StateError::Damaged);
+        }
+        state.applied = last;
+        self.clock.witness(state.newest);
+        self.clock.witness(state.sessions.mark());
+        self.state = state;
+        self.group.agree(last);
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Whether a primary may answer: if not, requests wait here, outside the partition, and are not evaluated.
+
+use zerohop_engine::EngineResult;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
+use zerohop_wire::messages::{Member, Operation};
+use zerohop_wire::{Failure, Message};
+
+use super::parked::One;
+use super::{Context, Effects, Replica, Role, failed, unavailable};
+use crate::event::{Event, Request};
+use crate::limits::BUSY_RETRY_MS;
+use crate::planted::{Bug, is_planted};
+
+impl Replica {
+    pub(super) fn request<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        request: &Request<'_>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let named = request.envelope.partition_epoch;
+        if named > self.view.epoch {
+            // Whoever asks has heard of a change that has not come here yet.
+            effects.fetch_map(named);
+            effects.answer(request.token, &failed(unavailable()));
+            return Ok(());
+        }
+        if self.role != Role::Primary {
+            effects.wrong_owner(request.token);
+            return Ok(());
+        }
+        let is_write = writes(request.message);
+        // One that waits is not overtaken by others of its kind.
+        let seen = seen(request.message, context.now.ms.max(self.partition.newest().millis()));
+        let may = self.may_answer(context)
+            && self.is_below(context, seen)
+            && (!is_write || self.has_copies() && !self.parked.has_writes());
+        if !may {
+            self.counts.parked += 1;
+            if !self.parked.push(request, is_write, seen, context.now_us) {
+                effects.answer(request.token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
+            }
+            return Ok(());
+        }
+        self.partition.step(context.engine, context.now, Event::Request(*request), effects)
+    }
+
+    /// All whose copies and grants count: those of the group, and those whom a request that may have been granted adds.
+    pub(super) fn needed(&self) -> impl Iterator<Item = Member> + '_ {
+        let drops = |member: &&Member| is_planted(Bug::UndecidedIgnored) && self.removing.contains(member);
+        let kept = self.view.in_sync.iter().filter(move |member| !drops(member));
+        let admitting = self.admitting.iter().filter(|_| !is_planted(Bug::UndecidedIgnored));
+        kept.chain(admitting.filter(|member| !self.view.in_sync.contains(member))).copied()
+    }
+
+    /// Nobody may act on a grant of this member's any more that it gave before it was primary.
+    pub(super) fn has_waited(&self, now_us: u64) -> bool {
+        is_planted(Bug::GrantNotWaitedOut)
+            || now_us >= self.wait_us && self.waits.values().all(|until_us| now_us >= *until_us)
+    }
+
+    /// Everybody whom it needs has granted it that nobody else is primary.
+    pub(super) fn has_leases<D: Disk>(&self, context: &Context<'_, D>) -> bool {
+        is_planted(Bug::LeaseNotChecked)
+            || self.needed().all(|member| context.leases.holds(context.now_us, member))
+    }
+
+    fn has_started(&self, now_us: u64) -> bool {
+        let is_marked = self.partition.applied() >= self.mark || is_planted(Bug::MarkNotAwaited);
+        is_marked && self.has_waited(now_us)
+    }
+
+    pub(super) fn has_copies(&self) -> bool {
+        self.view.copies() >= usize::from(self.view.min_in_sync) || is_planted(Bug::MinInSyncIgnored)
+    }
+
+    /// Whether anything at all may be answered now.
+    pub(super) fn may_answer<D: Disk>(&self, context: &Context<'_, D>) -> bool {
+        self.role == Role::Primary
+            && self.has_started(context.now_us)
+            && self.has_leases(context)
+            && self.is_below(context, Timestamp::ZERO)
+    }
+
+    /// Whether the timestamps of a request that has seen this one stay below the ceiling: the clock will follow it.
+    fn is_below<D: Disk>(&self, context: &Context<'_, D>, seen: Timestamp) -> bool {
+        self.partition.is_below(seen, context.leases.ceiling(self.needed()))
+    }
+
+    /// Lets in what may be let in, and answers those who have waited too long.
+    pub(super) fn open_gate<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        while let Some(one) = self.parked.take_overdue(context.now_us) {
+            effects.answer(one.token, &failed(unavailable()));
+        }
+        for _ in 0..self.parked.len() {
+            if !self.may_answer(context) {
+                break;
+            }
+            let has_copies = self.has_copies();
+            let ceiling = context.leases.ceiling(self.needed());
+            let partition = &self.partition;
+            let may = |one: &One| (has_copies || !one.is_write) && partition.is_below(one.seen, ceiling);
+            let Some(one) = self.parked.take_first(may) else { break };
+            let partition = &mut self.partition;
+            let stepped = one.with(|request| {
+                partition.step(context.engine, context.now, Event::Request(*request), effects)
+            });
+            stepped.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    /// Nobody who waits here is answered here.
+    pub(super) fn turn_away(&mut self, effects: &mut dyn Effects) {
+        while let Some(one) = self.parked.take_first(|_| true) {
+            effects.wrong_owner(one.token);
+        }
+    }
+}
+
+/// The highest timestamp that a request's session has seen; none if it is refused for being too far ahead.
+fn seen(message: &Message<'_>, now_ms: u64) -> Timestamp {
+    let seen = match message {
+        Message::Read { seen, .. } => *seen,
+        Message::Scan(scan) => scan.seen,
+        Message::Write { stamp, .. } => stamp.seen,
+        Message::Batch(batch) => batch.stamp.seen,
+        _ => Timestamp::ZERO,
+    };
+    if seen.millis() > now_ms + CLOCK_AHEAD_MS_MAX { Timestamp::ZERO } else { seen }
+}
+
+fn writes(message: &Message<'_>) -> bool {
+    match message {
+        Message::Write { .. } => true,
+        Message::Batch(batch) => batch.operations.iter().any(|one| matches!(one, Operation::Write(_))),
+        _ => false,
+    }
+}

@@ -1,0 +1,267 @@
+//! Leases, one per pair of instances, and the ceiling of an instance's timestamps, which travels with them.
+//!
+//! A *holder* asks, a *granter* grants: for so long from when it was asked, it will not act as the primary of anything
+//! that it is not the primary of under the map epoch named. The holder uses the grant for every partition that both have.
+
+use std::collections::BTreeMap;
+
+use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
+use zerohop_wire::messages::{Call, Member};
+
+use super::limits::{CEILING_AHEAD_MS, CEILING_STEP_MS, LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US};
+use crate::planted::{Bug, is_planted};
+
+/// The grants of one instance. Times are microseconds of its own clock, which never runs backwards.
+#[derive(Debug)]
+pub struct Leases {
+    me: Member,
+    started_us: u64,
+    map_epoch: MapEpoch,
+    held: BTreeMap<InstanceId, Held>,
+    asked_us: BTreeMap<InstanceId, u64>,
+    given: BTreeMap<InstanceId, Vec<Given>>,
+    wanted: Timestamp,
+    synced: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    from: Member,
+    until_us: u64,
+    map_epoch: MapEpoch,
+    ceiling: Timestamp,
+}
+
+/// The last grant under one map.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    map_epoch: MapEpoch,
+    at_us: u64,
+}
+
+impl Leases {
+    /// Of a process that has just started, with the ceiling that it finds on its disk.
+    #[must_use]
+    pub fn new(me: Member, now_us: u64, ceiling: Timestamp) -> Leases {
+        Leases {
+            me,
+            started_us: now_us,
+            map_epoch: MapEpoch(0),
+            held: BTreeMap::new(),
+            asked_us: BTreeMap::new(),
+            given: BTreeMap::new(),
+            wanted: ceiling,
+            synced: ceiling,
+        }
+    }
+
+    /// A newer map is applied: by every partition of the instance, before anything else is done.
+    pub fn set_map(&mut self, map_epoch: MapEpoch) {
+        self.map_epoch = self.map_epoch.max(map_epoch);
+    }
+
+    /// The map that is applied.
+    #[must_use]
+    pub fn map_epoch(&self) -> MapEpoch {
+        self.map_epoch
+    }
+
+    /// What is to be asked of these now; to be called often.
+    pub fn ask(&mut self, now_us: u64, of: impl IntoIterator<Item = Member>) -> Vec<(Member, Call<'static>)> {
+        let mut calls = Vec::new();
+        for member in of {
+            let asked_us = self.asked_us.entry(member.instance).or_insert(0);
+            if *asked_us == 0 || now_us.saturating_sub(*asked_us) >= LEASE_RENEW_US {
+                *asked_us = now_us.max(1);
+                let (map_epoch, ceiling) = (self.map_epoch, self.wanted);
+                calls.push((member, Call::LeaseAsk { sent_us: now_us, map_epoch, ceiling }));
+            }
+        }
+        calls
+    }
+
+    /// Takes what another instance says about leases. What is to be answered.
+    pub fn take(&mut self, now_us: u64, from: Member, call: &Call<'_>) -> Option<Call<'static>> {
+        match *call {
+            Call::LeaseAsk { sent_us, ceiling, .. } => {
+                self.wanted = self.wanted.max(ceiling);
+                self.give(now_us, from.instance);
+                let (map_epoch, ceiling) = (self.map_epoch, self.synced);
+                Some(Call::LeaseGrant { sent_us, map_epoch, ceiling })
+            }
+            Call::LeaseGrant { sent_us, map_epoch, ceiling } => {
+                let since_us = if is_planted(Bug::GrantFromArrival) { now_us } else { sent_us };
+                // Nobody grants what was not asked yet: it was asked by an earlier start of this process.
+                if sent_us < self.started_us || sent_us > now_us {
+                    return None;
+                }
+                let until_us = since_us + LEASE_US;
+                let held = self.held.get(&from.instance).filter(|held| held.from == from);
+                if held.is_none_or(|held| held.until_us < until_us) {
+                    let ceiling = ceiling.max(held.map_or(Timestamp::ZERO, |held| held.ceiling));
+                    self.held.insert(from.instance, Held { from, until_us, map_epoch, ceiling });
+                }
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn give(&mut self, now_us: u64, to: InstanceId) {
+        let given = self.given.entry(to).or_default();
+        given.retain(|one| one.map_epoch != self.map_epoch && now_us < one.at_us + LEASE_WAIT_US);
+        given.push(Given { map_epoch: self.map_epoch, at_us: now_us });
+    }
+
+    /// Whether a member's grant may be used now.
+    #[must_use]
+    pub fn holds(&self, now_us: u64, of: Member) -> bool {
+        let Some(held) = self.held.get(&of.instance) else { return false };
+        let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerGrantUsed);
+        held.from == of && now_us < held.until_us && is_known_map
+    }
+
+    /// Below which this instance's timestamps must stay where these members must be able to take over.
+    pub fn ceiling(&self, of: impl IntoIterator<Item = Member>) -> Timestamp {
+        of.into_iter().fold(self.synced, |ceiling, member| match self.held.get(&member.instance) {
+            Some(held) if held.from == member => ceiling.min(held.ceiling),
+            _ => Timestamp::ZERO,
+        })
+    }
+
+    /// When the last grant to a holder under a map older than this one has surely ended.
+    pub(crate) fn ended_us(&self, holder: InstanceId, map_epoch: MapEpoch) -> u64 {
+        let given = self.given.get(&holder).into_iter().flatten();
+        let given = given.filter(|one| one.map_epoch < map_epoch).map(|one| one.at_us).max().unwrap_or(0);
+        let start = if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us };
+        given.max(start) + LEASE_WAIT_US
+    }
+
+    /// Who was ever granted anything by this process.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = InstanceId> + '_ {
+        self.given.keys().copied()
+    }
+
+    /// When what an earlier start of this process has granted has surely ended.
+    pub(crate) fn start_ended_us(&self) -> u64 {
+        if is_planted(Bug::StartNotCounted) { 0 } else { self.started_us + LEASE_WAIT_US }
+    }
+
+    /// Its clock shows so much, and its newest timestamp is this: the ceiling must be above.
+    pub fn want_ceiling(&mut self, now_ms: u64, newest: Timestamp) {
+        let ahead_ms = (now_ms + CEILING_AHEAD_MS).max(newest.millis() + CEILING_STEP_MS);
+        // Rewritten once a quarter is used, not for every millisecond.
+        if ahead_ms > self.wanted.millis() + CEILING_AHEAD_MS / 8
+            || self.wanted.millis() < newest.millis() + 5
+        {
+            self.wanted = self.wanted.max(Timestamp::from_millis(ahead_ms));
+        }
+    }
+
+    /// The ceiling that its owner is to put on disk, with a sync, and then to tell [`Leases::synced`].
+    #[must_use]
+    pub fn to_sync(&self) -> Option<Timestamp> {
+        (self.wanted > self.synced).then_some(self.wanted)
+    }
+
+    /// This ceiling is on disk.
+    pub fn synced(&mut self, ceiling: Timestamp) {
+        self.synced = self.synced.max(ceiling);
+    }
+
+    /// The highest ceiling on its disk, its own or another's: whoever takes over here begins above it.
+    #[must_use]
+    pub fn begin_above(&self) -> Timestamp {
+        self.synced
+    }
+
+    /// Who this is.
+    #[must_use]
+    pub fn me(&self) -> Member {
+        self.me
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_wire::ids::Incarnation;
+
+    fn member(instance: u32, incarnation: u64) -> Member {
+        Member { instance: InstanceId(instance), incarnation: Incarnation(incarnation) }
+    }
+
+    /// A asks B at `sent`, B answers at `granted` by its own clock.
+    fn exchange(a: &mut Leases, b: &mut Leases, sent_us: u64, granted_us: u64, arrives_us: u64) {
+        let (me, other) = (a.me(), b.me());
+        for (_, call) in a.ask(sent_us, [other]) {
+            if let Some(grant) = b.take(granted_us, me, &call) {
+                a.take(arrives_us, other, &grant);
+            }
+        }
+    }
+
+    fn pair() -> (Leases, Leases) {
+        let new = |instance| Leases::new(member(instance, 7), 1_000, Timestamp::ZERO);
+        (new(1), new(2))
+    }
+
+    #[test]
+    fn a_grant_counts_from_when_it_was_asked_for() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 50_000, 100_000);
+        assert!(a.holds(2_000 + LEASE_US - 1, b.me()));
+        assert!(!a.holds(2_000 + LEASE_US, b.me()));
+        // The granter waits for longer than that, from a later moment on.
+        assert!(b.ended_us(a.me().instance, MapEpoch(1)) > 50_000 + LEASE_US);
+    }
+
+    #[test]
+    fn a_grant_of_another_start_is_none() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert!(!a.holds(3_000, member(2, 8)));
+        // And one that this start never asked for is let lie.
+        let old = Call::LeaseGrant { sent_us: 500, map_epoch: MapEpoch(0), ceiling: Timestamp::ZERO };
+        let (mut a, b) = pair();
+        a.take(2_000, b.me(), &old);
+        assert!(!a.holds(2_001, b.me()));
+    }
+
+    #[test]
+    fn a_grant_under_a_newer_map_waits_until_that_is_applied() {
+        let (mut a, mut b) = pair();
+        b.set_map(MapEpoch(5));
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert!(!a.holds(3_000, b.me()));
+        a.set_map(MapEpoch(5));
+        assert!(a.holds(3_000, b.me()));
+    }
+
+    #[test]
+    fn what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        b.set_map(MapEpoch(5));
+        exchange(&mut a, &mut b, 900_000, 900_000, 900_000);
+        assert_eq!(b.ended_us(a.me().instance, MapEpoch(5)), 2_000 + LEASE_WAIT_US);
+        assert_eq!(b.ended_us(InstanceId(9), MapEpoch(5)), 1_000 + LEASE_WAIT_US);
+        assert!(b.ended_us(a.me().instance, MapEpoch(6)) > 900_000 + LEASE_US);
+    }
+
+    #[test]
+    fn a_ceiling_holds_once_all_who_may_take_over_have_synced_it() {
+        let (mut a, mut b) = pair();
+        a.want_ceiling(10_000, Timestamp::ZERO);
+        let ceiling = a.to_sync().expect("wants one");
+        assert_eq!(ceiling.millis(), 10_000 + CEILING_AHEAD_MS);
+        a.synced(ceiling);
+        assert_eq!(a.ceiling([]), ceiling);
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert_eq!(a.ceiling([b.me()]), Timestamp::ZERO, "b was asked, and has not synced");
+        b.synced(b.to_sync().expect("was told"));
+        exchange(&mut a, &mut b, 202_000, 202_000, 202_000);
+        assert_eq!(a.ceiling([b.me()]), ceiling);
+        assert_eq!(b.begin_above(), ceiling);
+    }
+}

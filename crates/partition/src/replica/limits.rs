@@ -1,0 +1,72 @@
+//! Every bound of replication, each with its reason. Times are in microseconds of a clock that never runs backwards.
+
+/// How long a grant lasts: what a failover waits at most beside its detection, and what may pass without a renewal
+/// before reads stop.
+pub const LEASE_US: u64 = 400_000;
+
+/// How often a lease is asked for: three times within one.
+pub const LEASE_RENEW_US: u64 = 100_000;
+
+/// What a granter waits for its grant to have ended: an eighth more, for clocks that run at other rates.
+pub const LEASE_WAIT_US: u64 = LEASE_US + LEASE_US / 8;
+
+/// How far ahead of the time a ceiling is synced: four renewals, and less than what requests may be ahead of a clock
+/// (`CLOCK_AHEAD_MS_MAX`), as whoever is promoted begins there.
+pub const CEILING_AHEAD_MS: u64 = 400;
+
+/// How far ahead where the clock had to begin ahead of the time already: just enough to go on.
+pub const CEILING_STEP_MS: u64 = 20;
+
+/// After so long a replica that does not hold what it was sent, or says nothing, is reported.
+pub const LAG_US: u64 = 1_000_000;
+
+/// How often a change of the group is asked for until the epoch is another.
+pub const ASK_AGAIN_US: u64 = 200_000;
+
+/// How often a peer hears of its primary though there is nothing to send: losses are found by it.
+pub const HEARTBEAT_US: u64 = 30_000;
+
+/// How long what was sent may be unacknowledged before it is sent again.
+pub const RESEND_US: u64 = 60_000;
+
+/// How soon a stream may step back again: entries that overtook each other bring one complaint each.
+pub const REWIND_US: u64 = 2_000;
+
+/// Entries that are under way to one member.
+pub const WINDOW_ENTRIES: u64 = 4_096;
+
+/// Bytes of entries in one message; one entry may pass it.
+pub const MESSAGE_BYTES: usize = 256 << 10;
+
+/// Entries in one message.
+pub const MESSAGE_ENTRIES: usize = 512;
+
+/// Bytes of entries that one step sends to one member: others have their turn.
+pub const STEP_BYTES: usize = 4 << 20;
+
+/// Log indexes looked at for one part of a whole state: most may be gaps.
+pub const PART_INDEXES_MAX: usize = 4_096;
+
+/// A follower this close behind the log's end may be asked to be admitted; beside, it has all that is committed.
+pub const ADMIT_LAG_ENTRIES: u64 = 256;
+
+/// For how long a request is parked until the group is settled: as long as a failover takes.
+pub const PARKED_US: u64 = 2_000_000;
+
+/// Requests parked in one partition.
+pub const PARKED_MAX: usize = 4_096;
+
+/// Bytes of parked requests; one may pass it.
+pub const PARKED_BYTES_MAX: usize = 32 << 20;
+
+/// Messages of a newer epoch that wait for the map.
+pub const EARLY_MAX: usize = 16;
+
+/// Bytes of them; a larger one is let lie, and comes again.
+pub const EARLY_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes of a partition's state in one part.
+pub const STATE_PART_BYTES: usize = 256 << 10;
+
+const _: () = assert!(CEILING_AHEAD_MS < zerohop_wire::limits::CLOCK_AHEAD_MS_MAX);
+const _: () = assert!(MESSAGE_ENTRIES <= zerohop_wire::limits::ENTRIES_MAX as usize);

@@ -1,0 +1,405 @@
+//! One partition as a member of its replica group: primary, in-sync replica, follower, or none of them.
+//!
+//! ```text
+//!   Request ──> gate: primary? mark committed? leases? copies? ceiling? ──yes──> Partition ──> log
+//!                 │ no: parked, with a time-out                                              │
+//!   ack ──> stream: what each member holds ──> what all hold who must ──> Partition::agree   │
+//!                                                                                            │
+//!   Replicate ──> matched? cut? append ──> ack once durable          <──── streams ─────────┘
+//!   Group ──> role, streams, what waits: settled anew
+//! ```
+//!
+//! Primary-backup replication in the manner of PacificA (Lin and others, 2008): only the control group changes a group, by
+//! compare-and-set on its epoch. `docs/protocols/replication.md` tells every rule and what is lost without it. Pure: an
+//! event and a time go in, [`Effects`] come out.
+
+mod backup;
+mod digest;
+mod gate;
+pub mod lease;
+pub mod limits;
+mod parked;
+mod primary;
+mod settle;
+mod stream;
+pub mod view;
+mod whole;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};
+use zerohop_wire::ids::{InstanceId, LogIndex, PartitionEpoch, Timestamp};
+use zerohop_wire::messages::{Call, EntryName, Member};
+use zerohop_wire::{Failure, Message};
+
+use crate::event::{Event, Now, Request};
+use crate::limits::UNAVAILABLE_RETRY_MS;
+use crate::partition::open::{OpenError, Options};
+use crate::partition::{Partition, Stats};
+
+pub use digest::Digest;
+pub use lease::Leases;
+pub use view::{Change, Role, View};
+
+use parked::Parked;
+use stream::Stream;
+use whole::Taking;
+
+/// What a step is taken with.
+#[expect(missing_debug_implementations, reason = "an engine has none")]
+pub struct Context<'c, D: Disk> {
+    /// The instance's storage.
+    pub engine: &'c mut Engine<D>,
+    /// The instance's time of day.
+    pub now: Now,
+    /// The instance's other clock in microseconds, which is never set.
+    pub now_us: u64,
+    /// The instance's leases.
+    pub leases: &'c Leases,
+}
+
+/// What a member is told.
+#[derive(Clone, Debug)]
+pub enum Told<'a> {
+    /// A client asks for something.
+    Request(Request<'a>),
+    /// Another member says something about this partition.
+    Peer {
+        /// Who. That it is meant for this process was looked at.
+        from: Member,
+        /// The epoch that it acts in.
+        epoch: PartitionEpoch,
+        /// What.
+        call: &'a Call<'a>,
+    },
+    /// The map names this group.
+    Group(View),
+    /// The control group wants a follower in sync once it has caught up, beyond the copies needed: for a move.
+    Asked(Member),
+    /// See [`Event::Flushed`].
+    Flushed,
+    /// See [`Event::FlushFailed`].
+    FlushFailed,
+    /// Time has passed: every few milliseconds, and after a batch of events.
+    Tick,
+    /// See [`Event::Disconnected`].
+    Disconnected {
+        /// Which.
+        connection: u64,
+    },
+}
+
+/// What a member asks its owner to do, beside what its partition does. All may be done at once, lost, or done twice.
+pub trait Effects: crate::Effects {
+    /// Send a message about this partition, in this epoch.
+    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>);
+
+    /// Ask the control group for a change of this group, if its epoch is still this one.
+    fn ask(&mut self, epoch: PartitionEpoch, change: Change);
+
+    /// Fetch the map: somebody acts in this epoch of the partition.
+    fn fetch_map(&mut self, epoch: PartitionEpoch);
+}
+
+/// What a member has, for the control group that decides who may be primary after a restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The last entry of its log.
+    pub last: EntryName,
+    /// Everything that it ever acknowledged under `sync` durability is there, as far as it can tell.
+    pub is_intact: bool,
+    /// Its log stands for a whole state: it may be primary at all.
+    pub is_whole: bool,
+}
+
+/// Things that happened, for whoever judges a test by them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// It became primary.
+    pub promotions: u64,
+    /// It cut entries off.
+    pub truncations: u64,
+    /// It took a whole state.
+    pub states_taken: u64,
+    /// It stopped answering because a lease had lapsed.
+    pub lapses: u64,
+    /// Requests that waited.
+    pub parked: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Replica {
+    me: Member,
+    id: PartitionId,
+    options: Options,
+    partition: Partition,
+    view: View,
+    role: Role,
+    counts: Counts,
+    /// Its log does not stand for a state: it must take a whole one.
+    needs_state: bool,
+    /// Its log was found without damage.
+    is_intact: bool,
+    /// It has met an entry that has rotted.
+    has_rot: bool,
+
+    // As primary.
+    streams: Vec<Stream>,
+    /// It answers once this log index is committed.
+    mark: u64,
+    /// Until when grants to older primaries may be in use, by instance.
+    waits: BTreeMap<InstanceId, u64>,
+    /// The same for whom it may not know.
+    wait_us: u64,
+    asked: Option<Asked>,
+    /// All whom requests of this epoch ask to admit: they may be in sync already.
+    admitting: Vec<Member>,
+    /// Whom those of this epoch ask to remove.
+    removing: Vec<Member>,
+    wished: Option<Member>,
+    parked: Parked,
+    is_lapsed: bool,
+    settled_us: u64,
+
+    // As replica or follower.
+    /// Up to where its log is the primary's, in this epoch.
+    matched: Option<u64>,
+    /// The commit index that it was told of.
+    told_commit: u64,
+    ack_due: bool,
+    taking: Option<Taking>,
+    /// Primaries of epochs that may not be settled yet.
+    former: BTreeSet<InstanceId>,
+    /// There may be others that it has not heard of.
+    has_unknown_former: bool,
+    /// The newest epoch that others have said they act in, as primaries of older ones.
+    yielded: BTreeMap<InstanceId, PartitionEpoch>,
+    /// Messages of an epoch whose map it does not have.
+    early: VecDeque<Vec<u8>>,
+}
+
+/// A change that was asked for and is not known to be decided.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    change: Change,
+    since_us: u64,
+    sent_us: u64,
+}
+
+impl Replica {
+    /// Opens a partition of an instance that has just started: it is in no group until the map says so.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open<D: Disk>(
+        engine: &mut Engine<D>,
+        me: Member,
+        id: PartitionId,
+        options: Options,
+    ) -> Result<Replica, OpenError> {
+        let (partition, restored) = Partition::open_as_member(engine, id, options)?;
+        let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.is_state_lost;
+        Ok(Replica {
+            me,
+            id,
+            options,
+            partition,
+            view: View::default(),
+            role: Role::Removed,
+            counts: Counts::default(),
+            needs_state: restored.is_state_lost,
+            is_intact,
+            has_rot: !is_intact,
+            streams: Vec::new(),
+            mark: 0,
+            waits: BTreeMap::new(),
+            wait_us: 0,
+            asked: None,
+            admitting: Vec::new(),
+            removing: Vec::new(),
+            wished: None,
+            parked: Parked::default(),
+            is_lapsed: false,
+            settled_us: 0,
+            matched: None,
+            told_commit: 0,
+            ack_due: false,
+            taking: None,
+            former: BTreeSet::new(),
+            has_unknown_former: true,
+            yielded: BTreeMap::new(),
+            early: VecDeque::new(),
+        })
+    }
+
+    /// Takes an event. What is to be done about it goes to `effects`.
+    ///
+    /// # Errors
+    /// What the engine answers where nobody who asked is at fault: to be logged.
+    pub fn step<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        told: Told<'_>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        self.partition.advance_clock(context.now);
+        match told {
+            Told::Request(request) => self.request(context, &request, effects),
+            Told::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
+            Told::Group(view) => {
+                self.set_group(context, view, effects)?;
+                self.take_early(context, effects)
+            }
+            Told::Asked(member) => {
+                self.wished = Some(member);
+                Ok(())
+            }
+            Told::Flushed => self.flushed(context, effects),
+            Told::FlushFailed => {
+                if self.role == Role::Primary {
+                    self.partition.step(context.engine, context.now, Event::FlushFailed, effects)?;
+                }
+                Ok(())
+            }
+            Told::Tick => self.tick(context, effects),
+            Told::Disconnected { connection } => {
+                self.parked.disconnect(connection);
+                let event = Event::Disconnected { connection };
+                self.partition.step(context.engine, context.now, event, effects)
+            }
+        }
+    }
+
+    fn flushed<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        match self.role {
+            Role::Primary => self.advance(context, effects),
+            _ => self.acknowledge(context, effects),
+        }
+    }
+
+    fn tick<D: Disk>(&mut self, context: &mut Context<'_, D>, effects: &mut dyn Effects) -> EngineResult<()> {
+        match self.role {
+            Role::Primary => self.lead(context, effects)?,
+            _ => self.acknowledge(context, effects)?,
+        }
+        if self.role != Role::Primary && context.engine.checkpoint_is_due(self.partition.handle())? {
+            self.partition.checkpoint(context.engine)?;
+        }
+        Ok(())
+    }
+
+    fn peer<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (from, epoch): (Member, PartitionEpoch),
+        call: &Call<'_>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        use crate::planted::{Bug, is_planted};
+        if let Call::Yield = call {
+            self.take_yield(from, epoch);
+            return self.open_gate(context, effects);
+        }
+        if epoch > self.view.epoch {
+            self.hold_early(from, epoch, call);
+            effects.fetch_map(epoch);
+            return Ok(());
+        }
+        if let Call::Stale = call {
+            return Ok(());
+        }
+        let is_older = epoch < self.view.epoch;
+        if is_older && !is_planted(Bug::OlderEpochAccepted) {
+            // Its sender does not know; whoever only answers will hear by the map.
+            if matches!(call, Call::Replicate { .. } | Call::StatePart { .. }) {
+                effects.send(from, self.view.epoch, &Call::Stale);
+            }
+            return Ok(());
+        }
+        let is_from_primary = from == self.view.primary || is_older;
+        match call {
+            Call::Replicate { preceding, commit, entries } if is_from_primary => {
+                self.take_entries(context, (from, epoch), (*preceding, commit.0, entries), effects)
+            }
+            Call::StatePart { as_of, part, holds } if from == self.view.primary => {
+                self.take_part(context, *as_of, (*part, holds), effects)
+            }
+            Call::ReplicateAck(report) if self.role == Role::Primary => {
+                self.take_report(context, from, *report, effects)
+            }
+            Call::StateAck { as_of, parts } if self.role == Role::Primary => {
+                self.take_state_ack(context, from, (*as_of, *parts), effects)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The group that it acts in.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What it is in its group.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// What has happened to it.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// How its partition stands.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.partition.stats()
+    }
+
+    /// The newest timestamp that it has given or seen, or that waits to be let in: the ceiling must be above.
+    #[must_use]
+    pub fn newest(&self) -> Timestamp {
+        self.partition.newest().max(self.parked.seen())
+    }
+
+    /// What it has in its log.
+    #[must_use]
+    pub fn log_end(&self) -> LogEnd {
+        let (epoch, index) = self.partition.last_name();
+        LogEnd {
+            last: EntryName { epoch, index: LogIndex(index) },
+            is_intact: self.is_intact,
+            is_whole: !self.needs_state,
+        }
+    }
+
+    /// The members whose leases it needs, or will: those of its group, if it is the primary.
+    pub fn lease_wanted_of(&self) -> impl Iterator<Item = Member> + '_ {
+        let is_primary = self.role == Role::Primary;
+        self.view.others().filter(move |_| is_primary)
+    }
+
+    fn is_sync(&self) -> bool {
+        self.partition.durability() == Durability::Sync
+    }
+
+    fn last(&self) -> u64 {
+        self.partition.last_name().1
+    }
+}
+
+fn unavailable() -> Failure<'static> {
+    Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }
+}
+
+fn failed(failure: Failure<'static>) -> Message<'static> {
+    Message::Answer(Err(failure))
+}

@@ -1,0 +1,399 @@
+//! The primary: streams its log to the others, counts what they hold, and asks for changes of its group.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineResult, Handle};
+use zerohop_wire::ids::{LogIndex, Timestamp};
+use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
+use zerohop_wire::{Many, pack};
+
+use super::limits::{
+    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, HEARTBEAT_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
+    RESEND_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
+};
+use super::settle::NO_MARK;
+use super::stream::Stream;
+use super::{Asked, Change, Context, Effects, Replica, Role};
+use crate::event::Event;
+use crate::planted::{Bug, is_planted};
+
+/// Consecutive entries as one message carries them.
+pub(super) struct Packed {
+    pub(super) count: u32,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Why entries cannot be sent.
+pub(super) enum Unsent {
+    /// The log does not have them any more.
+    Gap,
+    /// They have rotted.
+    Rot,
+}
+
+impl Replica {
+    /// What a primary does again and again: after every batch of events, and as time passes.
+    pub(super) fn lead<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let marked = self.log_mark(context, effects);
+        self.advance(context, effects)?;
+        if self.role == Role::Primary && self.may_answer(context) {
+            self.partition.step(context.engine, context.now, Event::Tick, effects)?;
+        }
+        let mut streams = std::mem::take(&mut self.streams);
+        let mut result = marked;
+        for stream in &mut streams {
+            result = result.and(self.send_on(context, stream, effects));
+        }
+        self.streams = streams;
+        self.ask_for_changes(context, effects);
+        result
+    }
+
+    /// Commits what all hold who must, if it may answer those who wait for it.
+    pub(super) fn advance<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let has_leases = self.has_leases(context);
+        let is_starting = self.partition.applied() < self.mark;
+        if !has_leases && !is_starting && !std::mem::replace(&mut self.is_lapsed, true) {
+            self.counts.lapses += 1;
+        }
+        self.is_lapsed &= !has_leases;
+        if self.has_waited(context.now_us) && (is_starting || has_leases) {
+            if self.partition.is_alone() {
+                self.partition.step(context.engine, context.now, Event::Flushed, effects)?;
+            } else {
+                let index = self.agreed(context.engine)?;
+                self.partition.agree(context.engine, index, effects)?;
+            }
+        }
+        let is_alone = self.needed().next().is_none();
+        let is_settled = self.mark != NO_MARK && self.partition.applied() == self.last();
+        if is_alone != self.partition.is_alone() && (!is_alone || is_settled) {
+            self.partition.set_members(self.view.entry_epoch(), is_alone);
+        }
+        self.open_gate(context, effects)
+    }
+
+    /// Up to where everybody holds it who must, at the durability asked for.
+    fn agreed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
+        let own = if self.is_sync() {
+            engine.durable_index(self.partition.handle())?.min(self.last())
+        } else {
+            self.last()
+        };
+        if is_planted(Bug::AcknowledgedAlone) {
+            return Ok(own);
+        }
+        let held = self.needed().map(|member| {
+            let stream = self.streams.iter().find(|stream| stream.member == member);
+            stream.map_or(0, |stream| stream.holds(self.is_sync()))
+        });
+        Ok(held.fold(own, u64::min))
+    }
+
+    pub(super) fn take_report<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        from: Member,
+        report: Report,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let last = self.last();
+        let Some(at) = self.streams.iter().position(|stream| stream.member == from) else { return Ok(()) };
+        let mut stream = self.streams.swap_remove(at);
+        let result = match report {
+            // Nobody holds in this epoch what this log does not have.
+            Report::Holds { matched, .. } if matched.0 > last => Ok(()),
+            Report::Holds { matched, durable } => {
+                stream.held(matched.0, durable.0.min(matched.0), context.now_us);
+                Ok(())
+            }
+            Report::Differs { at } => self.step_back_to(context, &mut stream, at),
+            Report::NeedsState if stream.sending.is_none() => {
+                self.begin_state(context, &mut stream);
+                Ok(())
+            }
+            Report::NeedsState => Ok(()),
+        };
+        let sent = self.send_on(context, &mut stream, effects);
+        self.streams.push(stream);
+        result.and(sent)?;
+        self.advance(context, effects)
+    }
+
+    /// A member's log differs before what it was sent; this it has.
+    fn step_back_to<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        stream: &mut Stream,
+        at: EntryName,
+    ) -> EngineResult<()> {
+        let (now_us, index) = (context.now_us, at.index.0);
+        let is_old = stream.is_found && (index + 1 >= stream.next || index < stream.matched);
+        if stream.sending.is_some() || is_old || now_us < stream.rewound_us + REWIND_US && stream.is_found {
+            return Ok(());
+        }
+        stream.rewound_us = now_us;
+        stream.sent_us = 0;
+        let handle = self.partition.handle();
+        if index <= self.last() && name_at(context.engine, handle, index)? == Some(at) {
+            stream.held(index, 0, now_us);
+            stream.next = index + 1;
+            return Ok(());
+        }
+        stream.is_found = false;
+        let highest = index.min(self.last());
+        match last_up_to(context.engine, handle, (0, highest), at.epoch)? {
+            Some(found) => stream.next = found.index.0 + 1,
+            None => self.begin_state(context, stream),
+        }
+        Ok(())
+    }
+
+    /// Sends a member what it lacks, as far as its window goes; else tells it now and then how things stand.
+    fn send_on<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        stream: &mut Stream,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        if stream.sending.is_some() {
+            return self.send_state(context, stream, effects);
+        }
+        let (now_us, last, commit) = (context.now_us, self.last(), self.partition.applied());
+        if stream.matched + 1 >= stream.next {
+            stream.grew_us = now_us;
+        } else if stream.is_found && now_us >= stream.grew_us.max(stream.rewound_us) + RESEND_US {
+            stream.next = stream.matched + 1;
+            stream.rewound_us = now_us;
+        }
+        let mut sent_bytes = 0;
+        while stream.is_found
+            && stream.next <= last
+            && stream.next <= stream.matched + WINDOW_ENTRIES
+            && sent_bytes < STEP_BYTES
+        {
+            let packed = match self.pack(context.engine, stream.next, last)? {
+                Ok(packed) => packed,
+                Err(unsent) => {
+                    self.not_sent(context, stream, unsent);
+                    return Ok(());
+                }
+            };
+            let is_sent = self.replicate(context.engine, stream, commit, &packed, effects)?;
+            if !is_sent {
+                self.begin_state(context, stream);
+                return Ok(());
+            }
+            sent_bytes += packed.bytes.len();
+            stream.next += u64::from(packed.count);
+            (stream.sent_us, stream.told_commit) = (now_us, commit);
+        }
+        let due_us = match stream.told_commit < commit && stream.is_found {
+            _ if stream.sent_us == 0 => 0,
+            true => stream.sent_us + REWIND_US,
+            false => stream.sent_us + HEARTBEAT_US,
+        };
+        if sent_bytes == 0 && now_us >= due_us {
+            let nothing = Packed { count: 0, bytes: Vec::new() };
+            if self.replicate(context.engine, stream, commit, &nothing, effects)? {
+                (stream.sent_us, stream.told_commit) = (now_us.max(1), commit);
+            } else {
+                self.begin_state(context, stream);
+            }
+        }
+        Ok(())
+    }
+
+    fn not_sent<D: Disk>(&mut self, context: &mut Context<'_, D>, stream: &mut Stream, unsent: Unsent) {
+        match unsent {
+            Unsent::Gap => self.begin_state(context, stream),
+            Unsent::Rot => self.has_rot = true,
+        }
+    }
+
+    /// Sends entries behind what stands before them. `false`: that is not known any more.
+    fn replicate<D: Disk>(
+        &self,
+        engine: &mut Engine<D>,
+        stream: &Stream,
+        commit: u64,
+        packed: &Packed,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<bool> {
+        let Some(preceding) = name_at(engine, self.partition.handle(), stream.next - 1)? else {
+            return Ok(false);
+        };
+        let Ok(entries) = Many::packed(packed.count, &packed.bytes) else { return Ok(false) };
+        let call = Call::Replicate { preceding, commit: LogIndex(commit), entries };
+        effects.send(stream.member, self.view.epoch, &call);
+        Ok(true)
+    }
+
+    /// Entries from this log index on, as many as one message takes.
+    fn pack<D: Disk>(
+        &self,
+        engine: &mut Engine<D>,
+        from: u64,
+        last: u64,
+    ) -> EngineResult<Result<Packed, Unsent>> {
+        let mut packed = Packed { count: 0, bytes: Vec::new() };
+        for index in from..=last {
+            if packed.count as usize == MESSAGE_ENTRIES || packed.bytes.len() >= MESSAGE_BYTES {
+                break;
+            }
+            match push_entry(engine, self.partition.handle(), index, &mut packed)? {
+                Ok(()) => {}
+                Err(_) if packed.count > 0 => break,
+                Err(unsent) => return Ok(Err(unsent)),
+            }
+        }
+        Ok(Ok(packed))
+    }
+
+    fn ask_for_changes<D: Disk>(&mut self, context: &Context<'_, D>, effects: &mut dyn Effects) {
+        let now_us = context.now_us;
+        for at in 0..self.streams.len() {
+            let is_sync = self.is_sync();
+            let last = self.last();
+            let stream = &mut self.streams[at];
+            if stream.holds(is_sync) >= stream.target {
+                (stream.target, stream.target_us) = (last, now_us);
+            }
+        }
+        let change = self.change_wanted(context);
+        if let Some(change) = change
+            && self.asked.is_none_or(|asked| asked.change != change)
+        {
+            match change {
+                Change::Admit(member) => self.admitting.push(member),
+                Change::Remove(member) => self.removing.push(member),
+                Change::Keep => {}
+            }
+            self.asked = Some(Asked { change, since_us: now_us, sent_us: 0 });
+        }
+        let epoch = self.view.epoch;
+        if let Some(asked) = &mut self.asked
+            && (asked.sent_us == 0 || now_us >= asked.sent_us + ASK_AGAIN_US)
+        {
+            asked.sent_us = now_us.max(1);
+            effects.ask(epoch, asked.change);
+        }
+    }
+
+    /// What this group needs now; `None` leaves what is asked for as it is.
+    fn change_wanted<D: Disk>(&self, context: &Context<'_, D>) -> Option<Change> {
+        let now_us = context.now_us;
+        if self.has_rot && !self.view.in_sync.is_empty() {
+            return Some(Change::Remove(self.me));
+        }
+        if matches!(self.asked, Some(Asked { change: Change::Remove(_), .. })) {
+            return None;
+        }
+        let laggard = self.streams.iter().find(|stream| {
+            let misses_lease = now_us >= self.settled_us + LEASE_US + LEASE_US / 4
+                && !context.leases.holds(now_us, stream.member);
+            let lags = now_us >= stream.target_us + LAG_US;
+            self.view.in_sync.contains(&stream.member) && (misses_lease || lags)
+        });
+        if let Some(laggard) = laggard {
+            return Some(Change::Remove(laggard.member));
+        }
+        if let Some(asked) = self.asked {
+            // Whom it asked to admit has gone, or the control group will not have it.
+            let is_stuck = now_us >= asked.since_us + LAG_US;
+            return is_stuck.then_some(Change::Keep);
+        }
+        if self.partition.applied() < self.mark {
+            return None;
+        }
+        let has_enough = self.view.copies() >= usize::from(self.view.min_in_sync);
+        let candidate = self.streams.iter().find(|stream| {
+            let is_wanted = !has_enough || self.wished == Some(stream.member);
+            is_wanted
+                && self.view.followers.contains(&stream.member)
+                && context.leases.holds(now_us, stream.member)
+                && self.is_caught_up(stream)
+        });
+        candidate.map(|stream| Change::Admit(stream.member))
+    }
+
+    /// Whether a follower has all that is committed, and nearly all that is not.
+    fn is_caught_up(&self, stream: &Stream) -> bool {
+        let held = stream.holds(self.is_sync());
+        let has_all = held >= self.partition.applied() && held + ADMIT_LAG_ENTRIES >= self.last();
+        stream.is_found && stream.sending.is_none() && (has_all || is_planted(Bug::AdmittedBeforeCaughtUp))
+    }
+}
+
+/// Adds the entry of a log index to a message.
+pub(super) fn push_entry<D: Disk>(
+    engine: &mut Engine<D>,
+    handle: Handle,
+    index: u64,
+    packed: &mut Packed,
+) -> EngineResult<Result<(), Unsent>> {
+    match engine.read_entry(handle, index) {
+        Ok(entry) => {
+            let meta = entry.head.meta;
+            let entry = LogEntry {
+                name: EntryName { epoch: meta.epoch, index: LogIndex(index) },
+                timestamp: Timestamp(meta.timestamp),
+                kind: meta.kind as u8,
+                flags: meta.flags,
+                key: entry.key,
+                payload: entry.payload,
+            };
+            assert!(pack(&entry, &mut packed.bytes).is_ok(), "what is in a log is within the wire's bounds");
+            packed.count += 1;
+            return Ok(Ok(()));
+        }
+        Err(EngineError::Rotten { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    // The engine says the same of what has rotted and of what it dropped.
+    match engine.holds_entry(handle, index) {
+        Ok(false) => Ok(Err(Unsent::Gap)),
+        Ok(true) | Err(EngineError::Rotten { .. }) => Ok(Err(Unsent::Rot)),
+        Err(error) => Err(error),
+    }
+}
+
+/// The name of the entry at a log index; `None` if the log does not know it any more.
+pub(super) fn name_at<D: Disk>(
+    engine: &mut Engine<D>,
+    handle: Handle,
+    index: u64,
+) -> EngineResult<Option<EntryName>> {
+    if index == 0 {
+        return Ok(Some(EntryName::default()));
+    }
+    let epoch = engine.epoch_at(handle, index)?;
+    Ok(epoch.map(|epoch| EntryName { epoch, index: LogIndex(index) }))
+}
+
+/// The last entry from `lowest` to `highest` whose epoch is at most `epoch`: epochs rise with indexes. `None` if the
+/// search meets one that the log does not know any more. The lowest one, whatever its epoch, if there is no other.
+pub(super) fn last_up_to<D: Disk>(
+    engine: &mut Engine<D>,
+    handle: Handle,
+    (lowest, highest): (u64, u64),
+    epoch: u32,
+) -> EngineResult<Option<EntryName>> {
+    let (mut below, mut above) = (lowest, highest + 1);
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        match name_at(engine, handle, middle)? {
+            None => return Ok(None),
+            Some(name) if name.epoch <= epoch => below = middle,
+            Some(_) => above = middle,
+        }
+    }
+    name_at(engine, handle, below)
+}

@@ -1,0 +1,142 @@
+//! A new group: who it is now, what it must wait for, and what it can no longer answer.
+
+use zerohop_engine::EngineResult;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::messages::{Call, Member};
+
+use super::stream::Stream;
+use super::{Context, Effects, Replica, Role, View, unavailable};
+use crate::planted::{Bug, is_planted};
+
+/// The mark of the epoch is not in the log yet.
+pub(super) const NO_MARK: u64 = u64::MAX;
+
+impl Replica {
+    pub(super) fn set_group<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        view: View,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        if view.epoch <= self.view.epoch {
+            if view.epoch == self.view.epoch {
+                self.view.min_in_sync = view.min_in_sync;
+            }
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.view, view);
+        let (was, is) = (self.role, self.view.role(self.me));
+        self.role = is;
+        self.asked = None;
+        self.admitting.clear();
+        self.removing.clear();
+        self.matched = None;
+        self.told_commit = 0;
+        self.ack_due = false;
+        self.taking = None;
+        self.settled_us = context.now_us;
+        self.note_former(&before, was, context.now_us);
+        if was == Role::Primary && is != Role::Primary {
+            self.depose(effects);
+        }
+        if is == Role::Primary {
+            if was != Role::Primary {
+                self.promote(context);
+            }
+            self.partition.set_members(self.view.entry_epoch(), false);
+            if !self.has_copies() {
+                // Committed they will be, so that reads go on; but nobody is told that they are safe.
+                self.partition.let_go(&unavailable(), effects);
+            }
+            let last = self.last();
+            self.streams =
+                self.view.others().map(|member| Stream::new(member, last, context.now_us)).collect();
+            self.lead(context, effects)?;
+        } else {
+            self.partition.set_members(self.view.entry_epoch(), false);
+        }
+        Ok(())
+    }
+
+    /// Remembers who may still believe to be primary, until a later one is known to have waited for them.
+    fn note_former(&mut self, before: &View, was: Role, now_us: u64) {
+        if was == Role::Primary {
+            if self.mark <= self.partition.applied() && self.has_waited(now_us) {
+                self.former.clear();
+                self.has_unknown_former = false;
+            }
+        } else if before.epoch.0 != 0 && before.primary.instance != self.me.instance {
+            self.former.insert(before.primary.instance);
+        }
+        self.has_unknown_former |= before.epoch.0 == 0 || self.view.epoch != before.epoch.next();
+    }
+
+    /// The primary of this epoch answers: it has waited for all before it, and so has nobody else to.
+    pub(super) fn primary_has_started(&mut self) {
+        self.former.clear();
+        self.has_unknown_former = false;
+    }
+
+    fn promote<D: Disk>(&mut self, context: &mut Context<'_, D>) {
+        self.counts.promotions += 1;
+        self.partition.begin_above(context.leases.begin_above());
+        if is_planted(Bug::SessionsForgottenAtPromotion) {
+            self.partition.forget_sessions();
+        }
+        let map_epoch = self.view.map_epoch;
+        self.wait_us = 0;
+        if self.has_unknown_former {
+            self.former.extend(context.leases.holders());
+            self.wait_us = context.leases.start_ended_us();
+        }
+        self.waits.clear();
+        for instance in std::mem::take(&mut self.former) {
+            let has_yielded = self
+                .yielded
+                .get(&instance)
+                .is_some_and(|epoch| *epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch));
+            if instance != self.me.instance && !has_yielded {
+                self.waits.insert(instance, context.leases.ended_us(instance, map_epoch));
+            }
+        }
+        self.mark = NO_MARK;
+        self.is_lapsed = false;
+    }
+
+    /// Logs the mark of the epoch, as soon as there is room for it.
+    pub(super) fn log_mark<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        if self.mark == NO_MARK && !self.needs_state {
+            self.mark = self.partition.append_mark(context.engine)?;
+            effects.flush_wanted();
+        }
+        Ok(())
+    }
+
+    fn depose(&mut self, effects: &mut dyn Effects) {
+        self.partition.stand_down(&unavailable(), effects);
+        self.turn_away(effects);
+        self.streams.clear();
+        self.wished = None;
+        self.waits.clear();
+        if self.has_rot {
+            // What it cannot read it must not pass on, and it takes all of it anew.
+            self.needs_state = true;
+        }
+        // The new primary need not wait for what this one was granted.
+        effects.send(self.view.primary, self.view.epoch, &Call::Yield);
+    }
+
+    /// An older primary acts in this epoch, or a later one: it uses no grant for an older one.
+    pub(super) fn take_yield(&mut self, from: Member, epoch: PartitionEpoch) {
+        let known = self.yielded.entry(from.instance).or_default();
+        *known = epoch.max(*known);
+        if epoch >= self.view.epoch || is_planted(Bug::YieldOfAnyEpoch) {
+            self.waits.remove(&from.instance);
+        }
+    }
+}
