@@ -14,6 +14,8 @@ use crate::event::Now;
 pub(crate) struct Clock {
     last: Timestamp,
     now_ms: u64,
+    /// Where it had to begin, ahead of the time perhaps.
+    begun_ms: u64,
 }
 
 /// Room that is left below a ceiling before anything is let in: one request may take thousands of timestamps, and a
@@ -32,8 +34,7 @@ impl Clock {
 
     /// Refuses a timestamp from too far ahead: following it would drag every version along.
     pub(crate) fn check(&self, seen: Timestamp) -> Result<(), Failure<'static>> {
-        // Its own clock is ahead of the time where it had to begin above a ceiling.
-        let ahead_ms = seen.millis().saturating_sub(self.now_ms.max(self.last.millis()));
+        let ahead_ms = seen.millis().saturating_sub(self.present_ms());
         if ahead_ms > CLOCK_AHEAD_MS_MAX {
             return Err(Failure::ClockAhead { ahead_ms });
         }
@@ -43,6 +44,17 @@ impl Clock {
     /// Never falls behind what a session has seen, or what stands in the log.
     pub(crate) fn witness(&mut self, seen: Timestamp) {
         self.last = self.last.max(seen);
+    }
+
+    /// Begins above a ceiling that others may have come close to.
+    pub(crate) fn begin_above(&mut self, ceiling: Timestamp) {
+        self.witness(ceiling);
+        self.begun_ms = self.begun_ms.max(ceiling.millis());
+    }
+
+    /// From when on what is too far ahead is counted, in milliseconds since 1970.
+    pub(crate) fn present_ms(&self) -> u64 {
+        self.now_ms.max(self.begun_ms)
     }
 
     /// Whether the timestamps of one more request, which has seen this one, stay below a ceiling.

@@ -58,7 +58,7 @@ pub(super) struct Counters {
 }
 
 /// Requests are of three classes (the second byte of a kind), each with fewer than 32 numbers.
-const KINDS: usize = 3 * 32;
+const KINDS: usize = 4 * 32;
 /// Error codes are below this.
 const CODES: usize = 512;
 

@@ -87,8 +87,13 @@ impl Partition {
     /// Gives no timestamp at or below this one any more.
     pub(crate) fn begin_above(&mut self, ceiling: Timestamp) {
         if !is_planted(Bug::CeilingForgotten) {
-            self.clock.witness(ceiling);
+            self.clock.begin_above(ceiling);
         }
+    }
+
+    /// From when on what is too far ahead is counted, in milliseconds since 1970.
+    pub(crate) fn present_ms(&self) -> u64 {
+        self.clock.present_ms()
     }
 
     /// Whether the timestamps of one more request, which has seen this one, stay below a ceiling.

@@ -33,7 +33,7 @@ impl Replica {
         }
         let is_write = writes(request.message);
         // One that waits is not overtaken by others of its kind.
-        let seen = seen(request.message, context.now.ms.max(self.partition.newest().millis()));
+        let seen = seen(request.message, self.partition.present_ms());
         let may = self.may_answer(context)
             && self.is_below(context, seen)
             && (!is_write || self.has_copies() && !self.parked.has_writes());

@@ -243,10 +243,10 @@ mod tests {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         b.set_map(MapEpoch(5));
-        exchange(&mut a, &mut b, 900_000, 900_000, 900_000);
+        exchange(&mut a, &mut b, 300_000, 300_000, 300_000);
         assert_eq!(b.ended_us(a.me().instance, MapEpoch(5)), 2_000 + LEASE_WAIT_US);
         assert_eq!(b.ended_us(InstanceId(9), MapEpoch(5)), 1_000 + LEASE_WAIT_US);
-        assert!(b.ended_us(a.me().instance, MapEpoch(6)) > 900_000 + LEASE_US);
+        assert!(b.ended_us(a.me().instance, MapEpoch(6)) > 300_000 + LEASE_US);
     }
 
     #[test]

@@ -197,7 +197,6 @@ impl Replica {
                         return Ok(());
                     }
                     self.counts.states_taken += 1;
-                    self.partition.begin_above(self.partition.newest());
                     self.partition.checkpoint(context.engine)?;
                 }
             }
