@@ -30,7 +30,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};
 use zerohop_wire::ids::{InstanceId, LogIndex, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, EntryName, Member};
+pub use zerohop_wire::messages::Member;
+use zerohop_wire::messages::{Call, EntryName};
 use zerohop_wire::{Failure, Message};
 
 use crate::event::{Event, Now, Request};

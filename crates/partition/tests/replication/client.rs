@@ -1,0 +1,215 @@
+//! A client with one request at a time, sent again under its number until it is answered.
+
+use zerohop_engine::random::Random;
+use zerohop_partition::Token;
+use zerohop_wire::ids::{InstanceId, RequestId, Sequence, SessionId, Timestamp};
+use zerohop_wire::messages::{Answer, Change, Condition, Expiry, Outcome, Query, Read, Stamp, Write};
+use zerohop_wire::{Encoder, Failure, Many, Message};
+
+use super::check::Checker;
+use super::control::Map;
+use super::host::{PARTITIONS, envelope};
+
+const TIME_OUT_US: u64 = 250_000;
+
+#[derive(Clone, Debug)]
+enum Doing {
+    Append { key: String, value: u64 },
+    Count { key: String },
+    Lock { key: String },
+    ReadList { key: String },
+    ReadLock { key: String },
+}
+
+#[derive(Debug)]
+pub struct Client {
+    pub number: u64,
+    session: SessionId,
+    sequences: [u64; PARTITIONS],
+    seen: Timestamp,
+    random: Random,
+    map: Map,
+    doing: Option<(usize, Doing)>,
+    begun: u64,
+    sent: u64,
+    attempt: u64,
+    next_at: u64,
+    next_value: u64,
+    pub done: u64,
+    pub is_stopping: bool,
+}
+
+impl Client {
+    pub fn new(number: u64, random: Random, map: Map) -> Client {
+        // Issued long before anything happens.
+        let session = SessionId { issued: Timestamp::from_millis(1_600_000_000_000 + number), nonce: number };
+        Client {
+            number,
+            session,
+            sequences: [0; PARTITIONS],
+            seen: Timestamp::ZERO,
+            random,
+            map,
+            doing: None,
+            begun: 0,
+            sent: 0,
+            attempt: 0,
+            next_at: 0,
+            next_value: number << 32,
+            done: 0,
+            is_stopping: false,
+        }
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.doing.is_none()
+    }
+
+    /// What is to be sent now, if anything: to whom, and the frame.
+    pub fn poll(&mut self, now: u64, map: &Map, check: &mut Checker) -> Option<(InstanceId, Token, Vec<u8>)> {
+        if self.doing.is_none() {
+            if self.is_stopping || now < self.next_at {
+                return None;
+            }
+            self.begin(now, check);
+        } else if now < self.sent + TIME_OUT_US {
+            return None;
+        } else {
+            // Whoever does not answer may not be the one to ask.
+            self.map = map.clone();
+        }
+        self.send(now)
+    }
+
+    fn begin(&mut self, now: u64, check: &mut Checker) {
+        let partition = self.random.below(PARTITIONS as u64) as usize;
+        let key = |sort: &str, n: u64| format!("{sort}{n}");
+        // Fresh keys come up as time goes on; what was written before is read for a while.
+        let of_late = now.saturating_sub(self.random.below(3) * 900_000);
+        let n = of_late / 3_000_000 * 3 + self.random.below(3);
+        let doing = match self.random.below(10) {
+            0..=2 => {
+                self.next_value += 1;
+                Doing::Append { key: key("list", n), value: self.next_value }
+            }
+            3..=5 => Doing::ReadList { key: key("list", n) },
+            6 | 7 => Doing::Count { key: key("count", n) },
+            8 => Doing::Lock { key: key("lock", of_late / 300_000) },
+            _ => Doing::ReadLock { key: key("lock", of_late / 300_000) },
+        };
+        if let Doing::Append { key, value } = &doing {
+            check.append_sent(partition, key, *value, now);
+        }
+        if !matches!(doing, Doing::ReadList { .. } | Doing::ReadLock { .. }) {
+            self.sequences[partition] += 1;
+        }
+        self.doing = Some((partition, doing));
+        self.begun = now;
+    }
+
+    fn send(&mut self, now: u64) -> Option<(InstanceId, Token, Vec<u8>)> {
+        let (partition, doing) = self.doing.as_ref()?;
+        self.attempt += 1;
+        self.sent = now;
+        let sequence = Sequence(self.sequences[*partition]);
+        let stamp = Stamp { session: self.session, sequence, lowest_unanswered: sequence, seen: self.seen };
+        let write =
+            |key, condition, change| Message::Write { stamp, write: Write { key, condition, change } };
+        let read = |key| Message::Read { seen: self.seen, read: Read { key, query: Query::Lookup } };
+        let text;
+        let values: [&[u8]; 1];
+        let message = match doing {
+            Doing::Append { key, value } => {
+                // Long enough for segments to fill.
+                text = format!("{value:>100}");
+                values = [text.as_bytes()];
+                let change = Change::Append { values: Many::given(&values) };
+                write(key.as_bytes(), Condition::Always, change)
+            }
+            Doing::Count { key } => write(key.as_bytes(), Condition::Always, Change::Increment { delta: 1 }),
+            Doing::Lock { key } => {
+                let change = Change::Insert { value: b"held", expiry: Expiry::Never };
+                write(key.as_bytes(), Condition::IfAbsent, change)
+            }
+            Doing::ReadList { key } | Doing::ReadLock { key } => read(key.as_bytes()),
+        };
+        let group = self.map.groups.get(*partition)?;
+        let request = RequestId(self.attempt);
+        let envelope = zerohop_wire::Envelope { request, ..envelope(*partition, group.epoch) };
+        let mut frame = Vec::new();
+        Encoder::default().encode(&envelope, &message, &mut frame).expect("fits");
+        let token = Token { connection: self.number, request };
+        Some((group.primary.instance, token, frame))
+    }
+
+    /// The one that was asked does not serve the partition: asks again soon, with a new map.
+    pub fn refused(&mut self, now: u64, token: Token) {
+        if token.request.0 == self.attempt {
+            self.sent = now.saturating_sub(TIME_OUT_US) + 5_000;
+        }
+    }
+
+    pub fn take(&mut self, now: u64, token: Token, answer: &Answer<'_>, check: &mut Checker) {
+        if token.request.0 != self.attempt {
+            return;
+        }
+        let Some((partition, doing)) = &self.doing else { return };
+        let (partition, span) = (*partition, (self.begun, now));
+        match answer {
+            Err(Failure::Unavailable { .. } | Failure::Busy { .. } | Failure::ClockAhead { .. }) => {
+                self.refused(now, token);
+                return;
+            }
+            Ok(outcome) => {
+                let (Outcome::Done { version, .. }
+                | Outcome::Counter { version, .. }
+                | Outcome::Value { version, .. }
+                | Outcome::List { version, .. }) = outcome
+                else {
+                    panic!("not asked for: {outcome:?}")
+                };
+                self.seen = self.seen.max(*version);
+            }
+            Err(_) => {}
+        }
+        if !matches!(doing, Doing::ReadList { .. } | Doing::ReadLock { .. })
+            && let Ok(Outcome::Done { version, .. } | Outcome::Counter { version, .. }) = answer
+        {
+            check.wrote(partition, *version, span);
+        }
+        match (doing, answer) {
+            (Doing::Append { key, value }, Ok(_)) => check.append_done(partition, key, *value, span),
+            (Doing::Count { key }, Ok(Outcome::Counter { value, .. })) => {
+                check.counted(partition, key, *value, span);
+            }
+            (Doing::Lock { key }, Ok(_)) => {
+                let by = self.number << 32 | self.sequences[partition];
+                check.lock_there(partition, key, Some(by), span);
+            }
+            (Doing::Lock { key }, Err(Failure::ConditionFailed { .. })) => {
+                check.lock_there(partition, key, None, span);
+            }
+            (Doing::ReadList { key }, Ok(Outcome::List { version, values, length, .. })) => {
+                let list = values.iter().map(|value| {
+                    std::str::from_utf8(value).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+                });
+                let list: Vec<u64> = list.collect();
+                if list.len() as u64 == *length {
+                    check.list_read(partition, key, &list, *version, span);
+                }
+            }
+            (Doing::ReadList { key }, Err(Failure::NotFound)) => {
+                check.list_read(partition, key, &[], Timestamp::ZERO, span);
+            }
+            (Doing::ReadLock { key }, Ok(_)) => check.lock_there(partition, key, None, span),
+            (Doing::ReadLock { key }, Err(Failure::NotFound)) => check.lock_absent(partition, key, span),
+            // After a loss that an operator was told of, what a session has done may be forgotten.
+            (_, Err(Failure::SessionExpired { .. })) => self.session.issued = self.seen.next(),
+            (doing, answer) => panic!("client {}: {answer:?} to {doing:?}", self.number),
+        }
+        check.operations += 1;
+        self.done += 1;
+        self.doing = None;
+        self.next_at = now + self.random.below(8_000);
+    }
+}

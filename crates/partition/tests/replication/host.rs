@@ -1,0 +1,290 @@
+//! One instance: its disk, its clocks, its engine, its replicas, its leases.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::{Disk, OpenMode};
+use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
+use zerohop_partition::replica::{Change, Context, Effects, Leases, LogEnd, Replica, Told, View};
+use zerohop_partition::{Now, Options, Request, Token};
+use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
+use zerohop_wire::messages::{Call, Member, Peer};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
+
+use super::control::Map;
+
+pub const PARTITIONS: usize = 2;
+/// Simulated time begins here, so that clocks may be set back.
+const UNIX_BASE_MS: u64 = 1_700_000_000_000;
+const CEILING: &str = "ceiling";
+
+/// What leaves an instance.
+#[derive(Debug)]
+pub enum Out {
+    Peer(Member, Vec<u8>),
+    /// An answer, with the epoch of the group that gives it.
+    Answer(Token, usize, PartitionEpoch, Vec<u8>),
+    WrongOwner(Token),
+    Ask(usize, PartitionEpoch, Change),
+    FetchMap,
+}
+
+pub struct Host {
+    pub me: Member,
+    pub disk: SimulatedDisk,
+    pub live: Option<Live>,
+    pub paused_until_us: u64,
+    /// Parts per million by which its clock is fast.
+    pub rate_ppm: i64,
+    pub offset_ms: i64,
+    durability: Durability,
+}
+
+pub struct Live {
+    pub engine: Engine<SimulatedDisk>,
+    pub replicas: Vec<Replica>,
+    pub leases: Leases,
+    pub map: Map,
+    unix_ms: u64,
+    /// Whether its disk knew this instance when it started: an empty disk is not an intact one.
+    is_known: bool,
+}
+
+struct Gather<'o> {
+    partition: usize,
+    epoch: PartitionEpoch,
+    me: Member,
+    out: &'o mut Vec<Out>,
+    wants_flush: &'o mut bool,
+}
+
+impl zerohop_partition::Effects for Gather<'_> {
+    fn answer(&mut self, to: Token, message: &Message<'_>) {
+        let mut bytes = Vec::new();
+        let envelope = Envelope { request: to.request, ..Envelope::default() };
+        Encoder::default().encode(&envelope, message, &mut bytes).expect("fits");
+        self.out.push(Out::Answer(to, self.partition, self.epoch, bytes));
+    }
+
+    fn wrong_owner(&mut self, to: Token) {
+        self.out.push(Out::WrongOwner(to));
+    }
+
+    fn dropped(&mut self, _to: Token) {}
+
+    fn flush_wanted(&mut self) {
+        *self.wants_flush = true;
+    }
+}
+
+impl Effects for Gather<'_> {
+    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+        let envelope = envelope(self.partition, epoch);
+        self.out.push(Out::Peer(to, peer_frame(&envelope, self.me, to, call)));
+    }
+
+    fn ask(&mut self, epoch: PartitionEpoch, change: Change) {
+        self.out.push(Out::Ask(self.partition, epoch, change));
+    }
+
+    fn fetch_map(&mut self, _epoch: PartitionEpoch) {
+        self.out.push(Out::FetchMap);
+    }
+}
+
+pub fn envelope(partition: usize, partition_epoch: PartitionEpoch) -> Envelope {
+    let partition = zerohop_wire::ids::PartitionId(partition as u32);
+    Envelope { partition, partition_epoch, ..Envelope::default() }
+}
+
+fn peer_frame(envelope: &Envelope, from: Member, to: Member, call: &Call<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let message = Message::Peer(Peer { from, to, call: call.clone() });
+    Encoder::default().encode(envelope, &message, &mut bytes).expect("fits");
+    bytes
+}
+
+pub fn with_frame<T>(bytes: &[u8], take: impl FnOnce(Envelope, &Message<'_>) -> T) -> T {
+    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let Decoded::Frame { frame, .. } = decoder.decode(bytes) else { panic!("not a frame") };
+    let mut scratch = Vec::new();
+    let message = frame.message(&mut scratch).expect("was encoded so");
+    take(frame.envelope, &message)
+}
+
+impl Host {
+    pub fn new(me: Member, seed: u64, durability: Durability) -> Host {
+        let disk = SimulatedDisk::new(seed);
+        Host { me, disk, live: None, paused_until_us: 0, rate_ppm: 0, offset_ms: 0, durability }
+    }
+
+    /// Its clock that is never set, in microseconds.
+    pub fn clock_us(&self, now_us: u64) -> u64 {
+        (i128::from(now_us) * (1_000_000 + i128::from(self.rate_ppm)) / 1_000_000) as u64 + 1_000_000
+    }
+
+    fn day_ms(&self, now_us: u64) -> u64 {
+        (UNIX_BASE_MS as i64 + self.offset_ms + (self.clock_us(now_us) / 1_000) as i64) as u64
+    }
+
+    /// The process starts, with another incarnation.
+    pub fn start(&mut self, now_us: u64) {
+        self.me.incarnation.0 += 1;
+        let options = EngineOptions {
+            disk_reserve_bytes: 0,
+            checkpoints_begin_alone: false,
+            segment_bytes: 64 << 10,
+            checkpoint_tail_bytes: 64 << 10,
+            collect_every_ms: 500,
+            ..EngineOptions::default()
+        };
+        let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
+        let ceiling = read_ceiling(engine.disk());
+        let options = Options { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let replicas = (0..PARTITIONS as u64)
+            .map(|id| Replica::open(&mut engine, self.me, PartitionId(id), options).expect("opens"));
+        let replicas = replicas.collect();
+        let leases = Leases::new(self.me, self.clock_us(now_us), ceiling.unwrap_or_default());
+        self.live = Some(Live {
+            engine,
+            replicas,
+            leases,
+            map: Map::default(),
+            unix_ms: self.day_ms(now_us),
+            is_known: ceiling.is_some(),
+        });
+        self.paused_until_us = 0;
+    }
+
+    /// What it tells the control group about its logs.
+    pub fn log_ends(&self) -> Vec<LogEnd> {
+        let Some(live) = &self.live else { return Vec::new() };
+        let ends = live.replicas.iter().map(|replica| {
+            let end = replica.log_end();
+            LogEnd { is_intact: end.is_intact && live.is_known, ..end }
+        });
+        ends.collect()
+    }
+
+    /// A map that the control group has sent.
+    pub fn apply_map(&mut self, now_us: u64, map: &Map, out: &mut Vec<Out>) {
+        let Some(live) = &mut self.live else { return };
+        if map.epoch <= live.map.epoch {
+            return;
+        }
+        live.map = map.clone();
+        live.leases.set_map(MapEpoch(map.epoch));
+        for partition in 0..PARTITIONS {
+            let view = View { map_epoch: MapEpoch(map.epoch), ..map.groups[partition].clone() };
+            self.step(now_us, partition, Told::Group(view), out);
+        }
+        self.end_of_batch(now_us, out);
+    }
+
+    /// A frame of another instance.
+    pub fn take_frame(&mut self, now_us: u64, bytes: &[u8], out: &mut Vec<Out>) {
+        let clock_us = self.clock_us(now_us);
+        let me = self.me;
+        with_frame(bytes, |envelope, message| {
+            let Message::Peer(Peer { from, to, call }) = message else { panic!("of no peer") };
+            let Some(live) = &mut self.live else { return };
+            if *to != me {
+                return;
+            }
+            if let Call::LeaseAsk { .. } | Call::LeaseGrant { .. } = call {
+                if let Some(answer) = live.leases.take(clock_us, *from, call) {
+                    out.push(Out::Peer(*from, peer_frame(&envelope, me, *from, &answer)));
+                }
+                return;
+            }
+            let partition = envelope.partition.0 as usize;
+            let told = Told::Peer { from: *from, epoch: envelope.partition_epoch, call };
+            self.step(now_us, partition, told, out);
+        });
+        self.end_of_batch(now_us, out);
+    }
+
+    /// A client's request.
+    pub fn take_request(&mut self, now_us: u64, token: Token, bytes: &[u8], out: &mut Vec<Out>) {
+        with_frame(bytes, |envelope, message| {
+            let request = Request { token, envelope, message };
+            self.step(now_us, envelope.partition.0 as usize, Told::Request(request), out);
+        });
+        self.end_of_batch(now_us, out);
+    }
+
+    /// The control group wants a follower in sync.
+    pub fn take_wish(&mut self, now_us: u64, partition: usize, member: Member, out: &mut Vec<Out>) {
+        self.step(now_us, partition, Told::Asked(member), out);
+    }
+
+    /// A few milliseconds have passed.
+    pub fn tick(&mut self, now_us: u64, out: &mut Vec<Out>) {
+        let (clock_us, me) = (self.clock_us(now_us), self.me);
+        let day_ms = self.day_ms(now_us);
+        let Some(live) = &mut self.live else { return };
+        live.unix_ms = live.unix_ms.max(day_ms);
+        let newest = live.replicas.iter().map(Replica::newest).max().unwrap_or_default();
+        live.leases.want_ceiling(live.unix_ms, newest);
+        if let Some(ceiling) = live.leases.to_sync() {
+            write_ceiling(live.engine.disk(), ceiling);
+            live.leases.synced(ceiling);
+        }
+        let mut wanted: Vec<Member> = live.replicas.iter().flat_map(Replica::lease_wanted_of).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for (to, call) in live.leases.ask(clock_us, wanted) {
+            out.push(Out::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
+        }
+        live.engine.maintain(clock_us / 1_000).expect("no disk fails here");
+        for partition in 0..PARTITIONS {
+            self.step(now_us, partition, Told::Tick, out);
+        }
+        self.end_of_batch(now_us, out);
+    }
+
+    fn end_of_batch(&mut self, now_us: u64, out: &mut Vec<Out>) {
+        let Some(live) = &mut self.live else { return };
+        live.engine.flush().expect("no disk fails here");
+        for told in [Told::Flushed, Told::Tick] {
+            for partition in 0..PARTITIONS {
+                self.step(now_us, partition, told.clone(), out);
+            }
+        }
+    }
+
+    fn step(&mut self, now_us: u64, partition: usize, told: Told<'_>, out: &mut Vec<Out>) {
+        let (clock_us, day_ms, me) = (self.clock_us(now_us), self.day_ms(now_us), self.me);
+        let Some(live) = &mut self.live else { return };
+        live.unix_ms = live.unix_ms.max(day_ms);
+        let epoch = match &told {
+            Told::Group(view) => view.epoch,
+            _ => live.replicas[partition].view().epoch,
+        };
+        let mut wants_flush = false;
+        let mut gather = Gather { partition, epoch, me, out, wants_flush: &mut wants_flush };
+        let mut context = Context {
+            engine: &mut live.engine,
+            now: Now { ms: live.unix_ms },
+            now_us: clock_us,
+            leases: &live.leases,
+        };
+        live.replicas[partition].step(&mut context, told, &mut gather).expect("no disk fails here");
+    }
+}
+
+fn read_ceiling(disk: &mut SimulatedDisk) -> Option<Timestamp> {
+    let file = disk.open(CEILING, OpenMode::Existing).ok()?;
+    let mut bytes = [0; 8];
+    disk.read_at(file, 0, &mut bytes).expect("was written whole");
+    disk.close(file);
+    Some(Timestamp(u64::from_le_bytes(bytes)))
+}
+
+fn write_ceiling(disk: &mut SimulatedDisk, ceiling: Timestamp) {
+    let _ = disk.remove("ceiling.tmp");
+    let file = disk.open("ceiling.tmp", OpenMode::Create).expect("can be made");
+    disk.append(file, &ceiling.0.to_le_bytes()).expect("has room");
+    disk.sync(file).expect("does not fail");
+    disk.close(file);
+    disk.rename("ceiling.tmp", CEILING).expect("does not fail");
+    disk.sync_dir("").expect("does not fail");
+}

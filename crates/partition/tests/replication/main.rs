@@ -1,0 +1,105 @@
+//! A partition's replication in a small simulation: instances with real engines on simulated disks, a control group that
+//! changes groups by compare-and-set, clients, and faults. `ZEROHOP_SEED=N` plays one seed and tells what happened.
+#![allow(missing_docs, unreachable_pub, reason = "a test")]
+
+mod check;
+mod client;
+mod control;
+mod host;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod world;
+
+use control::ControlBug;
+use world::{Scenario, Totals, World};
+
+const FAULTS_US: u64 = 12_000_000;
+const HEAL_US: u64 = 20_000_000;
+
+/// What a run came to.
+pub struct Ended {
+    pub violations: Vec<String>,
+    pub totals: Totals,
+    pub trace: u64,
+}
+
+/// Plays one seed to its end.
+pub fn play(seed: u64, control_bug: Option<ControlBug>) -> Ended {
+    let mut world = World::new(Scenario { seed, faults_us: FAULTS_US, control_bug });
+    world.run_until(FAULTS_US, |_| false);
+    world.heal();
+    world.run_until(FAULTS_US + 4_000_000, |_| false);
+    for client in &mut world.clients {
+        client.is_stopping = true;
+    }
+    let end = FAULTS_US + HEAL_US;
+    world.run_until(end, |world| world.clients.iter().all(client::Client::is_idle));
+    if let Some(client) = world.clients.iter().find(|client| !client.is_idle()) {
+        if world.check.violations.is_empty() {
+            world.check.violations.push(format!("no progress: {client:?}"));
+        }
+    }
+    let mut is_converged = false;
+    while world.check.violations.is_empty() && !is_converged && world.now < end + HEAL_US {
+        let next = world.now + 200_000;
+        world.run_until(next, |_| false);
+        is_converged = world.is_converged();
+    }
+    if !is_converged && world.check.violations.is_empty() {
+        world.check.violations.push(format!("I6: not converged: {:?}", world.control.map.groups));
+    }
+    let violations = world.check.violations.clone();
+    let totals = world.sum();
+    Ended { violations, totals, trace: world.trace }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    match number("ZEROHOP_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 1..1 + number("ZEROHOP_SEEDS").unwrap_or(30),
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
+    let mut totals = Totals::default();
+    let seeds = seeds();
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        let ended = play(seed, None);
+        assert!(
+            ended.violations.is_empty(),
+            "ZEROHOP_SEED={seed} cargo test -p zerohop-partition --test replication\n{:#?}",
+            ended.violations
+        );
+        totals.add(&ended.totals);
+    }
+    println!("{count} seeds: {totals:?}");
+    if count >= 30 {
+        let Totals { promotions, truncations, states, lapses, admissions, removals, .. } = totals;
+        let Totals { readmissions, restarts_of_all, moves, operations, .. } = totals;
+        for (name, seen) in [
+            ("operations", operations / 10_000),
+            ("promotions", promotions),
+            ("truncations", truncations),
+            ("states taken", states),
+            ("lapses of leases", lapses),
+            ("admissions", admissions),
+            ("removals", removals),
+            ("readmissions", readmissions),
+            ("restarts of all", restarts_of_all),
+            ("moves", moves),
+        ] {
+            assert!(seen > 0, "no {name} in {count} seeds: {totals:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for seed in [3, 4] {
+        let (first, second) = (play(seed, None), play(seed, None));
+        assert_eq!((first.trace, first.totals), (second.trace, second.totals));
+    }
+}

@@ -1,0 +1,46 @@
+//! Every planted bug is found within so many seeds; without one, the same seeds are clean.
+
+use zerohop_partition::planted::{Bug, plant};
+
+use super::control::ControlBug;
+use super::play;
+
+/// The first seed that finds it.
+fn found(bug: Option<Bug>, control: Option<ControlBug>, seeds: u64) -> Option<(u64, String)> {
+    plant(bug);
+    let found = (1..=seeds).find_map(|seed| {
+        let run = std::panic::catch_unwind(|| play(seed, control));
+        match run {
+            Ok(ended) => ended.violations.into_iter().next().map(|what| (seed, what)),
+            Err(_) => Some((seed, "an assertion".to_owned())),
+        }
+    });
+    plant(None);
+    found
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let wanted = std::env::var("ZEROHOP_BUG").ok();
+    let seeds = 60;
+    let mut missed = Vec::new();
+    for bug in Bug::OF_GROUPS.into_iter().chain([Bug::ReadsUncommitted]) {
+        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
+            continue;
+        }
+        match found(Some(bug), None, seeds) {
+            Some((seed, what)) => println!("{bug:?}: seed {seed}: {:.150}", what),
+            None => missed.push(format!("{bug:?}")),
+        }
+    }
+    for bug in [ControlBug::ReadmitsRestarted, ControlBug::PromotesFollowers] {
+        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
+            continue;
+        }
+        match found(None, Some(bug), seeds) {
+            Some((seed, what)) => println!("{bug:?}: seed {seed}: {:.150}", what),
+            None => missed.push(format!("{bug:?}")),
+        }
+    }
+    assert!(missed.is_empty(), "not found within {seeds} seeds: {missed:?}");
+}

@@ -1,0 +1,551 @@
+//! Four instances, a control group, clients, and a network between them that loses, repeats, delays and cuts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_engine::Durability;
+use zerohop_engine::random::Random;
+use zerohop_partition::Token;
+use zerohop_partition::replica::{Change, Digest, LogEnd, Member, Role};
+use zerohop_wire::Message;
+use zerohop_wire::ids::{Incarnation, InstanceId, PartitionEpoch};
+
+use super::check::Checker;
+use super::client::Client;
+use super::control::{Control, ControlBug, Map, Move};
+use super::host::{Host, Out, PARTITIONS, with_frame};
+
+pub const HOSTS: usize = 4;
+const CLIENTS: u64 = 4;
+const TICK_US: u64 = 5_000;
+const CONTROL_US: u64 = 50_000;
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    pub seed: u64,
+    pub faults_us: u64,
+    pub control_bug: Option<ControlBug>,
+}
+
+#[derive(Debug)]
+enum Event {
+    Tick(usize),
+    Control,
+    Fault,
+    ClientPoll,
+    Start(usize),
+    Frame { to: Member, bytes: Vec<u8> },
+    Request { host: usize, token: Token, bytes: Vec<u8> },
+    Answer { token: Token, bytes: Vec<u8> },
+    Refused { token: Token },
+    MapFor { host: usize, map: Map },
+    WantsMap { host: usize },
+    Heard { from: Member, ends: Vec<LogEnd>, map_epoch: u64 },
+    Asked { partition: usize, from: Member, epoch: PartitionEpoch, change: Change },
+    Wish { host: usize, partition: usize, member: Member },
+}
+
+/// Which faults a seed has.
+#[derive(Clone, Copy, Debug, Default)]
+struct Kinds {
+    loss: bool,
+    repeats: bool,
+    delays: bool,
+    cuts: bool,
+    crashes: bool,
+    kills: bool,
+    all_at_once: bool,
+    pauses: bool,
+    rates: bool,
+    moves: bool,
+    empties: bool,
+}
+
+pub struct World {
+    pub now: u64,
+    pub control: Control,
+    pub check: Checker,
+    pub hosts: Vec<Host>,
+    pub clients: Vec<Client>,
+    pub is_sync: bool,
+    pub trace: u64,
+    pub events: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    next: u64,
+    net: Random,
+    faults: Random,
+    kinds: Kinds,
+    is_healed: bool,
+    cut: BTreeSet<(usize, usize)>,
+    faults_end: u64,
+    pub totals: Totals,
+    /// Counts of replicas that have gone with their process.
+    past: Totals,
+}
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub operations: u64,
+    pub promotions: u64,
+    pub truncations: u64,
+    pub states: u64,
+    pub lapses: u64,
+    pub parked: u64,
+    pub admissions: u64,
+    pub removals: u64,
+    pub keeps: u64,
+    pub readmissions: u64,
+    pub restarts_of_all: u64,
+    pub moves: u64,
+    pub crashes: u64,
+}
+
+impl Totals {
+    pub fn add(&mut self, other: &Totals) {
+        self.operations += other.operations;
+        self.promotions += other.promotions;
+        self.truncations += other.truncations;
+        self.states += other.states;
+        self.lapses += other.lapses;
+        self.parked += other.parked;
+        self.admissions += other.admissions;
+        self.removals += other.removals;
+        self.keeps += other.keeps;
+        self.readmissions += other.readmissions;
+        self.restarts_of_all += other.restarts_of_all;
+        self.moves += other.moves;
+        self.crashes += other.crashes;
+    }
+}
+
+impl World {
+    pub fn new(scenario: Scenario) -> World {
+        let random = Random::new(scenario.seed);
+        let mut draw = random.fork(1);
+        let is_sync = draw.chance(1, 2);
+        let mut on = || draw.chance(1, 2);
+        let kinds = Kinds {
+            loss: on(),
+            repeats: on(),
+            delays: on(),
+            cuts: on(),
+            crashes: on(),
+            kills: on(),
+            all_at_once: on(),
+            pauses: on(),
+            rates: on(),
+            moves: on(),
+            empties: on(),
+        };
+        let durability = if is_sync { Durability::Sync } else { Durability::Interval { ms: 100 } };
+        let mut control = Control::new(is_sync);
+        control.bug = scenario.control_bug;
+        let hosts = (0..HOSTS).map(|n| {
+            let me = Member { instance: InstanceId(n as u32), incarnation: Incarnation(0) };
+            let mut host = Host::new(me, scenario.seed ^ (n as u64 + 1) << 32, durability);
+            if kinds.rates {
+                host.rate_ppm = draw.below(60_000) as i64 - 30_000;
+                host.offset_ms = draw.below(400) as i64 - 200;
+            }
+            host
+        });
+        let hosts = hosts.collect();
+        let map = control.map.clone();
+        let clients = (1..=CLIENTS).map(|n| Client::new(n, random.fork(100 + n), map.clone()));
+        let mut world = World {
+            now: 0,
+            control,
+            check: Checker::default(),
+            hosts,
+            clients: clients.collect(),
+            is_sync,
+            trace: 0,
+            events: 0,
+            queue: BTreeMap::new(),
+            next: 0,
+            net: random.fork(2),
+            faults: random.fork(3),
+            kinds,
+            is_healed: false,
+            cut: BTreeSet::new(),
+            faults_end: scenario.faults_us,
+            totals: Totals::default(),
+            past: Totals::default(),
+        };
+        for host in 0..HOSTS {
+            world.at(1, Event::Start(host));
+            world.at(2 + host as u64 * 1_000, Event::Tick(host));
+        }
+        world.at(10, Event::Control);
+        world.at(20_000, Event::ClientPoll);
+        world.at(500_000, Event::Fault);
+        world
+    }
+
+    fn at(&mut self, after: u64, event: Event) {
+        self.next += 1;
+        self.queue.insert((self.now + after, self.next), event);
+    }
+
+    /// Puts something on the way. The control group counts as host 4, clients have no faults of their own.
+    fn send(&mut self, from: usize, to: usize, event: impl Fn() -> Event) {
+        let is_cut = self.cut.contains(&(from, to));
+        let Kinds { loss, repeats, delays, .. } = self.kinds;
+        let lost = loss && !self.is_healed && self.net.chance(1, 25);
+        if is_cut || lost {
+            return;
+        }
+        let copies = if repeats && !self.is_healed && self.net.chance(1, 20) { 2 } else { 1 };
+        for _ in 0..copies {
+            let mut delay = 50 + self.net.below(500);
+            if delays && !self.is_healed && self.net.chance(1, 30) {
+                let most = if self.net.chance(1, 10) { 1_500_000 } else { 60_000 };
+                delay += self.net.below(most);
+            }
+            self.at(delay, event());
+        }
+    }
+
+    /// Plays until this time, or until something is wrong.
+    pub fn run_until(&mut self, end: u64, mut stop: impl FnMut(&World) -> bool) {
+        while let Some((&(at, _), _)) = self.queue.first_key_value()
+            && at <= end
+            && self.check.violations.is_empty()
+        {
+            let Some(((at, _), event)) = self.queue.pop_first() else { break };
+            self.now = at;
+            self.events += 1;
+            self.note(&event);
+            self.play(event);
+            if self.events.is_multiple_of(256) && stop(self) {
+                break;
+            }
+        }
+    }
+
+    /// Mixes an event into the trace of the run.
+    fn note(&mut self, event: &Event) {
+        let (sort, bytes): (u64, &[u8]) = match event {
+            Event::Frame { bytes, .. } => (1, bytes),
+            Event::Request { bytes, .. } => (2, bytes),
+            Event::Answer { bytes, .. } => (3, bytes),
+            Event::Asked { .. } => (4, &[]),
+            Event::MapFor { .. } => (5, &[]),
+            _ => (6, &[]),
+        };
+        for word in
+            bytes.chunks(8).map(|c| c.iter().fold(0, |w, b| w << 8 | u64::from(*b))).chain([sort, self.now])
+        {
+            self.trace = (self.trace ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
+        }
+    }
+
+    fn play(&mut self, event: Event) {
+        let now = self.now;
+        let mut out = Vec::new();
+        match event {
+            Event::Tick(host) => {
+                self.at(TICK_US, Event::Tick(host));
+                if now >= self.hosts[host].paused_until_us {
+                    self.hosts[host].tick(now, &mut out);
+                    self.carry_out(host, out);
+                    if self.events.is_multiple_of(3) {
+                        self.tell_control(host);
+                    }
+                }
+            }
+            Event::Start(host) => {
+                if self.hosts[host].live.is_none() {
+                    self.hosts[host].start(now);
+                    self.tell_control(host);
+                }
+            }
+            Event::Frame { to, bytes } => {
+                let host = to.instance.0 as usize;
+                if self.put_off(host, || Event::Frame { to, bytes: bytes.clone() }) {
+                    return;
+                }
+                self.hosts[host].take_frame(now, &bytes, &mut out);
+                self.carry_out(host, out);
+            }
+            Event::Request { host, token, bytes } => {
+                if self.put_off(host, || Event::Request { host, token, bytes: bytes.clone() }) {
+                    return;
+                }
+                if self.hosts[host].live.is_some() {
+                    self.hosts[host].take_request(now, token, &bytes, &mut out);
+                    self.carry_out(host, out);
+                }
+            }
+            Event::MapFor { host, map } => {
+                if self.put_off(host, || Event::MapFor { host, map: map.clone() }) {
+                    return;
+                }
+                self.hosts[host].apply_map(now, &map, &mut out);
+                self.carry_out(host, out);
+            }
+            Event::Wish { host, partition, member } => {
+                self.hosts[host].take_wish(now, partition, member, &mut out);
+            }
+            Event::WantsMap { host } => self.send_map(host),
+            Event::Heard { from, ends, map_epoch } => {
+                self.control.heard(now, from, ends);
+                if map_epoch < self.control.map.epoch {
+                    self.send_map(from.instance.0 as usize);
+                }
+            }
+            Event::Asked { partition, from, epoch, change } => {
+                self.control.asked(partition, from, epoch, change);
+            }
+            Event::Answer { token, bytes } => {
+                let client = &mut self.clients[token.connection as usize - 1];
+                let check = &mut self.check;
+                with_frame(&bytes, |_, message| {
+                    let Message::Answer(answer) = message else { panic!("{message:?}") };
+                    client.take(now, token, answer, check);
+                });
+            }
+            Event::Refused { token } => self.clients[token.connection as usize - 1].refused(now, token),
+            Event::ClientPoll => {
+                self.at(1_000, Event::ClientPoll);
+                for client in 0..self.clients.len() {
+                    let polled = self.clients[client].poll(now, &self.control.map, &mut self.check);
+                    if let Some((to, token, bytes)) = polled {
+                        let host = to.0 as usize;
+                        self.send(5, host, || Event::Request { host, token, bytes: bytes.clone() });
+                    }
+                }
+            }
+            Event::Control => {
+                self.at(CONTROL_US, Event::Control);
+                self.control_looks();
+            }
+            Event::Fault => {
+                if now < self.faults_end {
+                    let after = 150_000 + self.faults.below(900_000);
+                    self.at(after, Event::Fault);
+                    self.fault();
+                }
+            }
+        }
+    }
+
+    /// Keeps what comes to a process that stands still until that goes on.
+    fn put_off(&mut self, host: usize, event: impl FnOnce() -> Event) -> bool {
+        let until = self.hosts[host].paused_until_us;
+        let is_paused = self.now < until && self.hosts[host].live.is_some();
+        if is_paused {
+            let after = until - self.now + 1;
+            self.at(after, event());
+        }
+        is_paused
+    }
+
+    fn send_map(&mut self, host: usize) {
+        let map = self.control.map.clone();
+        self.send(4, host, || Event::MapFor { host, map: map.clone() });
+    }
+
+    fn tell_control(&mut self, host: usize) {
+        let Some(live) = &self.hosts[host].live else { return };
+        let (from, map_epoch, ends) = (self.hosts[host].me, live.map.epoch, self.hosts[host].log_ends());
+        self.send(host, 4, || Event::Heard { from, ends: ends.clone(), map_epoch });
+    }
+
+    fn control_looks(&mut self) {
+        let epoch = self.control.map.epoch;
+        for partition in 0..PARTITIONS {
+            if let Some(member) = self.control.look(self.now, partition) {
+                let host = self.control.map.groups[partition].primary.instance.0 as usize;
+                self.send(4, host, || Event::Wish { host, partition, member });
+            }
+        }
+        for partition in std::mem::take(&mut self.control.losses) {
+            if !self.is_sync {
+                self.check.may_lose(partition, self.now);
+            }
+        }
+        if self.control.map.epoch > epoch {
+            (0..HOSTS).for_each(|host| self.send_map(host));
+        }
+    }
+
+    fn carry_out(&mut self, host: usize, out: Vec<Out>) {
+        let me = self.hosts[host].me;
+        for one in out {
+            match one {
+                Out::Peer(to, bytes) => {
+                    let target = to.instance.0 as usize;
+                    self.send(host, target, || Event::Frame { to, bytes: bytes.clone() });
+                }
+                Out::Answer(token, partition, epoch, bytes) => {
+                    let tells = with_frame(&bytes, |_, message| match message {
+                        Message::Answer(Err(failure)) => failure.code() >= 1 && is_outcome(failure),
+                        _ => true,
+                    });
+                    if tells {
+                        self.check.answered(partition, epoch, me.instance.0, self.now);
+                    }
+                    self.send(host, 5, || Event::Answer { token, bytes: bytes.clone() });
+                }
+                Out::WrongOwner(token) => self.send(host, 5, || Event::Refused { token }),
+                Out::Ask(partition, epoch, change) => {
+                    self.send(host, 4, || Event::Asked { partition, from: me, epoch, change });
+                }
+                Out::FetchMap => self.send(host, 4, || Event::WantsMap { host }),
+            }
+        }
+    }
+
+    fn stop(&mut self, host: usize, power_goes: bool) {
+        if let Some(live) = self.hosts[host].live.take() {
+            for replica in &live.replicas {
+                let counts = replica.counts();
+                self.past.truncations += counts.truncations;
+                self.past.states += counts.states_taken;
+                self.past.lapses += counts.lapses;
+                self.past.parked += counts.parked;
+                self.past.promotions += counts.promotions;
+            }
+            drop(live);
+        }
+        self.past.crashes += 1;
+        if power_goes {
+            self.hosts[host].disk.crash()
+        } else {
+            self.hosts[host].disk.power_off_clean()
+        }
+        if self.kinds.rates && self.faults.chance(1, 2) {
+            // Set while it was off.
+            self.hosts[host].offset_ms = self.faults.below(6_000) as i64 - 4_000;
+        }
+    }
+
+    fn fault(&mut self) {
+        let kinds = self.kinds;
+        let host = self.faults.below(HOSTS as u64) as usize;
+        let most = if self.faults.chance(1, 3) { 4_000_000 } else { 300_000 };
+        let back = 20_000 + self.faults.below(most);
+        match self.faults.below(8) {
+            0 if kinds.crashes => {
+                self.stop(host, true);
+                if kinds.empties && self.faults.chance(1, 4) {
+                    let seed = self.faults.next_u64();
+                    self.hosts[host].disk = zerohop_engine::disk::simulated::SimulatedDisk::new(seed);
+                }
+                self.at(back, Event::Start(host));
+            }
+            1 if kinds.kills => {
+                self.stop(host, false);
+                self.at(back, Event::Start(host));
+            }
+            2 if kinds.all_at_once && self.faults.chance(1, 2) => {
+                for host in 0..HOSTS {
+                    self.stop(host, true);
+                    let back = 20_000 + self.faults.below(1_500_000);
+                    self.at(back, Event::Start(host));
+                }
+            }
+            3 if kinds.pauses => {
+                let most = if self.faults.chance(1, 2) { 3_000_000 } else { 600_000 };
+                let pause = self.faults.below(most);
+                self.hosts[host].paused_until_us = self.now + pause;
+            }
+            4 | 5 if kinds.cuts => {
+                self.cut.clear();
+                let one_way = self.faults.chance(1, 3);
+                for other in 0..=HOSTS {
+                    if other != host && self.faults.chance(2, 3) {
+                        self.cut.insert((host, other));
+                        if !one_way {
+                            self.cut.insert((other, host));
+                        }
+                    }
+                }
+            }
+            6 => self.cut.clear(),
+            7 if kinds.moves => {
+                let partition = self.faults.below(PARTITIONS as u64) as usize;
+                let to = InstanceId(self.faults.below(HOSTS as u64) as u32);
+                self.control.moving.get_or_insert(Move { partition, to });
+            }
+            _ => {}
+        }
+    }
+
+    /// All faults end, and what is down comes up.
+    pub fn heal(&mut self) {
+        self.is_healed = true;
+        self.cut.clear();
+        for host in 0..HOSTS {
+            self.hosts[host].paused_until_us = 0;
+            if self.hosts[host].live.is_none() {
+                self.at(1_000, Event::Start(host));
+            }
+        }
+    }
+
+    /// Whether every group is whole, and all its members hold the same.
+    pub fn is_converged(&mut self) -> bool {
+        for partition in 0..PARTITIONS {
+            let group = self.control.map.groups[partition].clone();
+            let members: Vec<Member> = std::iter::once(group.primary).chain(group.others()).collect();
+            if members.len() != 3 || group.in_sync.is_empty() {
+                return false;
+            }
+            let mut digests: Vec<Digest> = Vec::new();
+            for member in members {
+                let host = &mut self.hosts[member.instance.0 as usize];
+                let Some(live) = host.live.as_mut().filter(|_| host.me == member) else { return false };
+                let replica = &live.replicas[partition];
+                if replica.role() == Role::Removed || replica.view().epoch != group.epoch {
+                    return false;
+                }
+                digests.push(replica.digest(&mut live.engine).expect("nothing rots here"));
+            }
+            if digests.iter().any(|digest| digest.index != digests[0].index) {
+                return false;
+            }
+            if digests.iter().any(|digest| *digest != digests[0]) {
+                self.check.violations.push(format!("I6: {partition}: {digests:?}"));
+                return true;
+            }
+        }
+        true
+    }
+
+    pub fn sum(&mut self) -> Totals {
+        for host in 0..HOSTS {
+            let crashes = self.past.crashes;
+            if self.hosts[host].live.is_some() {
+                self.stop(host, false);
+            }
+            self.past.crashes = crashes;
+        }
+        let counts = &self.control.counts;
+        self.totals = Totals {
+            operations: self.check.operations,
+            admissions: counts.admissions,
+            removals: counts.removals,
+            keeps: counts.keeps,
+            readmissions: counts.readmissions,
+            restarts_of_all: counts.restarts_of_all,
+            moves: counts.moves,
+            ..self.past
+        };
+        self.totals
+    }
+}
+
+/// Whether a failure tells something about a record.
+fn is_outcome(failure: &zerohop_wire::Failure<'_>) -> bool {
+    use zerohop_wire::Failure;
+    !matches!(
+        failure,
+        Failure::Unavailable { .. }
+            | Failure::Busy { .. }
+            | Failure::ClockAhead { .. }
+            | Failure::SessionExpired { .. }
+    )
+}
