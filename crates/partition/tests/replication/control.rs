@@ -289,9 +289,10 @@ impl Control {
             // The dead first, then whoever is not needed.
             let dead = group.followers.iter().position(|one| !self.is_alive(now_us, *one));
             if group.followers.is_empty() {
-                return None;
+                group.in_sync.pop();
+            } else {
+                group.followers.remove(dead.unwrap_or(0));
             }
-            group.followers.remove(dead.unwrap_or(0));
             self.set(partition, group);
             return None;
         }

@@ -323,7 +323,7 @@ impl World {
             }
             Event::Fault => {
                 if now < self.faults_end {
-                    let after = 150_000 + self.faults.below(900_000);
+                    let after = 80_000 + self.faults.below(600_000);
                     self.at(after, Event::Fault);
                     self.fault();
                 }
@@ -424,7 +424,11 @@ impl World {
 
     fn fault(&mut self) {
         let kinds = self.kinds;
-        let host = self.faults.below(HOSTS as u64) as usize;
+        let mut host = self.faults.below(HOSTS as u64) as usize;
+        if self.faults.chance(1, 2) {
+            let partition = self.faults.below(PARTITIONS as u64) as usize;
+            host = self.control.map.groups[partition].primary.instance.0 as usize;
+        }
         let most = if self.faults.chance(1, 3) { 4_000_000 } else { 300_000 };
         let back = 20_000 + self.faults.below(most);
         match self.faults.below(8) {
@@ -455,8 +459,10 @@ impl World {
             4 | 5 if kinds.cuts => {
                 self.cut.clear();
                 let one_way = self.faults.chance(1, 3);
+                let from_control_only = self.faults.chance(1, 3);
                 for other in 0..=HOSTS {
-                    if other != host && self.faults.chance(2, 3) {
+                    let is_cut = if from_control_only { other == HOSTS } else { self.faults.chance(2, 3) };
+                    if other != host && is_cut {
                         self.cut.insert((host, other));
                         if !one_way {
                             self.cut.insert((other, host));
