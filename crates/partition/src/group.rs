@@ -72,16 +72,16 @@ impl Group {
         self.last = last;
     }
 
+    /// An entry up to this log index may be joined with the next.
+    pub(crate) fn may_be_joined(&mut self, index: u64) {
+        self.last_joined = self.last_joined.max(index);
+    }
+
     /// The log has been emptied and lies elsewhere.
     pub(crate) fn begin_anew(&mut self, handle: Handle) {
         self.handle = handle;
         self.last = (0, 0);
         self.agreed = self.agreed.map(|_| 0);
-    }
-
-    /// Epoch and index of the last entry appended.
-    pub(crate) fn last_name(&self) -> (u32, u64) {
-        self.last
     }
 
     pub(crate) fn durability(&self) -> Durability {

@@ -32,8 +32,17 @@ impl Partition {
         if self.group.committed(engine)? > self.state.applied { self.commit(engine, effects) } else { Ok(()) }
     }
 
-    /// Logs that a new primary begins here. Returns the log index.
+    /// Logs that a new primary begins here. Returns the log index. A unit that the log has only the beginning of, and
+    /// which nobody was told of, goes: what would end it never comes.
     pub(crate) fn append_mark<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<u64> {
+        let last = self.group.last();
+        let mut whole = last;
+        while whole > self.state.applied && engine.read_entry(self.handle(), whole)?.head.meta.is_joined() {
+            whole -= 1;
+        }
+        if whole < last {
+            self.cut_after(engine, whole)?;
+        }
         let at = self.clock.next();
         let mut payload = Vec::new();
         Mark::Epoch.encode(at, &mut payload);
@@ -51,6 +60,9 @@ impl Partition {
     ) -> EngineResult<()> {
         engine.append(self.handle(), meta, key, payload)?;
         self.group.set_last((meta.epoch, meta.index));
+        if meta.is_joined() {
+            self.group.may_be_joined(meta.index);
+        }
         // Never behind what stands in the log: it may be promoted.
         self.clock.witness(Timestamp(meta.timestamp));
         Ok(())
@@ -118,7 +130,7 @@ impl Partition {
 
     /// Epoch and index of the last entry of its log.
     pub(crate) fn last_name(&self) -> (u32, u64) {
-        self.group.last_name()
+        self.group.end()
     }
 
     pub(crate) fn durability(&self) -> Durability {

@@ -111,7 +111,9 @@ impl Partition {
         id: PartitionId,
         options: Options,
     ) -> Result<(Partition, Restored), OpenError> {
-        Partition::restore(engine, id, options, 0)
+        let (mut partition, restored) = Partition::restore(engine, id, options, 0)?;
+        partition.group.may_be_joined(partition.group.last());
+        Ok((partition, restored))
     }
 
     /// Opens its log. Returns its handle and the name of its last entry.

@@ -64,6 +64,10 @@ impl zerohop_partition::Effects for Gather<'_> {
         self.out.push(Out::Answer(to, self.partition, self.epoch, bytes));
     }
 
+    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
+        unreachable!("nobody runs units here")
+    }
+
     fn wrong_owner(&mut self, to: Token) {
         self.out.push(Out::WrongOwner(to));
     }
