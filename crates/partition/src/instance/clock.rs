@@ -33,6 +33,12 @@ impl InstanceClock {
         }
     }
 
+    /// Nothing that was given before a restart is given again.
+    pub(super) fn begin_above(&mut self, ceiling: Timestamp) {
+        self.issued = self.issued.max(ceiling);
+        self.unix_ms = self.unix_ms.max(ceiling.millis());
+    }
+
     pub(super) fn advance(&mut self, now: Time) {
         let passed_ms = now.elapsed_ms.saturating_sub(self.elapsed_ms);
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);

@@ -9,9 +9,11 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::clock::Time;
+use super::groups::{is_shared, view_of};
 use super::open::{OpenError, durability, engine_id, newest_keyspace, open_partition};
 use super::table::Found;
 use super::{Effects, Instance, relay};
+use crate::replica::Told;
 
 /// Why an instance could not follow a change of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,12 +57,14 @@ impl<D: Disk> Instance<D> {
         // What is held back is answered under the map that it came under.
         self.end_of_batch(now, effects);
         self.history.push(delta).map_err(MapChangeError::Map)?;
+        self.groups.set_map(self.history.map().epoch());
         self.newest_keyspace = self.newest_keyspace.max(newest_keyspace(self.history.map()));
         let mut result = Ok(());
         let mut keyspaces = touched(delta);
         if delta.is_whole() {
             // Those that it does not tell of are gone.
             keyspaces.extend(self.table.keyspaces());
+            keyspaces.extend(self.groups.keyspaces());
             keyspaces.sort_unstable();
             keyspaces.dedup();
         }
@@ -80,6 +84,11 @@ impl<D: Disk> Instance<D> {
         let mut result = Ok(());
         for (id, group) in found.groups() {
             let is_ours = group.primary == self.identity.instance;
+            let is_member = group.members().any(|member| member == self.identity.instance);
+            if self.groups.holds(keyspace, id) || is_member && is_shared(group) {
+                result = result.and(self.follow_shared((keyspace, id), config, (group, is_member), effects));
+                continue;
+            }
             let outcome = match self.table.find(keyspace, id) {
                 Found::Here(slot, _) if is_ours => {
                     self.table.set_epoch(slot, group.epoch);
@@ -92,6 +101,48 @@ impl<D: Disk> Instance<D> {
             result = result.and(outcome);
         }
         result
+    }
+
+    /// The same for a partition that others hold too, or did.
+    fn follow_shared(
+        &mut self,
+        (keyspace, id): (KeyspaceId, PartitionId),
+        config: &KeyspaceConfig,
+        (group, is_member): (zerohop_placement::Group<'_>, bool),
+        effects: &mut dyn Effects,
+    ) -> Result<(), MapChangeError> {
+        let map = self.map().clone();
+        if let Found::Here(slot, epoch) = self.table.find(keyspace, id)
+            && let Some((_, partition)) = self.table.remove(slot)
+        {
+            self.share((keyspace, id), (partition, epoch), config);
+        } else if !self.groups.holds(keyspace, id) {
+            self.open_shared(keyspace, id, config, group).map_err(MapChangeError::Partition)?;
+        }
+        self.tell((keyspace, id), Told::Group(view_of(&map, config, group)), effects);
+        if is_member { Ok(()) } else { self.drop_shared(keyspace, id) }
+    }
+
+    /// The map names others: what is here is needed no more.
+    fn drop_shared(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
+        if self.groups.remove(keyspace, id) {
+            self.engine.drop_partition(engine_id(keyspace, id))?;
+        }
+        Ok(())
+    }
+
+    /// Opens, at a start, what the map gives to this instance and others. It is in no group before one names this start.
+    pub(super) fn open_all_shared(&mut self, all: &[(KeyspaceId, PartitionId)]) -> Result<(), OpenError> {
+        let map = self.map().clone();
+        self.groups.set_map(map.epoch());
+        for &(keyspace, id) in all {
+            let Some(found) = map.keyspace(keyspace) else { continue };
+            let Some(group) = found.group(id) else { continue };
+            self.open_shared(keyspace, id, found.config(), group)?;
+            let view = view_of(&map, found.config(), group);
+            self.tell((keyspace, id), Told::Group(view), &mut super::Nobody);
+        }
+        Ok(())
     }
 
     fn take_up(
@@ -127,6 +178,10 @@ impl<D: Disk> Instance<D> {
         for slot in self.table.of(keyspace) {
             let id = self.table.place(slot).partition;
             result = result.and(self.drop_partition(keyspace, id, effects));
+        }
+        for id in self.groups.of(keyspace) {
+            self.tell((keyspace, id), Told::Gone(Failure::UnknownKeyspace { keyspace }), effects);
+            result = result.and(self.drop_shared(keyspace, id));
         }
         result
     }

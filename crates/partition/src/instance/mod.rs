@@ -16,6 +16,7 @@
 mod batch;
 mod clock;
 mod connections;
+mod groups;
 mod mapping;
 mod open;
 mod relay;
@@ -31,9 +32,9 @@ use std::sync::Arc;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
 use zerohop_placement::{ClusterMap, MapHistory};
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
-use zerohop_wire::messages::ClusterId;
-use zerohop_wire::{Failure, Message};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, Timestamp};
+use zerohop_wire::messages::{ClusterId, Member};
+use zerohop_wire::{Envelope, Failure, Message};
 
 use crate::event::Token;
 use crate::limits::UNAVAILABLE_RETRY_MS;
@@ -45,6 +46,7 @@ pub use stats::Stats;
 
 use clock::InstanceClock;
 use connections::Connections;
+use groups::Groups;
 use relay::Relay;
 use stats::Counters;
 use table::Table;
@@ -81,6 +83,21 @@ pub trait Effects {
 
     /// Lets a request go without an answer: its asker has it already.
     fn let_go(&mut self, to: Token);
+
+    /// Sends a message to another instance, gathered with others for it until the batch has ended. Lost or sent twice it
+    /// does no harm; so an owner without other nodes lets it lie.
+    fn send(&mut self, _to: Member, _envelope: &Envelope, _message: &Message<'_>) {}
+
+    /// Asks the control group for a change of the group at this place, if its epoch is still this one. Repeated until the
+    /// map has another.
+    fn ask_control(&mut self, _place: Place, _change: crate::replica::Change) {}
+
+    /// Fetches the map: another instance has a newer one.
+    fn fetch_map(&mut self) {}
+
+    /// Writes this ceiling to disk, in place of the last one, and syncs it; then [`Instance::ceiling_synced`]. Until then
+    /// writes of shared partitions may have to wait. A start tells it to [`Instance::begin_above`].
+    fn sync_ceiling(&mut self, _ceiling: Timestamp) {}
 }
 
 /// See the module.
@@ -88,6 +105,7 @@ pub struct Instance<D: Disk> {
     identity: Identity,
     engine: Engine<D>,
     table: Table,
+    groups: Groups,
     history: MapHistory,
     /// The newest keyspace of any map that it has known: one of an id above is still to come, one below that the map
     /// does not have is gone.
@@ -113,6 +131,7 @@ impl<D: Disk> Instance<D> {
     /// A connection has closed: nobody waits for what it asked.
     pub fn disconnected(&mut self, connection: u64) {
         self.connections.forget(connection);
+        self.disconnected_shared(connection);
         let now = self.clock.now();
         for slot in self.table.with_waits() {
             let Instance { engine, table, history, connections, counters, .. } = self;
@@ -181,7 +200,8 @@ fn relay<'r>(
     counters: &'r mut Counters,
     out: &'r mut dyn Effects,
 ) -> Relay<'r> {
-    Relay { history, connections, counters, out, place: Place::default(), wants_flush: false }
+    let (place, me) = (Place::default(), Member::default());
+    Relay { history, connections, counters, out, place, me, wants_flush: false }
 }
 
 /// For events that bring no answers.

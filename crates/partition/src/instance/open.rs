@@ -5,10 +5,11 @@ use std::fmt;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
 use zerohop_placement::{ClusterMap, Group, KeyspaceConfig, MapHistory};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, Timestamp};
 
 use super::clock::{InstanceClock, Time};
 use super::connections::Connections;
+use super::groups::{Groups, is_shared};
 use super::stats::Counters;
 use super::table::Table;
 use super::{Identity, Instance, Upkeep};
@@ -68,6 +69,19 @@ impl fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
+impl OpenError {
+    pub(super) fn of_partition(
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        error: partition::OpenError,
+    ) -> OpenError {
+        match error {
+            partition::OpenError::Engine(error) => OpenError::Engine(error),
+            error => OpenError::Partition { keyspace, partition, error },
+        }
+    }
+}
+
 impl From<EngineError> for OpenError {
     fn from(error: EngineError) -> OpenError {
         OpenError::Engine(error)
@@ -92,9 +106,11 @@ impl<D: Disk> Instance<D> {
         opened.removed = remove_strangers(&mut engine, &history, identity.instance)?;
         let mut table = Table::default();
         let mut newest = Timestamp::ZERO;
+        let mut shared = Vec::new();
         for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
             let Some(config) = history.map().keyspace(keyspace).map(|found| found.config()) else { continue };
-            if group.primary != identity.instance {
+            if is_shared(group) {
+                shared.push((keyspace, id));
                 continue;
             }
             let (partition, is_state_lost) = open_partition(&mut engine, keyspace, id, config, group)?;
@@ -104,8 +120,7 @@ impl<D: Disk> Instance<D> {
             newest = newest.max(partition.newest());
             table.add(keyspace, config.partitions.get(), id, partition);
         }
-        opened.partitions = table.len();
-        let instance = Instance {
+        let mut instance = Instance {
             identity,
             engine,
             table,
@@ -115,7 +130,10 @@ impl<D: Disk> Instance<D> {
             clock: InstanceClock::new(now, newest),
             counters: Counters::default(),
             upkeep: Upkeep::default(),
+            groups: Groups::new(identity, now, Timestamp::ZERO),
         };
+        instance.open_all_shared(&shared)?;
+        opened.partitions = instance.table.len() + instance.groups.len();
         Ok((instance, opened))
     }
 }
@@ -128,16 +146,23 @@ pub(super) fn open_partition<D: Disk>(
     config: &KeyspaceConfig,
     group: Group<'_>,
 ) -> Result<(Partition, bool), OpenError> {
-    let options = partition::Options {
+    match Partition::open(engine, engine_id(keyspace, id), options_of(config, id, group.epoch)) {
+        Ok((partition, restored)) => Ok((partition, restored.is_state_lost)),
+        Err(error) => Err(OpenError::of_partition(keyspace, id, error)),
+    }
+}
+
+/// How a partition of a keyspace is opened.
+pub(super) fn options_of(
+    config: &KeyspaceConfig,
+    id: PartitionId,
+    epoch: PartitionEpoch,
+) -> partition::Options {
+    partition::Options {
         durability: durability(config),
         // Partitions of one keyspace share no pattern of collisions.
         index_seed: config.seed ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-        epoch: group.epoch,
-    };
-    match Partition::open(engine, engine_id(keyspace, id), options) {
-        Ok((partition, restored)) => Ok((partition, restored.is_state_lost)),
-        Err(partition::OpenError::Engine(error)) => Err(OpenError::Engine(error)),
-        Err(error) => Err(OpenError::Partition { keyspace, partition: id, error }),
+        epoch,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use zerohop_placement::MapHistory;
+use zerohop_wire::messages::Member;
 use zerohop_wire::{Failure, Message};
 
 use super::connections::Connections;
@@ -17,6 +18,8 @@ pub(super) struct Relay<'r> {
     pub(super) counters: &'r mut Counters,
     pub(super) out: &'r mut dyn Effects,
     pub(super) place: Place,
+    /// Who sends, to other members.
+    pub(super) me: Member,
     pub(super) wants_flush: bool,
 }
 

@@ -61,6 +61,10 @@ impl<D: Disk> Instance<D> {
         let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
         let mut relay = relay(history, connections, counters, effects);
         relay.place = Place { keyspace, partition, ..Place::default() };
+        if let Message::Peer(peer) = message {
+            self.peer(envelope, peer, effects);
+            return;
+        }
         if !kind.is_for_partition() {
             return self.about_cluster(to, message, effects, relay_place(envelope));
         }
@@ -70,6 +74,10 @@ impl<D: Disk> Instance<D> {
             Found::Here(slot, _) => {
                 let request = Request { token: to, envelope: *envelope, message };
                 table.request(slot, (engine, clock.now()), request, &mut relay);
+            }
+            _ if self.groups.holds(keyspace, partition) => {
+                let request = Request { token: to, envelope: *envelope, message };
+                self.request_shared(request, effects);
             }
             Found::NotHere | Found::NoKeyspace => match relay.history.map().keyspace(keyspace) {
                 Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
@@ -103,6 +111,9 @@ impl<D: Disk> Instance<D> {
             Found::Here(slot, _) => {
                 let mut relay = relay(history, connections, counters, effects);
                 table.run(slot, (engine, clock.now()), to, (program, reply), &mut relay)
+            }
+            _ if self.groups.holds(keyspace, partition) => {
+                self.run_shared((keyspace, partition), to, (program, reply), effects)
             }
             Found::NotHere | Found::NoKeyspace => match history.map().keyspace(keyspace) {
                 Some(_) => {

@@ -9,9 +9,10 @@ use zerohop_wire::{Failure, Message};
 
 use super::parked::One;
 use super::{Context, Effects, Replica, Role, failed, unavailable};
-use crate::event::{Event, Request};
+use crate::event::{Event, Request, Token};
 use crate::limits::BUSY_RETRY_MS;
 use crate::planted::{Bug, is_planted};
+use crate::{Program, Ran};
 
 impl Replica {
     pub(super) fn request<D: Disk>(
@@ -45,6 +46,28 @@ impl Replica {
             return Ok(());
         }
         self.partition.step(context.engine, context.now, Event::Request(*request), effects)
+    }
+
+    /// Runs a unit ([`crate::Partition::run`]), which cannot be parked: what cannot be answered now is refused.
+    ///
+    /// # Errors
+    /// As there; `Unavailable` while this primary may not answer, `WrongOwner` without what has changed from others.
+    pub fn run<D: Disk, P: Program>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        token: Token,
+        (program, reply): (&mut P, &mut Vec<u8>),
+        effects: &mut dyn Effects,
+    ) -> Result<Ran, Failure<'static>> {
+        if self.role != Role::Primary {
+            let epoch = self.view.map_epoch;
+            return Err(Failure::WrongOwner { epoch, delta: std::borrow::Cow::Borrowed(&[]) });
+        }
+        // What it will do is not known before: it may write.
+        if !self.may_answer(context) || !self.has_copies() || self.parked.has_writes() {
+            return Err(unavailable());
+        }
+        self.partition.run(context.engine, context.now, token, (program, reply), effects)
     }
 
     /// All whose copies and grants count: those of the group, and those whom a request that may have been granted adds.

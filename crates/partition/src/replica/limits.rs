@@ -23,8 +23,11 @@ pub const LAG_US: u64 = 1_000_000;
 /// How often a change of the group is asked for until the epoch is another.
 pub const ASK_AGAIN_US: u64 = 200_000;
 
-/// How often a peer hears of its primary though there is nothing to send: losses are found by it.
+/// How often a peer hears of its primary while something is unacknowledged: losses are found by it.
 pub const HEARTBEAT_US: u64 = 30_000;
+
+/// How often it does otherwise: leases tell whether it is there, and an idle partition should cost next to nothing.
+pub const IDLE_US: u64 = 500_000;
 
 /// How long what was sent may be unacknowledged before it is sent again.
 pub const RESEND_US: u64 = 60_000;

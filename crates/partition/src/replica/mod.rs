@@ -82,6 +82,8 @@ pub enum Told<'a> {
     Flushed,
     /// See [`Event::FlushFailed`].
     FlushFailed,
+    /// The partition will not be here any more: whoever waits is answered so.
+    Gone(Failure<'static>),
     /// Time has passed: every few milliseconds, and after a batch of events.
     Tick,
     /// See [`Event::Disconnected`].
@@ -202,7 +204,18 @@ impl Replica {
     ) -> Result<Replica, OpenError> {
         let (partition, restored) = Partition::open_as_member(engine, id, options)?;
         let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.is_state_lost;
-        Ok(Replica {
+        let replica = Replica::new(partition, me, id, options);
+        Ok(Replica { needs_state: restored.is_state_lost, is_intact, has_rot: !is_intact, ..replica })
+    }
+
+    /// Takes over a partition of which this is the only member, as `alone` says, because others are to join.
+    pub fn adopt(partition: Partition, alone: View, id: PartitionId, options: Options) -> Replica {
+        let replica = Replica::new(partition, alone.primary, id, options);
+        Replica { view: alone, role: Role::Primary, has_unknown_former: false, ..replica }
+    }
+
+    fn new(partition: Partition, me: Member, id: PartitionId, options: Options) -> Replica {
+        Replica {
             me,
             id,
             options,
@@ -210,9 +223,9 @@ impl Replica {
             view: View::default(),
             role: Role::Removed,
             counts: Counts::default(),
-            needs_state: restored.is_state_lost,
-            is_intact,
-            has_rot: !is_intact,
+            needs_state: false,
+            is_intact: true,
+            has_rot: false,
             streams: Vec::new(),
             mark: 0,
             waits: BTreeMap::new(),
@@ -232,7 +245,7 @@ impl Replica {
             has_unknown_former: true,
             yielded: BTreeMap::new(),
             early: VecDeque::new(),
-        })
+        }
     }
 
     /// Takes an event. What is to be done about it goes to `effects`.
@@ -261,6 +274,13 @@ impl Replica {
             Told::FlushFailed => {
                 if self.role == Role::Primary {
                     self.partition.step(context.engine, context.now, Event::FlushFailed, effects)?;
+                }
+                Ok(())
+            }
+            Told::Gone(failure) => {
+                self.partition.stand_down(&failure, effects);
+                while let Some(one) = self.parked.take_first(|_| true) {
+                    effects.answer(one.token, &failed(failure.clone()));
                 }
                 Ok(())
             }

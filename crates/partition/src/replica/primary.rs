@@ -7,7 +7,7 @@ use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
 use zerohop_wire::{Many, pack};
 
 use super::limits::{
-    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, HEARTBEAT_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
+    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, HEARTBEAT_US, IDLE_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
     RESEND_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
 };
 use super::settle::NO_MARK;
@@ -198,6 +198,7 @@ impl Replica {
         let due_us = match stream.told_commit < commit && stream.is_found {
             _ if stream.sent_us == 0 => 0,
             true => stream.sent_us + REWIND_US,
+            false if stream.is_found && stream.matched + 1 == stream.next => stream.sent_us + IDLE_US,
             false => stream.sent_us + HEARTBEAT_US,
         };
         if sent_bytes == 0 && now_us >= due_us {

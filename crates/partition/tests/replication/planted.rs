@@ -5,12 +5,16 @@ use zerohop_partition::planted::{Bug, plant};
 use super::control::ControlBug;
 use super::play;
 
+/// Within so many seeds each is found.
+const SEEDS: u64 = 60;
+
 /// The first seed that finds it.
 fn found(bug: Option<Bug>, control: Option<ControlBug>, seeds: u64) -> Option<(u64, String)> {
     plant(bug);
     // What panics is found as well; where, nobody needs to read.
     std::panic::set_hook(Box::new(|_| {}));
     let found = (1..=seeds).find_map(|seed| {
+        eprint!("{seed} ");
         let run = std::panic::catch_unwind(|| play(seed, control));
         match run {
             Ok(ended) => ended.violations.into_iter().next().map(|what| (seed, what)),
@@ -24,7 +28,7 @@ fn found(bug: Option<Bug>, control: Option<ControlBug>, seeds: u64) -> Option<(u
 #[test]
 fn planted_bugs_are_found() {
     let wanted = std::env::var("ZEROHOP_BUG").ok();
-    let seeds = 60;
+    let seeds = std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
     let mut missed = Vec::new();
     for bug in Bug::OF_GROUPS.into_iter().chain([Bug::ReadsUncommitted]) {
         if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
