@@ -22,6 +22,8 @@ mod parked;
 mod primary;
 mod settle;
 mod stream;
+#[cfg(test)]
+mod tests;
 pub mod view;
 mod whole;
 

@@ -50,12 +50,16 @@ impl Checker {
         self.keys.entry((partition, key.to_owned())).or_default()
     }
 
-    /// Up to an interval of this partition may be missing from now on.
-    pub fn may_lose(&mut self, partition: usize, now: u64) {
+    /// Up to an interval of this partition may be missing from now on; or all of it, with what its disks knew of ceilings.
+    pub fn may_lose(&mut self, partition: usize, now: u64, is_all_gone: bool) {
+        if is_all_gone {
+            self.versions.remove(&partition);
+        }
         self.lost_at.insert(partition, now);
         for ((of, _), key) in &mut self.keys {
             if *of == partition {
                 let versions = std::mem::take(&mut key.versions);
+                let versions = if is_all_gone { BTreeMap::new() } else { versions };
                 let sent = std::mem::take(&mut key.sent);
                 *key = Key { versions, sent, ..Key::default() };
             }
@@ -81,6 +85,9 @@ impl Checker {
 
     /// A write got this version: above all that were answered before it was sent, whatever was lost since.
     pub fn wrote(&mut self, partition: usize, version: Timestamp, (begun, now): (u64, u64)) {
+        if self.is_before_loss(partition, begun) {
+            return;
+        }
         let versions = self.versions.entry(partition).or_default();
         let before = versions.range(..begun).next_back().map(|(at, version)| (*at, *version));
         let highest = versions.last_key_value().map_or(version, |(_, highest)| version.max(*highest));

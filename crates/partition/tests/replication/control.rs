@@ -29,7 +29,8 @@ pub enum ControlBug {
 struct Known {
     incarnation: Incarnation,
     heard_us: u64,
-    ends: Vec<LogEnd>,
+    /// Of each partition, and the first start that the disk has lived through.
+    ends: Vec<(LogEnd, u64)>,
 }
 
 /// A partition on its way to another instance.
@@ -56,8 +57,8 @@ pub struct Control {
     pub bug: Option<ControlBug>,
     pub moving: Option<Move>,
     pub counts: Counts,
-    /// Partitions of which up to an interval may be missing since the last look.
-    pub losses: Vec<usize>,
+    /// Partitions of which up to an interval may be missing since the last look, or all, as the disks are gone.
+    pub losses: Vec<(usize, bool)>,
     known: BTreeMap<InstanceId, Known>,
 }
 
@@ -85,7 +86,7 @@ impl Control {
         }
     }
 
-    pub fn heard(&mut self, now_us: u64, from: Member, ends: Vec<LogEnd>) {
+    pub fn heard(&mut self, now_us: u64, from: Member, ends: Vec<(LogEnd, u64)>) {
         let known = self.known.get(&from.instance);
         if known.is_none_or(|known| known.incarnation <= from.incarnation) {
             let known = Known { incarnation: from.incarnation, heard_us: now_us, ends };
@@ -181,14 +182,14 @@ impl Control {
             if present == member {
                 continue;
             }
-            let end = known.ends[partition];
+            let (end, disk_since) = known.ends[partition];
+            // The log of the process that the group names, and not one that began on an empty disk since.
+            let is_its_own = end.is_intact && end.is_whole && disk_since <= member.incarnation.0;
             let readmits = self.bug == Some(ControlBug::ReadmitsRestarted);
             let replace = |list: &mut Vec<Member>| {
                 list.iter_mut().filter(|one| **one == member).for_each(|one| *one = present);
             };
-            if (self.is_sync && end.is_intact && end.is_whole || readmits)
-                && group.role(member) != Role::Follower
-            {
+            if (self.is_sync && is_its_own || readmits) && group.role(member) != Role::Follower {
                 // It holds all that it ever acknowledged, and nothing was committed without it since.
                 if group.primary == member {
                     group.primary = present;
@@ -235,27 +236,31 @@ impl Control {
     /// All who held everything have restarted: the highest log is what there is.
     fn restart_of_all(&mut self, now_us: u64, partition: usize, group: &View) -> Option<View> {
         let holders = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
-        let mut best: Option<(LogEnd, Member)> = None;
+        let mut best: Option<(LogEnd, bool, Member)> = None;
         let mut all = Vec::new();
         for holder in holders {
             let (present, known) = self.present(now_us, holder.instance)?;
             if present == holder {
                 return None;
             }
-            let end = known.ends[partition];
-            if end.is_whole && best.is_none_or(|(best, _)| rank(best) < rank(end)) {
-                best = Some((end, present));
+            let (end, disk_since) = known.ends[partition];
+            let is_its_own = disk_since <= holder.incarnation.0;
+            if end.is_whole && best.is_none_or(|(best, own, _)| (own, rank(best)) < (is_its_own, rank(end))) {
+                best = Some((end, is_its_own, present));
             }
             all.push(present);
         }
-        let (_, primary) = best?;
+        let (_, is_its_own, primary) = best?;
+        if !self.is_sync || !is_its_own {
+            // Up to an interval; or an operator has accepted that all disks are gone.
+            self.losses.push((partition, !is_its_own));
+        }
         let mut group = group.clone();
         group.primary = primary;
         group.in_sync.clear();
         group.followers.retain(|one| all.iter().all(|other| other.instance != one.instance));
         group.followers.extend(all.into_iter().filter(|one| *one != primary));
         self.counts.restarts_of_all += 1;
-        self.losses.push(partition);
         Some(group)
     }
 

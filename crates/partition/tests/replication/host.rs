@@ -20,8 +20,8 @@ const CEILING: &str = "ceiling";
 #[derive(Debug)]
 pub enum Out {
     Peer(Member, Vec<u8>),
-    /// An answer, with the epoch of the group that gives it.
-    Answer(Token, usize, PartitionEpoch, Vec<u8>),
+    /// An answer, with the epoch of the group that gives it, and whether that has the copies it must have.
+    Answer(Token, usize, (PartitionEpoch, bool), Vec<u8>),
     WrongOwner(Token),
     Ask(usize, PartitionEpoch, Change),
     FetchMap,
@@ -44,13 +44,13 @@ pub struct Live {
     pub leases: Leases,
     pub map: Map,
     unix_ms: u64,
-    /// Whether its disk knew this instance when it started: an empty disk is not an intact one.
-    is_known: bool,
+    /// The first start of this instance that its disk has lived through: an empty disk is not an intact one.
+    disk_since: u64,
 }
 
 struct Gather<'o> {
     partition: usize,
-    epoch: PartitionEpoch,
+    epoch: (PartitionEpoch, bool),
     me: Member,
     out: &'o mut Vec<Out>,
     wants_flush: &'o mut bool,
@@ -141,31 +141,28 @@ impl Host {
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
-        let ceiling = read_ceiling(engine.disk());
+        let (ceiling, disk_since) =
+            read_ceiling(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
         let options = Options { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let replicas = (0..PARTITIONS as u64)
             .map(|id| Replica::open(&mut engine, self.me, PartitionId(id), options).expect("opens"));
         let replicas = replicas.collect();
-        let leases = Leases::new(self.me, self.clock_us(now_us), ceiling.unwrap_or_default());
+        let leases = Leases::new(self.me, self.clock_us(now_us), ceiling);
         self.live = Some(Live {
             engine,
             replicas,
             leases,
             map: Map::default(),
             unix_ms: self.day_ms(now_us),
-            is_known: ceiling.is_some(),
+            disk_since,
         });
         self.paused_until_us = 0;
     }
 
     /// What it tells the control group about its logs.
-    pub fn log_ends(&self) -> Vec<LogEnd> {
+    pub fn log_ends(&self) -> Vec<(LogEnd, u64)> {
         let Some(live) = &self.live else { return Vec::new() };
-        let ends = live.replicas.iter().map(|replica| {
-            let end = replica.log_end();
-            LogEnd { is_intact: end.is_intact && live.is_known, ..end }
-        });
-        ends.collect()
+        live.replicas.iter().map(|replica| (replica.log_end(), live.disk_since)).collect()
     }
 
     /// A map that the control group has sent.
@@ -229,7 +226,7 @@ impl Host {
         let newest = live.replicas.iter().map(Replica::newest).max().unwrap_or_default();
         live.leases.want_ceiling(live.unix_ms, newest);
         if let Some(ceiling) = live.leases.to_sync() {
-            write_ceiling(live.engine.disk(), ceiling);
+            write_ceiling(live.engine.disk(), ceiling, live.disk_since);
             live.leases.synced(ceiling);
         }
         let mut wanted: Vec<Member> = live.replicas.iter().flat_map(Replica::lease_wanted_of).collect();
@@ -259,10 +256,11 @@ impl Host {
         let (clock_us, day_ms, me) = (self.clock_us(now_us), self.day_ms(now_us), self.me);
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
-        let epoch = match &told {
-            Told::Group(view) => view.epoch,
-            _ => live.replicas[partition].view().epoch,
+        let view = match &told {
+            Told::Group(view) => view,
+            _ => live.replicas[partition].view(),
         };
+        let epoch = (view.epoch, view.copies() >= usize::from(view.min_in_sync));
         let mut wants_flush = false;
         let mut gather = Gather { partition, epoch, me, out, wants_flush: &mut wants_flush };
         let mut context = Context {
@@ -275,18 +273,22 @@ impl Host {
     }
 }
 
-fn read_ceiling(disk: &mut SimulatedDisk) -> Option<Timestamp> {
+fn read_ceiling(disk: &mut SimulatedDisk) -> Option<(Timestamp, u64)> {
     let file = disk.open(CEILING, OpenMode::Existing).ok()?;
-    let mut bytes = [0; 8];
-    disk.read_at(file, 0, &mut bytes).expect("was written whole");
+    let mut numbers = [[0; 8]; 2];
+    for (at, number) in numbers.iter_mut().enumerate() {
+        disk.read_at(file, 8 * at as u64, number).expect("was written whole");
+    }
     disk.close(file);
-    Some(Timestamp(u64::from_le_bytes(bytes)))
+    let [ceiling, since] = numbers.map(u64::from_le_bytes);
+    Some((Timestamp(ceiling), since))
 }
 
-fn write_ceiling(disk: &mut SimulatedDisk, ceiling: Timestamp) {
+fn write_ceiling(disk: &mut SimulatedDisk, ceiling: Timestamp, since: u64) {
     let _ = disk.remove("ceiling.tmp");
     let file = disk.open("ceiling.tmp", OpenMode::Create).expect("can be made");
     disk.append(file, &ceiling.0.to_le_bytes()).expect("has room");
+    disk.append(file, &since.to_le_bytes()).expect("has room");
     disk.sync(file).expect("does not fail");
     disk.close(file);
     disk.rename("ceiling.tmp", CEILING).expect("does not fail");

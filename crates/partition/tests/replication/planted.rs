@@ -5,6 +5,26 @@ use zerohop_partition::planted::{Bug, plant};
 use super::control::ControlBug;
 use super::play;
 
+/// Those that the simulation is to find. Of the others each has a test of its own beside the code.
+const FOUND: [Bug; 16] = [
+    Bug::AcknowledgedAlone,
+    Bug::LeaseNotChecked,
+    Bug::GrantNotWaitedOut,
+    Bug::NewerGrantUsed,
+    Bug::PrecedingNotMatched,
+    Bug::CeilingForgotten,
+    Bug::OlderEpochAccepted,
+    Bug::TruncationSkipped,
+    Bug::SessionsForgottenAtPromotion,
+    Bug::ReadsUncommitted,
+    Bug::MinInSyncIgnored,
+    Bug::AdmittedBeforeCaughtUp,
+    Bug::UndecidedIgnored,
+    Bug::GrantFromArrival,
+    Bug::StartNotCounted,
+    Bug::CommitNotMatched,
+];
+
 /// Within so many seeds each is found.
 const SEEDS: u64 = 60;
 
@@ -30,7 +50,7 @@ fn planted_bugs_are_found() {
     let wanted = std::env::var("ZEROHOP_BUG").ok();
     let seeds = std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
     let mut missed = Vec::new();
-    for bug in Bug::OF_GROUPS.into_iter().chain([Bug::ReadsUncommitted]) {
+    for bug in FOUND {
         if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
             continue;
         }

@@ -8,6 +8,7 @@ use zerohop_partition::Token;
 use zerohop_partition::replica::{Change, Digest, LogEnd, Member, Role};
 use zerohop_wire::Message;
 use zerohop_wire::ids::{Incarnation, InstanceId, PartitionEpoch};
+use zerohop_wire::messages::Outcome;
 
 use super::check::Checker;
 use super::client::Client;
@@ -34,15 +35,49 @@ enum Event {
     Fault,
     ClientPoll,
     Start(usize),
-    Frame { to: Member, bytes: Vec<u8> },
-    Request { host: usize, token: Token, bytes: Vec<u8> },
-    Answer { token: Token, bytes: Vec<u8> },
-    Refused { token: Token },
-    MapFor { host: usize, map: Map },
-    WantsMap { host: usize },
-    Heard { from: Member, ends: Vec<LogEnd>, map_epoch: u64 },
-    Asked { partition: usize, from: Member, epoch: PartitionEpoch, change: Change },
-    Wish { host: usize, partition: usize, member: Member },
+    /// A process is killed, and is back at once.
+    Restart(usize),
+    /// The network is whole again.
+    Mend,
+    Frame {
+        to: Member,
+        bytes: Vec<u8>,
+    },
+    Request {
+        host: usize,
+        token: Token,
+        bytes: Vec<u8>,
+    },
+    Answer {
+        token: Token,
+        bytes: Vec<u8>,
+    },
+    Refused {
+        token: Token,
+    },
+    MapFor {
+        host: usize,
+        map: Map,
+    },
+    WantsMap {
+        host: usize,
+    },
+    Heard {
+        from: Member,
+        ends: Vec<(LogEnd, u64)>,
+        map_epoch: u64,
+    },
+    Asked {
+        partition: usize,
+        from: Member,
+        epoch: PartitionEpoch,
+        change: Change,
+    },
+    Wish {
+        host: usize,
+        partition: usize,
+        member: Member,
+    },
 }
 
 /// Which faults a seed has.
@@ -67,7 +102,6 @@ pub struct World {
     pub check: Checker,
     pub hosts: Vec<Host>,
     pub clients: Vec<Client>,
-    pub is_sync: bool,
     pub trace: u64,
     pub events: u64,
     queue: BTreeMap<(u64, u64), Event>,
@@ -159,7 +193,6 @@ impl World {
             check: Checker::default(),
             hosts,
             clients: clients.collect(),
-            is_sync,
             trace: 0,
             events: 0,
             queue: BTreeMap::new(),
@@ -259,6 +292,13 @@ impl World {
                 if self.hosts[host].live.is_none() {
                     self.hosts[host].start(now);
                     self.tell_control(host);
+                }
+            }
+            Event::Mend => self.cut.clear(),
+            Event::Restart(host) => {
+                if !self.is_healed && self.hosts[host].live.is_some() {
+                    self.stop(host, false);
+                    self.at(10_000, Event::Start(host));
                 }
             }
             Event::Frame { to, bytes } => {
@@ -361,10 +401,8 @@ impl World {
                 self.send(4, host, || Event::Wish { host, partition, member });
             }
         }
-        for partition in std::mem::take(&mut self.control.losses) {
-            if !self.is_sync {
-                self.check.may_lose(partition, self.now);
-            }
+        for (partition, is_all_gone) in std::mem::take(&mut self.control.losses) {
+            self.check.may_lose(partition, self.now, is_all_gone);
         }
         if self.control.map.epoch > epoch {
             (0..HOSTS).for_each(|host| self.send_map(host));
@@ -379,7 +417,15 @@ impl World {
                     let target = to.instance.0 as usize;
                     self.send(host, target, || Event::Frame { to, bytes: bytes.clone() });
                 }
-                Out::Answer(token, partition, epoch, bytes) => {
+                Out::Answer(token, partition, (epoch, has_copies), bytes) => {
+                    let is_write = with_frame(&bytes, |_, message| {
+                        matches!(message, Message::Answer(Ok(Outcome::Done { .. } | Outcome::Counter { .. })))
+                    });
+                    if is_write && !has_copies {
+                        let text =
+                            format!("{partition}: a write is acknowledged in {epoch}, with too few copies");
+                        self.check.violations.push(text);
+                    }
                     let tells = with_frame(&bytes, |_, message| match message {
                         Message::Answer(Err(failure)) => failure.code() >= 1 && is_outcome(failure),
                         _ => true,
@@ -456,8 +502,10 @@ impl World {
                 let pause = self.faults.below(most);
                 self.hosts[host].paused_until_us = self.now + pause;
             }
-            4 | 5 if kinds.cuts => {
-                self.cut.clear();
+            4 | 5 if kinds.cuts && self.cut.is_empty() => {
+                let most = if self.faults.chance(1, 2) { 3_500_000 } else { 800_000 };
+                let lasts = 100_000 + self.faults.below(most);
+                self.at(lasts, Event::Mend);
                 let one_way = self.faults.chance(1, 3);
                 let from_control_only = self.faults.chance(1, 3);
                 for other in 0..=HOSTS {
@@ -470,7 +518,18 @@ impl World {
                     }
                 }
             }
-            6 => self.cut.clear(),
+            // A primary that nobody but the control group misses, and an heir that has just restarted.
+            6 if kinds.cuts && kinds.kills && self.cut.is_empty() => {
+                let group = &self.control.map.groups[self.faults.below(PARTITIONS as u64) as usize];
+                let primary = group.primary.instance.0 as usize;
+                let heir = group.in_sync.first().map(|heir| heir.instance.0 as usize);
+                self.cut.extend([(primary, HOSTS), (HOSTS, primary)]);
+                self.at(2_500_000, Event::Mend);
+                if let Some(heir) = heir {
+                    let after = 350_000 + self.faults.below(400_000);
+                    self.at(after, Event::Restart(heir));
+                }
+            }
             7 if kinds.moves => {
                 let partition = self.faults.below(PARTITIONS as u64) as usize;
                 let to = InstanceId(self.faults.below(HOSTS as u64) as u32);

@@ -1,0 +1,355 @@
+//! Rules of which each has its own test: members on simulated disks, moved by hand.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
+use zerohop_wire::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, PartitionEpoch, RequestId, Timestamp};
+use zerohop_wire::messages::{
+    Call, Condition, EntryName, Expiry, LogEntry, Member, Peer, Query, Read, Report, Stamp, Write,
+};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, Message};
+
+use super::limits::{LAG_US, LEASE_WAIT_US};
+use super::{Change, Context, Effects, Leases, Replica, Role, Told, View};
+use crate::event::{Now, Request, Token};
+use crate::partition::open::Options;
+
+/// Synced by all, once they are promoted.
+const CEILING: Timestamp = Timestamp::from_millis(1 << 40);
+
+/// What came out of a member.
+#[derive(Default)]
+struct Out {
+    sent: Vec<(Member, PartitionEpoch, Vec<u8>)>,
+    answered: Vec<(u64, bool)>,
+    asked: Vec<Change>,
+    wrong_owner: usize,
+    maps: usize,
+}
+
+struct Node {
+    engine: Engine<SimulatedDisk>,
+    replica: Replica,
+    leases: Leases,
+    out: Out,
+    now_us: u64,
+}
+
+impl crate::Effects for Out {
+    fn answer(&mut self, to: Token, message: &Message<'_>) {
+        self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
+    }
+
+    fn reply(&mut self, _to: Token, _bytes: &[u8]) {}
+
+    fn wrong_owner(&mut self, _to: Token) {
+        self.wrong_owner += 1;
+    }
+
+    fn dropped(&mut self, _to: Token) {}
+
+    fn flush_wanted(&mut self) {}
+}
+
+impl Effects for Out {
+    fn send(&mut self, to: Member, epoch: PartitionEpoch, call: &Call<'_>) {
+        let (from, mut frame) = (to, Vec::new());
+        let message = Message::Peer(Peer { from, to, call: call.clone() });
+        Encoder::default().encode(&Envelope::default(), &message, &mut frame).expect("fits");
+        self.sent.push((to, epoch, frame));
+    }
+
+    fn ask(&mut self, _epoch: PartitionEpoch, change: Change) {
+        self.asked.push(change);
+    }
+
+    fn fetch_map(&mut self, _epoch: PartitionEpoch) {
+        self.maps += 1;
+    }
+}
+
+fn member(instance: u32) -> Member {
+    Member { instance: InstanceId(instance), incarnation: Incarnation(1) }
+}
+
+fn name(epoch: u32, index: u64) -> EntryName {
+    EntryName { epoch, index: LogIndex(index) }
+}
+
+fn view(epoch: u64, primary: u32, in_sync: &[u32], followers: &[u32]) -> View {
+    let members = |list: &[u32]| list.iter().map(|one| member(*one)).collect();
+    View {
+        epoch: PartitionEpoch(epoch),
+        map_epoch: MapEpoch(epoch),
+        primary: member(primary),
+        in_sync: members(in_sync),
+        followers: members(followers),
+        min_in_sync: 1,
+    }
+}
+
+fn entry(epoch: u32, index: u64) -> LogEntry<'static> {
+    let timestamp = Timestamp::new(1_000, index as u16);
+    LogEntry { name: name(epoch, index), timestamp, kind: 1, flags: 0, key: b"key", payload: b"value" }
+}
+
+impl Node {
+    fn new(instance: u32) -> Node {
+        let options = EngineOptions {
+            disk_reserve_bytes: 0,
+            checkpoints_begin_alone: false,
+            segment_bytes: 64 << 10,
+            checkpoint_tail_bytes: 64 << 10,
+            collect_every_ms: 100,
+            ..EngineOptions::default()
+        };
+        let disk = SimulatedDisk::new(u64::from(instance));
+        let (mut engine, _) = Engine::open(disk, options).expect("opens");
+        let durability = Durability::Interval { ms: 50 };
+        let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(1) };
+        let replica = Replica::open(&mut engine, member(instance), PartitionId(1), options).expect("opens");
+        let leases = Leases::new(member(instance), 1, Timestamp::ZERO);
+        Node { engine, replica, leases, out: Out::default(), now_us: 10_000_000 }
+    }
+
+    fn tell(&mut self, told: Told<'_>) {
+        if let Told::Group(view) = &told {
+            self.leases.set_map(view.map_epoch);
+        }
+        let mut context = Context {
+            engine: &mut self.engine,
+            now: Now { ms: 5_000 },
+            now_us: self.now_us,
+            leases: &self.leases,
+        };
+        self.replica.step(&mut context, told, &mut self.out).expect("goes on");
+    }
+
+    fn hear(&mut self, from: u32, epoch: u64, call: &Call<'_>) {
+        self.tell(Told::Peer { from: member(from), epoch: PartitionEpoch(epoch), call });
+    }
+
+    fn entries(
+        &mut self,
+        from: u32,
+        epoch: u64,
+        (preceding, commit): (EntryName, u64),
+        entries: &[LogEntry<'_>],
+    ) {
+        let (commit, entries) = (LogIndex(commit), Many::given(entries));
+        self.hear(from, epoch, &Call::Replicate { preceding, commit, entries });
+    }
+
+    /// Another instance grants it at once whatever it asks.
+    fn granted_by(&mut self, other: u32) {
+        let (map_epoch, ceiling) = (self.leases.map_epoch(), CEILING);
+        let call = Call::LeaseGrant { sent_us: self.now_us, map_epoch, ceiling };
+        self.leases.take(self.now_us, member(other), &call);
+    }
+
+    fn ask(&mut self, request: u64, message: &Message<'_>) {
+        self.leases.synced(CEILING);
+        let token = Token { connection: 1, request: RequestId(request) };
+        self.tell(Told::Request(Request { token, envelope: Envelope::default(), message }));
+    }
+
+    fn read(&mut self, request: u64) {
+        let read = Read { key: b"key", query: Query::Lookup };
+        self.ask(request, &Message::Read { seen: Timestamp::ZERO, read });
+    }
+
+    fn write(&mut self, request: u64, key: &[u8], value: &[u8]) {
+        let change = zerohop_wire::messages::Change::Insert { value, expiry: Expiry::Never };
+        let write = Write { key, condition: Condition::Always, change };
+        self.ask(request, &Message::Write { stamp: Stamp::default(), write });
+    }
+
+    /// What it has said to others since the last look.
+    fn said(&mut self) -> Vec<String> {
+        let mut said = Vec::new();
+        self.each_sent(|call| {
+            said.push(match call {
+                Call::ReplicateAck(report) => format!("{report:?}"),
+                Call::Replicate { preceding, commit, entries } => {
+                    format!("after {} {commit}: {}", preceding.index, entries.len())
+                }
+                other => format!("{other:?}"),
+            });
+        });
+        said
+    }
+
+    fn each_sent(&mut self, mut each: impl FnMut(&Call<'_>)) {
+        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        for (_, _, bytes) in std::mem::take(&mut self.out.sent) {
+            let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+            match frame.message(&mut Vec::new()) {
+                Ok(Message::Peer(Peer { call, .. })) => each(&call),
+                other => panic!("{other:?}"),
+            };
+        }
+    }
+}
+
+fn holds(index: u64) -> Call<'static> {
+    Call::ReplicateAck(Report::Holds { matched: LogIndex(index), durable: LogIndex(index) })
+}
+
+#[test]
+fn a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not() {
+    let mut b = Node::new(2);
+    b.tell(Told::Group(view(1, 1, &[2], &[])));
+    b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1), entry(1, 2), entry(1, 3)]);
+    b.said();
+    b.entries(1, 1, (name(1, 4), 0), &[entry(1, 5)]);
+    assert_eq!(b.said(), [format!("{:?}", Report::Differs { at: name(1, 3) })]);
+    // A new primary whose log ends at 1: its empty append cuts nothing, its own entry 2 does.
+    b.tell(Told::Group(view(2, 3, &[2], &[])));
+    b.entries(3, 2, (name(1, 1), 0), &[]);
+    assert_eq!(b.replica.log_end().last, name(1, 3));
+    b.entries(3, 2, (name(1, 1), 0), &[entry(2, 2)]);
+    assert_eq!((b.replica.log_end().last, b.replica.counts().truncations), (name(2, 2), 1));
+}
+
+#[test]
+fn a_commit_index_counts_only_for_what_was_matched_in_this_epoch() {
+    let mut b = Node::new(2);
+    b.tell(Told::Group(view(1, 1, &[2], &[])));
+    b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1), entry(1, 2), entry(1, 3)]);
+    assert_eq!(b.replica.stats().commit, 1);
+    b.tell(Told::Group(view(2, 3, &[2], &[])));
+    b.entries(3, 2, (name(1, 1), 3), &[]);
+    assert_eq!(b.replica.stats().commit, 1, "its own 2 and 3 are not the primary's");
+    b.entries(3, 2, (name(1, 1), 3), &[entry(2, 2), entry(2, 3)]);
+    assert_eq!(b.replica.stats().commit, 3);
+}
+
+#[test]
+fn older_epochs_are_refused_and_newer_ones_wait_for_the_map() {
+    let mut b = Node::new(2);
+    b.tell(Told::Group(view(2, 1, &[2], &[])));
+    b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
+    assert_eq!(b.said(), [format!("{:?}", Call::Stale)]);
+    assert_eq!(b.replica.log_end().last, name(0, 0));
+    b.entries(3, 3, (name(0, 0), 0), &[entry(3, 1)]);
+    assert_eq!((b.replica.log_end().last, b.out.maps), (name(0, 0), 1));
+    b.tell(Told::Group(view(3, 3, &[2], &[])));
+    assert_eq!(b.replica.log_end().last, name(3, 1), "what was held is taken up");
+}
+
+#[test]
+fn a_new_primary_answers_nothing_before_its_mark_is_committed_and_its_lease_is_there() {
+    let mut b = Node::new(2);
+    b.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+    b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
+    b.tell(Told::Group(view(2, 2, &[3], &[])));
+    b.read(1);
+    b.granted_by(3);
+    b.tell(Told::Tick);
+    assert!(b.out.answered.is_empty(), "neither the mark nor what stands before it is committed");
+    b.hear(3, 2, &holds(2));
+    assert_eq!(b.out.answered, [(1, true)], "the entry of the old primary counts now");
+    // Without the lease, nothing is answered, until those who wait have waited too long.
+    b.now_us += 450_000;
+    b.read(2);
+    b.tell(Told::Tick);
+    assert_eq!(b.out.answered.len(), 1);
+    b.granted_by(3);
+    b.tell(Told::Tick);
+    assert_eq!(b.out.answered.last(), Some(&(2, true)));
+}
+
+#[test]
+fn a_release_counts_for_the_epoch_that_it_names() {
+    for (yielded, is_released) in [(2, false), (3, true)] {
+        let mut b = Node::new(2);
+        b.tell(Told::Group(view(2, 1, &[2], &[])));
+        let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(2), ceiling: Timestamp::ZERO };
+        b.leases.take(b.now_us, member(1), &ask);
+        b.hear(1, yielded, &Call::Yield);
+        b.tell(Told::Group(view(3, 2, &[], &[])));
+        b.read(1);
+        assert_eq!(!b.out.answered.is_empty(), is_released, "yields to epoch {yielded}");
+        b.now_us += LEASE_WAIT_US;
+        b.tell(Told::Tick);
+        assert_eq!(b.out.answered.len(), 1, "it has waited");
+    }
+}
+
+#[test]
+fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
+    let mut a = Node::new(1);
+    a.tell(Told::Group(View { min_in_sync: 2, ..view(1, 1, &[], &[2]) }));
+    a.now_us += LEASE_WAIT_US;
+    a.write(1, b"key", b"value");
+    a.tell(Told::Tick);
+    assert!(a.out.answered.is_empty(), "two copies must hold it");
+    a.granted_by(2);
+    let last = a.replica.log_end().last.index.0;
+    a.hear(2, 1, &holds(last));
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked, [Change::Admit(member(2))]);
+    // It may be in sync already, and primary soon: reads need it too.
+    a.now_us += 450_000;
+    a.read(2);
+    assert!(a.out.answered.is_empty());
+    // Nothing comes of it: the group is settled by a change that leaves it as it is.
+    a.now_us += LAG_US;
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked.last(), Some(&Change::Keep));
+    a.tell(Told::Group(View { min_in_sync: 2, ..view(2, 1, &[2], &[]) }));
+    a.granted_by(2);
+    a.hear(2, 2, &holds(last));
+    a.write(3, b"key", b"value");
+    a.tell(Told::Tick);
+    assert!(a.out.answered.iter().all(|(request, _)| *request != 3));
+    a.hear(2, 2, &holds(last + 2));
+    assert_eq!(a.out.answered.last(), Some(&(3, true)));
+}
+
+#[test]
+fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
+    let mut a = Node::new(1);
+    a.tell(Told::Group(view(1, 1, &[], &[])));
+    a.now_us += LEASE_WAIT_US;
+    let mut ms = 0;
+    for round in 0..6_000u64 {
+        a.write(round, format!("key{}", round % 7).as_bytes(), &[round as u8; 200]);
+        if round % 50 == 0 {
+            ms += 20;
+            a.engine.maintain(ms).expect("goes on");
+            a.tell(Told::Tick);
+        }
+    }
+    for _ in 0..500 {
+        ms += 20;
+        a.engine.maintain(ms).expect("goes on");
+    }
+    let handle = a.replica.partition.handle();
+    assert!(!a.engine.holds_entry(handle, 9).expect("can be looked for"), "compaction has dropped it");
+    let mut c = Node::new(3);
+    for node in [&mut a, &mut c] {
+        node.tell(Told::Group(view(2, 1, &[], &[3])));
+    }
+    assert_eq!(c.replica.role(), Role::Follower);
+    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    for _ in 0..2_000 {
+        ms += 20;
+        a.now_us += 20_000;
+        c.now_us += 20_000;
+        for from in [1, 3] {
+            let (sender, taker) = if from == 1 { (&mut a, &mut c) } else { (&mut c, &mut a) };
+            sender.tell(Told::Tick);
+            for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
+                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                if let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut Vec::new()) {
+                    taker.hear(from, epoch.0, &call);
+                }
+            }
+            sender.engine.maintain(ms).expect("goes on");
+        }
+    }
+    assert_eq!(c.replica.counts().states_taken, 1);
+    let (of_a, of_c) = (a.replica.digest(&mut a.engine), c.replica.digest(&mut c.engine));
+    assert_eq!(of_a, of_c);
+    assert_eq!(of_a.expect("can be read").records, 7);
+}
