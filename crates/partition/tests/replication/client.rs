@@ -10,7 +10,7 @@ use super::check::Checker;
 use super::control::Map;
 use super::host::{PARTITIONS, envelope};
 
-const TIME_OUT_US: u64 = 250_000;
+const TIME_OUT_US: u64 = 120_000;
 
 #[derive(Clone, Debug)]
 enum Doing {

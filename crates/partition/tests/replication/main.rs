@@ -1,6 +1,11 @@
 //! A partition's replication in a small simulation: instances with real engines on simulated disks, a control group that
 //! changes groups by compare-and-set, clients, and faults. `ZEROHOP_SEED=N` plays one seed and tells what happened.
-#![allow(missing_docs, unreachable_pub, reason = "a test")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::print_stdout,
+    reason = "a test, which tells what it has seen"
+)]
 
 mod check;
 mod client;
@@ -34,10 +39,9 @@ pub fn play(seed: u64, control_bug: Option<ControlBug>) -> Ended {
     }
     let end = FAULTS_US + HEAL_US;
     world.run_until(end, |world| world.clients.iter().all(client::Client::is_idle));
-    if let Some(client) = world.clients.iter().find(|client| !client.is_idle()) {
-        if world.check.violations.is_empty() {
-            world.check.violations.push(format!("no progress: {client:?}"));
-        }
+    let stuck = world.clients.iter().find(|client| !client.is_idle());
+    if let Some(client) = stuck.filter(|_| world.check.violations.is_empty()) {
+        world.check.violations.push(format!("no progress: {client:?}"));
     }
     let mut is_converged = false;
     while world.check.violations.is_empty() && !is_converged && world.now < end + HEAL_US {

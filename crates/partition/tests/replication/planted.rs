@@ -34,7 +34,6 @@ fn found(bug: Option<Bug>, control: Option<ControlBug>, seeds: u64) -> Option<(u
     // What panics is found as well; where, nobody needs to read.
     std::panic::set_hook(Box::new(|_| {}));
     let found = (1..=seeds).find_map(|seed| {
-        eprint!("{seed} ");
         let run = std::panic::catch_unwind(|| play(seed, control));
         match run {
             Ok(ended) => ended.violations.into_iter().next().map(|what| (seed, what)),
