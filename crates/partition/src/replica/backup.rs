@@ -20,7 +20,8 @@ impl Replica {
         (preceding, commit, entries): (EntryName, u64, &Many<'_, LogEntry<'_>>),
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
-        if !matches!(self.role, Role::InSync | Role::Follower) {
+        let is_replica = matches!(self.role, Role::InSync | Role::Follower);
+        if !is_replica && !(is_planted(Bug::OlderEpochAccepted) && epoch < self.view.epoch) {
             return Ok(());
         }
         if self.needs_state || self.has_rot || self.taking.is_some() {

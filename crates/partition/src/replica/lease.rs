@@ -183,7 +183,7 @@ impl Leases {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use zerohop_wire::ids::Incarnation;
 
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_counts_from_when_it_was_asked_for() {
+    pub(in crate::replica) fn a_grant_counts_from_when_it_was_asked_for() {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 50_000, 100_000);
         assert!(a.holds(2_000 + LEASE_US - 1, b.me()));
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_under_a_newer_map_waits_until_that_is_applied() {
+    pub(in crate::replica) fn a_grant_under_a_newer_map_waits_until_that_is_applied() {
         let (mut a, mut b) = pair();
         b.set_map(MapEpoch(5));
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is() {
+    pub(in crate::replica) fn what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is() {
         let (mut a, mut b) = pair();
         exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
         b.set_map(MapEpoch(5));

@@ -319,8 +319,8 @@ impl Replica {
             let is_wanted = !has_enough || self.wished == Some(stream.member);
             is_wanted
                 && self.view.followers.contains(&stream.member)
-                && context.leases.holds(now_us, stream.member)
-                && self.is_caught_up(stream)
+                && (is_planted(Bug::AdmittedBeforeCaughtUp)
+                    || context.leases.holds(now_us, stream.member) && self.is_caught_up(stream))
         });
         candidate.map(|stream| Change::Admit(stream.member))
     }
@@ -329,7 +329,7 @@ impl Replica {
     fn is_caught_up(&self, stream: &Stream) -> bool {
         let held = stream.holds(self.is_sync());
         let has_all = held >= self.partition.applied() && held + ADMIT_LAG_ENTRIES >= self.last();
-        stream.is_found && stream.sending.is_none() && (has_all || is_planted(Bug::AdmittedBeforeCaughtUp))
+        stream.is_found && stream.sending.is_none() && has_all
     }
 }
 

@@ -284,6 +284,8 @@ fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
     a.tell(Told::Tick);
     assert!(a.out.answered.is_empty(), "two copies must hold it");
     a.granted_by(2);
+    a.tell(Told::Tick);
+    assert!(a.out.asked.is_empty(), "it does not have what is committed");
     let last = a.replica.log_end().last.index.0;
     a.hear(2, 1, &holds(last));
     a.tell(Told::Tick);
@@ -352,4 +354,39 @@ fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
     let (of_a, of_c) = (a.replica.digest(&mut a.engine), c.replica.digest(&mut c.engine));
     assert_eq!(of_a, of_c);
     assert_eq!(of_a.expect("can be read").records, 7);
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn each_rule_broken_is_seen_by_its_test() {
+    use super::lease::tests as lease;
+    use crate::planted::{Bug, plant};
+
+    let tests: [(Bug, fn()); 10] = [
+        (
+            Bug::PrecedingNotMatched,
+            a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not,
+        ),
+        (
+            Bug::TruncationSkipped,
+            a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not,
+        ),
+        (Bug::CommitNotMatched, a_commit_index_counts_only_for_what_was_matched_in_this_epoch),
+        (Bug::OlderEpochAccepted, older_epochs_are_refused_and_newer_ones_wait_for_the_map),
+        (
+            Bug::MarkNotAwaited,
+            a_new_primary_answers_nothing_before_its_mark_is_committed_and_its_lease_is_there,
+        ),
+        (Bug::YieldOfAnyEpoch, a_release_counts_for_the_epoch_that_it_names),
+        (Bug::AdmittedBeforeCaughtUp, whom_it_asks_to_admit_counts_until_the_epoch_is_another),
+        (Bug::GrantFromArrival, lease::a_grant_counts_from_when_it_was_asked_for),
+        (Bug::NewerGrantUsed, lease::a_grant_under_a_newer_map_waits_until_that_is_applied),
+        (Bug::StartNotCounted, lease::what_was_granted_under_the_new_map_is_not_waited_for_but_the_start_is),
+    ];
+    for (bug, test) in tests {
+        plant(Some(bug));
+        let is_seen = std::panic::catch_unwind(test).is_err();
+        plant(None);
+        assert!(is_seen, "{bug:?}");
+    }
 }
