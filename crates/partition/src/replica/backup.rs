@@ -21,7 +21,8 @@ impl Replica {
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         let is_replica = matches!(self.role, Role::InSync | Role::Follower);
-        if !is_replica && !(is_planted(Bug::OlderEpochAccepted) && epoch < self.view.epoch) {
+        let is_old = epoch < self.view.epoch && is_planted(Bug::OlderEpochAccepted);
+        if !(is_replica || is_old) {
             return Ok(());
         }
         if self.needs_state || self.has_rot || self.taking.is_some() {

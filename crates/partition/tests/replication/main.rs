@@ -13,10 +13,12 @@ mod control;
 mod host;
 #[cfg(feature = "planted-bugs")]
 mod planted;
+mod totals;
 mod world;
 
 use control::ControlBug;
-use world::{Scenario, Totals, World};
+use totals::Totals;
+use world::{Scenario, World};
 
 const FAULTS_US: u64 = 12_000_000;
 const HEAL_US: u64 = 20_000_000;

@@ -14,6 +14,7 @@ use super::check::Checker;
 use super::client::Client;
 use super::control::{Control, ControlBug, Map, Move};
 use super::host::{Host, Out, PARTITIONS, with_frame};
+use super::totals::Totals;
 
 pub const HOSTS: usize = 4;
 const CLIENTS: u64 = 4;
@@ -117,42 +118,6 @@ pub struct World {
     past: Totals,
 }
 
-/// What happened in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    pub operations: u64,
-    pub promotions: u64,
-    pub truncations: u64,
-    pub states: u64,
-    pub lapses: u64,
-    pub parked: u64,
-    pub admissions: u64,
-    pub removals: u64,
-    pub keeps: u64,
-    pub readmissions: u64,
-    pub restarts_of_all: u64,
-    pub moves: u64,
-    pub crashes: u64,
-}
-
-impl Totals {
-    pub fn add(&mut self, other: &Totals) {
-        self.operations += other.operations;
-        self.promotions += other.promotions;
-        self.truncations += other.truncations;
-        self.states += other.states;
-        self.lapses += other.lapses;
-        self.parked += other.parked;
-        self.admissions += other.admissions;
-        self.removals += other.removals;
-        self.keeps += other.keeps;
-        self.readmissions += other.readmissions;
-        self.restarts_of_all += other.restarts_of_all;
-        self.moves += other.moves;
-        self.crashes += other.crashes;
-    }
-}
-
 impl World {
     pub fn new(scenario: Scenario) -> World {
         let random = Random::new(scenario.seed);
@@ -160,7 +125,7 @@ impl World {
         let is_sync = draw.chance(1, 2);
         let mut on = || draw.chance(1, 2);
         // Most of what may go wrong with leases takes a cut.
-        let cuts = scenario.seed % 4 != 0;
+        let cuts = !scenario.seed.is_multiple_of(4);
         let kinds = Kinds {
             loss: on(),
             repeats: on(),

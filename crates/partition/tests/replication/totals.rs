@@ -1,0 +1,37 @@
+//! What happened in a run, for whoever looks whether enough did.
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub operations: u64,
+    pub promotions: u64,
+    pub truncations: u64,
+    pub states: u64,
+    pub lapses: u64,
+    pub parked: u64,
+    pub admissions: u64,
+    pub removals: u64,
+    pub keeps: u64,
+    pub readmissions: u64,
+    pub restarts_of_all: u64,
+    pub moves: u64,
+    pub crashes: u64,
+}
+
+impl Totals {
+    pub fn add(&mut self, other: &Totals) {
+        self.operations += other.operations;
+        self.promotions += other.promotions;
+        self.truncations += other.truncations;
+        self.states += other.states;
+        self.lapses += other.lapses;
+        self.parked += other.parked;
+        self.admissions += other.admissions;
+        self.removals += other.removals;
+        self.keeps += other.keeps;
+        self.readmissions += other.readmissions;
+        self.restarts_of_all += other.restarts_of_all;
+        self.moves += other.moves;
+        self.crashes += other.crashes;
+    }
+}
