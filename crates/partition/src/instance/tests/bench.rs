@@ -31,6 +31,8 @@ pub(super) struct Sent {
     pub(super) maps: Vec<(u64, u64, Vec<u8>)>,
     pub(super) sessions: Vec<zerohop_wire::ids::SessionId>,
     pub(super) let_go: Vec<u64>,
+    pub(super) to_peers: Vec<Vec<u8>>,
+    pub(super) ceilings: Vec<Timestamp>,
 }
 
 impl Effects for Sent {
@@ -60,6 +62,16 @@ impl Effects for Sent {
 
     fn let_go(&mut self, to: Token) {
         self.let_go.push(to.request.0);
+    }
+
+    fn send(&mut self, _to: messages::Member, envelope: &Envelope, message: &Message<'_>) {
+        let mut frame = Vec::new();
+        zerohop_wire::Encoder::default().encode(envelope, message, &mut frame).expect("fits");
+        self.to_peers.push(frame);
+    }
+
+    fn sync_ceiling(&mut self, ceiling: Timestamp) {
+        self.ceilings.push(ceiling);
     }
 }
 
@@ -126,8 +138,15 @@ impl Bench {
     }
 
     pub(super) fn on(disk: SimulatedDisk, map: ClusterMap, now: Time) -> (Bench, Opened) {
+        Bench::of(1, disk, map, now)
+    }
+
+    /// Another instance than the first.
+    pub(super) fn of(instance: u32, disk: SimulatedDisk, map: ClusterMap, now: Time) -> (Bench, Opened) {
         let history = MapHistory::new(Arc::new(map));
-        let (instance, opened) = Instance::open(disk.clone(), options(), history, now).expect("opens");
+        let identity = Identity { instance: InstanceId(instance), ..options().identity };
+        let options = Options { identity, ..options() };
+        let (instance, opened) = Instance::open(disk.clone(), options, history, now).expect("opens");
         (Bench { disk, instance, sent: Sent::default(), now, next: 0 }, opened)
     }
 

@@ -1,6 +1,7 @@
 //! What an instance does with requests, time, maps and failures.
 
 mod bench;
+mod groups;
 mod maps;
 mod serving;
 mod time;
