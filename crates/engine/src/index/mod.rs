@@ -39,11 +39,13 @@ pub struct Found {
 }
 
 /// The index of one partition.
+// Hot fields first.
+#[repr(C)]
 pub struct HashIndex {
     directory: Vec<u32>,
-    depth: u8,
     pages: Vec<Page>,
     entries: usize,
+    depth: u8,
     page_bytes: usize,
 }
 

@@ -50,24 +50,26 @@ pub(crate) struct LogOptions {
 }
 
 /// The log of one partition.
+// Hot fields first: see [`crate::store::Store`].
+#[repr(C)]
 pub(crate) struct Log {
-    pub(crate) partition: PartitionId,
-    /// The engine's handle of the partition, for naming blocks.
-    pub(crate) handle: u32,
-    pub(crate) folder: String,
-    pub(crate) index_seed: u64,
-    options: LogOptions,
-    pub(crate) slots: Vec<Option<Box<Segment>>>,
-    free_slots: Vec<u32>,
-    /// Slots in log order.
-    pub(crate) order: Vec<u32>,
     /// Epoch and index of the last entry.
     pub(crate) last: (u32, u64),
+    /// Slots in log order.
+    pub(crate) order: Vec<u32>,
+    pub(crate) slots: Vec<Option<Box<Segment>>>,
+    pub(crate) index_seed: u64,
     /// What the last [`Kind::Synced`] mark said.
     marked_synced: u64,
     mark_due_at: u64,
     /// The first segment in `order` that may not be durable as a whole.
     first_unsynced: usize,
+    options: LogOptions,
+    pub(crate) partition: PartitionId,
+    /// The engine's handle of the partition, for naming blocks.
+    pub(crate) handle: u32,
+    pub(crate) folder: String,
+    free_slots: Vec<u32>,
 }
 
 /// A mark of what is synced and committed is written at least this often, so that recovery can apply entries as it

@@ -16,47 +16,50 @@ use crate::log::entry::{Base, Meta};
 use crate::log::header::{Footer, HEADER_BYTES, Header};
 
 /// A segment of one partition's log.
+// The first line of the cache is what every read and write asks for; then what entries count from; then what a write and
+// the death of an entry change. The rest is upkeep's.
+#[repr(C, align(64))]
 pub(crate) struct Segment {
-    pub(crate) header: Header,
-    /// Path of the file, which may not exist yet.
-    pub(crate) path: String,
-    pub(crate) file: Option<FileId>,
-    /// Whether the file's name survives a crash.
-    pub(crate) name_is_durable: bool,
     /// Length, memory included.
     pub(crate) bytes: u64,
-    /// How much of it was issued to the file.
-    pub(crate) written: u64,
-    /// How much of it survives a crash.
-    pub(crate) synced: u64,
-    /// How much of it the system was told not to cache.
-    uncached: u64,
-    /// Log index of the last entry that survives a crash as far as this file goes.
-    pub(crate) synced_index: u64,
-    /// A sync under way, and how far it reaches: bytes and log index.
-    pub(crate) syncing: Option<(SyncTicket, u64, u64)>,
+    /// Bytes in memory before this offset came from the file and were not checked.
+    trusted_from: u64,
     blocks: Vec<Option<Vec<u8>>>,
     /// Log index of the last entry, `header.base.index - 1` while there is none.
     pub(crate) last_index: u64,
+    /// Entries of the replicated log in here, to know when to take a sample.
+    pub(crate) entries: u32,
     /// Epoch of the last entry.
     pub(crate) last_epoch: u32,
+    /// No entry is added any more.
+    pub(crate) sealed: bool,
+    /// Whether the file's name survives a crash.
+    pub(crate) name_is_durable: bool,
+    pub(crate) header: Header,
+    /// How much of it survives a crash.
+    pub(crate) synced: u64,
+    /// Log index of the last entry that survives a crash as far as this file goes.
+    pub(crate) synced_index: u64,
+    /// How much of it was issued to the file.
+    pub(crate) written: u64,
     /// Bytes of entries that nothing refers to any more.
     pub(crate) dead_bytes: u64,
     /// Which entries these are, as far as it is known.
     pub(crate) dead: Dead,
+    /// Path of the file, which may not exist yet.
+    pub(crate) path: String,
+    pub(crate) file: Option<FileId>,
+    /// How much of it the system was told not to cache.
+    uncached: u64,
+    /// A sync under way, and how far it reaches: bytes and log index.
+    pub(crate) syncing: Option<(SyncTicket, u64, u64)>,
     /// Bytes of removals, which compaction may drop once nothing older can come back.
     pub(crate) removal_bytes: u64,
-    /// Entries of the replicated log in here, to know when to take a sample.
-    pub(crate) entries: u32,
     samples: Vec<(u32, u32)>,
-    /// No entry is added any more.
-    pub(crate) sealed: bool,
     /// Somebody reads the file (a copy to another node, a compaction): it is not removed.
     pub(crate) pins: u32,
     /// Its entries cannot be counted from the base of a segment before it: it is not merged with that.
     pub(crate) is_alone: bool,
-    /// Bytes in memory before this offset came from the file and were not checked.
-    trusted_from: u64,
     /// A rotten entry was met here: compaction leaves the file alone until it is mended.
     pub(crate) is_damaged: bool,
 }

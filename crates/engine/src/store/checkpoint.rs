@@ -21,16 +21,18 @@ use crate::log::FIRST_ENTRY_AT;
 
 /// The checkpoints of one partition: those on disk, and the one being written.
 #[derive(Default)]
+// Hot fields first: see [`super::Store`].
+#[repr(C)]
 pub(crate) struct Checkpoints {
+    /// Bytes appended to the log since the last one began.
+    pub(crate) tail_bytes: u64,
+    /// At how many the owner looks whether one is due.
+    pub(crate) look_at_bytes: u64,
     /// Commit index and file bytes of each good one, oldest first.
     pub(crate) kept: VecDeque<(u64, u64)>,
     /// Paths of rotten ones, which go when there is a new one.
     pub(crate) bad: Vec<String>,
     writing: Option<Box<Writing>>,
-    /// Bytes appended to the log since the last one began.
-    pub(crate) tail_bytes: u64,
-    /// At how many the owner looks whether one is due.
-    pub(crate) look_at_bytes: u64,
 }
 
 struct Writing {
