@@ -61,6 +61,11 @@ impl Client {
         }
     }
 
+    /// One is patient, so that others have taken over when it asks again.
+    fn time_out_us(&self) -> u64 {
+        if self.number == 3 { 7 * TIME_OUT_US } else { TIME_OUT_US }
+    }
+
     pub fn is_idle(&self) -> bool {
         self.doing.is_none()
     }
@@ -76,7 +81,7 @@ impl Client {
             if self.number <= 2 && self.random.chance(1, 4) {
                 self.map = map.clone();
             }
-        } else if now < self.sent + TIME_OUT_US {
+        } else if now < self.sent + self.time_out_us() {
             return None;
         } else {
             // Whoever does not answer may not be the one to ask.
@@ -151,7 +156,7 @@ impl Client {
     /// The one that was asked does not serve the partition: asks again soon, with a new map.
     pub fn refused(&mut self, now: u64, token: Token) {
         if token.request.0 == self.attempt {
-            self.sent = now.saturating_sub(TIME_OUT_US) + 5_000;
+            self.sent = now.saturating_sub(self.time_out_us()) + 5_000;
         }
     }
 
