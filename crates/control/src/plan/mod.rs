@@ -1,7 +1,7 @@
 //! Where replicas should be, and the next steps towards it.
 //!
 //! Nothing is remembered between two plans but what the map and the reports say, so that a new leader goes on where the
-//! last one stopped. Each step is one change of one group, a compare-and-set on its epoch; [`steps::next`] looks at a group
+//! last one stopped. Each step is one change of one group, a compare-and-set on its epoch; `steps` looks at a group
 //! and says which comes next, and only what begins a move asks for budget.
 //!
 //! ```text
