@@ -128,24 +128,17 @@ fn simulation(shop: &Workshop) -> Result<String, Failure> {
 
 /// Tests of the crates that have a feature for it find the bugs that it plants.
 fn plants(shop: &Workshop) -> Result<String, Failure> {
-    for (package, blind) in [
-        ("zerohop-engine", "the histories in crates/engine/tests have become blind to it"),
-        ("zerohop-sim", "the simulator has become blind to it"),
-        ("zerohop-control", "the simulation in crates/control/tests has become blind to it"),
+    let own: &[&str] = &["--test", "planted"];
+    let replication: &[&str] = &["--lib", "--test", "replication", "--", "planted", "each_rule_broken"];
+    for (package, tests, blind) in [
+        ("zerohop-engine", own, "the histories in crates/engine/tests have become blind to it"),
+        ("zerohop-sim", own, "the simulator has become blind to it"),
+        ("zerohop-control", own, "the simulation in crates/control/tests has become blind to it"),
+        ("zerohop-partition", replication, "crates/partition/tests/replication has become blind to it"),
     ] {
-        run_command(
-            shop.cargo().args([
-                "test",
-                "--package",
-                package,
-                "--features",
-                "planted-bugs",
-                "--test",
-                "planted",
-                "--locked",
-            ]),
-            &format!("a bug that is planted on purpose is no longer found: {blind}"),
-        )?;
+        let mut cargo = shop.cargo();
+        cargo.args(["test", "--package", package, "--features", "planted-bugs", "--locked"]).args(tests);
+        run_command(&mut cargo, &format!("a bug that is planted on purpose is no longer found: {blind}"))?;
     }
     Ok(String::new())
 }

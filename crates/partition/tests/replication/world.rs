@@ -16,6 +16,8 @@ use super::control::{Control, ControlBug, Map, Move};
 use super::host::{Host, Out, PARTITIONS, with_frame};
 use super::totals::Totals;
 
+/// Events that wait at most: what sound members have under way is far less.
+const QUEUE_MAX: usize = 100_000;
 pub const HOSTS: usize = 4;
 const CLIENTS: u64 = 4;
 const TICK_US: u64 = 5_000;
@@ -218,6 +220,9 @@ impl World {
             self.events += 1;
             self.note(&event);
             self.play(event);
+            if self.queue.len() > QUEUE_MAX {
+                self.check.violations.push(format!("it runs away: {} events wait", self.queue.len()));
+            }
             if self.events.is_multiple_of(256) && stop(self) {
                 break;
             }
