@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use zerohop_partition::instance::{MapChangeError, Stats};
 use zerohop_placement::MapDelta;
+use zerohop_wire::ids::Timestamp;
 
 use super::histogram::Histogram;
 use crate::reactor::Counters;
@@ -29,8 +30,8 @@ pub(crate) enum Notice {
         /// The answer, encoded.
         encoded: Vec<u8>,
     },
-    /// These are all instances of this node.
-    Siblings(Siblings),
+    /// These are all instances of this node, and the newest timestamp that any of them has stored.
+    Siblings(Siblings, Timestamp),
     /// Run these units of Redis clients of another instance.
     Run(Units),
     /// Replies to units that this one has asked another to run.

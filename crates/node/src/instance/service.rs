@@ -146,7 +146,10 @@ impl<D: Disk> Service for InstanceService<D> {
                     replies.answer(token, PartitionEpoch(0), &answer);
                 }
             }
-            Notice::Siblings(siblings) => self.clients.meet(siblings),
+            Notice::Siblings(siblings, newest) => {
+                self.instance.not_before(newest);
+                self.clients.meet(siblings);
+            }
             Notice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
             Notice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
             Notice::Stop => return Flow::Stop,

@@ -11,7 +11,7 @@ use tracing::{error, info, warn};
 use zerohop_engine::EngineOptions;
 use zerohop_partition::instance::{Identity, Instance, Opened, Options, Time};
 use zerohop_placement::MapHistory;
-use zerohop_wire::ids::InstanceId;
+use zerohop_wire::ids::{InstanceId, Timestamp};
 
 use super::notice::Notice;
 use super::service::InstanceService;
@@ -42,6 +42,8 @@ pub(crate) struct Plan {
 pub(crate) struct Ready {
     pub(crate) mailbox: Mailbox<Notice>,
     pub(crate) recovered: Recovered,
+    /// The newest timestamp that it has stored.
+    pub(crate) newest: Timestamp,
 }
 
 /// What opening its data found.
@@ -109,10 +111,11 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let recovered = Recovered::new(&found, stopwatch.elapsed(), warning);
     recovered.tell(identity.instance);
+    let newest = instance.newest();
     let service = InstanceService::new(instance, place, jobs);
     let (mut reactor, mailbox) = Reactor::new(driver, service, Limits::DEFAULT);
     // If nobody waits for it any more, nobody would ever tell it to stop.
-    let is_awaited = opened.try_send((place, Ok(Ready { mailbox, recovered }))).is_ok();
+    let is_awaited = opened.try_send((place, Ok(Ready { mailbox, recovered, newest }))).is_ok();
     let served = if is_awaited { reactor.run() } else { Ok(()) };
     let instance = reactor.into_service().into_instance();
     let closed = instance.close();

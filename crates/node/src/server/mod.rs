@@ -392,9 +392,10 @@ fn open_all(
     let ready: Vec<Ready> = ready.into_iter().flatten().collect();
     let siblings: Vec<_> = ids.iter().copied().zip(ready.iter().map(|one| one.mailbox.clone())).collect();
     let siblings = Siblings(siblings.into());
+    let newest = ready.iter().map(|one| one.newest).max().unwrap_or_default();
     for one in &ready {
         // Nothing else was told yet, so that there is room; an instance that has ended already is reported by itself.
-        drop(one.mailbox.leave(Notice::Siblings(siblings.clone())));
+        drop(one.mailbox.leave(Notice::Siblings(siblings.clone(), newest)));
     }
     let handle = |(id, one): (&InstanceId, Ready)| InstanceHandle::new(*id, one.mailbox, one.recovered);
     Ok(ids.iter().zip(ready).map(handle).collect())

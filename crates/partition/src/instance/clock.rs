@@ -45,6 +45,17 @@ impl InstanceClock {
         self.unix_ms = now.unix_ms.max(self.unix_ms.saturating_add(passed_ms)).min(Timestamp::MILLIS_MAX);
     }
 
+    /// Time is not before this: another instance has stored it, and some client may have seen it there.
+    pub(super) fn not_before(&mut self, newest: Timestamp) {
+        self.unix_ms = self.unix_ms.max(newest.millis());
+        self.issued = self.issued.max(newest);
+    }
+
+    /// The newest timestamp issued or stored.
+    pub(super) fn newest(&self) -> Timestamp {
+        self.issued
+    }
+
     pub(super) fn now(&self) -> Now {
         Now { ms: self.unix_ms }
     }
@@ -84,6 +95,17 @@ mod tests {
         assert_eq!(clock.now().ms, 5_105);
         clock.advance(at(9_000, 126));
         assert_eq!((clock.now().ms, clock.elapsed_at(9_500), clock.elapsed_at(0)), (9_000, 626, 126));
+    }
+
+    #[test]
+    fn what_another_has_stored_is_not_ahead() {
+        let mut clock = InstanceClock::new(at(1_000, 0), Timestamp::ZERO);
+        clock.not_before(Timestamp::new(9_000, 3));
+        clock.advance(at(1_005, 5));
+        assert_eq!(clock.now().ms, 9_005);
+        assert!(clock.issue() > Timestamp::new(9_000, 3));
+        clock.not_before(Timestamp::new(500, 0));
+        assert_eq!(clock.now().ms, 9_005);
     }
 
     #[test]

@@ -170,6 +170,17 @@ impl<D: Disk> Instance<D> {
         engine.close()
     }
 
+    /// The newest timestamp that is stored here, as of the start, or was issued since.
+    pub fn newest(&self) -> Timestamp {
+        self.clock.newest()
+    }
+
+    /// Another instance of the node has stored this: its clients come here with it, and must not be refused as ahead of
+    /// the time where the node's clock was set back while it was down.
+    pub fn not_before(&mut self, newest: Timestamp) {
+        self.clock.not_before(newest);
+    }
+
     /// The map that it knows.
     pub fn map(&self) -> &Arc<ClusterMap> {
         self.history.map()

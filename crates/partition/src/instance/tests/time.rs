@@ -1,7 +1,9 @@
 //! Deadlines, clocks, and upkeep.
 
 use zerohop_placement::Durability;
-use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Query, Read};
+use zerohop_wire::{Failure, Message};
 
 use super::bench::{Bench, DEFAULT, create};
 use crate::instance::Time;
@@ -101,4 +103,21 @@ fn versions_rise_over_a_restart_though_the_day_was_set_back() {
     let (mut bench, _) = Bench::on(disk, map, back);
     assert!(bench.instance.clock.now().ms >= newest - 3_000, "no client's timestamps are from the future");
     bench.store(DEFAULT, "a", "2");
+}
+
+#[test]
+fn what_a_sibling_has_stored_is_no_time_to_come_once_that_is_told() {
+    let mut bench = Bench::new();
+    // The node's clock was set back by an hour while it was down; the other instance has stored what came before.
+    let newest = Timestamp::from_millis(bench.now.unix_ms + 3_600_000);
+    let read = |bench: &mut Bench| {
+        let envelope = bench.envelope(DEFAULT, "a");
+        let read = Read { key: b"a", query: Query::Lookup };
+        let request = bench.ask(envelope, &Message::Read { seen: newest, read });
+        bench.end();
+        bench.answer(request).expect("is answered")
+    };
+    assert!(matches!(read(&mut bench), Err(Failure::ClockAhead { .. })));
+    bench.instance.not_before(newest);
+    assert_eq!(read(&mut bench), Err(Failure::NotFound));
 }
