@@ -30,7 +30,7 @@ mod side;
 mod store;
 
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};
-pub use engine::report::{Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport};
+pub use engine::report::{Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, UpkeepCounts};
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
 pub use log::entry::{

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::reclaim::Reclaim;
+use super::report::UpkeepCounts;
 use super::{Engine, Handle, store_of};
 use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
@@ -29,6 +30,7 @@ pub(super) struct Upkeep {
     /// Partitions whose checkpoint is being written; the first is stepped.
     checkpointing: VecDeque<Handle>,
     pub(super) reclaim: Reclaim,
+    pub(super) counts: UpkeepCounts,
 }
 
 /// Checkpoints under way at a time: most of the time each waits for the disk.
@@ -50,6 +52,7 @@ impl Upkeep {
             to_checkpoint: VecDeque::new(),
             checkpointing: VecDeque::new(),
             reclaim: Reclaim::new(),
+            counts: UpkeepCounts::default(),
         }
     }
 
@@ -202,6 +205,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         store.is_dirty = false;
+        upkeep.counts.segment_syncs += 1;
         let begun = store.log.sync_begin(io);
         store.stop_on_failure(begun)?;
         if !upkeep.syncing.contains(&handle) {
@@ -300,6 +304,7 @@ impl<D: Disk> Engine<D> {
             Step::Done => {
                 store.checkpoints.look_at_bytes = 0;
                 self.upkeep.checkpointing.pop_front();
+                self.upkeep.counts.checkpoints += 1;
             }
             Step::Went => {}
             Step::Waits => self.upkeep.checkpointing.rotate_left(1),

@@ -437,6 +437,7 @@ impl<D: Disk> Engine<D> {
             partitions: self.by_id.len() as u64,
             resident_bytes: self.io.memory.resident_bytes,
             journal_bytes: self.journal.bytes_on_disk(),
+            upkeep: self.upkeep.counts,
         }
     }
 

@@ -221,6 +221,7 @@ impl<D: Disk> Engine<D> {
         }
         let step = store.compaction_step(io, wait && !is_in_the_way)?;
         if step == Step::Done {
+            upkeep.counts.compactions += 1;
             upkeep.reclaim.count(store);
             // There may be more where that came from.
             if !store.compaction.ran_out_of_space() {

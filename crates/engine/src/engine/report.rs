@@ -114,4 +114,17 @@ pub struct EngineStats {
     pub resident_bytes: u64,
     /// Bytes of journal files.
     pub journal_bytes: u64,
+    /// What upkeep has done since the engine was opened.
+    pub upkeep: UpkeepCounts,
+}
+
+/// How often upkeep has done something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpkeepCounts {
+    /// Syncs of one partition's segments that were begun.
+    pub segment_syncs: u64,
+    /// Checkpoints that were ended.
+    pub checkpoints: u64,
+    /// Compactions of one partition that were ended.
+    pub compactions: u64,
 }

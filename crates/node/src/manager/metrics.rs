@@ -86,8 +86,11 @@ const GAUGES: [OfStats; 14] = [
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
 ];
 
-const STATS_COUNTERS: [OfStats; 2] = [
+const STATS_COUNTERS: [OfStats; 5] = [
     ("flushes", "Flushes for sync partitions, each for a whole batch", |stats| stats.flushes),
+    ("segment_syncs", "Syncs of a partition's segments", |stats| stats.engine.upkeep.segment_syncs),
+    ("checkpoints", "Checkpoints written", |stats| stats.engine.upkeep.checkpoints),
+    ("compactions", "Compactions of a partition", |stats| stats.engine.upkeep.compactions),
     ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.let_go),
 ];
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 use zerohop_node::server::Server;
 
-use crate::support::{block_on, client, default_keyspace, in_memory, status};
+use crate::support::{anywhere, block_on, client, default_keyspace, in_memory, on, status};
 
 /// Status line, and body.
 fn http(server: &Server, request: &str) -> (String, String) {
@@ -75,6 +75,32 @@ fn metrics_can_be_read_and_count_what_was_asked() {
         let count = &metrics[&format!("zerohop_batch_requests_count{{instance=\"{instance}\"}}")];
         assert_eq!(last, count);
     }
+}
+
+#[test]
+fn metrics_tell_what_upkeep_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(on(folder.path(), anywhere())).unwrap();
+    block_on(async {
+        default_keyspace(&client(&server).await).await.insert("key", "value").await.unwrap();
+    });
+    let counted = |name: &str| -> f64 {
+        let metrics = parse(&get(&server, "/metrics").1);
+        let found: Vec<f64> =
+            metrics.iter().filter(|(key, _)| key.starts_with(name)).map(|(_, value)| *value).collect();
+        assert!(!found.is_empty(), "no {name}");
+        found.iter().sum()
+    };
+    // The interval is 100 ms; the wait has a limit, as everything has.
+    for _ in 0..100 {
+        if counted("zerohop_segment_syncs_total{") > 0.0 {
+            break;
+        }
+        block_on(async { tokio::time::sleep(Duration::from_millis(50)).await });
+    }
+    assert!(counted("zerohop_segment_syncs_total{") > 0.0, "the record was synced");
+    counted("zerohop_checkpoints_total{");
+    counted("zerohop_compactions_total{");
 }
 
 #[test]
