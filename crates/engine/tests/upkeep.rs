@@ -11,6 +11,7 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
         let options = EngineOptions {
             segment_bytes: 1 << 20,
             collect_every_ms: u64::MAX,
+            dead_bytes_allowed: 0,
             disk_reserve_bytes: 0,
             ..EngineOptions::default()
         };
@@ -44,7 +45,12 @@ fn greatest_over_live(dead_percent_bound: u64) -> f64 {
     const BATCH: u64 = 32;
     let disk = SimulatedDisk::new(3);
     disk.set_sync_polls_max(500);
-    let options = EngineOptions { dead_percent_bound, disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let options = EngineOptions {
+        dead_percent_bound,
+        dead_bytes_allowed: 0,
+        disk_reserve_bytes: 0,
+        ..EngineOptions::default()
+    };
     let (mut engine, _) = Engine::open(disk, options).expect("opens");
     let durability = Durability::Interval { ms: 10 };
     let partition_options = PartitionOptions { durability, index_seed: 7 };

@@ -55,6 +55,9 @@ pub struct EngineOptions {
     /// some steps: the owner accepts less, and dead space grows no further. Not counted: what is not durable yet or not
     /// committed, and up to 256 KiB of each partition. 100 is no bound.
     pub dead_percent_bound: u64,
+    /// Dead bytes, over all logs, that no writer waits for whatever their share: who removes almost everything would else
+    /// wait for a log that is small anyway.
+    pub dead_bytes_allowed: u64,
     /// From so many `interval` partitions on that are due to be synced together, the journal makes what they have
     /// durable instead.
     pub journal_from_due: usize,
@@ -75,6 +78,7 @@ impl Default for EngineOptions {
             checkpoint_tail_bytes: 256 << 20,
             dead_percent_max: 50,
             dead_percent_bound: 60,
+            dead_bytes_allowed: 256 << 20,
             journal_from_due: 4,
             collect_every_ms: 60_000,
             disk_reserve_bytes: limits::DISK_RESERVE_BYTES,

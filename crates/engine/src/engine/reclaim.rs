@@ -234,7 +234,8 @@ impl<D: Disk> Engine<D> {
     /// Whether more is dead, of all logs, than the owner may go on adding to.
     fn is_above_bound(&self) -> bool {
         let Reclaim { log_bytes, wasted_bytes, .. } = self.upkeep.reclaim;
-        wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound)
+        wasted_bytes > self.options.dead_bytes_allowed
+            && wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound)
     }
 
     /// How many steps keep pace with what was written: at the dead share where compaction begins, reading so much

@@ -49,6 +49,7 @@ impl Plan {
             checkpoint_tail_bytes: 0,
             dead_percent_max: one_of(random, &[1, 20, 50]),
             dead_percent_bound: one_of(random, &[1, 50, 100]),
+            dead_bytes_allowed: 0,
             collect_every_ms: 300,
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: random.chance(3, 4),
