@@ -1,5 +1,7 @@
 //! Medians and ranges over rounds. Means would let one disturbed round speak for all.
 
+use std::fmt;
+
 use serde::Serialize;
 
 /// The middle of some rounds, with the least and the greatest.
@@ -28,9 +30,31 @@ impl Spread {
     }
 }
 
+/// `median [least-greatest]`, or the median alone where all rounds agree.
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = match self.median.abs() {
+            large if large >= 100.0 => 0,
+            middling if middling >= 10.0 => 1,
+            _ => 2,
+        };
+        let text = |figure: f64| format!("{figure:.digits$}");
+        let (median, least, greatest) = (text(self.median), text(self.least), text(self.greatest));
+        if least == greatest { f.write_str(&median) } else { write!(f, "{median} [{least}-{greatest}]") }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn it_is_told_with_three_figures_and_its_range_if_it_has_one() {
+        let spread = |median, least, greatest| Spread { median, least, greatest }.to_string();
+        assert_eq!(spread(1.5, 1.4, 1.625), "1.50 [1.40-1.62]");
+        assert_eq!(spread(15.0, 15.01, 15.04), "15.0");
+        assert_eq!(spread(150.4, 149.0, 151.0), "150 [149-151]");
+    }
 
     #[test]
     fn the_median_is_the_middle_and_of_two_middles_their_mean() {

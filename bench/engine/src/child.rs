@@ -3,16 +3,15 @@
 //! Each run has a process of its own, so that neither allocator nor caches carry anything from one subject to the
 //! next. A child inherits the cores of the thread that starts it: the driver moves there for that moment.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use bench_common::Printed;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
-use crate::limits::{POLL, STDERR_BYTES_SHOWN};
+use crate::limits::POLL;
 
 /// What the child printed, if it ended well and in time.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
@@ -21,10 +20,7 @@ pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, F
 
 /// The same, with the child held to these cores (all, if none are named).
 pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize]) -> Result<String, Failure> {
-    // Files rather than pipes: a child that talks a lot cannot block on them.
-    let (mut stdout, mut stderr) = (scratch()?, scratch()?);
-    command.stdin(Stdio::null()).stdout(duplicate(&stdout)?).stderr(duplicate(&stderr)?);
-
+    let mut printed = Printed::of(command).map_err(keeping)?;
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = {
         let _pinned = Pinned::to(cores)?;
@@ -43,7 +39,10 @@ pub(crate) fn output_on(command: &mut Command, limit: Duration, cores: &[usize])
             None => pause(POLL),
         }
     };
-    if status.success() { contents(&mut stdout) } else { Err(ended(status, &contents(&mut stderr)?)) }
+    if status.success() {
+        return printed.stdout().map_err(keeping);
+    }
+    Err(Failure::Child { status: status.to_string(), stderr: printed.last_words().map_err(keeping)? })
 }
 
 /// The cores that this thread, and so a child of it, may use at the moment.
@@ -89,28 +88,8 @@ fn affinity(error: rustix::io::Errno) -> Failure {
     Failure::Io { doing: "choosing cores".into(), source: error.into() }
 }
 
-fn ended(status: ExitStatus, stderr: &str) -> Failure {
-    let mut from = stderr.len().saturating_sub(STDERR_BYTES_SHOWN);
-    while !stderr.is_char_boundary(from) {
-        from += 1;
-    }
-    Failure::Child { status: status.to_string(), stderr: stderr[from..].into() }
-}
-
-fn scratch() -> Result<File, Failure> {
-    tempfile::tempfile().map_err(|source| Failure::Io { doing: "making a temporary file".into(), source })
-}
-
-fn duplicate(file: &File) -> Result<File, Failure> {
-    file.try_clone().map_err(|source| Failure::Io { doing: "duplicating a file handle".into(), source })
-}
-
-fn contents(file: &mut File) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(0))
-        .and_then(|_| file.read_to_end(&mut bytes))
-        .map_err(|source| Failure::Io { doing: "reading what a child printed".into(), source })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+fn keeping(source: std::io::Error) -> Failure {
+    Failure::Io { doing: "keeping what a child prints".into(), source }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a child's time-out is wall time")]

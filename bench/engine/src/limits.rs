@@ -37,9 +37,6 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// Compiling one peer.
 pub(crate) const COMPILE: Duration = Duration::from_secs(300);
 
-/// How much of a failed child's standard error is shown.
-pub(crate) const STDERR_BYTES_SHOWN: usize = 2000;
-
 /// The time a subject may take for a run.
 pub(crate) fn run_limit(records: u64, flushes: bool) -> Duration {
     let per_record = if flushes { RUN_PER_RECORD_FLUSHING } else { RUN_PER_RECORD };

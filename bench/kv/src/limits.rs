@@ -50,9 +50,6 @@ pub(crate) const RUN_FACTOR: f64 = 12.0;
 /// How often the driver looks whether a run has ended; it shares the machine with it.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// How much of a failed child's standard error is shown.
-pub(crate) const STDERR_BYTES_SHOWN: usize = 2000;
-
 /// Events taken in one turn of a loop: more connections than any case has.
 pub(crate) const EVENTS_MAX: usize = 256;
 

@@ -8,22 +8,21 @@
 //! A server that is somebody else's program cannot be told to die with its parent, so a launcher of ours says so to the
 //! system, and then turns into it under the same process id.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
+use bench_common::Printed;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpriority_process, setsid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
-use crate::limits::{POLL, STDERR_BYTES_SHOWN};
+use crate::limits::POLL;
 
 /// What the child printed, if it ended well and in time.
 pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
-    let (mut child, mut stdout, mut stderr) = start(command)?;
+    let (mut child, mut printed) = start(command)?;
     let deadline = now() + limit;
     let status = loop {
         match child.child.try_wait().map_err(Failure::while_doing("waiting for a child"))? {
@@ -32,13 +31,13 @@ pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, F
             None => pause(POLL),
         }
     };
-    if status.success() { contents(&mut stdout) } else { Err(ended(status, &contents(&mut stderr)?)) }
+    if status.success() { printed.stdout().map_err(keeping()) } else { Err(ended(status, &mut printed)?) }
 }
 
 /// A server that runs until this is dropped.
 pub(crate) struct Server {
     child: Kept,
-    stderr: File,
+    printed: Printed,
     /// When it was started.
     pub(crate) started: Instant,
 }
@@ -55,8 +54,8 @@ impl Server {
         command.args(["--launch", "--parent", &std::process::id().to_string(), "--core", &core.to_string()]);
         command.arg("--").arg(program).args(arguments);
         let started = now();
-        let (child, _, stderr) = start(&mut command)?;
-        Ok(Server { child, stderr, started })
+        let (child, printed) = start(&mut command)?;
+        Ok(Server { child, printed, started })
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -67,7 +66,7 @@ impl Server {
     pub(crate) fn check(&mut self) -> Result<(), Failure> {
         match self.child.child.try_wait().map_err(Failure::while_doing("looking for the server"))? {
             None => Ok(()),
-            Some(status) => Err(ended(status, &contents(&mut self.stderr)?)),
+            Some(status) => Err(ended(status, &mut self.printed)?),
         }
     }
 }
@@ -155,39 +154,20 @@ impl Drop for Kept {
     }
 }
 
-fn start(command: &mut Command) -> Result<(Kept, File, File), Failure> {
-    // Files rather than pipes: a child that talks a lot cannot block on them.
-    let (stdout, stderr) = (scratch()?, scratch()?);
-    command.stdin(Stdio::null()).stdout(duplicate(&stdout)?).stderr(duplicate(&stderr)?);
-    // A panic's first line says what happened; its trace would push that out of what is shown.
-    command.env("RUST_BACKTRACE", "0");
+fn start(command: &mut Command) -> Result<(Kept, Printed), Failure> {
+    let printed = Printed::of(command).map_err(keeping())?;
     let name = command.get_program().to_string_lossy().into_owned();
     let child = command.spawn().map_err(Failure::while_doing(format!("starting {name}")))?;
-    Ok((Kept { child }, stdout, stderr))
+    Ok((Kept { child }, printed))
 }
 
-fn ended(status: ExitStatus, stderr: &str) -> Failure {
-    let mut from = stderr.len().saturating_sub(STDERR_BYTES_SHOWN);
-    while !stderr.is_char_boundary(from) {
-        from += 1;
-    }
-    Failure::Child { status: status.to_string(), stderr: stderr[from..].into() }
+fn ended(status: ExitStatus, printed: &mut Printed) -> Result<Failure, Failure> {
+    let stderr = printed.last_words().map_err(keeping())?;
+    Ok(Failure::Child { status: status.to_string(), stderr })
 }
 
-fn scratch() -> Result<File, Failure> {
-    tempfile::tempfile().map_err(Failure::while_doing("making a temporary file"))
-}
-
-fn duplicate(file: &File) -> Result<File, Failure> {
-    file.try_clone().map_err(Failure::while_doing("duplicating a file handle"))
-}
-
-fn contents(file: &mut File) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(0))
-        .and_then(|_| file.read_to_end(&mut bytes))
-        .map_err(Failure::while_doing("reading what a child printed"))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+fn keeping() -> impl FnOnce(std::io::Error) -> Failure {
+    Failure::while_doing("keeping what a child prints")
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Bound, Reading, Scenario, Target};
 use crate::rounds::Outcome;
-use bench_common::Spread;
+use bench_common::{Spread, table};
 
 /// Everything measured of one scenario.
 #[derive(Serialize)]
@@ -136,7 +136,7 @@ pub(crate) fn write(out: &mut String, summary: &ScenarioSummary) -> fmt::Result 
         let names = cases.iter().map(|case| &case.figures).max_by_key(|figures| figures.len());
         for (name, _) in names.into_iter().flatten() {
             let cell = |figures: &[(String, Spread)]| {
-                figures.iter().find(|(of, _)| of == name).map_or("-".into(), |(_, spread)| range(*spread))
+                figures.iter().find(|(of, _)| of == name).map_or("-".into(), |(_, spread)| spread.to_string())
             };
             rows.push(
                 std::iter::once(name.clone()).chain(cases.iter().map(|case| cell(&case.figures))).collect(),
@@ -150,46 +150,12 @@ pub(crate) fn write(out: &mut String, summary: &ScenarioSummary) -> fmt::Result 
             Bound::AtLeast(bound) => format!("at least {bound}"),
             Bound::Below(bound) => format!("below {bound}"),
         };
-        writeln!(out, "- {what}: {}, {bound}: {}", range(*figure), if *is_met { "met" } else { "MISSED" })?;
+        writeln!(out, "- {what}: {}, {bound}: {}", figure, if *is_met { "met" } else { "MISSED" })?;
     }
     for failure in &summary.failures {
         writeln!(out, "- FAILED {failure}")?;
     }
     Ok(())
-}
-
-fn table(out: &mut String, rows: &[Vec<String>]) -> fmt::Result {
-    let columns = rows.first().map_or(0, Vec::len);
-    let widths: Vec<usize> =
-        (0..columns).map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0)).collect();
-    for (at, row) in rows.iter().enumerate() {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        let line = cells.collect::<Vec<_>>().join(" | ");
-        writeln!(out, "{}| {line} |", if at == 0 { "\n" } else { "" })?;
-        if at == 0 {
-            let rules = widths.iter().enumerate().map(|(column, &width)| match column {
-                0 => "-".repeat(width),
-                _ => format!("{}:", "-".repeat(width.saturating_sub(1))),
-            });
-            writeln!(out, "| {} |", rules.collect::<Vec<_>>().join(" | "))?;
-        }
-    }
-    Ok(())
-}
-
-/// `median [least-greatest]`, or the median alone where all rounds agree.
-fn range(spread: Spread) -> String {
-    let digits = match spread.median.abs() {
-        large if large >= 100.0 => 0,
-        middling if middling >= 10.0 => 1,
-        _ => 2,
-    };
-    let text = |figure: f64| format!("{figure:.digits$}");
-    let (median, least, greatest) = (text(spread.median), text(spread.least), text(spread.greatest));
-    if least == greatest { median } else { format!("{median} [{least}-{greatest}]") }
 }
 
 #[cfg(test)]
