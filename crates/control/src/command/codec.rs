@@ -283,6 +283,7 @@ fn write_regroup(regroup: &Regroup) -> proto::Regroup {
         GroupStep::Promote(instance) => (6, instance),
         GroupStep::Demote(instance) => (7, instance),
         GroupStep::Leave(instance) => (8, instance),
+        GroupStep::Keep => (9, InstanceId(0)),
     };
     let by = match regroup.by {
         Asker::Control => None,
@@ -310,6 +311,7 @@ fn read_regroup(regroup: &proto::Regroup) -> Result<Regroup, CommandError> {
         6 => GroupStep::Promote(instance),
         7 => GroupStep::Demote(instance),
         8 => GroupStep::Leave(instance),
+        9 => GroupStep::Keep,
         number => return Err(CommandError::new(format!("no step of a group has number {number}"))),
     };
     let by = match &regroup.by {

@@ -150,8 +150,12 @@ pub enum Asker {
 pub enum GroupStep {
     /// A follower has caught up and acknowledges from now on. Asked by the primary alone.
     Admit(InstanceId),
-    /// An in-sync replica does not answer, and becomes a follower. Asked by the primary alone.
+    /// An in-sync replica does not answer, and becomes a follower; or the primary itself finds its log rotten, and an
+    /// in-sync replica that is up takes over. Asked by the primary alone.
     Exclude(InstanceId),
+    /// The same group under a higher epoch: whatever else was asked for on this one is settled, done or not. Asked by the
+    /// primary alone.
+    Keep,
     /// Another instance begins to follow; the target of a move if `target`. Decided by control.
     AddFollower {
         /// The instance.

@@ -86,7 +86,7 @@ pub(crate) struct Regroup {
     #[prost(message, optional, tag = "3")]
     pub(crate) by: Option<Instance>,
     /// 1 admit, 2 exclude, 3 add a follower, 4 add the target of a move, 5 remove a follower, 6 promote, 7 demote,
-    /// 8 leave.
+    /// 8 leave, 9 keep (no instance).
     #[prost(uint32, tag = "4")]
     pub(crate) step: u32,
     #[prost(uint32, tag = "5")]

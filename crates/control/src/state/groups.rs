@@ -38,14 +38,14 @@ impl State {
         }
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
-        self.take_step(found.config(), &mut next, step)?;
+        self.take_step(found.config(), partition, &mut next, step)?;
         let epoch = next.epoch;
         draft.changes.push(Change::SetGroup { keyspace, partition, group: next });
         Ok(epoch.get())
     }
 
     fn may_ask(&self, group: Group<'_>, by: Asker, step: GroupStep) -> Result<(), Refusal> {
-        let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_));
+        let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::Keep);
         match by {
             Asker::Control if primarys => Err(Refusal::NotPrimary),
             Asker::Control => Ok(()),
@@ -61,6 +61,7 @@ impl State {
     fn take_step(
         &self,
         config: &KeyspaceConfig,
+        partition: PartitionId,
         group: &mut ReplicaGroup,
         step: GroupStep,
     ) -> Result<(), Refusal> {
@@ -81,10 +82,15 @@ impl State {
                 drop_follower(group, instance);
                 group.in_sync.push(instance);
             }
+            GroupStep::Exclude(instance) if instance == group.primary => {
+                let heir = heir(partition, &group.in_sync, |one| self.state_of(one) == NodeState::Down);
+                hand_over(group, heir.ok_or(Refusal::TooFewInSync)?);
+            }
             GroupStep::Exclude(instance) => {
                 drop_in_sync(group, instance)?;
                 group.followers.push(instance);
             }
+            GroupStep::Keep => {}
             GroupStep::AddFollower { instance, target } => {
                 self.map().instance(instance).ok_or(Refusal::UnknownInstance)?;
                 if group.as_group().members().any(|member| member == instance) {
@@ -166,13 +172,8 @@ impl View<'_> {
         }
         let mut next = group.to_group();
         if self.is_down(group.primary) {
-            // Turned by the partition, so that the partitions of one dead primary fall to different replicas.
-            let count = group.in_sync.len();
-            let turned = (0..count).map(|at| group.in_sync[(at + partition.get() as usize) % count]);
-            let heir = turned.into_iter().find(|instance| !self.is_down(*instance))?;
-            next.in_sync.retain(|instance| *instance != heir);
-            let old = std::mem::replace(&mut next.primary, heir);
-            next.followers.push(old);
+            let heir = heir(partition, group.in_sync, |instance| self.is_down(instance))?;
+            hand_over(&mut next, heir);
         }
         let (down, up): (Vec<_>, Vec<_>) = next.in_sync.iter().partition(|instance| self.is_down(**instance));
         next.in_sync = up;
@@ -232,6 +233,25 @@ impl View<'_> {
     pub(super) fn is_down(&self, instance: InstanceId) -> bool {
         (self.state_of)(instance) == NodeState::Down
     }
+}
+
+/// Who follows a primary: an in-sync replica that is up, turned by the partition, so that the partitions of one dead primary
+/// fall to different replicas.
+fn heir(
+    partition: PartitionId,
+    in_sync: &[InstanceId],
+    is_down: impl Fn(InstanceId) -> bool,
+) -> Option<InstanceId> {
+    let count = in_sync.len();
+    let mut turned = (0..count).map(|at| in_sync[(at + partition.get() as usize) % count]);
+    turned.find(|instance| !is_down(*instance))
+}
+
+/// An in-sync replica becomes primary, and the old one follows.
+fn hand_over(group: &mut ReplicaGroup, heir: InstanceId) {
+    group.in_sync.retain(|instance| *instance != heir);
+    let old = std::mem::replace(&mut group.primary, heir);
+    group.followers.push(old);
 }
 
 /// Takes a follower out; the move of which it is the target has ended then.

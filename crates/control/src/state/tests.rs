@@ -165,6 +165,31 @@ fn only_the_primary_asks_for_admissions_and_only_control_for_the_rest() {
 }
 
 #[test]
+fn a_primary_that_asks_to_keep_the_group_gets_it_under_a_higher_epoch() {
+    let mut bench = Bench::new(4, Durability::Sync);
+    let before = bench.group();
+    let (keep, admit) =
+        (bench.primary(GroupStep::Keep), bench.primary(GroupStep::Exclude(before.in_sync[0])));
+    assert_eq!(bench.refused(bench.step(Asker::Control, GroupStep::Keep)), Refusal::NotPrimary);
+    bench.done(keep.clone());
+    assert_eq!(bench.group(), ReplicaGroup { epoch: before.epoch.next(), ..before });
+    for late in [keep, admit] {
+        assert!(matches!(bench.refused(late), Refusal::StaleEpoch { .. }));
+    }
+}
+
+#[test]
+fn a_primary_whose_log_is_rotten_hands_over_to_who_is_in_sync_and_up() {
+    let mut bench = Bench::new(4, Durability::Sync);
+    let before = bench.group();
+    bench.done(bench.primary(GroupStep::Exclude(before.primary)));
+    let after = bench.group();
+    assert_eq!((after.primary, after.in_sync.len()), (before.in_sync[0], 0));
+    assert!(after.followers.contains(&before.primary));
+    assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(after.primary))), Refusal::TooFewInSync);
+}
+
+#[test]
 fn a_move_is_four_changes_and_can_be_given_up() {
     let mut bench = Bench::new(4, INTERVAL);
     let group = bench.group();

@@ -81,7 +81,7 @@ fn regroup(state: &State, keyspace: KeyspaceId, random: &mut Random) -> Command 
         _ => anybody,
     };
     let (in_sync, follower) = (one(&group.in_sync, random), one(&group.followers, random));
-    let step = match random.below(9) {
+    let step = match random.below(11) {
         0..2 => GroupStep::Admit(follower),
         2 => GroupStep::Exclude(in_sync),
         3 => GroupStep::AddFollower { instance: anybody, target: random.chance(500) },
@@ -89,9 +89,11 @@ fn regroup(state: &State, keyspace: KeyspaceId, random: &mut Random) -> Command 
         5 => GroupStep::Promote(in_sync),
         6 => GroupStep::Promote(follower),
         7 => GroupStep::Demote(in_sync),
-        _ => GroupStep::Leave(in_sync),
+        8 => GroupStep::Leave(in_sync),
+        9 => GroupStep::Exclude(group.primary),
+        _ => GroupStep::Keep,
     };
-    let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_));
+    let primarys = matches!(step, GroupStep::Admit(_) | GroupStep::Exclude(_) | GroupStep::Keep);
     let by = if primarys != random.chance(50) {
         let incarnation = map.instance(group.primary).expect("is in the map").incarnation;
         Asker::Instance(group.primary, incarnation)
