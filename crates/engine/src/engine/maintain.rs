@@ -159,6 +159,15 @@ impl<D: Disk> Engine<D> {
         Ok(has_room && !is_writing && self.is_worth_checkpoint(handle))
     }
 
+    /// Whether another checkpoint is worth it, though too many others may be being written for it to be due now.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn checkpoint_is_wanted(&mut self, handle: Handle) -> EngineResult<bool> {
+        let is_writing = self.store(handle)?.1.checkpoints.is_writing();
+        Ok(!is_writing && self.is_worth_checkpoint(handle))
+    }
+
     /// Log bytes behind a partition's checkpoint that recovery is to read at most.
     pub(super) fn checkpoint_tail_max(&self) -> u64 {
         let partitions = self.by_id.len().max(1) as u64;
