@@ -183,7 +183,7 @@ fn peers(check: Check<'_>) {
     let preceding = name(4, 100);
     let commit = LogIndex(99);
     peer("replicate", "entries 101, 102 behind (4, 100)", Call::Replicate { preceding, commit, entries });
-    let holds = Report::Holds { matched: LogIndex(102), durable: LogIndex(100) };
+    let holds = Report::Holds { matched: LogIndex(102), durable: LogIndex(100), applied: LogIndex(99) };
     peer("replicate_ack", "holds 102, 100 of them durably", Call::ReplicateAck(holds));
     let differs = Report::Differs { at: name(3, 90) };
     peer("replicate_ack_differs", "go on behind (3, 90)", Call::ReplicateAck(differs));

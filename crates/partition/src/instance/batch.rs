@@ -17,8 +17,8 @@ impl<D: Disk> Instance<D> {
         self.tick_due(effects);
         // What has expired is durable before anybody is told.
         self.flush(effects);
-        self.end_of_batch_shared(effects);
-        if self.table.settle_touched(self.clock.now()) {
+        let is_shared_touched = self.end_of_batch_shared(effects);
+        if self.table.settle_touched(self.clock.now()) || is_shared_touched {
             self.upkeep.busy_until_ms = self.clock.elapsed_ms() + UPKEEP_BUSY_MS;
         }
     }
@@ -28,8 +28,7 @@ impl<D: Disk> Instance<D> {
     pub fn next_wake_ms(&self) -> u64 {
         let tick_ms = self.table.next_wake_ms().map_or(u64::MAX, |wake_ms| self.clock.elapsed_at(wake_ms));
         let elapsed_ms = self.clock.elapsed_ms();
-        let is_busy =
-            elapsed_ms < self.upkeep.busy_until_ms || self.table.has_unflushed() || !self.groups.is_empty();
+        let is_busy = elapsed_ms < self.upkeep.busy_until_ms || self.table.has_unflushed();
         let every_ms = if is_busy { UPKEEP_EVERY_MS } else { UPKEEP_IDLE_MS };
         let upkeep_ms = self.upkeep.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
         tick_ms.min(upkeep_ms).min(self.groups.next_wake_ms())

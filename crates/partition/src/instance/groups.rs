@@ -2,9 +2,7 @@
 //!
 //! Partitions of groups of one are in [`super::table`] and know nothing of this. One whose group grows comes over here.
 
-use std::collections::BTreeMap;
-
-use zerohop_engine::Engine;
+use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group, KeyspaceConfig};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
@@ -15,23 +13,25 @@ use super::clock::Time;
 use super::open::{engine_id, options_of};
 use super::relay::Relay;
 use super::{Effects, Identity, Instance, OpenError, Place, relay};
-use crate::event::{Now, Request, Token};
+use crate::event::{Request, Token};
+use crate::limits::FLUSH_ROUNDS_MAX;
 use crate::partition::Partition;
-use crate::replica::{Change, Context, Leases, Replica, Told, View};
+use crate::replica::{Change, Context, EffectsOf, Leases, Replica, Replicas, Told, View};
 use crate::{Program, Ran};
 
-/// How often groups are looked at though nothing has come: heartbeats, leases and time-outs are some tens of
-/// milliseconds.
+/// How often leases and the ceiling are looked at while batches come: renewals are some tens of milliseconds.
 const TICK_MS: u64 = 5;
+
+/// How often they are though nothing comes: a quarter of a renewal.
+const IDLE_TICK_MS: u64 = 25;
 
 type Key = (KeyspaceId, PartitionId);
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Groups {
-    by: BTreeMap<Key, Replica>,
+    by: Replicas<Key>,
     leases: Leases,
-    wants_flush: bool,
     ticked_ms: u64,
     /// The ceiling that the owner was asked to sync.
     asked_ceiling: Timestamp,
@@ -41,9 +41,8 @@ impl Groups {
     pub(super) fn new(identity: Identity, now: Time, ceiling: Timestamp) -> Groups {
         let me = member(identity);
         Groups {
-            by: BTreeMap::new(),
-            leases: Leases::new(me, micros(now), ceiling),
-            wants_flush: false,
+            by: Replicas::default(),
+            leases: Leases::new(me, micros(now.elapsed_ms), ceiling),
             ticked_ms: 0,
             asked_ceiling: ceiling,
         }
@@ -54,15 +53,15 @@ impl Groups {
     }
 
     pub(super) fn holds(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
-        self.by.contains_key(&(keyspace, partition))
+        self.by.get((keyspace, partition)).is_some()
     }
 
     pub(super) fn of(&self, keyspace: KeyspaceId) -> Vec<PartitionId> {
-        self.by.keys().filter(|(of, _)| *of == keyspace).map(|(_, partition)| *partition).collect()
+        self.by.iter().filter(|((of, _), _)| *of == keyspace).map(|((_, partition), _)| partition).collect()
     }
 
     pub(super) fn keyspaces(&self) -> impl Iterator<Item = KeyspaceId> {
-        self.by.keys().map(|(keyspace, _)| *keyspace)
+        self.by.iter().map(|((keyspace, _), _)| keyspace)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -70,7 +69,7 @@ impl Groups {
     }
 
     pub(super) fn remove(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
-        self.by.remove(&(keyspace, partition)).is_some()
+        self.by.remove((keyspace, partition)).is_some()
     }
 
     pub(super) fn insert(&mut self, keyspace: KeyspaceId, partition: PartitionId, replica: Replica) {
@@ -83,41 +82,16 @@ impl Groups {
     }
 
     pub(super) fn next_wake_ms(&self) -> u64 {
-        if self.by.is_empty() { u64::MAX } else { self.ticked_ms + TICK_MS }
+        if self.by.is_empty() {
+            return u64::MAX;
+        }
+        // Not before what a member waits for has come.
+        (self.ticked_ms + IDLE_TICK_MS).min(self.by.next_wake_us().div_ceil(1_000))
     }
 
-    /// Hands something to one partition.
-    pub(super) fn step<D: Disk>(
-        &mut self,
-        key: Key,
-        (engine, now, time): (&mut Engine<D>, Now, Time),
-        told: Told<'_>,
-        relay: &mut Relay<'_>,
-    ) {
-        let Groups { by, leases, wants_flush, .. } = self;
-        let Some(replica) = by.get_mut(&key) else { return };
-        let epoch = match &told {
-            Told::Group(view) => view.epoch,
-            _ => replica.view().epoch,
-        };
-        relay.place = Place { keyspace: key.0, partition: key.1, epoch };
-        relay.wants_flush = false;
-        let mut context = Context { engine, now, now_us: micros(time), leases };
-        if let Err(error) = replica.step(&mut context, told, relay) {
-            relay.counters.trouble(&error);
-        }
-        *wants_flush |= relay.wants_flush;
-    }
-
-    fn step_all<D: Disk>(
-        &mut self,
-        (engine, now, time): (&mut Engine<D>, Now, Time),
-        told: &Told<'_>,
-        relay: &mut Relay<'_>,
-    ) {
-        for key in self.by.keys().copied().collect::<Vec<_>>() {
-            self.step(key, (engine, now, time), told.clone(), relay);
-        }
+    #[cfg(test)]
+    pub(super) fn steps(&self) -> crate::replica::Steps {
+        self.by.steps()
     }
 }
 
@@ -138,8 +112,8 @@ fn member(identity: Identity) -> Member {
 }
 
 /// The clock that is never set, as leases count it.
-fn micros(time: Time) -> u64 {
-    time.elapsed_ms.saturating_mul(1_000)
+fn micros(elapsed_ms: u64) -> u64 {
+    elapsed_ms.saturating_mul(1_000)
 }
 
 impl<D: Disk> Instance<D> {
@@ -170,10 +144,7 @@ impl<D: Disk> Instance<D> {
 
     /// What is told to the control group about the logs that are here, after a start.
     pub fn log_ends(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, crate::replica::LogEnd)> {
-        self.groups
-            .by
-            .iter()
-            .map(|((keyspace, partition), replica)| (*keyspace, *partition, replica.log_end()))
+        self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
     }
 
     /// Something that another instance says. `false`: it is not meant for this process, or is about nothing here.
@@ -182,8 +153,12 @@ impl<D: Disk> Instance<D> {
         if peer.to != me || self.groups.is_empty() {
             return false;
         }
-        if let Call::LeaseAsk { .. } | Call::LeaseGrant { .. } = peer.call {
-            let now_us = self.clock.elapsed_ms().saturating_mul(1_000);
+        if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = peer.call {
+            // News of the map travel with the leases: an idle partition says nothing.
+            if map_epoch > self.groups.leases.map_epoch() {
+                effects.fetch_map();
+            }
+            let now_us = micros(self.clock.elapsed_ms());
             if let Some(call) = self.groups.leases.take(now_us, peer.from, &peer.call) {
                 send_peer(effects, &Envelope::default(), me, peer.from, &call);
             }
@@ -210,76 +185,97 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn Effects,
     ) -> Result<Ran, Failure<'static>> {
         let Instance { identity, engine, groups, history, connections, counters, clock, .. } = self;
-        let now_us = clock.elapsed_ms().saturating_mul(1_000);
+        let Groups { by, leases, .. } = groups;
         let mut relay = relay(history, connections, counters, effects);
         relay.me = member(*identity);
-        let Some(replica) = groups.by.get_mut(&key) else {
-            return Err(Failure::UnknownKeyspace { keyspace: key.0 });
-        };
-        relay.place = Place { keyspace: key.0, partition: key.1, epoch: replica.view().epoch };
-        let mut context = Context { engine, now: clock.now(), now_us, leases: &groups.leases };
-        let result = replica.run(&mut context, to, (program, reply), &mut relay);
-        groups.wants_flush |= relay.wants_flush;
-        result
+        let mut context = Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases };
+        by.run(key, &mut context, to, (program, reply), &mut relay)
+            .unwrap_or(Err(Failure::UnknownKeyspace { keyspace: key.0 }))
     }
 
+    /// Hands something to one partition.
     pub(super) fn tell(&mut self, key: Key, told: Told<'_>, effects: &mut dyn Effects) {
-        let Instance { identity, engine, groups, history, connections, counters, clock, .. } = self;
-        let time = Time { unix_ms: clock.now().ms, elapsed_ms: clock.elapsed_ms() };
-        let mut relay = relay(history, connections, counters, effects);
-        relay.me = member(*identity);
-        groups.step(key, (engine, clock.now(), time), told, &mut relay);
+        self.with_groups(effects, |by, context, relay| {
+            if let Err(error) = by.step(key, context, told, relay) {
+                relay.counters.trouble(&error);
+            }
+        });
     }
 
-    fn tell_all(&mut self, told: &Told<'_>, effects: &mut dyn Effects) {
+    fn with_groups<T>(
+        &mut self,
+        effects: &mut dyn Effects,
+        act: impl FnOnce(&mut Replicas<Key>, &mut Context<'_, D>, &mut Relay<'_>) -> T,
+    ) -> T {
         let Instance { identity, engine, groups, history, connections, counters, clock, .. } = self;
-        let time = Time { unix_ms: clock.now().ms, elapsed_ms: clock.elapsed_ms() };
+        let Groups { by, leases, .. } = groups;
         let mut relay = relay(history, connections, counters, effects);
         relay.me = member(*identity);
-        groups.step_all((engine, clock.now(), time), told, &mut relay);
+        let mut context = Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases };
+        act(by, &mut context, &mut relay)
     }
 
     pub(super) fn disconnected_shared(&mut self, connection: u64) {
-        if !self.groups.is_empty() {
-            self.tell_all(&Told::Disconnected { connection }, &mut super::Nobody);
+        for key in self.groups.by.with_waits() {
+            self.tell(key, Told::Disconnected { connection }, &mut super::Nobody);
         }
     }
 
-    /// The end of a batch, for groups: one flush, then what is to be sent; leases and ceiling every few milliseconds.
-    pub(super) fn end_of_batch_shared(&mut self, effects: &mut dyn Effects) {
+    /// The end of a batch, for groups: one flush, leases and ceiling every few milliseconds, then what is to be sent.
+    /// `true`: some were touched.
+    pub(super) fn end_of_batch_shared(&mut self, effects: &mut dyn Effects) -> bool {
         if self.groups.is_empty() {
-            return;
+            return false;
         }
-        if std::mem::take(&mut self.groups.wants_flush) {
+        self.flush_shared(effects);
+        self.look_after_leases(effects);
+        // What was appended in this batch is sent with its end, gathered by the owner for each peer.
+        let mut troubles = Vec::new();
+        let any = self.with_groups(effects, |by, context, relay| {
+            by.settle(context, relay, |_, error| troubles.push(error))
+        });
+        troubles.iter().for_each(|error| self.counters.trouble(error));
+        any
+    }
+
+    /// One flush for all that want it. What one commits by it may be more to be flushed.
+    fn flush_shared(&mut self, effects: &mut dyn Effects) {
+        for _ in 0..FLUSH_ROUNDS_MAX {
+            if !self.groups.by.has_unflushed() {
+                return;
+            }
+            let keys = self.groups.by.take_unflushed();
             self.counters.flushes += 1;
-            match self.engine.flush() {
-                Ok(()) => self.tell_all(&Told::Flushed, effects),
-                Err(zerohop_engine::EngineError::DiskFull { .. }) => self.groups.wants_flush = true,
+            let told = match self.engine.flush() {
+                Ok(()) => Told::Flushed,
+                Err(EngineError::DiskFull { .. }) => return self.groups.by.put_unflushed(keys),
                 Err(error) => {
                     self.counters.trouble(&error);
-                    self.tell_all(&Told::FlushFailed, effects);
+                    Told::FlushFailed
                 }
+            };
+            for key in keys {
+                self.tell(key, told.clone(), effects);
             }
         }
+    }
+
+    fn look_after_leases(&mut self, effects: &mut dyn Effects) {
         let elapsed_ms = self.clock.elapsed_ms();
         let Instance { identity, groups, clock, .. } = self;
-        if elapsed_ms >= groups.ticked_ms + TICK_MS {
-            groups.ticked_ms = elapsed_ms;
-            let newest = groups.by.values().map(Replica::newest).max().unwrap_or_default();
-            groups.leases.want_ceiling(clock.now().ms, newest);
-            if let Some(ceiling) = groups.leases.to_sync().filter(|wanted| *wanted > groups.asked_ceiling) {
-                groups.asked_ceiling = ceiling;
-                effects.sync_ceiling(ceiling);
-            }
-            let mut wanted: Vec<Member> = groups.by.values().flat_map(Replica::lease_wanted_of).collect();
-            wanted.sort_unstable();
-            wanted.dedup();
-            for (to, call) in groups.leases.ask(elapsed_ms.saturating_mul(1_000), wanted) {
-                send_peer(effects, &Envelope::default(), member(*identity), to, &call);
-            }
+        if elapsed_ms < groups.ticked_ms + TICK_MS {
+            return;
         }
-        // What was appended in this batch is sent with its end, gathered by the owner for each peer.
-        self.tell_all(&Told::Tick, effects);
+        let Groups { by, leases, ticked_ms, asked_ceiling } = groups;
+        *ticked_ms = elapsed_ms;
+        leases.want_ceiling(clock.now().ms, by.newest());
+        if let Some(ceiling) = leases.to_sync().filter(|wanted| *wanted > *asked_ceiling) {
+            *asked_ceiling = ceiling;
+            effects.sync_ceiling(ceiling);
+        }
+        for (to, call) in leases.ask(micros(elapsed_ms), by.lease_wanted_of()) {
+            send_peer(effects, &Envelope::default(), member(*identity), to, &call);
+        }
     }
 
     /// Opens a partition that the map gives to this instance and to others.
@@ -315,6 +311,12 @@ impl<D: Disk> Instance<D> {
 
 fn send_peer(effects: &mut dyn Effects, envelope: &Envelope, from: Member, to: Member, call: &Call<'_>) {
     effects.send(to, envelope, &Message::Peer(Peer { from, to, call: call.clone() }));
+}
+
+impl EffectsOf<Key> for Relay<'_> {
+    fn of(&mut self, (keyspace, partition): Key, epoch: PartitionEpoch) {
+        self.place = Place { keyspace, partition, epoch };
+    }
 }
 
 impl crate::replica::Effects for Relay<'_> {

@@ -6,7 +6,7 @@ use zerohop_wire::ids::{LogIndex, PartitionEpoch};
 use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Peer, Report};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, Message};
 
-use super::limits::{EARLY_BYTES_MAX, EARLY_MAX};
+use super::limits::{EARLY_BYTES_MAX, EARLY_MAX, REPORT_US};
 use super::primary::{last_up_to, name_at};
 use super::{Context, Effects, Replica, Role};
 use crate::planted::{Bug, is_planted};
@@ -128,12 +128,27 @@ impl Replica {
         Ok(())
     }
 
-    /// Tells the primary what is held, if there is something new to say.
+    /// Whether it must take a whole state, and does not yet.
+    pub(super) fn wants_state(&self) -> bool {
+        (self.needs_state || self.has_rot) && self.taking.is_none()
+    }
+
+    /// Tells the primary what is held, if there is something new to say; or that a state is needed: nobody asks a
+    /// member of which it is known that it holds everything.
     pub(super) fn acknowledge<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
+        let is_member = matches!(self.role, Role::InSync | Role::Follower);
+        if is_member && self.wants_state() {
+            if context.now_us >= self.reported_us + REPORT_US {
+                self.reported_us = context.now_us;
+                let call = Call::ReplicateAck(Report::NeedsState);
+                effects.send(self.view.primary, self.view.epoch, &call);
+            }
+            return Ok(());
+        }
         let to = (self.view.primary, self.view.epoch);
         self.acknowledge_to(context, to, effects)
     }
@@ -148,7 +163,8 @@ impl Replica {
         let durable = context.engine.durable_index(self.partition.handle())?.min(matched);
         // The rest is told once the flush has ended.
         self.ack_due = self.is_sync() && durable < matched;
-        let report = Report::Holds { matched: LogIndex(matched), durable: LogIndex(durable) };
+        let applied = LogIndex(self.partition.applied());
+        let report = Report::Holds { matched: LogIndex(matched), durable: LogIndex(durable), applied };
         effects.send(to, epoch, &Call::ReplicateAck(report));
         Ok(())
     }

@@ -26,8 +26,24 @@ pub const ASK_AGAIN_US: u64 = 200_000;
 /// How often a peer hears of its primary while something is unacknowledged: losses are found by it.
 pub const HEARTBEAT_US: u64 = 30_000;
 
-/// How often it does otherwise: leases tell whether it is there, and an idle partition should cost next to nothing.
+/// How often one does that does not answer, or whose lease is not there. Who has said that it holds and has applied
+/// everything hears nothing: leases tell whether it is there, and an idle partition should cost nothing.
 pub const IDLE_US: u64 = 500_000;
+
+/// So often the pause between two heartbeats that are not answered is doubled, up to [`IDLE_US`].
+pub const BEATS_DOUBLED_MAX: u32 = 5;
+
+/// How often a member says that it needs a whole state until it gets one.
+pub const REPORT_US: u64 = 100_000;
+
+/// How often a member looks whether it can go on where nothing tells it: requests that are parked, a full disk.
+pub const POLL_US: u64 = 5_000;
+
+/// A member is stepped for itself at most so often.
+pub const NAP_US: u64 = 1_000;
+
+/// How soon after it was touched a member looks at what is not urgent: whether a checkpoint is due.
+pub const SETTLE_US: u64 = 50_000;
 
 /// How long what was sent may be unacknowledged before it is sent again.
 pub const RESEND_US: u64 = 60_000;

@@ -20,11 +20,13 @@ pub mod lease;
 pub mod limits;
 mod parked;
 mod primary;
+mod set;
 mod settle;
 mod stream;
 #[cfg(test)]
 mod tests;
 pub mod view;
+mod wake;
 mod whole;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -43,6 +45,7 @@ use crate::partition::{Partition, Stats};
 
 pub use digest::Digest;
 pub use lease::Leases;
+pub use set::{EffectsOf, Replicas, Steps};
 pub use view::{Change, Role, View};
 
 use parked::Parked;
@@ -174,6 +177,8 @@ pub struct Replica {
     /// The commit index that it was told of.
     told_commit: u64,
     ack_due: bool,
+    /// When it last said that it needs a whole state.
+    reported_us: u64,
     taking: Option<Taking>,
     /// Primaries of epochs that may not be settled yet.
     former: BTreeSet<InstanceId>,
@@ -242,6 +247,7 @@ impl Replica {
             matched: None,
             told_commit: 0,
             ack_due: false,
+            reported_us: 0,
             taking: None,
             former: BTreeSet::new(),
             has_unknown_former: true,
@@ -402,6 +408,12 @@ impl Replica {
             is_intact: self.is_intact,
             is_whole: !self.needs_state,
         }
+    }
+
+    /// Whether requests wait in it, so that [`Told::Disconnected`] has something to do.
+    #[must_use]
+    pub fn has_waits(&self) -> bool {
+        self.parked.len() > 0 || self.partition.has_waits()
     }
 
     /// The members whose leases it needs, or will: those of its group, if it is the primary.

@@ -13,6 +13,9 @@ use crate::event::{Request, Token};
 pub(super) struct Parked {
     queue: VecDeque<One>,
     bytes: usize,
+    writes: usize,
+    /// The highest timestamp that any has seen since the queue was empty.
+    seen: Timestamp,
 }
 
 /// A request that owns its bytes.
@@ -48,6 +51,8 @@ impl Parked {
             ms => PARKED_US.min(u64::from(ms) * 1_000),
         };
         self.bytes += frame.len();
+        self.writes += usize::from(is_write);
+        self.seen = self.seen.max(seen);
         self.queue.push_back(One { token, envelope, is_write, seen, until_us: now_us + time_out_us, frame });
         true
     }
@@ -56,13 +61,13 @@ impl Parked {
         self.queue.len()
     }
 
-    /// The highest timestamp that any of them has seen.
+    /// A timestamp that none of them has seen more than.
     pub(super) fn seen(&self) -> Timestamp {
-        self.queue.iter().map(|one| one.seen).max().unwrap_or_default()
+        self.seen
     }
 
     pub(super) fn has_writes(&self) -> bool {
-        self.queue.iter().any(|one| one.is_write)
+        self.writes > 0
     }
 
     /// Takes out the first that may be let in.
@@ -80,11 +85,16 @@ impl Parked {
     pub(super) fn disconnect(&mut self, connection: u64) {
         self.queue.retain(|one| one.token.connection != connection);
         self.bytes = self.queue.iter().map(|one| one.frame.len()).sum();
+        self.writes = self.queue.iter().filter(|one| one.is_write).count();
     }
 
     fn take_at(&mut self, at: usize) -> Option<One> {
         let one = self.queue.remove(at)?;
         self.bytes -= one.frame.len();
+        self.writes -= usize::from(one.is_write);
+        if self.queue.is_empty() {
+            self.seen = Timestamp::ZERO;
+        }
         Some(one)
     }
 }

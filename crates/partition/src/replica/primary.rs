@@ -7,8 +7,8 @@ use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
 use zerohop_wire::{Many, pack};
 
 use super::limits::{
-    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, HEARTBEAT_US, IDLE_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
-    RESEND_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
+    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES, REWIND_US, STEP_BYTES,
+    WINDOW_ENTRIES,
 };
 use super::settle::NO_MARK;
 use super::stream::Stream;
@@ -107,11 +107,13 @@ impl Replica {
         let last = self.last();
         let Some(at) = self.streams.iter().position(|stream| stream.member == from) else { return Ok(()) };
         let mut stream = self.streams.swap_remove(at);
+        stream.unanswered = 0;
         let result = match report {
             // Nobody holds in this epoch what this log does not have.
             Report::Holds { matched, .. } if matched.0 > last => Ok(()),
-            Report::Holds { matched, durable } => {
+            Report::Holds { matched, durable, applied } => {
                 stream.held(matched.0, durable.0.min(matched.0), context.now_us);
+                stream.applied = stream.applied.max(applied.0);
                 Ok(())
             }
             Report::Differs { at } => self.step_back_to(context, &mut stream, at),
@@ -167,9 +169,10 @@ impl Replica {
             return self.send_state(context, stream, effects);
         }
         let (now_us, last, commit) = (context.now_us, self.last(), self.partition.applied());
+        let is_there = context.leases.holds(now_us, stream.member);
         if stream.matched + 1 >= stream.next {
             stream.grew_us = now_us;
-        } else if stream.is_found && now_us >= stream.grew_us.max(stream.rewound_us) + RESEND_US {
+        } else if now_us >= stream.resend_due_us(is_there) {
             stream.next = stream.matched + 1;
             stream.rewound_us = now_us;
         }
@@ -195,21 +198,31 @@ impl Replica {
             stream.next += u64::from(packed.count);
             (stream.sent_us, stream.told_commit) = (now_us, commit);
         }
-        let due_us = match stream.told_commit < commit && stream.is_found {
-            _ if stream.sent_us == 0 => 0,
-            true => stream.sent_us + REWIND_US,
-            false if stream.is_found && stream.matched + 1 == stream.next => stream.sent_us + IDLE_US,
-            false => stream.sent_us + HEARTBEAT_US,
-        };
-        if sent_bytes == 0 && now_us >= due_us {
+        if sent_bytes == 0 && now_us >= self.beat_due_us(stream, is_there) {
             let nothing = Packed { count: 0, bytes: Vec::new() };
             if self.replicate(context.engine, stream, commit, &nothing, effects)? {
                 (stream.sent_us, stream.told_commit) = (now_us.max(1), commit);
+                stream.unanswered = stream.unanswered.saturating_add(1);
             } else {
                 self.begin_state(context, stream);
             }
         }
         Ok(())
+    }
+
+    /// When a member is to hear how things stand; [`u64::MAX`]: it has said that it has everything.
+    pub(super) fn beat_due_us(&self, stream: &Stream, is_there: bool) -> u64 {
+        let (last, commit) = (self.last(), self.partition.applied());
+        let has_all = stream.is_found
+            && stream.next == last + 1
+            && stream.holds(self.is_sync()) >= last
+            && stream.applied >= commit;
+        match stream.sent_us {
+            0 => 0,
+            _ if has_all => u64::MAX,
+            sent_us if stream.is_found && is_there && stream.told_commit < commit => sent_us + REWIND_US,
+            sent_us => sent_us + stream.pause_us(is_there),
+        }
     }
 
     fn not_sent<D: Disk>(&mut self, context: &mut Context<'_, D>, stream: &mut Stream, unsent: Unsent) {

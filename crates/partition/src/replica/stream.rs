@@ -2,6 +2,7 @@
 
 use zerohop_wire::messages::Member;
 
+use super::limits::{BEATS_DOUBLED_MAX, HEARTBEAT_US, IDLE_US, RESEND_US};
 use super::whole::Sending;
 
 /// See the module. Indexes are of the primary's log.
@@ -18,6 +19,10 @@ pub(super) struct Stream {
     pub(super) durable: u64,
     pub(super) sent_us: u64,
     pub(super) told_commit: u64,
+    /// It has said that it has applied so much.
+    pub(super) applied: u64,
+    /// Times that it was told how things stand and has said nothing.
+    pub(super) unanswered: u32,
     /// When it last went back to send again.
     pub(super) rewound_us: u64,
     /// When `matched` last grew, or there was nothing to wait for.
@@ -38,12 +43,27 @@ impl Stream {
             durable: 0,
             sent_us: 0,
             told_commit: 0,
+            applied: 0,
+            unanswered: 0,
             rewound_us: 0,
             grew_us: now_us,
             target: last,
             target_us: now_us,
             sending: None,
         }
+    }
+
+    /// When what was sent and is not acknowledged is sent again; [`u64::MAX`]: nothing is under way.
+    pub(super) fn resend_due_us(&self, is_there: bool) -> u64 {
+        if !self.is_found || self.matched + 1 >= self.next {
+            return u64::MAX;
+        }
+        self.grew_us.max(self.rewound_us) + if is_there { RESEND_US } else { IDLE_US }
+    }
+
+    /// How long it is left alone between two words on how things stand.
+    pub(super) fn pause_us(&self, is_there: bool) -> u64 {
+        if is_there { (HEARTBEAT_US << self.unanswered.min(BEATS_DOUBLED_MAX)).min(IDLE_US) } else { IDLE_US }
     }
 
     /// What it holds at the durability that an acknowledgement needs.

@@ -191,7 +191,11 @@ impl Node {
 }
 
 fn holds(index: u64) -> Call<'static> {
-    Call::ReplicateAck(Report::Holds { matched: LogIndex(index), durable: LogIndex(index) })
+    Call::ReplicateAck(Report::Holds {
+        matched: LogIndex(index),
+        durable: LogIndex(index),
+        applied: LogIndex(0),
+    })
 }
 
 #[test]

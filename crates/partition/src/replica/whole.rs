@@ -43,6 +43,13 @@ pub(super) struct Taking {
     is_installed: bool,
 }
 
+impl Sending {
+    /// When it has something to do.
+    pub(super) fn wake_us(&self) -> u64 {
+        if self.under_way.is_some() { self.sent_us + RESEND_US } else { 0 }
+    }
+}
+
 impl Replica {
     pub(super) fn begin_state<D: Disk>(&mut self, context: &mut Context<'_, D>, stream: &mut Stream) {
         let applied = self.partition.applied();
@@ -217,7 +224,8 @@ impl Replica {
         let Some(taking) = self.taking.as_ref().filter(|taking| taking.as_of == as_of) else { return Ok(()) };
         let mut parts = taking.parts;
         if taking.is_installed {
-            let reaches_disk = self.partition.reaches_disk();
+            // There is no checkpoint of nothing, and none is needed: an empty log is the whole of it.
+            let reaches_disk = self.partition.reaches_disk() && as_of.index.0 > 0;
             let stats = context.engine.partition_stats(self.partition.handle())?;
             if reaches_disk && stats.checkpoint_bytes == 0 {
                 parts -= 1;

@@ -3,7 +3,9 @@
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
-use zerohop_partition::replica::{Change, Context, Effects, Leases, LogEnd, Replica, Told, View};
+use zerohop_partition::replica::{
+    Change, Context, Effects, EffectsOf, Leases, LogEnd, Replica, Replicas, Told, View,
+};
 use zerohop_partition::{Now, Options, Request, Token};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
 use zerohop_wire::messages::{Call, Member, Peer};
@@ -40,7 +42,7 @@ pub struct Host {
 
 pub struct Live {
     pub engine: Engine<SimulatedDisk>,
-    pub replicas: Vec<Replica>,
+    pub replicas: Replicas<usize>,
     pub leases: Leases,
     pub map: Map,
     unix_ms: u64,
@@ -52,8 +54,8 @@ struct Gather<'o> {
     partition: usize,
     epoch: (PartitionEpoch, bool),
     me: Member,
+    map: &'o Map,
     out: &'o mut Vec<Out>,
-    wants_flush: &'o mut bool,
 }
 
 impl zerohop_partition::Effects for Gather<'_> {
@@ -74,8 +76,14 @@ impl zerohop_partition::Effects for Gather<'_> {
 
     fn dropped(&mut self, _to: Token) {}
 
-    fn flush_wanted(&mut self) {
-        *self.wants_flush = true;
+    fn flush_wanted(&mut self) {}
+}
+
+impl EffectsOf<usize> for Gather<'_> {
+    fn of(&mut self, partition: usize, epoch: PartitionEpoch) {
+        let group = self.map.groups.get(partition).filter(|group| group.epoch == epoch);
+        let has_copies = group.is_some_and(|group| group.copies() >= usize::from(group.min_in_sync));
+        (self.partition, self.epoch) = (partition, (epoch, has_copies));
     }
 }
 
@@ -144,9 +152,12 @@ impl Host {
         let (ceiling, disk_since) =
             read_ceiling(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
         let options = Options { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
-        let replicas = (0..PARTITIONS as u64)
-            .map(|id| Replica::open(&mut engine, self.me, PartitionId(id), options).expect("opens"));
-        let replicas = replicas.collect();
+        let mut replicas = Replicas::default();
+        for id in 0..PARTITIONS {
+            let partition = PartitionId(id as u64);
+            let replica = Replica::open(&mut engine, self.me, partition, options).expect("opens");
+            replicas.insert(id, replica);
+        }
         let leases = Leases::new(self.me, self.clock_us(now_us), ceiling);
         self.live = Some(Live {
             engine,
@@ -162,7 +173,7 @@ impl Host {
     /// What it tells the control group about its logs.
     pub fn log_ends(&self) -> Vec<(LogEnd, u64)> {
         let Some(live) = &self.live else { return Vec::new() };
-        live.replicas.iter().map(|replica| (replica.log_end(), live.disk_since)).collect()
+        live.replicas.iter().map(|(_, replica)| (replica.log_end(), live.disk_since)).collect()
     }
 
     /// A map that the control group has sent.
@@ -190,7 +201,10 @@ impl Host {
             if *to != me {
                 return;
             }
-            if let Call::LeaseAsk { .. } | Call::LeaseGrant { .. } = call {
+            if let Call::LeaseAsk { map_epoch, .. } | Call::LeaseGrant { map_epoch, .. } = call {
+                if *map_epoch > live.leases.map_epoch() {
+                    out.push(Out::FetchMap);
+                }
                 if let Some(answer) = live.leases.take(clock_us, *from, call) {
                     out.push(Out::Peer(*from, peer_frame(&envelope, me, *from, &answer)));
                 }
@@ -223,53 +237,53 @@ impl Host {
         let day_ms = self.day_ms(now_us);
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
-        let newest = live.replicas.iter().map(Replica::newest).max().unwrap_or_default();
-        live.leases.want_ceiling(live.unix_ms, newest);
+        live.leases.want_ceiling(live.unix_ms, live.replicas.newest());
         if let Some(ceiling) = live.leases.to_sync() {
             write_ceiling(live.engine.disk(), ceiling, live.disk_since);
             live.leases.synced(ceiling);
         }
-        let mut wanted: Vec<Member> = live.replicas.iter().flat_map(Replica::lease_wanted_of).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        for (to, call) in live.leases.ask(clock_us, wanted) {
+        for (to, call) in live.leases.ask(clock_us, live.replicas.lease_wanted_of()) {
             out.push(Out::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
         }
         live.engine.maintain(clock_us / 1_000).expect("no disk fails here");
-        for partition in 0..PARTITIONS {
-            self.step(now_us, partition, Told::Tick, out);
-        }
         self.end_of_batch(now_us, out);
     }
 
     fn end_of_batch(&mut self, now_us: u64, out: &mut Vec<Out>) {
         let Some(live) = &mut self.live else { return };
         live.engine.flush().expect("no disk fails here");
-        for told in [Told::Flushed, Told::Tick] {
-            for partition in 0..PARTITIONS {
-                self.step(now_us, partition, told.clone(), out);
-            }
+        for partition in live.replicas.take_unflushed() {
+            self.step(now_us, partition, Told::Flushed, out);
         }
+        self.with_replicas(now_us, out, |replicas, context, gather| {
+            replicas.settle(context, gather, |_, error| panic!("no disk fails here: {error}"));
+        });
     }
 
     fn step(&mut self, now_us: u64, partition: usize, told: Told<'_>, out: &mut Vec<Out>) {
+        self.with_replicas(now_us, out, |replicas, context, gather| {
+            replicas.step(partition, context, told, gather).expect("no disk fails here");
+        });
+    }
+
+    fn with_replicas(
+        &mut self,
+        now_us: u64,
+        out: &mut Vec<Out>,
+        act: impl FnOnce(&mut Replicas<usize>, &mut Context<'_, SimulatedDisk>, &mut Gather<'_>),
+    ) {
         let (clock_us, day_ms, me) = (self.clock_us(now_us), self.day_ms(now_us), self.me);
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
-        let view = match &told {
-            Told::Group(view) => view,
-            _ => live.replicas[partition].view(),
-        };
-        let epoch = (view.epoch, view.copies() >= usize::from(view.min_in_sync));
-        let mut wants_flush = false;
-        let mut gather = Gather { partition, epoch, me, out, wants_flush: &mut wants_flush };
+        let epoch = (PartitionEpoch(0), false);
+        let mut gather = Gather { partition: 0, epoch, me, map: &live.map, out };
         let mut context = Context {
             engine: &mut live.engine,
             now: Now { ms: live.unix_ms },
             now_us: clock_us,
             leases: &live.leases,
         };
-        live.replicas[partition].step(&mut context, told, &mut gather).expect("no disk fails here");
+        act(&mut live.replicas, &mut context, &mut gather);
     }
 }
 

@@ -418,7 +418,7 @@ impl World {
 
     fn stop(&mut self, host: usize, power_goes: bool) {
         if let Some(live) = self.hosts[host].live.take() {
-            for replica in &live.replicas {
+            for (_, replica) in live.replicas.iter() {
                 let counts = replica.counts();
                 self.past.truncations += counts.truncations;
                 self.past.states += counts.states_taken;
@@ -535,7 +535,7 @@ impl World {
             for member in members {
                 let host = &mut self.hosts[member.instance.0 as usize];
                 let Some(live) = host.live.as_mut().filter(|_| host.me == member) else { return false };
-                let replica = &live.replicas[partition];
+                let Some(replica) = live.replicas.get(partition) else { return false };
                 if replica.role() == Role::Removed || replica.view().epoch != group.epoch {
                     return false;
                 }

@@ -55,7 +55,7 @@ pub struct Peer<'a> {
     pub call: Call<'a>,
 }
 
-/// What a member answers to entries. 32 bytes: index (8), durable (8), epoch (4), verdict (1), zero (11).
+/// What a member answers to entries. 32 bytes: index (8), durable (8), epoch (4), verdict (1), zero (3), applied (8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Its log is the primary's up to `matched`, and up to `durable` of that survives a crash. Verdict 1.
@@ -64,6 +64,8 @@ pub enum Report {
         matched: LogIndex,
         /// Log index.
         durable: LogIndex,
+        /// Log index up to which it has applied entries: it has heard that they are committed.
+        applied: LogIndex,
     },
     /// It does not hold the entry before those sent; this is one that it does hold, where the primary may go on. Verdict 2.
     Differs {
@@ -340,25 +342,26 @@ impl<'a> Call<'a> {
 
 impl Report {
     fn encode(self) -> [u8; 32] {
-        let (index, durable, epoch, verdict) = match self {
-            Self::Holds { matched, durable } => (matched.0, durable.0, 0, 1),
-            Self::Differs { at } => (at.index.0, 0, at.epoch, 2),
-            Self::NeedsState => (0, 0, 0, 3),
+        let (index, durable, epoch, verdict, applied) = match self {
+            Self::Holds { matched, durable, applied } => (matched.0, durable.0, 0, 1, applied.0),
+            Self::Differs { at } => (at.index.0, 0, at.epoch, 2, 0),
+            Self::NeedsState => (0, 0, 0, 3, 0),
         };
-        layout(|to| to.u64(index).u64(durable).u32(epoch).u8(verdict).zeros(11))
+        layout(|to| to.u64(index).u64(durable).u32(epoch).u8(verdict).zeros(3).u64(applied))
     }
 
     fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<32>::split(body)?;
         let (index, durable) = (LogIndex(fields.u64()), LogIndex(fields.u64()));
         let (epoch, verdict) = (fields.u32(), fields.u8());
-        fields.zeros(11);
+        fields.zeros(3);
+        let applied = LogIndex(fields.u64());
         fields.done()?;
         nothing_left(rest)?;
-        match (verdict, durable.0, epoch, index.0) {
-            (1, _, 0, _) => Ok(Self::Holds { matched: index, durable }),
-            (2, 0, ..) => Ok(Self::Differs { at: EntryName { epoch, index } }),
-            (3, 0, 0, 0) => Ok(Self::NeedsState),
+        match (verdict, durable.0, epoch, index.0, applied.0) {
+            (1, _, 0, ..) => Ok(Self::Holds { matched: index, durable, applied }),
+            (2, 0, _, _, 0) => Ok(Self::Differs { at: EntryName { epoch, index } }),
+            (3, 0, 0, 0, 0) => Ok(Self::NeedsState),
             _ => Err(What::Reserved.into()),
         }
     }

@@ -130,7 +130,11 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
     let part = n[0] as u32;
     let call = match seed.sub % 13 {
         0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
-        1 => Call::ReplicateAck(Report::Holds { matched: LogIndex(n[3]), durable: LogIndex(n[4]) }),
+        1 => Call::ReplicateAck(Report::Holds {
+            matched: LogIndex(n[3]),
+            durable: LogIndex(n[4]),
+            applied: LogIndex(n[0]),
+        }),
         2 => Call::ReplicateAck(Report::Differs { at: name }),
         3 => Call::ReplicateAck(Report::NeedsState),
         4 => Call::StatePart { as_of: name, part, holds: Part::Entries(entries) },

@@ -33,6 +33,7 @@ pub(super) struct Sent {
     pub(super) let_go: Vec<u64>,
     pub(super) to_peers: Vec<Vec<u8>>,
     pub(super) ceilings: Vec<Timestamp>,
+    pub(super) asked: Vec<(Place, crate::replica::Change)>,
 }
 
 impl Effects for Sent {
@@ -68,6 +69,10 @@ impl Effects for Sent {
         let mut frame = Vec::new();
         zerohop_wire::Encoder::default().encode(envelope, message, &mut frame).expect("fits");
         self.to_peers.push(frame);
+    }
+
+    fn ask_control(&mut self, place: Place, change: crate::replica::Change) {
+        self.asked.push((place, change));
     }
 
     fn sync_ceiling(&mut self, ceiling: Timestamp) {
@@ -117,9 +122,19 @@ pub(super) fn options() -> Options {
 
 /// A delta that makes a keyspace of four partitions.
 pub(super) fn create(map: &ClusterMap, id: u32, name: &str, durability: Durability) -> MapDelta {
+    create_of(map, (id, name), durability, 4)
+}
+
+/// The same of so many.
+pub(super) fn create_of(
+    map: &ClusterMap,
+    (id, name): (u32, &str),
+    durability: Durability,
+    partitions: u32,
+) -> MapDelta {
     let config = KeyspaceConfig {
         durability,
-        partitions: PartitionCount::new(4).expect("is a power of two"),
+        partitions: PartitionCount::new(partitions).expect("is a power of two"),
         ..KeyspaceConfig::new(name.parse().expect("is a name"), 3)
     };
     let config = config.fitted_to(1);

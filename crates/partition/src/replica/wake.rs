@@ -1,0 +1,74 @@
+//! When a member wants a tick though nothing comes. What it waits for otherwise is brought by messages, flushes, a new
+//! group, or a grant that begins or ends.
+
+use zerohop_engine::disk::Disk;
+
+use super::limits::{ASK_AGAIN_US, LAG_US, LEASE_US, NAP_US, POLL_US, REPORT_US, SETTLE_US, WINDOW_ENTRIES};
+use super::settle::NO_MARK;
+use super::stream::Stream;
+use super::{Asked, Change, Context, Replica, Role};
+
+impl Replica {
+    /// In microseconds of the clock that never runs backwards; [`u64::MAX`]: it waits for something to come.
+    pub(super) fn next_wake_us<D: Disk>(&self, context: &mut Context<'_, D>) -> u64 {
+        let now_us = context.now_us;
+        let mut wake_us = match self.role {
+            Role::Primary => self.primary_wake_us(context),
+            Role::InSync | Role::Follower if self.wants_state() => self.reported_us + REPORT_US,
+            _ => u64::MAX,
+        };
+        // It may be that others are being written, or that entries are not committed yet.
+        if context.engine.checkpoint_is_wanted(self.partition.handle()) == Ok(true) {
+            wake_us = wake_us.min(now_us + SETTLE_US);
+        }
+        wake_us
+    }
+
+    fn primary_wake_us<D: Disk>(&self, context: &Context<'_, D>) -> u64 {
+        let now_us = context.now_us;
+        let mut wake_us = u64::MAX;
+        let mut at = |us: u64| wake_us = wake_us.min(us);
+        if self.mark == NO_MARK && !self.needs_state || self.parked.len() > 0 {
+            at(now_us + POLL_US);
+        }
+        if !self.has_waited(now_us) {
+            at(self.waits.values().copied().fold(self.wait_us, u64::max));
+        }
+        if let Some(wake_ms) = self.partition.next_upkeep_ms() {
+            // Nothing is timed out or expired by who may not answer; the grant that it lacks wakes it.
+            let soonest_us = if self.may_answer(context) { 0 } else { now_us + SETTLE_US };
+            at((now_us + wake_ms.saturating_sub(context.now.ms) * 1_000).max(soonest_us));
+        }
+        if let Some(asked) = &self.asked {
+            at(asked.sent_us + ASK_AGAIN_US);
+            if asked.since_us + LAG_US > now_us {
+                at(asked.since_us + LAG_US);
+            }
+        }
+        let is_removing = matches!(self.asked, Some(Asked { change: Change::Remove(_), .. }));
+        for stream in &self.streams {
+            at(self.stream_wake_us(context, stream));
+            if !is_removing && self.view.in_sync.contains(&stream.member) {
+                if !context.leases.holds(now_us, stream.member) {
+                    at(self.settled_us + LEASE_US + LEASE_US / 4);
+                }
+                if stream.holds(self.is_sync()) < self.last() {
+                    at(stream.target_us + LAG_US);
+                }
+            }
+        }
+        wake_us
+    }
+
+    fn stream_wake_us<D: Disk>(&self, context: &Context<'_, D>, stream: &Stream) -> u64 {
+        if let Some(sending) = &stream.sending {
+            return sending.wake_us();
+        }
+        let has_room = stream.next <= stream.matched + WINDOW_ENTRIES;
+        if stream.is_found && stream.next <= self.last() && has_room {
+            return context.now_us + NAP_US;
+        }
+        let is_there = context.leases.holds(context.now_us, stream.member);
+        self.beat_due_us(stream, is_there).min(stream.resend_due_us(is_there))
+    }
+}
