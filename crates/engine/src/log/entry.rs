@@ -242,6 +242,14 @@ pub enum Decoded {
     Bad,
 }
 
+/// Reads a head with its key, which never left memory: what can be a head is one.
+pub fn decode_head_in_memory(base: &Base, bytes: &[u8]) -> Decoded {
+    match decode_head_unchecked(base, bytes) {
+        Some(head) if head.payload_at() <= bytes.len() => Decoded::Head(head),
+        _ => decode_head(base, bytes),
+    }
+}
+
 /// Reads and checks a head with its key.
 pub fn decode_head(base: &Base, bytes: &[u8]) -> Decoded {
     if bytes.len() < HEAD_BYTES {

@@ -135,7 +135,7 @@ impl Log {
         let segment = self.segment_mut(slot);
         let offset = segment.bytes;
         let head = entry::encode_head(segment.base(), meta, key, payload.len(), entry::crc(payload));
-        let taken = segment.push(&head) + segment.push(key) + segment.push(payload);
+        let taken = segment.push_parts([&head, key, payload]);
         segment.note(meta, offset, entry_bytes);
         io.memory.took(taken);
         self.last = (meta.epoch, meta.index);

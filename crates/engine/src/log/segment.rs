@@ -234,6 +234,24 @@ impl Segment {
             + self.path.capacity()
     }
 
+    /// Adds the parts of an entry at the end, in memory. Returns how much memory was taken for it.
+    #[inline]
+    pub(crate) fn push_parts(&mut self, parts: [&[u8]; 3]) -> usize {
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let within = self.bytes as usize % BLOCK_BYTES;
+        // Nearly always there is room for all of it in the block that is being filled.
+        if within > 0
+            && within + bytes <= BLOCK_BYTES
+            && let Some(Some(block)) = self.blocks.last_mut()
+            && block.capacity() - block.len() >= bytes
+        {
+            parts.iter().for_each(|part| block.extend_from_slice(part));
+            self.bytes += bytes as u64;
+            return 0;
+        }
+        parts.into_iter().map(|part| self.push(part)).sum()
+    }
+
     /// Adds bytes at the end, in memory. Returns how much memory was taken for it.
     pub(crate) fn push(&mut self, mut data: &[u8]) -> usize {
         let mut taken = 0;

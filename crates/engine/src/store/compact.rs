@@ -289,14 +289,15 @@ impl Store {
         offset: u64,
         bytes: &mut Vec<u8>,
     ) -> EngineResult<Option<u64>> {
-        self.log.segment(slot).read(&mut io.disk, offset, STEP_BYTES, bytes)?;
+        let is_checked = self.log.segment(slot).read(&mut io.disk, offset, STEP_BYTES, bytes)?;
         let base = *self.log.segment(slot).base();
         if !self.log.segment(slot).dead.is_complete() {
             self.touch_index_of(&base, bytes);
         }
         let mut at = 0;
         loop {
-            let head = match entry::decode_head(&base, &bytes[at..]) {
+            let decode = if is_checked { entry::decode_head_in_memory } else { entry::decode_head };
+            let head = match decode(&base, &bytes[at..]) {
                 Decoded::Head(head) if head.meta.kind == Kind::Footer => return Ok(None),
                 Decoded::Head(head) if head.entry_bytes() <= bytes.len() - at => head,
                 // Cut by the end of what was read: go on there, with as much as it needs.
@@ -378,7 +379,7 @@ impl Store {
         }
         assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
         let head = entry::encode_head(output.base(), &meta, read.key, payload.len(), payload_crc);
-        let taken = output.push(&head) + output.push(read.key) + output.push(payload);
+        let taken = output.push_parts([&head, read.key, payload]);
         output.note(&meta, new_offset, entry_bytes);
         if meta.kind == Kind::Trim && meta.index <= job.removals_through {
             // It is kept for what it says of a record that is there: rewriting it again would free nothing.
