@@ -31,6 +31,7 @@ mod store;
 
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};
 pub use engine::report::{Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, UpkeepCounts};
+pub use engine::write::NewEntry;
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
 pub use log::entry::{
@@ -38,7 +39,7 @@ pub use log::entry::{
 };
 pub use log::{EntryRef, LogSizes};
 pub use side::chains::{Part, TrimTo};
-pub use store::read::{Body, Inspected, Parts, PartsOf, Record};
+pub use store::read::{Body, Hint, Inspected, Parts, PartsOf, Record};
 pub use store::recover::PartitionReport;
 
 /// Names a partition's folder. Opaque to the engine; its owner puts the keyspace into the upper half and the

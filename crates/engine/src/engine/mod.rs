@@ -11,6 +11,7 @@ mod reclaim;
 mod replay;
 pub(crate) mod report;
 mod upper;
+pub(crate) mod write;
 
 use crate::PartitionId;
 use crate::disk::Disk;
@@ -18,11 +19,11 @@ use crate::error::{EngineError, EngineResult};
 use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
-use crate::log::entry::{FLAG_LIST, Kind, Meta, split_trailer, u32_at};
+use crate::log::entry::{FLAG_LIST, Meta, split_trailer, u32_at};
 use crate::log::{Log, LogOptions};
 use crate::side::chains::TrimTo;
 use crate::store::read::Record;
-use crate::store::{Pending, Store, units_of};
+use crate::store::{Pending, Store};
 use options::{Durability, EngineOptions, PartitionOptions};
 use report::{Damage, EngineStats, PartitionStats};
 
@@ -117,47 +118,6 @@ impl<D: Disk> Engine<D> {
         let (io, store) = self.store(handle)?;
         let committed = store.commit(io, index);
         store.stop_on_failure(committed)
-    }
-
-    /// Adds an entry as the next one of the present epoch and commits it: a replica group of one. Returns its log
-    /// index. Of a `sync` partition it may be acknowledged once [`Engine::flush`] has returned.
-    ///
-    /// # Errors
-    /// As [`Engine::append`].
-    pub fn write(
-        &mut self,
-        handle: Handle,
-        kind: Kind,
-        flags: u8,
-        timestamp: u64,
-        key: &[u8],
-        payload: &[u8],
-    ) -> EngineResult<u64> {
-        let Engine { io, partitions, journal, upkeep, .. } = self;
-        let store = store_of(partitions, handle)?;
-        let (epoch, last) = store.log.last;
-        let meta = Meta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp };
-        store.admit(io, &meta, key, payload)?;
-        let placed = store.append(io, &meta, key, payload)?;
-        if store.durability == Durability::Sync {
-            journal.push(handle.0, store.log.partition, (&meta, key, payload));
-        }
-        if store.pending.is_empty() {
-            let units = units_of(kind, flags, payload);
-            let applied = store.apply(io, &meta, placed, key, payload, units);
-            if let Err(error) = store.stop_on_failure(applied) {
-                store.pending.push_back(Pending { meta, placed });
-                return Err(error);
-            }
-            store.commit = meta.index;
-        } else {
-            store.pending.push_back(Pending { meta, placed });
-            let committed = store.commit(io, meta.index);
-            store.stop_on_failure(committed)?;
-        }
-        upkeep.wrote(handle, store, placed.entry_bytes);
-        self.evict();
-        Ok(meta.index)
     }
 
     /// Cuts off the uncommitted entries after a log index. The cut survives a crash once this returns. What is appended

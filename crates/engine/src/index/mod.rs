@@ -47,6 +47,7 @@ pub struct HashIndex {
     entries: usize,
     depth: u8,
     page_bytes: usize,
+    changes: u64,
 }
 
 impl Default for HashIndex {
@@ -58,7 +59,14 @@ impl Default for HashIndex {
 impl HashIndex {
     /// An empty index. It allocates nothing until the first insert.
     pub fn new() -> HashIndex {
-        HashIndex { directory: Vec::new(), depth: 0, pages: Vec::new(), entries: 0, page_bytes: 0 }
+        HashIndex {
+            directory: Vec::new(),
+            depth: 0,
+            pages: Vec::new(),
+            entries: 0,
+            page_bytes: 0,
+            changes: 0,
+        }
     }
 
     /// An empty index laid out for so many entries. In whatever order they come, hardly a page must be laid anew. Put
@@ -124,8 +132,14 @@ impl HashIndex {
         }
     }
 
+    /// How often it was changed: as long as this stays, what was found is still where it was.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// Adds an entry; the caller has made sure that its key is not there.
     pub fn insert(&mut self, fragment: u32, location: Location) {
+        self.changes += 1;
         if self.directory.is_empty() {
             self.directory.push(0);
             self.add_page(Page::new(0, 1));
@@ -141,11 +155,13 @@ impl HashIndex {
 
     /// Points a found entry elsewhere.
     pub fn replace(&mut self, found: Found, location: Location) {
+        self.changes += 1;
         self.pages[found.page as usize].replace(found.at, location);
     }
 
     /// Drops a found entry.
     pub fn remove(&mut self, found: Found) {
+        self.changes += 1;
         self.pages[found.page as usize].remove(found.at);
         self.entries -= 1;
     }

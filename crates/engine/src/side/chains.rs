@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::log::entry::u64_at;
+use crate::log::entry::{Meta, u64_at};
 
 /// One part of a record: an entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +55,21 @@ pub(crate) struct Chain {
     pub(crate) units: u64,
     /// Log index of the last entry that changed it: replaying older ones changes nothing.
     pub(crate) applied: u64,
+    /// The fields of an entry that changed it. Not kept in checkpoints.
+    pub(crate) changed_by: Option<Meta>,
 }
 
 impl Chain {
+    /// Notes the fields of the entry that has just changed it.
+    pub(crate) fn note(&mut self, meta: &Meta) {
+        self.changed_by = Some(*meta);
+    }
+
+    /// The fields of the entry that changed it last, if they are known here: else they stand in the log.
+    pub(crate) fn newest(&self) -> Option<Meta> {
+        self.changed_by.filter(|meta| meta.index == self.applied)
+    }
+
     pub(crate) fn push(&mut self, part: Part) {
         self.units += u64::from(part.units);
         self.applied = self.applied.max(part.index);
@@ -111,6 +123,7 @@ pub(crate) fn trim_point(parts: &VecDeque<Part>, mut skip: u64) -> Option<TrimTo
 pub(crate) struct Chains {
     slots: Vec<Option<Box<Chain>>>,
     free: Vec<u32>,
+    changes: u64,
 }
 
 impl Chains {
@@ -134,7 +147,13 @@ impl Chains {
         }
     }
 
+    /// How often one of them may have been changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
+    }
+
     pub(crate) fn get_mut(&mut self, id: u32) -> &mut Chain {
+        self.changes += 1;
         match self.slots.get_mut(id as usize) {
             Some(Some(chain)) => chain,
             _ => unreachable!("the index names a chain that exists"),

@@ -3,7 +3,7 @@
 //! Applying is idempotent: an entry that is older than what the index holds of its key changes nothing. So a
 //! checkpoint may be taken page by page while entries go on being applied, and the tail replayed over it.
 
-use super::read::{Seen, Unreadable};
+use super::read::{Hint, Seen, Unreadable};
 use super::{Store, units_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
@@ -37,26 +37,27 @@ impl Store {
             unreachable!("an entry's location is an entry")
         };
         let mut scratch = std::mem::take(&mut self.entry_scratch);
+        let mut own_key = std::mem::take(&mut self.key_scratch);
+        own_key.clear();
         // A rotten payload does not matter here: the key then leads to the entry, and reading it tells.
         let result = match self.log.read_key(&mut io.disk, position, &mut scratch) {
             Ok((entry, _)) => {
+                own_key.extend_from_slice(entry.key);
                 let units = units_of(meta.kind, meta.flags, entry.payload);
                 let payload = if meta.kind == Kind::Trim { entry.payload.to_vec() } else { Vec::new() };
-                Ok((entry.key.to_vec(), payload, units))
+                self.apply(io, (meta, placed, None), &own_key, &payload, units)
             }
             Err(error) => Err(error),
         };
-        self.entry_scratch = scratch;
-        let (key, payload, units) = result?;
-        self.apply(io, meta, placed, &key, &payload, units)
+        (self.entry_scratch, self.key_scratch) = (scratch, own_key);
+        result
     }
 
-    /// Applies a committed entry. `payload` is needed of a trim only.
+    /// Applies a committed entry. `payload` is needed of a trim only. A hint is of the same key.
     pub(crate) fn apply<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        meta: &Meta,
-        placed: Placed,
+        (meta, placed, hint): (&Meta, Placed, Option<&Hint>),
         key: &[u8],
         payload: &[u8],
         units: u32,
@@ -64,8 +65,16 @@ impl Store {
         if !meta.kind.has_key() {
             return Ok(());
         }
-        let fragment = self.fragment(key);
-        let held = self.held(io, fragment, key)?;
+        let (fragment, held) = match hint.filter(|hint| self.still_holds(hint)) {
+            Some(&Hint { fragment, found, location, seen, .. }) => {
+                debug_assert_eq!(fragment, self.fragment(key), "a hint is of the key that is written");
+                (fragment, Some(Held { found, location, seen }))
+            }
+            None => {
+                let fragment = self.fragment(key);
+                (fragment, self.held(io, fragment, key)?)
+            }
+        };
         if let Some(held) = held.as_ref().filter(|h| h.seen.newest_index >= meta.index) {
             self.bury_unless_held(meta, placed, held);
             return Ok(());
@@ -139,6 +148,7 @@ impl Store {
             self.retire(meta, fragment, key, &held);
             let mut chain = Chain { key: key.into(), is_list, ..Chain::default() };
             chain.push(part);
+            chain.note(meta);
             let id = self.chains.add(chain);
             self.index.replace(held.found, Location::chain(id));
             return;
@@ -150,13 +160,16 @@ impl Store {
                 let mut chain = Chain { key: key.into(), is_list, ..Chain::default() };
                 chain.push(held.seen.as_part());
                 chain.push(part);
+                chain.note(meta);
                 let id = self.chains.add(chain);
                 self.index.replace(held.found, Location::chain(id));
             }
             Place::Chain(id) => {
                 let through = self.chains.get(id).applied;
                 self.keep_version(meta, fragment, key, Was::Shorter { through }, Vec::new());
-                self.chains.get_mut(id).push(part);
+                let chain = self.chains.get_mut(id);
+                chain.push(part);
+                chain.note(meta);
             }
         }
     }
@@ -178,7 +191,9 @@ impl Store {
             }
         };
         let was = self.keeps_versions().then(|| was_chain(self.chains.get(id)));
-        let gone = self.chains.get_mut(id).trim(to, meta.index);
+        let chain = self.chains.get_mut(id);
+        let gone = chain.trim(to, meta.index);
+        chain.note(meta);
         match was {
             Some(was) => self.keep_version(meta, fragment, key, was, gone),
             None => gone.iter().for_each(|p| self.bury(p.index, p.entry_bytes)),

@@ -67,6 +67,7 @@ pub(crate) struct Store {
     pub(crate) compaction: compact::Compactor,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
+    key_scratch: Vec<u8>,
 }
 
 /// What the upkeep of the engine notes of a partition.
@@ -128,6 +129,7 @@ impl Store {
             compaction: compact::Compactor::default(),
             scratch: Vec::new(),
             entry_scratch: Vec::new(),
+            key_scratch: Vec::new(),
         }
     }
 

@@ -15,16 +15,47 @@ use crate::side::chains::{Chain, Part, TrimTo, trim_point};
 use crate::side::versions::Was;
 
 /// What reading a record's newest entry told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// Log index of the newest entry of the record.
     pub(crate) newest_index: u64,
     pub(crate) is_list: bool,
     pub(crate) entry_bytes: u32,
     pub(crate) units: u32,
+    /// Of the newest entry; zero for a record of parts.
+    pub(crate) timestamp: u64,
+    pub(crate) flags: u8,
+    /// Whether the entry's payload needs no check: it never left memory.
+    is_checked: bool,
 }
 
 impl Seen {
+    fn of_chain(chain: &Chain) -> Seen {
+        Seen { newest_index: chain.applied, is_list: chain.is_list, ..Seen::UNREADABLE }
+    }
+
+    const UNREADABLE: Seen = Seen {
+        newest_index: 0,
+        is_list: false,
+        entry_bytes: 0,
+        units: 0,
+        timestamp: 0,
+        flags: 0,
+        is_checked: false,
+    };
+
+    /// What the record is, if it is one entry and that is sure.
+    pub(crate) fn inspected(&self, hint: Hint) -> Option<Inspected> {
+        self.is_checked.then_some(Inspected {
+            is_list: self.is_list,
+            flags: self.flags,
+            index: self.newest_index,
+            timestamp: self.timestamp,
+            units: u64::from(self.units),
+            hint,
+        })
+    }
+
     pub(crate) fn as_part(&self) -> Part {
         Part { index: self.newest_index, entry_bytes: self.entry_bytes, units: self.units }
     }
@@ -33,6 +64,17 @@ impl Seen {
     pub(crate) fn is_unreadable(&self) -> bool {
         self.newest_index == 0
     }
+}
+
+/// Where a key's record was found, for a change of that key that comes soon: it need not be looked for again. Once anything
+/// else has changed in the partition it says nothing, and is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hint {
+    pub(crate) fragment: u32,
+    pub(crate) found: Found,
+    pub(crate) location: Location,
+    pub(crate) seen: Seen,
+    changes: u64,
 }
 
 /// A record as found.
@@ -50,6 +92,8 @@ pub struct Record<'a> {
     pub timestamp: u64,
     /// What it holds.
     pub body: Body<'a>,
+    /// Where it was found; `None` of one that is not the newest.
+    pub hint: Option<Hint>,
 }
 
 /// Where a record's contents are.
@@ -74,6 +118,8 @@ pub struct Inspected {
     pub timestamp: u64,
     /// Values of a list, or bytes.
     pub units: u64,
+    /// Where it was found.
+    pub hint: Hint,
 }
 
 /// Those parts of a record that hold some of its units.
@@ -128,20 +174,15 @@ impl Store {
                 Place::Chain(id) => {
                     let chain = chains.get(id);
                     if *chain.key == *key {
-                        seen = Some(Seen {
-                            newest_index: chain.applied,
-                            is_list: chain.is_list,
-                            entry_bytes: 0,
-                            units: 0,
-                        });
+                        seen = Some(Seen::of_chain(chain));
                     }
                     Ok(*chain.key == *key)
                 }
                 Place::Entry(position) => {
-                    let entry = match log.read_key(&mut io.disk, position, scratch) {
-                        Ok((entry, _)) => entry,
+                    let (entry, is_checked) = match log.read_key(&mut io.disk, position, scratch) {
+                        Ok(read) => read,
                         Err(EngineError::Rotten { .. }) if unreadable == Unreadable::IsTaken => {
-                            seen = Some(Seen { newest_index: 0, is_list: false, entry_bytes: 0, units: 0 });
+                            seen = Some(Seen::UNREADABLE);
                             return Ok(true);
                         }
                         Err(error) => return Err(error),
@@ -155,6 +196,9 @@ impl Store {
                         is_list: meta.flags & FLAG_LIST != 0,
                         entry_bytes: entry.head.entry_bytes() as u32,
                         units: units_of(meta.kind, meta.flags, entry.payload),
+                        timestamp: meta.timestamp,
+                        flags: meta.flags,
+                        is_checked,
                     });
                     Ok(true)
                 }
@@ -163,12 +207,28 @@ impl Store {
         Ok(found.zip(seen).map(|((found, location), seen)| (found, location, seen)))
     }
 
+    /// What has been found, for as long as nothing changes.
+    pub(crate) fn hint(&self, fragment: u32, (found, location, seen): (Found, Location, Seen)) -> Hint {
+        Hint { fragment, found, location, seen, changes: self.changes() }
+    }
+
+    /// Whether nothing has changed since.
+    pub(crate) fn still_holds(&self, hint: &Hint) -> bool {
+        hint.changes == self.changes()
+    }
+
+    fn changes(&self) -> u64 {
+        self.index.changes() + self.chains.changes()
+    }
+
     /// The record of a key as it is now.
     pub(crate) fn lookup<D: Disk>(&mut self, io: &mut Io<D>, key: &[u8]) -> EngineResult<Option<Record<'_>>> {
         let fragment = self.fragment(key);
-        let Some((_, location, _)) = self.find(io, fragment, key, Unreadable::IsError)? else {
+        let Some(found) = self.find(io, fragment, key, Unreadable::IsError)? else {
             return Ok(None);
         };
+        let hint = Some(self.hint(fragment, found));
+        let (_, location, _) = found;
         match location.place() {
             Place::Entry(position) => {
                 let Store { log, scratch, .. } = self;
@@ -186,13 +246,13 @@ impl Store {
                 {
                     return Err(log.rotten(position.slot, position.offset));
                 }
-                Ok(Some(record_of(entry)))
+                Ok(Some(Record { hint, ..record_of(entry) }))
             }
             Place::Chain(id) => {
                 let chain = self.readable_chain(id)?;
                 let parts = Parts { parts: chain.parts.clone(), skipped: chain.skipped, units: chain.units };
                 let (is_list, newest) = (chain.is_list, chain.applied);
-                self.record_of_parts(io, is_list, newest, parts).map(Some)
+                Ok(Some(Record { hint, ..self.record_of_parts(io, is_list, newest, parts)? }))
             }
         }
     }
@@ -301,6 +361,7 @@ impl Store {
             epoch: newest.epoch,
             timestamp: newest.timestamp,
             body: Body::Parts(parts),
+            hint: None,
         })
     }
 }
@@ -315,5 +376,6 @@ fn record_of(entry: EntryRef<'_>) -> Record<'_> {
         epoch: meta.epoch,
         timestamp: meta.timestamp,
         body: Body::Whole(split_trailer(meta.flags, entry.payload).0),
+        hint: None,
     }
 }

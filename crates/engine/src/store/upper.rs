@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
+use super::Store;
 use super::read::{Inspected, PartsOf, Unreadable};
-use super::{Store, units_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::index::location::Place;
@@ -28,23 +28,30 @@ impl Store {
     /// What a key's record is. Its cost does not grow with the record's parts.
     pub(crate) fn inspect<D: Disk>(&mut self, io: &mut Io<D>, key: &[u8]) -> EngineResult<Option<Inspected>> {
         let fragment = self.fragment(key);
-        let Some((_, location, seen)) = self.find(io, fragment, key, Unreadable::IsError)? else {
+        let Some(found) = self.find(io, fragment, key, Unreadable::IsError)? else {
             return Ok(None);
         };
+        let hint = self.hint(fragment, found);
+        let (_, location, seen) = found;
+        if let Some(inspected) = seen.inspected(hint) {
+            return Ok(Some(inspected));
+        }
         let (meta, units) = match location.place() {
             Place::Entry(position) => {
                 let Store { log, scratch, .. } = self;
                 let entry = log.read(&mut io.disk, position, scratch)?;
-                let meta = entry.head.meta;
-                (meta, u64::from(units_of(meta.kind, meta.flags, entry.payload)))
+                (entry.head.meta, u64::from(seen.units))
             }
             Place::Chain(id) => {
                 let chain = self.readable_chain(id)?;
                 let (units, last_part) = (chain.units, chain.parts.back().map_or(0, |part| part.index));
-                match self.log.locate(io, seen.newest_index)? {
-                    Some((_, head)) => (head.meta, units),
-                    // The trim that changed it last has done its work and is gone.
-                    None => (self.read_entry(io, last_part)?.head.meta, units),
+                match chain.newest() {
+                    Some(meta) => (meta, units),
+                    None => match self.log.locate(io, seen.newest_index)? {
+                        Some((_, head)) => (head.meta, units),
+                        // The trim that changed it last has done its work and is gone.
+                        None => (self.read_entry(io, last_part)?.head.meta, units),
+                    },
                 }
             }
         };
@@ -54,6 +61,7 @@ impl Store {
             index: seen.newest_index,
             timestamp: meta.timestamp,
             units,
+            hint,
         }))
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use zerohop_engine::disk::simulated::{Faults, Operation};
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{Durability, EngineError, FLAG_JOINED, FLAG_LIST, Kind};
+use zerohop_engine::{Durability, EngineError, FLAG_LIST, Kind, Meta, NewEntry};
 
 use super::model::{Entry, apply};
 use super::part::Part;
@@ -109,7 +109,7 @@ impl World {
         out
     }
 
-    fn random_entry(&mut self, at: usize) -> Entry {
+    pub fn random_entry(&mut self, at: usize) -> Entry {
         let key = self.key();
         let is_list = self.random.chance(1, 2);
         let upper = (self.random.below(16) as u8) << 4;
@@ -167,8 +167,11 @@ impl World {
         let result = if is_group {
             self.engine().append(handle, meta, key, payload)
         } else {
-            let write = self.engine().write(handle, meta.kind, meta.flags, meta.timestamp, key, payload);
-            write.map(|index| assert_eq!(index, meta.index, "the index that was told"))
+            let hint = self.hint_for(at, meta, key);
+            let &Meta { kind, flags, timestamp, .. } = meta;
+            let new = NewEntry { kind, flags, timestamp, key, payload, hint };
+            let written = self.engine().write_entry(handle, &new);
+            written.map(|index| assert_eq!(index, meta.index, "the index that was told"))
         };
         let what = format!("entry {}", meta.index);
         match result {
@@ -189,60 +192,8 @@ impl World {
         self.check_ends(at)
     }
 
-    /// Several entries that stand or fall together.
-    fn add_unit(&mut self, at: usize) -> Result<(), String> {
-        let Part { handle, is_group, durability, is_unsure, .. } = self.parts[at];
-        if is_unsure {
-            return Ok(());
-        }
-        let (before, count) = (self.parts[at].last(), 2 + self.random.below(4));
-        for left in (0..count).rev() {
-            let mut entry = self.random_entry(at);
-            entry.meta.flags |= if left > 0 { FLAG_JOINED } else { 0 };
-            self.note(|| format!("p{at} unit, {left} to come: {:?}", entry.meta));
-            if let Err(error) = self.engine().append(handle, &entry.meta, &entry.key, &entry.payload) {
-                return match self.judge("an entry of a unit", durability, error)? {
-                    Judged::Refused => self.give_up_unit(at, before),
-                    Judged::Failed => {
-                        self.see_whether_it_happened(at, entry)?;
-                        self.parts[at].is_unsure = true;
-                        Ok(())
-                    }
-                };
-            }
-            self.parts[at].log.push(entry);
-        }
-        self.parts[at].accepted = self.parts[at].last();
-        if !is_group {
-            match self.engine().commit(handle, u64::MAX) {
-                Ok(()) => self.parts[at].commit_to(u64::MAX),
-                Err(error) => {
-                    self.judge("commit of a unit", durability, error)?;
-                    let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
-                    self.parts[at].stopped_at(stats.commit);
-                }
-            }
-        }
-        self.check_ends(at)
-    }
-
-    /// There is no room for the rest: what is there of it goes.
-    fn give_up_unit(&mut self, at: usize, before: u64) -> Result<(), String> {
-        let Part { handle, durability, .. } = self.parts[at];
-        match self.engine().cut_after(handle, before) {
-            Ok(()) => {
-                self.parts[at].log.truncate(before as usize);
-                self.check_ends(at)
-            }
-            Err(error) => {
-                self.parts[at].is_unsure = true;
-                self.judge("giving a unit up", durability, error).map(drop)
-            }
-        }
-    }
-
     /// After a failure of the disk an entry may be in the log or not.
-    fn see_whether_it_happened(&mut self, at: usize, entry: Entry) -> Result<(), String> {
+    pub fn see_whether_it_happened(&mut self, at: usize, entry: Entry) -> Result<(), String> {
         let handle = self.parts[at].handle;
         let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
         let part = &mut self.parts[at];

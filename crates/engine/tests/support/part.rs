@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use zerohop_engine::{Durability, EngineResult, Handle, Kind, Meta, PartitionId, SegmentFile};
+use zerohop_engine::{Durability, EngineResult, Handle, Hint, Kind, Meta, PartitionId, SegmentFile};
 
 use super::Engine;
 use super::model::{Entry, Records, apply, records_of, units_of};
@@ -34,6 +34,8 @@ pub struct Part {
     pub is_unsure: bool,
     /// A removal of the whole partition failed half-way.
     pub is_dropping: bool,
+    /// Where a key was found once.
+    pub hint: Option<(Box<[u8]>, Hint)>,
 }
 
 impl Part {
@@ -56,6 +58,7 @@ impl Part {
             pinned: Vec::new(),
             is_unsure: false,
             is_dropping: false,
+            hint: None,
         }
     }
 
@@ -112,6 +115,7 @@ impl Part {
         self.horizon = None;
         self.pinned.clear();
         self.is_unsure = false;
+        self.hint = None;
     }
 
     /// What an entry is in bytes.

@@ -369,7 +369,7 @@ impl Recovery<'_> {
         let is_first = self.doubts.is_empty() && self.store.pending.is_empty();
         if is_first && is_whole && meta.index <= self.commit {
             let units = super::units_of(meta.kind, meta.flags, payload);
-            self.store.apply(io, meta, placed, key, payload, units)?;
+            self.store.apply(io, (meta, placed, None), key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);
         } else if meta.index > self.store.commit {
             self.store.pending.push_back(Pending { meta: *meta, placed });

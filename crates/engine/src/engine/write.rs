@@ -1,0 +1,141 @@
+//! The short way of a replica group of one: entries are numbered, appended and committed in one call, and the index is
+//! changed with key and payload at hand.
+
+use super::{Engine, Handle, store_of};
+use crate::disk::Disk;
+use crate::engine::options::Durability;
+use crate::error::{EngineError, EngineResult};
+use crate::log::entry::{FLAG_JOINED, Kind, Meta};
+use crate::store::read::Hint;
+use crate::store::{Pending, Store, units_of};
+
+/// An entry before it has its place in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct NewEntry<'a> {
+    /// What it does.
+    pub kind: Kind,
+    /// See [`Meta::flags`].
+    pub flags: u8,
+    /// When it commits.
+    pub timestamp: u64,
+    /// The key; empty where there is none.
+    pub key: &'a [u8],
+    /// The payload.
+    pub payload: &'a [u8],
+    /// Where the key's record was found just now, if it was looked up. Of the same key: another's would lose records.
+    pub hint: Option<Hint>,
+}
+
+impl<D: Disk> Engine<D> {
+    /// Adds an entry as the next one of the present epoch and commits it: a replica group of one. Returns its log
+    /// index. Of a `sync` partition it may be acknowledged once [`Engine::flush`] has returned.
+    ///
+    /// # Errors
+    /// As [`Engine::append`].
+    pub fn write(
+        &mut self,
+        handle: Handle,
+        kind: Kind,
+        flags: u8,
+        timestamp: u64,
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<u64> {
+        self.write_entry(handle, &NewEntry { kind, flags, timestamp, key, payload, hint: None })
+    }
+
+    /// As [`Engine::write`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn write_entry(&mut self, handle: Handle, entry: &NewEntry<'_>) -> EngineResult<u64> {
+        let &NewEntry { kind, flags, timestamp, key, payload, hint } = entry;
+        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
+        let meta = next_meta(store, kind, flags, timestamp);
+        store.admit(io, &meta, key, payload)?;
+        let placed = store.append(io, &meta, key, payload)?;
+        if store.durability == Durability::Sync {
+            journal.push(handle.0, store.log.partition, (&meta, key, payload));
+        }
+        if store.pending.is_empty() {
+            let units = units_of(kind, flags, payload);
+            let applied = store.apply(io, (&meta, placed, hint.as_ref()), key, payload, units);
+            if let Err(error) = store.stop_on_failure(applied) {
+                store.pending.push_back(Pending { meta, placed });
+                return Err(error);
+            }
+            store.commit = meta.index;
+        } else {
+            store.pending.push_back(Pending { meta, placed });
+            let committed = store.commit(io, meta.index);
+            store.stop_on_failure(committed)?;
+        }
+        upkeep.wrote(handle, store, placed.entry_bytes);
+        self.evict();
+        Ok(meta.index)
+    }
+
+    /// Adds entries that stand or fall together as the next ones of the present epoch, and commits them as
+    /// [`Engine::write`] does one. Returns the log index of the last. `entries` comes to the same however often it is run
+    /// through; which entries are joined is set here.
+    ///
+    /// # Errors
+    /// As [`Engine::append`]; none of them is there then, unless it is the disk that failed.
+    pub fn write_unit<'e>(
+        &mut self,
+        handle: Handle,
+        entries: impl ExactSizeIterator<Item = NewEntry<'e>> + Clone,
+    ) -> EngineResult<u64> {
+        let (_, store) = self.store(handle)?;
+        let (before, is_idle) = (store.log.last.1, store.pending.is_empty());
+        if let Err(error) = self.append_joined(handle, entries.clone()) {
+            // If the disk fails here too, nothing more is taken for this log, and its next start cuts it.
+            let cut = self.cut_after(handle, before);
+            return Err(if matches!(error, EngineError::Disk(_)) {
+                error
+            } else {
+                cut.err().unwrap_or(error)
+            });
+        }
+        let (io, store) = self.store(handle)?;
+        let last = store.log.last.1;
+        if !is_idle {
+            let committed = store.commit(io, last);
+            store.stop_on_failure(committed)?;
+            return Ok(last);
+        }
+        for NewEntry { kind, flags, key, payload, hint, .. } in entries {
+            // They are those that were appended just now.
+            let Some(&Pending { meta, placed }) = store.pending.front() else { break };
+            let units = units_of(kind, flags, payload);
+            let applied = store.apply(io, (&meta, placed, hint.as_ref()), key, payload, units);
+            store.stop_on_failure(applied)?;
+            store.pending.pop_front();
+            store.commit = meta.index;
+        }
+        Ok(last)
+    }
+
+    fn append_joined<'e>(
+        &mut self,
+        handle: Handle,
+        entries: impl ExactSizeIterator<Item = NewEntry<'e>>,
+    ) -> EngineResult<()> {
+        let mut left = entries.len();
+        for NewEntry { kind, flags, timestamp, key, payload, .. } in entries {
+            left -= 1;
+            let joined = if left > 0 { FLAG_JOINED } else { 0 };
+            let (_, store) = self.store(handle)?;
+            let meta = next_meta(store, kind, flags & !FLAG_JOINED | joined, timestamp);
+            self.append(handle, &meta, key, payload)?;
+        }
+        Ok(())
+    }
+}
+
+fn next_meta(store: &Store, kind: Kind, flags: u8, timestamp: u64) -> Meta {
+    let (epoch, last) = store.log.last;
+    Meta { kind, flags, epoch: epoch.max(1), index: last + 1, timestamp }
+}

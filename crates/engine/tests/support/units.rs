@@ -1,0 +1,117 @@
+//! Units of several entries, and hints for where a key stands.
+
+use zerohop_engine::{FLAG_JOINED, Hint, Meta, NewEntry};
+
+use super::part::Part;
+use super::world::{Judged, World};
+
+impl World {
+    /// Where the key was found: just now, or when it was looked up some time ago, whatever has happened since. Not drawn, so
+    /// that it disturbs no seed.
+    pub fn hint_for(&mut self, at: usize, meta: &Meta, key: &[u8]) -> Option<Hint> {
+        if !meta.kind.has_key() || meta.index.is_multiple_of(3) {
+            return None;
+        }
+        if let Some((_, hint)) = self.parts[at].hint.take_if(|(of, _)| &**of == key) {
+            return Some(hint);
+        }
+        let handle = self.parts[at].handle;
+        // What is wrong with a record, reading it finds.
+        let hint = self.engine().inspect(handle, key).ok().flatten().map(|found| found.hint);
+        if meta.index % 3 == 1 {
+            self.parts[at].hint = hint.map(|hint| (key.into(), hint));
+        }
+        hint
+    }
+
+    /// Several entries that stand or fall together.
+    pub fn add_unit(&mut self, at: usize) -> Result<(), String> {
+        let Part { handle, is_group, durability, is_unsure, .. } = self.parts[at];
+        if is_unsure {
+            return Ok(());
+        }
+        let (before, count) = (self.parts[at].last(), 2 + self.random.below(4));
+        if !is_group && before.is_multiple_of(2) {
+            return self.write_unit(at, count);
+        }
+        for left in (0..count).rev() {
+            let mut entry = self.random_entry(at);
+            entry.meta.flags |= if left > 0 { FLAG_JOINED } else { 0 };
+            self.note(|| format!("p{at} unit, {left} to come: {:?}", entry.meta));
+            if let Err(error) = self.engine().append(handle, &entry.meta, &entry.key, &entry.payload) {
+                return match self.judge("an entry of a unit", durability, error)? {
+                    Judged::Refused => self.give_up_unit(at, before),
+                    Judged::Failed => {
+                        self.see_whether_it_happened(at, entry)?;
+                        self.parts[at].is_unsure = true;
+                        Ok(())
+                    }
+                };
+            }
+            self.parts[at].log.push(entry);
+        }
+        self.parts[at].accepted = self.parts[at].last();
+        if !is_group {
+            match self.engine().commit(handle, u64::MAX) {
+                Ok(()) => self.parts[at].commit_to(u64::MAX),
+                Err(error) => {
+                    self.judge("commit of a unit", durability, error)?;
+                    let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+                    self.parts[at].stopped_at(stats.commit);
+                }
+            }
+        }
+        self.check_ends(at)
+    }
+
+    /// There is no room for the rest: what is there of it goes.
+    fn give_up_unit(&mut self, at: usize, before: u64) -> Result<(), String> {
+        let Part { handle, durability, .. } = self.parts[at];
+        match self.engine().cut_after(handle, before) {
+            Ok(()) => {
+                self.parts[at].log.truncate(before as usize);
+                self.check_ends(at)
+            }
+            Err(error) => {
+                self.parts[at].is_unsure = true;
+                self.judge("giving a unit up", durability, error).map(drop)
+            }
+        }
+    }
+
+    /// The same in one call.
+    fn write_unit(&mut self, at: usize, count: u64) -> Result<(), String> {
+        let Part { handle, durability, .. } = self.parts[at];
+        let before = self.parts[at].last();
+        for left in (0..count).rev() {
+            let mut entry = self.random_entry(at);
+            entry.meta.flags |= if left > 0 { FLAG_JOINED } else { 0 };
+            self.parts[at].log.push(entry);
+        }
+        let entries = self.parts[at].log.split_off(before as usize);
+        let hints: Vec<_> = entries.iter().map(|entry| self.hint_for(at, &entry.meta, &entry.key)).collect();
+        self.note(|| format!("p{at} unit of {count} after {before}"));
+        let new = entries.iter().zip(&hints).map(|(entry, hint)| {
+            let Meta { kind, flags, timestamp, .. } = entry.meta;
+            NewEntry { kind, flags, timestamp, key: &entry.key, payload: &entry.payload, hint: *hint }
+        });
+        match self.engine().write_unit(handle, new) {
+            Ok(last) => {
+                let part = &mut self.parts[at];
+                part.log.extend(entries);
+                assert_eq!(last, part.last(), "the index that was told");
+                part.accepted = last;
+                part.commit_to(u64::MAX);
+            }
+            Err(error) => {
+                self.judge("a unit in one call", durability, error)?;
+                let stats = self.engine().partition_stats(handle).map_err(|e| e.to_string())?;
+                let part = &mut self.parts[at];
+                part.log.extend(entries.into_iter().filter(|entry| entry.meta.index <= stats.last.1));
+                part.stopped_at(stats.commit);
+                part.is_unsure = part.last() > before;
+            }
+        }
+        self.check_ends(at)
+    }
+}
