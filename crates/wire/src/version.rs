@@ -17,6 +17,9 @@ impl Features {
     /// Bodies may be compressed with LZ4.
     pub const LZ4: Self = Self(1);
 
+    /// Who connects is an instance, and will send what instances tell each other: on no other connection is that taken.
+    pub const PEER: Self = Self(2);
+
     /// Whether all features of `other` are in.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

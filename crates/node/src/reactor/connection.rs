@@ -11,6 +11,8 @@ use super::limits::{FRAME_BYTES_PER_MS_MIN, Limits};
 pub(super) enum Stage {
     /// No byte has come: it may be of any protocol.
     Fresh,
+    /// This side has connected and greeted, and waits for the answer.
+    Calling,
     /// It speaks ours and has not been greeted.
     Greeting,
     /// Both sides have agreed on a version.
@@ -61,6 +63,10 @@ pub(super) struct Connection {
     pub(super) stage_since_ms: u64,
     /// Let in only to be told that there is no room.
     pub(super) refused: bool,
+    /// This side has connected: what comes are answers.
+    pub(super) is_ours: bool,
+    /// Who connected is another instance.
+    pub(super) is_peer: bool,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
 
@@ -108,6 +114,8 @@ impl Connection {
             stage: Stage::Fresh,
             stage_since_ms: now_ms,
             refused,
+            is_ours: false,
+            is_peer: false,
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
             received: Received::default(),
@@ -129,6 +137,12 @@ impl Connection {
             dirty: false,
             doomed: None,
         }
+    }
+
+    /// One that this side has begun to open: nothing can be sent before the system says so.
+    pub(super) fn calling(now_ms: u64) -> Self {
+        let calling = Connection::new(now_ms, false);
+        Connection { stage: Stage::Calling, is_ours: true, writable: false, ..calling }
     }
 
     pub(super) fn told(&mut self, ready: Ready) {
@@ -185,6 +199,9 @@ impl Connection {
         if let Stage::Closing(why) = self.stage {
             return Some((self.stage_since_ms + limits.linger_ms, why));
         }
+        if self.stage == Stage::Calling {
+            return Some((self.stage_since_ms + limits.call_time_out_ms, Ending::NoAnswer));
+        }
         if self.unsent() > 0 {
             return Some((self.send_since_ms + limits.send_time_out_ms, Ending::SendTimeOut));
         }
@@ -218,6 +235,7 @@ mod tests {
         unsent_bytes_total_max: 1000,
         in_flight_max: 3,
         hello_time_out_ms: 5,
+        call_time_out_ms: 3,
         frame_time_out_ms: 7,
         send_time_out_ms: 11,
         idle_time_out_ms: 13,
@@ -234,6 +252,8 @@ mod tests {
     fn every_state_in_which_only_the_peer_can_act_has_a_deadline() {
         let deadline = |connection: Connection| connection.deadline(&LIMITS, 0);
         assert_eq!(deadline(Connection::new(1000, false)), Some((1005, Ending::HelloTimeOut)));
+        let calling = Connection { out: vec![0], ..Connection::calling(1000) };
+        assert_eq!(deadline(calling), Some((1003, Ending::NoAnswer)));
         assert_eq!(deadline(talking()), Some((1013, Ending::Idle)));
         let received = Received { bytes: vec![0; 10], at: 0 };
         let begun = Connection { received, need: 48 + 2560, ..talking() };

@@ -30,11 +30,13 @@ pub enum Ending {
     Flooded,
     /// The reactor stopped.
     Stopped,
+    /// This side had connected, and was not greeted in time or was turned away.
+    NoAnswer,
 }
 
 impl Ending {
     /// All of them.
-    pub const ALL: [Ending; 12] = [
+    pub const ALL: [Ending; 13] = [
         Ending::Peer,
         Ending::Broken,
         Ending::Misbehaved,
@@ -47,6 +49,7 @@ impl Ending {
         Ending::HalfClosedTimeOut,
         Ending::Flooded,
         Ending::Stopped,
+        Ending::NoAnswer,
     ];
 
     /// Its name in metrics.
@@ -65,6 +68,7 @@ impl Ending {
             Ending::HalfClosedTimeOut => "half_closed_time_out",
             Ending::Flooded => "flooded",
             Ending::Stopped => "stopped",
+            Ending::NoAnswer => "no_answer",
         }
     }
 }
@@ -80,6 +84,10 @@ impl fmt::Display for Ending {
 pub struct Counters {
     /// Connections taken up.
     pub accepted: u64,
+    /// Connections begun to other instances.
+    pub connected: u64,
+    /// Messages of other instances handed to the service.
+    pub peer_messages: u64,
     /// Times that the system would give no socket.
     pub accept_errors: u64,
     /// Connections that ended, by reason; see [`Counters::ended`].

@@ -2,6 +2,7 @@
 //! another plays it in tests.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -85,6 +86,10 @@ pub trait Driver {
     /// Takes up the next connection under the name `id`; from then on its events are told, beginning with what is
     /// true already. Errors: `WouldBlock` if nobody waits; any other means that this one or all must wait.
     fn accept(&mut self, id: ConnectionId) -> io::Result<()>;
+
+    /// Begins to connect to `address` under the name `id`, without waiting: from then on its events are told, and being
+    /// writable, or dead, is the first. Errors: the system's; there is no connection then.
+    fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()>;
 
     /// Takes no more connections, ever.
     fn stop_accepting(&mut self);

@@ -27,6 +27,10 @@ pub const ACCEPT_RETRY_MS: u64 = 100;
 /// Time from connecting to `Hello`. A client sends it at once: this is a round trip over a bad link, and some.
 pub const HELLO_TIME_OUT_MS: u64 = 5_000;
 
+/// Time from beginning to connect to another instance until it has answered `Hello`. What is to be said is stale by then;
+/// a lost packet of the greeting is sent again after one second.
+pub const CALL_TIME_OUT_MS: u64 = 2_000;
+
 /// Time for the rest of a frame once its first byte has come, beside what its length takes at
 /// [`FRAME_BYTES_PER_MS_MIN`]. It bounds how long a peer that trickles can hold a buffer.
 pub const FRAME_TIME_OUT_MS: u64 = 10_000;
@@ -119,6 +123,8 @@ pub struct Limits {
     pub refusals_max: usize,
     /// See [`HELLO_TIME_OUT_MS`].
     pub hello_time_out_ms: u64,
+    /// See [`CALL_TIME_OUT_MS`].
+    pub call_time_out_ms: u64,
     /// See [`FRAME_TIME_OUT_MS`].
     pub frame_time_out_ms: u64,
     /// See [`SEND_TIME_OUT_MS`].
@@ -153,6 +159,7 @@ impl Limits {
         connections_max: CONNECTIONS_MAX,
         refusals_max: REFUSALS_MAX,
         hello_time_out_ms: HELLO_TIME_OUT_MS,
+        call_time_out_ms: CALL_TIME_OUT_MS,
         frame_time_out_ms: FRAME_TIME_OUT_MS,
         send_time_out_ms: SEND_TIME_OUT_MS,
         idle_time_out_ms: IDLE_TIME_OUT_MS,

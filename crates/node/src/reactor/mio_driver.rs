@@ -64,6 +64,18 @@ impl MioDriver {
         self.listener.as_ref().ok_or(io::ErrorKind::NotConnected)?.local_addr()
     }
 
+    /// Has the events of a connection told from now on.
+    fn keep(&mut self, id: ConnectionId, mut socket: TcpStream) -> io::Result<()> {
+        let token = Token(id.to_u64() as usize);
+        self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        let slot = id.slot as usize;
+        if self.sockets.len() <= slot {
+            self.sockets.resize_with(slot + 1, || None);
+        }
+        self.sockets[slot] = Some(socket);
+        Ok(())
+    }
+
     fn socket(&mut self, id: ConnectionId) -> io::Result<&mut TcpStream> {
         let socket = self.sockets.get_mut(id.slot as usize).and_then(Option::as_mut);
         socket.ok_or_else(|| io::ErrorKind::NotConnected.into())
@@ -103,16 +115,15 @@ impl Driver for MioDriver {
 
     fn accept(&mut self, id: ConnectionId) -> io::Result<()> {
         let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
-        let (mut socket, _) = listener.accept()?;
+        let (socket, _) = listener.accept()?;
         prepare(&socket)?;
-        let token = Token(id.to_u64() as usize);
-        self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
-        let slot = id.slot as usize;
-        if self.sockets.len() <= slot {
-            self.sockets.resize_with(slot + 1, || None);
-        }
-        self.sockets[slot] = Some(socket);
-        Ok(())
+        self.keep(id, socket)
+    }
+
+    fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()> {
+        let socket = TcpStream::connect(address)?;
+        prepare(&socket)?;
+        self.keep(id, socket)
     }
 
     fn stop_accepting(&mut self) {

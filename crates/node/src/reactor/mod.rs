@@ -54,7 +54,7 @@ use self::connections::Connections;
 use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
 
 /// What this side can do beyond the version of the wire.
-const FEATURES: Features = Features::LZ4;
+const FEATURES: Features = Features(Features::LZ4.0 | Features::PEER.0);
 
 /// An event loop over one listener and its connections.
 #[derive(Debug)]
@@ -331,7 +331,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     }
 
     fn has_stopped(&self, stop_ms: u64) -> bool {
-        let waits = |connection: &Connection| connection.in_flight > 0 || connection.unsent() > 0;
+        // What other instances have not taken is sent again by whoever takes over.
+        let waits = |connection: &Connection| {
+            connection.in_flight > 0 || connection.unsent() > 0 && !connection.is_ours
+        };
         self.now.elapsed_ms >= stop_ms || !self.connections.iter().any(|(_, connection)| waits(connection))
     }
 

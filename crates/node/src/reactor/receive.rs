@@ -2,9 +2,11 @@
 
 use std::io::ErrorKind;
 
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::Hello;
 use zerohop_wire::{
-    Broken, Decoded, Decoder, Encoder, Envelope, Failure, Frame, MAGIC, Message, What, choose_version,
+    Broken, Decoded, Decoder, Encoder, Envelope, Failure, Features, Frame, MAGIC, Message, What,
+    choose_version,
 };
 
 use super::connection::{Received, Stage};
@@ -247,13 +249,28 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
         // The buffer is taken out so that a message may borrow from it while the rest of the reactor is at work.
         let mut expanded = std::mem::take(&mut self.expanded);
+        let (is_ours, is_peer) = (connection.is_ours, connection.is_peer);
         match frame.message(&mut expanded) {
+            _ if is_ours && stage == Stage::Talking => self.take_complaint(id),
+            Ok(message) if is_ours => self.take_greeting(id, &message),
+            Err(_) if is_ours => self.close(id, Ending::NoAnswer),
             Err(failure) => self.refuse(id, &envelope, failure),
             Ok(Message::Hello(hello)) if stage == Stage::Greeting => self.greet(id, &envelope, &hello),
             Ok(_) if stage == Stage::Greeting => self.refuse(id, &envelope, What::HelloExpected.into()),
             Ok(Message::Hello(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
             Ok(message) if message.kind().is_answer() => {
                 self.refuse(id, &envelope, What::Unexpected.into());
+            }
+            Ok(message) if message.kind().is_between_instances() => {
+                if !is_peer {
+                    self.expanded = expanded;
+                    return self.refuse(id, &envelope, What::Unexpected.into());
+                }
+                self.batch.requests += 1;
+                self.batch.touched = true;
+                self.connections.counters.peer_messages += 1;
+                let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+                self.service.peer(id, &envelope, message, self.now, &mut replies);
             }
             Ok(message) => {
                 connection.in_flight += 1;
@@ -267,6 +284,37 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
         }
         self.expanded = expanded;
+    }
+
+    /// What comes first on a connection that this side has begun.
+    fn take_greeting(&mut self, id: ConnectionId, message: &Message<'_>) {
+        let now = self.now;
+        let answer = match message {
+            Message::HelloAck(ack) if (VERSION_MIN..=VERSION_MAX).contains(&ack.version) => Ok(ack),
+            Message::Answer(Err(failure)) => Err(failure.clone()),
+            _ => Err(What::Unexpected.into()),
+        };
+        if let Ok(ack) = answer
+            && let Some(connection) = self.connections.get_mut(id)
+        {
+            connection.stage = Stage::Talking;
+            connection.stage_since_ms = now.elapsed_ms;
+            connection.decoder = Decoder::agreed(ack.version, ack.features);
+            connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
+        }
+        let is_refused = answer.is_err();
+        self.batch.touched = true;
+        let mut replies = replies(&mut self.connections, &mut self.driver, now);
+        self.service.linked(id, answer, now, &mut replies);
+        if is_refused {
+            self.close(id, Ending::NoAnswer);
+        }
+    }
+
+    /// Nothing that instances tell each other is answered, but with a complaint: one that has been made once would be made
+    /// for ever.
+    fn take_complaint(&mut self, id: ConnectionId) {
+        self.close(id, Ending::Misbehaved);
     }
 
     /// Answers `Hello`; from here on the connection speaks the version chosen.
@@ -283,11 +331,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             Err(failure) => return self.refuse_and_end(id, envelope, failure, Ending::Misbehaved),
         };
         (ack.version, ack.features) = (version, FEATURES.common(hello.features));
+        // Who does not say which cluster it means is no instance of this one.
+        let is_peer = ack.features.has(Features::PEER) && hello.cluster == ack.cluster;
         let (message, now_ms) = (Message::HelloAck(ack), self.now.elapsed_ms);
         let envelope = Envelope { time_out_ms: 0, ..*envelope };
         self.connections.queue(&mut self.driver, id, &envelope, &message, now_ms);
         if let Some(connection) = self.connections.get_mut(id) {
             connection.stage = Stage::Talking;
+            connection.is_peer = is_peer;
             connection.stage_since_ms = now_ms;
             connection.decoder = Decoder::agreed(version, ack.features);
             connection.encoder = Encoder { version, ..Encoder::default() };

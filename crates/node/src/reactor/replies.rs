@@ -1,8 +1,14 @@
 //! How a service answers.
 
-use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::{Envelope, Failure, Message};
+use std::io;
+use std::net::SocketAddr;
 
+use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::messages::Hello;
+use zerohop_wire::{Envelope, Failure, Features, Message};
+
+use super::FEATURES;
+use super::connection::Connection;
 use super::connections::Connections;
 use super::counters::{Counters, Ending};
 use super::driver::{ConnectionId, Driver, Now};
@@ -78,6 +84,39 @@ impl Replies<'_> {
     pub fn close(&mut self, id: ConnectionId, bytes: &[u8]) {
         self.connections.queue_bytes(id, bytes, self.now.elapsed_ms);
         self.connections.close_gently(id, Ending::Foreign, self.now.elapsed_ms);
+    }
+
+    /// Begins to connect to another instance, and greets it. [`super::Service::linked`] says that it has answered, and
+    /// [`super::Service::closed`] that the connection has ended, which it also does when nobody answers.
+    ///
+    /// # Errors
+    /// The system's; there is no connection then.
+    pub fn connect(&mut self, address: SocketAddr, hello: &Hello<'_>) -> io::Result<ConnectionId> {
+        let id = self.connections.next_id();
+        self.driver.connect(id, address)?;
+        self.connections.counters.connected += 1;
+        self.connections.open(id, Connection::calling(self.now.elapsed_ms));
+        let features = Features(hello.features.0 | FEATURES.0);
+        let hello = Message::Hello(Hello { features, ..*hello });
+        self.connections.queue(self.driver, id, &Envelope::default(), &hello, self.now.elapsed_ms);
+        Ok(id)
+    }
+
+    /// Sends a message that is no answer to an instance that has greeted. It is gathered with others and written when the
+    /// batch ends, unless it is large.
+    pub fn send(&mut self, id: ConnectionId, envelope: &Envelope, message: &Message<'_>) {
+        self.connections.queue(self.driver, id, envelope, message, self.now.elapsed_ms);
+    }
+
+    /// The same of frames that are encoded.
+    pub fn send_frames(&mut self, id: ConnectionId, frames: &[u8]) {
+        self.connections.queue_bytes(id, frames, self.now.elapsed_ms);
+    }
+
+    /// Bytes that wait to be sent on a connection.
+    #[must_use]
+    pub fn unsent_bytes(&self, id: ConnectionId) -> usize {
+        self.connections.get(id).map_or(0, Connection::unsent)
     }
 
     /// Whether nobody waits for this answer any more.

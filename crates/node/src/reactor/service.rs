@@ -99,6 +99,31 @@ pub trait Service {
         replies: &mut Replies<'_>,
     );
 
+    /// Takes up what another instance says; it is never answered. Only what connected as an instance
+    /// ([`zerohop_wire::Features::PEER`]) is handed over here.
+    fn peer(
+        &mut self,
+        connection: ConnectionId,
+        envelope: &Envelope,
+        message: Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        let _ = (connection, envelope, message, now, replies);
+    }
+
+    /// A connection that this service has begun ([`Replies::connect`]) was answered. Messages can be sent on it from now
+    /// on; with a failure it is closed.
+    fn linked(
+        &mut self,
+        connection: ConnectionId,
+        answer: Result<&HelloAck, Failure<'_>>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        let _ = (connection, answer, now, replies);
+    }
+
     /// Takes up what another thread has to say.
     fn notice(&mut self, notice: Self::Notice, now: Now, replies: &mut Replies<'_>) -> Flow;
 

@@ -30,6 +30,11 @@ pub(in crate::reactor) struct Echo {
     pub(in crate::reactor) batches: u64,
     pub(in crate::reactor) upkeeps: u64,
     pub(in crate::reactor) closed: Vec<ConnectionId>,
+    /// Connections that it has begun, and what was answered: the instance, or nothing.
+    pub(in crate::reactor) links: Vec<ConnectionId>,
+    pub(in crate::reactor) linked: Vec<Option<InstanceId>>,
+    /// What other instances have said.
+    pub(in crate::reactor) heard: Vec<PartitionId>,
 }
 
 impl Echo {
@@ -43,6 +48,9 @@ impl Echo {
             batches: 0,
             upkeeps: 0,
             closed: Vec::new(),
+            links: Vec::new(),
+            linked: Vec::new(),
+            heard: Vec::new(),
         }
     }
 
@@ -64,6 +72,10 @@ impl Echo {
 pub(in crate::reactor) enum Tell {
     AnswerAll,
     LetGo,
+    /// Connect to the instance at this port.
+    Call(u16),
+    /// Say something to the instance that was called last.
+    Say,
     Stop,
 }
 
@@ -77,6 +89,7 @@ impl Service for Echo {
         Ok(HelloAck {
             now: Timestamp::from_millis(now.unix_ms),
             instance: InstanceId(7),
+            cluster: ClusterId([7; 16]),
             ..HelloAck::default()
         })
     }
@@ -115,10 +128,40 @@ impl Service for Echo {
         }
     }
 
+    fn peer(
+        &mut self,
+        _: ConnectionId,
+        envelope: &Envelope,
+        message: Message<'_>,
+        _: Now,
+        _: &mut Replies<'_>,
+    ) {
+        assert_eq!(message, super::peer_message());
+        self.heard.push(envelope.partition);
+    }
+
+    fn linked(
+        &mut self,
+        _: ConnectionId,
+        answer: Result<&HelloAck, Failure<'_>>,
+        _: Now,
+        _: &mut Replies<'_>,
+    ) {
+        self.linked.push(answer.ok().map(|ack| ack.instance));
+    }
+
     fn notice(&mut self, notice: Tell, _: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
             Tell::AnswerAll => self.answer_waiting(replies),
             Tell::LetGo => self.waiting.drain(..).for_each(|(_, token, _)| replies.let_go(token)),
+            Tell::Call(port) => {
+                let hello = Hello { cluster: ClusterId([7; 16]), ..super::hello_message() };
+                self.links.extend(replies.connect(([127, 0, 0, 1], port).into(), &hello).ok());
+            }
+            Tell::Say => {
+                let id = self.links[self.links.len() - 1];
+                replies.send(id, &super::envelope(0), &super::peer_message());
+            }
             Tell::Stop => return Flow::Stop,
         }
         Flow::Continue

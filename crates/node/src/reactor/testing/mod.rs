@@ -164,6 +164,11 @@ pub(super) fn hello_message() -> Hello<'static> {
     }
 }
 
+pub(super) fn peer_message() -> Message<'static> {
+    let member = |instance| Member { instance: InstanceId(instance), incarnation: Incarnation(1) };
+    Message::Peer(Peer { from: member(1), to: member(7), call: Call::Yield })
+}
+
 pub(super) fn lookup(request: u64, key: &[u8]) -> Vec<u8> {
     encoded(request, &Message::Read { seen: Timestamp::ZERO, read: Read { key, query: Query::Lookup } })
 }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,9 @@ pub(in crate::reactor) struct World {
     by_id: BTreeMap<ConnectionId, usize>,
     pub(in crate::reactor) events: Vec<Event>,
     pub(in crate::reactor) accept_error: Option<ErrorKind>,
+    pub(in crate::reactor) connect_error: Option<ErrorKind>,
+    /// Whom the server has begun to connect to, and the number of the peer that stands there.
+    pub(in crate::reactor) called: Vec<(SocketAddr, usize)>,
     listening: bool,
 }
 
@@ -75,6 +79,11 @@ impl World {
         self.backlog.push_back(self.peers.len() - 1);
         self.events.push(Event::Accept);
         self.peers.len() - 1
+    }
+
+    /// A peer that the server has called takes the connection.
+    pub(in crate::reactor) fn take_call(&mut self, peer: usize) {
+        self.tell(peer, Ready { writable: true, ..Ready::default() });
     }
 
     pub(in crate::reactor) fn send(&mut self, peer: usize, bytes: &[u8]) {
@@ -152,6 +161,18 @@ impl Driver for FakeDriver {
         peer.id = Some(id);
         let (readable, read_closed) = (!peer.to_server.is_empty() || peer.sent_all, peer.sent_all);
         world.tell(number, Ready { readable, writable: true, read_closed, dead: false });
+        Ok(())
+    }
+
+    fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()> {
+        let mut world = self.world.borrow_mut();
+        if let Some(error) = world.connect_error.take() {
+            return Err(error.into());
+        }
+        world.peers.push(Peer { id: Some(id), window: 1 << 16, read_max: usize::MAX, ..Peer::default() });
+        let number = world.peers.len() - 1;
+        world.by_id.insert(id, number);
+        world.called.push((address, number));
         Ok(())
     }
 
