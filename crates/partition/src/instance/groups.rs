@@ -215,6 +215,14 @@ impl<D: Disk> Instance<D> {
         act(by, &mut context, &mut relay)
     }
 
+    /// Answers all that waits at partitions held together with others.
+    pub(super) fn release_shared(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        let held: Vec<Key> = self.groups.by.iter().map(|(key, _)| key).collect();
+        for key in held {
+            self.tell(key, Told::Gone(failure.clone()), effects);
+        }
+    }
+
     pub(super) fn disconnected_shared(&mut self, connection: u64) {
         for key in self.groups.by.with_waits() {
             self.tell(key, Told::Disconnected { connection }, &mut super::Nobody);

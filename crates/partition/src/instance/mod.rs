@@ -154,6 +154,7 @@ impl<D: Disk> Instance<D> {
         for slot in table.slots() {
             table.release(slot, &failure, &mut relay(history, connections, counters, effects));
         }
+        self.release_shared(&failure, effects);
     }
 
     /// Ends in order: everything synced, and a checkpoint of every partition that changed, so that the next start reads
