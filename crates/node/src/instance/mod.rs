@@ -9,8 +9,13 @@
 //! Between the two there is no decision, only translation: names of connections, the time, answers. The one thing that
 //! is done here is to forward control requests, which only the manager can answer.
 
+mod ceilings;
 mod histogram;
+mod life;
+mod limits;
+mod links;
 mod notice;
+mod outlet;
 mod service;
 #[cfg(test)]
 mod tests;
@@ -18,5 +23,5 @@ mod thread;
 
 pub(crate) use self::histogram::Histogram;
 pub(crate) use self::notice::{Figures, Notice};
-pub(crate) use self::service::Answers;
+pub(crate) use self::outlet::{Effected, Outlet};
 pub(crate) use self::thread::{Ended, OpenedHow, Plan, Ready, Recovered, start, words};

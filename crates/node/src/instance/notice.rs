@@ -52,6 +52,9 @@ pub(crate) struct Figures {
     pub(crate) counters: Counters,
     /// Connections open now.
     pub(crate) connections: usize,
+    /// Other instances that are reached now, and messages to others that were let lie.
+    pub(crate) links: usize,
+    pub(crate) peer_dropped: u64,
     /// Requests of a batch.
     pub(crate) batch_requests: Histogram,
     /// From the first request of a batch to its answers, in microseconds.

@@ -6,19 +6,22 @@ use tokio::sync::mpsc;
 use tracing::warn;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
-use zerohop_partition::instance::{Effects, Instance, Place, Time};
-use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_partition::instance::{Identity, Instance, Time};
+use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, Hello, HelloAck};
 use zerohop_wire::{Envelope, Failure, Message};
 
+use super::ceilings::Ceilings;
 use super::histogram::Histogram;
+use super::links::Links;
 use super::notice::{Figures, Notice};
+use super::outlet::{Effected, Outlet};
 use crate::clock::Stopwatch;
 use crate::manager::{Job, ReplyTo};
 use crate::reactor::{
     ConnectionId, Counters, Ending, Flow, Foreign, Now, Replies, RequestToken, Service, Upkeep,
 };
-use crate::redis::{Answer, Clients, TOKEN_MARK};
+use crate::redis::Clients;
 use crate::server::limits::{JOBS_RETRY_MS, REFUSALS_TOLD_EVERY_MS};
 
 /// See the module.
@@ -46,11 +49,18 @@ pub(crate) struct InstanceService<D: Disk> {
 const SETTLE_ROUNDS_MAX: usize = 4;
 
 impl<D: Disk> InstanceService<D> {
-    pub(crate) fn new(instance: Instance<D>, place: usize, manager: mpsc::Sender<Job>) -> Self {
+    pub(crate) fn new(
+        instance: Instance<D>,
+        place: usize,
+        ceilings: Ceilings,
+        manager: mpsc::Sender<Job>,
+    ) -> Self {
+        let Identity { cluster, instance: me, .. } = instance.identity();
+        let outlet = Outlet { answered: Vec::new(), links: Links::new(cluster, me), ceilings };
         InstanceService {
             instance,
             place,
-            clients: Clients::new(place),
+            clients: Clients::new(place, outlet),
             manager,
             forwarded: BTreeMap::new(),
             next_ask: 0,
@@ -84,6 +94,8 @@ impl<D: Disk> InstanceService<D> {
             stats: self.instance.stats(),
             counters: replies.counters().clone(),
             connections: replies.connections(),
+            links: self.clients.outlet().links.open(),
+            peer_dropped: self.clients.outlet().links.dropped(),
             batch_requests: self.batch_requests,
             batch_us: self.batch_us,
         })
@@ -118,23 +130,40 @@ impl<D: Disk> Service for InstanceService<D> {
             return self.forward(token, admin.encoded, replies);
         }
         let to = Token { connection: token.connection.to_u64(), request: token.request };
-        self.instance.request(
-            time(now),
-            to,
-            envelope,
-            &message,
-            &mut Answers { replies, answered: self.clients.answered() },
-        );
+        let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+        self.instance.request(time(now), to, envelope, &message, &mut effects);
+    }
+
+    fn peer(
+        &mut self,
+        _connection: ConnectionId,
+        envelope: &Envelope,
+        message: Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        // Nobody is answered: the token names no connection.
+        let to = Token { connection: u64::MAX >> 1, request: RequestId(0) };
+        let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+        self.instance.request(time(now), to, envelope, &message, &mut effects);
+    }
+
+    fn linked(
+        &mut self,
+        connection: ConnectionId,
+        answer: Result<&HelloAck, Failure<'_>>,
+        _now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        self.clients.outlet().links.linked(connection, answer, replies);
     }
 
     fn notice(&mut self, notice: Notice, now: Now, replies: &mut Replies<'_>) -> Flow {
         match notice {
             Notice::Map { delta, done } => {
-                let result = self.instance.apply_map(
-                    time(now),
-                    &delta,
-                    &mut Answers { replies, answered: self.clients.answered() },
-                );
+                let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+                let result = self.instance.apply_map(time(now), &delta, &mut effects);
+                self.clients.outlet().links.follow(self.instance.map(), replies);
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));
             }
@@ -171,15 +200,19 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn end_of_batch(&mut self, now: Now, replies: &mut Replies<'_>) {
         self.now_ms = now.elapsed_ms;
+        if let Some(ceiling) = self.clients.outlet().ceilings.take_synced() {
+            self.instance.ceiling_synced(ceiling);
+        }
         self.clients.step((&mut self.instance, now, replies));
         for _ in 0..SETTLE_ROUNDS_MAX {
-            let mut answers = Answers { replies, answered: self.clients.answered() };
-            self.instance.end_of_batch(time(now), &mut answers);
+            let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+            self.instance.end_of_batch(time(now), &mut effects);
             if !self.clients.settle((&mut self.instance, now, replies)) {
                 break;
             }
         }
         self.clients.send((&mut self.instance, now, replies));
+        self.clients.outlet().links.call(self.instance.map(), now, replies);
         let requests = std::mem::take(&mut self.batch);
         if requests > 0 {
             self.batch_requests.count(requests);
@@ -192,6 +225,7 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 
     fn closed(&mut self, connection: ConnectionId) {
+        self.clients.outlet().links.closed(connection, self.now_ms);
         self.instance.disconnected(connection.to_u64());
         self.clients.closed(connection, &mut self.instance);
     }
@@ -201,7 +235,8 @@ impl<D: Disk> Service for InstanceService<D> {
             // Not `Unavailable`, which would have it sent again: it may well be done.
             replies.fail(token, PartitionEpoch(0), Failure::TimedOut { version: Default::default() });
         }
-        self.instance.stop(time(now), &mut Answers { replies, answered: self.clients.answered() });
+        let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+        self.instance.stop(time(now), &mut effects);
         self.clients.settle((&mut self.instance, now, replies));
         self.clients.stop((&mut self.instance, now, replies));
     }
@@ -219,42 +254,6 @@ impl<D: Disk> Service for InstanceService<D> {
         }
         self.batch += 1;
         self.clients.receive(connection, bytes, (&mut self.instance, now, replies), out)
-    }
-}
-
-/// Carries out the effects of an instance.
-pub(crate) struct Answers<'a, 'r> {
-    pub(crate) replies: &'a mut Replies<'r>,
-    /// What answers units of Redis clients.
-    pub(crate) answered: &'a mut Vec<(u64, Answer)>,
-}
-
-impl Effects for Answers<'_, '_> {
-    #[inline]
-    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
-        if to.connection & TOKEN_MARK != 0 {
-            let answer = match message {
-                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => Answer::Woken,
-                Message::Answer(Err(failure)) => Answer::Failed(failure.clone().into_owned()),
-                _ => Answer::Woken,
-            };
-            return self.answered.push((to.request.0, answer));
-        }
-        let Place { keyspace, partition, epoch } = place;
-        let connection = ConnectionId::from_u64(to.connection);
-        let token = RequestToken { connection, request: to.request, keyspace, partition };
-        self.replies.answer(token, epoch, message);
-    }
-
-    fn reply(&mut self, to: Token, bytes: &[u8]) {
-        self.answered.push((to.request.0, Answer::Reply(bytes.to_vec())));
-    }
-
-    fn let_go(&mut self, to: Token) {
-        // Nothing is sent, so nobody reads what the answer would have repeated.
-        let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
-        let connection = ConnectionId::from_u64(to.connection);
-        self.replies.let_go(RequestToken { connection, request: to.request, keyspace, partition });
     }
 }
 

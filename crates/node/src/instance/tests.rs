@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
@@ -19,6 +20,10 @@ use super::*;
 use crate::manager::{Control, Job, ReplyTo};
 use crate::reactor::{Mailbox, MioDriver};
 
+mod links;
+
+const CLUSTER: ClusterId = ClusterId([1; 16]);
+
 struct Bench {
     address: SocketAddr,
     mailbox: Mailbox<Notice>,
@@ -30,27 +35,29 @@ struct Bench {
 impl Bench {
     /// Starts an instance whose manager has room for so many control requests.
     fn start(jobs_max: usize) -> Bench {
-        let driver = MioDriver::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let driver = listen();
+        let map = ClusterMap::of_one_node(node(1, 7, driver.local_address().unwrap()), 1).unwrap();
+        Bench::start_in(&map, (1, 7), driver, None, jobs_max)
+    }
+
+    /// Starts the instance of a node, which has only one, as this start of it.
+    fn start_in(
+        map: &ClusterMap,
+        (instance, incarnation): (u32, u64),
+        driver: MioDriver,
+        root: Option<PathBuf>,
+        jobs_max: usize,
+    ) -> Bench {
         let address = driver.local_address().unwrap();
-        let own = |address: SocketAddr| Address::new(&address.to_string()).unwrap();
-        let node = Node {
-            id: NodeId(1),
-            state: NodeState::Up,
-            incarnation: Incarnation(7),
-            manager: own(address),
-            first_instance: InstanceId(1),
-            instances: vec![own(address)],
-        };
-        let map = Arc::new(ClusterMap::of_one_node(node, 1).unwrap());
-        let cluster = ClusterId([1; 16]);
+        let (instance, incarnation) = (InstanceId(instance), Incarnation(incarnation));
         let (jobs_out, jobs) = mpsc::channel(jobs_max);
         let (control_out, control) = mpsc::channel(1);
         let plan = Plan {
             place: 0,
-            identity: Identity { cluster, instance: InstanceId(1), incarnation: Incarnation(7) },
-            root: None,
-            engine: EngineOptions::default(),
-            history: MapHistory::new(map),
+            identity: Identity { cluster: CLUSTER, instance, incarnation },
+            root,
+            engine: EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() },
+            history: MapHistory::new(Arc::new(map.clone())),
             driver,
             jobs: jobs_out,
             control: control_out,
@@ -86,6 +93,23 @@ impl Bench {
             Ok(Control::Ended(Ended { how, .. })) => how,
             other => panic!("its end was not told: {other:?}"),
         }
+    }
+}
+
+fn listen() -> MioDriver {
+    MioDriver::listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap()
+}
+
+/// A node of one instance of the same number.
+fn node(id: u32, incarnation: u64, address: SocketAddr) -> Node {
+    let address = Address::new(&address.to_string()).unwrap();
+    Node {
+        id: NodeId(id),
+        state: NodeState::Up,
+        incarnation: Incarnation(incarnation),
+        manager: address.clone(),
+        first_instance: InstanceId(id),
+        instances: vec![address],
     }
 }
 

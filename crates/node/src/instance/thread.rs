@@ -13,6 +13,7 @@ use zerohop_partition::instance::{Identity, Instance, Opened, Options, Time};
 use zerohop_placement::MapHistory;
 use zerohop_wire::ids::{InstanceId, Timestamp};
 
+use super::ceilings::Ceilings;
 use super::notice::Notice;
 use super::service::InstanceService;
 use crate::clock::Stopwatch;
@@ -107,12 +108,17 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     let warning = disk.warning();
     let now = driver.now();
     let now = Time { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms };
-    let (instance, found) = Instance::<NodeDisk>::open(disk, Options { identity, engine }, history, now)
+    let (mut instance, found) = Instance::<NodeDisk>::open(disk, Options { identity, engine }, history, now)
         .map_err(|error| error.to_string())?;
     let recovered = Recovered::new(&found, stopwatch.elapsed(), warning);
     recovered.tell(identity.instance);
+    let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));
+    let (ceilings, before) = Ceilings::begin(folder, identity.incarnation)?;
+    if before.ceiling > Timestamp::ZERO {
+        instance.begin_above(now, before.ceiling);
+    }
     let newest = instance.newest();
-    let service = InstanceService::new(instance, place, jobs);
+    let service = InstanceService::new(instance, place, ceilings, jobs);
     let (mut reactor, mailbox) = Reactor::new(driver, service, Limits::DEFAULT);
     // If nobody waits for it any more, nobody would ever tell it to stop.
     let is_awaited = opened.try_send((place, Ok(Ready { mailbox, recovered, newest }))).is_ok();

@@ -94,7 +94,7 @@ const STATS_COUNTERS: [OfStats; 5] = [
     ("requests_let_go", "Requests whose asker had the answer already", |stats| stats.let_go),
 ];
 
-const COUNTERS: [OfCounters; 9] = [
+const COUNTERS: [OfCounters; 11] = [
     ("connections_accepted", "Connections taken up", |counters| counters.accepted),
     ("accept_errors", "Times that the system would give no socket", |counters| counters.accept_errors),
     ("frames_refused", "Requests refused before they were taken up", |counters| counters.refused),
@@ -102,6 +102,8 @@ const COUNTERS: [OfCounters; 9] = [
     ("batches", "Turns of the event loop that did something", |counters| counters.batches),
     ("received_bytes", "Bytes received", |counters| counters.bytes_in),
     ("sent_bytes", "Bytes sent", |counters| counters.bytes_out),
+    ("links_begun", "Connections begun to other instances", |counters| counters.connected),
+    ("peer_messages", "Messages of other instances", |counters| counters.peer_messages),
     ("reads", "Calls of the system that read", |counters| counters.reads),
     ("writes", "Calls of the system that wrote", |counters| counters.writes),
 ];
@@ -134,6 +136,11 @@ impl prometheus_client::collector::Collector for Snapshot {
         }
         let mut family = Family::gauge(&mut encoder, "connections", "Connections open")?;
         self.each(|one, figures| family.gauge_of(&labels(one), figures.connections as u64))?;
+        let mut family = Family::gauge(&mut encoder, "links", "Other instances that are reached")?;
+        self.each(|one, figures| family.gauge_of(&labels(one), figures.links as u64))?;
+        let help = "Messages to other instances that found no room or nobody; they are repeated";
+        let mut family = Family::counter(&mut encoder, "peer_messages_dropped", help)?;
+        self.each(|one, figures| family.counter_of(&labels(one), figures.peer_dropped))?;
         for (name, help, read) in STATS_COUNTERS {
             let mut family = Family::counter(&mut encoder, name, help)?;
             self.each(|one, figures| family.counter_of(&labels(one), read(&figures.stats)))?;

@@ -113,6 +113,14 @@ impl Replies<'_> {
         self.connections.queue_bytes(id, frames, self.now.elapsed_ms);
     }
 
+    /// Ends a connection that this side has begun, when the batch ends.
+    pub fn hang_up(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.doomed.get_or_insert(Ending::NoAnswer);
+            self.connections.mark_dirty(id);
+        }
+    }
+
     /// Bytes that wait to be sent on a connection.
     #[must_use]
     pub fn unsent_bytes(&self, id: ConnectionId) -> usize {

@@ -17,7 +17,7 @@ use super::limits::{
     BUSY_RETRY_MS, FORWARD_TIME_OUT_MS, STEPS_PER_TURN_MAX, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
 };
 use super::world::Here;
-use crate::instance::Answers;
+use crate::instance::{Effected, Outlet};
 use crate::reactor::{ConnectionId, Foreign, Now, Replies};
 
 /// What sets tokens of units apart from those of requests: no connection has so high a number.
@@ -50,8 +50,8 @@ pub(super) struct Desk {
     next_number: u64,
     pub(super) outgoing: Outgoing,
     scratch: Scratch,
-    /// What the instance has answered; taken up when nobody is in the middle of anything.
-    pub(super) answered: Vec<(u64, Answer)>,
+    /// Where the effects of the instance go.
+    pub(super) outlet: Outlet,
     steps: VecDeque<Step>,
     /// Replies to other instances found no room.
     is_stuck: bool,
@@ -141,11 +141,11 @@ impl Desk {
     ) -> bool {
         let number = self.number();
         let token = Token { connection: asker.connection(), request: RequestId(number) };
-        let Desk { scratch, answered, .. } = self;
+        let Desk { scratch, outlet, .. } = self;
         let mut program = Execution { unit, scratch, waits: None };
         let place = (to.keyspace, to.partition);
-        let mut answers = Answers { replies: at.replies, answered };
-        let ran = at.instance.run(time(at.now), token, place, (&mut program, reply), &mut answers);
+        let mut effects = Effected { replies: at.replies, outlet, now: at.now };
+        let ran = at.instance.run(time(at.now), token, place, (&mut program, reply), &mut effects);
         let waits = program.waits.take();
         match (ran, waits) {
             (Ok(Ran::Now), None) => true,
@@ -185,8 +185,8 @@ impl Desk {
         let read = Read { key: &key, query: Query::Wait { until } };
         let message = Message::Read { seen: Timestamp::ZERO, read };
         let token = Token { connection: asker.connection(), request: RequestId(number) };
-        let mut answers = Answers { replies: at.replies, answered: &mut self.answered };
-        at.instance.request(time(at.now), token, &envelope, &message, &mut answers);
+        let mut effects = Effected { replies: at.replies, outlet: &mut self.outlet, now: at.now };
+        at.instance.request(time(at.now), token, &envelope, &message, &mut effects);
     }
 
     /// Sends a unit to the instance at a place. `false`: there is no room.
@@ -238,14 +238,14 @@ impl Parked {
 
 impl Clients {
     /// None yet; this is the instance at a place among those of its node.
-    pub(crate) fn new(place: usize) -> Clients {
+    pub(crate) fn new(place: usize, outlet: Outlet) -> Clients {
         let desk = Desk {
             under_way: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             next_number: 0,
             outgoing: Outgoing::new(place),
             scratch: Scratch::default(),
-            answered: Vec::new(),
+            outlet,
             steps: VecDeque::new(),
             is_stuck: false,
             commands: 0,
@@ -255,9 +255,9 @@ impl Clients {
         Clients { table: Vec::new(), next_client: place as u64 + 1, desk }
     }
 
-    /// Where the effects of the instance leave what answers a unit.
-    pub(crate) fn answered(&mut self) -> &mut Vec<(u64, Answer)> {
-        &mut self.desk.answered
+    /// Where the effects of the instance go, among them what answers units.
+    pub(crate) fn outlet(&mut self) -> &mut Outlet {
+        &mut self.desk.outlet
     }
 
     /// All instances of the node are there.
@@ -390,8 +390,8 @@ impl Clients {
     ) -> bool {
         let mut at = At { instance, now, replies };
         let mut has_run = false;
-        while !self.desk.answered.is_empty() {
-            for (number, answer) in std::mem::take(&mut self.desk.answered) {
+        while !self.desk.outlet.answered.is_empty() {
+            for (number, answer) in std::mem::take(&mut self.desk.outlet.answered) {
                 has_run |= self.take_answer(&mut at, number, answer);
             }
         }
@@ -424,7 +424,7 @@ impl Clients {
 
     /// When [`Clients::settle`] and [`Clients::send`] have something to do though nothing comes.
     pub(crate) fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
-        if !self.desk.steps.is_empty() || !self.desk.answered.is_empty() {
+        if !self.desk.steps.is_empty() || !self.desk.outlet.answered.is_empty() {
             return Some(now_ms);
         }
         let retry_ms = self.desk.is_stuck.then_some(now_ms + 1);

@@ -3,7 +3,7 @@
 //! ```text
 //!   DATA/node/lock       locked while a process has the folder
 //!   DATA/node/state      who the node is, and the map             (saved.rs, docs/formats/node-folder.md)
-//!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md)
+//!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md), and its `life`
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -77,9 +77,14 @@ impl NodeFolder {
     /// The disk of an instance, by its place in the node. Errors: as [`NodeDisk::open`].
     pub(crate) fn instance_disk(root: Option<&Path>, place: usize) -> Result<NodeDisk, OpenDiskError> {
         match root {
-            Some(root) => NodeDisk::open(&root.join(format!("{INSTANCE_PREFIX}{place:02}"))),
+            Some(root) => NodeDisk::open(&Self::instance_folder(root, place)),
             None => Ok(NodeDisk::in_memory()),
         }
+    }
+
+    /// The folder of an instance.
+    pub(crate) fn instance_folder(root: &Path, place: usize) -> PathBuf {
+        root.join(format!("{INSTANCE_PREFIX}{place:02}"))
     }
 
     /// The data folder; `None`: there is none.

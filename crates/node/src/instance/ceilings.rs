@@ -1,0 +1,210 @@
+//! The file `life` of an instance: read and written at a start, and again, by a thread of its own, whenever the ceiling of
+//! its timestamps rises. Nothing on the data path waits for the disk here; writes wait only where they come to the ceiling.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+use tracing::error;
+use zerohop_wire::ids::{Incarnation, Timestamp};
+
+use super::life::{LIFE_BYTES_MAX, Life};
+use crate::disk::replace_file;
+
+/// The file's name in the instance's folder.
+const FILE: &str = "life";
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ceilings {
+    /// The instance's folder; `None`: it has no disk, and what it has given is gone with it.
+    folder: Option<PathBuf>,
+    life: Life,
+    thread: Option<Writer>,
+    /// The newest that was asked for and is not with the thread yet.
+    wanted: Option<Timestamp>,
+    /// With the thread.
+    is_under_way: bool,
+    synced: Option<Timestamp>,
+}
+
+/// Started when the first ceiling is to be written: an instance that shares nothing never needs it.
+#[derive(Debug)]
+struct Writer {
+    /// `None` once it is to end.
+    lives: Option<SyncSender<Life>>,
+    done: Receiver<Result<Timestamp, io::Error>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ceilings {
+    /// Of an instance whose folder is this, at a start: what is remembered of earlier ones, and this one with it on disk.
+    ///
+    /// # Errors
+    /// In words: the file cannot be read, or written.
+    pub(crate) fn begin(
+        folder: Option<PathBuf>,
+        incarnation: Incarnation,
+    ) -> Result<(Ceilings, Life), String> {
+        let before = match &folder {
+            Some(folder) => read(folder)?,
+            None => Life::default(),
+        };
+        let mut life = before.clone();
+        life.begin(incarnation);
+        if let Some(folder) = &folder {
+            replace_file(folder, FILE, &life.encode())
+                .map_err(|error| format!("{} could not be written: {error}", folder.join(FILE).display()))?;
+        }
+        let ceilings =
+            Ceilings { folder, life, thread: None, wanted: None, is_under_way: false, synced: None };
+        Ok((ceilings, before))
+    }
+
+    /// This ceiling is to be on disk.
+    pub(crate) fn sync(&mut self, ceiling: Timestamp) {
+        if self.folder.is_none() {
+            self.synced = Some(ceiling);
+            return;
+        }
+        self.wanted = self.wanted.max(Some(ceiling));
+        self.hand_over();
+    }
+
+    /// The newest ceiling that has come to disk since the last question.
+    pub(crate) fn take_synced(&mut self) -> Option<Timestamp> {
+        if self.is_under_way
+            && let Some(writer) = &self.thread
+            && let Ok(done) = writer.done.try_recv()
+        {
+            self.is_under_way = false;
+            match done {
+                Ok(ceiling) => self.synced = self.synced.max(Some(ceiling)),
+                // Writes that come to the ceiling wait, and the next one is tried as it is due.
+                Err(error) => error!(%error, "the ceiling of timestamps could not be written"),
+            }
+            self.hand_over();
+        }
+        self.synced.take()
+    }
+
+    fn hand_over(&mut self) {
+        let (Some(folder), Some(ceiling), false) = (&self.folder, self.wanted, self.is_under_way) else {
+            return;
+        };
+        if self.thread.is_none() {
+            match Writer::start(folder.clone()) {
+                Ok(writer) => self.thread = Some(writer),
+                Err(error) => return error!(%error, "no thread to write the ceiling of timestamps"),
+            }
+        }
+        let Some(Writer { lives: Some(lives), .. }) = &self.thread else { return };
+        self.life.ceiling = self.life.ceiling.max(ceiling);
+        match lives.try_send(self.life.clone()) {
+            Ok(()) => (self.wanted, self.is_under_way) = (None, true),
+            // It has come to a bad end, which was told when it did; the next start of the node has another.
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+        }
+    }
+}
+
+impl Writer {
+    fn start(folder: PathBuf) -> io::Result<Writer> {
+        // One is under way at most: no send ever waits.
+        let (lives, lives_in) = sync_channel::<Life>(1);
+        let (done_out, done) = sync_channel(1);
+        let thread = Builder::new().name("zerohop-life".to_owned()).spawn(move || {
+            for life in lives_in {
+                let written = replace_file(&folder, FILE, &life.encode());
+                if done_out.send(written.map(|()| life.ceiling)).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Writer { lives: Some(lives), done, thread: Some(thread) })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.lives = None;
+        if let Some(thread) = self.thread.take() {
+            // It only writes the file; a panic of its was reported when it happened.
+            drop(thread.join());
+        }
+    }
+}
+
+fn read(folder: &Path) -> Result<Life, String> {
+    let path = folder.join(FILE);
+    #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]
+    let bytes = match std::fs::File::open(&path) {
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            let mut limited = io::Read::take(file, LIFE_BYTES_MAX as u64 + 1);
+            io::Read::read_to_end(&mut limited, &mut bytes)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+            bytes
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Life::default()),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    Life::decode(&bytes).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Waits for the thread.
+    fn synced(ceilings: &mut Ceilings) -> Timestamp {
+        for _ in 0..5_000 {
+            if let Some(ceiling) = ceilings.take_synced() {
+                return ceiling;
+            }
+            #[expect(clippy::disallowed_methods, reason = "waits for another thread")]
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("it was never written");
+    }
+
+    #[test]
+    fn the_next_start_finds_the_ceiling_that_was_synced_and_the_starts_before_it() {
+        let root = tempfile::tempdir().unwrap();
+        let begin =
+            |incarnation| Ceilings::begin(Some(root.path().to_owned()), Incarnation(incarnation)).unwrap();
+        let (mut first, before) = begin(3);
+        assert_eq!(before, Life::default());
+        assert!(first.take_synced().is_none() && first.thread.is_none());
+        for ceiling in [10, 20, 15] {
+            first.sync(Timestamp(ceiling));
+        }
+        let mut newest = Timestamp::ZERO;
+        while newest < Timestamp(20) {
+            newest = synced(&mut first);
+        }
+        drop(first);
+        let (_, before) = begin(4);
+        assert_eq!(before, Life { ceiling: Timestamp(20), starts: vec![Incarnation(3)] });
+        let (_, before) = begin(5);
+        assert_eq!(before.starts, [Incarnation(3), Incarnation(4)]);
+        assert_eq!(before.ceiling, Timestamp(20));
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_with_its_name_and_without_a_disk_all_is_synced_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        drop(Ceilings::begin(Some(root.path().to_owned()), Incarnation(1)).unwrap());
+        let path = root.path().join(FILE);
+        let bytes = replace_file(root.path(), FILE, b"zerohopl something else, long enough to be one");
+        bytes.unwrap();
+        let reason = Ceilings::begin(Some(root.path().to_owned()), Incarnation(2)).unwrap_err();
+        assert!(reason.contains(&path.display().to_string()), "{reason}");
+        let (mut none, before) = Ceilings::begin(None, Incarnation(9)).unwrap();
+        none.sync(Timestamp(7));
+        assert_eq!((none.take_synced(), before), (Some(Timestamp(7)), Life::default()));
+    }
+}

@@ -1,0 +1,163 @@
+//! What an instance's disk remembers of its past beside its data: which starts it has lived through, and below what all
+//! timestamps lie that were ever given. `docs/formats/node-folder.md` has the bytes, `docs/protocols/replication.md` the
+//! reasons.
+
+use std::fmt;
+
+use zerohop_wire::checksum::crc32c;
+use zerohop_wire::ids::{Incarnation, Timestamp};
+
+use super::limits::STARTS_MAX;
+
+const MAGIC: [u8; 8] = *b"zerohopl";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 24;
+
+/// The most bytes that the file has.
+pub(crate) const LIFE_BYTES_MAX: usize = HEADER_BYTES + 8 * STARTS_MAX + 4;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// Every timestamp that was given is below.
+    pub(crate) ceiling: Timestamp,
+    /// The last starts, oldest first.
+    pub(crate) starts: Vec<Incarnation>,
+}
+
+/// Why bytes are no life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LifeError {
+    /// It does not begin like one, is of an impossible length, or does not match its checksum.
+    Damaged,
+    /// Another version of the format.
+    Version {
+        /// Which.
+        found: u32,
+    },
+}
+
+impl Life {
+    /// One more start.
+    pub(crate) fn begin(&mut self, incarnation: Incarnation) {
+        if self.starts.len() >= STARTS_MAX {
+            self.starts.remove(0);
+        }
+        self.starts.push(incarnation);
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        assert!(self.starts.len() <= STARTS_MAX, "more starts are kept than fit");
+        let mut bytes = Vec::with_capacity(LIFE_BYTES_MAX);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&(self.starts.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.ceiling.0.to_le_bytes());
+        for start in &self.starts {
+            bytes.extend_from_slice(&start.0.to_le_bytes());
+        }
+        let checksum = crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads what [`Life::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`LifeError`].
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Life, LifeError> {
+        let damaged = LifeError::Damaged;
+        if bytes.len() < HEADER_BYTES + 4 || bytes.len() > LIFE_BYTES_MAX || bytes[..8] != MAGIC {
+            return Err(damaged);
+        }
+        let found = u32::from_le_bytes(array(&bytes[8..12]));
+        if found != VERSION {
+            return Err(LifeError::Version { found });
+        }
+        let (body, checksum) = bytes.split_at(bytes.len() - 4);
+        let starts = &body[HEADER_BYTES..];
+        let count = u32::from_le_bytes(array(&body[12..16])) as usize;
+        if crc32c(body) != u32::from_le_bytes(array(checksum)) || starts.len() != 8 * count {
+            return Err(damaged);
+        }
+        let ceiling = Timestamp(u64::from_le_bytes(array(&body[16..24])));
+        let start = |bytes: &[u8]| Incarnation(u64::from_le_bytes(array(bytes)));
+        Ok(Life { ceiling, starts: starts.chunks_exact(8).map(start).collect() })
+    }
+}
+
+/// Of a slice of just this length.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(bytes);
+    array
+}
+
+impl fmt::Display for LifeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LifeError::Damaged => f.write_str(
+                "it is damaged, so that nobody knows which timestamps were given: bring it back from a copy, or start \
+                 this node with an empty folder",
+            ),
+            LifeError::Version { found } => {
+                write!(f, "it is of format {found}, this program knows format {VERSION}: use the zerohop that wrote it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LifeError {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The file of version 1, byte by byte.
+    const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/life");
+
+    fn sample() -> Life {
+        Life {
+            ceiling: Timestamp::new(1_700_000_000_123, 7),
+            starts: vec![Incarnation(5), Incarnation(u64::MAX)],
+        }
+    }
+
+    #[test]
+    fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
+        assert_eq!(sample().encode(), PINNED);
+        assert_eq!(Life::decode(PINNED), Ok(sample()));
+        let mut newer = PINNED.to_vec();
+        newer[8] = 2;
+        assert_eq!(Life::decode(&newer), Err(LifeError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn the_oldest_start_is_forgotten_first() {
+        let mut life = Life::default();
+        for start in 0..STARTS_MAX as u64 + 3 {
+            life.begin(Incarnation(start));
+        }
+        assert_eq!((life.starts.len(), life.starts[0]), (STARTS_MAX, Incarnation(3)));
+        assert_eq!(life.encode().len(), LIFE_BYTES_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(ceiling: u64, starts in prop::collection::vec(any::<u64>(), 0..=STARTS_MAX)) {
+            let starts = starts.into_iter().map(Incarnation).collect();
+            let life = Life { ceiling: Timestamp(ceiling), starts };
+            prop_assert_eq!(Life::decode(&life.encode()), Ok(life));
+        }
+
+        #[test]
+        fn any_change_or_cut_is_noticed(at in 0..PINNED.len(), bit in 0..8) {
+            let mut bytes = PINNED.to_vec();
+            bytes[at] ^= 1u8 << bit;
+            prop_assert!(Life::decode(&bytes).is_err());
+            prop_assert!(Life::decode(&PINNED[..at]).is_err());
+        }
+    }
+}

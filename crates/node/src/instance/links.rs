@@ -1,0 +1,222 @@
+//! Connections to other instances: one for each and direction, opened when there is something to say.
+//!
+//! ```text
+//!   waiting ──something to say──> calling ──greeted──> open
+//!      ^                             │                   │
+//!      └──────── closed, for whatever reason ────────────┘      (the next call a little later each time)
+//! ```
+//!
+//! Every message repeats until it is settled (docs/protocols/replication.md), so that what finds no room, or nobody, is let
+//! lie. What is said while an instance is being called is held until it has greeted.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use tracing::{info, warn};
+use zerohop_placement::ClusterMap;
+use zerohop_wire::ids::{InstanceId, MapEpoch};
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
+use zerohop_wire::messages::{Call, ClusterId, Hello, HelloAck, Member};
+use zerohop_wire::{Encoder, Envelope, Failure, Features, GREETING_VERSION, Message};
+
+use super::limits::{
+    LINK_HELD_BYTES_MAX, LINK_RETRY_MS_MAX, LINK_RETRY_MS_MIN, LINK_UNSENT_BYTES_MAX, LINK_UNSENT_SMALL_MAX,
+};
+use crate::reactor::{ConnectionId, Now, Replies};
+
+/// All of one instance.
+#[derive(Debug)]
+pub(crate) struct Links {
+    cluster: ClusterId,
+    name: String,
+    by: BTreeMap<InstanceId, Link>,
+    /// Those that have something to say and nobody to say it to, each once: called when the batch ends.
+    to_call: Vec<InstanceId>,
+    /// Messages that were let lie.
+    dropped: u64,
+}
+
+#[derive(Debug)]
+struct Link {
+    state: State,
+    /// Frames for when it has greeted.
+    held: Vec<u8>,
+    /// How long the next failure is waited out.
+    retry_ms: u64,
+    /// Why it does not answer was told in the log.
+    is_told: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Not to be called before this time.
+    Waiting {
+        again_ms: u64,
+    },
+    /// To be called when the batch ends.
+    Wanted,
+    Calling(ConnectionId),
+    Open(ConnectionId),
+}
+
+impl Links {
+    pub(crate) fn new(cluster: ClusterId, me: InstanceId) -> Links {
+        let name = format!("instance {me}");
+        Links { cluster, name, by: BTreeMap::new(), to_call: Vec::new(), dropped: 0 }
+    }
+
+    /// Says something to another instance, now or once it has greeted.
+    pub(crate) fn send(
+        &mut self,
+        to: Member,
+        envelope: &Envelope,
+        message: &Message<'_>,
+        now: Now,
+        replies: &mut Replies<'_>,
+    ) {
+        let link = self.by.entry(to.instance).or_insert_with(Link::new);
+        match link.state {
+            State::Open(connection) => {
+                let bound = if is_small(message) { LINK_UNSENT_SMALL_MAX } else { LINK_UNSENT_BYTES_MAX };
+                if replies.unsent_bytes(connection) < bound {
+                    return replies.send(connection, envelope, message);
+                }
+            }
+            State::Waiting { again_ms } if now.elapsed_ms < again_ms => {}
+            state => {
+                if let State::Waiting { .. } = state {
+                    link.state = State::Wanted;
+                    self.to_call.push(to.instance);
+                }
+                if link.hold(envelope, message) {
+                    return;
+                }
+            }
+        }
+        self.dropped += 1;
+    }
+
+    /// The end of a batch: calls those who are to be told something, where the map says that they are.
+    pub(crate) fn call(&mut self, map: &ClusterMap, now: Now, replies: &mut Replies<'_>) {
+        if self.to_call.is_empty() {
+            return;
+        }
+        for instance in std::mem::take(&mut self.to_call) {
+            let address = map.instance(instance).and_then(|found| found.addr.parse::<SocketAddr>().ok());
+            let hello = Hello {
+                version_min: VERSION_MIN,
+                version_max: VERSION_MAX,
+                features: Features::PEER,
+                cluster: self.cluster,
+                map_epoch: MapEpoch(0),
+                proof_method: 0,
+                nonce: [0; 32],
+                name: &self.name,
+            };
+            let called = address.and_then(|address| replies.connect(address, &hello).ok());
+            let Some(link) = self.by.get_mut(&instance) else { continue };
+            match called {
+                Some(connection) => link.state = State::Calling(connection),
+                None => link.failed(now.elapsed_ms),
+            }
+        }
+    }
+
+    /// Whoever was called has answered. Whether it is whom this is for: else the connection is of no use.
+    pub(crate) fn linked(
+        &mut self,
+        connection: ConnectionId,
+        answer: Result<&HelloAck, Failure<'_>>,
+        replies: &mut Replies<'_>,
+    ) {
+        let called = self.by.iter_mut().find(|(_, link)| link.state == State::Calling(connection));
+        let Some((instance, link)) = called else { return };
+        let reason = match answer {
+            Ok(ack) if ack.instance != *instance => format!("instance {} answers there", ack.instance),
+            Ok(ack) if ack.cluster != self.cluster => {
+                "an instance of another cluster answers there".to_owned()
+            }
+            Ok(ack) if !ack.features.has(Features::PEER) => {
+                "it takes nothing from other instances".to_owned()
+            }
+            Ok(ack) => {
+                link.state = State::Open(connection);
+                (link.retry_ms, link.is_told) = (LINK_RETRY_MS_MIN, false);
+                let held = std::mem::take(&mut link.held);
+                // Frames of another version than the one agreed on would end the connection.
+                if ack.version == GREETING_VERSION && !held.is_empty() {
+                    replies.send_frames(connection, &held);
+                }
+                info!(instance = instance.0, incarnation = ack.incarnation.0, "another instance is reached");
+                return;
+            }
+            Err(failure) => failure.to_string(),
+        };
+        if !std::mem::replace(&mut link.is_told, true) {
+            warn!(instance = instance.0, reason, "another instance cannot be talked to");
+        }
+        replies.hang_up(connection);
+    }
+
+    /// A connection has ended, perhaps one of these.
+    pub(crate) fn closed(&mut self, connection: ConnectionId, now_ms: u64) {
+        let is_it =
+            |link: &&mut Link| matches!(link.state, State::Calling(of) | State::Open(of) if of == connection);
+        if let Some(link) = self.by.values_mut().find(is_it) {
+            link.failed(now_ms);
+        }
+    }
+
+    /// Forgets instances that the map does not have any more.
+    pub(crate) fn follow(&mut self, map: &ClusterMap, replies: &mut Replies<'_>) {
+        self.by.retain(|instance, link| {
+            let is_there = map.instance(*instance).is_some();
+            if let State::Calling(connection) | State::Open(connection) = link.state
+                && !is_there
+            {
+                replies.hang_up(connection);
+            }
+            is_there
+        });
+    }
+
+    /// Messages that were let lie since the start.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Instances that are reached now.
+    pub(crate) fn open(&self) -> usize {
+        self.by.values().filter(|link| matches!(link.state, State::Open(_))).count()
+    }
+}
+
+impl Link {
+    fn new() -> Link {
+        let state = State::Waiting { again_ms: 0 };
+        Link { state, held: Vec::new(), retry_ms: LINK_RETRY_MS_MIN, is_told: false }
+    }
+
+    /// Keeps a frame until the other has greeted. `false`: there is no room.
+    fn hold(&mut self, envelope: &Envelope, message: &Message<'_>) -> bool {
+        // One that cannot be encoded could not be sent either.
+        self.held.len() < LINK_HELD_BYTES_MAX
+            && Encoder::default().encode(envelope, message, &mut self.held).is_ok()
+    }
+
+    fn failed(&mut self, now_ms: u64) {
+        self.held = Vec::new();
+        self.state = State::Waiting { again_ms: now_ms + self.retry_ms };
+        self.retry_ms = (self.retry_ms * 2).min(LINK_RETRY_MS_MAX);
+    }
+}
+
+/// Leases and acknowledgements: they must not starve behind entries.
+fn is_small(message: &Message<'_>) -> bool {
+    match message {
+        Message::Peer(peer) => {
+            !matches!(peer.call, Call::Replicate { .. } | Call::StatePart { .. } | Call::EntryGot(_))
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,65 @@
+//! Carries out the effects of an instance: answers go to connections, the rest to whom it is meant for.
+
+use zerohop_partition::Token;
+use zerohop_partition::instance::{Effects, Place};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
+use zerohop_wire::messages::Member;
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::ceilings::Ceilings;
+use super::links::Links;
+use crate::reactor::{ConnectionId, Now, Replies, RequestToken};
+use crate::redis::{Answer, TOKEN_MARK};
+
+/// Where effects go that answer no connection.
+#[derive(Debug)]
+pub(crate) struct Outlet {
+    /// What answers units of Redis clients; taken up when nobody is in the middle of anything.
+    pub(crate) answered: Vec<(u64, Answer)>,
+    pub(crate) links: Links,
+    pub(crate) ceilings: Ceilings,
+}
+
+/// One call of an instance.
+pub(crate) struct Effected<'a, 'r> {
+    pub(crate) replies: &'a mut Replies<'r>,
+    pub(crate) outlet: &'a mut Outlet,
+    pub(crate) now: Now,
+}
+
+impl Effects for Effected<'_, '_> {
+    #[inline]
+    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+        if to.connection & TOKEN_MARK != 0 {
+            let answer = match message {
+                Message::Answer(Err(Failure::TimedOut { .. } | Failure::NotFound)) => Answer::Woken,
+                Message::Answer(Err(failure)) => Answer::Failed(failure.clone().into_owned()),
+                _ => Answer::Woken,
+            };
+            return self.outlet.answered.push((to.request.0, answer));
+        }
+        let Place { keyspace, partition, epoch } = place;
+        let connection = ConnectionId::from_u64(to.connection);
+        let token = RequestToken { connection, request: to.request, keyspace, partition };
+        self.replies.answer(token, epoch, message);
+    }
+
+    fn reply(&mut self, to: Token, bytes: &[u8]) {
+        self.outlet.answered.push((to.request.0, Answer::Reply(bytes.to_vec())));
+    }
+
+    fn let_go(&mut self, to: Token) {
+        // Nothing is sent, so nobody reads what the answer would have repeated.
+        let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
+        let connection = ConnectionId::from_u64(to.connection);
+        self.replies.let_go(RequestToken { connection, request: to.request, keyspace, partition });
+    }
+
+    fn send(&mut self, to: Member, envelope: &Envelope, message: &Message<'_>) {
+        self.outlet.links.send(to, envelope, message, self.now, self.replies);
+    }
+
+    fn sync_ceiling(&mut self, ceiling: Timestamp) {
+        self.outlet.ceilings.sync(ceiling);
+    }
+}
