@@ -17,6 +17,7 @@ pub mod clock;
 pub mod disk;
 pub mod embedded;
 mod entropy;
+pub mod hosts;
 mod instance;
 pub mod logging;
 mod manager;
