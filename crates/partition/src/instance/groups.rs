@@ -4,7 +4,7 @@
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
-use zerohop_placement::{ClusterMap, Group, KeyspaceConfig};
+use zerohop_placement::{ClusterMap, Group, GroupState, KeyspaceConfig};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Call, Member, Peer};
 use zerohop_wire::{Envelope, Failure, Message};
@@ -16,7 +16,7 @@ use super::{Effects, Identity, Instance, OpenError, Place, relay};
 use crate::event::{Request, Token};
 use crate::limits::FLUSH_ROUNDS_MAX;
 use crate::partition::Partition;
-use crate::replica::{Change, Context, EffectsOf, Leases, Replica, Replicas, Told, View};
+use crate::replica::{Change, Context, Digest, EffectsOf, Leases, Replica, Replicas, Told, View};
 use crate::{Program, Ran};
 
 /// How often leases and the ceiling are looked at while batches come: renewals are some tens of milliseconds.
@@ -102,9 +102,13 @@ pub(super) fn view_of(map: &ClusterMap, config: &KeyspaceConfig, group: Group<'_
     })
 }
 
-/// Whether others hold the partition too.
-pub(super) fn is_shared(group: Group<'_>) -> bool {
+/// Whether others hold the partition too, or it may not be served by this start of the process alone: the map names an
+/// earlier one, or the group recovers.
+pub(super) fn is_shared(map: &ClusterMap, identity: Identity, group: Group<'_>) -> bool {
+    let known = map.instance(identity.instance).map(|instance| instance.incarnation);
     group.members().count() > 1
+        || group.state == GroupState::Recovering
+        || known.is_some_and(|incarnation| incarnation != identity.incarnation)
 }
 
 fn member(identity: Identity) -> Member {
@@ -145,6 +149,24 @@ impl<D: Disk> Instance<D> {
     /// What is told to the control group about the logs that are here, after a start.
     pub fn log_ends(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, crate::replica::LogEnd)> {
         self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
+    }
+
+    /// The partitions held together with others, as they stand.
+    pub fn replicas(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, &Replica)> {
+        self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))
+    }
+
+    /// The digest of one of them; none if it is not here. Reads all of it.
+    ///
+    /// # Errors
+    /// As [`Replica::digest`].
+    pub fn digest(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> zerohop_engine::EngineResult<Option<Digest>> {
+        let Some(replica) = self.groups.by.get((keyspace, partition)) else { return Ok(None) };
+        replica.digest(&mut self.engine).map(Some)
     }
 
     /// Something that another instance says. `false`: it is not meant for this process, or is about nothing here.

@@ -85,7 +85,7 @@ impl<D: Disk> Instance<D> {
         for (id, group) in found.groups() {
             let is_ours = group.primary == self.identity.instance;
             let is_member = group.members().any(|member| member == self.identity.instance);
-            if self.groups.holds(keyspace, id) || is_member && is_shared(group) {
+            if self.groups.holds(keyspace, id) || is_member && is_shared(&map, self.identity, group) {
                 result = result.and(self.follow_shared((keyspace, id), config, (group, is_member), effects));
                 continue;
             }

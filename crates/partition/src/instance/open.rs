@@ -5,7 +5,7 @@ use std::fmt;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
 use zerohop_placement::{ClusterMap, Group, KeyspaceConfig, MapHistory};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, Timestamp};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 
 use super::clock::{InstanceClock, Time};
 use super::connections::Connections;
@@ -89,7 +89,9 @@ impl From<EngineError> for OpenError {
 }
 
 impl<D: Disk> Instance<D> {
-    /// Opens what is on `disk`, and every partition of which the map names this instance as the primary.
+    /// Opens what is on `disk`, and every partition of which the map names this instance as the primary. What the map does
+    /// not give to this instance is removed, so it must not be older than this start: partitions that have come since would
+    /// go. An empty map says nothing about what is here.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -109,7 +111,7 @@ impl<D: Disk> Instance<D> {
         let mut shared = Vec::new();
         for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
             let Some(config) = history.map().keyspace(keyspace).map(|found| found.config()) else { continue };
-            if is_shared(group) {
+            if is_shared(history.map(), identity, group) {
                 shared.push((keyspace, id));
                 continue;
             }
@@ -192,6 +194,9 @@ fn remove_strangers<D: Disk>(
     history: &MapHistory,
     instance: InstanceId,
 ) -> Result<usize, OpenError> {
+    if history.map().epoch() == MapEpoch(0) {
+        return Ok(0);
+    }
     let strangers = engine.partitions().map(|(id, _)| id).filter(|id| {
         let (keyspace, partition) = (KeyspaceId((id.0 >> 32) as u32), PartitionId(id.0 as u32));
         let found = history.map().keyspace(keyspace);

@@ -1,6 +1,6 @@
 //! The replica group as the map names it, and what a member asks to be changed in it.
 
-use zerohop_placement::Group;
+use zerohop_placement::{Group, GroupState};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, PartitionEpoch};
 pub use zerohop_wire::messages::Member;
 
@@ -47,13 +47,18 @@ pub enum Change {
 }
 
 impl View {
-    /// The group of a map. `incarnation` tells that of an instance in this map; the map names it for each node.
+    /// The group of a map. `incarnation` tells that of an instance in this map; the map names it for each node. While the
+    /// group recovers nobody is a member: nobody serves, and no log changes before one is chosen.
     pub fn of(
         group: Group<'_>,
         map_epoch: MapEpoch,
         min_in_sync: u8,
         mut incarnation: impl FnMut(InstanceId) -> Incarnation,
     ) -> View {
+        if group.state == GroupState::Recovering {
+            let primary = Member { instance: group.primary, incarnation: Incarnation(0) };
+            return View { epoch: group.epoch, map_epoch, primary, min_in_sync, ..View::default() };
+        }
         let mut member = |instance| Member { instance, incarnation: incarnation(instance) };
         View {
             epoch: group.epoch,

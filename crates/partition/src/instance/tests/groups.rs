@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{Change, Durability, ReplicaGroup};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId};
-use zerohop_wire::{Decoded, Decoder, Features, Kind};
+use zerohop_placement::{Change, ClusterMap, Durability, GroupState, MapDelta, Node, ReplicaGroup};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId};
+use zerohop_wire::{Decoded, Decoder, Failure, Features, Kind};
 
 use super::super::Time;
-use super::bench::{Bench, create, create_of, first_map, next};
+use super::bench::{Bench, create, create_of, first_map, next, node};
 use crate::event::Token;
+use crate::replica::LogEnd;
 
 /// Time goes on, batches end, and what the two say to each other arrives. Returns what was said beside leases.
 fn play(benches: &mut [Bench; 2], ms: u64) -> Vec<(PartitionId, Kind)> {
@@ -79,7 +80,67 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
     assert_eq!(benches[second].answer(request), Some(Ok("together".to_owned())));
     let request = benches[first].get(9, "k");
     benches[first].end();
-    assert!(matches!(benches[first].answer(request), Some(Err(zerohop_wire::Failure::WrongOwner { .. }))));
+    assert!(matches!(benches[first].answer(request), Some(Err(Failure::WrongOwner { .. }))));
+}
+
+#[test]
+fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name() {
+    let mut bench = Bench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    bench.store(2, "a", "1");
+    let partition = bench.envelope(2, "a").partition;
+    let map = ClusterMap::clone(bench.instance.map());
+    // Control has decided that another start of this process is there, and that its groups recover.
+    for (incarnation, state) in [(11, GroupState::Recovering), (10, GroupState::Settled)] {
+        let map = map.apply(&restarted(&map, incarnation, state)).expect("follows");
+        let Bench { disk, instance, now, .. } = bench;
+        drop(instance);
+        disk.crash();
+        let (mut other, _) = Bench::on(disk, map, now);
+        let request = other.get(2, "a");
+        other.end();
+        assert!(matches!(other.answer(request), Some(Err(Failure::WrongOwner { .. }))));
+        // It can be told how much of the log is there, and serves it once it is chosen.
+        let ends = |end: &(KeyspaceId, _, LogEnd)| (end.0, end.1) == (KeyspaceId(2), partition);
+        let ends: Vec<_> = other.instance.log_ends().filter(ends).collect();
+        assert!(ends.len() == 1 && ends[0].2.last.index.0 > 0, "{ends:?}");
+        other.apply(&restarted(other.instance.map(), 11, GroupState::Settled));
+        for _ in 0..200 {
+            other.pass_ms(5);
+            for ceiling in std::mem::take(&mut other.sent.ceilings) {
+                other.instance.ceiling_synced(ceiling);
+            }
+        }
+        assert_eq!(other.value(2, "a"), Ok("1".to_owned()));
+        bench = other;
+    }
+}
+
+/// The node has another incarnation, and all its groups another epoch.
+fn restarted(map: &ClusterMap, incarnation: u64, state: GroupState) -> MapDelta {
+    let groups = map.partitions_of(InstanceId(1)).map(|(keyspace, partition, group)| {
+        let group = ReplicaGroup { epoch: group.epoch.next(), state, ..group.to_group() };
+        Change::SetGroup { keyspace, partition, group }
+    });
+    let named = Change::PutNode(Node { incarnation: Incarnation(incarnation), ..node(1) });
+    next(map, std::iter::once(named).chain(groups).collect())
+}
+
+#[test]
+fn a_start_without_a_map_removes_nothing() {
+    let mut bench = Bench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    bench.store(2, "a", "1");
+    let map = ClusterMap::clone(bench.instance.map());
+    let Bench { disk, instance, now, .. } = bench;
+    drop(instance);
+    disk.crash();
+    let (mut bench, opened) = Bench::on(disk, ClusterMap::default(), now);
+    assert_eq!((opened.partitions, opened.removed), (0, 0));
+    bench.apply(&map.to_delta());
+    assert_eq!(bench.value(2, "a"), Ok("1".to_owned()));
 }
 
 #[test]
