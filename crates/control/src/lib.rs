@@ -8,9 +8,12 @@
 //!   plan: where replicas should be ──▶ the next steps ──▶ commands ◀───────────────────┘
 //! ```
 //!
+//! On every node an [`agent`] joins all of this with what the node owes the cluster.
+//!
 //! `docs/protocols/control.md` tells who may ask what and what is persisted when; `docs/formats/control-log.md` gives the
 //! bytes.
 
+pub mod agent;
 pub mod command;
 mod consensus;
 pub mod gossip;

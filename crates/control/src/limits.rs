@@ -66,3 +66,6 @@ pub const GOSSIP_ANNOUNCES: usize = 4;
 
 /// Partitions of which the leader remembers how much is asked: those of a few large keyspaces. Others count as one.
 pub const LOADS_MAX: usize = 1 << 20;
+
+/// Longest message between agents, which any transport takes in one piece. What is longer goes in pieces.
+pub const AGENT_FRAME_BYTES_MAX: usize = 300 << 10;

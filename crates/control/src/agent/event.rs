@@ -1,0 +1,95 @@
+//! What happens to an agent.
+
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
+
+use crate::command::{Command, GroupStep, HeldLog, ManagerId};
+
+/// What happens to an agent. Events that come too often, or tell what is known, do no harm.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// Nothing but that time passes; due at [`super::Agent::wake_at`].
+    Tick,
+    /// A message of another node's agent, as its [`super::Effect::Send`] had it. Lost, repeated and late ones do no harm.
+    Received {
+        /// The bytes of one message.
+        bytes: &'a [u8],
+    },
+    /// Everything up to the persist effect of this number is durable.
+    Persisted(u64),
+    /// The instances are opened, with the map of [`super::Effect::Open`] or a newer one. Only now does the node join.
+    Opened {
+        /// Whether all logs that were there are whole, as recovery found them; false also if disks are new or were lost
+        /// since the node's last start.
+        intact: bool,
+    },
+    /// An instance of this node asks for a change of a group (`Effects::ask_control` of it). It repeats what it wants
+    /// until the map has another epoch, so that nothing here need be remembered for ever.
+    InstanceAsks {
+        /// Which instance of this node.
+        instance: InstanceId,
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partition in it.
+        partition: PartitionId,
+        /// The epoch of the group on which the instance decided.
+        epoch: PartitionEpoch,
+        /// What it wants.
+        wish: Wish,
+    },
+    /// Somebody has a newer map (`Effects::fetch_map` of an instance, or a client's word).
+    FetchMap,
+    /// Where logs end that [`super::Effect::WantLogEnds`] asked for. A log that does not stand for a whole state is told
+    /// with the end zero: it is chosen only if there is no other.
+    LogEnds(Vec<HeldLog>),
+    /// Another node's instance does not answer one of this node's, or this node's clients. To be told again as long as it
+    /// is so: a report counts for a second.
+    Unreachable {
+        /// The node.
+        node: NodeId,
+        /// The start of it that is meant, as the map had it.
+        incarnation: Incarnation,
+    },
+    /// How much is asked of the primary of a partition, as one of this node's instances has counted: operations in some
+    /// time, the same for all. The last word of each partition is passed on every few seconds.
+    Load {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partition in it.
+        partition: PartitionId,
+        /// How much.
+        load: u32,
+    },
+    /// The operator wants this done. Answered by [`super::Effect::Answered`], exactly once.
+    Operate {
+        /// By which the asker knows the answer.
+        token: u64,
+        /// What.
+        command: Command,
+    },
+    /// The operator wants another manager to lead; heard only by the one that leads.
+    TransferLeadership(ManagerId),
+}
+
+/// What a primary may ask of its group: `replica::Change` of the partition crate, which stands beside this one. Members
+/// are instances here: a member that starts again raises the epoch of all its groups, so that no wish for an earlier start
+/// of it is granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wish {
+    /// This follower has caught up (`Change::Admit`).
+    Admit(InstanceId),
+    /// This in-sync replica is one no more; the primary itself hands over (`Change::Remove`).
+    Remove(InstanceId),
+    /// The same group under a higher epoch (`Change::Keep`).
+    Keep,
+}
+
+impl Wish {
+    /// As a command has it.
+    pub fn step(self) -> GroupStep {
+        match self {
+            Wish::Admit(instance) => GroupStep::Admit(instance),
+            Wish::Remove(instance) => GroupStep::Exclude(instance),
+            Wish::Keep => GroupStep::Keep,
+        }
+    }
+}
