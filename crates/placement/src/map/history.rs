@@ -84,6 +84,12 @@ impl MapHistory {
         }
     }
 
+    /// Whether [`MapHistory::since`] tells whoever has the map of `epoch` what changed since, rather than everything.
+    #[must_use]
+    pub fn knows(&self, epoch: MapEpoch) -> bool {
+        epoch >= self.map.epoch() || self.deltas.iter().any(|step| step.from == epoch)
+    }
+
     fn joined(&self, epoch: MapEpoch) -> Option<MapDelta> {
         let first = self.deltas.iter().position(|step| step.from == epoch)?;
         let mut steps = self.deltas.range(first..);
@@ -141,6 +147,7 @@ mod tests {
             let since = history.since(old.epoch());
             assert_eq!(since.epoch, history.map().epoch());
             assert_eq!(since.since, old.epoch());
+            assert!(history.knows(old.epoch()));
             if old.epoch() == history.map().epoch() {
                 assert!(since.encoded.is_empty());
                 continue;
@@ -155,6 +162,7 @@ mod tests {
         let (history, maps) = history(HISTORY_DELTAS_MAX as u32 + 2);
         let since = history.since(maps[0].epoch());
         assert_eq!(since.since, MapEpoch(0));
+        assert!(!history.knows(maps[0].epoch()) && !history.knows(MapEpoch(0)));
         assert_eq!(ClusterMap::decode(&since.encoded).as_ref(), Ok(&**history.map()));
         assert_eq!(history.since(MapEpoch(0)).since, MapEpoch(0));
         let newest = &maps[maps.len() - 2];
