@@ -69,3 +69,45 @@ pub const LOADS_MAX: usize = 1 << 20;
 
 /// Longest message between agents, which any transport takes in one piece. What is longer goes in pieces.
 pub const AGENT_FRAME_BYTES_MAX: usize = 300 << 10;
+
+/// Bytes of a map, or of a message between managers, that one message between agents carries.
+pub const PIECE_BYTES: usize = 256 << 10;
+
+/// Pieces of a map: the largest, and as much again for what a delta may say twice.
+pub const MAP_PIECES_MAX: usize = 2 * zerohop_placement::limits::MAP_BYTES_MAX / PIECE_BYTES;
+
+/// Pieces of a message of one manager to another.
+pub const MESSAGE_PIECES_MAX: usize = MESSAGE_BYTES_MAX / PIECE_BYTES + 1;
+
+/// Managers whose messages are put together at a time: all, and those that come in their places.
+pub const MESSAGES_PIECED_MAX: usize = 2 * MANAGERS_MAX;
+
+/// Encoded maps and deltas kept for those who fetch them in pieces.
+pub const ENCODED_MAPS_MAX: usize = 4;
+
+/// Asks of this node's instances that are waiting: beyond it, they ask again.
+pub const INSTANCE_ASKS_MAX: usize = 4096;
+
+/// Commands of the operator that are waiting here.
+pub const OPERATIONS_MAX: usize = 256;
+
+/// Asks sent and not answered: a few batches of the leader's disk. The others wait their turn.
+pub const ASKS_IN_FLIGHT_MAX: usize = 256;
+
+/// Logs that an agent tells of at once, so that the command fits a frame.
+pub const HELD_LOGS_TOLD_MAX: usize = 4096;
+
+/// Reports of what logs hold under way: the next ones wait until these are decided.
+pub const HELD_ASKS_MAX: usize = 4;
+
+/// Other nodes' asks that a leader has taken up and not answered.
+pub const FORWARDED_MAX: usize = WAITING_MAX;
+
+/// Nodes that one message reports.
+pub const REPORTS_MAX: usize = 256;
+
+/// Partitions whose load one message tells.
+pub const LOADS_TOLD_MAX: usize = 4096;
+
+/// Addresses of contacts in the settings, all told.
+pub const CONTACTS_MAX: usize = 1024;

@@ -37,7 +37,9 @@ pub enum Effect {
     Cluster(ClusterId),
     /// A map that is no older than this start: instances are to be opened with it, and then [`super::Event::Opened`]. It
     /// is empty (epoch zero) where nobody has joined yet. Instances must not be opened with an older one: they remove
-    /// partitions from their disks that the map does not give them. Once.
+    /// partitions from their disks that the map does not give them. A node without a number has nothing to open: it says
+    /// `Opened` at once, and opens its instances, which are numbered then, on [`Effect::Joined`], with the map of
+    /// [`super::Agent::map`]. Once.
     Open(Arc<ClusterMap>),
     /// The map has changed; nothing takes it back. For instances, clients that ask for the map, and the disk. The delta
     /// follows the map of the last such effect, of `MapReplaced` or of `Open`, before which none comes; those that come

@@ -12,7 +12,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, P
 mod codec;
 pub(crate) mod proto;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use codec::CommandError;
 pub(crate) use codec::{read_managers, write_managers};

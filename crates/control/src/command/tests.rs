@@ -46,6 +46,7 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::SplitKeyspace(keyspace),
         regroup(by, GroupStep::Admit(instance)),
         regroup(by, GroupStep::Exclude(instance)),
+        regroup(by, GroupStep::Keep),
         regroup(Asker::Control, GroupStep::AddFollower { instance, target: false }),
         regroup(Asker::Control, GroupStep::AddFollower { instance, target: true }),
         regroup(Asker::Control, GroupStep::RemoveFollower(instance)),

@@ -5,6 +5,8 @@
 
 pub(crate) mod check;
 pub(crate) mod disk;
+pub(crate) mod node_check;
+pub(crate) mod nodes;
 pub(crate) mod random;
 pub(crate) mod workload;
 pub(crate) mod world;

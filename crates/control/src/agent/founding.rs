@@ -1,0 +1,111 @@
+//! The first start of a control group. A founder whose log is lost must not found again under its old number: it might
+//! vote twice. So it founds only if all founders have been heard from and none of them has a log, or if one that has
+//! founded says that it had heard of this very start before it did.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::Address;
+use zerohop_wire::ids::{Incarnation, MapEpoch};
+
+use super::message::Body;
+use super::{Agent, Effect, Ended};
+use crate::Time;
+use crate::command::{ManagerId, ManagerInfo};
+use crate::manager::Manager;
+
+/// Between two rounds of asking.
+const ASK_MS: u64 = 100;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Founding {
+    id: ManagerId,
+    founders: Vec<ManagerInfo>,
+    /// The starts of the other founders that have none either.
+    heard: BTreeMap<Address, Incarnation>,
+    pub(super) next: Time,
+}
+
+impl Founding {
+    pub(super) fn new(now: Time, id: ManagerId, founders: Vec<ManagerInfo>) -> Founding {
+        Founding { id, founders, heard: BTreeMap::new(), next: now }
+    }
+}
+
+impl Agent {
+    pub(super) fn pass_time_founding(&mut self) {
+        let Some(founding) = &mut self.founding else { return };
+        if self.now < founding.next {
+            return;
+        }
+        founding.next = self.now.after_ms(ASK_MS);
+        let id = founding.id;
+        let others: Vec<Address> =
+            founding.founders.iter().filter(|one| one.id != id).map(|one| one.addr.clone()).collect();
+        for other in &others {
+            self.send(other, Body::FounderAsks { incarnation: self.settings.incarnation });
+        }
+        self.found_if_all_heard();
+    }
+
+    pub(super) fn founder_asks(&mut self, from: &Address, incarnation: Incarnation) {
+        if self.founding.is_none() && self.seat.is_none() && self.map().epoch() == MapEpoch(0) {
+            return;
+        }
+        let body = Body::FounderIs {
+            incarnation: self.settings.incarnation,
+            founded: self.founding.is_none(),
+            expects: self.founded_with.get(from).copied().unwrap_or(Incarnation(0)),
+        };
+        self.founder_heard(from, incarnation);
+        self.send(from, body);
+    }
+
+    pub(super) fn founder_is(
+        &mut self,
+        from: &Address,
+        (incarnation, founded, expects): (Incarnation, bool, Incarnation),
+    ) {
+        let is_other = |one: &ManagerInfo| one.addr == *from;
+        if !self.founding.as_ref().is_some_and(|founding| founding.founders.iter().any(is_other)) {
+            return;
+        }
+        if !founded {
+            self.founder_heard(from, incarnation);
+            self.found_if_all_heard();
+        } else if expects == self.settings.incarnation {
+            self.found();
+        } else {
+            self.end(Ended::FoundedBefore { by: from.clone() });
+        }
+    }
+
+    /// A start of a founder that has not founded. Whoever asks has not, either.
+    fn founder_heard(&mut self, from: &Address, incarnation: Incarnation) {
+        if let Some(founding) = &mut self.founding
+            && founding.founders.iter().any(|one| one.addr == *from && one.id != founding.id)
+        {
+            founding.heard.insert(from.clone(), incarnation);
+        }
+    }
+
+    fn found_if_all_heard(&mut self) {
+        let Some(founding) = &self.founding else { return };
+        if founding.heard.len() + 1 >= founding.founders.len() {
+            self.found();
+        }
+    }
+
+    fn found(&mut self) {
+        let Some(Founding { id, founders, heard, .. }) = self.founding.take() else { return };
+        let log = Manager::found(id, &founders);
+        match Manager::open(self.now, &log, self.manager_settings()) {
+            Ok((manager, _)) => {
+                self.founded_with = heard;
+                self.effects.push(Effect::Persist { number: 0, bytes: log, replace: true });
+                self.take_seat(manager);
+            }
+            Err(error) => self.end(Ended::Refused { reason: error.to_string() }),
+        }
+    }
+}

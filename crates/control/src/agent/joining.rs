@@ -1,0 +1,186 @@
+//! How a start of a node becomes a part of the cluster.
+//!
+//! ```text
+//!   Looking ── a command that changes nothing is decided: what was decided before this start has a lower mark
+//!   Waiting ── for a map of that mark, or a later one
+//!   Opening ── the shell opens its instances with it
+//!   Joining ── `Join`, naming the start that it replaces, as that map has it
+//!   Joined  ── the map has this start
+//! ```
+//!
+//! A map that is older than this start will not do: instances would remove what it does not give them, and the start that
+//! it names need not be the last one. A later one will not do for `replaces`: it may name a start after this one.
+
+use std::sync::Arc;
+
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+use super::asks::Purpose;
+use super::{Agent, Effect, Ended};
+use crate::Time;
+use crate::command::{Command, Held, Join, Outcome, Refusal};
+
+/// Between two looks for a map that is new enough.
+const LOOK_MS: u64 = 50;
+
+/// Where a start stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Start {
+    /// The cluster's name is not known yet.
+    #[default]
+    Nobody,
+    Looking,
+    Waiting {
+        mark: u64,
+    },
+    Opening {
+        replaces: Incarnation,
+    },
+    Joining {
+        replaces: Incarnation,
+        intact: bool,
+    },
+    Joined,
+}
+
+/// A node and its instances, as the map has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Own {
+    pub(super) node: NodeId,
+    pub(super) first_instance: InstanceId,
+    pub(super) instances: u32,
+}
+
+impl Own {
+    pub(super) fn has(&self, instance: InstanceId) -> bool {
+        let first = self.first_instance.get();
+        (first..first + self.instances).contains(&instance.get())
+    }
+
+    pub(super) fn instances(&self) -> impl Iterator<Item = InstanceId> {
+        let first = self.first_instance.get();
+        (first..first + self.instances).map(InstanceId)
+    }
+}
+
+impl Agent {
+    pub(super) fn pass_time_starting(&mut self) {
+        match self.start {
+            Start::Nobody if self.cluster_is_known() => {
+                self.start = Start::Looking;
+                self.look();
+            }
+            Start::Waiting { mark } if self.maps.mark >= mark => {
+                let map = Arc::clone(self.map());
+                let own = self.settings.node.and_then(|node| map.node(node));
+                let replaces = own.map_or(Incarnation(0), |own| own.incarnation());
+                self.start = Start::Opening { replaces };
+                self.maps.is_open = true;
+                self.effects.push(Effect::Open(map));
+            }
+            Start::Waiting { .. } => {
+                let at = self.now.after_ms(LOOK_MS);
+                self.fetch.next = self.fetch.next.min(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// A report of no logs at all, by nobody, is refused: that alone is known then.
+    fn look(&mut self) {
+        let held = Held { node: NodeId(0), incarnation: self.settings.incarnation, logs: Vec::new() };
+        self.ask(Purpose::Look, Command::Held(held), Time::NEVER);
+    }
+
+    pub(super) fn looked(&mut self, mark: u64) {
+        if self.start == Start::Looking {
+            self.start = Start::Waiting { mark };
+            self.fetch_soon();
+        }
+    }
+
+    pub(super) fn opened(&mut self, intact: bool) {
+        if let Start::Opening { replaces } = self.start {
+            self.start = Start::Joining { replaces, intact };
+            self.join(replaces, intact);
+        }
+    }
+
+    fn join(&mut self, replaces: Incarnation, intact: bool) {
+        let settings = &self.settings;
+        let join = Join {
+            node: settings.node,
+            replaces,
+            incarnation: settings.incarnation,
+            manager: settings.manager.clone(),
+            instances: settings.instances.clone(),
+            domain: settings.domain,
+            capacity: settings.capacity,
+            intact,
+        };
+        self.ask(Purpose::Join, Command::Join(join), Time::NEVER);
+    }
+
+    pub(super) fn join_decided(&mut self, outcome: Outcome) {
+        let Start::Joining { replaces, intact } = self.start else { return };
+        match outcome.result {
+            Ok(_) => self.fetch_soon(),
+            // Whatever became of it, another is refused if this start is in the map; a new node may be in it twice.
+            Err(Refusal::TooOld) if self.settings.node.is_some() => self.join(replaces, intact),
+            Err(Refusal::UnknownNode) => {
+                self.end(Ended::Removed { node: self.settings.node.unwrap_or_default() });
+            }
+            Err(Refusal::StaleIncarnation) => {
+                let node = self.settings.node.unwrap_or_default();
+                let incarnation = self.map().node(node).map(|node| node.incarnation());
+                // Decided before, and forgotten: the map will show it.
+                if incarnation == Some(self.settings.incarnation) {
+                    return self.look_for_own_place();
+                }
+                let incarnation = incarnation.filter(|there| *there != replaces);
+                self.end(Ended::AnotherStart { node, incarnation });
+            }
+            Err(refusal) => self.end(Ended::Refused { reason: refusal.to_string() }),
+        }
+    }
+
+    /// What the map says of this node.
+    pub(super) fn look_for_own_place(&mut self) {
+        match self.start {
+            Start::Joining { .. } => self.find_own_place(),
+            Start::Joined => {
+                let Some(own) = self.own else { return };
+                let map = Arc::clone(self.map());
+                match map.node(own.node) {
+                    None => self.end(Ended::Removed { node: own.node }),
+                    Some(node) if node.incarnation() != self.settings.incarnation => {
+                        let incarnation = Some(node.incarnation());
+                        self.end(Ended::AnotherStart { node: own.node, incarnation });
+                    }
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn find_own_place(&mut self) {
+        let map = Arc::clone(self.map());
+        let incarnation = self.settings.incarnation;
+        let found = match self.settings.node {
+            Some(node) => map.node(node).filter(|node| node.incarnation() == incarnation),
+            // The newest are last, mostly.
+            None => map.nodes().find(|node| {
+                node.incarnation() == incarnation && node.manager() == self.settings.manager.as_str()
+            }),
+        };
+        let Some(found) = found else { return };
+        let instances = found.instances().count() as u32;
+        let first_instance = found.instances().next().map_or(InstanceId(0), |first| first.id);
+        let own = Own { node: found.id(), first_instance, instances };
+        self.start = Start::Joined;
+        self.own = Some(own);
+        self.effects.push(Effect::Joined { node: own.node, first_instance, epoch: map.epoch() });
+        self.begin_gossip(own.node, map.epoch());
+    }
+}

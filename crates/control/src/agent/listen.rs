@@ -1,0 +1,101 @@
+//! Who answers: this node's part in gossip, and what its manager is told of it. Gossip says nothing of whom it has never
+//! heard of, as after a restart of all; a manager takes such a node for dead after a while.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_placement::{Address, NodeState};
+use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId};
+
+use super::Agent;
+use super::Effect;
+use super::message::{Body, Message};
+use crate::Time;
+use crate::gossip::{Gossip, GossipEffect, Name};
+use crate::manager;
+
+/// Between two looks for nodes that nothing was heard of.
+const LOOK_MS: u64 = 250;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Silent {
+    since: BTreeMap<NodeId, (Incarnation, Time)>,
+    next: Time,
+}
+
+impl Agent {
+    pub(super) fn begin_gossip(&mut self, node: NodeId, since: MapEpoch) {
+        let name = Name { node, incarnation: self.settings.incarnation, since, renewals: 0 };
+        let seed = self.stream.next_u64();
+        self.gossip = Some(Gossip::new(self.now, name, self.settings.gossip, seed));
+    }
+
+    pub(super) fn listen_to(&mut self, bytes: &[u8]) {
+        if let Some(gossip) = &mut self.gossip {
+            let effects = gossip.receive(self.now, bytes);
+            self.gossiped(effects);
+        }
+    }
+
+    pub(super) fn pass_time_listening(&mut self) {
+        let map = Arc::clone(self.map());
+        let Some(gossip) = &mut self.gossip else { return };
+        if gossip.wake_at() <= self.now {
+            let effects = gossip.tick(self.now, &map);
+            self.gossiped(effects);
+        }
+        if self.seat.is_some() && self.silent.next <= self.now {
+            self.silent.next = self.now.after_ms(LOOK_MS);
+            self.look_for_silent();
+        }
+    }
+
+    pub(super) fn listening_wake_at(&self) -> Time {
+        let Some(gossip) = &self.gossip else { return Time::NEVER };
+        let silent = if self.seat.is_some() { self.silent.next } else { Time::NEVER };
+        gossip.wake_at().min(silent)
+    }
+
+    fn gossiped(&mut self, effects: Vec<GossipEffect>) {
+        for effect in effects {
+            match effect {
+                GossipEffect::Send { to, bytes } => self.send_datagram(to, bytes),
+                GossipEffect::Verdict { node, incarnation, alive } => {
+                    self.tell_manager(manager::Event::Verdict { node, incarnation, alive });
+                }
+            }
+        }
+    }
+
+    fn send_datagram(&mut self, to: NodeId, bytes: Vec<u8>) {
+        let to = self.map().node(to).and_then(|node| Address::new(node.manager()).ok());
+        if let Some(to) = to {
+            let message = Message { cluster: self.cluster, from: None, body: Body::Gossip(bytes) };
+            self.effects.push(Effect::Send { to, bytes: message.encode(), datagram: true });
+        }
+    }
+
+    fn look_for_silent(&mut self) {
+        let map = Arc::clone(self.map());
+        let Some(gossip) = &self.gossip else { return };
+        let mut silent = BTreeMap::new();
+        let mut dead = Vec::new();
+        for node in map.nodes().filter(|node| node.state() != NodeState::Down) {
+            let (id, incarnation) = (node.id(), node.incarnation());
+            if Some(id) == self.own_node() || gossip.answers(id) == Some(incarnation) {
+                continue;
+            }
+            let before = self.silent.since.get(&id).filter(|(of, _)| *of == incarnation);
+            let since = before.map_or(self.now, |(_, since)| *since);
+            silent.insert(id, (incarnation, since));
+            if self.now.since_us(since) >= self.settings.silent_ms * 1000 {
+                dead.push((id, incarnation));
+            }
+        }
+        self.silent.since = silent;
+        for (node, incarnation) in dead {
+            self.tell_manager(manager::Event::Verdict { node, incarnation, alive: false });
+        }
+    }
+}

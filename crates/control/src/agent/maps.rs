@@ -1,0 +1,230 @@
+//! The map that this node follows: only forward in epoch, and only what is decided, as its manager or others tell. Whoever
+//! lacks something fetches it: at once if there is reason to, else now and then.
+
+use std::sync::Arc;
+
+use zerohop_placement::{Address, ClusterMap, MapDelta, MapHistory};
+use zerohop_wire::ids::MapEpoch;
+
+use super::message::{Body, News, PieceOf};
+use super::{Agent, Effect};
+use crate::Time;
+use crate::limits::PIECE_BYTES;
+
+/// Least time between two fetches: a map that changes all the time is not asked for with every change.
+const FETCH_LEAST_MS: u64 = 20;
+/// After which a fetch is taken for lost.
+const FETCH_LOST_MS: u64 = 250;
+/// Between two questions of somebody who has heard nothing, at least; at most half as much again.
+const POLL_MS: u64 = 1_000;
+/// Fetches of one piece that may be lost before all is begun anew.
+const PIECE_TRIES: u32 = 4;
+/// Fetches lost in a row after which it is not the leader that is asked.
+const LEADER_TRIES: u32 = 2;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Maps {
+    pub(super) history: MapHistory,
+    /// The map holds what so many commands have made of it, if not more.
+    pub(super) mark: u64,
+    /// The shell has a map, and is told of changes.
+    pub(super) is_open: bool,
+}
+
+/// What is asked of others.
+#[derive(Debug, Default)]
+pub(super) struct Fetch {
+    pub(super) next: Time,
+    last: Time,
+    /// Fetches without an answer since the last one that had one.
+    lost: u32,
+    coming: Option<Coming>,
+    /// Something could not be applied: all is wanted.
+    whole: bool,
+    is_asked: bool,
+}
+
+/// A map or delta that comes in pieces.
+#[derive(Debug)]
+struct Coming {
+    of: PieceOf,
+    from: Address,
+    bytes: Vec<u8>,
+    tries: u32,
+}
+
+impl Agent {
+    /// Follows a change that is decided.
+    pub(super) fn follow(&mut self, delta: &Arc<MapDelta>) {
+        if delta.to <= self.map().epoch() || self.maps.history.push(delta).is_err() {
+            return;
+        }
+        if self.maps.is_open && !self.has_ended {
+            let effect = match delta.is_whole() {
+                true => Effect::MapReplaced(Arc::clone(self.map())),
+                false => Effect::Map(Arc::clone(delta)),
+            };
+            self.effects.push(effect);
+        }
+        self.map_changed(Some(delta));
+    }
+
+    /// Follows a map that is decided, if it is newer.
+    pub(super) fn follow_whole(&mut self, map: &Arc<ClusterMap>) {
+        if map.epoch() <= self.map().epoch() {
+            return;
+        }
+        self.maps.history = MapHistory::new(Arc::clone(map));
+        if self.maps.is_open && !self.has_ended {
+            self.effects.push(Effect::MapReplaced(Arc::clone(map)));
+        }
+        self.map_changed(None);
+    }
+
+    fn map_changed(&mut self, delta: Option<&MapDelta>) {
+        self.peers.is_due = true;
+        self.look_for_own_place();
+        self.note_recovering(delta);
+        self.answer_operators_who_wait();
+    }
+
+    /// There is a newer map somewhere.
+    pub(super) fn fetch_soon(&mut self) {
+        let at = self.fetch.last.after_ms(FETCH_LEAST_MS).max(self.now);
+        self.fetch.next = self.fetch.next.min(at);
+    }
+
+    pub(super) fn pass_time_fetching(&mut self) {
+        if self.now < self.fetch.next {
+            return;
+        }
+        if self.leads() && self.cluster_is_known() {
+            // Nobody knows more.
+            self.fetch_done();
+            return;
+        }
+        if self.fetch.is_asked {
+            self.fetch.lost += 1;
+        }
+        self.fetch.is_asked = true;
+        self.fetch.last = self.now;
+        self.fetch.next = self.now.after_ms(FETCH_LOST_MS);
+        if let Some(coming) = &mut self.fetch.coming {
+            coming.tries += 1;
+            if coming.tries <= PIECE_TRIES {
+                return self.fetch_piece();
+            }
+            self.fetch.coming = None;
+        }
+        let to = match self.fetch.lost < LEADER_TRIES {
+            true => self.ask_whom(),
+            false => self.ask_another(),
+        };
+        if let Some(to) = to {
+            let have = if self.fetch.whole { MapEpoch(0) } else { self.map().epoch() };
+            self.send(&to, Body::MapWanted { node: self.own_node(), have, piece: None, only_told: false });
+        }
+    }
+
+    /// The next piece of what is coming.
+    fn fetch_piece(&mut self) {
+        let Some(coming) = &self.fetch.coming else { return };
+        let (to, piece) = (coming.from.clone(), Some(coming.of));
+        let (node, have) = (self.own_node(), self.map().epoch());
+        self.send(&to, Body::MapWanted { node, have, piece, only_told: false });
+    }
+
+    fn fetch_done(&mut self) {
+        self.fetch.coming = None;
+        self.fetch.is_asked = false;
+        self.fetch.lost = 0;
+        let wait = self.stream.between(POLL_MS, POLL_MS + POLL_MS / 2);
+        self.fetch.next = self.now.after_ms(wait);
+    }
+
+    /// A piece has come, asked for or not.
+    pub(super) fn take_piece(
+        &mut self,
+        from: &Address,
+        news: &News,
+        (piece, pieces): (PieceOf, u32),
+        bytes: Vec<u8>,
+    ) {
+        self.hear(news);
+        let epoch = self.map().epoch();
+        if piece.epoch <= epoch && !self.fetch.whole {
+            // Whoever says so had no newer one at that mark, so this one holds as much.
+            self.maps.mark = self.maps.mark.max(news.mark);
+            self.fetch_done();
+            if pieces > 0 {
+                self.tell_held(from);
+            }
+            return;
+        }
+        if pieces == 0 {
+            return self.fetch_soon();
+        }
+        if pieces == 1 {
+            return self.take_delta(from, news.mark, piece, &bytes);
+        }
+        let is_next =
+            self.fetch.coming.as_ref().is_some_and(|coming| coming.of == piece && coming.from == *from);
+        if !is_next && piece.piece != 0 {
+            return;
+        }
+        if piece.piece == 0 {
+            let of = PieceOf { piece: 0, ..piece };
+            self.fetch.coming = Some(Coming { of, from: from.clone(), bytes: Vec::new(), tries: 0 });
+        }
+        let Some(coming) = &mut self.fetch.coming else { return };
+        if coming.bytes.len() != piece.piece as usize * PIECE_BYTES {
+            self.fetch.coming = None;
+            return;
+        }
+        coming.bytes.extend_from_slice(&bytes);
+        coming.of.piece += 1;
+        coming.tries = 0;
+        if coming.of.piece < pieces {
+            self.fetch.last = self.now;
+            self.fetch.next = self.now.after_ms(FETCH_LOST_MS);
+            return self.fetch_piece();
+        }
+        if let Some(coming) = self.fetch.coming.take() {
+            self.take_delta(from, news.mark, coming.of, &coming.bytes);
+        }
+    }
+
+    fn take_delta(&mut self, from: &Address, mark: u64, of: PieceOf, bytes: &[u8]) {
+        let delta =
+            MapDelta::decode(bytes).ok().filter(|delta| (delta.from, delta.to) == (of.since, of.epoch));
+        let Some(delta) = delta else {
+            self.counters.malformed += 1;
+            return;
+        };
+        if !delta.is_whole() && delta.from != self.map().epoch() {
+            // Something before it was lost.
+            return self.fetch_soon();
+        }
+        let to = delta.to;
+        self.follow(&Arc::new(delta));
+        if self.map().epoch() < to {
+            // It does not follow what is here, which others say it should: what is here is wrong.
+            self.counters.malformed += 1;
+            self.fetch.whole = true;
+            return self.fetch_soon();
+        }
+        self.fetch.whole = false;
+        self.maps.mark = self.maps.mark.max(mark);
+        self.fetch_done();
+        self.tell_held(from);
+    }
+
+    /// Says what this node has, so that it is not told again.
+    fn tell_held(&mut self, to: &Address) {
+        let (node, have) = (self.own_node(), self.map().epoch());
+        if node.is_some() {
+            self.send(to, Body::MapWanted { node, have, piece: None, only_told: true });
+        }
+    }
+}

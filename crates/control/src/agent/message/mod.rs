@@ -1,0 +1,385 @@
+//! What agents say to each other, and the bytes of it: a version byte, then Protocol Buffers. Bytes may come from anybody:
+//! every length is compared with its limit before anything is made of it.
+
+use std::fmt;
+
+use prost::Message as _;
+use zerohop_placement::Address;
+use zerohop_placement::limits::ADDRESS_BYTES_MAX;
+use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, NodeId, PartitionId};
+use zerohop_wire::messages::ClusterId;
+
+use crate::command::proto::Place;
+use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId, read_managers, write_managers};
+use crate::limits::{
+    AGENT_FRAME_BYTES_MAX, GOSSIP_DATAGRAM_BYTES_MAX, LOADS_TOLD_MAX, MAP_PIECES_MAX, MESSAGE_PIECES_MAX,
+    PIECE_BYTES, REPORTS_MAX,
+};
+
+mod proto;
+#[cfg(test)]
+mod tests;
+
+/// The version of this format, the first byte of every message.
+const VERSION: u8 = 1;
+
+/// A message between two agents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The cluster of its sender; all zero if it does not know yet.
+    pub cluster: ClusterId,
+    /// Where its sender listens; none in datagrams, which are not answered there.
+    pub from: Option<Address>,
+    /// What it says.
+    pub body: Body,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// One manager to another, about agreement: a message, or a piece of a long one.
+    Raft {
+        /// Whose.
+        from: ManagerId,
+        /// For whom.
+        to: ManagerId,
+        /// Counts the sender's messages, so that pieces of two are not mixed.
+        number: u64,
+        /// Which piece.
+        piece: u32,
+        /// Of how many.
+        pieces: u32,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// A datagram of gossip.
+    Gossip(Vec<u8>),
+    /// Whoever leads is to have this decided.
+    Ask(Request),
+    /// What became of it.
+    Answer {
+        /// Of which request.
+        id: RequestId,
+        /// What.
+        told: Told,
+        /// The control group.
+        news: News,
+    },
+    /// The map is wanted, or has been taken up.
+    MapWanted {
+        /// Who has it, if it has a number.
+        node: Option<NodeId>,
+        /// The epoch that it has.
+        have: MapEpoch,
+        /// A piece of something that was begun; else whatever it lacks.
+        piece: Option<PieceOf>,
+        /// It only says what it has.
+        only_told: bool,
+    },
+    /// A map, or what changed of it, or that it changed.
+    MapPiece {
+        /// The control group, with the mark of the state that this map is of.
+        news: News,
+        /// Which piece of what.
+        piece: PieceOf,
+        /// Of how many; zero: only the epoch is told.
+        pieces: u32,
+        /// Its bytes.
+        bytes: Vec<u8>,
+    },
+    /// Nodes that do not answer another.
+    Reports {
+        /// Who says so.
+        by: NodeId,
+        /// Of whom, and of which starts of them.
+        about: Vec<(NodeId, Incarnation)>,
+    },
+    /// How much is asked of primaries.
+    Loads(Vec<(KeyspaceId, PartitionId, u32)>),
+    /// A founder without a log asks another how it stands.
+    FounderAsks {
+        /// Its start.
+        incarnation: Incarnation,
+    },
+    /// How it stands.
+    FounderIs {
+        /// Its start.
+        incarnation: Incarnation,
+        /// Whether it has a log, or knows of a map.
+        founded: bool,
+        /// Which start of the asker it had heard from when it founded; zero if none.
+        expects: Incarnation,
+    },
+    /// The addressee is of another cluster than the sender, who names its own.
+    OtherCluster,
+}
+
+/// Names a piece of an encoded delta.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PieceOf {
+    /// The epoch to which the changes apply; zero for a whole map.
+    pub since: MapEpoch,
+    /// The epoch to which they lead.
+    pub epoch: MapEpoch,
+    /// Which piece.
+    pub piece: u32,
+}
+
+/// What is known of the control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// How many commands had been applied.
+    pub mark: u64,
+    /// Its members then.
+    pub managers: Vec<ManagerInfo>,
+    /// Who leads it.
+    pub leader: Option<ManagerId>,
+}
+
+/// What an asker is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It is decided.
+    Decided(Outcome),
+    /// Ask the leader.
+    NotLeader,
+    /// Ask again later.
+    Busy,
+}
+
+/// Bytes that are no message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageError(String);
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a message between nodes: {}", self.0)
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+fn wrong(what: impl fmt::Display) -> MessageError {
+    MessageError(what.to_string())
+}
+
+impl Message {
+    /// The bytes; `docs/protocols/control.proto`.
+    pub fn encode(&self) -> Vec<u8> {
+        let message = proto::AgentMessage {
+            cluster: self.cluster.0.to_vec(),
+            from: self.from.as_ref().map(|from| from.as_str().to_owned()).unwrap_or_default(),
+            body: Some(write(&self.body)),
+        };
+        let mut bytes = Vec::with_capacity(1 + message.encoded_len());
+        bytes.push(VERSION);
+        bytes.extend(message.encode_to_vec());
+        bytes
+    }
+
+    /// Reads what [`Message::encode`] wrote, and says of other bytes what is wrong with them.
+    ///
+    /// # Errors
+    /// If the bytes are no message, or one that is too long.
+    pub fn decode(bytes: &[u8]) -> Result<Message, MessageError> {
+        let (version, rest) = bytes.split_first().ok_or_else(|| wrong("no bytes"))?;
+        if *version != VERSION {
+            return Err(wrong(format_args!("version {version}, and this program speaks {VERSION}")));
+        }
+        if bytes.len() > AGENT_FRAME_BYTES_MAX {
+            return Err(wrong(format_args!("{} bytes are too many", bytes.len())));
+        }
+        let message = proto::AgentMessage::decode(rest).map_err(wrong)?;
+        let cluster = message.cluster.try_into().map_err(|_| wrong("no name of a cluster"))?;
+        let from = match message.from.as_str() {
+            "" => None,
+            from => Some(Address::new(from).map_err(wrong)?),
+        };
+        let body = read(message.body.ok_or_else(|| wrong("it says nothing known"))?)?;
+        Ok(Message { cluster: ClusterId(cluster), from, body })
+    }
+}
+
+/// Bytes of a message beside its longest field.
+const SLACK_BYTES: usize = 1 << 10;
+
+// A piece, with the control group and addresses, fits a frame.
+const _: () = assert!(
+    PIECE_BYTES + (crate::limits::MANAGERS_MAX + 1) * (ADDRESS_BYTES_MAX + 32) + SLACK_BYTES
+        <= AGENT_FRAME_BYTES_MAX
+);
+
+fn write(body: &Body) -> proto::Body {
+    match body {
+        Body::Raft { from, to, number, piece, pieces, bytes } => proto::Body::Raft(proto::Raft {
+            from: from.0,
+            to: to.0,
+            number: *number,
+            piece: *piece,
+            pieces: *pieces,
+            bytes: bytes.clone(),
+        }),
+        Body::Gossip(bytes) => proto::Body::Gossip(bytes.clone()),
+        Body::Ask(request) => proto::Body::Ask(request.encode()),
+        Body::Answer { id, told, news } => {
+            let (kind, outcome) = match told {
+                Told::Decided(outcome) => (0, Some(outcome.to_proto())),
+                Told::NotLeader => (1, None),
+                Told::Busy => (2, None),
+            };
+            let RequestId { origin, number } = *id;
+            proto::Body::Answer(proto::Answer { origin, number, kind, outcome, news: write_news(news) })
+        }
+        Body::MapWanted { node, have, piece, only_told } => {
+            let of = piece.unwrap_or_default();
+            proto::Body::MapWanted(proto::MapWanted {
+                node: node.unwrap_or_default().get(),
+                known: node.is_some(),
+                have: have.get(),
+                only_told: *only_told,
+                since: of.since.get(),
+                epoch: of.epoch.get(),
+                piece: of.piece,
+            })
+        }
+        Body::MapPiece { news, piece, pieces, bytes } => proto::Body::MapPiece(proto::MapPiece {
+            news: write_news(news),
+            since: piece.since.get(),
+            epoch: piece.epoch.get(),
+            piece: piece.piece,
+            pieces: *pieces,
+            bytes: bytes.clone(),
+        }),
+        Body::Reports { by, about } => {
+            let start = |(node, incarnation): &(NodeId, Incarnation)| proto::Start {
+                node: node.get(),
+                incarnation: incarnation.get(),
+            };
+            proto::Body::Reports(proto::Reports { by: by.get(), about: about.iter().map(start).collect() })
+        }
+        Body::Loads(loads) => {
+            let load = |(keyspace, partition, load): &(KeyspaceId, PartitionId, u32)| proto::Load {
+                place: Place { keyspace: keyspace.get(), partition: partition.get() },
+                load: *load,
+            };
+            proto::Body::Loads(proto::Loads { loads: loads.iter().map(load).collect() })
+        }
+        Body::FounderAsks { incarnation } => {
+            proto::Body::FounderAsks(proto::FounderAsks { incarnation: incarnation.get() })
+        }
+        Body::FounderIs { incarnation, founded, expects } => proto::Body::FounderIs(proto::FounderIs {
+            incarnation: incarnation.get(),
+            founded: *founded,
+            expects: expects.get(),
+        }),
+        Body::OtherCluster => proto::Body::OtherCluster(proto::OtherCluster {}),
+    }
+}
+
+fn read(body: proto::Body) -> Result<Body, MessageError> {
+    Ok(match body {
+        proto::Body::Raft(raft) => {
+            check_piece(raft.piece, raft.pieces, MESSAGE_PIECES_MAX, &raft.bytes)?;
+            Body::Raft {
+                from: ManagerId(raft.from),
+                to: ManagerId(raft.to),
+                number: raft.number,
+                piece: raft.piece,
+                pieces: raft.pieces,
+                bytes: raft.bytes,
+            }
+        }
+        proto::Body::Gossip(bytes) if bytes.len() > GOSSIP_DATAGRAM_BYTES_MAX => {
+            return Err(wrong("a datagram that is too long"));
+        }
+        proto::Body::Gossip(bytes) => Body::Gossip(bytes),
+        proto::Body::Ask(request) => Body::Ask(Request::decode(&request).map_err(wrong)?),
+        proto::Body::Answer(answer) => Body::Answer {
+            id: RequestId { origin: answer.origin, number: answer.number },
+            told: match (answer.kind, answer.outcome) {
+                (0, Some(outcome)) => Told::Decided(Outcome::from_proto(outcome).map_err(wrong)?),
+                (1, None) => Told::NotLeader,
+                (2, None) => Told::Busy,
+                (kind, _) => return Err(wrong(format_args!("no answer is of kind {kind}"))),
+            },
+            news: read_news(&answer.news)?,
+        },
+        proto::Body::MapWanted(wanted) => {
+            let of =
+                PieceOf { since: MapEpoch(wanted.since), epoch: MapEpoch(wanted.epoch), piece: wanted.piece };
+            Body::MapWanted {
+                node: wanted.known.then_some(NodeId(wanted.node)),
+                have: MapEpoch(wanted.have),
+                piece: (of.epoch != MapEpoch(0)).then_some(of),
+                only_told: wanted.only_told,
+            }
+        }
+        proto::Body::MapPiece(piece) => {
+            match piece.pieces {
+                0 if piece.piece == 0 && piece.bytes.is_empty() => {}
+                pieces => check_piece(piece.piece, pieces, MAP_PIECES_MAX, &piece.bytes)?,
+            }
+            let (since, epoch) = (MapEpoch(piece.since), MapEpoch(piece.epoch));
+            Body::MapPiece {
+                news: read_news(&piece.news)?,
+                piece: PieceOf { since, epoch, piece: piece.piece },
+                pieces: piece.pieces,
+                bytes: piece.bytes,
+            }
+        }
+        proto::Body::Reports(reports) if reports.about.len() > REPORTS_MAX => {
+            return Err(wrong("more reports than one message has"));
+        }
+        proto::Body::Reports(reports) => {
+            let about = reports.about.iter().map(|one| (NodeId(one.node), Incarnation(one.incarnation)));
+            Body::Reports { by: NodeId(reports.by), about: about.collect() }
+        }
+        proto::Body::Loads(loads) if loads.loads.len() > LOADS_TOLD_MAX => {
+            return Err(wrong("more loads than one message has"));
+        }
+        proto::Body::Loads(loads) => {
+            let load = |one: &proto::Load| {
+                (KeyspaceId(one.place.keyspace), PartitionId(one.place.partition), one.load)
+            };
+            Body::Loads(loads.loads.iter().map(load).collect())
+        }
+        proto::Body::FounderAsks(asks) => Body::FounderAsks { incarnation: Incarnation(asks.incarnation) },
+        proto::Body::FounderIs(is) => Body::FounderIs {
+            incarnation: Incarnation(is.incarnation),
+            founded: is.founded,
+            expects: Incarnation(is.expects),
+        },
+        proto::Body::OtherCluster(_) => Body::OtherCluster,
+    })
+}
+
+fn check_piece(piece: u32, pieces: u32, pieces_max: usize, bytes: &[u8]) -> Result<(), MessageError> {
+    if piece >= pieces || pieces as usize > pieces_max {
+        return Err(wrong(format_args!("piece {piece} of {pieces}")));
+    }
+    // All but the last are full, so that pieces tell how long the whole is before it is there.
+    let is_last = piece + 1 == pieces;
+    if bytes.len() > PIECE_BYTES || bytes.is_empty() || (!is_last && bytes.len() != PIECE_BYTES) {
+        return Err(wrong(format_args!("a piece of {} bytes", bytes.len())));
+    }
+    Ok(())
+}
+
+fn write_news(news: &News) -> proto::News {
+    proto::News {
+        mark: news.mark,
+        managers: Some(write_managers(&news.managers)),
+        leader: news.leader.map_or(0, |leader| leader.0),
+    }
+}
+
+fn read_news(news: &proto::News) -> Result<News, MessageError> {
+    Ok(News {
+        mark: news.mark,
+        managers: match &news.managers {
+            Some(managers) => read_managers(managers).map_err(wrong)?,
+            None => Vec::new(),
+        },
+        leader: (news.leader != 0).then_some(ManagerId(news.leader)),
+    })
+}

@@ -1,0 +1,114 @@
+//! What was written is read, and other bytes are refused.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::command::{Done, Refusal};
+
+fn address(text: &str) -> Address {
+    Address::new(text).unwrap()
+}
+
+/// One of each kind.
+fn bodies() -> Vec<Body> {
+    let news = News {
+        mark: 7,
+        managers: vec![ManagerInfo { id: ManagerId(3), addr: address("m:1") }],
+        leader: Some(ManagerId(3)),
+    };
+    let id = RequestId { origin: 5, number: 6 };
+    let piece = PieceOf { since: MapEpoch(3), epoch: MapEpoch(9), piece: 1 };
+    let done = Outcome { result: Ok(Done { number: 1, epoch: MapEpoch(2) }), mark: 3 };
+    let refused = Outcome { result: Err(Refusal::NotControl), mark: 3 };
+    let answer = |told| Body::Answer { id, told, news: news.clone() };
+    let request = |command| Request { id, after: 3, command };
+    let mut bodies: Vec<Body> =
+        crate::command::tests::commands().into_iter().map(|command| Body::Ask(request(command))).collect();
+    let raft = |piece, pieces, bytes| Body::Raft {
+        from: ManagerId(1),
+        to: ManagerId(2),
+        number: 4,
+        piece,
+        pieces,
+        bytes,
+    };
+    bodies.extend([
+        raft(0, 1, vec![1, 2, 3]),
+        raft(0, 3, vec![7; PIECE_BYTES]),
+        Body::Gossip(vec![1; 20]),
+        answer(Told::Decided(done)),
+        answer(Told::Decided(refused)),
+        answer(Told::NotLeader),
+        answer(Told::Busy),
+        Body::MapWanted { node: None, have: MapEpoch(0), piece: None, only_told: false },
+        Body::MapWanted { node: Some(NodeId(0)), have: MapEpoch(4), piece: Some(piece), only_told: true },
+        Body::MapPiece { news: news.clone(), piece, pieces: 2, bytes: vec![1] },
+        Body::MapPiece {
+            news: News::default(),
+            piece: PieceOf { piece: 0, ..piece },
+            pieces: 0,
+            bytes: Vec::new(),
+        },
+        Body::Reports { by: NodeId(1), about: vec![(NodeId(2), Incarnation(3)); REPORTS_MAX] },
+        Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX]),
+        Body::FounderAsks { incarnation: Incarnation(4) },
+        Body::FounderIs { incarnation: Incarnation(4), founded: true, expects: Incarnation(5) },
+        Body::OtherCluster,
+    ]);
+    bodies
+}
+
+fn message(body: Body) -> Message {
+    Message { cluster: ClusterId([7; 16]), from: Some(address("me:1")), body }
+}
+
+#[test]
+fn every_message_is_read_as_it_was_written_and_fits_a_frame() {
+    for body in bodies() {
+        let message = message(body);
+        let bytes = message.encode();
+        assert!(bytes.len() <= AGENT_FRAME_BYTES_MAX, "{} bytes: {message:?}", bytes.len());
+        assert_eq!(Message::decode(&bytes).as_ref(), Ok(&message));
+        assert!(Message::decode(&bytes[..bytes.len() - 1]) != Ok(message), "one byte short");
+    }
+}
+
+#[test]
+fn what_is_longer_than_it_may_be_is_refused() {
+    let refused = |body| Message::decode(&message(body).encode()).unwrap_err().to_string();
+    let piece = PieceOf { since: MapEpoch(0), epoch: MapEpoch(9), piece: 0 };
+    let map = |piece, pieces, bytes| Body::MapPiece { news: News::default(), piece, pieces, bytes };
+    assert!(refused(map(piece, 2, vec![0; PIECE_BYTES - 1])).contains("bytes"));
+    assert!(refused(map(piece, 1, vec![0; PIECE_BYTES + 1])).contains("bytes"));
+    assert!(refused(map(piece, MAP_PIECES_MAX as u32 + 1, vec![0; PIECE_BYTES])).contains("piece 0 of"));
+    assert!(refused(map(PieceOf { piece: 2, ..piece }, 2, vec![0])).contains("piece 2 of 2"));
+    assert!(refused(Body::Gossip(vec![0; GOSSIP_DATAGRAM_BYTES_MAX + 1])).contains("too long"));
+    let about = vec![(NodeId(2), Incarnation(3)); REPORTS_MAX + 1];
+    assert!(refused(Body::Reports { by: NodeId(1), about }).contains("more reports"));
+    assert!(
+        refused(Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX + 1])).contains("more")
+    );
+    let mut other = message(Body::OtherCluster).encode();
+    other[0] = 9;
+    assert!(Message::decode(&other).unwrap_err().to_string().contains("version 9"));
+}
+
+#[test]
+fn a_datagram_of_gossip_fits_a_packet() {
+    let body = Body::Gossip(vec![0; GOSSIP_DATAGRAM_BYTES_MAX]);
+    let bytes = Message { from: None, ..message(body) }.encode();
+    assert!(bytes.len() <= 1472, "{}", bytes.len());
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let mut framed = vec![VERSION];
+        framed.extend(&bytes);
+        for bytes in [bytes, framed] {
+            if let Ok(message) = Message::decode(&bytes) {
+                prop_assert_eq!(Message::decode(&message.encode()), Ok(message));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The agent of a member of the control group: what its manager does, and messages between managers, in pieces where they
+//! are long.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::Address;
+
+use super::message::{Body, News};
+use super::{Agent, Effect};
+use crate::command::ManagerId;
+use crate::limits::{MESSAGES_PIECED_MAX, PIECE_BYTES};
+use crate::manager::{self, Answer, Manager};
+
+/// Messages of managers of which pieces are there.
+#[derive(Debug, Default)]
+pub(super) struct Pieces {
+    /// How many messages were sent.
+    sent: u64,
+    /// One at a time of each: a newer one takes its place.
+    coming: BTreeMap<ManagerId, Coming>,
+}
+
+#[derive(Debug)]
+struct Coming {
+    number: u64,
+    pieces: u32,
+    there: BTreeMap<u32, Vec<u8>>,
+}
+
+impl Pieces {
+    /// Adds a piece; the whole, if this was the last that was missing.
+    fn add(
+        &mut self,
+        from: ManagerId,
+        (number, piece, pieces): (u64, u32, u32),
+        bytes: Vec<u8>,
+    ) -> Option<Vec<u8>> {
+        if pieces == 1 {
+            return Some(bytes);
+        }
+        let is_new = self.coming.get(&from).is_none_or(|coming| coming.number < number);
+        if is_new {
+            if self.coming.len() >= MESSAGES_PIECED_MAX && !self.coming.contains_key(&from) {
+                self.coming.pop_first();
+            }
+            self.coming.insert(from, Coming { number, pieces, there: BTreeMap::new() });
+        }
+        let coming = self.coming.get_mut(&from)?;
+        if coming.number != number || coming.pieces != pieces {
+            return None;
+        }
+        coming.there.insert(piece, bytes);
+        if coming.there.len() < pieces as usize {
+            return None;
+        }
+        let there = self.coming.remove(&from)?.there;
+        Some(there.into_values().collect::<Vec<_>>().concat())
+    }
+}
+
+impl Agent {
+    /// Hands something to the manager, if this node has one.
+    pub(super) fn tell_manager(&mut self, event: manager::Event<'_>) {
+        let Some(manager) = self.seat.as_mut() else { return };
+        let effects = manager.handle(self.now, event);
+        self.carry_out(effects);
+    }
+
+    /// Takes its seat with a manager that was just opened.
+    pub(super) fn take_seat(&mut self, mut manager: Manager) {
+        let effects = manager.take_effects();
+        self.seat = Some(manager);
+        self.carry_out(effects);
+    }
+
+    /// Whether the manager of this node leads.
+    pub(super) fn leads(&self) -> bool {
+        self.seat.as_ref().is_some_and(|manager| manager.leading().is_some())
+    }
+
+    /// What is carried out here hands nothing to the manager: what it does then would come before what it has done.
+    fn carry_out(&mut self, effects: Vec<manager::Effect>) {
+        for effect in effects {
+            match effect {
+                manager::Effect::Persist { number, bytes, replace } => {
+                    self.effects.push(Effect::Persist { number, bytes, replace });
+                }
+                manager::Effect::Send { to, bytes } => self.send_to_manager(to, &bytes),
+                manager::Effect::Answer { token, answer } => self.manager_answers(token, answer),
+                manager::Effect::MapChanged(delta) => self.follow(&delta),
+                manager::Effect::MapReplaced(map) => self.follow_whole(&map),
+                manager::Effect::MayHaveLost { keyspace, partition } => {
+                    self.effects.push(Effect::MayHaveLost { keyspace, partition });
+                }
+            }
+        }
+        self.learn_from_manager();
+    }
+
+    /// What this node's manager knows needs no message.
+    fn learn_from_manager(&mut self) {
+        let Some(manager) = self.seat.as_ref() else { return };
+        let (state, leader) = (manager.state(), manager.leader());
+        let (mark, map) = (state.mark(), state.map().clone());
+        let news =
+            (mark > self.group.mark).then(|| News { mark, managers: state.managers().to_vec(), leader });
+        if leader != self.seat_leader {
+            self.seat_leader = leader;
+            self.group.leader = leader;
+        }
+        if let Some(news) = news {
+            self.hear(&news);
+        }
+        // It may have taken up the state of a snapshot, or be behind what the leader has told already.
+        self.follow_whole(&map);
+        self.maps.mark = self.maps.mark.max(mark);
+    }
+
+    fn manager_answers(&mut self, token: u64, answer: Answer) {
+        let number = token >> 1;
+        if token & 1 == 0 {
+            let me = self.settings.manager.clone();
+            self.answered(number, answer, &me);
+        } else {
+            self.answer_forwarded(number, answer);
+        }
+    }
+
+    fn send_to_manager(&mut self, to: ManagerId, bytes: &[u8]) {
+        let Some(from) = self.seat.as_ref().map(Manager::id) else { return };
+        let listed = self.seat.as_ref().and_then(|manager| {
+            let managers = manager.state().managers();
+            managers.iter().find(|one| one.id == to).map(|one| one.addr.clone())
+        });
+        // A new member knows nobody until it has the state: it answers where it was called from.
+        let Some(address) = listed.or_else(|| self.group.address_of(to).cloned()) else { return };
+        self.pieces.sent += 1;
+        let number = self.pieces.sent;
+        let pieces = bytes.len().div_ceil(PIECE_BYTES) as u32;
+        for (piece, bytes) in (0..).zip(bytes.chunks(PIECE_BYTES)) {
+            let bytes = bytes.to_vec();
+            self.send(&address, Body::Raft { from, to, number, piece, pieces, bytes });
+        }
+    }
+
+    /// A message of another manager, or a piece of one.
+    pub(super) fn hear_manager(
+        &mut self,
+        (from, to): (ManagerId, ManagerId),
+        piece: (u64, u32, u32),
+        bytes: Vec<u8>,
+        at: &Address,
+    ) {
+        if self.seat.as_ref().is_none_or(|manager| manager.id() != to) {
+            return;
+        }
+        self.group.heard_at(from, at);
+        if let Some(bytes) = self.pieces.add(from, piece, bytes) {
+            self.tell_manager(manager::Event::Received { from, bytes: &bytes });
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Agents of control nodes and others form a cluster, and keep it through faults.
+
+mod support;
+
+use support::nodes::{Happening, Nodes, Setting};
+use zerohop_control::command::Command;
+use zerohop_placement::{KeyspaceConfig, PartitionCount};
+
+const SECOND: u64 = 1_000_000;
+
+fn quiet(managers: usize, others: usize) -> Setting {
+    Setting { managers, others, loss: 0, repeats: 0, late: 0, delay_max: 2_000, log_entries_max: 1024 }
+}
+
+fn started(seed: u64, setting: Setting) -> Nodes {
+    let mut nodes = Nodes::new(seed, setting);
+    for at in 0..nodes.machines.len() {
+        nodes.at(at as u64 * 30_000, Happening::Start { at });
+    }
+    nodes
+}
+
+fn keyspace(name: &str, partitions: u32) -> Command {
+    let partitions = PartitionCount::new(partitions).expect("is a power of two");
+    Command::CreateKeyspace(KeyspaceConfig {
+        partitions,
+        ..KeyspaceConfig::new(name.parse().expect("is a name"), 7)
+    })
+}
+
+/// All have joined, and follow one map.
+fn assert_formed(nodes: &Nodes) {
+    assert_eq!(nodes.checker.violations, Vec::<String>::new());
+    let leader = nodes.leader().expect("somebody leads");
+    let newest = nodes.machines[leader].agent.as_ref().expect("runs").manager().expect("leads").map().clone();
+    for (at, machine) in nodes.machines.iter().enumerate() {
+        let agent = machine.agent.as_ref().expect("runs");
+        assert!(agent.has_joined(), "node {at} has not joined");
+        assert_eq!(agent.map(), &newest, "node {at}");
+        assert_eq!(machine.map, newest, "instances of node {at}");
+        let number = machine.number.expect("was told");
+        let node = newest.node(number).expect("is in the map");
+        assert_eq!(node.incarnation(), machine.incarnation);
+    }
+}
+
+#[test]
+fn one_three_and_five_managers_with_others_form_a_cluster() {
+    for (managers, others) in [(1, 0), (1, 3), (3, 0), (3, 4), (5, 2)] {
+        let mut nodes = started(managers as u64, quiet(managers, others));
+        nodes.run(4 * SECOND);
+        assert_formed(&nodes);
+        let token = nodes.operate(managers + others - 1, keyspace("papers", 16));
+        nodes.run(6 * SECOND);
+        assert_formed(&nodes);
+        let outcome = nodes.checker.outcomes[&token].as_ref().expect("is answered");
+        assert_eq!(outcome.result.as_ref().expect("is made").number, 1);
+        let map = &nodes.machines[0].map;
+        assert_eq!(map.nodes().len(), managers + others);
+        assert!(map.keyspace_named("papers").is_some());
+    }
+}

@@ -1,0 +1,471 @@
+//! Nodes with their agents, the network between them, their control logs and folders, in one thread under one clock. What
+//! instances do is played in a few lines: they open, tell where their logs end, and primaries ask for admissions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_control::Time;
+use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, LogWanted, Settings, Wish};
+use zerohop_control::command::{Command, HeldLog, LogEnd, ManagerId, ManagerInfo};
+use zerohop_control::manager::LeadSettings;
+use zerohop_placement::{Address, ClusterMap, GroupState, NodeState};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::ClusterId;
+
+use super::disk::Disk;
+use super::node_check::NodeChecker;
+use super::random::Random;
+
+/// What is switched on.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) managers: usize,
+    pub(crate) others: usize,
+    /// In a thousand messages.
+    pub(crate) loss: u64,
+    pub(crate) repeats: u64,
+    pub(crate) late: u64,
+    pub(crate) delay_max: u64,
+    pub(crate) log_entries_max: usize,
+}
+
+pub(crate) enum Happening {
+    Tick {
+        at: usize,
+        life: u64,
+    },
+    Message {
+        to: Address,
+        bytes: Vec<u8>,
+    },
+    Synced {
+        at: usize,
+        life: u64,
+        number: u64,
+    },
+    Opened {
+        at: usize,
+        life: u64,
+    },
+    LogEnds {
+        at: usize,
+        life: u64,
+        wanted: Vec<LogWanted>,
+    },
+    /// What primaries want is asked again.
+    Upkeep {
+        at: usize,
+        life: u64,
+    },
+    Start {
+        at: usize,
+    },
+    /// Not for this world: whoever plays it decides.
+    Other(u64),
+}
+
+/// A machine: what is on its disks, and the process on it.
+pub(crate) struct Machine {
+    pub(crate) address: Address,
+    pub(crate) agent: Option<Agent>,
+    pub(crate) life: u64,
+    started: u64,
+    pub(crate) control: Disk,
+    /// Its number among the managers, if it is one; another once its disk is lost.
+    pub(crate) manager: Option<ManagerId>,
+    /// It has had a control log since its disk was made.
+    has_log: bool,
+    is_founder: bool,
+    /// The number in its folder.
+    pub(crate) number: Option<NodeId>,
+    first_instance: InstanceId,
+    pub(crate) incarnation: Incarnation,
+    /// The map as its instances have it.
+    pub(crate) map: Arc<ClusterMap>,
+    intact: bool,
+    pub(crate) waiting: BTreeMap<u64, u64>,
+}
+
+pub(crate) struct Nodes {
+    pub(crate) now: u64,
+    order: u64,
+    agenda: BTreeMap<(u64, u64, u64), Happening>,
+    pub(crate) machines: Vec<Machine>,
+    founders: Vec<ManagerInfo>,
+    pub(crate) cuts: BTreeMap<(usize, usize), u64>,
+    pub(crate) setting: Setting,
+    pub(crate) faults_end: u64,
+    network: Random,
+    schedule: Random,
+    pub(crate) faults: Random,
+    pub(crate) checker: NodeChecker,
+    pub(crate) digest: u64,
+    tokens: u64,
+}
+
+fn address(at: usize, port: usize) -> Address {
+    Address::new(&format!("node-{at}:{}", 7400 + port)).expect("is an address")
+}
+
+pub(crate) const CLUSTER: ClusterId = ClusterId([9; 16]);
+
+impl Nodes {
+    pub(crate) fn new(seed: u64, setting: Setting) -> Nodes {
+        let root = Random::new(seed);
+        let founders: Vec<ManagerInfo> = (0..setting.managers)
+            .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: address(at, 0) })
+            .collect();
+        let machines = (0..setting.managers + setting.others).map(|at| Machine {
+            address: address(at, 0),
+            agent: None,
+            life: 0,
+            started: 0,
+            control: Disk::default(),
+            manager: founders.get(at).map(|founder| founder.id),
+            has_log: false,
+            is_founder: at < founders.len(),
+            number: None,
+            first_instance: InstanceId(0),
+            incarnation: Incarnation(0),
+            map: Arc::default(),
+            intact: true,
+            waiting: BTreeMap::new(),
+        });
+        Nodes {
+            now: 0,
+            order: 0,
+            agenda: BTreeMap::new(),
+            machines: machines.collect(),
+            founders,
+            cuts: BTreeMap::new(),
+            setting,
+            faults_end: u64::MAX,
+            network: root.fork(12),
+            schedule: root.fork(13),
+            faults: root.fork(14),
+            checker: NodeChecker::default(),
+            digest: seed,
+            tokens: 0,
+        }
+    }
+
+    /// The next thing that happens until then, if it is for whoever plays.
+    pub(crate) fn run(&mut self, until: u64) -> Option<u64> {
+        while self.checker.violations.is_empty() {
+            let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= until) else { break };
+            self.now = entry.key().0;
+            match entry.remove() {
+                Happening::Other(what) => return Some(what),
+                happening => self.happen(happening),
+            }
+        }
+        self.now = until;
+        None
+    }
+
+    pub(crate) fn at(&mut self, time: u64, happening: Happening) {
+        self.order += 1;
+        let draw = self.schedule.below(1 << 20);
+        self.agenda.insert((time, draw, self.order), happening);
+    }
+
+    fn note(&mut self, word: u64) {
+        self.digest = Random::new(self.digest ^ word).next();
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Tick { at, life } if self.machines[at].life == life => {
+                self.give(at, Event::Tick);
+                self.schedule_tick(at);
+            }
+            Happening::Synced { at, life, number } if self.machines[at].life == life => {
+                self.machines[at].control.sync(number);
+                self.give(at, Event::Persisted(number));
+            }
+            Happening::Opened { at, life } if self.machines[at].life == life => {
+                let intact = self.machines[at].intact;
+                self.give(at, Event::Opened { intact });
+            }
+            Happening::LogEnds { at, life, wanted } if self.machines[at].life == life => {
+                let end = |one: &LogWanted| HeldLog {
+                    keyspace: one.keyspace,
+                    partition: one.partition,
+                    epoch: one.epoch,
+                    instance: one.instance,
+                    end: LogEnd { epoch: 1, index: LogIndex(1 + at as u64) },
+                    intact: false,
+                };
+                self.give(at, Event::LogEnds(wanted.iter().map(end).collect()));
+            }
+            Happening::Upkeep { at, life } if self.machines[at].life == life => {
+                self.ask_for_admissions(at);
+                self.at(self.now + 150_000, Happening::Upkeep { at, life });
+            }
+            Happening::Message { to, bytes } => {
+                if let Some(at) = self.machines.iter().position(|machine| machine.address == to) {
+                    self.give(at, Event::Received { bytes: &bytes });
+                    self.schedule_tick(at);
+                }
+            }
+            Happening::Start { at } => self.start(at),
+            _ => {}
+        }
+    }
+
+    fn schedule_tick(&mut self, at: usize) {
+        let machine = &self.machines[at];
+        let Some(agent) = &machine.agent else { return };
+        let wake = agent.wake_at();
+        if wake != Time::NEVER {
+            let time = (machine.started + wake.0).max(self.now + 1);
+            let life = machine.life;
+            // Once for each time: what was scheduled before for later does no harm.
+            let is_there = self
+                .agenda
+                .range((time, 0, 0)..(time + 1, 0, 0))
+                .any(|(_, happening)| matches!(happening, Happening::Tick { at: other, .. } if *other == at));
+            if !is_there {
+                self.at(time, Happening::Tick { at, life });
+            }
+        }
+    }
+
+    pub(crate) fn start(&mut self, at: usize) {
+        if self.machines[at].agent.is_some() {
+            return;
+        }
+        let (founders, held_by_anybody) = (self.founders.clone(), self.newest());
+        let random = self.faults.next() | 1;
+        let seed = self.schedule.next();
+        let machine = &mut self.machines[at];
+        machine.life += 1;
+        machine.started = self.now;
+        machine.incarnation = Incarnation(random);
+        let log = machine.control.crash(&mut self.faults);
+        let control = match machine.manager {
+            None => Control::No,
+            Some(_) if !log.is_empty() => Control::Log(log),
+            Some(id) if machine.is_founder && !machine.has_log => {
+                Control::Found { id, founders: founders.clone() }
+            }
+            Some(id) => Control::New { id },
+        };
+        let mut settings = Settings::new(seed, CLUSTER, machine.incarnation, machine.address.clone());
+        settings.node = machine.number;
+        settings.instances = vec![address(at, 1), address(at, 2)];
+        settings.domain = at as u32;
+        settings.contacts = founders.iter().map(|founder| founder.addr.clone()).collect();
+        settings.control = control;
+        settings.lead =
+            LeadSettings { replace_after_ms: 3_000, move_max_ms: 5_000, ..LeadSettings::default() };
+        settings.silent_ms = 3_000;
+        settings.log_entries_max = self.setting.log_entries_max;
+        let (agent, good) = match Agent::open(Time(0), settings) {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.checker.violation(format!("node {at} does not start: {error}"));
+                return;
+            }
+        };
+        machine.control.cut(good);
+        machine.agent = Some(agent);
+        machine.map = Arc::default();
+        let life = machine.life;
+        self.checker.starts(at, held_by_anybody);
+        self.at(self.now + 1, Happening::Tick { at, life });
+    }
+
+    /// The newest epoch of any map that anybody follows.
+    fn newest(&self) -> u64 {
+        let epochs = self.machines.iter().filter_map(|machine| machine.agent.as_ref());
+        epochs.map(|agent| agent.map().epoch().get()).max().unwrap_or(0)
+    }
+
+    pub(crate) fn give(&mut self, at: usize, event: Event<'_>) {
+        let machine = &mut self.machines[at];
+        let Some(agent) = machine.agent.as_mut() else { return };
+        let effects = agent.handle(Time(self.now - machine.started), event);
+        let map = Arc::clone(agent.map());
+        if let Some(manager) = agent.manager()
+            && let Some(term) = manager.leading()
+        {
+            let id = manager.id();
+            self.checker.leads(term, id);
+        }
+        self.checker.has(at, &map);
+        self.carry_out(at, effects);
+    }
+
+    fn carry_out(&mut self, at: usize, effects: Vec<Effect>) {
+        let life = self.machines[at].life;
+        for effect in effects {
+            match effect {
+                Effect::Persist { number, bytes, replace } => {
+                    self.note(number ^ bytes.len() as u64);
+                    self.machines[at].control.write(number, bytes, replace);
+                    self.machines[at].has_log = true;
+                    let done = self.now + 20 + self.network.below(800);
+                    self.at(done, Happening::Synced { at, life, number });
+                }
+                Effect::Send { to, bytes, .. } => self.transmit(at, &to, bytes),
+                Effect::Cluster(_) => {}
+                Effect::Open(map) => {
+                    self.checker.opens(at, &map);
+                    self.machines[at].map = map;
+                    let done = self.now + 100 + self.network.below(50_000);
+                    self.at(done, Happening::Opened { at, life });
+                }
+                Effect::Map(delta) => match self.machines[at].map.apply(&delta) {
+                    Ok(map) => self.machines[at].map = Arc::new(map),
+                    Err(error) => self.checker.violation(format!("node {at} is told of a gap: {error}")),
+                },
+                Effect::MapReplaced(map) => {
+                    if map.epoch() <= self.machines[at].map.epoch() {
+                        self.checker.violation(format!("node {at} goes back to {}", map.epoch()));
+                    }
+                    self.machines[at].map = map;
+                }
+                Effect::Joined { node, first_instance, .. } => {
+                    let machine = &mut self.machines[at];
+                    (machine.number, machine.first_instance) = (Some(node), first_instance);
+                    self.at(self.now + 1, Happening::Upkeep { at, life });
+                }
+                Effect::Managers(_) => {}
+                Effect::WantLogEnds(wanted) => {
+                    let done = self.now + self.network.below(5_000);
+                    self.at(done, Happening::LogEnds { at, life, wanted });
+                }
+                Effect::Answered { token, result } => {
+                    self.machines[at].waiting.remove(&token);
+                    self.checker.answered(token, &result);
+                }
+                Effect::MayHaveLost { .. } => self.checker.saw("logs chosen in doubt"),
+                Effect::Ended(why) => self.ended(at, &why),
+            }
+        }
+    }
+
+    fn ended(&mut self, at: usize, why: &Ended) {
+        self.checker.saw(match why {
+            Ended::AnotherStart { .. } => "another start",
+            Ended::FoundedBefore { .. } => "founded before",
+            Ended::Removed { .. } => "removed",
+            Ended::Refused { .. } | Ended::OtherCluster { .. } => "refused",
+        });
+        if matches!(why, Ended::Refused { .. } | Ended::OtherCluster { .. }) {
+            self.checker.violation(format!("node {at} ends: {why}"));
+        }
+        self.machines[at].has_log |= matches!(why, Ended::FoundedBefore { .. });
+        if matches!(why, Ended::Removed { .. }) {
+            self.machines[at].number = None;
+        }
+        if let Ended::FoundedBefore { .. } = why {
+            self.machines[at].manager = Some(ManagerId(self.faults.next() | 1 << 40));
+        }
+        self.crash(at, 300_000);
+    }
+
+    fn transmit(&mut self, at: usize, to: &Address, bytes: Vec<u8>) {
+        self.note(bytes.len() as u64);
+        let Some(target) = self.machines.iter().position(|machine| machine.address == *to) else { return };
+        if self.cuts.get(&(at, target)).is_some_and(|until| *until > self.now) {
+            return;
+        }
+        let faults = self.now < self.faults_end;
+        if faults && self.network.chance(self.setting.loss) {
+            return;
+        }
+        let copies = if faults && self.network.chance(self.setting.repeats) { 2 } else { 1 };
+        for _ in 0..copies {
+            let mut delay = 20 + self.network.below(self.setting.delay_max);
+            if faults && self.network.chance(self.setting.late) {
+                delay += self.network.below(2_000_000);
+            }
+            let (to, bytes) = (to.clone(), bytes.clone());
+            self.at(self.now + delay, Happening::Message { to, bytes });
+        }
+    }
+
+    /// The process dies, and starts again after a while.
+    pub(crate) fn crash(&mut self, at: usize, down: u64) {
+        let machine = &mut self.machines[at];
+        if machine.agent.take().is_some() {
+            machine.life += 1;
+            machine.intact = self.faults.chance(500);
+            for token in std::mem::take(&mut self.machines[at].waiting).into_keys() {
+                self.checker.nobody_waits(token);
+            }
+            self.at(self.now + down, Happening::Start { at });
+        }
+    }
+
+    /// Its disks are gone: another node comes, and another manager.
+    pub(crate) fn lose_disks(&mut self, at: usize) {
+        let id = ManagerId(self.faults.next() | 1 << 40);
+        let machine = &mut self.machines[at];
+        machine.control = Disk::default();
+        machine.number = None;
+        machine.manager = machine.manager.map(|_| id);
+    }
+
+    pub(crate) fn operate(&mut self, at: usize, command: Command) -> u64 {
+        self.tokens += 1;
+        let token = self.tokens;
+        self.checker.asks(token);
+        self.machines[at].waiting.insert(token, self.now);
+        if self.machines[at].agent.is_none() {
+            self.machines[at].waiting.remove(&token);
+            self.checker.nobody_waits(token);
+        }
+        self.give(at, Event::Operate { token, command });
+        self.schedule_tick(at);
+        token
+    }
+
+    pub(crate) fn managers(&self) -> Vec<ManagerInfo> {
+        let info =
+            |machine: &Machine| machine.manager.map(|id| ManagerInfo { id, addr: machine.address.clone() });
+        self.machines.iter().filter_map(info).collect()
+    }
+
+    pub(crate) fn leader(&self) -> Option<usize> {
+        let term = |machine: &Machine| machine.agent.as_ref()?.manager()?.leading();
+        (0..self.machines.len())
+            .filter(|at| term(&self.machines[*at]).is_some())
+            .max_by_key(|at| term(&self.machines[*at]))
+    }
+
+    /// Those that copy are always done at once here.
+    fn ask_for_admissions(&mut self, at: usize) {
+        let machine = &self.machines[at];
+        let map = Arc::clone(&machine.map);
+        let up = |one: InstanceId| {
+            let node = map.instance(one).and_then(|one| map.node(one.node));
+            node.is_some_and(|node| node.state() != NodeState::Down)
+        };
+        let mut asks: Vec<(InstanceId, KeyspaceId, PartitionId, PartitionEpoch, Wish)> = Vec::new();
+        let own = (0..2).map(|n| InstanceId(machine.first_instance.get() + n));
+        for instance in own {
+            for (keyspace, partition, group) in map.partitions_of(instance) {
+                if group.primary != instance || group.state == GroupState::Recovering {
+                    continue;
+                }
+                let config = map.keyspace(keyspace).expect("is in the map").config();
+                let few = group.in_sync.len() + 1 < usize::from(config.min_in_sync);
+                let ready = group.followers.iter().copied().find(|one| up(*one));
+                let down = group.in_sync.iter().copied().find(|one| !up(*one));
+                let wish = match (ready, down) {
+                    (Some(ready), _) if few || group.state == GroupState::Admitting => Wish::Admit(ready),
+                    (_, Some(down)) => Wish::Remove(down),
+                    _ => continue,
+                };
+                asks.push((instance, keyspace, partition, group.epoch, wish));
+            }
+        }
+        for (instance, keyspace, partition, epoch, wish) in asks {
+            self.give(at, Event::InstanceAsks { instance, keyspace, partition, epoch, wish });
+        }
+        self.schedule_tick(at);
+    }
+}
