@@ -6,6 +6,7 @@
 pub(crate) mod check;
 pub(crate) mod disk;
 pub(crate) mod node_check;
+pub(crate) mod node_play;
 pub(crate) mod nodes;
 pub(crate) mod random;
 pub(crate) mod workload;

@@ -400,10 +400,15 @@ impl Nodes {
         }
     }
 
-    /// Its disks are gone: another node comes, and another manager.
+    /// Its disks are gone: another node comes, and another manager, or one that believes that it is to found the group.
     pub(crate) fn lose_disks(&mut self, at: usize) {
         let id = ManagerId(self.faults.next() | 1 << 40);
         let machine = &mut self.machines[at];
+        if machine.is_founder && self.setting.managers > 1 && id.0 % 2 == 0 {
+            machine.has_log = false;
+            (machine.control, machine.number) = (Disk::default(), None);
+            return;
+        }
         machine.control = Disk::default();
         machine.number = None;
         machine.manager = machine.manager.map(|_| id);
