@@ -4,7 +4,7 @@ use std::fmt;
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
-use zerohop_placement::{Change, KeyspaceConfig, MapDelta, MapError};
+use zerohop_placement::{Change, ClusterMap, GroupState, KeyspaceConfig, MapDelta, MapError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
@@ -119,7 +119,7 @@ impl<D: Disk> Instance<D> {
         } else if !self.groups.holds(keyspace, id) {
             self.open_shared(keyspace, id, config, group).map_err(MapChangeError::Partition)?;
         }
-        self.tell((keyspace, id), Told::Group(view_of(&map, config, group)), effects);
+        self.tell_group((keyspace, id), (&map, config, group), effects);
         if is_member { Ok(()) } else { self.drop_shared(keyspace, id) }
     }
 
@@ -139,10 +139,24 @@ impl<D: Disk> Instance<D> {
             let Some(found) = map.keyspace(keyspace) else { continue };
             let Some(group) = found.group(id) else { continue };
             self.open_shared(keyspace, id, found.config(), group)?;
-            let view = view_of(&map, found.config(), group);
-            self.tell((keyspace, id), Told::Group(view), &mut super::Nobody);
+            self.tell_group((keyspace, id), (&map, found.config(), group), &mut super::Nobody);
         }
         Ok(())
+    }
+
+    /// Who the group is now; and, if that is to be admitted, its target.
+    fn tell_group(
+        &mut self,
+        key: (KeyspaceId, PartitionId),
+        (map, config, group): (&ClusterMap, &KeyspaceConfig, zerohop_placement::Group<'_>),
+        effects: &mut dyn Effects,
+    ) {
+        let view = view_of(map, config, group);
+        let target = view.followers.first().copied();
+        self.tell(key, Told::Group(view), effects);
+        if let Some(target) = target.filter(|_| group.state == GroupState::Admitting) {
+            self.tell(key, Told::Asked(target), effects);
+        }
     }
 
     fn take_up(

@@ -29,6 +29,8 @@ impl Replica {
         let (was, is) = (self.role, self.view.role(self.me));
         self.role = is;
         self.asked = None;
+        // Whoever is to be admitted in this epoch is told behind it.
+        self.wished = None;
         self.admitting.clear();
         self.removing.clear();
         self.matched = None;
@@ -121,7 +123,6 @@ impl Replica {
         self.partition.stand_down(&unavailable(), effects);
         self.turn_away(effects);
         self.streams.clear();
-        self.wished = None;
         self.waits.clear();
         if self.has_rot {
             // What it cannot read it must not pass on, and it takes all of it anew.

@@ -84,6 +84,40 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
 }
 
 #[test]
+fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_follower() {
+    use crate::replica::Change as Asked;
+    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let delta = create(benches[0].instance.map(), 9, "shared", Durability::Sync);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let partition = benches[0].envelope(9, "k").partition;
+    let first = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
+    let follower = InstanceId(3 - first.get());
+    // One copy is enough, so a follower is not wanted in sync but for a move.
+    let group = |epoch, state| {
+        let group =
+            ReplicaGroup { followers: vec![follower], ..ReplicaGroup::of_one(PartitionEpoch(epoch), first) };
+        vec![Change::SetGroup { keyspace: KeyspaceId(9), partition, group: ReplicaGroup { state, ..group } }]
+    };
+    let asks = |benches: &mut [Bench; 2], ms| {
+        benches[first.get() as usize - 1].sent.asked.clear();
+        play(benches, ms);
+        let mut asked = benches[first.get() as usize - 1].sent.asked.clone();
+        asked.dedup();
+        asked.into_iter().map(|(place, change)| (place.epoch.get(), change)).collect::<Vec<_>>()
+    };
+    apply(&mut benches, group(2, GroupState::Settled));
+    assert_eq!(asks(&mut benches, 1_500), []);
+    apply(&mut benches, group(3, GroupState::Admitting));
+    let asked = asks(&mut benches, 900);
+    assert!(asked.len() == 1 && asked[0].0 == 3, "{asked:?}");
+    assert!(matches!(asked[0].1, Asked::Admit(member) if member.instance == follower), "{asked:?}");
+    apply(&mut benches, group(4, GroupState::Settled));
+    assert_eq!(asks(&mut benches, 1_500), []);
+}
+
+#[test]
 fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name() {
     let mut bench = Bench::new();
     let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
