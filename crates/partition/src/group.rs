@@ -1,7 +1,7 @@
 //! What a partition's entries are committed through: itself alone, or what [`crate::replica`] has counted.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Durability, Engine, EngineResult, Handle, Kind, Meta};
+use zerohop_engine::{Durability, Engine, EngineResult, FLAG_JOINED, Handle, Hint, Kind, Meta, NewEntry};
 use zerohop_wire::ids::Timestamp;
 
 /// An entry before it has its place in the log.
@@ -12,6 +12,15 @@ pub(crate) struct Entry<'a> {
     pub(crate) at: Timestamp,
     pub(crate) key: &'a [u8],
     pub(crate) payload: &'a [u8],
+    /// Where the key's record was found, if it was looked up.
+    pub(crate) hint: Option<Hint>,
+}
+
+impl<'a> Entry<'a> {
+    fn as_new(&self) -> NewEntry<'a> {
+        let &Entry { kind, flags, at, key, payload, hint } = self;
+        NewEntry { kind, flags, timestamp: at.0, key, payload, hint }
+    }
 }
 
 /// Numbers entries (epoch, index) and tells up to where they are committed: what every in-sync member holds at the
@@ -113,11 +122,11 @@ impl Group {
         engine: &mut Engine<D>,
         entry: &Entry<'_>,
     ) -> EngineResult<Meta> {
-        let &Entry { kind, flags, at, key, payload } = entry;
+        let &Entry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         // The engine's short way numbers in the epoch of the last entry.
         if self.commits_at_once() && self.last.0 == self.epoch {
-            let index = engine.write(self.handle, kind, flags, at.0, key, payload)?;
+            let index = engine.write_entry(self.handle, &entry.as_new())?;
             assert_eq!(index, meta.index, "nobody else appends to this log");
         } else {
             engine.append(self.handle, &meta, key, payload)?;
@@ -129,13 +138,35 @@ impl Group {
         Ok(meta)
     }
 
+    /// Appends entries that stand or fall together, where [`Group::commits_at_once`], and commits them. The log index of the
+    /// last, and the epoch of all. After a failure some may be there, uncommitted.
+    pub(crate) fn append_unit<'e, D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entries: impl ExactSizeIterator<Item = Entry<'e>> + Clone,
+    ) -> EngineResult<(u32, u64)> {
+        if self.last.0 == self.epoch {
+            let index = engine.write_unit(self.handle, entries.map(|entry| entry.as_new()))?;
+            self.last.1 = index;
+            return Ok(self.last);
+        }
+        let mut left = entries.len();
+        for entry in entries {
+            left -= 1;
+            let joined = if left > 0 { FLAG_JOINED } else { 0 };
+            self.append_only(engine, &Entry { flags: entry.flags | joined, ..entry })?;
+        }
+        engine.commit(self.handle, self.last.1)?;
+        Ok(self.last)
+    }
+
     /// Appends an entry that is not committed before others that follow it.
     pub(crate) fn append_only<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         entry: &Entry<'_>,
     ) -> EngineResult<Meta> {
-        let &Entry { kind, flags, at, key, payload } = entry;
+        let &Entry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         engine.append(self.handle, &meta, key, payload)?;
         self.last = (meta.epoch, meta.index);

@@ -31,6 +31,7 @@ mod overlay;
 mod partition;
 pub mod planted;
 pub mod replica;
+mod staged;
 pub mod state;
 #[cfg(test)]
 mod testing;

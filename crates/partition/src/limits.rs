@@ -55,6 +55,13 @@ pub const LIST_ENTRY_BYTES_MAX: usize = VALUE_BYTES_MAX;
 /// Changes of one unit: all are made in one step, in which the instance does nothing else.
 pub const UNIT_CHANGES_MAX: usize = 1 << 16;
 
+/// Staged changes of a unit that are looked through for a key. Where there are more, all go into the log, which has an
+/// overlay to find them in.
+pub const STAGED_LOOKED_THROUGH_MAX: usize = 64;
+
+/// Bytes of staged changes from which on they go into the log before the next is staged.
+pub const STAGED_BYTES_MAX: usize = 256 << 10;
+
 /// Buffers larger than this are given back after use.
 pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
 

@@ -2,18 +2,18 @@
 //! of them are committed together or none is.
 //!
 //! ```text
-//!   change ──> staged ──next change──> log, joined with the next ──┐
-//!                 │                                                ├──> committed as a whole, answered then
-//!                 └──end of the program──> log, the last one ──────┘
+//!   change ──> staged ──a look at a changed record──> log, joined with the next ──┐
+//!                 │                                                               ├──> committed as a whole,
+//!                 └──end of the program──> log ───────────────────────────────────┘    answered then
 //! ```
 //!
-//! The newest change waits until it is known whether another follows: a unit of one change, the common one, is an entry
-//! like any other. What is in the log lies in the overlay, so that the program sees it there.
+//! Changes wait until the program ends, or looks at a record that it has changed: then they go into the log and lie in the
+//! overlay, so that the program sees them there. A unit of one change, the common one, is an entry like any other.
 
 use std::ops::Range;
 
+use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Kind, Meta, split_trailer};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use zerohop_wire::messages::{Change as Asked, Condition, Expiry, Range as AskedRange, RecordType, Write};
@@ -21,13 +21,13 @@ use zerohop_wire::{Failure, What};
 
 use crate::clock::Clock;
 use crate::failure::failure_of;
-use crate::group::{Entry, Group};
-use crate::limits::{BUFFER_KEPT_BYTES, UNIT_CHANGES_MAX};
-use crate::note::Note;
+use crate::group::Group;
+use crate::limits::{STAGED_BYTES_MAX, UNIT_CHANGES_MAX};
 use crate::operations::{self, Action, Cell, Contents, OrFail, Plan, Planned};
-use crate::overlay::{Change, Overlay, Shape};
+use crate::overlay::{Overlay, Shape};
+use crate::staged::{Seen, Staged};
 use crate::state::Deadlines;
-use crate::view::View;
+use crate::view::{View, Whole};
 
 /// What runs over the records of one partition in one step.
 pub trait Program {
@@ -64,7 +64,7 @@ pub struct Inspected {
 
 /// What a look at a key has told.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Seen {
+enum Look {
     /// There may be a record.
     Living,
     /// There is none any more.
@@ -86,95 +86,6 @@ pub struct Unit<'u, D> {
     at: Option<Timestamp>,
 }
 
-/// A change that is not yet in the log, in buffers that are used again and again.
-#[derive(Debug, Default)]
-pub(crate) struct Staged {
-    pub(crate) is_some: bool,
-    kind: Option<Kind>,
-    flags: u8,
-    at: Timestamp,
-    pub(crate) key: Vec<u8>,
-    pub(crate) payload: Vec<u8>,
-    pub(crate) change: Option<(Change, Option<Shape>)>,
-    /// For contents that are made by an operation.
-    made: Vec<u8>,
-    /// The record that was looked at last, if nothing was changed since.
-    seen_key: Vec<u8>,
-    seen: Option<Option<Shape>>,
-    pub(crate) noted: Noted,
-}
-
-/// What the entries of a unit that is committed at once tell the partition's state: so that nothing is read again.
-#[derive(Debug, Default)]
-pub(crate) struct Noted {
-    /// Where each one's key and note end in `bytes`.
-    entries: Vec<(Meta, usize, usize)>,
-    bytes: Vec<u8>,
-}
-
-impl Noted {
-    pub(crate) fn push(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
-        self.bytes.extend_from_slice(key);
-        let key_end = self.bytes.len();
-        // Of a payload the state reads a mark, or the trailer, which alone is a payload without contents.
-        let note = match meta.kind {
-            Kind::Mark => payload,
-            _ if meta.flags & FLAG_TRAILER != 0 => {
-                let (contents, _) = split_trailer(meta.flags, payload);
-                &payload[contents.len()..]
-            }
-            _ => &[],
-        };
-        self.bytes.extend_from_slice(note);
-        self.entries.push((*meta, key_end, self.bytes.len()));
-    }
-
-    /// Each entry with its key and its note.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Meta, &[u8], &[u8])> {
-        let mut begin = 0;
-        self.entries.iter().map(move |(meta, key_end, end)| {
-            let (key, note) = (&self.bytes[begin..*key_end], &self.bytes[*key_end..*end]);
-            begin = *end;
-            (meta, key, note)
-        })
-    }
-
-    fn clear(&mut self) {
-        self.entries.clear();
-        self.bytes.clear();
-    }
-}
-
-impl Staged {
-    /// As the log has it.
-    pub(crate) fn entry(&self) -> Entry<'_> {
-        let Staged { flags, at, key, payload, .. } = self;
-        Entry { kind: self.kind.unwrap_or(Kind::Mark), flags: *flags, at: *at, key, payload }
-    }
-
-    /// A mark that says nothing: the end of a unit whose last change is in the log already.
-    pub(crate) fn set_end(&mut self, at: Timestamp) {
-        self.clear();
-        Note::default().push_mark(at, &mut self.payload);
-        (self.kind, self.flags, self.at, self.is_some) = (Some(Kind::Mark), 0, at, true);
-    }
-
-    pub(crate) fn clear(&mut self) {
-        (self.is_some, self.change) = (false, None);
-        self.key.clear();
-        self.payload.clear();
-    }
-
-    /// Gives back what a large change has left.
-    pub(crate) fn shrink(&mut self) {
-        for buffer in [&mut self.payload, &mut self.made] {
-            if buffer.capacity() > BUFFER_KEPT_BYTES {
-                *buffer = Vec::new();
-            }
-        }
-    }
-}
-
 impl<'u, D: Disk> Unit<'u, D> {
     pub(crate) fn new(
         engine: &'u mut Engine<D>,
@@ -182,9 +93,6 @@ impl<'u, D: Disk> Unit<'u, D> {
         clock: &'u mut Clock,
         staged: &'u mut Staged,
     ) -> Unit<'u, D> {
-        staged.clear();
-        staged.noted.clear();
-        staged.seen = None;
         Unit { engine, group, overlay, deadlines, clock, staged, newest: 0, appended: 0, at: None }
     }
 
@@ -199,8 +107,8 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// What the disk or the log says.
     pub fn inspect(&mut self, key: &[u8]) -> Result<Option<Inspected>, Failure<'static>> {
-        let shape = self.shape(key)?;
-        Ok(shape.map(|shape| Inspected {
+        self.see(key)?;
+        Ok(self.seen_shape(key).map(|shape| Inspected {
             record: shape.record,
             length: shape.length(),
             version: shape.version,
@@ -218,11 +126,20 @@ impl<'u, D: Disk> Unit<'u, D> {
         key: &[u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<RecordType>, Failure<'static>> {
-        if self.look_at(key)? == Seen::Expired {
+        if self.look_at(key)? == Look::Expired {
             return Ok(None);
         }
-        if let Some((_, whole)) = self.view().whole(key).or_fail()? {
-            take(whole);
+        let deadlines = self.deadlines;
+        let mut view = View {
+            engine: self.engine,
+            handle: self.group.handle(),
+            overlay: Some(&*self.overlay).filter(|overlay| !overlay.is_empty()),
+            deadlines,
+        };
+        if let Some(Whole { version, bytes, hint }) = view.whole(key).or_fail()? {
+            take(bytes);
+            let shape = Shape::of_base(RecordType::Bytes, version, bytes.len() as u64, deadlines.get(key));
+            self.staged.see(key, Seen { shape: Some(shape), hint });
             return Ok(Some(RecordType::Bytes));
         }
         let Some(shape) = self.view().shape(key).or_fail()? else { return Ok(None) };
@@ -273,7 +190,22 @@ impl<'u, D: Disk> Unit<'u, D> {
             let (length, limit) = (value.len() as u64, VALUE_BYTES_MAX as u32);
             return Err(Failure::ValueTooLong { length, limit });
         }
-        self.change(key, Asked::Insert { value, expiry })
+        check_key(key)?;
+        let keeps_deadline = match expiry {
+            Expiry::Never => false,
+            Expiry::Keep => {
+                self.see(key)?;
+                self.seen_shape(key).is_some_and(|shape| shape.deadline.is_some())
+            }
+            Expiry::AfterMs(_) | Expiry::AtMs(_) => true,
+        };
+        if keeps_deadline {
+            return self.change(key, Asked::Insert { value, expiry });
+        }
+        let seen = self.staged.take_seen(key).unwrap_or_default();
+        let (record, units) = (RecordType::Bytes, value.len() as u64);
+        let action = Action::Put { record, units, contents: Contents::Given(value), deadline: None };
+        self.stage(key, &action, seen, &[])
     }
 
     /// Adds bytes at the end of a bytes record; makes one if there is none.
@@ -314,7 +246,8 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// What the disk or the log says.
     pub fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>> {
-        let is_there = self.shape(key)?.is_some();
+        self.see(key)?;
+        let is_there = self.seen_shape(key).is_some();
         if is_there {
             self.change(key, Asked::Remove)?;
         }
@@ -326,7 +259,8 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// There is no room for more deadlines; what the disk or the log says.
     pub fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>> {
-        if self.shape(key)?.is_none() {
+        self.see(key)?;
+        if self.seen_shape(key).is_none() {
             return Ok(());
         }
         self.change(key, Asked::Expire { expiry: deadline_ms.map_or(Expiry::Never, Expiry::AtMs) })
@@ -372,8 +306,8 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// Before a record is looked at: what is staged of it goes into the log, where it can be read; and if its deadline
     /// has come its removal is staged.
     #[inline]
-    fn look_at(&mut self, key: &[u8]) -> Result<Seen, Failure<'static>> {
-        if self.staged.is_some && self.staged.key == key {
+    fn look_at(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
+        if self.staged.may_have(key) {
             self.append_joined()?;
         }
         let known = self.overlay.record(key);
@@ -385,26 +319,34 @@ impl<'u, D: Disk> Unit<'u, D> {
             None => self.deadlines.get(key),
         };
         if deadline.is_none_or(|deadline| deadline > self.clock.now_ms()) {
-            return Ok(Seen::Living);
+            return Ok(Look::Living);
         }
-        self.stage(key, &Action::Remove, None, &mut Vec::new())?;
-        Ok(Seen::Expired)
+        self.stage(key, &Action::Remove, Seen::default(), &[])?;
+        Ok(Look::Expired)
+    }
+
+    /// Looks at a record, if that was not the last one looked at.
+    #[inline]
+    fn see(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        if self.staged.seen(key).is_some() {
+            return Ok(());
+        }
+        let seen = match self.look_at(key)? {
+            Look::Living => self.view().find(key).or_fail()?,
+            Look::Expired => Seen::default(),
+        };
+        self.staged.see(key, seen);
+        Ok(())
+    }
+
+    /// What was seen of it.
+    fn seen_shape(&self, key: &[u8]) -> Option<&Shape> {
+        self.staged.seen(key)?.shape.as_ref()
     }
 
     fn shape(&mut self, key: &[u8]) -> Result<Option<Shape>, Failure<'static>> {
-        if let Some(seen) = &self.staged.seen
-            && self.staged.seen_key == key
-        {
-            return Ok(seen.clone());
-        }
-        let shape = match self.look_at(key)? {
-            Seen::Living => self.view().shape(key).or_fail()?,
-            Seen::Expired => return Ok(None),
-        };
-        self.staged.seen_key.clear();
-        self.staged.seen_key.extend_from_slice(key);
-        self.staged.seen = Some(shape.clone());
-        Ok(shape)
+        self.see(key)?;
+        Ok(self.seen_shape(key).cloned())
     }
 
     fn shape_of(&mut self, key: &[u8], wanted: RecordType) -> Result<Option<Shape>, Failure<'static>> {
@@ -425,96 +367,55 @@ impl<'u, D: Disk> Unit<'u, D> {
         depends_on_record: bool,
         plan: impl FnOnce(&mut Cell<'_, '_, D>) -> Planned<'a>,
     ) -> Result<(), Failure<'static>> {
-        if key.is_empty() {
-            return Err(What::Lengths.into());
-        }
-        if key.len() > KEY_BYTES_MAX {
-            return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
-        }
-        let shape = if depends_on_record { self.shape(key)? } else { None };
+        check_key(key)?;
+        let Seen { shape, hint } = if depends_on_record {
+            self.see(key)?;
+            self.staged.take_seen(key).unwrap_or_default()
+        } else {
+            Seen::default()
+        };
         let (at, now_ms) = (self.at(), self.now_ms());
         let mut buffer = std::mem::take(&mut self.staged.made);
         buffer.clear();
         let mut cell = Cell { view: self.view(), key, shape, at, now_ms, buffer: &mut buffer };
         let planned = plan(&mut cell);
-        let before = cell.shape.take();
+        let shape = cell.shape.take();
         let result = planned.and_then(|Plan { action, outcome }| match (outcome.answer(), action) {
             (Err(failure), _) => Err(failure.into_owned()),
             (Ok(_), Action::Nothing) => Ok(()),
-            (Ok(_), action) => self.stage(key, &action, before, &mut buffer),
+            (Ok(_), action) => self.stage(key, &action, Seen { shape, hint }, &buffer),
         });
         self.staged.made = buffer;
         result
     }
 
-    /// Puts a change where the last one was, which goes into the log: another one follows it.
+    /// Puts a change behind those that wait.
     fn stage(
         &mut self,
         key: &[u8],
         action: &Action<'_>,
-        before: Option<Shape>,
-        made: &mut Vec<u8>,
+        seen: Seen,
+        made: &[u8],
     ) -> Result<(), Failure<'static>> {
-        self.append_joined()?;
-        self.staged.seen = None;
+        let before = self.appended + self.staged.len();
+        if before > UNIT_CHANGES_MAX {
+            return Err(Failure::TooMany { count: before as u64, limit: UNIT_CHANGES_MAX as u32 });
+        }
+        if self.staged.bytes() >= STAGED_BYTES_MAX {
+            self.append_joined()?;
+        }
         let at = self.at();
-        let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
-        let note = Note { deadline: action.noted_deadline(), session: None };
-        let version = at;
-        let (kind, mut flags, change) = match *action {
-            Action::Put { ref record, units, deadline, .. } => {
-                let change = Change::Put { record: *record, units, version, deadline };
-                (Kind::Put, list(record), change)
-            }
-            Action::Append { ref record, units, .. } => {
-                (Kind::Append, list(record), Change::Append { record: *record, units, version })
-            }
-            Action::Remove => (Kind::Remove, 0, Change::Remove),
-            Action::Trim { units, .. } => (Kind::Trim, 0, Change::Trim { units, version }),
-            Action::Deadline(deadline) => (Kind::Mark, 0, Change::Deadline(deadline)),
-            Action::Nothing => return Ok(()),
-        };
-        let staged = &mut *self.staged;
-        staged.clear();
-        staged.key.extend_from_slice(key);
-        match *action {
-            Action::Put { contents, .. } | Action::Append { contents, .. } => match contents {
-                Contents::Given(bytes) => staged.payload.extend_from_slice(bytes),
-                Contents::Made => std::mem::swap(&mut staged.payload, made),
-            },
-            Action::Trim { to, .. } => staged.payload.extend_from_slice(&to.encode()),
-            Action::Deadline(_) => note.push_mark(at, &mut staged.payload),
-            Action::Remove | Action::Nothing => {}
-        }
-        if kind != Kind::Mark && !note.is_empty() {
-            note.push_trailer(at, &mut staged.payload);
-            flags |= FLAG_TRAILER;
-        }
-        (staged.kind, staged.flags, staged.at) = (Some(kind), flags, at);
-        (staged.change, staged.is_some) = (Some((change, before)), true);
+        self.staged.push((at, key), action, seen, made);
         Ok(())
     }
 
-    /// Appends what is staged, as not the last of the unit.
+    /// Appends what is staged, which the unit goes on behind.
+    #[cold]
     fn append_joined(&mut self) -> Result<(), Failure<'static>> {
-        if !self.staged.is_some {
-            return Ok(());
-        }
-        if self.appended >= UNIT_CHANGES_MAX {
-            let (count, limit) = (self.appended as u64 + 1, UNIT_CHANGES_MAX as u32);
-            return Err(Failure::TooMany { count, limit });
-        }
-        let entry = self.staged.entry();
-        let entry = Entry { flags: entry.flags | FLAG_JOINED, ..entry };
-        let meta = self.group.append_only(self.engine, &entry).map_err(|error| failure_of(&error))?;
-        self.appended += 1;
-        if self.group.commits_at_once() {
-            self.staged.noted.push(&meta, &self.staged.key, &self.staged.payload);
-        }
-        if let Some((change, before)) = self.staged.change.take() {
-            self.overlay.change(meta.index, &self.staged.key, change, before);
-        }
-        self.staged.clear();
+        let Unit { engine, group, overlay, staged, .. } = self;
+        let count = staged.len();
+        staged.append(engine, (group, overlay), true).map_err(|error| failure_of(&error))?;
+        self.appended += count;
         Ok(())
     }
 
@@ -529,6 +430,16 @@ impl<D> std::fmt::Debug for Unit<'_, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Unit").field("at", &self.at).field("appended", &self.appended).finish_non_exhaustive()
     }
+}
+
+fn check_key(key: &[u8]) -> Result<(), Failure<'static>> {
+    if key.is_empty() {
+        return Err(What::Lengths.into());
+    }
+    if key.len() > KEY_BYTES_MAX {
+        return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
+    }
+    Ok(())
 }
 
 fn clip(range: Range<u64>, length: u64) -> Range<u64> {

@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Body, Engine, EngineResult, FLAG_LIST, Handle, TrimTo, split_trailer};
+use zerohop_engine::{Body, Engine, EngineResult, FLAG_LIST, Handle, Hint, TrimTo, split_trailer};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
 use crate::overlay::{Overlay, Shape};
+use crate::staged::Seen;
 use crate::state::Deadlines;
 
 /// See the module.
@@ -26,6 +27,13 @@ struct Piece {
     take: u64,
 }
 
+/// A bytes record that is one entry.
+pub(crate) struct Whole<'w> {
+    pub(crate) version: Timestamp,
+    pub(crate) bytes: &'w [u8],
+    pub(crate) hint: Option<Hint>,
+}
+
 /// Values of a list, packed as the wire has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Packed {
@@ -36,29 +44,38 @@ pub(crate) struct Packed {
 impl<D: Disk> View<'_, D> {
     /// What a key's record is.
     pub(crate) fn shape(&mut self, key: &[u8]) -> EngineResult<Option<Shape>> {
+        Ok(self.find(key)?.shape)
+    }
+
+    /// The same, and where it stands.
+    pub(crate) fn find(&mut self, key: &[u8]) -> EngineResult<Seen> {
         if let Some(known) = self.overlay.and_then(|overlay| overlay.record(key)) {
-            return Ok(known.shape().cloned());
+            return Ok(Seen { shape: known.shape().cloned(), hint: None });
         }
-        let Some(found) = self.engine.inspect(self.handle, key)? else { return Ok(None) };
+        let Some(found) = self.engine.inspect(self.handle, key)? else { return Ok(Seen::default()) };
         let record = if found.is_list { RecordType::List } else { RecordType::Bytes };
         let deadline = self.deadlines.get(key);
-        Ok(Some(Shape::of_base(record, Timestamp(found.timestamp), found.units, deadline)))
+        let shape = Shape::of_base(record, Timestamp(found.timestamp), found.units, deadline);
+        Ok(Seen { shape: Some(shape), hint: Some(found.hint) })
     }
 
     /// The same, where it matters.
-    pub(crate) fn shape_if(&mut self, matters: bool, key: &[u8]) -> EngineResult<Option<Shape>> {
-        if matters { self.shape(key) } else { Ok(None) }
+    pub(crate) fn find_if(&mut self, matters: bool, key: &[u8]) -> EngineResult<Seen> {
+        if matters { self.find(key) } else { Ok(Seen::default()) }
     }
 
     /// A bytes record that one committed entry holds, with its version: the common case, at the cost of one look.
     /// `Ok(None)` says nothing: ask for the shape.
-    pub(crate) fn whole(&mut self, key: &[u8]) -> EngineResult<Option<(Timestamp, &[u8])>> {
+    pub(crate) fn whole(&mut self, key: &[u8]) -> EngineResult<Option<Whole<'_>>> {
         if self.overlay.is_some_and(|overlay| overlay.record(key).is_some()) {
             return Ok(None);
         }
         Ok(match self.engine.lookup(self.handle, key)? {
             Some(record) if !record.is_list => match record.body {
-                Body::Whole(bytes) => Some((Timestamp(record.timestamp), bytes)),
+                Body::Whole(bytes) => {
+                    let (version, hint) = (Timestamp(record.timestamp), record.hint);
+                    Some(Whole { version, bytes, hint })
+                }
                 Body::Parts(_) => None,
             },
             _ => None,

@@ -24,8 +24,8 @@ use crate::held::{Held, Reply};
 use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS};
 use crate::overlay::Overlay;
 use crate::planted::{Bug, is_planted};
+use crate::staged::Staged;
 use crate::state::State;
-use crate::unit::Staged;
 use crate::view::View;
 use crate::waits::{Asker, Waits};
 
@@ -50,7 +50,8 @@ struct Buffers {
     contents: Vec<u8>,
     cursor: Vec<u8>,
     batch: Vec<u8>,
-    staged: Staged,
+    /// Away while a unit runs.
+    staged: Option<Box<Staged>>,
 }
 
 /// How a partition stands.
@@ -346,6 +347,5 @@ impl Buffers {
                 *buffer = Vec::new();
             }
         }
-        self.staged.shrink();
     }
 }

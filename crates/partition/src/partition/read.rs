@@ -12,7 +12,7 @@ use crate::limits::WAIT_DEFAULT_MS;
 use crate::operations;
 use crate::operations::OrFail;
 use crate::planted::{Bug, is_planted};
-use crate::view::View;
+use crate::view::{View, Whole};
 use crate::waits::Asker;
 
 impl Partition {
@@ -37,7 +37,7 @@ impl Partition {
         let mut view = View { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         // One entry that holds all of it, committed: answered from where it lies.
         if let Query::Lookup | Query::LookupRange { .. } = read.query
-            && let Ok(Some((version, whole))) = view.whole(read.key)
+            && let Ok(Some(Whole { version, bytes: whole, .. })) = view.whole(read.key)
         {
             let length = whole.len() as u64;
             let bytes = match read.query {

@@ -1,18 +1,20 @@
 //! Running a program as one unit: its changes are appended, committed together and answered then, or are taken back.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, Meta};
+use zerohop_engine::{Engine, EngineResult, FLAG_JOINED, Meta};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
 use crate::event::{Effects, Now, Token};
 use crate::failure::failure_of;
+use crate::group::Entry;
 use crate::held::Reply;
 use crate::limits::BUSY_RETRY_MS;
 use crate::operations::OrFail;
 use crate::planted::{Bug, is_planted};
-use crate::unit::{Program, Ran, Staged, Unit};
+use crate::staged::Staged;
+use crate::unit::{Program, Ran, Unit};
 use crate::view::View;
 
 impl Partition {
@@ -35,7 +37,7 @@ impl Partition {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         let (begin, end) = (reply.len(), self.group.end());
-        let mut staged = std::mem::take(&mut self.buffers.staged);
+        let mut staged = self.buffers.staged.take().unwrap_or_default();
         let mut unit = {
             let Partition { group, overlay, state, clock, .. } = self;
             Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged)
@@ -44,18 +46,26 @@ impl Partition {
         let (newest, appended) = (unit.newest, unit.appended);
         let at = if appended > 0 { unit.at() } else { Timestamp::ZERO };
         let result = match ran {
-            Ok(true) if !staged.is_some && appended == 0 => Ok(newest),
-            Ok(true) => match self.append_last(engine, appended, at, &mut staged) {
-                Ok(meta) => self.appended(engine, &meta, appended, &mut staged, effects),
-                Err(error) => self.take_back(engine, end).and(Err(failure_of(&error))),
-            },
+            Ok(true) if staged.is_empty() && appended == 0 => Ok(newest),
+            Ok(true) if appended == 0 && self.group.commits_at_once() => {
+                let written = self.write_at_once(engine, &staged, effects);
+                written.or_else(|error| self.take_back(engine, end).and(Err(failure_of(&error))))
+            }
+            Ok(true) => {
+                if staged.is_empty() {
+                    staged.push_end(at);
+                }
+                match staged.append(engine, (&mut self.group, &mut self.overlay), false) {
+                    Ok(()) => self.end_unit(engine, &staged, effects).or_fail(),
+                    Err(error) => self.take_back(engine, end).and(Err(failure_of(&error))),
+                }
+            }
             // What it has seen of others must be committed before it is told.
             Ok(false) => self.take_back(engine, end).map(|()| newest.min(end.1)),
             Err(failure) => self.take_back(engine, end).and(Err(failure)),
         };
         staged.clear();
-        self.buffers.staged = staged;
-        self.buffers.shrink();
+        self.buffers.staged = Some(staged);
         match result {
             Ok(index) if index <= self.state.applied || is_planted(Bug::ReadsUncommitted) => Ok(Ran::Now),
             Ok(index) => {
@@ -70,64 +80,62 @@ impl Partition {
         }
     }
 
-    /// Appends the last entry of a unit, of which so many are in the log.
-    fn append_last<D: Disk>(
+    /// Nothing of a unit is in the log, and what is appended is committed at once: in one call.
+    fn write_at_once<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        appended: usize,
-        at: Timestamp,
-        staged: &mut Staged,
-    ) -> EngineResult<Meta> {
-        if appended == 0 {
-            return self.group.append(engine, &staged.entry());
+        staged: &Staged,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<u64> {
+        let mut entries = staged.entries();
+        if let (Some(entry), true) = (entries.next(), staged.len() == 1) {
+            let meta = self.group.append(engine, &entry)?;
+            self.apply(&meta, entry.key, entry.payload);
+        } else {
+            let (epoch, last) = self.group.append_unit(engine, staged.entries())?;
+            for (index, entry) in (last + 1 - staged.len() as u64..).zip(staged.entries()) {
+                let Entry { kind, flags, at, key, payload, .. } = entry;
+                let joined = if index < last { FLAG_JOINED } else { 0 };
+                let meta = Meta { kind, flags: flags | joined, epoch, index, timestamp: at.0 };
+                self.apply(&meta, key, payload);
+            }
         }
-        if !staged.is_some {
-            staged.set_end(at);
+        if !self.waits.is_empty() {
+            // A unit is seen as a whole.
+            staged.entries().for_each(|entry| self.wake_if_waited_for(engine, entry.key, effects));
         }
-        self.group.append_only(engine, &staged.entry())
+        Ok(self.group.last())
     }
 
     /// All of a unit is in the log: it is committed now, or lies over the records until it is.
-    fn appended<D: Disk>(
+    fn end_unit<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        meta: &Meta,
-        appended: usize,
-        staged: &mut Staged,
+        staged: &Staged,
         effects: &mut dyn Effects,
-    ) -> Result<u64, Failure<'static>> {
-        let at_once = self.group.commits_at_once();
-        if at_once && appended == 0 {
-            self.apply(meta, &staged.key, &staged.payload);
-            if self.waits.has(&staged.key) {
-                self.wake(engine, &staged.key, effects);
-            }
-            return Ok(meta.index);
+    ) -> EngineResult<u64> {
+        let last = self.group.last();
+        if !self.group.commits_at_once() {
+            effects.flush_wanted();
+            return Ok(last);
         }
-        if at_once {
-            staged.noted.push(meta, &staged.key, &staged.payload);
-            // What fails here is the disk, and the partition takes nothing more.
-            engine.commit(self.handle(), meta.index).map_err(|error| failure_of(&error))?;
-            for (meta, key, note) in staged.noted.iter() {
-                self.apply(meta, key, note);
-            }
-            // Where all is committed at once, nothing else is in it.
-            self.overlay.clear_records();
-            if !self.waits.is_empty() {
-                // A unit is seen as a whole.
-                for (_, key, _) in staged.noted.iter() {
-                    if self.waits.has(key) {
-                        self.wake(engine, key, effects);
-                    }
-                }
-            }
-            return Ok(meta.index);
+        // What fails here is the disk, and the partition takes nothing more.
+        engine.commit(self.handle(), last)?;
+        for (meta, key, note) in staged.noted.iter() {
+            self.apply(meta, key, note);
         }
-        if let Some((change, before)) = staged.change.take() {
-            self.overlay.change(meta.index, &staged.key, change, before);
+        // Where all is committed at once, nothing else is in it.
+        self.overlay.clear_records();
+        if !self.waits.is_empty() {
+            staged.noted.iter().for_each(|(_, key, _)| self.wake_if_waited_for(engine, key, effects));
         }
-        effects.flush_wanted();
-        Ok(meta.index)
+        Ok(last)
+    }
+
+    fn wake_if_waited_for<D: Disk>(&mut self, engine: &mut Engine<D>, key: &[u8], effects: &mut dyn Effects) {
+        if self.waits.has(key) {
+            self.wake(engine, key, effects);
+        }
     }
 
     /// Takes back what was appended after `end`.

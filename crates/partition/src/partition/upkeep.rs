@@ -75,7 +75,7 @@ impl Partition {
         let eviction = Mark::Eviction { mark, sessions };
         let mut payload = Vec::new();
         eviction.encode(at, &mut payload);
-        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload };
+        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         let meta = self.group.append(engine, &entry)?;
         if self.group.commits_at_once() {
             self.apply(&meta, &[], &payload);

@@ -1,7 +1,7 @@
 //! Writes: recognised if they come again, else evaluated, logged with their outcome, and answered once committed.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, FLAG_LIST, FLAG_TRAILER, Kind, Meta};
+use zerohop_engine::{Engine, EngineResult, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta};
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{RecordType, Stamp, Write};
 use zerohop_wire::{Failure, What};
@@ -16,6 +16,7 @@ use crate::operations::{self, Action, Cell, Contents, Plan};
 use crate::outcome::Outcome;
 use crate::overlay::{Change, Shape};
 use crate::planted::{Bug, is_planted};
+use crate::staged::Seen;
 
 impl Partition {
     /// Whether the session has told that it has the answer of this request already.
@@ -103,8 +104,8 @@ impl Partition {
         if is_planted(Bug::OverlayNotSeen) {
             view.overlay = None;
         }
-        let shape = match view.shape_if(depends_on_record, write.key) {
-            Ok(shape) => shape,
+        let Seen { shape, hint } = match view.find_if(depends_on_record, write.key) {
+            Ok(seen) => seen,
             Err(error) => return Err(failure_of(&error)),
         };
         let now_ms = self.clock.now_ms();
@@ -112,7 +113,8 @@ impl Partition {
         let planned = operations::plan(&mut cell, write);
         let before = cell.shape.take();
         let result = planned.and_then(|Plan { action, outcome }| {
-            let index = self.log(engine, (stamp, sequence), (at, write.key), &action, &outcome, &mut buffer);
+            let what = (at, write.key, hint);
+            let index = self.log(engine, (stamp, sequence), what, &action, &outcome, &mut buffer);
             match index.map_err(|error| failure_of(&error))? {
                 // Not logged: it rests on what the record was.
                 None if is_planted(Bug::ReadsUncommitted) => Ok((0, outcome)),
@@ -138,7 +140,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         (stamp, sequence): (&Stamp, u64),
-        (at, key): (Timestamp, &[u8]),
+        (at, key, hint): (Timestamp, &[u8], Option<Hint>),
         action: &Action<'_>,
         outcome: &Outcome,
         buffer: &mut Vec<u8>,
@@ -188,7 +190,7 @@ impl Partition {
         };
         let flags = if has_trailer { flags | FLAG_TRAILER } else { flags };
         let key = if matches!(action, Action::Nothing) { &[] } else { key };
-        let meta = self.group.append(engine, &Entry { kind, flags, at, key, payload })?;
+        let meta = self.group.append(engine, &Entry { kind, flags, at, key, payload, hint })?;
         if self.group.commits_at_once() {
             self.apply(&meta, key, payload);
         }
@@ -255,7 +257,7 @@ impl Partition {
         let at = self.clock.next();
         let (stamp, action) = (Stamp::default(), Action::Remove);
         let outcome = Outcome::Done { version: Timestamp::ZERO, number: 1 };
-        let logged = self.log(engine, (&stamp, 0), (at, key), &action, &outcome, &mut Vec::new());
+        let logged = self.log(engine, (&stamp, 0), (at, key, None), &action, &outcome, &mut Vec::new());
         if let Some(meta) = logged.map_err(|error| failure_of(&error))? {
             self.logged(engine, &meta, key, (action, None), effects)?;
         }

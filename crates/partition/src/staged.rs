@@ -1,0 +1,237 @@
+//! The changes of a unit that are not in the log yet, and what was seen last, in buffers that are used again and again.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{
+    Engine, EngineResult, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta, split_trailer,
+};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::RecordType;
+
+use crate::group::{Entry, Group};
+use crate::limits::{BUFFER_KEPT_BYTES, STAGED_LOOKED_THROUGH_MAX};
+use crate::note::Note;
+use crate::operations::{Action, Contents};
+use crate::overlay::{Change, Overlay, Shape};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Staged {
+    items: Vec<Item>,
+    /// Keys and payloads of the items, back to back.
+    bytes: Vec<u8>,
+    /// For contents that are made by an operation.
+    pub(crate) made: Vec<u8>,
+    seen_key: Vec<u8>,
+    seen: Option<Seen>,
+    pub(crate) noted: Noted,
+}
+
+/// One change.
+#[derive(Debug)]
+struct Item {
+    kind: Kind,
+    flags: u8,
+    at: Timestamp,
+    hint: Option<Hint>,
+    /// How it changes the record, which was that before; `None` of a mark that changes nothing.
+    change: Option<(Change, Option<Shape>)>,
+    /// Where its key begins in `bytes`, where that ends, and where its payload ends.
+    place: [usize; 3],
+}
+
+/// What a look at a record has found, as long as the unit has changed nothing since.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) shape: Option<Shape>,
+    pub(crate) hint: Option<Hint>,
+}
+
+/// What the entries of a unit that is committed at once tell the partition's state: so that nothing is read again.
+#[derive(Debug, Default)]
+pub(crate) struct Noted {
+    /// Where each one's key and note end in `bytes`.
+    entries: Vec<(Meta, usize, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Noted {
+    fn push(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.bytes.len();
+        // Of a payload the state reads a mark, or the trailer, which alone is a payload without contents.
+        let note = match meta.kind {
+            Kind::Mark => payload,
+            _ if meta.flags & FLAG_TRAILER != 0 => {
+                let (contents, _) = split_trailer(meta.flags, payload);
+                &payload[contents.len()..]
+            }
+            _ => &[],
+        };
+        self.bytes.extend_from_slice(note);
+        self.entries.push((*meta, key_end, self.bytes.len()));
+    }
+
+    /// Each entry with its key and its note.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Meta, &[u8], &[u8])> {
+        let mut begin = 0;
+        self.entries.iter().map(move |(meta, key_end, end)| {
+            let (key, note) = (&self.bytes[begin..*key_end], &self.bytes[*key_end..*end]);
+            begin = *end;
+            (meta, key, note)
+        })
+    }
+}
+
+impl Item {
+    fn entry<'s>(&self, bytes: &'s [u8]) -> Entry<'s> {
+        let &Item { kind, flags, at, hint, place: [begin, key_end, end], .. } = self;
+        Entry { kind, flags, at, key: &bytes[begin..key_end], payload: &bytes[key_end..end], hint }
+    }
+}
+
+impl Staged {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Bytes of keys and payloads.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// As they go into the log, but for [`FLAG_JOINED`].
+    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> + Clone {
+        self.items.iter().map(|item| item.entry(&self.bytes))
+    }
+
+    /// Whether one of them may be of this key.
+    #[inline]
+    pub(crate) fn may_have(&self, key: &[u8]) -> bool {
+        !self.items.is_empty()
+            && (self.items.len() > STAGED_LOOKED_THROUGH_MAX || self.entries().any(|entry| entry.key == key))
+    }
+
+    /// What was found of this key, if nothing has changed since.
+    #[inline]
+    pub(crate) fn seen(&self, key: &[u8]) -> Option<&Seen> {
+        self.seen.as_ref().filter(|_| self.seen_key == key)
+    }
+
+    /// The same, given away.
+    pub(crate) fn take_seen(&mut self, key: &[u8]) -> Option<Seen> {
+        if self.seen_key == key { self.seen.take() } else { None }
+    }
+
+    /// This was found of a key.
+    #[inline]
+    pub(crate) fn see(&mut self, key: &[u8], seen: Seen) {
+        self.seen_key.clear();
+        self.seen_key.extend_from_slice(key);
+        self.seen = Some(seen);
+    }
+
+    /// Adds a change of a record, found so, with contents that are perhaps in `made`.
+    pub(crate) fn push(
+        &mut self,
+        (at, key): (Timestamp, &[u8]),
+        action: &Action<'_>,
+        seen: Seen,
+        made: &[u8],
+    ) {
+        self.seen = None;
+        let list = |record: &RecordType| if *record == RecordType::List { FLAG_LIST } else { 0 };
+        let version = at;
+        let (kind, mut flags, change) = match *action {
+            Action::Put { ref record, units, deadline, .. } => {
+                let change = Change::Put { record: *record, units, version, deadline };
+                (Kind::Put, list(record), change)
+            }
+            Action::Append { ref record, units, .. } => {
+                (Kind::Append, list(record), Change::Append { record: *record, units, version })
+            }
+            Action::Remove => (Kind::Remove, 0, Change::Remove),
+            Action::Trim { units, .. } => (Kind::Trim, 0, Change::Trim { units, version }),
+            Action::Deadline(deadline) => (Kind::Mark, 0, Change::Deadline(deadline)),
+            Action::Nothing => return,
+        };
+        let bytes = &mut self.bytes;
+        let begin = bytes.len();
+        bytes.extend_from_slice(key);
+        let key_end = bytes.len();
+        let note = Note { deadline: action.noted_deadline(), session: None };
+        match *action {
+            Action::Put { contents, .. } | Action::Append { contents, .. } => {
+                bytes.extend_from_slice(match contents {
+                    Contents::Given(bytes) => bytes,
+                    Contents::Made => made,
+                });
+            }
+            Action::Trim { to, .. } => bytes.extend_from_slice(&to.encode()),
+            Action::Deadline(_) => note.push_mark(at, bytes),
+            Action::Remove | Action::Nothing => {}
+        }
+        if kind != Kind::Mark && !note.is_empty() {
+            note.push_trailer(at, bytes);
+            flags |= FLAG_TRAILER;
+        }
+        let place = [begin, key_end, bytes.len()];
+        let Seen { shape, hint } = seen;
+        self.items.push(Item { kind, flags, at, hint, change: Some((change, shape)), place });
+    }
+
+    /// Adds a mark that says nothing: the end of a unit whose last change is in the log already.
+    pub(crate) fn push_end(&mut self, at: Timestamp) {
+        let begin = self.bytes.len();
+        Note::default().push_mark(at, &mut self.bytes);
+        let place = [begin, begin, self.bytes.len()];
+        self.items.push(Item { kind: Kind::Mark, flags: 0, at, hint: None, change: None, place });
+    }
+
+    /// Appends all of them to the log and lays them over the records. The last one is joined with what follows only if
+    /// the unit goes on.
+    pub(crate) fn append<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (group, overlay): (&mut Group, &mut Overlay),
+        goes_on: bool,
+    ) -> EngineResult<()> {
+        let Staged { items, bytes, noted, .. } = self;
+        let mut left = items.len();
+        for item in items.iter_mut() {
+            left -= 1;
+            let mut entry = item.entry(bytes);
+            if goes_on || left > 0 {
+                entry.flags |= FLAG_JOINED;
+            }
+            let meta = group.append_only(engine, &entry)?;
+            if group.commits_at_once() {
+                noted.push(&meta, entry.key, entry.payload);
+            }
+            if let Some((change, before)) = item.change.take() {
+                overlay.change(meta.index, entry.key, change, before);
+            }
+        }
+        items.clear();
+        bytes.clear();
+        Ok(())
+    }
+
+    /// Empties it for the next unit, and gives back what a large change has left.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.items.clear();
+        self.bytes.clear();
+        self.seen = None;
+        self.noted.entries.clear();
+        self.noted.bytes.clear();
+        for buffer in [&mut self.bytes, &mut self.made] {
+            if buffer.capacity() > BUFFER_KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+    }
+}
