@@ -64,6 +64,10 @@ impl Groups {
         self.by.iter().map(|((keyspace, _), _)| keyspace)
     }
 
+    pub(super) fn replicas(&self) -> impl Iterator<Item = &Replica> {
+        self.by.iter().map(|(_, replica)| replica)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by.len()
     }

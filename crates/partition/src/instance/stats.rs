@@ -109,7 +109,7 @@ fn place_of(kind: Kind) -> usize {
 impl<D: Disk> Instance<D> {
     /// How it stands. Walks over all partitions: for reports, not for every request.
     pub fn stats(&mut self) -> Stats {
-        let Instance { engine, table, counters, .. } = self;
+        let Instance { engine, table, groups, counters, .. } = self;
         let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
         let asked = asked.map(|kind| (*kind, counters.requests[place_of(*kind)]));
         let mut stats = Stats {
@@ -118,19 +118,20 @@ impl<D: Disk> Instance<D> {
             let_go: counters.let_go,
             units: counters.units,
             flushes: counters.flushes,
-            partitions: table.len() as u64,
+            partitions: (table.len() + groups.len()) as u64,
             engine: engine.stats(),
             troubles: counters.troubles.clone(),
             ..Stats::default()
         };
-        for slot in table.slots() {
-            let partition = table.partition(slot);
-            let own = partition.stats();
+        let shared = groups.replicas().map(|replica| (replica.stats(), replica.handle()));
+        let slots = table.slots();
+        let alone = slots.iter().map(|slot| table.partition(*slot));
+        for (own, handle) in alone.map(|one| (one.stats(), one.handle())).chain(shared) {
             stats.sessions += own.sessions as u64;
             stats.waits += own.waits as u64;
-            // A partition in the table is open in the engine.
+            // A partition that is held is open in the engine.
             let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
-                engine.partition_stats(partition.handle()).unwrap_or_default();
+                engine.partition_stats(handle).unwrap_or_default();
             stats.records += records;
             stats.versions += versions;
             stats.log_bytes += log.bytes;

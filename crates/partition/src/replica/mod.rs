@@ -393,6 +393,11 @@ impl Replica {
         self.partition.stats()
     }
 
+    /// Where the engine has it.
+    pub(crate) fn handle(&self) -> zerohop_engine::Handle {
+        self.partition.handle()
+    }
+
     /// The newest timestamp that it has given or seen, or that waits to be let in: the ceiling must be above.
     #[must_use]
     pub fn newest(&self) -> Timestamp {
