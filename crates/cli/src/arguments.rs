@@ -8,6 +8,7 @@ use crate::demo::DemoArguments;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::node::NodeArguments;
+use crate::partition::PartitionCommand;
 use crate::status::StatusArguments;
 use crate::up::UpArguments;
 
@@ -23,15 +24,18 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Runs a local cluster in the foreground, until Ctrl-C.
     ///
-    /// Each node is a process of its own, a `zerohop node`. One that ends by itself ends the cluster.
+    /// Each node is a process of its own, a `zerohop node`. When one of several ends, the others go on.
     Up(UpArguments),
-    /// Runs one node in the foreground, until Ctrl-C.
+    /// Runs one node in the foreground, until Ctrl-C; or lists, drains and removes nodes of a cluster.
     Node(NodeArguments),
     /// Tells which nodes and keyspaces there are, and how they are.
     Status(StatusArguments),
     /// Makes, changes, shows and removes keyspaces.
     #[command(subcommand)]
     Keyspace(KeyspaceCommand),
+    /// Tells who holds which partitions.
+    #[command(subcommand)]
+    Partition(PartitionCommand),
     /// Reads and writes single records.
     #[command(subcommand)]
     Kv(KvCommand),

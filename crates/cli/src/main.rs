@@ -9,6 +9,7 @@ mod kv;
 mod local;
 mod node;
 mod output;
+mod partition;
 mod status;
 mod up;
 
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 use arguments::{Arguments, Command};
 use common::ending::{CommandError, Ending, exit_code};
 use common::runtime::runtime;
+use node::NodeArguments;
 
 fn main() -> ExitCode {
     let outcome = run(Arguments::read().command);
@@ -30,7 +32,11 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Ending, CommandError> {
     match command {
         Command::Up(arguments) => up::run(&arguments),
+        Command::Node(NodeArguments { command: Some(command), .. }) => {
+            runtime()?.block_on(node::command(command))
+        }
         Command::Node(arguments) => node::run(&arguments),
+        Command::Partition(command) => runtime()?.block_on(partition::run(command)),
         Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
         Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_wire::admin::{InstanceStatus, NodeStatus, Status};
+use zerohop_wire::admin::{GroupsStatus, InstanceStatus, NodeStatus, Status};
 
 use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
@@ -30,6 +30,18 @@ struct ShownStatus {
     map_epoch: u64,
     /// The cluster's name, in hexadecimal digits.
     cluster: String,
+    groups: ShownGroups,
+}
+
+/// Replica groups, over all keyspaces.
+#[derive(Debug, Serialize)]
+struct ShownGroups {
+    groups: u32,
+    short: u32,
+    rebuilding: u32,
+    moving: u32,
+    recovering: u32,
+    down: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +54,9 @@ struct ShownNode {
     version: String,
     started_ms: u64,
     troubles: Vec<String>,
+    primaries: u32,
+    in_sync: u32,
+    following: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -67,7 +82,10 @@ pub(crate) async fn run(arguments: StatusArguments) -> Result<Ending, CommandErr
 
 impl From<Status> for ShownStatus {
     fn from(status: Status) -> Self {
+        let GroupsStatus { groups, short, rebuilding, moving, recovering, down } =
+            status.groups.unwrap_or_default();
         ShownStatus {
+            groups: ShownGroups { groups, short, rebuilding, moving, recovering, down },
             nodes: status.nodes.into_iter().map(Into::into).collect(),
             keyspaces: status.keyspaces.into_iter().map(Into::into).collect(),
             map_epoch: status.map_epoch,
@@ -78,9 +96,22 @@ impl From<Status> for ShownStatus {
 
 impl From<NodeStatus> for ShownNode {
     fn from(status: NodeStatus) -> Self {
-        let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles } = status;
+        let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
+        let NodeStatus { primaries, in_sync, following, .. } = status;
         let instances = instances.into_iter().map(Into::into).collect();
-        ShownNode { id, state, pid, manager, instances, version, started_ms, troubles }
+        ShownNode {
+            id,
+            state,
+            pid,
+            manager,
+            instances,
+            version,
+            started_ms,
+            troubles,
+            primaries,
+            in_sync,
+            following,
+        }
     }
 }
 
@@ -94,8 +125,16 @@ impl From<InstanceStatus> for ShownInstance {
 impl fmt::Display for ShownStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for node in &self.nodes {
-            let ShownNode { id, state, pid, manager, version, .. } = node;
-            writeln!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?;
+            let ShownNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
+            match pid {
+                // Only the node that was asked tells of itself.
+                0 => write!(f, "node {id}: {state}, manager {manager}")?,
+                _ => write!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?,
+            }
+            if self.nodes.len() > 1 {
+                write!(f, "; primary of {primaries}, in sync in {in_sync}, following in {following} groups")?;
+            }
+            writeln!(f)?;
             for instance in &node.instances {
                 writeln!(
                     f,
@@ -111,6 +150,19 @@ impl fmt::Display for ShownStatus {
             }
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
         }
-        self.keyspaces.iter().try_for_each(|keyspace| writeln!(f, "keyspace {keyspace}"))
+        self.keyspaces.iter().try_for_each(|keyspace| writeln!(f, "keyspace {keyspace}"))?;
+        let ShownGroups { groups, short, rebuilding, moving, recovering, down } = self.groups;
+        for (count, what) in [
+            (short, "have fewer copies in sync than must hold a write"),
+            (rebuilding, "have not as many copies as they are to have"),
+            (moving, "are moving"),
+            (recovering, "are recovering, and nobody serves them"),
+            (down, "have a primary that is down"),
+        ] {
+            if count > 0 {
+                writeln!(f, "{count} of {groups} groups {what}")?;
+            }
+        }
+        Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub ask: Option<Ask>,
 }
 
@@ -33,6 +33,15 @@ pub enum Ask {
     /// Remove a keyspace and all that is in it.
     #[prost(message, tag = "4")]
     DropKeyspace(KeyspaceDrop),
+    /// Treat a node so from now on.
+    #[prost(message, tag = "5")]
+    SetNodeState(NodeStateSet),
+    /// Have a node that holds nothing leave the cluster for ever.
+    #[prost(message, tag = "6")]
+    RemoveNode(NodeRemove),
+    /// Who holds the partitions of a keyspace?
+    #[prost(message, tag = "7")]
+    ListPartitions(PartitionList),
 }
 
 /// How is the cluster?
@@ -73,11 +82,44 @@ pub struct KeyspaceDrop {
     pub name: String,
 }
 
+/// Treat a node so.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct NodeStateSet {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+    /// `draining`: what it holds moves away; or `up`: after all not.
+    #[prost(string, tag = "2")]
+    pub state: String,
+}
+
+/// Have a node leave.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct NodeRemove {
+    /// Its id.
+    #[prost(uint32, tag = "1")]
+    pub node: u32,
+}
+
+/// Who holds the partitions of a keyspace?
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PartitionList {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub keyspace: String,
+    /// The first partition of the answer, which has at most [`PARTITIONS_LISTED_MAX`].
+    #[prost(uint32, tag = "2")]
+    pub first: u32,
+}
+
+/// Partitions in one answer.
+pub const PARTITIONS_LISTED_MAX: usize = 1024;
+
 /// What a manager answers.
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminAnswer {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Answer", tags = "1, 2, 3")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5")]
     pub answer: Option<Answer>,
 }
 
@@ -93,6 +135,54 @@ pub enum Answer {
     /// The keyspace as it is now, or was before it was dropped. The instances have taken the change up.
     #[prost(message, tag = "3")]
     Keyspace(KeyspaceStatus),
+    /// It is done, in a map of this epoch.
+    #[prost(message, tag = "4")]
+    Done(Done),
+    /// Who holds partitions.
+    #[prost(message, tag = "5")]
+    Partitions(Partitions),
+}
+
+/// It is done.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Done {
+    /// The epoch of the map in which it is.
+    #[prost(uint64, tag = "1")]
+    pub map_epoch: u64,
+}
+
+/// Who holds partitions.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Partitions {
+    /// From the one asked for on.
+    #[prost(message, repeated, tag = "1")]
+    pub partitions: Vec<PartitionStatus>,
+    /// How many the keyspace has.
+    #[prost(uint32, tag = "2")]
+    pub count: u32,
+}
+
+/// A partition.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PartitionStatus {
+    /// Its number.
+    #[prost(uint32, tag = "1")]
+    pub partition: u32,
+    /// The epoch of its group.
+    #[prost(uint64, tag = "2")]
+    pub epoch: u64,
+    /// The instance that orders writes and answers reads.
+    #[prost(uint32, tag = "3")]
+    pub primary: u32,
+    /// The others that hold every acknowledged write.
+    #[prost(uint32, repeated, tag = "4")]
+    pub in_sync: Vec<u32>,
+    /// Those that follow behind.
+    #[prost(uint32, repeated, tag = "5")]
+    pub followers: Vec<u32>,
+    /// `settled`, `admitting` (it moves) or `recovering` (nobody serves it).
+    #[prost(string, tag = "6")]
+    pub state: String,
 }
 
 /// Why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
@@ -110,6 +200,8 @@ pub struct Refused {
 pub const REFUSED_REQUEST: &str = "bad-request";
 /// [`Refused::code`]: there is no such keyspace.
 pub const REFUSED_UNKNOWN: &str = "unknown-keyspace";
+/// [`Refused::code`]: there is no such node.
+pub const REFUSED_UNKNOWN_NODE: &str = "unknown-node";
 /// [`Refused::code`]: there is a keyspace of this name.
 pub const REFUSED_EXISTS: &str = "keyspace-exists";
 /// [`Refused::code`]: a setting is wrong or cannot be changed.
@@ -132,6 +224,32 @@ pub struct Status {
     /// The keyspaces, by id.
     #[prost(message, repeated, tag = "4")]
     pub keyspaces: Vec<KeyspaceStatus>,
+    /// The replica groups, over all keyspaces.
+    #[prost(message, optional, tag = "5")]
+    pub groups: Option<GroupsStatus>,
+}
+
+/// How replica groups stand, in numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct GroupsStatus {
+    /// All.
+    #[prost(uint32, tag = "1")]
+    pub groups: u32,
+    /// Of these fewer copies are in sync than must hold a write: writes wait.
+    #[prost(uint32, tag = "2")]
+    pub short: u32,
+    /// Of these there are fewer copies, or more, than there are to be.
+    #[prost(uint32, tag = "3")]
+    pub rebuilding: u32,
+    /// Of these one copy moves.
+    #[prost(uint32, tag = "4")]
+    pub moving: u32,
+    /// Nobody serves these: those in sync have started again, and a log to go on with is being chosen.
+    #[prost(uint32, tag = "5")]
+    pub recovering: u32,
+    /// The primary of these is down, and nobody can take over.
+    #[prost(uint32, tag = "6")]
+    pub down: u32,
 }
 
 /// A node.
@@ -161,6 +279,15 @@ pub struct NodeStatus {
     /// What the operator should know: damage found, failed syncs, a disk for tests.
     #[prost(string, repeated, tag = "8")]
     pub troubles: Vec<String>,
+    /// Groups of which it has the primary.
+    #[prost(uint32, tag = "9")]
+    pub primaries: u32,
+    /// Groups of which it has an in-sync replica.
+    #[prost(uint32, tag = "10")]
+    pub in_sync: u32,
+    /// Groups that it follows.
+    #[prost(uint32, tag = "11")]
+    pub following: u32,
 }
 
 /// An instance of a node.
@@ -295,6 +422,9 @@ mod tests {
             Ask::CreateKeyspace(settings()),
             Ask::AlterKeyspace(settings()),
             Ask::DropKeyspace(KeyspaceDrop { name: "papers".into() }),
+            Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
+            Ask::RemoveNode(NodeRemove { node: 3 }),
+            Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),
         ] {
             let request = AdminRequest::of(ask);
             assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
@@ -304,9 +434,13 @@ mod tests {
             cluster: vec![1; 16],
             nodes: vec![NodeStatus { id: 1, state: "up".into(), pid: 42, ..NodeStatus::default() }],
             keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
+            groups: Some(GroupsStatus { groups: 256, short: 2, ..GroupsStatus::default() }),
         };
+        let partition = PartitionStatus { partition: 5, in_sync: vec![1, 2], ..PartitionStatus::default() };
         for answer in [
             AdminAnswer::of(Answer::Status(status)),
+            AdminAnswer::of(Answer::Done(Done { map_epoch: 9 })),
+            AdminAnswer::of(Answer::Partitions(Partitions { partitions: vec![partition], count: 256 })),
             AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
         ] {
             assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));

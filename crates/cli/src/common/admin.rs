@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use zerohop_client::Client;
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_FAILED,
-    Status, StatusGet,
+    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, NodeRemove,
+    NodeStateSet, PartitionList, PartitionStatus, REFUSED_FAILED, Status, StatusGet,
 };
 
 use super::ending::CommandError;
@@ -45,6 +45,42 @@ pub(crate) async fn alter(
 /// Removes a keyspace, and says what it was.
 pub(crate) async fn drop_keyspace(client: &Client, name: &str) -> Result<KeyspaceStatus, CommandError> {
     keyspace(ask(client, Ask::DropKeyspace(KeyspaceDrop { name: name.to_owned() })).await?)
+}
+
+/// Treats a node so from now on.
+pub(crate) async fn set_node_state(client: &Client, node: u32, state: &str) -> Result<(), CommandError> {
+    done(ask(client, Ask::SetNodeState(NodeStateSet { node, state: state.to_owned() })).await?)
+}
+
+/// Has a node that holds nothing leave.
+pub(crate) async fn remove_node(client: &Client, node: u32) -> Result<(), CommandError> {
+    done(ask(client, Ask::RemoveNode(NodeRemove { node })).await?)
+}
+
+/// All partitions of a keyspace.
+pub(crate) async fn partitions(
+    client: &Client,
+    keyspace: &str,
+) -> Result<Vec<PartitionStatus>, CommandError> {
+    let mut all = Vec::new();
+    loop {
+        let list = PartitionList { keyspace: keyspace.to_owned(), first: all.len() as u32 };
+        let Answer::Partitions(page) = ask(client, Ask::ListPartitions(list)).await? else {
+            return Err(CommandError::Unexpected);
+        };
+        let is_last = page.partitions.is_empty();
+        all.extend(page.partitions);
+        if is_last || all.len() >= page.count as usize {
+            return Ok(all);
+        }
+    }
+}
+
+fn done(answer: Answer) -> Result<(), CommandError> {
+    match answer {
+        Answer::Done(_) => Ok(()),
+        _ => Err(CommandError::Unexpected),
+    }
 }
 
 /// Asks until the manager can do it, for some time: a node that has just been started still reads its data.

@@ -24,6 +24,7 @@ impl DemoNode {
             listen,
             data: Some(work.join("node-1")),
             instances: None,
+            hosts: Vec::new(),
             log_level: "error".to_owned(),
             environment: vec![(TEST_DISK_VARIABLE, "")],
         };

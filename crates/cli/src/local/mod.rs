@@ -48,6 +48,8 @@ pub(crate) struct NodePlan {
     pub(crate) data: Option<PathBuf>,
     /// `None`: one for each core.
     pub(crate) instances: Option<usize>,
+    /// Where the managers of all listen, if it starts together with others.
+    pub(crate) hosts: Vec<SocketAddr>,
     /// The least severe messages that it logs, to the standard error of this process.
     pub(crate) log_level: String,
     /// Variables of its environment beside those of this process.
@@ -61,37 +63,18 @@ pub(crate) struct LocalNode {
     pub(crate) ready: Ready,
 }
 
+/// A node that has been started and may not serve yet. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    child: Child,
+    output: ChildStdout,
+    listen: SocketAddr,
+}
+
 impl LocalNode {
     /// Starts a node and waits until it serves.
     pub(crate) async fn start(plan: &NodePlan) -> Result<Self, CommandError> {
-        let program = std::env::current_exe()
-            .map_err(|error| CommandError::system("finding the own program", Path::new("zerohop"), &error))?;
-        let mut child = plan
-            .command(&program)
-            .spawn()
-            .map_err(|error| CommandError::system("starting a node", &program, &error))?;
-        let Some(output) = child.stdout.take() else {
-            return Err(CommandError::Node("the node has no output".to_owned()));
-        };
-        match timeout(START_MAX, Ready::read(output)).await {
-            Ok(Some(ready)) => Ok(LocalNode { child, ready }),
-            // It says why on standard error, which is ours too.
-            Ok(None) => match timeout(KILL_MAX, child.wait()).await {
-                Ok(Ok(status)) => Err(CommandError::Node(format!(
-                    "the node at {} did not start ({}): see its message above",
-                    plan.listen,
-                    told(status)
-                ))),
-                _ => Err(CommandError::Node(format!(
-                    "the process started as a node at {} says nothing that this program understands",
-                    plan.listen
-                ))),
-            },
-            Err(_) => Err(CommandError::Node(format!(
-                "the node at {} did not serve within {START_MAX:?} and was ended: is its disk stuck?",
-                plan.listen
-            ))),
-        }
+        Starting::spawn(plan)?.ready().await
     }
 
     /// Waits until it ends by itself, and says how.
@@ -102,13 +85,18 @@ impl LocalNode {
         }
     }
 
-    /// Asks it to end and waits. Errors: it did not, or not well; it is gone all the same.
-    pub(crate) async fn stop(mut self) -> Result<(), CommandError> {
-        let id = self.ready.id;
+    /// Asks it to end.
+    pub(crate) fn ask_to_end(&self) {
         if let Some(pid) = self.pid() {
             // Fails only if it has just ended.
             let _ = kill_process(pid, Signal::TERM);
         }
+    }
+
+    /// Asks it to end and waits. Errors: it did not, or not well; it is gone all the same.
+    pub(crate) async fn stop(mut self) -> Result<(), CommandError> {
+        let id = self.ready.id;
+        self.ask_to_end();
         match timeout(STOP_MAX, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => {
@@ -142,12 +130,56 @@ impl LocalNode {
     }
 }
 
+impl Starting {
+    /// Starts the process.
+    pub(crate) fn spawn(plan: &NodePlan) -> Result<Self, CommandError> {
+        let program = std::env::current_exe()
+            .map_err(|error| CommandError::system("finding the own program", Path::new("zerohop"), &error))?;
+        let mut child = plan
+            .command(&program)
+            .spawn()
+            .map_err(|error| CommandError::system("starting a node", &program, &error))?;
+        let Some(output) = child.stdout.take() else {
+            return Err(CommandError::Node("the node has no output".to_owned()));
+        };
+        Ok(Starting { child, output, listen: plan.listen })
+    }
+
+    /// Waits until it serves.
+    pub(crate) async fn ready(self) -> Result<LocalNode, CommandError> {
+        let Starting { mut child, output, listen } = self;
+        match timeout(START_MAX, Ready::read(output)).await {
+            Ok(Some(ready)) => Ok(LocalNode { child, ready }),
+            // It says why on standard error, which is ours too.
+            Ok(None) => match timeout(KILL_MAX, child.wait()).await {
+                Ok(Ok(status)) => Err(CommandError::Node(format!(
+                    "the node at {} did not start ({}): see its message above",
+                    listen,
+                    told(status)
+                ))),
+                _ => Err(CommandError::Node(format!(
+                    "the process started as a node at {} says nothing that this program understands",
+                    listen
+                ))),
+            },
+            Err(_) => Err(CommandError::Node(format!(
+                "the node at {} did not serve within {START_MAX:?} and was ended: is its disk stuck?",
+                listen
+            ))),
+        }
+    }
+}
+
 impl NodePlan {
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.args(["node", "--json", "--listen"]).arg(self.listen.to_string());
         command.arg("--ends-with-parent").arg(std::process::id().to_string());
         command.args(["--log-level", &self.log_level]);
+        if self.hosts.len() > 1 {
+            let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
+            command.arg("--hosts").arg(hosts.join(","));
+        }
         match &self.data {
             Some(folder) => command.arg("--data").arg(folder),
             None => command.arg("--memory"),

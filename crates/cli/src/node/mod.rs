@@ -1,12 +1,18 @@
 //! `zerohop node`: one node, in the foreground.
 
+mod command;
+mod hosts;
+
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zerohop_node::hosts::PORT_DEFAULT;
 use zerohop_node::logging::{self, LevelFilter, LogFormat};
 use zerohop_node::server::{Server, ServerOptions};
 
+pub(crate) use self::command::{NodeCommand, run as command};
+use self::hosts::ClusterArguments;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity;
 use crate::local::{Ready, ReadyInstance};
@@ -15,17 +21,31 @@ use crate::output;
 /// What `--log-level` takes.
 pub(crate) const LOG_LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
-/// The id of a node that is alone.
-const NODE_ALONE: u32 = 1;
+/// Where a node listens that is told nothing else.
+const LISTEN_DEFAULT: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), PORT_DEFAULT);
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct NodeArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<NodeCommand>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// How one node is run.
+#[derive(Args, Debug)]
+struct RunArguments {
     /// Where the manager listens, for control requests and HTTP; instances take the following ports. Port 0: all take
-    /// free ones. Only this machine's own address (127.0.0.1 or [::1]) for now.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:7400", value_parser = listen)]
-    listen: SocketAddr,
+    /// free ones. Other addresses than this machine's own (127.0.0.1 or [::1]) need --insecure, as there are no cluster
+    /// secrets yet [default: as the list of hosts has this node, else 127.0.0.1:7400].
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
+    listen: Option<SocketAddr>,
     #[command(flatten)]
     place: DataPlace,
+    #[command(flatten)]
+    cluster: ClusterArguments,
     /// How many instances [default: as the data was made with; for new data one for each core, at most 8].
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
@@ -60,6 +80,7 @@ struct DataPlace {
 
 /// Runs until a signal asks it to end.
 pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
+    let arguments = &arguments.run;
     if let Some(parent) = arguments.ends_with_parent {
         end_with(parent)?;
     }
@@ -67,7 +88,10 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     let format: LogFormat = arguments.log_format.parse().map_err(|error| failed(&error))?;
     let level: LevelFilter = arguments.log_level.parse().map_err(|error| failed(&error))?;
     logging::init(format, level).map_err(|error| failed(&error))?;
-    let mut options = ServerOptions::new(arguments.listen);
+    let cluster = arguments.cluster.options(arguments.listen)?;
+    let listen = cluster.as_ref().and_then(hosts::listen_of).or(arguments.listen).unwrap_or(LISTEN_DEFAULT);
+    let mut options = ServerOptions::new(listen);
+    (options.cluster, options.insecure) = (cluster, arguments.cluster.insecure);
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
@@ -87,7 +111,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
 fn ready(server: &Server, data: Option<PathBuf>) -> Ready {
     let instances = server.instances().iter();
     Ready {
-        id: NODE_ALONE,
+        id: server.node().get(),
         pid: std::process::id(),
         manager: server.manager_address().to_string(),
         instances: instances.map(|(id, at)| ReadyInstance { id: id.0, addr: at.to_string() }).collect(),

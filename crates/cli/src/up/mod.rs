@@ -1,14 +1,16 @@
 //! `zerohop up`: a local cluster in the foreground.
 
+use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::task::Poll;
 
 use clap::Args;
 use serde::Serialize;
 
 use crate::common::ending::{CommandError, Ending};
 use crate::common::runtime::{StopSignals, runtime};
-use crate::local::{LocalNode, NodePlan, Ready};
+use crate::local::{LocalNode, NodePlan, Ready, Starting, free_ports};
 use crate::output;
 
 /// Where data goes if nothing else is said.
@@ -16,10 +18,10 @@ const DATA_DEFAULT: &str = "zerohop-data";
 
 #[derive(Args, Debug)]
 pub(crate) struct UpArguments {
-    /// How many nodes; 1 for now.
+    /// How many nodes, each a process of its own.
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     nodes: u32,
-    /// How many instances each node has [default: one for each core].
+    /// How many instances each node has [default: one for each core, of several nodes a share].
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
     /// Where the data goes: node 1's into the folder `node-1` in it, which is made if it is not there [default:
@@ -29,7 +31,8 @@ pub(crate) struct UpArguments {
     /// Keeps all data in memory; it is gone when the cluster ends.
     #[arg(long)]
     memory: bool,
-    /// Where the manager listens, on 127.0.0.1; instances take the following ports. 0 chooses free ones.
+    /// Where the manager of node 1 listens, on 127.0.0.1; instances take the following ports, and the next node those
+    /// behind them. 0 chooses free ones.
     #[arg(long, value_name = "PORT", default_value_t = 7400)]
     port: u16,
     /// The least severe messages that the nodes log, on standard error: error, warn, info, debug or trace.
@@ -48,11 +51,14 @@ struct Up<'a> {
     nodes: &'a [&'a Ready],
 }
 
-/// Runs until a signal comes or a node ends.
+/// Most nodes of a local cluster: more are a test of the machine.
+const NODES_MAX: u32 = 16;
+
+/// Runs until a signal comes or no node is left.
 pub(crate) fn run(arguments: &UpArguments) -> Result<Ending, CommandError> {
-    if arguments.nodes != 1 {
-        let what = "a local cluster has one node for now: leave --nodes away";
-        return Err(CommandError::Usage(what.to_owned()));
+    if !(1..=NODES_MAX).contains(&arguments.nodes) {
+        let what = format!("a local cluster has 1 to {NODES_MAX} nodes, not {}", arguments.nodes);
+        return Err(CommandError::Usage(what));
     }
     // Nodes are started from this, the main thread: see `crate::local`.
     runtime()?.block_on(serve(arguments))
@@ -60,51 +66,112 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<Ending, CommandError> {
 
 async fn serve(arguments: &UpArguments) -> Result<Ending, CommandError> {
     let mut signals = StopSignals::new()?;
-    let plan = arguments.plan();
-    let mut node = tokio::select! {
-        node = LocalNode::start(&plan) => node?,
-        // Dropping the start kills the child.
+    let plans = arguments.plans()?;
+    let mut nodes = tokio::select! {
+        nodes = start(&plans) => nodes?,
+        // Dropping the start kills the children.
         () = signals.come() => return Ok(Ending::Interrupted),
     };
-    arguments.tell(&node.ready)?;
+    arguments.tell(&nodes)?;
+    loop {
+        tokio::select! {
+            (place, how) = first_ended(&mut nodes) => {
+                let id = nodes.remove(place).ready.id;
+                let what = format!("node {id} ended by itself: {how}. See its messages above");
+                if nodes.is_empty() {
+                    return Err(CommandError::Node(what));
+                }
+                output::problem(&format!("zerohop: {what}. The others go on"));
+            }
+            () = signals.come() => break,
+        }
+    }
+    if !arguments.json {
+        output::problem("Stopping; a second Ctrl-C kills.");
+    }
     tokio::select! {
-        how = node.ended() => {
-            let id = node.ready.id;
-            Err(CommandError::Node(format!("node {id} ended by itself: {how}. See its messages above")))
-        }
-        () = signals.come() => {
-            if !arguments.json {
-                output::problem("Stopping; a second Ctrl-C kills.");
-            }
-            tokio::select! {
-                stopped = node.stop() => stopped.map(|()| Ending::Done),
-                () = signals.come() => Ok(Ending::Interrupted),
-            }
-        }
+        stopped = stop(nodes) => stopped.map(|()| Ending::Done),
+        () = signals.come() => Ok(Ending::Interrupted),
     }
 }
 
+/// Starts all before it waits for any: none serves before the others are there.
+async fn start(plans: &[NodePlan]) -> Result<Vec<LocalNode>, CommandError> {
+    let starting = plans.iter().map(Starting::spawn).collect::<Result<Vec<_>, CommandError>>()?;
+    let mut nodes = Vec::new();
+    for one in starting {
+        nodes.push(one.ready().await?);
+    }
+    Ok(nodes)
+}
+
+/// The first node that ends, and how.
+async fn first_ended(nodes: &mut [LocalNode]) -> (usize, String) {
+    let mut waits: Vec<_> = nodes.iter_mut().map(|node| Box::pin(node.ended())).collect();
+    poll_fn(|context| {
+        for (place, wait) in waits.iter_mut().enumerate() {
+            if let Poll::Ready(how) = wait.as_mut().poll(context) {
+                return Poll::Ready((place, how));
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+/// Asks all to end before it waits for any.
+async fn stop(nodes: Vec<LocalNode>) -> Result<(), CommandError> {
+    nodes.iter().for_each(LocalNode::ask_to_end);
+    let mut result = Ok(());
+    for node in nodes {
+        result = result.and(node.stop().await);
+    }
+    result
+}
+
 impl UpArguments {
-    fn plan(&self) -> NodePlan {
+    fn plans(&self) -> Result<Vec<NodePlan>, CommandError> {
         let data = match (&self.data, self.memory) {
             (_, true) => None,
             (Some(folder), false) => Some(folder.clone()),
             (None, false) => Some(PathBuf::from(DATA_DEFAULT)),
         };
-        NodePlan {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)),
-            data: data.map(|folder| folder.join("node-1")),
-            instances: self.instances,
+        let plan = |number: u32, listen: SocketAddr, hosts: &[SocketAddr], instances| NodePlan {
+            listen,
+            data: data.as_ref().map(|folder| folder.join(format!("node-{number}"))),
+            instances,
+            hosts: hosts.to_vec(),
             log_level: self.log_level.clone(),
             environment: Vec::new(),
+        };
+        let first = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
+        if self.nodes == 1 {
+            return Ok(vec![plan(1, first, &[], self.instances)]);
         }
+        let nodes = self.nodes as usize;
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let instances = self.instances.unwrap_or(cores / nodes).max(1);
+        let no_room = || CommandError::Usage(format!("{nodes} nodes of {instances} instances find no ports"));
+        let ports = u16::try_from((instances + 1) * nodes).map_err(|_| no_room())?;
+        let first = match self.port {
+            0 => free_ports(ports).ok_or_else(no_room)?,
+            _ => first,
+        };
+        first.port().checked_add(ports).ok_or_else(no_room)?;
+        let hosts: Vec<SocketAddr> = (0..nodes)
+            .map(|node| SocketAddr::new(first.ip(), first.port() + (node * (instances + 1)) as u16))
+            .collect();
+        let plans = (1..).zip(&hosts).map(|(number, listen)| plan(number, *listen, &hosts, Some(instances)));
+        Ok(plans.collect())
     }
 
-    fn tell(&self, ready: &Ready) -> Result<(), CommandError> {
+    fn tell(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {
+        let Some(ready) = nodes.first().map(|node| &node.ready) else { return Ok(()) };
         if self.json {
-            return output::json(&Up { endpoint: &ready.manager, nodes: &[ready] });
+            let nodes: Vec<&Ready> = nodes.iter().map(|node| &node.ready).collect();
+            return output::json(&Up { endpoint: &ready.manager, nodes: &nodes });
         }
-        ready.tell()?;
+        nodes.iter().try_for_each(|node| node.ready.tell())?;
         let endpoint = match ready.manager.as_str() {
             "127.0.0.1:7400" => String::new(),
             other => format!(" --endpoint {other}"),

@@ -22,6 +22,6 @@ mod tests;
 mod thread;
 
 pub(crate) use self::histogram::Histogram;
-pub(crate) use self::notice::{Figures, Notice};
+pub(crate) use self::notice::{Figures, Notice, Word};
 pub(crate) use self::outlet::{Effected, Outlet};
 pub(crate) use self::thread::{Ended, OpenedHow, Plan, Ready, Recovered, start, words};

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
-use zerohop_partition::instance::{MapChangeError, Stats};
+use zerohop_control::agent::LogWanted;
+use zerohop_control::command::HeldLog;
+use zerohop_partition::instance::{MapChangeError, Place, Stats};
+use zerohop_partition::replica::Change;
 use zerohop_placement::MapDelta;
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{InstanceId, Timestamp};
 
 use super::histogram::Histogram;
 use crate::reactor::Counters;
@@ -23,6 +26,13 @@ pub(crate) enum Notice {
     },
     /// Say how you stand.
     Figures(oneshot::Sender<Box<Figures>>),
+    /// Say where these logs end, as far as they are here.
+    LogEnds {
+        /// Which, with the epochs of their groups.
+        wanted: Vec<LogWanted>,
+        /// Who waits.
+        asker: oneshot::Sender<Vec<HeldLog>>,
+    },
     /// The manager's answer to a control request that was forwarded to it.
     Admin {
         /// The number that the instance gave to the request.
@@ -59,4 +69,21 @@ pub(crate) struct Figures {
     pub(crate) batch_requests: Histogram,
     /// From the first request of a batch to its answers, in microseconds.
     pub(crate) batch_us: Histogram,
+}
+
+/// What an instance says to its manager, for the control group. It repeats what it wants until the map is another, so that
+/// what finds no room is let lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It asks for a change of a group.
+    Asks {
+        /// Who.
+        instance: InstanceId,
+        /// The group, in the epoch on which it has decided.
+        place: Place,
+        /// What it wants.
+        change: Change,
+    },
+    /// Another instance has a newer map.
+    MapWanted,
 }

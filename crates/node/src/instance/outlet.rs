@@ -1,13 +1,16 @@
 //! Carries out the effects of an instance: answers go to connections, the rest to whom it is meant for.
 
+use tokio::sync::mpsc;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{Effects, Place};
-use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
+use zerohop_partition::replica::Change;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::ceilings::Ceilings;
 use super::links::Links;
+use super::notice::Word;
 use crate::reactor::{ConnectionId, Now, Replies, RequestToken};
 use crate::redis::{Answer, TOKEN_MARK};
 
@@ -18,6 +21,18 @@ pub(crate) struct Outlet {
     pub(crate) answered: Vec<(u64, Answer)>,
     pub(crate) links: Links,
     pub(crate) ceilings: Ceilings,
+    /// What is said to the manager for the control group; a node that stands alone has nobody to hear it.
+    pub(crate) words: Option<mpsc::Sender<Word>>,
+    pub(crate) me: InstanceId,
+}
+
+impl Outlet {
+    fn say(&self, word: Word) {
+        if let Some(words) = &self.words {
+            // Full: it is said again.
+            drop(words.try_send(word));
+        }
+    }
 }
 
 /// One call of an instance.
@@ -57,6 +72,14 @@ impl Effects for Effected<'_, '_> {
 
     fn send(&mut self, to: Member, envelope: &Envelope, message: &Message<'_>) {
         self.outlet.links.send(to, envelope, message, self.now, self.replies);
+    }
+
+    fn ask_control(&mut self, place: Place, change: Change) {
+        self.outlet.say(Word::Asks { instance: self.outlet.me, place, change });
+    }
+
+    fn fetch_map(&mut self) {
+        self.outlet.say(Word::MapWanted);
     }
 
     fn sync_ceiling(&mut self, ceiling: Timestamp) {

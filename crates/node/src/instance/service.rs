@@ -1,20 +1,24 @@
 //! The pure instance as the service of a reactor.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tracing::warn;
+use zerohop_control::agent::LogWanted;
+use zerohop_control::command::{HeldLog, LogEnd};
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{Identity, Instance, Time};
+use zerohop_placement::GroupState;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Admin, Hello, HelloAck};
+use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, Member};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::ceilings::Ceilings;
 use super::histogram::Histogram;
 use super::links::Links;
-use super::notice::{Figures, Notice};
+use super::notice::{Figures, Notice, Word};
 use super::outlet::{Effected, Outlet};
 use crate::clock::Stopwatch;
 use crate::manager::{Job, ReplyTo};
@@ -53,10 +57,10 @@ impl<D: Disk> InstanceService<D> {
         instance: Instance<D>,
         place: usize,
         ceilings: Ceilings,
-        manager: mpsc::Sender<Job>,
+        (manager, words): (mpsc::Sender<Job>, Option<mpsc::Sender<Word>>),
     ) -> Self {
         let Identity { cluster, instance: me, .. } = instance.identity();
-        let outlet = Outlet { answered: Vec::new(), links: Links::new(cluster, me), ceilings };
+        let outlet = Outlet { answered: Vec::new(), links: Links::new(cluster, me), ceilings, words, me };
         InstanceService {
             instance,
             place,
@@ -87,6 +91,41 @@ impl<D: Disk> InstanceService<D> {
             }
             Err(_) => replies.fail(token, PartitionEpoch(0), Failure::Busy { retry_after_ms: JOBS_RETRY_MS }),
         }
+    }
+
+    /// Groups of which this is the primary, and of which the map says that the first follower is to be admitted.
+    fn want_admissions(&mut self, now: Now, replies: &mut Replies<'_>) {
+        let map = Arc::clone(self.instance.map());
+        let me = self.instance.identity().instance;
+        let admitting = map
+            .partitions_of(me)
+            .filter(|(_, _, group)| group.state == GroupState::Admitting && group.primary == me);
+        for (keyspace, partition, group) in admitting {
+            let target = group.followers.first().and_then(|target| map.instance(*target));
+            let Some(target) = target else { continue };
+            let member = Member { instance: target.id, incarnation: target.incarnation };
+            let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
+            self.instance.admission_wanted(time(now), (keyspace, partition), member, &mut effects);
+        }
+    }
+
+    /// Where the logs end that are asked about: of one that stands for no whole state, at zero.
+    fn log_ends(&self, wanted: &[LogWanted]) -> Vec<HeldLog> {
+        let ends: BTreeMap<_, _> =
+            self.instance.log_ends().map(|(keyspace, partition, end)| ((keyspace, partition), end)).collect();
+        let of = |one: &LogWanted| {
+            let found = ends.get(&(one.keyspace, one.partition))?;
+            let last = if found.is_whole { found.last } else { EntryName::default() };
+            Some(HeldLog {
+                keyspace: one.keyspace,
+                partition: one.partition,
+                epoch: one.epoch,
+                instance: one.instance,
+                end: LogEnd { epoch: u64::from(last.epoch), index: last.index },
+                intact: found.is_intact,
+            })
+        };
+        wanted.iter().filter_map(of).collect()
     }
 
     fn figures(&mut self, replies: &Replies<'_>) -> Box<Figures> {
@@ -164,10 +203,12 @@ impl<D: Disk> Service for InstanceService<D> {
                 let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
                 self.clients.outlet().links.follow(self.instance.map(), replies);
+                self.want_admissions(now, replies);
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));
             }
             Notice::Figures(asker) => drop(asker.send(self.figures(replies))),
+            Notice::LogEnds { wanted, asker } => drop(asker.send(self.log_ends(&wanted))),
             Notice::Admin { ask, encoded } => {
                 // It is not there any more if this instance has answered it itself, about to stop.
                 if let Some(token) = self.forwarded.remove(&ask) {

@@ -61,6 +61,7 @@ impl Bench {
             driver,
             jobs: jobs_out,
             control: control_out,
+            words: None,
         };
         let (opened_out, opened) = sync_channel(2);
         let thread = start(plan, opened_out).unwrap();

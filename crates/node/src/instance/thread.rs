@@ -11,10 +11,10 @@ use tracing::{error, info, warn};
 use zerohop_engine::EngineOptions;
 use zerohop_partition::instance::{Identity, Instance, Opened, Options, Time};
 use zerohop_placement::MapHistory;
-use zerohop_wire::ids::{InstanceId, Timestamp};
+use zerohop_wire::ids::{Incarnation, InstanceId, Timestamp};
 
 use super::ceilings::Ceilings;
-use super::notice::Notice;
+use super::notice::{Notice, Word};
 use super::service::InstanceService;
 use crate::clock::Stopwatch;
 use crate::disk::NodeDisk;
@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) driver: MioDriver,
     pub(crate) jobs: mpsc::Sender<Job>,
     pub(crate) control: mpsc::Sender<Control>,
+    /// For the control group; `None`: the node stands alone.
+    pub(crate) words: Option<mpsc::Sender<Word>>,
 }
 
 /// An instance that serves.
@@ -45,6 +47,8 @@ pub(crate) struct Ready {
     pub(crate) recovered: Recovered,
     /// The newest timestamp that it has stored.
     pub(crate) newest: Timestamp,
+    /// The earlier starts that its disk has lived through.
+    pub(crate) lived: Vec<Incarnation>,
 }
 
 /// What opening its data found.
@@ -102,7 +106,7 @@ pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
-    let Plan { place, identity, root, engine, history, mut driver, jobs, .. } = plan;
+    let Plan { place, identity, root, engine, history, mut driver, jobs, words, .. } = plan;
     let stopwatch = Stopwatch::start();
     let disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
     let warning = disk.warning();
@@ -118,10 +122,11 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         instance.begin_above(now, before.ceiling);
     }
     let newest = instance.newest();
-    let service = InstanceService::new(instance, place, ceilings, jobs);
+    let service = InstanceService::new(instance, place, ceilings, (jobs, words));
     let (mut reactor, mailbox) = Reactor::new(driver, service, Limits::DEFAULT);
     // If nobody waits for it any more, nobody would ever tell it to stop.
-    let is_awaited = opened.try_send((place, Ok(Ready { mailbox, recovered, newest }))).is_ok();
+    let is_awaited =
+        opened.try_send((place, Ok(Ready { mailbox, recovered, newest, lived: before.starts }))).is_ok();
     let served = if is_awaited { reactor.run() } else { Ok(()) };
     let instance = reactor.into_service().into_instance();
     let closed = instance.close();

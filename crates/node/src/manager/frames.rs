@@ -231,7 +231,8 @@ impl<'s> Peer<'s> {
 
     fn greet(&mut self, envelope: &Envelope, hello: &Hello<'_>) {
         let about = &self.shared.about;
-        let is_ours = hello.cluster == ClusterId::default() || hello.cluster == about.cluster;
+        let cluster = self.shared.cluster.get();
+        let is_ours = hello.cluster == ClusterId::default() || hello.cluster == cluster;
         let chosen = choose_version(hello.version_min, hello.version_max);
         let version = match chosen {
             Ok(version) if is_ours && hello.proof_method == 0 => version,
@@ -244,7 +245,7 @@ impl<'s> Peer<'s> {
             features,
             // No instance: those begin at one.
             instance: InstanceId(0),
-            cluster: about.cluster,
+            cluster,
             incarnation: about.incarnation,
             map_epoch: self.shared.history.borrow().map().epoch(),
             now: self.shared.now(),

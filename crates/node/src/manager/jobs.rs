@@ -14,22 +14,31 @@ use zerohop_wire::ids::KeyspaceId;
 use super::changes::{Decided, Refusal, Situation};
 use super::instances::tell;
 use super::shared::Shared;
-use super::{Job, ReplyTo, status};
+use super::{Job, ReplyTo, clustered, groups, status};
 use crate::entropy::random_u64;
 use crate::instance::Notice;
 use crate::server::limits::MAP_WAIT;
 use crate::server::{NodeFolder, SavedNode};
 
-/// Alone changes the map.
+/// Alone changes the map of a node that stands alone; in a cluster it has the control group do so.
 pub(super) struct Worker {
     shared: Rc<Shared>,
+    alone: Option<Alone>,
+}
+
+/// What a node that stands alone decides by itself.
+struct Alone {
     folder: NodeFolder,
     next_keyspace: KeyspaceId,
 }
 
 impl Worker {
-    pub(super) fn new(shared: Rc<Shared>, folder: NodeFolder, next_keyspace: KeyspaceId) -> Self {
-        Worker { shared, folder, next_keyspace }
+    pub(super) fn alone(shared: Rc<Shared>, folder: NodeFolder, next_keyspace: KeyspaceId) -> Self {
+        Worker { shared, alone: Some(Alone { folder, next_keyspace }) }
+    }
+
+    pub(super) fn in_cluster(shared: Rc<Shared>) -> Self {
+        Worker { shared, alone: None }
     }
 
     /// Carries out what comes. It ends with the manager.
@@ -42,6 +51,18 @@ impl Worker {
                     spawn_local(async move {
                         let status = status::gather(&shared).await;
                         send(&shared, reply, &AdminAnswer::of(Answer::Status(status))).await;
+                    });
+                }
+                Ok(AdminRequest { ask: Some(Ask::ListPartitions(list)) }) => {
+                    let answer = groups::list(self.shared.history.borrow().map(), &list);
+                    send(&self.shared, reply, &answer).await;
+                }
+                // The control group puts them in order, and may take its time.
+                Ok(AdminRequest { ask: Some(ask) }) if self.alone.is_none() => {
+                    let shared = Rc::clone(&self.shared);
+                    spawn_local(async move {
+                        let answer = clustered::change(&shared, ask).await;
+                        send(&shared, reply, &answer).await;
                     });
                 }
                 Ok(AdminRequest { ask: Some(ask) }) => {
@@ -65,7 +86,8 @@ impl Worker {
         if let Some(reason) = self.shared.phase().why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
-        let decided = match self.decide(ask) {
+        let next_keyspace = self.alone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
+        let decided = match decide(&self.shared, ask, next_keyspace) {
             Ok(decided) => decided,
             Err(refusal) => return refusal.into_answer(),
         };
@@ -78,29 +100,12 @@ impl Worker {
         }
     }
 
-    fn decide(&self, ask: Ask) -> Result<Decided, Refusal> {
-        let history = self.shared.history.borrow();
-        let about = &self.shared.about;
-        let now = Situation { map: history.map(), node: about.node, in_memory: about.in_memory };
-        let decided = match ask {
-            Ask::CreateKeyspace(settings) => {
-                let seed = random_u64().map_err(Refusal::failed)?;
-                now.create(&settings, self.next_keyspace, seed)
-            }
-            Ask::AlterKeyspace(settings) => now.alter(&settings),
-            Ask::DropKeyspace(named) => now.drop(&named),
-            Ask::Status(_) => Err(Refusal::failed("a question is not a change".to_owned())),
-        }?;
-        if let Some(delta) = &decided.delta {
-            // Whatever rule of maps it breaks is found before anything is done.
-            now.map.apply(delta)?;
-        }
-        Ok(decided)
-    }
-
     /// Saves a change, then has everybody follow it.
     async fn carry_out(&mut self, delta: Arc<MapDelta>) -> Result<(), AdminAnswer> {
         let failed = |reason: String| Err(AdminAnswer::refused(REFUSED_FAILED, reason));
+        let Some(alone) = &mut self.alone else {
+            return failed("the control group changes the map of this node".to_owned());
+        };
         let map = self.shared.history.borrow().map().apply(&delta);
         let map = match map {
             Ok(map) => Arc::new(map),
@@ -108,17 +113,16 @@ impl Worker {
         };
         let next_keyspace = match delta.changes.first() {
             Some(Change::CreateKeyspace { id, .. }) => KeyspaceId(id.0.saturating_add(1)),
-            _ => self.next_keyspace,
+            _ => alone.next_keyspace,
         };
-        let about = &self.shared.about;
-        let saved =
-            SavedNode { cluster: about.cluster, node: about.node, next_keyspace, map: Arc::clone(&map) };
-        if let Err(error) = self.folder.save(&saved) {
+        let (cluster, node) = (self.shared.cluster.get(), self.shared.node.get());
+        let saved = SavedNode { cluster, node, next_keyspace, map: Arc::clone(&map) };
+        if let Err(error) = alone.folder.save(&saved) {
             error!(%error, "a change of the map could not be saved");
             self.shared.trouble(format!("a change of the map could not be saved: {error}"));
             return failed(format!("the change could not be saved, and was not made: {error}"));
         }
-        self.next_keyspace = next_keyspace;
+        alone.next_keyspace = next_keyspace;
         if let Err(error) = self.shared.history.borrow_mut().push(&delta) {
             return failed(error.to_string());
         }
@@ -134,6 +138,31 @@ impl Worker {
         self.shared.trouble(text.clone());
         failed(text)
     }
+}
+
+/// What a request makes of the map, or why not.
+pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Result<Decided, Refusal> {
+    let history = shared.history.borrow();
+    let now = Situation { map: history.map(), node: shared.node.get(), in_memory: shared.about.in_memory };
+    let decided = match ask {
+        Ask::CreateKeyspace(settings) => {
+            let seed = random_u64().map_err(Refusal::failed)?;
+            now.create(&settings, next_keyspace, seed)
+        }
+        Ask::AlterKeyspace(settings) => now.alter(&settings),
+        Ask::DropKeyspace(named) => now.drop(&named),
+        Ask::SetNodeState(_) | Ask::RemoveNode(_) => {
+            Err(Refusal::failed("this node stands alone: it is all of its cluster".to_owned()))
+        }
+        Ask::Status(_) | Ask::ListPartitions(_) => {
+            Err(Refusal::failed("a question is not a change".to_owned()))
+        }
+    }?;
+    if let Some(delta) = &decided.delta {
+        // Whatever rule of maps it breaks is found before anything is done.
+        now.map.apply(delta)?;
+    }
+    Ok(decided)
 }
 
 /// Brings an answer to whoever asked, if they still wait.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   listen port ──first byte──┬─ a zerohop frame ──> frames   Hello, Ping, MapGet, SessionOpen; Admin ──> jobs
+//!                             ├─ an agent's magic ─> cluster  messages of other managers
 //!                             └─ anything else   ──> http     /metrics /health /status
 //!   instances ── Job (a control request that came there) ──────────────────────────────────────────────> jobs
 //!   jobs, one after the other:  changes (pure) ──> saved ──> history ──> told to every instance ──> answered
@@ -12,8 +13,11 @@
 //! instances' threads go messages only, through bounded queues, and no wait for an answer is without end.
 
 mod changes;
+mod cluster;
+mod clustered;
 mod connections;
 mod frames;
+mod groups;
 mod http;
 mod instances;
 mod jobs;
@@ -32,15 +36,17 @@ use std::sync::mpsc::SyncSender;
 use std::thread::{Builder, JoinHandle};
 
 use tokio::runtime;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zerohop_placement::MapHistory;
 use zerohop_wire::Envelope;
-use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 
+pub(crate) use self::cluster::{ClusterPlan, First, Opening};
 pub(crate) use self::instances::InstanceHandle;
 pub(crate) use self::shared::About;
 
+use self::jobs::Worker;
 use self::shared::Shared;
 use crate::instance::{Ended, words};
 use crate::server::{NodeFolder, ServeError};
@@ -49,13 +55,21 @@ use crate::server::{NodeFolder, ServeError};
 pub(crate) struct ManagerPlan {
     pub(crate) about: About,
     pub(crate) folder: NodeFolder,
-    pub(crate) next_keyspace: KeyspaceId,
+    pub(crate) standing: Standing,
     pub(crate) history: MapHistory,
     /// Listens already.
     pub(crate) listener: TcpListener,
     pub(crate) jobs: (mpsc::Sender<Job>, mpsc::Receiver<Job>),
     pub(crate) control: mpsc::Receiver<Control>,
     pub(crate) stop: Arc<Notify>,
+}
+
+/// Whether the node stands alone.
+pub(crate) enum Standing {
+    /// It does, and changes its map itself; the next keyspace gets this id.
+    Alone(KeyspaceId),
+    /// It is in a cluster, or will be.
+    InCluster(Box<ClusterPlan>),
 }
 
 /// A control request on its way.
@@ -89,11 +103,21 @@ pub(crate) enum ReplyTo {
 #[derive(Debug)]
 pub(crate) enum Control {
     /// All instances serve.
-    Serve(Vec<InstanceHandle>),
+    Serve(Serve),
     /// Stop when the system asks the process to end; says whether that can be.
     Signals(SyncSender<io::Result<()>>),
     /// An instance has ended.
     Ended(Ended),
+}
+
+/// Instances that serve.
+#[derive(Debug)]
+pub(crate) struct Serve {
+    pub(crate) handles: Vec<InstanceHandle>,
+    /// The epoch of the map that they were opened with.
+    pub(crate) epoch: MapEpoch,
+    /// All their logs were whole, on disks that were there when the map last heard of them.
+    pub(crate) is_intact: bool,
 }
 
 /// Starts the manager's thread. It says on `outcome` how the node has ended, all instances stopped.
@@ -114,16 +138,39 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| fault(format!("no runtime: {error}")))?;
     LocalSet::new().block_on(&runtime, async {
-        let ManagerPlan { about, folder, next_keyspace, history, listener, jobs, control, stop } = plan;
+        let ManagerPlan { about, folder, standing, history, listener, jobs, control, stop } = plan;
         let listener =
             connections::take_over(listener).map_err(|error| fault(format!("no listener: {error}")))?;
         let shared = Rc::new(Shared::new(about, history, jobs.0));
-        let worker = jobs::Worker::new(Rc::clone(&shared), folder, next_keyspace);
+        let (over_out, over) = oneshot::channel();
+        let (worker, clustered) = match standing {
+            Standing::Alone(next_keyspace) => {
+                (Worker::alone(Rc::clone(&shared), folder, next_keyspace), None)
+            }
+            Standing::InCluster(plan) => {
+                let (inputs, inputs_in) = mpsc::channel(cluster::INPUTS_MAX);
+                shared.is_in_cluster(cluster::ClusterHandle { inputs: inputs.clone() });
+                (Worker::in_cluster(Rc::clone(&shared)), Some((plan, folder, (inputs, inputs_in))))
+            }
+        };
+        let in_cluster = async {
+            match clustered {
+                None => std::future::pending().await,
+                Some((plan, folder, inputs)) => {
+                    let reason = cluster::run(&shared, *plan, folder, inputs).await;
+                    // The supervisor is there as long as this is.
+                    drop(over_out.send(reason));
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
         // Not tasks of their own, so that a fault in one of them is a fault of the manager.
         tokio::select! {
-            how = supervise::run(&shared, control, &stop) => how,
+            how = supervise::run(&shared, control, &stop, over) => how,
             () = connections::accept(&shared, listener) => Ok(()),
             () = worker.run(jobs.1) => Ok(()),
+            () = cluster::follow(&shared) => Ok(()),
+            () = in_cluster => Ok(()),
         }
     })
 }

@@ -9,6 +9,7 @@ use zerohop_wire::ids::{Incarnation, NodeId, SessionId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
 use super::Job;
+use super::cluster::{ClusterHandle, Follow};
 use super::instances::InstanceHandle;
 use crate::clock::{HybridClock, Stopwatch};
 use crate::server::limits::TROUBLES_MAX;
@@ -16,7 +17,9 @@ use crate::server::limits::TROUBLES_MAX;
 /// Who the node is.
 #[derive(Clone, Debug)]
 pub(crate) struct About {
+    /// All zero: it is not known yet.
     pub(crate) cluster: ClusterId,
+    /// Zero: it has not joined yet.
     pub(crate) node: NodeId,
     pub(crate) incarnation: Incarnation,
     pub(crate) started_ms: u64,
@@ -43,6 +46,12 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) about: About,
+    /// As [`About`] has them at first.
+    pub(super) cluster: Cell<ClusterId>,
+    pub(super) node: Cell<NodeId>,
+    /// Its part in a cluster; a node that stands alone has none.
+    cluster_handle: OnceCell<ClusterHandle>,
+    pub(super) follow: Follow,
     pub(super) history: RefCell<MapHistory>,
     pub(super) phase: RefCell<Phase>,
     pub(super) instances: OnceCell<Vec<InstanceHandle>>,
@@ -61,6 +70,10 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(about: About, history: MapHistory, jobs: mpsc::Sender<Job>) -> Self {
         let shared = Shared {
+            cluster: Cell::new(about.cluster),
+            node: Cell::new(about.node),
+            cluster_handle: OnceCell::new(),
+            follow: Follow::new(),
             history: RefCell::new(history),
             phase: RefCell::new(Phase::Recovering),
             instances: OnceCell::new(),
@@ -82,6 +95,17 @@ impl Shared {
     /// The instances; none before they serve.
     pub(super) fn instances(&self) -> &[InstanceHandle] {
         self.instances.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The way to the agent of a node in a cluster.
+    pub(super) fn cluster_handle(&self) -> Option<&ClusterHandle> {
+        self.cluster_handle.get()
+    }
+
+    /// The node is in a cluster, or will be.
+    pub(super) fn is_in_cluster(&self, handle: ClusterHandle) {
+        // Told once only.
+        drop(self.cluster_handle.set(handle));
     }
 
     pub(super) fn phase(&self) -> Phase {

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use zerohop_wire::admin::{InstanceStatus, NodeStatus, Status};
 
 use super::changes;
+use super::groups;
 use super::instances;
 use super::shared::Shared;
 
@@ -39,15 +40,19 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             ..empty
         }
     };
+    let (groups, shares) = groups::count(&map);
     let nodes = map.nodes().map(|node| {
         let instances = node.instances().enumerate();
         let node_status = NodeStatus {
             id: node.id().0,
             state: node.state().to_string(),
             manager: node.manager().to_owned(),
+            primaries: shares.get(&node.id()).map_or(0, |shares| shares[0]),
+            in_sync: shares.get(&node.id()).map_or(0, |shares| shares[1]),
+            following: shares.get(&node.id()).map_or(0, |shares| shares[2]),
             ..NodeStatus::default()
         };
-        if node.id() != shared.about.node {
+        if node.id() != shared.node.get() {
             return node_status;
         }
         NodeStatus {
@@ -61,8 +66,9 @@ pub(super) async fn gather(shared: &Shared) -> Status {
     });
     Status {
         map_epoch: map.epoch().0,
-        cluster: shared.about.cluster.0.to_vec(),
+        cluster: shared.cluster.get().0.to_vec(),
         nodes: nodes.collect(),
+        groups: Some(groups),
         keyspaces: map.keyspaces().map(|(id, keyspace)| changes::status(id, keyspace.config())).collect(),
     }
 }
@@ -80,6 +86,7 @@ pub(super) fn to_json(status: &Status) -> Value {
             "id": node.id, "state": node.state, "pid": node.pid, "manager": node.manager,
             "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
             "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
+            "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
         })
     };
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {
@@ -90,8 +97,13 @@ pub(super) fn to_json(status: &Status) -> Value {
         })
     };
     let cluster: String = status.cluster.iter().map(|byte| format!("{byte:02x}")).collect();
+    let groups = status.groups.unwrap_or_default();
+    let groups = json!({
+        "groups": groups.groups, "short": groups.short, "rebuilding": groups.rebuilding, "moving": groups.moving,
+        "recovering": groups.recovering, "down": groups.down,
+    });
     json!({
-        "map_epoch": status.map_epoch, "cluster": cluster,
+        "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,
         "nodes": status.nodes.iter().map(node).collect::<Vec<_>>(),
         "keyspaces": status.keyspaces.iter().map(keyspace).collect::<Vec<_>>(),
     })

@@ -5,15 +5,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info};
 use zerohop_wire::ids::InstanceId;
 
-use super::Control;
-use super::instances::InstanceHandle;
+use super::cluster::Input;
 use super::shared::{Phase, Shared};
+use super::{Control, Serve};
 use crate::instance::{Ended, Notice};
 use crate::server::ServeError;
 use crate::server::limits::STOP_WAIT;
@@ -23,15 +23,23 @@ pub(super) async fn run(
     shared: &Rc<Shared>,
     mut control: mpsc::Receiver<Control>,
     stop: &Arc<Notify>,
+    mut over: oneshot::Receiver<String>,
 ) -> Result<(), ServeError> {
+    let mut over_reason = None;
     let mut ended: Vec<Ended> = Vec::new();
     let why = loop {
         let told = tokio::select! {
             told = control.recv() => told,
             () = stop.notified() => break Phase::Stopping,
+            // Its sender is dropped only with the manager.
+            Ok(reason) = &mut over => {
+                error!(reason, "the node has no place in its cluster any more and stops");
+                over_reason = Some(reason.clone());
+                break Phase::Failed(reason);
+            }
         };
         match told {
-            Some(Control::Serve(instances)) => serve(shared, instances),
+            Some(Control::Serve(serving)) => serve(shared, serving).await,
             Some(Control::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop))),
             Some(Control::Ended(one)) => {
                 let reason = match &one.how {
@@ -49,10 +57,15 @@ pub(super) async fn run(
     };
     info!(phase = why.name(), "stopping");
     shared.phase.replace(why);
-    stop_all(shared, &mut control, ended).await
+    let stopped = stop_all(shared, &mut control, ended).await;
+    match over_reason {
+        Some(reason) => Err(ServeError::Cluster { reason }),
+        None => stopped,
+    }
 }
 
-fn serve(shared: &Rc<Shared>, instances: Vec<InstanceHandle>) {
+async fn serve(shared: &Rc<Shared>, serving: Serve) {
+    let Serve { handles: instances, epoch, is_intact } = serving;
     for instance in &instances {
         for damage in &instance.recovered.damage {
             shared.trouble(format!("instance {}: {damage}", instance.id));
@@ -67,6 +80,11 @@ fn serve(shared: &Rc<Shared>, instances: Vec<InstanceHandle>) {
     drop(shared.instances.set(instances));
     shared.phase.replace(Phase::Serving);
     info!(map_epoch = shared.history.borrow().map().epoch().0, "serving");
+    shared.follow.opened(epoch);
+    if let Some(cluster) = shared.cluster_handle() {
+        // The agent takes whatever comes, and there is room for this among messages; if it has ended, so does the node.
+        drop(cluster.inputs.send(Input::Opened { intact: is_intact }).await);
+    }
 }
 
 /// Tells those that run to stop, and waits for them.
@@ -103,7 +121,7 @@ async fn stop_all(
 
 fn id(shared: &Shared, place: usize) -> InstanceId {
     let map = shared.history.borrow().map().clone();
-    let node = map.node(shared.about.node);
+    let node = map.node(shared.node.get());
     let found = node.and_then(|node| node.instances().nth(place));
     found.map_or(InstanceId(0), |instance| instance.id)
 }

@@ -52,6 +52,18 @@ pub enum StartError {
         /// Why not.
         error: SavedError,
     },
+    /// What the node remembers of its cluster cannot be read.
+    Member {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
+    /// It cannot be in the cluster as it was asked to.
+    Cluster {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The node's state could not be saved.
     NotSaved(DiskError),
     /// The cluster map cannot be as this start needs it.
@@ -101,6 +113,11 @@ pub enum ServeError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The node has no place in its cluster any more; all instances were stopped.
+    Cluster {
+        /// Why not, and what to do.
+        reason: String,
+    },
     /// The manager ended by a fault; all instances were stopped.
     Manager {
         /// What happened.
@@ -113,8 +130,8 @@ impl fmt::Display for StartError {
         match self {
             StartError::NotLoopback { listen } => write!(
                 f,
-                "{listen} can be reached from other machines, and this program has no cluster secrets yet (they come \
-                 with clusters of several nodes): listen at 127.0.0.1 or [::1]"
+                "{listen} can be reached from other machines, and this program has no cluster secrets yet, so that whoever \
+                 connects could read and write everything: listen at 127.0.0.1 or [::1], or say --insecure"
             ),
             StartError::Instances { asked, most } => {
                 write!(f, "{asked} instances: ask for 1 to {most}, or for none in particular")
@@ -128,6 +145,8 @@ impl fmt::Display for StartError {
             StartError::Folder(error) => error.fmt(f),
             StartError::ForeignFolder { root, reason } => write!(f, "{}: {reason}", root.display()),
             StartError::State { path, error } => write!(f, "{}: {error}", path.display()),
+            StartError::Member { path, reason } => write!(f, "{}: {reason}", path.display()),
+            StartError::Cluster { reason } => f.write_str(reason),
             StartError::NotSaved(error) => write!(f, "the node's state could not be saved: {error}"),
             StartError::Map(error) => write!(f, "the cluster map cannot be brought up to date: {error}"),
             StartError::Listen { address, reason } => write!(
@@ -157,6 +176,7 @@ impl fmt::Display for ServeError {
             ServeError::Overdue { instance, waited } => {
                 write!(f, "instance {instance} did not stop within {waited:?}: its disk is slow or stuck")
             }
+            ServeError::Cluster { reason } => f.write_str(reason),
             ServeError::Manager { reason } => {
                 write!(f, "the manager has ended ({reason}), so the node has stopped: start it again")
             }

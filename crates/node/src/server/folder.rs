@@ -2,23 +2,28 @@
 //!
 //! ```text
 //!   DATA/node/lock       locked while a process has the folder
-//!   DATA/node/state      who the node is, and the map             (saved.rs, docs/formats/node-folder.md)
+//!   DATA/node/state      who a node that stands alone is, and its map    (saved.rs, docs/formats/node-folder.md)
+//!   DATA/node/member     who a node in a cluster is, and its map         (member.rs, the same)
+//!   DATA/node/control.log    its part in the control group               (docs/formats/control-log.md)
 //!   DATA/instance-00/    the engine of its first instance         (docs/formats/README.md), and its `life`
 //! ```
 
 use std::path::{Path, PathBuf};
 
-use zerohop_engine::disk::{Disk, DiskError, DiskResult, OpenMode};
+use zerohop_engine::disk::{Disk, DiskError, DiskResult, FileId, OpenMode};
 
 use super::error::StartError;
+use super::member::{MEMBER_BYTES_MAX, SavedMember};
 use super::saved::{SAVED_BYTES_MAX, SavedNode};
 use crate::disk::{LOCK_FILE, NodeDisk, OpenDiskError};
 use crate::embedded::SETTINGS_FILE;
 
 const NODE_FOLDER: &str = "node";
 const STATE_FILE: &str = "state";
-/// What the state file is called until it is whole.
-const UNFINISHED_FILE: &str = "state.tmp";
+const MEMBER_FILE: &str = "member";
+const CONTROL_LOG: &str = "control.log";
+/// What a file is called until it is whole.
+const UNFINISHED: &str = ".tmp";
 const INSTANCE_PREFIX: &str = "instance-";
 
 /// The node's part of a data folder, or of memory.
@@ -27,12 +32,13 @@ pub(crate) struct NodeFolder {
     /// `None`: all is in memory.
     root: Option<PathBuf>,
     disk: NodeDisk,
+    control_log: Option<FileId>,
 }
 
 impl NodeFolder {
     /// A folder that is none.
     pub(crate) fn in_memory() -> Self {
-        NodeFolder { root: None, disk: NodeDisk::in_memory() }
+        NodeFolder { root: None, disk: NodeDisk::in_memory(), control_log: None }
     }
 
     /// Opens the data folder `root` and makes it if there is none; also reads what the node saved there.
@@ -45,9 +51,11 @@ impl NodeFolder {
             OpenDiskError::InUse { .. } => StartError::Folder(OpenDiskError::InUse { root: root.to_owned() }),
             error => StartError::Folder(error),
         })?;
-        let mut folder = NodeFolder { root: Some(root.to_owned()), disk };
+        let mut folder = NodeFolder { root: Some(root.to_owned()), disk, control_log: None };
         let saved = folder.read()?;
+        let is_member = || folder.path(MEMBER_FILE).exists();
         if saved.is_none()
+            && !is_member()
             && let Some(instance) = names(root).into_iter().find(|name| name.starts_with(INSTANCE_PREFIX))
         {
             let reason = format!(
@@ -59,19 +67,90 @@ impl NodeFolder {
         Ok((folder, saved))
     }
 
-    /// Replaces what is saved. It survives a crash once this has returned well; after an error the old one stands, or
-    /// the new one.
+    /// Replaces what a node that stands alone has saved. It survives a crash once this has returned well; after an error
+    /// the old one stands, or the new one.
     pub(crate) fn save(&mut self, saved: &SavedNode) -> DiskResult<()> {
-        match self.disk.remove(UNFINISHED_FILE) {
+        self.replace(STATE_FILE, &saved.encode())
+    }
+
+    /// The same for a node in a cluster.
+    pub(crate) fn save_member(&mut self, saved: &SavedMember) -> DiskResult<()> {
+        self.replace(MEMBER_FILE, &saved.encode())
+    }
+
+    /// What a node in a cluster has saved, if anything.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read_member(&mut self) -> Result<Option<SavedMember>, StartError> {
+        let Some(bytes) = self.read_file(MEMBER_FILE, MEMBER_BYTES_MAX as u64 + 1)? else { return Ok(None) };
+        SavedMember::decode(&bytes)
+            .map(Some)
+            .map_err(|reason| StartError::Member { path: self.path(MEMBER_FILE), reason: reason.to_owned() })
+    }
+
+    /// The control log, if there is one.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read_control_log(&mut self) -> Result<Option<Vec<u8>>, StartError> {
+        self.read_file(CONTROL_LOG, u64::MAX)
+    }
+
+    /// Cuts off what a crash has torn, if there is a log. To be called first.
+    pub(crate) fn cut_control_log(&mut self, bytes: u64) -> DiskResult<()> {
+        let file = match self.disk.open(CONTROL_LOG, OpenMode::Existing) {
+            Ok(file) => file,
+            Err(DiskError::NotFound { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.control_log = Some(file);
+        if self.disk.bytes(file)? > bytes {
+            self.disk.truncate(file, bytes)?;
+            self.disk.sync(file)?;
+        }
+        Ok(())
+    }
+
+    /// Puts another log in its place.
+    pub(crate) fn replace_control_log(&mut self, bytes: &[u8]) -> DiskResult<()> {
+        if let Some(file) = self.control_log.take() {
+            self.disk.close(file);
+        }
+        self.replace(CONTROL_LOG, bytes)?;
+        self.control_log = Some(self.disk.open(CONTROL_LOG, OpenMode::Existing)?);
+        Ok(())
+    }
+
+    /// Adds to it; to be synced.
+    pub(crate) fn append_control_log(&mut self, bytes: &[u8]) -> DiskResult<()> {
+        match self.control_log {
+            Some(file) => self.disk.append(file, bytes),
+            None => Err(DiskError::NotFound { path: CONTROL_LOG.to_owned() }),
+        }
+    }
+
+    /// What was added survives a crash.
+    pub(crate) fn sync_control_log(&mut self) -> DiskResult<()> {
+        self.control_log.map_or(Ok(()), |file| self.disk.sync(file))
+    }
+
+    fn replace(&mut self, name: &str, bytes: &[u8]) -> DiskResult<()> {
+        let unfinished = format!("{name}{UNFINISHED}");
+        match self.disk.remove(&unfinished) {
             Ok(()) | Err(DiskError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }
-        let file = self.disk.open(UNFINISHED_FILE, OpenMode::Create)?;
-        let written = self.disk.append(file, &saved.encode()).and_then(|()| self.disk.sync(file));
+        let file = self.disk.open(&unfinished, OpenMode::Create)?;
+        let written = self.disk.append(file, bytes).and_then(|()| self.disk.sync(file));
         self.disk.close(file);
         written?;
-        self.disk.rename(UNFINISHED_FILE, STATE_FILE)?;
+        self.disk.rename(&unfinished, name)?;
         self.disk.sync_dir("")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.clone().unwrap_or_default().join(NODE_FOLDER).join(name)
     }
 
     /// The disk of an instance, by its place in the node. Errors: as [`NodeDisk::open`].
@@ -98,21 +177,27 @@ impl NodeFolder {
     }
 
     fn read(&mut self) -> Result<Option<SavedNode>, StartError> {
-        let path = self.root.clone().unwrap_or_default().join(NODE_FOLDER).join(STATE_FILE);
+        // Of a longer one so much that it is refused for its length.
+        let Some(bytes) = self.read_file(STATE_FILE, SAVED_BYTES_MAX as u64 + 1)? else { return Ok(None) };
+        SavedNode::decode(&bytes)
+            .map(Some)
+            .map_err(|error| StartError::State { path: self.path(STATE_FILE), error })
+    }
+
+    /// The first bytes of a file, at most so many; `None`: there is none.
+    fn read_file(&mut self, name: &str, bytes_max: u64) -> Result<Option<Vec<u8>>, StartError> {
         let failed = |error: DiskError| StartError::Folder(OpenDiskError::Disk(error));
-        let file = match self.disk.open(STATE_FILE, OpenMode::Existing) {
+        let file = match self.disk.open(name, OpenMode::Existing) {
             Ok(file) => file,
             Err(DiskError::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(failed(error)),
         };
         let bytes = self.disk.bytes(file).and_then(|length| {
-            // Of a longer one so much that it is refused for its length.
-            let mut bytes = vec![0; length.min(SAVED_BYTES_MAX as u64 + 1) as usize];
+            let mut bytes = vec![0; length.min(bytes_max) as usize];
             self.disk.read_at(file, 0, &mut bytes).map(|()| bytes)
         });
         self.disk.close(file);
-        let bytes = bytes.map_err(failed)?;
-        SavedNode::decode(&bytes).map(Some).map_err(|error| StartError::State { path, error })
+        bytes.map(Some).map_err(failed)
     }
 }
 

@@ -14,6 +14,13 @@ pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 /// How long instances may take to open their data: they read in proportion to it.
 pub const OPEN_WAIT: Duration = Duration::from_secs(3600);
 
+/// How long a node that starts in a cluster waits until it has found the control group and joined: those of a batch job
+/// come within minutes of each other.
+pub const JOIN_WAIT: Duration = Duration::from_secs(600);
+
+/// What instances want of the control group and the agent has not yet heard. What finds no room is said again.
+pub const WORDS_MAX: usize = 4_096;
+
 /// How long the other instances are waited for when the start of one has failed: those in the middle of reading a
 /// large log cannot be interrupted, and keep the folder until they or the process end.
 pub const START_FAILED_WAIT: Duration = Duration::from_secs(10);

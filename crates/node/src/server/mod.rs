@@ -9,11 +9,13 @@
 //! The node ends as a whole: when an instance or the manager comes to a bad end, the others are stopped, and
 //! [`Server::wait`] says why. A half of a node would look alive and serve half of the keys.
 
+mod clustered;
 mod error;
 mod folder;
 pub mod limits;
 mod listen;
 mod maps;
+mod member;
 mod saved;
 #[cfg(test)]
 mod tests;
@@ -32,11 +34,13 @@ use tracing::{error, info};
 use zerohop_engine::EngineOptions;
 use zerohop_partition::instance::Identity;
 use zerohop_placement::MapHistory;
-use zerohop_wire::ids::{Incarnation, InstanceId};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
+pub use self::clustered::{ClusterOptions, Way};
 pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;
+pub(crate) use self::member::SavedMember;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::limits::{
@@ -49,7 +53,7 @@ use crate::clock::{Stopwatch, unix_ms};
 use crate::disk::raise_descriptor_limit;
 use crate::entropy::{random_bytes, random_u64};
 use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
-use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan};
+use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, Standing};
 use crate::reactor::Mailbox;
 use crate::redis::Siblings;
 
@@ -64,18 +68,30 @@ pub struct ServerOptions {
     pub instances: Option<usize>,
     /// Memory for the newest part of the data, in bytes, over all instances; indexes come on top.
     pub memory_bytes: u64,
+    /// Its part in a cluster of several nodes. `None`: as the data folder remembers; of new data it stands alone.
+    pub cluster: Option<ClusterOptions>,
+    /// It may listen where other machines can reach it, though nobody who connects is asked for a secret.
+    pub insecure: bool,
 }
 
 impl ServerOptions {
     /// The defaults, with everything in memory.
     #[must_use]
     pub fn new(listen: SocketAddr) -> Self {
-        ServerOptions { listen, data: None, instances: None, memory_bytes: MEMORY_BYTES_DEFAULT }
+        ServerOptions {
+            listen,
+            data: None,
+            instances: None,
+            memory_bytes: MEMORY_BYTES_DEFAULT,
+            cluster: None,
+            insecure: false,
+        }
     }
 }
 
 /// A node that serves. Dropping it stops it.
 pub struct Server {
+    node: NodeId,
     manager: SocketAddr,
     instances: Vec<(InstanceId, SocketAddr)>,
     warning: Option<&'static str>,
@@ -114,14 +130,22 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let stopwatch = Stopwatch::start();
         // Before anything is made that a refusal would leave behind.
-        listen::check(options.listen)?;
+        listen::check(options.listen, options.insecure)?;
         // Connections need them; the usual limit is meant for programs that wait on few.
         raise_descriptor_limit();
         let (mut folder, saved) = match &options.data {
             Some(root) => NodeFolder::open(root)?,
             None => (NodeFolder::in_memory(), None),
         };
-        let instances = instance_count(&options, saved.as_ref())?;
+        let member = folder.read_member()?;
+        if options.cluster.is_some() || member.is_some() {
+            if saved.is_some() && member.is_none() {
+                return Err(clustered::stands_alone(&options));
+            }
+            return clustered::start(&options, folder, member, stopwatch);
+        }
+        let made_with = saved.as_ref().and_then(|saved| saved.map.node(saved.node));
+        let instances = instance_count(&options, made_with.map(|node| node.instances().count()))?;
         let listeners = Listeners::open(options.listen, instances)?;
         let incarnation = Incarnation(random(random_u64())?);
         let addresses: Vec<SocketAddr> = listeners.instances.iter().map(|(_, address)| *address).collect();
@@ -150,6 +174,12 @@ impl Server {
     #[must_use]
     pub fn manager_address(&self) -> SocketAddr {
         self.manager
+    }
+
+    /// Its number in the cluster.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.node
     }
 
     /// The instances and where they listen.
@@ -203,6 +233,14 @@ impl Server {
     pub fn stop(self) -> Result<(), ServeError> {
         self.stop_handle().stop();
         self.wait()
+    }
+
+    /// Takes note that all is well, and tells the log.
+    fn is_ready(&mut self, stopwatch: Stopwatch) {
+        (self.ready_after, self.end_wait) = (stopwatch.elapsed(), STOP_WAIT);
+        let listening: Vec<String> = self.instances.iter().map(|(id, at)| format!("{id} at {at}")).collect();
+        let ready_after_ms = self.ready_after.as_millis() as u64;
+        info!(ready_after_ms, instances = listening.join(", "), "ready");
     }
 
     fn finish(&mut self) -> Result<(), ServeError> {
@@ -312,7 +350,7 @@ impl Assembly<'_> {
         let manager_plan = ManagerPlan {
             about,
             folder,
-            next_keyspace: saved.next_keyspace,
+            standing: Standing::Alone(saved.next_keyspace),
             history: history.clone(),
             listener,
             jobs: (jobs.clone(), jobs_in),
@@ -332,10 +370,12 @@ impl Assembly<'_> {
             driver,
             jobs: jobs.clone(),
             control: control.clone(),
+            words: None,
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);
         let running = Running { outcome, manager: Some(thread), instances };
         let mut server = Server {
+            node: saved.node,
             manager,
             instances: ids.into_iter().zip(addresses).collect(),
             warning,
@@ -346,28 +386,26 @@ impl Assembly<'_> {
             end_wait: START_FAILED_WAIT,
         };
         // Should it have failed, dropping the server stops what runs.
-        let handles = serving?;
-        let told = server.control.try_send(Control::Serve(handles));
+        let handles = serving?.0;
+        let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true };
+        let told = server.control.try_send(Control::Serve(serving));
         if told.is_err() {
             let reason = "the manager has ended; the log says why".to_owned();
             return Err(StartError::System { operation: "starting the manager", reason });
         }
-        (server.ready_after, server.end_wait) = (stopwatch.elapsed(), STOP_WAIT);
-        let listening: Vec<String> =
-            server.instances.iter().map(|(id, at)| format!("{id} at {at}")).collect();
-        let ready_after_ms = server.ready_after.as_millis() as u64;
-        info!(ready_after_ms, instances = listening.join(", "), "ready");
+        server.is_ready(stopwatch);
         Ok(server)
     }
 }
 
-/// Starts the instances' threads, and waits until all have opened their data.
+/// Starts the instances' threads, and waits until all have opened their data. Also the starts that the disks of all of
+/// them have lived through.
 fn open_all(
     plans: impl Iterator<Item = Plan>,
     opened: SyncSender<OpenedHow>,
     ids: &[InstanceId],
     instances: &mut Instances,
-) -> Result<Vec<InstanceHandle>, StartError> {
+) -> Result<(Vec<InstanceHandle>, Vec<Incarnation>), StartError> {
     for plan in plans {
         let thread = instance::start(plan, opened.clone()).map_err(|error| no_thread(&error))?;
         instances.threads.push(thread);
@@ -397,17 +435,18 @@ fn open_all(
         // Nothing else was told yet, so that there is room; an instance that has ended already is reported by itself.
         drop(one.mailbox.leave(Notice::Siblings(siblings.clone(), newest)));
     }
+    let mut lived = ready.first().map(|one| one.lived.clone()).unwrap_or_default();
+    lived.retain(|start| ready.iter().all(|one| one.lived.contains(start)));
     let handle = |(id, one): (&InstanceId, Ready)| InstanceHandle::new(*id, one.mailbox, one.recovered);
-    Ok(ids.iter().zip(ready).map(handle).collect())
+    Ok((ids.iter().zip(ready).map(handle).collect(), lived))
 }
 
-fn instance_count(options: &ServerOptions, saved: Option<&SavedNode>) -> Result<usize, StartError> {
+fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<usize, StartError> {
     if let Some(asked) = options.instances
         && !(1..=INSTANCES_MAX).contains(&asked)
     {
         return Err(StartError::Instances { asked, most: INSTANCES_MAX });
     }
-    let made_with = saved.and_then(|saved| saved.map.node(saved.node)).map(|node| node.instances().count());
     match (made_with, options.instances) {
         (Some(has), Some(asked)) if has != asked => {
             let root = options.data.clone().unwrap_or_default();

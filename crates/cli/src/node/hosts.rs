@@ -1,0 +1,154 @@
+//! How a node comes into its cluster: what the command line, files and the batch scheduler say.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use zerohop_node::hosts::{self, Host, HostsError, PORT_DEFAULT};
+use zerohop_node::server::{ClusterOptions, Way};
+
+use super::listen;
+use crate::common::ending::CommandError;
+
+/// The most bytes of a file of hosts that are read.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+#[derive(Args, Debug)]
+#[group(multiple = true)]
+pub(super) struct ClusterArguments {
+    /// Starts together with others as one cluster: all of them, the same list for each, as in
+    /// node[001-003,007]:7400,login. The first of them found the control group.
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["host_file", "scheduler", "join"])]
+    hosts: Option<String>,
+    /// The same, from a file: a host a line.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["scheduler", "join"])]
+    host_file: Option<PathBuf>,
+    /// The same, from the environment of the batch scheduler that has started this process: Slurm or PBS.
+    #[arg(long, conflicts_with = "join")]
+    scheduler: bool,
+    /// Joins a cluster that is there: where a manager of it listens. May be given several times.
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
+    join: Vec<SocketAddr>,
+    /// Sets a cluster that starts together apart from others on the same hosts.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    cluster_name: String,
+    /// What fails together with this node, as in rack=a: copies of a partition are kept in different ones.
+    #[arg(long, value_name = "TEXT")]
+    domain: Option<String>,
+    /// How much this node can take, beside others.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    capacity: u32,
+    /// Lets it listen where other machines can reach it. Whoever can connect can read and write everything.
+    #[arg(long)]
+    pub(super) insecure: bool,
+}
+
+impl ClusterArguments {
+    /// What the node is told; `None`: nothing was said.
+    pub(super) fn options(&self, listen: Option<SocketAddr>) -> Result<Option<ClusterOptions>, CommandError> {
+        let usage = |error: HostsError| CommandError::Usage(error.to_string());
+        let (hosts, told) = if let Some(list) = &self.hosts {
+            (hosts::expand(list).map_err(usage)?, None)
+        } else if let Some(path) = &self.host_file {
+            let text = read(path).map_err(CommandError::Usage)?;
+            (hosts::expand(&text).map_err(usage)?, None)
+        } else if self.scheduler {
+            let variable = |name: &str| std::env::var(name).ok();
+            let found = hosts::of_scheduler(variable, |path| read(Path::new(path))).map_err(usage)?;
+            (found.hosts, found.me)
+        } else if self.join.is_empty() {
+            return Ok(None);
+        } else {
+            return Ok(Some(self.of(Way::Join(self.join.clone()))));
+        };
+        let me = match told {
+            Some(me) => me,
+            None => {
+                let at = listen.map(|at| (at.ip().to_string(), at.port()));
+                let at = at.as_ref().map(|(name, port)| (name.as_str(), *port));
+                let called = rustix::system::uname().nodename().to_string_lossy().into_owned();
+                hosts::find_self(&hosts, at, &called, PORT_DEFAULT, is_here).map_err(usage)?
+            }
+        };
+        let addresses = hosts.iter().map(resolve).collect::<Result<Vec<_>, CommandError>>()?;
+        let mut sorted: Vec<(&SocketAddr, &Host)> = addresses.iter().zip(&hosts).collect();
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(CommandError::Usage(format!(
+                "the list of hosts names one address twice: {} and {} are both {}",
+                pair[0].1, pair[1].1, pair[0].0
+            )));
+        }
+        let name = self.cluster_name.clone();
+        Ok(Some(self.of(Way::Together { hosts: addresses, me, name })))
+    }
+
+    fn of(&self, way: Way) -> ClusterOptions {
+        ClusterOptions { way, domain: self.domain.as_deref().map_or(0, domain_of), capacity: self.capacity }
+    }
+}
+
+/// Where a node of a list listens.
+pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
+    match &options.way {
+        Way::Together { hosts, me, .. } => hosts.get(*me).copied(),
+        Way::Join(_) => None,
+    }
+}
+
+/// A domain's number: nodes that give the same text are in the same one. FNV-1a; zero is nobody's.
+fn domain_of(text: &str) -> u32 {
+    let hash =
+        text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.max(1)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(format!("{}: {bytes} bytes are no list of hosts", path.display()));
+    }
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+/// An address of a host. One that others can reach is preferred: a machine's own name often leads to its loopback.
+fn resolve(host: &Host) -> Result<SocketAddr, CommandError> {
+    let port = host.port.unwrap_or(PORT_DEFAULT);
+    let found = (host.name.as_str(), port).to_socket_addrs();
+    let mut all: Vec<SocketAddr> = found
+        .map_err(|error| CommandError::Usage(format!("the host {host} of the list has no address: {error}")))?
+        .collect();
+    all.sort_by_key(|address| (address.ip().is_loopback(), address.is_ipv6()));
+    all.first()
+        .copied()
+        .ok_or_else(|| CommandError::Usage(format!("the host {host} of the list has no address")))
+}
+
+/// Whether a name leads to an address of this machine: one at which it can listen.
+fn is_here(name: &str) -> bool {
+    let Ok(addresses) = (name, 0).to_socket_addrs() else { return false };
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "asks the system whether the address is its own, and lets go"
+    )]
+    addresses.into_iter().any(|address| std::net::TcpListener::bind(address).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine_are_known_from_others() {
+        assert!(is_here("127.0.0.1") && is_here("localhost"));
+        // An address for documentation.
+        assert!(!is_here("192.0.2.1") && !is_here("no such name"));
+    }
+
+    #[test]
+    fn domains_of_one_text_are_one() {
+        assert_eq!(domain_of("rack=a"), domain_of("rack=a"));
+        assert_ne!(domain_of("rack=a"), domain_of("rack=b"));
+    }
+}

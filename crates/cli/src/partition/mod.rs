@@ -1,0 +1,69 @@
+//! `zerohop partition list`: who holds what.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use zerohop_wire::admin::PartitionStatus;
+
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use crate::output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PartitionCommand {
+    /// Tells which instances hold the partitions of a keyspace.
+    List(ListArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    /// The keyspace.
+    #[arg(default_value = "default")]
+    keyspace: String,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    partition: u32,
+    epoch: u64,
+    primary: u32,
+    in_sync: Vec<u32>,
+    followers: Vec<u32>,
+    state: String,
+}
+
+pub(crate) async fn run(command: PartitionCommand) -> Result<Ending, CommandError> {
+    let PartitionCommand::List(arguments) = command;
+    let client = arguments.target.connect().await?;
+    let all: Vec<Listed> =
+        admin::partitions(&client, &arguments.keyspace).await?.into_iter().map(Listed::from).collect();
+    if arguments.json {
+        output::json(&all)?;
+        return Ok(Ending::Done);
+    }
+    let some = |instances: &[u32]| match instances {
+        [] => "-".to_owned(),
+        some => some.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+    };
+    let line = |one: &Listed| {
+        let Listed { partition, epoch, primary, in_sync, followers, state } = one;
+        let (in_sync, followers) = (some(in_sync), some(followers));
+        format!(
+            "{partition}\tepoch {epoch}\tprimary {primary}\tin sync {in_sync}\tfollowing {followers}\t{state}"
+        )
+    };
+    output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+    Ok(Ending::Done)
+}
+
+impl From<PartitionStatus> for Listed {
+    fn from(status: PartitionStatus) -> Self {
+        let PartitionStatus { partition, epoch, primary, in_sync, followers, state } = status;
+        Listed { partition, epoch, primary, in_sync, followers, state }
+    }
+}

@@ -1,0 +1,104 @@
+//! Brings the instances every change of the map, in order, however slow one of them is: the agent does not wait for them.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tracing::warn;
+use zerohop_placement::{ClusterMap, MapDelta};
+use zerohop_wire::ids::MapEpoch;
+
+use super::super::instances::tell;
+use super::super::shared::Shared;
+use crate::server::limits::MAP_WAIT;
+
+/// Changes that wait for the instances; beyond it they get the whole map.
+const CHANGES_MAX: usize = 256;
+
+/// Changes on their way to the instances.
+#[derive(Debug)]
+pub(in crate::manager) struct Follow {
+    changes: RefCell<VecDeque<Arc<MapDelta>>>,
+    wakes: watch::Sender<u64>,
+    /// The epoch that all instances have taken up, or have failed to.
+    told: watch::Sender<MapEpoch>,
+}
+
+impl Follow {
+    pub(in crate::manager) fn new() -> Follow {
+        let (wakes, told) = (watch::Sender::new(0), watch::Sender::new(MapEpoch(0)));
+        Follow { changes: RefCell::default(), wakes, told }
+    }
+
+    /// The map has changed: by this, or in a way that is not known.
+    pub(super) fn changed(&self, delta: Option<Arc<MapDelta>>) {
+        let mut changes = self.changes.borrow_mut();
+        match delta {
+            Some(delta) if changes.len() < CHANGES_MAX => changes.push_back(delta),
+            _ => changes.clear(),
+        }
+        self.wakes.send_modify(|count| *count += 1);
+    }
+
+    /// The instances serve, with a map of this epoch.
+    pub(in crate::manager) fn opened(&self, epoch: MapEpoch) {
+        self.told.send_replace(epoch);
+        self.wakes.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until the instances of this node know a map of this epoch.
+    pub(in crate::manager) async fn reach(&self, epoch: MapEpoch) {
+        // The sender is here, so that it cannot be gone.
+        drop(self.told.subscribe().wait_for(|told| *told >= epoch).await);
+    }
+}
+
+/// Carries changes for as long as it is polled.
+pub(in crate::manager) async fn follow(shared: &Rc<Shared>) {
+    let mut wakes = shared.follow.wakes.subscribe();
+    loop {
+        // Whoever could end it is held by the shared state.
+        if wakes.changed().await.is_err() {
+            return;
+        }
+        while let Some((delta, map)) = next(shared) {
+            let faults = tell(shared.instances(), &delta, &map, MAP_WAIT).await;
+            for (instance, reason) in faults {
+                warn!(
+                    instance = instance.0,
+                    reason,
+                    epoch = map.epoch().0,
+                    "an instance has not followed the map"
+                );
+                shared.trouble(format!("instance {instance} has not followed the map: {reason}"));
+            }
+            shared.follow.told.send_replace(map.epoch());
+        }
+    }
+}
+
+/// What the instances are to be told next, and the map that they have then.
+fn next(shared: &Shared) -> Option<(Arc<MapDelta>, Arc<ClusterMap>)> {
+    let follow = &shared.follow;
+    let told = *follow.told.borrow();
+    if shared.instances().is_empty() || told == MapEpoch(0) {
+        return None;
+    }
+    let newest = Arc::clone(shared.history.borrow().map());
+    let mut joined = None::<Arc<MapDelta>>;
+    for delta in follow.changes.borrow_mut().drain(..).filter(|delta| delta.to > told) {
+        // One that does not follow the others leaves what is told short of the newest map.
+        joined = match joined.take() {
+            None if delta.from == told => Some(delta),
+            None => None,
+            Some(before) => MapDelta::clone(&before).join(&delta).ok().map(Arc::new),
+        };
+    }
+    match joined {
+        Some(delta) if delta.to == newest.epoch() => Some((delta, newest)),
+        _ if newest.epoch() > told => Some((Arc::new(newest.to_delta()), newest)),
+        _ => None,
+    }
+}

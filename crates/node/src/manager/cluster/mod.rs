@@ -1,0 +1,115 @@
+//! The node in its cluster: the shell of [`zerohop_control::agent`], which decides everything that is decided here.
+//!
+//! ```text
+//!   peers (manager ports) ──messages──┐                 ┌── Persist ──> store (a thread: control log, member file)
+//!   instances ── asks ────────────────┤                 ├── Send ─────> peers
+//!   operators (jobs) ── commands ─────┼──> run ─ Agent ─┼── Map ──────> history, follow ──> instances, in order
+//!   store ── it is on disk ───────────┤                 ├── Open, Joined ──> the thread that starts instances
+//!   timers ───────────────────────────┘                 └── Answered, Ended
+//! ```
+
+mod first;
+mod follow;
+mod peers;
+mod run;
+mod store;
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use tokio::sync::{mpsc, oneshot};
+use zerohop_control::agent::{Ended, Settings, Unanswered};
+use zerohop_control::command::{Command, HeldLog, Outcome};
+use zerohop_placement::ClusterMap;
+use zerohop_wire::ids::NodeId;
+use zerohop_wire::messages::ClusterId;
+
+pub(super) use self::follow::{Follow, follow};
+pub(super) use self::peers::{AGENT_MAGIC, serve as serve_peer};
+pub(super) use self::run::run;
+
+use crate::instance::Word;
+
+/// What a node in a cluster is started with.
+pub(crate) struct ClusterPlan {
+    pub(crate) settings: Settings,
+    /// Bytes of the control log that are in its file.
+    pub(crate) log_bytes: u64,
+    /// Makes the keyspace `default` once so many nodes are there; `None`: somebody else does.
+    pub(crate) first: Option<First>,
+    /// Tells the thread that starts instances what to start, and then that all is well.
+    pub(crate) opening: SyncSender<Opening>,
+    /// What instances say.
+    pub(crate) words: mpsc::Receiver<Word>,
+}
+
+/// Who makes the first keyspace, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct First {
+    /// Nodes that are waited for, so that its copies are where they belong at once.
+    pub(crate) nodes: usize,
+    /// This node's place among those who would make it: each waits for those before it.
+    pub(crate) place: u32,
+}
+
+/// What the thread that starts instances is told.
+#[derive(Debug)]
+pub(crate) enum Opening {
+    /// Start them with this map, as those of this node.
+    Instances { cluster: ClusterId, node: NodeId, first_instance: u32, map: Arc<ClusterMap> },
+    /// The node has joined and its instances run.
+    Joined,
+}
+
+/// What comes to the agent from this process.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// A message of another agent.
+    Received(Vec<u8>),
+    /// What was to be persisted up to this number is.
+    Persisted(u64),
+    /// It cannot be.
+    StoreFailed(String),
+    /// All instances are open.
+    Opened { intact: bool },
+    /// Where logs end.
+    LogEnds(Vec<HeldLog>),
+    /// An operator wants something.
+    Operate { command: Command, answer: oneshot::Sender<Result<Outcome, Unanswered>> },
+}
+
+/// The way to the agent from other tasks of the manager.
+#[derive(Clone, Debug)]
+pub(super) struct ClusterHandle {
+    pub(super) inputs: mpsc::Sender<Input>,
+}
+
+/// Why the node has no place in the cluster any more.
+#[derive(Debug)]
+pub(super) enum Over {
+    Ended(Ended),
+    Store(String),
+}
+
+/// Inputs that wait for the agent. Messages that find no room are let lie, as the network may.
+pub(super) const INPUTS_MAX: usize = 4_096;
+
+impl ClusterHandle {
+    /// Has a command decided by the control group.
+    pub(super) async fn operate(&self, command: Command) -> Result<Outcome, Unanswered> {
+        let (answer, outcome) = oneshot::channel();
+        if self.inputs.send(Input::Operate { command, answer }).await.is_err() {
+            return Err(Unanswered::TimedOut);
+        }
+        outcome.await.unwrap_or(Err(Unanswered::TimedOut))
+    }
+}
+
+impl std::fmt::Display for Over {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Over::Ended(ended) => ended.fmt(f),
+            Over::Store(reason) => write!(f, "the control log cannot be written: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! The agent's loop: one event after the other, and its effects carried out in order.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep_until};
+use tracing::{info, warn};
+use zerohop_control::Time;
+use zerohop_control::agent::{Agent, Effect, Event, LogWanted, Unanswered, Wish};
+use zerohop_control::command::{HeldLog, Outcome};
+use zerohop_partition::replica::Change;
+use zerohop_placement::{Address, MapHistory};
+use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
+
+use super::super::instances::InstanceHandle;
+use super::super::shared::Shared;
+use super::peers::Peers;
+use super::store::{Store, Write};
+use super::{ClusterPlan, First, Input, Opening, Over};
+use crate::clock::Stopwatch;
+use crate::entropy::random_u64;
+use crate::instance::{Notice, Word};
+use crate::server::limits::STATS_WAIT;
+use crate::server::{NodeFolder, SavedMember};
+
+/// Between two looks whether the first keyspace is due.
+const FIRST_EVERY_MS: u64 = 50;
+
+struct Runner {
+    shared: Rc<Shared>,
+    agent: Agent,
+    peers: Peers,
+    store: Store,
+    opening: std::sync::mpsc::SyncSender<Opening>,
+    first: Option<First>,
+    first_at_ms: u64,
+    first_since_ms: Option<u64>,
+    clock: Stopwatch,
+    answers: BTreeMap<u64, oneshot::Sender<Result<Outcome, Unanswered>>>,
+    next_token: u64,
+    saved: SavedMember,
+    is_unsaved: bool,
+    /// Joined as this, in a map of this epoch.
+    joined: Option<(NodeId, InstanceId, MapEpoch)>,
+    is_opening: bool,
+    is_told: bool,
+    over: Option<Over>,
+}
+
+/// Runs the agent for as long as it is polled; returns once the node has no place in the cluster any more.
+pub(in crate::manager) async fn run(
+    shared: &Rc<Shared>,
+    plan: ClusterPlan,
+    folder: NodeFolder,
+    (inputs, mut inputs_in): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
+) -> String {
+    let ClusterPlan { settings, log_bytes, first, opening, mut words } = plan;
+    let saved = SavedMember {
+        cluster: settings.cluster,
+        node: settings.node,
+        contacts: settings.contacts.clone(),
+        map: Arc::clone(&settings.map),
+    };
+    let clock = Stopwatch::start();
+    let (agent, good_bytes) = match Agent::open(Time(0), settings) {
+        Ok(opened) => opened,
+        Err(error) => return format!("the control log in the data folder cannot be used: {error}"),
+    };
+    let good_bytes = log_bytes.min(good_bytes as u64);
+    let store = match Store::start(folder, good_bytes, inputs) {
+        Ok(store) => store,
+        Err(error) => return format!("no thread: {error}"),
+    };
+    let mut runner = Runner {
+        shared: Rc::clone(shared),
+        agent,
+        peers: Peers::default(),
+        store,
+        opening,
+        first,
+        first_at_ms: 0,
+        first_since_ms: None,
+        clock,
+        answers: BTreeMap::new(),
+        next_token: 0,
+        saved,
+        is_unsaved: false,
+        joined: None,
+        is_opening: false,
+        is_told: false,
+        over: None,
+    };
+    runner.happens(Event::Tick);
+    loop {
+        runner.settle();
+        if let Some(over) = runner.over.take() {
+            return over.to_string();
+        }
+        let wake = runner.wake();
+        tokio::select! {
+            biased;
+            Some(input) = inputs_in.recv() => runner.take(input),
+            Some(word) = words.recv() => runner.hear(&word),
+            () = sleep_until(wake) => runner.happens(Event::Tick),
+        }
+    }
+}
+
+impl Runner {
+    fn now(&self) -> Time {
+        Time(self.clock.elapsed().as_micros() as u64)
+    }
+
+    fn wake(&self) -> Instant {
+        let at_us = self.agent.wake_at().0;
+        let at_us = match self.first {
+            Some(_) => at_us.min(self.first_at_ms * 1_000),
+            None => at_us,
+        };
+        let wait_us = at_us.saturating_sub(self.now().0);
+        // Never: as good as once an hour.
+        Instant::now() + Duration::from_micros(wait_us.min(3_600_000_000))
+    }
+
+    fn happens(&mut self, event: Event<'_>) {
+        let effects = self.agent.handle(self.now(), event);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Received(bytes) => self.happens(Event::Received { bytes: &bytes }),
+            Input::Persisted(number) => self.happens(Event::Persisted(number)),
+            Input::StoreFailed(reason) => self.over = Some(Over::Store(reason)),
+            Input::Opened { intact } => {
+                if self.joined.is_none() {
+                    self.happens(Event::Opened { intact });
+                }
+                self.is_opening = true;
+            }
+            Input::LogEnds(logs) => self.happens(Event::LogEnds(logs)),
+            Input::Operate { command, answer } => {
+                self.next_token += 1;
+                self.answers.insert(self.next_token, answer);
+                self.happens(Event::Operate { token: self.next_token, command });
+            }
+        }
+    }
+
+    fn hear(&mut self, word: &Word) {
+        match *word {
+            Word::Asks { instance, place, change } => {
+                let wish = match change {
+                    Change::Admit(member) => Wish::Admit(member.instance),
+                    Change::Remove(member) => Wish::Remove(member.instance),
+                    Change::Keep => Wish::Keep,
+                };
+                self.happens(Event::InstanceAsks {
+                    instance,
+                    keyspace: place.keyspace,
+                    partition: place.partition,
+                    epoch: place.epoch,
+                    wish,
+                });
+            }
+            Word::MapWanted => self.happens(Event::FetchMap),
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Persist { number, bytes, replace } => {
+                self.store.write(Write::Log { number, bytes, replace });
+            }
+            Effect::Send { to, bytes, datagram: _ } => self.peers.send(to, bytes),
+            Effect::Cluster(cluster) => {
+                self.saved.cluster = cluster;
+                self.shared.cluster.set(cluster);
+                self.is_unsaved = true;
+            }
+            Effect::Open(map) => {
+                self.shared.history.replace(MapHistory::new(Arc::clone(&map)));
+                let known = self.agent.node().and_then(|node| Some((node, map.node(node)?)));
+                match known {
+                    Some((node, found)) => {
+                        let first_instance = found.to_node().first_instance;
+                        self.open(node, first_instance);
+                    }
+                    // Nobody knows yet what its instances are called: there is nothing to be opened, and nothing damaged.
+                    None => self.happens(Event::Opened { intact: true }),
+                }
+            }
+            Effect::Map(delta) => {
+                let pushed = self.shared.history.borrow_mut().push(&delta);
+                match pushed {
+                    Ok(()) => self.shared.follow.changed(Some(delta)),
+                    Err(error) => {
+                        warn!(%error, "a change of the map does not follow the last; the whole map is taken");
+                        self.replace_map();
+                    }
+                }
+                self.map_changed();
+            }
+            Effect::MapReplaced(_) => {
+                self.replace_map();
+                self.map_changed();
+            }
+            Effect::Joined { node, first_instance, epoch } => {
+                info!(node = node.0, map_epoch = epoch.0, "joined the cluster");
+                self.shared.node.set(node);
+                self.saved.node = Some(node);
+                self.joined = Some((node, first_instance, epoch));
+                self.is_unsaved = true;
+            }
+            Effect::Managers(managers) => {
+                let own = &self.agent.settings().manager;
+                let others = managers.into_iter().map(|one| one.addr).filter(|addr| addr != own);
+                self.saved.contacts = others.collect::<Vec<Address>>();
+                self.is_unsaved = true;
+            }
+            Effect::WantLogEnds(wanted) => self.find_log_ends(wanted),
+            Effect::Answered { token, result } => {
+                if let Some(answer) = self.answers.remove(&token) {
+                    // Whoever has stopped waiting looks at the map.
+                    drop(answer.send(result));
+                }
+            }
+            Effect::MayHaveLost { keyspace, partition } => {
+                self.shared.trouble(format!(
+                    "partition {partition} of keyspace {keyspace} goes on with a log of which the last moments may be missing"
+                ));
+            }
+            Effect::Ended(ended) => self.over = Some(Over::Ended(ended)),
+        }
+    }
+
+    /// After all effects of an event.
+    fn settle(&mut self) {
+        if let Some((node, first_instance, epoch)) = self.joined
+            && self.agent.map().epoch() >= epoch
+        {
+            if !self.is_opening {
+                self.open(node, first_instance);
+            }
+            // Clients that come now find a keyspace to use.
+            let is_usable = First::is_done(self.agent.map());
+            if !self.is_told && is_usable && !self.shared.instances().is_empty() {
+                self.is_told = true;
+                drop(self.opening.try_send(Opening::Joined));
+            }
+        }
+        self.make_first_keyspace();
+        if std::mem::take(&mut self.is_unsaved) {
+            self.saved.map = Arc::clone(self.agent.map());
+            self.store.write(Write::Member(Box::new(self.saved.clone())));
+        }
+    }
+
+    /// Has the instances started with the map as it is now.
+    fn open(&mut self, node: NodeId, first_instance: InstanceId) {
+        self.is_opening = true;
+        let map = Arc::clone(self.agent.map());
+        let (cluster, first_instance) = (self.saved.cluster, first_instance.0);
+        drop(self.opening.try_send(Opening::Instances { cluster, node, first_instance, map }));
+    }
+
+    fn replace_map(&self) {
+        self.shared.history.replace(MapHistory::new(Arc::clone(self.agent.map())));
+        self.shared.follow.changed(None);
+    }
+
+    fn map_changed(&mut self) {
+        self.is_unsaved = true;
+    }
+
+    fn make_first_keyspace(&mut self) {
+        let Some(first) = self.first else { return };
+        let now_ms = self.now().0 / 1_000;
+        if now_ms < self.first_at_ms {
+            return;
+        }
+        self.first_at_ms = now_ms + FIRST_EVERY_MS;
+        let map = Arc::clone(self.agent.map());
+        if First::is_done(&map) {
+            self.first = None;
+            return;
+        }
+        if map.epoch() == MapEpoch(0) || self.joined.is_none() {
+            return;
+        }
+        let since_ms = now_ms - *self.first_since_ms.get_or_insert(now_ms);
+        let Ok(seed) = random_u64() else { return };
+        if let Some(command) = first.command(&map, since_ms, seed, self.shared.about.in_memory) {
+            // Once in a while, until the map has it: of two who make it the second is refused.
+            self.first_at_ms = now_ms + 1_000;
+            self.next_token += 1;
+            self.happens(Event::Operate { token: self.next_token, command });
+        }
+    }
+
+    /// Asks the instances where their logs end.
+    fn find_log_ends(&self, wanted: Vec<LogWanted>) {
+        let shared = Rc::clone(&self.shared);
+        spawn_local(async move {
+            let mut logs = Vec::new();
+            for handle in shared.instances() {
+                let of_it: Vec<LogWanted> =
+                    wanted.iter().filter(|one| one.instance == handle.id).copied().collect();
+                if !of_it.is_empty() {
+                    logs.extend(log_ends(handle, of_it).await);
+                }
+            }
+            if let Some(cluster) = shared.cluster_handle()
+                && !logs.is_empty()
+            {
+                // It is asked for again if there is no room.
+                drop(cluster.inputs.try_send(Input::LogEnds(logs)));
+            }
+        });
+    }
+}
+
+async fn log_ends(handle: &InstanceHandle, wanted: Vec<LogWanted>) -> Vec<HeldLog> {
+    let (asker, answer) = oneshot::channel();
+    let due = Instant::now() + STATS_WAIT;
+    if !handle.leave(Notice::LogEnds { wanted, asker }, due).await {
+        return Vec::new();
+    }
+    match tokio::time::timeout_at(due, answer).await {
+        Ok(Ok(logs)) => logs,
+        _ => Vec::new(),
+    }
+}

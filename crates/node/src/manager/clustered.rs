@@ -1,0 +1,106 @@
+//! Control requests of a node in a cluster: decided here as far as words go, then by the control group, and answered once
+//! this node's instances know.
+
+use std::rc::Rc;
+
+use tokio::time::timeout;
+use zerohop_control::command::{self, Command};
+use zerohop_placement::{Change, NodeState};
+use zerohop_wire::admin::{
+    AdminAnswer, Answer, Ask, Done, NodeRemove, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN_NODE,
+};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId};
+
+use super::changes::Decided;
+use super::jobs::decide;
+use super::shared::Shared;
+use crate::server::limits::MAP_WAIT;
+
+/// Carries a change out.
+pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
+    if let Some(reason) = shared.phase().why_not() {
+        return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
+    }
+    match ask {
+        Ask::SetNodeState(set) => {
+            let state = match set.state.as_str() {
+                "draining" => NodeState::Draining,
+                "up" => NodeState::Up,
+                other => {
+                    let reason = format!("a node cannot be made {other:?}: draining, or up");
+                    return AdminAnswer::refused(REFUSED_REQUEST, reason);
+                }
+            };
+            return of_node(shared, set.node, |node, incarnation| Command::SetNodeState {
+                node,
+                incarnation,
+                state,
+            })
+            .await;
+        }
+        Ask::RemoveNode(NodeRemove { node }) => {
+            return of_node(shared, node, |node, _| Command::RemoveNode(node)).await;
+        }
+        _ => {}
+    }
+    // The control group gives a new keyspace its number; any that is free serves to look for what is wrong.
+    let free = shared.history.borrow().map().keyspaces().last().map_or(1, |(id, _)| id.0.saturating_add(1));
+    let decided = match decide(shared, ask, KeyspaceId(free)) {
+        Ok(decided) => decided,
+        Err(refusal) => return refusal.into_answer(),
+    };
+    let Decided { delta, mut keyspace } = decided;
+    let command = delta.and_then(|delta| delta.changes.into_iter().next()).and_then(|change| match change {
+        Change::CreateKeyspace { config, .. } => Some((Command::CreateKeyspace(config), true)),
+        Change::AlterKeyspace { id, config } => Some((Command::AlterKeyspace(id, config), false)),
+        Change::DropKeyspace(id) => Some((Command::DropKeyspace(id), false)),
+        _ => None,
+    });
+    let Some((command, is_new)) = command else { return AdminAnswer::of(Answer::Keyspace(keyspace)) };
+    match have_decided(shared, command).await {
+        Ok(done) => {
+            if is_new {
+                keyspace.id = u32::try_from(done.number).unwrap_or(keyspace.id);
+            }
+            AdminAnswer::of(Answer::Keyspace(keyspace))
+        }
+        Err(refused) => refused,
+    }
+}
+
+/// Changes a node.
+async fn of_node(
+    shared: &Rc<Shared>,
+    node: u32,
+    command: impl FnOnce(NodeId, Incarnation) -> Command,
+) -> AdminAnswer {
+    let id = NodeId(node);
+    let found = shared.history.borrow().map().node(id).map(|found| found.incarnation());
+    let Some(incarnation) = found else {
+        let reason = format!("there is no node {node}: `zerohop node list` has those that there are");
+        return AdminAnswer::refused(REFUSED_UNKNOWN_NODE, reason);
+    };
+    match have_decided(shared, command(id, incarnation)).await {
+        Ok(done) => AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0 })),
+        Err(refused) => refused,
+    }
+}
+
+/// Has the control group decide, and waits until the instances of this node know.
+async fn have_decided(shared: &Rc<Shared>, command: Command) -> Result<command::Done, AdminAnswer> {
+    let failed = |reason: String| AdminAnswer::refused(REFUSED_FAILED, reason);
+    let Some(cluster) = shared.cluster_handle() else {
+        return Err(failed("there is no cluster".to_owned()));
+    };
+    let done = match cluster.operate(command).await {
+        Ok(outcome) => outcome.result.map_err(|refusal| failed(refusal.to_string()))?,
+        Err(error) => return Err(failed(error.to_string())),
+    };
+    match timeout(MAP_WAIT, shared.follow.reach(done.epoch)).await {
+        Ok(()) => Ok(done),
+        Err(_) => Err(failed(format!(
+            "the change is made (map epoch {}), but not every instance of this node has followed it within {MAP_WAIT:?}",
+            done.epoch
+        ))),
+    }
+}

@@ -1,0 +1,333 @@
+//! The start of a node in a cluster of several.
+//!
+//! ```text
+//!   folder locked, member file and control log read ──> listeners ──> manager with its agent
+//!      agent: founds or finds the control group ──> Instances ──> they open their data ──> it joins ──> Joined ──> ready
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tracing::info;
+use zerohop_control::agent::{Control as ControlPart, Settings};
+use zerohop_control::command::{ManagerId, ManagerInfo};
+use zerohop_engine::EngineOptions;
+use zerohop_partition::instance::Identity;
+use zerohop_placement::hash::HashKind;
+use zerohop_placement::{Address, MapHistory};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+use zerohop_wire::messages::ClusterId;
+
+use super::limits::{JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT, WORDS_MAX};
+use super::listen::Listeners;
+use super::{
+    Instances, NodeFolder, Running, SavedMember, Server, ServerOptions, StartError, instance_count,
+    no_thread, open_all, random,
+};
+use crate::clock::{Stopwatch, unix_ms};
+use crate::entropy::random_u64;
+use crate::instance::{OpenedHow, Plan};
+use crate::manager::{self, About, ClusterPlan, Control, First, ManagerPlan, Opening, Serve, Standing};
+use crate::reactor::MioDriver;
+
+/// A node's part in a cluster of several nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterOptions {
+    /// How it comes into it.
+    pub way: Way,
+    /// What fails together with it, as a number that those of one domain share.
+    pub domain: u32,
+    /// How much it can take, beside others.
+    pub capacity: u32,
+}
+
+/// How a node comes into its cluster. A node that has been in one finds it again whatever is said here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// All start together, with the same list.
+    Together {
+        /// Where the managers of all listen; the first of them found the control group.
+        hosts: Vec<SocketAddr>,
+        /// Which of them this is.
+        me: usize,
+        /// What sets this cluster apart from others on the same hosts.
+        name: String,
+    },
+    /// It joins a cluster that is there; these are managers of it.
+    Join(Vec<SocketAddr>),
+}
+
+/// Between two looks whether the manager is there still.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The folder is that of a node which stands alone.
+pub(super) fn stands_alone(options: &ServerOptions) -> StartError {
+    let root = options.data.clone().unwrap_or_default();
+    let reason = "it holds a node that stands alone, which cannot come into a cluster with its data yet: start it without \
+                  --hosts, --join and their like, or name another folder"
+        .to_owned();
+    StartError::ForeignFolder { root, reason }
+}
+
+/// Starts a node, and returns when it has joined and serves.
+pub(super) fn start(
+    options: &ServerOptions,
+    mut folder: NodeFolder,
+    member: Option<SavedMember>,
+    stopwatch: Stopwatch,
+) -> Result<Server, StartError> {
+    let made_with = member.as_ref().and_then(|saved| saved.map.node(saved.node?));
+    let instances = instance_count(options, made_with.map(|node| node.instances().count()))?;
+    let log = folder.read_control_log()?;
+    let listeners = Listeners::open(options.listen, instances)?;
+    let incarnation = Incarnation(random(random_u64())?.max(1));
+    let log_bytes = log.as_ref().map_or(0, |log| log.len() as u64);
+    let (settings, first) = settings(options, member, log, incarnation, &listeners)?;
+    info!(
+        cluster = super::hex(&settings.cluster.0),
+        node = settings.node.map(NodeId::get),
+        manager = settings.manager.as_str(),
+        instances,
+        data = folder.root().map(|root| root.display().to_string()),
+        map_epoch = settings.map.epoch().0,
+        "starting in a cluster"
+    );
+    let (jobs, jobs_in) = mpsc::channel(JOBS_MAX);
+    let (control, control_in) = mpsc::channel(instances + 2);
+    let (words, words_in) = mpsc::channel(WORDS_MAX);
+    let (opening_out, opening) = sync_channel(4);
+    let stop = Arc::new(Notify::new());
+    let (outcome_out, outcome) = sync_channel(1);
+    let Listeners { manager: (listener, manager_at), instances: drivers } = listeners;
+    let warning = folder.warning();
+    let about = About {
+        cluster: settings.cluster,
+        node: settings.node.unwrap_or(NodeId(0)),
+        incarnation,
+        started_ms: unix_ms(),
+        in_memory: options.data.is_none(),
+        warning,
+    };
+    let history = MapHistory::new(Arc::clone(&settings.map));
+    let plan = ClusterPlan { settings, log_bytes, first, opening: opening_out, words: words_in };
+    let manager_plan = ManagerPlan {
+        about,
+        folder,
+        standing: Standing::InCluster(Box::new(plan)),
+        history,
+        listener,
+        jobs: (jobs.clone(), jobs_in),
+        control: control_in,
+        stop: Arc::clone(&stop),
+    };
+    let thread = manager::start(manager_plan, outcome_out).map_err(|error| no_thread(&error))?;
+    let (opened_out, opened) = sync_channel::<OpenedHow>(2 * instances);
+    let mut server = Server {
+        node: NodeId(0),
+        manager: manager_at,
+        instances: Vec::new(),
+        warning,
+        ready_after: Duration::ZERO,
+        stop,
+        control,
+        running: Some(Running {
+            outcome,
+            manager: Some(thread),
+            instances: Instances { opened, threads: Vec::new(), mailboxes: Vec::new() },
+        }),
+        end_wait: START_FAILED_WAIT,
+    };
+    // Should any of this fail, dropping the server stops what runs.
+    let Opening::Instances { cluster, node, first_instance, map } = wait(&server, &opening)? else {
+        return Err(StartError::Cluster { reason: "it joined before its instances were open".to_owned() });
+    };
+    let ids: Vec<InstanceId> = (first_instance..).map(InstanceId).take(instances).collect();
+    let addresses: Vec<SocketAddr> = drivers.iter().map(|(_, address)| *address).collect();
+    let memory_bytes = options.memory_bytes / instances.max(1) as u64;
+    let history = MapHistory::new(Arc::clone(&map));
+    let plan_of = |(place, ((driver, _), id)): (usize, ((MioDriver, SocketAddr), &InstanceId))| Plan {
+        place,
+        identity: Identity { cluster, instance: *id, incarnation },
+        root: options.data.clone(),
+        engine: EngineOptions { memory_bytes, ..EngineOptions::default() },
+        history: history.clone(),
+        driver,
+        jobs: jobs.clone(),
+        control: server.control.clone(),
+        words: Some(words.clone()),
+    };
+    let plans: Vec<Plan> = drivers.into_iter().zip(&ids).enumerate().map(plan_of).collect();
+    let Some(running) = &mut server.running else {
+        return Err(StartError::Cluster { reason: "it has been stopped".to_owned() });
+    };
+    let (handles, lived) = open_all(plans.into_iter(), opened_out, &ids, &mut running.instances)?;
+    // The start that the map names: if these disks have not lived through it, they are others, or have been replaced.
+    let named = map.node(node).map(|found| found.incarnation());
+    let is_whole = handles.iter().all(|handle| handle.recovered.damaged == 0);
+    let is_intact = is_whole && named.is_some_and(|named| named == incarnation || lived.contains(&named));
+    (server.node, server.instances) = (node, ids.into_iter().zip(addresses).collect());
+    let serving = Serve { handles, epoch: map.epoch(), is_intact };
+    if server.control.try_send(Control::Serve(serving)).is_err() {
+        return Err(ended(&server));
+    }
+    match wait(&server, &opening)? {
+        Opening::Joined => {}
+        Opening::Instances { .. } => {
+            return Err(StartError::Cluster { reason: "its instances were to be opened twice".to_owned() });
+        }
+    }
+    server.is_ready(stopwatch);
+    Ok(server)
+}
+
+/// Waits for the manager's word.
+fn wait(server: &Server, opening: &Receiver<Opening>) -> Result<Opening, StartError> {
+    let stopwatch = Stopwatch::start();
+    while stopwatch.elapsed() < JOIN_WAIT {
+        match opening.recv_timeout(LOOK) {
+            Ok(word) => return Ok(word),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Err(ended(server)),
+        }
+        if let Some(running) = &server.running
+            && let Ok(Err(error)) = running.outcome.try_recv()
+        {
+            return Err(StartError::Cluster { reason: error.to_string() });
+        }
+    }
+    let reason = format!(
+        "the cluster was not found within {JOIN_WAIT:?}: more than half of the managers must run and reach each other"
+    );
+    Err(StartError::Cluster { reason })
+}
+
+/// Why the manager has ended.
+fn ended(server: &Server) -> StartError {
+    let outcome = server.running.as_ref().map(|running| running.outcome.recv_timeout(START_FAILED_WAIT));
+    let reason = match outcome {
+        Some(Ok(Err(error))) => error.to_string(),
+        _ => "the manager has ended; the log says why".to_owned(),
+    };
+    StartError::Cluster { reason }
+}
+
+/// How many of a list found the control group: 1, 3 or 5.
+fn founders(hosts: usize) -> usize {
+    match hosts {
+        0..=2 => 1,
+        3..=8 => 3,
+        _ => 5,
+    }
+}
+
+/// What the agent is told.
+fn settings(
+    options: &ServerOptions,
+    member: Option<SavedMember>,
+    log: Option<Vec<u8>>,
+    incarnation: Incarnation,
+    listeners: &Listeners,
+) -> Result<(Settings, Option<First>), StartError> {
+    let own = address(listeners.manager.1)?;
+    let mut settings = Settings::new(random(random_u64())?, ClusterId::default(), incarnation, own.clone());
+    settings.instances =
+        listeners.instances.iter().map(|(_, at)| address(*at)).collect::<Result<_, StartError>>()?;
+    let mut first = None;
+    let mut contacts: Vec<Address> = Vec::new();
+    let mut founding = None;
+    if let Some(cluster) = &options.cluster {
+        (settings.domain, settings.capacity) = (cluster.domain, cluster.capacity.max(1));
+        match &cluster.way {
+            Way::Together { hosts, me, name } => {
+                let all = hosts.iter().map(|host| address(*host)).collect::<Result<Vec<_>, StartError>>()?;
+                if all.get(*me) != Some(&own) {
+                    let said = all.get(*me).map_or("nobody", Address::as_str);
+                    let reason =
+                        format!("the list of hosts has {said} for this node, which listens at {own}");
+                    return Err(StartError::Cluster { reason });
+                }
+                settings.cluster = name_of(name, &all);
+                let founders: Vec<ManagerInfo> = (1..)
+                    .zip(&all[..founders(all.len())])
+                    .map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr: addr.clone() })
+                    .collect();
+                contacts.extend(founders.iter().map(|one| one.addr.clone()).filter(|addr| *addr != own));
+                if *me < founders.len() {
+                    first = Some(First { nodes: all.len(), place: *me as u32 });
+                    founding = Some(ControlPart::Found { id: ManagerId(*me as u64 + 1), founders });
+                }
+            }
+            Way::Join(hosts) => {
+                for host in hosts {
+                    contacts.push(address(*host)?);
+                }
+            }
+        }
+    }
+    if let Some(saved) = member {
+        if saved.cluster != settings.cluster && saved.cluster != ClusterId::default() {
+            // The list is of hosts to ask: whoever answers of another cluster is told, and told by it.
+            (founding, first) = (None, None);
+        }
+        if saved.cluster != ClusterId::default() {
+            settings.cluster = saved.cluster;
+        }
+        (settings.node, settings.map) = (saved.node, saved.map);
+        contacts.extend(saved.contacts);
+    }
+    contacts.dedup();
+    contacts.truncate(super::member::CONTACTS_MAX);
+    settings.contacts = contacts;
+    settings.control = match (log, founding) {
+        (Some(log), _) => ControlPart::Log(log),
+        (None, Some(founding)) => founding,
+        (None, None) => ControlPart::No,
+    };
+    Ok((settings, first))
+}
+
+/// The name of a cluster that starts all at once: the same on all of its hosts, which have said nothing to each other yet.
+fn name_of(name: &str, hosts: &[Address]) -> ClusterId {
+    let text = hosts.iter().fold(format!("zerohop cluster {name}"), |text, host| format!("{text}\n{host}"));
+    let mut id = [0; 16];
+    for (half, seed) in id.chunks_exact_mut(8).zip([1, 2]) {
+        half.copy_from_slice(&HashKind::Xxh3.hash(seed, text.as_bytes()).to_le_bytes());
+    }
+    ClusterId(id)
+}
+
+fn address(address: SocketAddr) -> Result<Address, StartError> {
+    Address::new(&address.to_string())
+        .map_err(|error| StartError::Listen { address: address.to_string(), reason: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_groups_are_odd_and_no_larger_than_the_cluster() {
+        for hosts in 1..100 {
+            let founders = founders(hosts);
+            assert!(founders % 2 == 1 && founders <= hosts.max(1) && founders <= 5);
+        }
+    }
+
+    #[test]
+    fn clusters_of_other_names_or_hosts_are_others() {
+        let host = |port: u16| address(SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+        let ids = [
+            name_of("", &[host(1), host(2)]),
+            name_of("a", &[host(1), host(2)]),
+            name_of("", &[host(1), host(3)]),
+            name_of("", &[host(1)]),
+        ];
+        for (at, id) in ids.iter().enumerate() {
+            assert!(*id != ClusterId::default() && !ids[..at].contains(id));
+        }
+        assert_eq!(ids[0], name_of("", &[host(1), host(2)]));
+    }
+}
