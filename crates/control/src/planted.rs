@@ -4,7 +4,8 @@
 /// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A vote is sent and never written: a restarted manager votes again in the same term.
+    /// For whom a vote was given is never written, and the vote leaves at once: a restarted manager votes again in the same
+    /// term.
     VotesTwice,
     /// Control makes a follower primary.
     PromotesFollower,
@@ -16,17 +17,35 @@ pub enum Bug {
     RetriesApplied,
     /// A restarted in-sync replica stays in sync although its log was not synced.
     RestartedStaysInSync,
+    /// A leader hands out the map of a command that it has only proposed.
+    HandsOutUndecided,
+    /// A node repeats that it is here under another name each time.
+    JoinsUnderNewNames,
+    /// A node's instances are opened with whatever map is there.
+    OpensWithAnyMap,
+    /// Nobody takes a node for dead that gossip has never heard of.
+    NobodyIsSilent,
+    /// A founder without a log asks nobody before it founds the group.
+    FoundsUnasked,
 }
 
 impl Bug {
-    /// All of them.
-    pub const ALL: [Bug; 6] = [
-        Bug::VotesTwice,
+    /// Those that managers alone show, beside [`Bug::VotesTwice`], which takes two candidates and a crash at one moment.
+    pub const OF_MANAGERS: [Bug; 5] = [
         Bug::PromotesFollower,
         Bug::OlderEpochAccepted,
         Bug::AcknowledgesBeforeCommit,
         Bug::RetriesApplied,
         Bug::RestartedStaysInSync,
+    ];
+
+    /// Those that whole nodes show.
+    pub const OF_AGENTS: [Bug; 5] = [
+        Bug::HandsOutUndecided,
+        Bug::JoinsUnderNewNames,
+        Bug::OpensWithAnyMap,
+        Bug::NobodyIsSilent,
+        Bug::FoundsUnasked,
     ];
 }
 

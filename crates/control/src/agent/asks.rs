@@ -12,6 +12,7 @@ use crate::Time;
 use crate::command::{Asker, Command, Outcome, Refusal, Regroup, Request, RequestId};
 use crate::limits::{ASKS_IN_FLIGHT_MAX, FORWARDED_MAX, HELD_ASKS_MAX, INSTANCE_ASKS_MAX, OPERATIONS_MAX};
 use crate::manager::{self, Answer};
+use crate::planted::{Bug, is_planted};
 
 /// How long an instance's ask is pursued; it repeats what it wants for longer.
 const INSTANCE_ASK_MS: u64 = 2_000;
@@ -230,6 +231,10 @@ impl Agent {
                 self.effects.push(Effect::Answered { token, result: Err(Unanswered::TimedOut) });
             }
             return;
+        }
+        if is_planted(Bug::JoinsUnderNewNames) && pending.purpose == Purpose::Join && pending.tries > 0 {
+            let Some(pending) = self.asks.remove(number) else { return };
+            return self.ask(Purpose::Join, pending.command, pending.until);
         }
         let after = *pending.after.get_or_insert(mark);
         pending.tries += 1;

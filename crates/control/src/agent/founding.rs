@@ -12,6 +12,7 @@ use super::{Agent, Effect, Ended};
 use crate::Time;
 use crate::command::{ManagerId, ManagerInfo};
 use crate::manager::Manager;
+use crate::planted::{Bug, is_planted};
 
 /// Between two rounds of asking.
 const ASK_MS: u64 = 100;
@@ -91,7 +92,7 @@ impl Agent {
 
     fn found_if_all_heard(&mut self) {
         let Some(founding) = &self.founding else { return };
-        if founding.heard.len() + 1 >= founding.founders.len() {
+        if founding.heard.len() + 1 >= founding.founders.len() || is_planted(Bug::FoundsUnasked) {
             self.found();
         }
     }

@@ -19,6 +19,7 @@ use super::asks::Purpose;
 use super::{Agent, Effect, Ended};
 use crate::Time;
 use crate::command::{Command, Held, Join, Outcome, Refusal};
+use crate::planted::{Bug, is_planted};
 
 /// Between two looks for a map that is new enough.
 const LOOK_MS: u64 = 50;
@@ -70,7 +71,7 @@ impl Agent {
                 self.start = Start::Looking;
                 self.look();
             }
-            Start::Waiting { mark } if self.maps.mark >= mark => {
+            Start::Waiting { mark } if self.maps.mark >= mark || is_planted(Bug::OpensWithAnyMap) => {
                 let map = Arc::clone(self.map());
                 let own = self.settings.node.and_then(|node| map.node(node));
                 let replaces = own.map_or(Incarnation(0), |own| own.incarnation());

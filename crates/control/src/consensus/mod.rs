@@ -5,7 +5,9 @@
 
 use std::collections::VecDeque;
 
-use raft::eraftpb::{ConfChange, ConfChangeType, Entry, EntryType, Message, MessageType, Snapshot};
+use raft::eraftpb::{
+    ConfChange, ConfChangeType, Entry, EntryType, HardState, Message, MessageType, Snapshot,
+};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::command::{ManagerId, Request};
@@ -337,9 +339,14 @@ impl Consensus {
     fn hold_back(&mut self, held: HeldBack) {
         self.held.push_back(held);
         if planted::is_planted(Bug::VotesTwice) {
-            // The vote goes out at once, whatever is on disk.
+            // Votes go out at once, whatever is on disk.
             let held = self.held.back_mut().map(|held| std::mem::take(&mut held.messages));
-            self.send(held.unwrap_or_default());
+            let is_vote = |message: &Message| message.get_msg_type() == MessageType::MsgRequestVoteResponse;
+            let (votes, others) = held.unwrap_or_default().into_iter().partition(is_vote);
+            if let Some(held) = self.held.back_mut() {
+                held.messages = others;
+            }
+            self.send(votes);
         }
         if self.persisted_all() {
             while let Some(held) = self.held.pop_front() {
@@ -363,11 +370,19 @@ impl Consensus {
 
     fn append(&mut self, entries: &[Entry], hard: bool) {
         let mut writer = Writer::default();
-        if hard && !(planted::is_planted(Bug::VotesTwice) && entries.is_empty()) {
-            writer.hard_state(&self.core.store().hard);
+        if hard {
+            writer.hard_state(&self.hard_written());
         }
         entries.iter().for_each(|entry| writer.entry(entry));
         self.persist(writer, false);
+    }
+
+    fn hard_written(&self) -> HardState {
+        let mut hard = self.core.store().hard.clone();
+        if planted::is_planted(Bug::VotesTwice) {
+            hard.vote = 0;
+        }
+        hard
     }
 
     fn replace(&mut self) {
@@ -375,7 +390,7 @@ impl Consensus {
         writer.header(self.id);
         let log = self.core.store();
         writer.snapshot(&log.snapshot);
-        writer.hard_state(&log.hard);
+        writer.hard_state(&self.hard_written());
         log.beyond().for_each(|entry| writer.entry(entry));
         self.persist(writer, true);
     }

@@ -301,6 +301,10 @@ impl Manager {
             tokens.push(token);
         } else if self.consensus.propose(bytes) {
             self.waiting.insert(request.id, vec![token]);
+            if planted::is_planted(Bug::HandsOutUndecided) {
+                let delta = self.state.clone().apply(&request).delta;
+                self.effects.extend(delta.map(Effect::MapChanged));
+            }
         } else {
             self.effects.push(Effect::Answer { token, answer: Answer::Busy });
         }

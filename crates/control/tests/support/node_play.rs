@@ -98,7 +98,7 @@ fn fault(nodes: &mut Nodes, faults: &mut Faults) {
         0 | 1 if nodes.faults.chance(faults.crashes) => {
             nodes.checker.saw("crashes");
             // Sometimes just the one that leads.
-            let at = nodes.leader().filter(|_| down % 3 == 0).unwrap_or(at);
+            let at = nodes.leader().filter(|_| down.is_multiple_of(3)).unwrap_or(at);
             nodes.crash(at, down);
         }
         2 if faults.disks && !faults.disk_lost && (nodes.setting.managers > 1 || at > 0) => {

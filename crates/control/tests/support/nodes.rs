@@ -404,7 +404,7 @@ impl Nodes {
     pub(crate) fn lose_disks(&mut self, at: usize) {
         let id = ManagerId(self.faults.next() | 1 << 40);
         let machine = &mut self.machines[at];
-        if machine.is_founder && self.setting.managers > 1 && id.0 % 2 == 0 {
+        if machine.is_founder && self.setting.managers > 1 && id.0.is_multiple_of(2) {
             machine.has_log = false;
             (machine.control, machine.number) = (Disk::default(), None);
             return;

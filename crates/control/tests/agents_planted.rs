@@ -1,0 +1,29 @@
+//! Bugs planted on purpose in agents are found by playing nodes, each within a stated number of seeds.
+#![cfg(feature = "planted-bugs")]
+
+mod support;
+
+use support::node_play::play;
+use zerohop_control::planted::{Bug, plant};
+
+/// Seeds within which each bug must be found.
+const SEEDS: u64 = 40;
+
+fn found(bug: Bug) -> Option<(u64, String)> {
+    plant(Some(bug));
+    let found = (0..SEEDS).find_map(|seed| {
+        // A broken promise may break an assertion before a checker sees it.
+        let played = std::panic::catch_unwind(|| play(seed).checker.violations);
+        let violations = played.unwrap_or_else(|_| vec!["an assertion broke".to_owned()]);
+        violations.into_iter().next().map(|what| (seed, what))
+    });
+    plant(None);
+    found
+}
+
+#[test]
+fn every_bug_planted_in_agents_is_found() {
+    let found: Vec<_> = Bug::OF_AGENTS.into_iter().map(|bug| (bug, found(bug))).collect();
+    let missed: Vec<Bug> = found.iter().filter(|(_, found)| found.is_none()).map(|(bug, _)| *bug).collect();
+    assert!(missed.is_empty(), "not found within {SEEDS} seeds: {missed:?}");
+}

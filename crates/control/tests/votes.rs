@@ -1,0 +1,115 @@
+//! Two candidates of one term, and a voter that dies between their requests: it gives one vote.
+
+use zerohop_control::Time;
+use zerohop_control::command::{ManagerId, ManagerInfo};
+use zerohop_control::manager::{Effect, Event, Manager, Settings};
+use zerohop_placement::Address;
+
+/// Longer than any wait for a leader's word.
+const ELECTION_US: u64 = 1_000_000;
+
+struct Member {
+    manager: Manager,
+    disk: Vec<u8>,
+    /// What it has sent and nobody has got yet.
+    sent: Vec<(ManagerId, Vec<u8>)>,
+    now: u64,
+}
+
+fn settings(seed: u64) -> Settings {
+    Settings { leads_alone: false, ..Settings::new(seed) }
+}
+
+impl Member {
+    fn new(id: ManagerId, founders: &[ManagerInfo]) -> Member {
+        let disk = Manager::found(id, founders);
+        let (manager, _) = Manager::open(Time(0), &disk, settings(id.0)).expect("opens");
+        Member { manager, disk, sent: Vec::new(), now: 0 }
+    }
+
+    /// Everything that it persists is durable at once.
+    fn give(&mut self, event: Event<'_>) {
+        let mut effects = self.manager.handle(Time(self.now), event);
+        while !effects.is_empty() {
+            let mut persisted = None;
+            for effect in std::mem::take(&mut effects) {
+                match effect {
+                    Effect::Persist { number, bytes, replace } => {
+                        if replace {
+                            self.disk.clear();
+                        }
+                        self.disk.extend(bytes);
+                        persisted = Some(number);
+                    }
+                    Effect::Send { to, bytes } => self.sent.push((to, bytes)),
+                    _ => {}
+                }
+            }
+            if let Some(number) = persisted {
+                effects = self.manager.handle(Time(self.now), Event::Persisted(number));
+            }
+        }
+    }
+
+    fn crash(&mut self) {
+        self.manager = Manager::open(Time(self.now), &self.disk, settings(99)).expect("opens").0;
+        self.sent.clear();
+    }
+
+    /// What it has sent to `other` arrives there.
+    fn deliver(&mut self, other: &mut Member) {
+        let from = self.manager.id();
+        let to = other.manager.id();
+        for (_, bytes) in self.sent.extract_if(.., |(addressee, _)| *addressee == to) {
+            other.give(Event::Received { from, bytes: &bytes });
+        }
+    }
+}
+
+/// The terms in which the two candidates lead, if they do.
+fn elect() -> [Option<u64>; 2] {
+    let founders: Vec<ManagerInfo> = (1..=3)
+        .map(|id| ManagerInfo {
+            id: ManagerId(id),
+            addr: Address::new(&format!("m-{id}:1")).expect("is one"),
+        })
+        .collect();
+    let [mut one, mut other, mut voter] = [1, 2, 3].map(|id| Member::new(ManagerId(id), &founders));
+    // Both ask whether they would be voted for, before either asks for the vote itself; neither hears of the other.
+    for candidate in [&mut one, &mut other] {
+        while candidate.sent.is_empty() && candidate.now < 2 * ELECTION_US {
+            candidate.now += 50_000;
+            candidate.give(Event::Tick);
+        }
+        candidate.deliver(&mut voter);
+    }
+    for candidate in [&mut one, &mut other] {
+        candidate.sent.clear();
+        voter.deliver(candidate);
+    }
+    // The vote for one leaves, and is durable, and the voter dies. Then the other asks.
+    one.deliver(&mut voter);
+    voter.deliver(&mut one);
+    voter.crash();
+    other.deliver(&mut voter);
+    voter.deliver(&mut other);
+    [one.manager.leading(), other.manager.leading()]
+}
+
+#[test]
+fn a_voter_that_has_restarted_does_not_vote_again_in_the_same_term() {
+    let [one, other] = elect();
+    assert!(one.is_some(), "the first is elected");
+    assert_eq!(other, None);
+}
+
+/// Shows that the test above would find it.
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_vote_that_was_not_written_makes_two_leaders_of_one_term() {
+    use zerohop_control::planted::{Bug, plant};
+    plant(Some(Bug::VotesTwice));
+    let [one, other] = elect();
+    plant(None);
+    assert!(one.is_some() && one == other, "{one:?}, {other:?}");
+}
