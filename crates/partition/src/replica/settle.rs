@@ -27,6 +27,7 @@ impl Replica {
         }
         let before = std::mem::replace(&mut self.view, view);
         let (was, is) = (self.role, self.view.role(self.me));
+        let goes_on = was == Role::Primary && is == Role::Primary && self.knows_all_since(&before);
         self.role = is;
         self.asked = None;
         // Whoever is to be admitted in this epoch is told behind it.
@@ -43,7 +44,10 @@ impl Replica {
             self.depose(effects);
         }
         if is == Role::Primary {
-            if was != Role::Primary {
+            if !goes_on {
+                if was == Role::Primary {
+                    self.partition.stand_down(&unavailable(), effects);
+                }
                 self.promote(context);
             }
             self.partition.set_members(self.view.entry_epoch(), false);
@@ -61,12 +65,23 @@ impl Replica {
         Ok(())
     }
 
+    /// Whether nobody else can have been primary between the group before and this one.
+    fn knows_all_since(&self, before: &View) -> bool {
+        // Whom nobody has asked to admit is not in sync, and who was not in sync is not promoted.
+        let was_alone = before.in_sync.is_empty() && self.admitting.is_empty();
+        was_alone || self.view.epoch == before.epoch.next()
+    }
+
     /// Remembers who may still believe to be primary, until a later one is known to have waited for them.
     fn note_former(&mut self, before: &View, was: Role, now_us: u64) {
         if was == Role::Primary {
             if self.mark <= self.partition.applied() && self.has_waited(now_us) {
                 self.former.clear();
                 self.has_unknown_former = false;
+            } else {
+                // Whom it has not waited out yet it must wait for when it is promoted again.
+                let waited_for = self.waits.iter().filter(|(_, until_us)| now_us < **until_us);
+                self.former.extend(waited_for.map(|(instance, _)| *instance));
             }
         } else if before.epoch.0 != 0 && before.primary.instance != self.me.instance {
             self.former.insert(before.primary.instance);

@@ -279,6 +279,44 @@ fn a_release_counts_for_the_epoch_that_it_names() {
     }
 }
 
+/// B, in sync with A as the primary of epoch 1, which has started; it grants A under the map of this epoch.
+fn replica_that_granted_its_primary_in(epoch: u64) -> Node {
+    let mut b = Node::new(2);
+    b.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+    b.entries(1, 1, (name(0, 0), 1), &[entry(1, 1)]);
+    if epoch > 1 {
+        b.tell(Told::Group(view(epoch, 2, &[1], &[])));
+    }
+    let ask = Call::LeaseAsk { sent_us: 5, map_epoch: MapEpoch(epoch), ceiling: Timestamp::ZERO };
+    b.leases.take(b.now_us, member(1), &ask);
+    b
+}
+
+fn answers_only_after_waiting(mut b: Node) {
+    b.read(1);
+    b.tell(Told::Tick);
+    assert!(b.out.answered.is_empty(), "A may use its grant");
+    b.now_us += LEASE_WAIT_US;
+    b.tell(Told::Tick);
+    assert_eq!(b.out.answered.len(), 1, "it has waited");
+}
+
+#[test]
+fn who_is_deposed_before_it_has_waited_still_waits_when_it_is_promoted_again() {
+    let mut b = replica_that_granted_its_primary_in(1);
+    b.tell(Told::Group(view(2, 2, &[3], &[1])));
+    b.tell(Told::Group(view(3, 3, &[2], &[1])));
+    b.tell(Told::Group(view(4, 2, &[], &[3, 1])));
+    answers_only_after_waiting(b);
+}
+
+#[test]
+fn a_primary_that_missed_an_epoch_waits_for_who_may_have_been_primary_in_it() {
+    let mut b = replica_that_granted_its_primary_in(2);
+    b.tell(Told::Group(view(4, 2, &[], &[1])));
+    answers_only_after_waiting(b);
+}
+
 #[test]
 fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
     let mut a = Node::new(1);
