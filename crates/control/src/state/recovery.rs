@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | one in sync that is up and has not started again | that one: it holds everything |
 //! | `sync` durability, one in sync with an intact log | that one: everything acknowledged was on its disk |
-//! | all that were in sync have told what they hold | the log with the highest end; what a flush had not reached may be missing |
+//! | all that were in sync, and all other members that are up, have told what they hold | the log with the highest end; what a flush had not reached may be missing |
 //! | the operator's `recover`, and all members that are up have told | the log with the highest end, be it a follower's |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,13 +124,18 @@ impl View<'_> {
                 in_sync.iter().copied().filter(|one| report(one).is_some_and(|(_, intact)| intact)).collect();
             (self.config.durability == Durability::Sync).then(|| highest(&intact)).flatten()
         };
-        let all_told = || in_sync.iter().all(|one| report(one).is_some() && !self.is_down(*one));
+        // Of members that lost power together, the first to return is a follower by the time that the last one does: its
+        // log counts as much.
+        let members: Vec<InstanceId> = group.as_group().members().collect();
+        let all_told = || {
+            in_sync.iter().all(|one| report(one).is_some() && !self.is_down(*one))
+                && members.iter().filter(up).all(|one| report(one).is_some())
+        };
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
         } else if all_told() {
-            (highest(&in_sync)?, true)
+            (highest(&members)?, true)
         } else if recovery.accept_loss {
-            let members: Vec<InstanceId> = group.as_group().members().collect();
             if !members.iter().filter(up).all(|one| report(one).is_some()) {
                 return None;
             }

@@ -229,33 +229,41 @@ fn a_restarted_replica_is_in_sync_only_if_everything_was_synced() {
 fn when_all_have_restarted_the_highest_log_goes_on_once_all_have_told() {
     let mut bench = Bench::new(3, INTERVAL);
     let before = bench.group();
-    let (first, second) = (before.primary, before.in_sync[0]);
+    let (first, second, third) = (before.primary, before.in_sync[0], before.followers[0]);
     bench.set(second, NodeState::Down);
     // It is down and was made a follower; alone in sync, the primary restarts.
     bench.restart(first, true);
     assert_eq!(bench.group().state, GroupState::Recovering);
     assert_eq!(bench.refused(bench.primary(GroupStep::Exclude(second))), Refusal::Recovering);
+    bench.held(third, 3, true);
     let told = bench.held(first, 7, true);
     assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
     assert_eq!((bench.group().primary, bench.group().state), (first, GroupState::Settled));
+}
 
-    // Both in sync restart at once.
-    let mut bench = Bench::new(3, INTERVAL);
-    bench.set(first, NodeState::Down);
-    let heir = bench.group();
-    assert_eq!(heir.primary, second);
-    bench.restart(second, true);
-    bench.restart(first, true);
-    let group = bench.group();
-    assert_eq!(
-        (group.state, group.primary),
-        (GroupState::Recovering, second),
-        "one that fell behind before is not asked"
-    );
-    bench.held(first, 100, true);
-    assert_eq!(bench.group().state, GroupState::Recovering);
-    bench.held(second, 5, true);
-    assert_eq!(bench.group().primary, second);
+#[test]
+fn of_two_that_lost_power_together_the_first_to_return_counts_as_much() {
+    for dies_first in [true, false] {
+        let mut bench = Bench::new(3, INTERVAL);
+        let before = bench.group();
+        let (first, second, third) = (before.primary, before.in_sync[0], before.followers[0]);
+        if dies_first {
+            bench.set(first, NodeState::Down);
+        }
+        bench.restart(first, true);
+        assert_eq!(
+            (bench.group().primary, bench.group().in_sync),
+            (second, vec![]),
+            "it was not heard of yet"
+        );
+        bench.restart(second, true);
+        assert_eq!((bench.group().state, bench.group().primary), (GroupState::Recovering, second));
+        bench.held(second, 5, true);
+        bench.held(third, 2, true);
+        assert_eq!(bench.group().state, GroupState::Recovering, "one that is up has not told");
+        bench.held(first, 100, true);
+        assert_eq!(bench.group().primary, first);
+    }
 }
 
 #[test]
