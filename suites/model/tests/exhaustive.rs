@@ -1,0 +1,59 @@
+//! With all rules followed, nothing that can happen within the bounds breaks a promise; every test says how much that was.
+
+use stateright::{Checker, Model as _};
+use suite_model::bounds::Bounds;
+use suite_model::model::Model;
+
+/// Goes through everything, and through as many states as it says (a model in which less happens would find nothing).
+#[expect(
+    clippy::print_stdout,
+    reason = "the number of states is what a reader of the test's output looks for"
+)]
+fn holds(bounds: Bounds, at_least: usize) {
+    let checker = Model { bounds: bounds.clone() }.checker().spawn_bfs().join();
+    checker.assert_properties();
+    let (states, depth) = (checker.unique_state_count(), checker.max_depth());
+    println!("{states} states, up to {depth} steps deep: {bounds:?}");
+    assert!(checker.is_done() && states >= at_least, "only {states} states");
+}
+
+#[test]
+fn everything_but_restarts_over_three_epochs() {
+    holds(Bounds::new(3, 1), 100_000);
+}
+
+#[test]
+fn three_in_sync_over_three_epochs() {
+    holds(Bounds { min_in_sync: 3, plans: false, ..Bounds::new(3, 1) }.all_in_sync(), 100_000);
+}
+
+#[test]
+fn requests_and_verdicts_over_four_epochs() {
+    holds(Bounds::new(4, 1).unplanned(), 300_000);
+}
+
+#[test]
+fn verdicts_and_plans_over_four_epochs() {
+    holds(Bounds::new(4, 1).unasked(), 500_000);
+}
+
+#[test]
+fn a_restart_that_loses_what_was_not_flushed() {
+    holds(Bounds::new(3, 1).restarting(1), 500_000);
+}
+
+#[test]
+fn restarts_of_all_who_are_in_sync() {
+    holds(Bounds { verdicts: false, ..Bounds::new(4, 1) }.unasked().unplanned().restarting(2), 100_000);
+}
+
+#[test]
+fn a_restart_under_sync_with_or_without_its_disk() {
+    holds(Bounds::new(3, 1).unasked().unplanned().restarting(1).synced(), 100_000);
+}
+
+#[test]
+fn restarts_of_all_who_are_in_sync_under_sync() {
+    let bounds = Bounds { verdicts: false, ..Bounds::new(3, 1) }.unasked().unplanned();
+    holds(Bounds { disks_lost: false, ..bounds.restarting(2).synced() }, 100_000);
+}
