@@ -1,7 +1,6 @@
 //! The pure instance as the service of a reactor.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tracing::warn;
@@ -10,9 +9,8 @@ use zerohop_control::command::{HeldLog, LogEnd};
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{Identity, Instance, Time};
-use zerohop_placement::GroupState;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, Member};
+use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::ceilings::Ceilings;
@@ -90,22 +88,6 @@ impl<D: Disk> InstanceService<D> {
                 self.next_ask += 1;
             }
             Err(_) => replies.fail(token, PartitionEpoch(0), Failure::Busy { retry_after_ms: JOBS_RETRY_MS }),
-        }
-    }
-
-    /// Groups of which this is the primary, and of which the map says that the first follower is to be admitted.
-    fn want_admissions(&mut self, now: Now, replies: &mut Replies<'_>) {
-        let map = Arc::clone(self.instance.map());
-        let me = self.instance.identity().instance;
-        let admitting = map
-            .partitions_of(me)
-            .filter(|(_, _, group)| group.state == GroupState::Admitting && group.primary == me);
-        for (keyspace, partition, group) in admitting {
-            let target = group.followers.first().and_then(|target| map.instance(*target));
-            let Some(target) = target else { continue };
-            let member = Member { instance: target.id, incarnation: target.incarnation };
-            let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
-            self.instance.admission_wanted(time(now), (keyspace, partition), member, &mut effects);
         }
     }
 
@@ -203,7 +185,6 @@ impl<D: Disk> Service for InstanceService<D> {
                 let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
                 self.clients.outlet().links.follow(self.instance.map(), replies);
-                self.want_admissions(now, replies);
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));
             }
