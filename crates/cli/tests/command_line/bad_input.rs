@@ -60,7 +60,11 @@ fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
         (&["kv", "lookup", "k", "--endpoint", "nowhere"], 2),
         (&["kv", "lookup", "k", "--endpoint", "127.0.0.1:99999"], 2),
         (&["kv", "incr", "k", "much"], 2),
-        (&["up", "--nodes", "3"], 2),
+        (&["up", "--nodes", "0"], 2),
+        (&["up", "--nodes", "17"], 2),
+        (&["node", "--memory", "--hosts", "a", "--join", "127.0.0.1:7400"], 2),
+        (&["node", "--memory", "--capacity", "0"], 2),
+        (&["node", "drain"], 2),
         (&["up", "--memory", "--data", "d"], 2),
         (&["node"], 2),
         (&["node", "--memory", "--listen", "here"], 2),
@@ -78,10 +82,42 @@ fn a_wrong_command_line_and_a_call_for_help_end_as_documented() {
         assert_eq!(output.stdout.is_empty(), expected == 2, "{arguments:?}: {output:?}");
         assert_eq!(output.stderr.is_empty(), expected == 0, "{arguments:?}: {output:?}");
     }
-    let nodes = output(zerohop(&["up", "--nodes", "3"]), b"");
-    assert!(stderr(&nodes).contains("one node for now"), "{nodes:?}");
+    let nodes = output(zerohop(&["up", "--nodes", "17"]), b"");
+    assert!(stderr(&nodes).contains("1 to 16 nodes"), "{nodes:?}");
     let help = output(zerohop(&["kv", "insert", "--help"]), b"");
     assert!(stdout(&help).contains("Exit codes: 0 done"), "{help:?}");
+}
+
+#[test]
+fn a_list_of_hosts_that_cannot_be_is_refused_with_the_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hosts");
+    std::fs::write(&file, "127.0.0.1:7400\n127.0.0.1:7400\n").unwrap();
+    let file = file.to_str().unwrap();
+    let two = "127.0.0.1:7400,127.0.0.1:7410";
+    for (arguments, word) in [
+        (vec!["--hosts", "192.0.2.1,192.0.2.2"], "names nobody here"),
+        (vec!["--hosts", "127.0.0.1:7400,localhost:7400", "--listen", "127.0.0.1:7400"], "one address twice"),
+        (vec!["--host-file", file], "names 127.0.0.1:7400 twice"),
+        (vec!["--host-file", "/no such file"], "/no such file"),
+        (vec!["--hosts", two], "several hosts"),
+        (vec!["--hosts", two, "--listen", "127.0.0.1:7420"], "names nobody here"),
+        (vec!["--hosts", "node[3-1]"], "ends before it begins"),
+        (vec!["--hosts", ""], "names nobody"),
+        (vec!["--scheduler"], "no batch scheduler"),
+    ] {
+        let mut command = zerohop(&[&["node", "--memory"][..], &arguments].concat());
+        for name in ["SLURM_JOB_NODELIST", "SLURM_NODELIST", "PBS_NODEFILE"] {
+            command.env_remove(name);
+        }
+        let output = output(command, b"");
+        assert_eq!(code(&output), 2, "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains(word), "{arguments:?}, {word}: {output:?}");
+    }
+    let mut slurm = zerohop(&["node", "--memory", "--scheduler"]);
+    slurm.env("SLURM_JOB_NODELIST", "node[1-2]").env("SLURMD_NODENAME", "node7");
+    let slurm = output(slurm, b"");
+    assert!(code(&slurm) == 2 && stderr(&slurm).contains("node7"), "{slurm:?}");
 }
 
 #[test]
