@@ -155,6 +155,10 @@ impl<D: Disk> Service for InstanceService<D> {
         self.instance.request(time(now), to, envelope, &message, &mut effects);
     }
 
+    fn time_matters(&self) -> bool {
+        self.instance.shares()
+    }
+
     fn peer(
         &mut self,
         _connection: ConnectionId,

@@ -250,12 +250,20 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         for _ in 0..NOTICES_PER_TURN_MAX {
             let Some(notice) = self.inbox.take() else { return };
             self.batch.touched = true;
+            self.refresh_now();
             let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
             if self.service.notice(notice, self.now, &mut replies) == Flow::Stop {
                 self.stop();
             }
         }
         self.notices_ready = true;
+    }
+
+    /// Looks at the clock again after something has come from outside, if the service needs it.
+    fn refresh_now(&mut self) {
+        if self.service.time_matters() {
+            self.now = self.driver.now();
+        }
     }
 
     fn stop(&mut self) {

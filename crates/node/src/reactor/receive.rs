@@ -133,6 +133,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let room = into.capacity() - into.len();
         self.connections.counters.reads += 1;
         let result = self.driver.read(id, into);
+        self.refresh_now();
         let now_ms = self.now.elapsed_ms;
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
         match result {

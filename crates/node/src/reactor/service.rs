@@ -99,6 +99,12 @@ pub trait Service {
         replies: &mut Replies<'_>,
     );
 
+    /// Whether the time that comes with something must not be earlier than when that came. It is otherwise that of the
+    /// turn's beginning, and a process may be paused in between for longer than a lease lasts.
+    fn time_matters(&self) -> bool {
+        false
+    }
+
     /// Takes up what another instance says; it is never answered. Only what connected as an instance
     /// ([`zerohop_wire::Features::PEER`]) is handed over here.
     fn peer(

@@ -155,6 +155,11 @@ impl<D: Disk> Instance<D> {
         self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
     }
 
+    /// Whether it holds anything together with others, so that leases run.
+    pub fn shares(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     /// The partitions held together with others, as they stand.
     pub fn replicas(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, &Replica)> {
         self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))

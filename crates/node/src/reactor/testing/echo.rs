@@ -35,6 +35,10 @@ pub(in crate::reactor) struct Echo {
     pub(in crate::reactor) linked: Vec<Option<InstanceId>>,
     /// What other instances have said.
     pub(in crate::reactor) heard: Vec<PartitionId>,
+    /// It must not be told an earlier time than when something came.
+    pub(in crate::reactor) is_punctual: bool,
+    /// The time of the last request.
+    pub(in crate::reactor) told_ms: u64,
 }
 
 impl Echo {
@@ -51,6 +55,8 @@ impl Echo {
             links: Vec::new(),
             linked: Vec::new(),
             heard: Vec::new(),
+            is_punctual: false,
+            told_ms: 0,
         }
     }
 
@@ -104,6 +110,7 @@ impl Service for Echo {
     ) {
         assert_eq!(token.request, envelope.request);
         self.requests += 1;
+        self.told_ms = now.elapsed_ms;
         let key = match message {
             Message::Read { read: Read { key, .. }, .. } => key,
             Message::Write { write: Write { change: Change::Insert { value, .. }, .. }, .. } => {
@@ -126,6 +133,10 @@ impl Service for Echo {
         if let When::After(wait_ms) = self.when {
             self.deadline_ms.get_or_insert(now.elapsed_ms + wait_ms);
         }
+    }
+
+    fn time_matters(&self) -> bool {
+        self.is_punctual
     }
 
     fn peer(

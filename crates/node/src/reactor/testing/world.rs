@@ -22,6 +22,8 @@ pub(in crate::reactor) struct World {
     pub(in crate::reactor) peers: Vec<Peer>,
     by_id: BTreeMap<ConnectionId, usize>,
     pub(in crate::reactor) events: Vec<Event>,
+    /// By so much the clock is on once the server has read: it was paused.
+    pub(in crate::reactor) pause_ms: u64,
     pub(in crate::reactor) accept_error: Option<ErrorKind>,
     pub(in crate::reactor) connect_error: Option<ErrorKind>,
     /// Whom the server has begun to connect to, and the number of the peer that stands there.
@@ -186,6 +188,9 @@ impl Driver for FakeDriver {
         let room = into.capacity() - into.len();
         assert!(room > 0, "a read without room looks like the end");
         let count = room.min(peer.to_server.len()).min(peer.read_max);
+        let pause_ms = std::mem::take(&mut world.pause_ms);
+        world.now_ms += pause_ms;
+        let peer = world.peer(id);
         if count == 0 && !peer.sent_all {
             return Err(ErrorKind::WouldBlock.into());
         }

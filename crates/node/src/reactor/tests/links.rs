@@ -122,3 +122,20 @@ fn a_stop_does_not_wait_for_what_other_instances_have_not_taken() {
     stand.mailbox.leave(Tell::Stop).unwrap();
     assert!(!stand.settle(), "it has stopped");
 }
+
+#[test]
+fn a_service_with_leases_is_told_no_earlier_time_than_when_a_request_came() {
+    for is_punctual in [false, true] {
+        let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+        stand.reactor.service.is_punctual = is_punctual;
+        let peer = stand.greeted();
+        stand.answers(peer);
+        let before_ms = stand.world.borrow().now_ms;
+        // The process is stopped after the turn has begun, and reads what came meanwhile.
+        stand.world.borrow_mut().pause_ms = 5_000;
+        stand.send(peer, &lookup(2, b"k"));
+        stand.settle();
+        let told_ms = stand.reactor.service.told_ms;
+        assert_eq!(told_ms, if is_punctual { before_ms + 5_000 } else { before_ms });
+    }
+}
