@@ -13,7 +13,7 @@ pub(crate) struct Entry<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) payload: &'a [u8],
     /// Where the key's record was found, if it was looked up.
-    pub(crate) hint: Option<Hint>,
+    pub(crate) hint: Option<&'a Hint>,
 }
 
 impl<'a> Entry<'a> {

@@ -83,8 +83,9 @@ impl Noted {
 }
 
 impl Item {
-    fn entry<'s>(&self, bytes: &'s [u8]) -> Entry<'s> {
-        let &Item { kind, flags, at, hint, place: [begin, key_end, end], .. } = self;
+    fn entry<'s>(&'s self, bytes: &'s [u8]) -> Entry<'s> {
+        let &Item { kind, flags, at, ref hint, place: [begin, key_end, end], .. } = self;
+        let hint = hint.as_ref();
         Entry { kind, flags, at, key: &bytes[begin..key_end], payload: &bytes[key_end..end], hint }
     }
 }
@@ -123,7 +124,7 @@ impl Staged {
 
     /// The same, given away.
     pub(crate) fn take_seen(&mut self, key: &[u8]) -> Option<Seen> {
-        if self.seen_key == key { self.seen.take() } else { None }
+        self.seen.take_if(|_| self.seen_key == key)
     }
 
     /// This was found of a key.
@@ -203,6 +204,7 @@ impl Staged {
         let mut left = items.len();
         for item in items.iter_mut() {
             left -= 1;
+            let change = item.change.take();
             let mut entry = item.entry(bytes);
             if goes_on || left > 0 {
                 entry.flags |= FLAG_JOINED;
@@ -211,7 +213,7 @@ impl Staged {
             if group.commits_at_once() {
                 noted.push(&meta, entry.key, entry.payload);
             }
-            if let Some((change, before)) = item.change.take() {
+            if let Some((change, before)) = change {
                 overlay.change(meta.index, entry.key, change, before);
             }
         }

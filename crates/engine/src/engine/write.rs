@@ -23,7 +23,7 @@ pub struct NewEntry<'a> {
     /// The payload.
     pub payload: &'a [u8],
     /// Where the key's record was found just now, if it was looked up. Of the same key: another's would lose records.
-    pub hint: Option<Hint>,
+    pub hint: Option<&'a Hint>,
 }
 
 impl<D: Disk> Engine<D> {
@@ -61,7 +61,7 @@ impl<D: Disk> Engine<D> {
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
-            let applied = store.apply(io, (&meta, placed, hint.as_ref()), key, payload, units);
+            let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
             if let Err(error) = store.stop_on_failure(applied) {
                 store.pending.push_back(Pending { meta, placed });
                 return Err(error);
@@ -110,7 +110,7 @@ impl<D: Disk> Engine<D> {
             // They are those that were appended just now.
             let Some(&Pending { meta, placed }) = store.pending.front() else { break };
             let units = units_of(kind, flags, payload);
-            let applied = store.apply(io, (&meta, placed, hint.as_ref()), key, payload, units);
+            let applied = store.apply(io, (&meta, placed, hint), key, payload, units);
             store.stop_on_failure(applied)?;
             store.pending.pop_front();
             store.commit = meta.index;

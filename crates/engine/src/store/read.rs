@@ -8,7 +8,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::Found;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
-use crate::log::entry::{FLAG_LIST, Kind, crc, decode_head_unchecked, split_trailer};
+use crate::log::entry::{FLAG_LIST, HEAD_BYTES, Kind, crc, decode_head_unchecked, split_trailer};
 use crate::log::{EntryRef, entry_of};
 use crate::planted::{Bug, is_planted};
 use crate::side::chains::{Chain, Part, TrimTo, trim_point};
@@ -24,6 +24,7 @@ pub(crate) struct Seen {
     pub(crate) units: u32,
     /// Of the newest entry; zero for a record of parts.
     pub(crate) timestamp: u64,
+    epoch: u32,
     pub(crate) flags: u8,
     /// Whether the entry's payload needs no check: it never left memory.
     is_checked: bool,
@@ -40,6 +41,7 @@ impl Seen {
         entry_bytes: 0,
         units: 0,
         timestamp: 0,
+        epoch: 0,
         flags: 0,
         is_checked: false,
     };
@@ -197,6 +199,7 @@ impl Store {
                         entry_bytes: entry.head.entry_bytes() as u32,
                         units: units_of(meta.kind, meta.flags, entry.payload),
                         timestamp: meta.timestamp,
+                        epoch: meta.epoch,
                         flags: meta.flags,
                         is_checked,
                     });
@@ -228,13 +231,25 @@ impl Store {
             return Ok(None);
         };
         let hint = Some(self.hint(fragment, found));
-        let (_, location, _) = found;
+        let (_, location, seen) = found;
         match location.place() {
             Place::Entry(position) => {
                 let Store { log, scratch, .. } = self;
                 // Head and key were checked when it was found; where it was not in memory, it stands in the scratch buffer.
                 let segment = log.segment(position.slot);
                 let in_memory = segment.in_memory(u64::from(position.offset), position.bytes_max as usize);
+                if let Some(bytes) = in_memory.filter(|_| seen.is_checked) {
+                    let payload = &bytes[HEAD_BYTES + key.len()..seen.entry_bytes as usize];
+                    return Ok(Some(Record {
+                        is_list: seen.is_list,
+                        flags: seen.flags,
+                        index: seen.newest_index,
+                        epoch: seen.epoch,
+                        timestamp: seen.timestamp,
+                        body: Body::Whole(split_trailer(seen.flags, payload).0),
+                        hint,
+                    }));
+                }
                 let bytes = in_memory.unwrap_or(scratch);
                 let Some(head) = decode_head_unchecked(segment.base(), bytes) else {
                     return Err(log.rotten(position.slot, position.offset));

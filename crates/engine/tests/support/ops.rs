@@ -169,7 +169,7 @@ impl World {
         } else {
             let hint = self.hint_for(at, meta, key);
             let &Meta { kind, flags, timestamp, .. } = meta;
-            let new = NewEntry { kind, flags, timestamp, key, payload, hint };
+            let new = NewEntry { kind, flags, timestamp, key, payload, hint: hint.as_ref() };
             let written = self.engine().write_entry(handle, &new);
             written.map(|index| assert_eq!(index, meta.index, "the index that was told"))
         };

@@ -93,7 +93,8 @@ impl World {
         self.note(|| format!("p{at} unit of {count} after {before}"));
         let new = entries.iter().zip(&hints).map(|(entry, hint)| {
             let Meta { kind, flags, timestamp, .. } = entry.meta;
-            NewEntry { kind, flags, timestamp, key: &entry.key, payload: &entry.payload, hint: *hint }
+            let hint = hint.as_ref();
+            NewEntry { kind, flags, timestamp, key: &entry.key, payload: &entry.payload, hint }
         });
         match self.engine().write_unit(handle, new) {
             Ok(last) => {

@@ -113,7 +113,7 @@ impl Partition {
         let planned = operations::plan(&mut cell, write);
         let before = cell.shape.take();
         let result = planned.and_then(|Plan { action, outcome }| {
-            let what = (at, write.key, hint);
+            let what = (at, write.key, hint.as_ref());
             let index = self.log(engine, (stamp, sequence), what, &action, &outcome, &mut buffer);
             match index.map_err(|error| failure_of(&error))? {
                 // Not logged: it rests on what the record was.
@@ -140,7 +140,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         (stamp, sequence): (&Stamp, u64),
-        (at, key, hint): (Timestamp, &[u8], Option<Hint>),
+        (at, key, hint): (Timestamp, &[u8], Option<&Hint>),
         action: &Action<'_>,
         outcome: &Outcome,
         buffer: &mut Vec<u8>,
