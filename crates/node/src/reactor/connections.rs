@@ -137,6 +137,20 @@ impl Connections {
         self.queued(id, before);
     }
 
+    /// Queues bytes that are no frame, of which nothing is left: they are not copied if nothing else waits.
+    pub(super) fn queue_all(&mut self, id: ConnectionId, bytes: &mut Vec<u8>, now_ms: u64) {
+        if let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms) {
+            if before == 0 {
+                connection.out.clear();
+                connection.sent = 0;
+                std::mem::swap(&mut connection.out, bytes);
+            } else {
+                connection.out.append(bytes);
+            }
+            self.queued(id, before);
+        }
+    }
+
     /// Queues bytes that are no frame.
     pub(super) fn queue_bytes(&mut self, id: ConnectionId, bytes: &[u8], now_ms: u64) {
         if let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms) {

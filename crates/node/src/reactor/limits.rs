@@ -108,8 +108,9 @@ pub const INBOX_MAX: usize = 1024;
 /// Messages taken up in one turn.
 pub const NOTICES_PER_TURN_MAX: usize = 64;
 
-/// Capacity of a buffer up to which it is kept for the next connection that needs one.
-pub const KEPT_BUFFER_BYTES_MAX: usize = RECEIVE_BYTES;
+/// Capacity of a buffer up to which it is kept for the next connection that needs one: answers of some hundred kilobytes to
+/// one batch are nothing rare, and memory of that size comes from the system and goes back, page by page.
+pub const KEPT_BUFFER_BYTES_MAX: usize = 512 << 10;
 
 /// Capacity of all buffers kept so.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;

@@ -13,8 +13,7 @@ use super::connection::{Received, Stage};
 use super::counters::Ending;
 use super::driver::{ConnectionId, Driver};
 use super::limits::{
-    KEPT_BUFFER_BYTES_MAX, NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, REFUSED_RETRY_MS,
-    SMALL_FRAME_BYTES_MAX,
+    NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, REFUSED_RETRY_MS, SMALL_FRAME_BYTES_MAX,
 };
 use super::service::{FOREIGN_NO_ROOM, FOREIGN_REFUSED, Foreign, RequestToken, Service};
 use super::{FEATURES, Reactor, replies};
@@ -167,7 +166,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         if received.at > 0 || done {
             self.connections.release_large(id);
         }
-        if received.at > 0 && received.bytes.capacity() > KEPT_BUFFER_BYTES_MAX {
+        if received.at > 0 && received.bytes.capacity() > RECEIVE_BYTES {
             // The large frame is taken; what is left is the beginning of another.
             received = Received { bytes: received.rest().to_vec(), at: 0 };
             if let Some(connection) = self.connections.get_mut(id) {
@@ -245,7 +244,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn take_frame(&mut self, id: ConnectionId, frame: &Frame<'_>) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (stage, envelope) = (connection.stage, frame.envelope);
-        if self.expanded.capacity() > KEPT_BUFFER_BYTES_MAX {
+        if self.expanded.capacity() > RECEIVE_BYTES {
             self.expanded = Vec::new();
         }
         // The buffer is taken out so that a message may borrow from it while the rest of the reactor is at work.
@@ -357,7 +356,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let result = self.service.foreign(id, bytes, self.now, &mut replies, &mut out);
         self.batch.touched = true;
         if !out.is_empty() {
-            self.connections.queue_bytes(id, &out, self.now.elapsed_ms);
+            self.connections.queue_all(id, &mut out, self.now.elapsed_ms);
         }
         self.connections.buffers.give(out);
         match result {
