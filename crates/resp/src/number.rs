@@ -11,6 +11,12 @@ impl Digits {
     pub(crate) fn of(number: i64) -> Digits {
         let mut digits = Digits { bytes: [0; 20], from: 20 };
         let mut rest = number.unsigned_abs();
+        while rest >= 100 {
+            let two = (rest % 100) as u8;
+            rest /= 100;
+            digits.push(b'0' + two % 10);
+            digits.push(b'0' + two / 10);
+        }
         loop {
             digits.push(b'0' + (rest % 10) as u8);
             rest /= 10;

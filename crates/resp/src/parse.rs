@@ -214,13 +214,16 @@ enum Line {
 #[inline]
 fn length_line(bytes: &[u8], at: usize) -> Line {
     let line = &bytes[at + 1..];
-    // Nearly all lengths have one to three digits.
-    match *line {
-        [a @ b'0'..=b'9', b'\r', _, ..] => return Line::Number(i64::from(a - b'0'), at + 4),
-        [a @ b'1'..=b'9', b @ b'0'..=b'9', b'\r', _, ..] => {
-            return Line::Number(i64::from(a - b'0') * 10 + i64::from(b - b'0'), at + 5);
+    // Nearly all lengths have one to five digits.
+    if let Some((head, _)) = line.split_first_chunk::<7>() {
+        let (mut number, mut digits) = (0, 0);
+        while digits < 5 && head[digits].is_ascii_digit() {
+            number = number * 10 + i64::from(head[digits] - b'0');
+            digits += 1;
         }
-        _ => {}
+        if digits > 0 && head[digits] == b'\r' && (head[0] != b'0' || digits == 1) {
+            return Line::Number(number, at + 1 + digits + 2);
+        }
     }
     // No number is longer than this, so nothing behind it need be searched.
     let head = &line[..line.len().min(32)];
