@@ -23,6 +23,8 @@ const MAGIC: [u8; 4] = *b"ZHMD";
 const VERSION: u16 = 1;
 /// States of groups, and keyspaces that are split.
 const VERSION_GROUP_STATES: u16 = 2;
+/// Keyspaces that were split, in whole maps.
+const VERSION_HAS_SPLIT: u16 = 3;
 
 /// Magic, version, reserved, from, to, number of changes.
 const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
@@ -42,6 +44,9 @@ const ALTER_KEYSPACE: u8 = 4;
 const DROP_KEYSPACE: u8 = 5;
 const SET_GROUP: u8 = 6;
 const SPLIT_KEYSPACE: u8 = 7;
+const HAS_SPLIT: u8 = 8;
+/// Kind, keyspace, splits.
+const HAS_SPLIT_BYTES: usize = 1 + 4 + 1;
 
 /// From this bit on, the byte that counts followers holds the state of the group.
 const GROUP_STATE_SHIFT: u32 = 6;
@@ -87,7 +92,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_GROUP_STATES).contains(&version) {
+        if !(VERSION..=VERSION_HAS_SPLIT).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         if reader.array()? != [0; 2] {
@@ -109,6 +114,9 @@ impl MapDelta {
 }
 
 fn version_needed(changes: &[Change]) -> u16 {
+    if changes.iter().any(|change| matches!(change, Change::HasSplit { .. })) {
+        return VERSION_HAS_SPLIT;
+    }
     let settled = |group: &ReplicaGroup| group.state == GroupState::Settled;
     let old = changes.iter().all(|change| match change {
         Change::CreateKeyspace { groups, .. } => groups.iter().all(settled),
@@ -126,7 +134,8 @@ pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
         let (partitions, members) = keyspace.group_counts();
         let groups =
             partitions * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
-        CHANGE_BYTES_MIN + CONFIG_BYTES_MIN + keyspace.config().name.as_str().len() + groups
+        let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
+        CHANGE_BYTES_MIN + CONFIG_BYTES_MIN + keyspace.config().name.as_str().len() + groups + has_split
     });
     HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>()
 }
@@ -164,6 +173,11 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
         Change::SplitKeyspace(id) => {
             bytes.push(SPLIT_KEYSPACE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
+        }
+        Change::HasSplit { keyspace, splits } => {
+            bytes.push(HAS_SPLIT);
+            bytes.extend_from_slice(&keyspace.get().to_le_bytes());
+            bytes.push(*splits);
         }
     }
 }

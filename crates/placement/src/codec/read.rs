@@ -4,7 +4,8 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 
 use super::{
     ALTER_KEYSPACE, CREATE_KEYSPACE, DROP_KEYSPACE, DecodeError, GROUP_BYTES_MIN, GROUP_STATE_SHIFT,
-    GROUP_STATES, HASHES, INTERVAL, MEMORY, PUT_NODE, REMOVE_NODE, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
+    GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, PUT_NODE, REMOVE_NODE, SET_GROUP, SPLIT_KEYSPACE,
+    STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
 use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX};
@@ -116,6 +117,7 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
             Change::SetGroup { keyspace, partition, group: group(reader, partition)? }
         }
         SPLIT_KEYSPACE => Change::SplitKeyspace(KeyspaceId(reader.u32()?)),
+        HAS_SPLIT => Change::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
     })
 }

@@ -119,6 +119,17 @@ fn states_of_groups_and_splits_are_version_2() {
 }
 
 #[test]
+fn how_often_a_keyspace_was_split_takes_the_third_version() {
+    let told = Change::HasSplit { keyspace: KeyspaceId(0x0102), splits: 3 };
+    let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(9), changes: vec![told] };
+    let mut bytes = delta.encode();
+    assert_eq!((bytes[4], &bytes[HEADER_BYTES..]), (3, &[8, 2, 1, 0, 0, 3][..]));
+    assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+    bytes[4] = 2;
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::VersionNeeded { found: 2 }));
+}
+
+#[test]
 fn numbers_cover_every_variant_and_never_collide() {
     for kind in HashKind::ALL {
         assert_eq!(HASHES.iter().filter(|(_, known)| *known == kind).count(), 1);
@@ -152,7 +163,7 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 3), Err(DecodeError::Version { found: 3 }));
+    assert_eq!(with_byte(4, 4), Err(DecodeError::Version { found: 4 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
     assert_eq!(with_byte(28, 9), Err(DecodeError::Unknown { what: "kind of change", number: 9 }));

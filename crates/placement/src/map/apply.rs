@@ -103,6 +103,7 @@ impl<'a> Draft<'a> {
                 }
                 Change::SetGroup { keyspace, partition, group } => self.set(*keyspace, *partition, group)?,
                 Change::SplitKeyspace(id) => self.split(*id)?,
+                Change::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
             }
         }
         Ok(self)
@@ -137,7 +138,7 @@ impl<'a> Draft<'a> {
         for (partition, group) in config.partitions.ids().zip(groups) {
             check_group(id, partition, group)?;
         }
-        let keyspace = Keyspace { config: config.clone(), groups: GroupTable::new(groups) };
+        let keyspace = Keyspace { config: config.clone(), splits: 0, groups: GroupTable::new(groups) };
         self.keyspaces.insert(id, Arc::new(keyspace));
         self.renewed.insert(id);
         Ok(())
@@ -155,9 +156,22 @@ impl<'a> Draft<'a> {
         let error = |error| MapError::Config { keyspace: id, error };
         let doubled = keyspace.config.doubled().map_err(error)?;
         keyspace.config = doubled;
+        // At most 16, as it doubles a number of at most 65,536.
+        keyspace.splits += 1;
         keyspace.groups.double();
         self.renewed.insert(id);
         self.loose.remove(&id);
+        Ok(())
+    }
+
+    fn has_split(&mut self, id: KeyspaceId, splits: u8) -> Result<(), MapError> {
+        let is_new = !self.old.keyspaces.contains_key(&id);
+        let keyspace = self.keyspace(id)?;
+        let bits = keyspace.config.partitions.bits();
+        if !is_new || keyspace.splits != 0 || splits == 0 || u32::from(splits) > bits {
+            return Err(MapError::Splits { keyspace: id, splits });
+        }
+        keyspace.splits = splits;
         Ok(())
     }
 

@@ -54,6 +54,13 @@ pub enum Change {
     /// A keyspace has twice as many partitions: each is cut by the next bit of the hashes, and both daughters have the
     /// members of their parent, at an epoch above that of any partition before.
     SplitKeyspace(KeyspaceId),
+    /// A keyspace that this delta creates was split so often before. Part of whole maps.
+    HasSplit {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// How often: at least once, and no more than it has bits that name a partition.
+        splits: u8,
+    },
 }
 
 impl MapDelta {
@@ -80,10 +87,15 @@ impl ClusterMap {
     /// The whole map as a delta from nothing.
     pub fn to_delta(&self) -> MapDelta {
         let nodes = self.nodes().map(|node| Change::PutNode(node.to_node()));
-        let keyspaces = self.keyspaces().map(|(id, keyspace)| Change::CreateKeyspace {
-            id,
-            config: keyspace.config().clone(),
-            groups: keyspace.groups().map(|(_, group)| group.to_group()).collect(),
+        let keyspaces = self.keyspaces().flat_map(|(id, keyspace)| {
+            let create = Change::CreateKeyspace {
+                id,
+                config: keyspace.config().clone(),
+                groups: keyspace.groups().map(|(_, group)| group.to_group()).collect(),
+            };
+            let splits = keyspace.splits();
+            let has_split = (splits > 0).then_some(Change::HasSplit { keyspace: id, splits });
+            std::iter::once(create).chain(has_split)
         });
         MapDelta { from: MapEpoch(0), to: self.epoch(), changes: nodes.chain(keyspaces).collect() }
     }

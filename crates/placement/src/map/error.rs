@@ -95,6 +95,13 @@ pub enum MapError {
         /// Its partitions.
         partitions: u32,
     },
+    /// A keyspace that was split so often before cannot be, or is not new here.
+    Splits {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// How often it is said to have been split.
+        splits: u8,
+    },
     /// There is no such partition.
     UnknownPartition {
         /// The keyspace.
@@ -203,6 +210,10 @@ impl fmt::Display for MapError {
                     "keyspace {keyspace} comes with {groups} replica groups for {partitions} partitions"
                 )
             }
+            Self::Splits { keyspace, splits } => write!(
+                f,
+                "keyspace {keyspace} cannot have been split {splits} times: that is told once, of a new one, and it has fewer bits"
+            ),
             Self::UnknownPartition { keyspace, partition } => {
                 write!(f, "keyspace {keyspace} has no partition {partition}")
             }

@@ -47,6 +47,7 @@ pub struct ClusterMap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyspace {
     config: KeyspaceConfig,
+    splits: u8,
     groups: GroupTable,
 }
 
@@ -148,6 +149,12 @@ impl Keyspace {
     /// What it was asked to be.
     pub fn config(&self) -> &KeyspaceConfig {
         &self.config
+    }
+
+    /// How often it was split since it was created: with the number of a partition it says which slice of the hashes is
+    /// meant, for ever.
+    pub fn splits(&self) -> u8 {
+        self.splits
     }
 
     /// The partition that holds a key.

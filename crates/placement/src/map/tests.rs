@@ -229,6 +229,24 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
 }
 
 #[test]
+fn a_whole_map_tells_how_often_a_keyspace_was_split() {
+    let split = || vec![Change::SplitKeyspace(DEFAULT_KEYSPACE)];
+    let twice = next(&next(&one_node(2), split()).unwrap(), split()).unwrap();
+    let again = ClusterMap::decode(&twice.encode()).unwrap();
+    assert_eq!(again, twice);
+    assert_eq!(again.keyspace(DEFAULT_KEYSPACE).unwrap().splits(), 2);
+    let told = |splits| vec![Change::HasSplit { keyspace: DEFAULT_KEYSPACE, splits }];
+    let refused = Err(MapError::Splits { keyspace: DEFAULT_KEYSPACE, splits: 1 });
+    assert_eq!(next(&one_node(2), told(1)), refused, "it is not new");
+    for splits in [0, 9] {
+        let mut whole = one_node(2).to_delta();
+        whole.changes.extend(told(splits));
+        let refused = Err(MapError::Splits { keyspace: DEFAULT_KEYSPACE, splits });
+        assert_eq!(ClusterMap::default().apply(&whole), refused, "256 partitions have 8 bits");
+    }
+}
+
+#[test]
 fn a_split_cuts_each_partition_and_moves_nothing() {
     let raised = ReplicaGroup::of_one(PartitionEpoch(7), InstanceId(11));
     let map = next(&one_node(2), vec![set_group(5, raised)]).unwrap();
@@ -241,6 +259,7 @@ fn a_split_cuts_each_partition_and_moves_nothing() {
         assert_eq!(group.epoch, PartitionEpoch(8), "above the highest of any parent");
         assert!(group.members().eq(parent.members()));
     }
+    assert_eq!((before.splits(), keyspace.splits()), (0, 1));
     for key in [&b"a"[..], b"b", b"another"] {
         let (old, new) =
             (map.route(DEFAULT_KEYSPACE, key).unwrap(), after.route(DEFAULT_KEYSPACE, key).unwrap());
