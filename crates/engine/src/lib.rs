@@ -44,7 +44,7 @@ pub use store::recover::PartitionReport;
 
 /// Names a partition's folder. Opaque to the engine; its owner puts the keyspace into the upper half and the
 /// partition's number into the lower.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionId(pub u64);
 
 impl std::fmt::Display for PartitionId {

@@ -20,11 +20,15 @@ pub enum Bug {
     CacheBelieved,
     /// A recovery leaves the beginning of a unit whose end is lost.
     UnitNotCut,
+    /// A split lets go of the parent before the daughters are durable.
+    DaughterNotSynced,
+    /// A split gives what is not committed to one daughter only.
+    TailOfOneDaughter,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 8] = [
+    pub const ALL: [Bug; 10] = [
         Bug::MissingFlush,
         Bug::SkippedChecksum,
         Bug::TailCutTooFar,
@@ -33,6 +37,8 @@ impl Bug {
         Bug::RemovalDropped,
         Bug::CacheBelieved,
         Bug::UnitNotCut,
+        Bug::DaughterNotSynced,
+        Bug::TailOfOneDaughter,
     ];
 }
 

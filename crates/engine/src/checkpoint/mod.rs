@@ -334,6 +334,21 @@ fn decode_chain(body: &[u8]) -> Option<ChainPiece<'_>> {
     })
 }
 
+/// Turns the bytes of a checkpoint into those of another partition's: header and salt differ, and all locations hold where the
+/// segments are copies of this one's. What is rotten stays rotten.
+pub fn rebrand(from: &Header, partition: PartitionId, bytes: &mut [u8]) {
+    let to = Header { partition, ..*from };
+    let salts = from.salt() ^ to.salt();
+    let Some((head, mut rest)) = bytes.split_first_chunk_mut::<HEADER_BYTES>() else { return };
+    *head = to.encode();
+    while let Some(head) = rest.first_chunk_mut::<BLOCK_HEAD_BYTES>() {
+        let sum = u32_at(head, 0) ^ salts;
+        head[..4].copy_from_slice(&sum.to_le_bytes());
+        let bytes = block_bytes(head).min(rest.len());
+        rest = rest.split_at_mut(bytes).1;
+    }
+}
+
 /// The blocks of a whole file's bytes, header left out, up to and with the end block. Never panics.
 ///
 /// # Errors

@@ -10,6 +10,7 @@ pub(crate) mod options;
 mod reclaim;
 mod replay;
 pub(crate) mod report;
+mod split;
 mod upper;
 pub(crate) mod write;
 
@@ -56,6 +57,8 @@ pub struct Engine<D> {
     by_id: BTreeMap<PartitionId, Handle>,
     /// Partitions whose removal has failed half-way: some of their files still stand.
     dropping: BTreeSet<PartitionId>,
+    /// By their parents: those that are being made of them.
+    splits: BTreeMap<PartitionId, Vec<split::Daughter>>,
     upkeep: maintain::Upkeep,
 }
 

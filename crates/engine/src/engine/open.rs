@@ -38,17 +38,22 @@ impl<D: Disk> Engine<D> {
             partitions: Vec::new(),
             by_id: Default::default(),
             dropping: Default::default(),
+            splits: Default::default(),
             upkeep: Upkeep::new(),
         };
         engine.check_format()?;
         let mut report = RecoveryReport::default();
-        for name in engine.io.disk.list("")? {
-            if let Some(id) = name.name.strip_prefix("p-").and_then(|hex| u64::from_str_radix(hex, 16).ok()) {
-                let found = engine.recover_partition(PartitionId(id))?;
-                report.partitions.push((PartitionId(id), found));
-            }
+        let names = engine.io.disk.list("")?;
+        let (there, gone) = engine.end_splits(&names)?;
+        for id in there {
+            let found = engine.recover_partition(id)?;
+            report.partitions.push((id, found));
         }
-        engine.replay_journal(&mut report)?;
+        let is_journal_empty = engine.replay_journal(&mut report, &gone)?;
+        engine.dropping.clone_from(&gone);
+        for id in gone.into_iter().filter(|_| is_journal_empty) {
+            engine.remove_files(id)?;
+        }
         engine.cut_unfinished_units(&mut report)?;
         engine.evict();
         Ok((engine, report))
@@ -106,6 +111,12 @@ impl<D: Disk> Engine<D> {
             self.journal.push_cut(handle.0, id, 0);
             self.flush()?;
         }
+        self.forget_partition(id, handle);
+        self.remove_files(id)
+    }
+
+    /// A partition is not open any more; its files stand.
+    pub(super) fn forget_partition(&mut self, id: PartitionId, handle: Handle) {
         self.by_id.remove(&id);
         self.journal.forget_partition(handle.0);
         if let Some(mut store) = self.partitions[handle.0 as usize].take() {
@@ -113,20 +124,10 @@ impl<D: Disk> Engine<D> {
             store.release(&mut self.io);
         }
         self.dropping.insert(id);
-        self.remove_files(id)
     }
 
     fn remove_files(&mut self, id: PartitionId) -> EngineResult<()> {
-        let folder = folder_of(id);
-        // The oldest segment last: what a crash leaves must not look like a log that begins anew.
-        for name in self.io.disk.list(&folder)?.iter().rev() {
-            self.io.disk.remove(&format!("{folder}/{}", name.name))?;
-        }
-        if self.io.disk.list("")?.iter().any(|n| n.name == folder) {
-            self.io.disk.sync_dir(&folder)?;
-            self.io.disk.remove(&folder)?;
-        }
-        self.io.disk.sync_dir("")?;
+        self.clear_folder(&folder_of(id))?;
         self.dropping.remove(&id);
         Ok(())
     }
@@ -194,4 +195,9 @@ impl<D: Disk> Engine<D> {
         self.evict();
         Ok(report)
     }
+}
+
+/// Whose folder this is.
+pub(super) fn id_of_folder(name: &str) -> Option<PartitionId> {
+    name.strip_prefix("p-").and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(PartitionId)
 }

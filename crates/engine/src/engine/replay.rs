@@ -54,9 +54,14 @@ impl Replay {
 
 impl<D: Disk> Engine<D> {
     /// Replays the journal, makes what it held durable in the segments, and begins a new one.
-    pub(super) fn replay_journal(&mut self, report: &mut RecoveryReport) -> EngineResult<()> {
+    /// What it has of partitions that were split is in their daughters. Whether nothing is left in it.
+    pub(super) fn replay_journal(
+        &mut self,
+        report: &mut RecoveryReport,
+        gone: &BTreeSet<PartitionId>,
+    ) -> EngineResult<bool> {
         let names = self.io.disk.list(FOLDER)?;
-        let mut replay = Replay::default();
+        let mut replay = Replay { left: gone.clone(), ..Replay::default() };
         for name in &names {
             if let Some((header, bytes)) = self.read_journal(name, None)? {
                 for record in records(&header, &bytes).1 {
@@ -85,13 +90,13 @@ impl<D: Disk> Engine<D> {
         }
         self.journal = Journal::new(self.options.journal_file_bytes, next_number);
         if !self.sync_replayed(&replay)? {
-            return self.keep_journal(&names, &replay);
+            return self.keep_journal(&names, &replay).map(|()| false);
         }
         for name in &names {
             self.io.disk.remove(&format!("{FOLDER}/{}", name.name))?;
             self.io.disk.sync_dir(FOLDER)?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Makes all logs durable. Whether there was room for it; where there was none, upkeep tries again.

@@ -40,6 +40,7 @@ pub struct Found {
 
 /// The index of one partition.
 // Hot fields first.
+#[derive(Clone)]
 #[repr(C)]
 pub struct HashIndex {
     directory: Vec<u32>,

@@ -50,6 +50,7 @@ pub(super) struct SlotAt {
 }
 
 /// The table. Its part of the fragment space is `[prefix << (32 - depth), (prefix + 1) << (32 - depth))`.
+#[derive(Clone)]
 pub(super) struct Page {
     lines: Box<[Line]>,
     used: u32,

@@ -7,7 +7,7 @@
 use super::entry::HEAD_BYTES;
 
 /// The dead entries of one segment.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Dead {
     marks: Vec<u64>,
     /// Whether an entry without a mark lives.

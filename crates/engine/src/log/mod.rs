@@ -11,10 +11,12 @@ use crate::index::location::Position;
 use crate::io::Io;
 use crate::limits::{BLOCK_BYTES, SEGMENTS_MAX};
 
+mod copy;
 pub(crate) mod dead;
 pub mod entry;
 pub mod header;
 pub(crate) mod locate;
+pub mod rebrand;
 pub mod scan;
 pub(crate) mod segment;
 

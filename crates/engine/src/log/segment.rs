@@ -8,6 +8,8 @@
 //!
 //! `synced <= written <= bytes`. What is not written is in memory; blocks that are written may be given back.
 
+mod copy;
+
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::io::{Io, Memory};
 use crate::limits::BLOCK_BYTES;

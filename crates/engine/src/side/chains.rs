@@ -119,7 +119,7 @@ pub(crate) fn trim_point(parts: &VecDeque<Part>, mut skip: u64) -> Option<TrimTo
 }
 
 /// All chains of a partition, by id.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Chains {
     slots: Vec<Option<Box<Chain>>>,
     free: Vec<u32>,

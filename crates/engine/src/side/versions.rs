@@ -35,7 +35,7 @@ pub(crate) struct Older {
 }
 
 /// All older versions of a partition, oldest end first.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Versions {
     ring: VecDeque<Older>,
     /// Number of the ring's first element since the beginning.

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Step, Store};
+use crate::PartitionId;
 use crate::checkpoint::{Block, ChainPiece, Header, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
 use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
@@ -308,6 +309,40 @@ impl Store {
             }
         }
         Ok(())
+    }
+}
+
+impl Store {
+    /// Copies the good checkpoints into another partition's folder, as that partition's, and syncs the copies. Commit index and
+    /// bytes of each, oldest first.
+    pub(crate) fn copy_checkpoints<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        partition: PartitionId,
+        folder: &str,
+    ) -> EngineResult<VecDeque<(u64, u64)>> {
+        let mut kept = VecDeque::new();
+        for name in io.disk.list(&self.log.folder)? {
+            let path = format!("{}/{}", self.log.folder, name.name);
+            if !name.name.ends_with(".ckp") || self.checkpoints.bad.contains(&path) {
+                continue;
+            }
+            let file = io.disk.open(&path, OpenMode::Existing)?;
+            let mut bytes = vec![0; name.bytes as usize];
+            let read = io.disk.read_at(file, 0, &mut bytes);
+            io.disk.close(file);
+            read?;
+            // One that has rotted since stands in for nothing.
+            let Ok(header) = Header::decode(&bytes) else { continue };
+            crate::checkpoint::rebrand(&header, partition, &mut bytes);
+            let file = io.disk.open(&format!("{folder}/{}", name.name), OpenMode::Create)?;
+            let written = io.disk.append(file, &bytes);
+            let synced = written.and_then(|()| io.disk.sync(file).map_err(DiskError::beyond_repair));
+            io.disk.close(file);
+            synced?;
+            kept.push_back((header.commit, name.bytes));
+        }
+        Ok(kept)
     }
 }
 

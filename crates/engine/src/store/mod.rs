@@ -25,6 +25,7 @@ mod apply;
 pub(crate) mod checkpoint;
 pub(crate) mod choose;
 pub(crate) mod compact;
+mod copy;
 pub(crate) mod read;
 pub(crate) mod recover;
 mod upper;

@@ -24,6 +24,7 @@ pub mod plan;
 pub mod recover;
 pub mod rot;
 pub mod units;
+pub mod split;
 pub mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

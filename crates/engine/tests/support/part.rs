@@ -9,6 +9,7 @@ use super::Engine;
 use super::model::{Entry, Records, apply, records_of, units_of};
 
 /// A partition, beside the model of it.
+#[derive(Clone)]
 pub struct Part {
     pub id: PartitionId,
     pub handle: Handle,
@@ -36,6 +37,8 @@ pub struct Part {
     pub is_dropping: bool,
     /// Where a key was found once.
     pub hint: Option<(Box<[u8]>, Hint)>,
+    /// A split failed: whether it has happened after all, an opening shows.
+    pub splitting: Option<[PartitionId; 2]>,
 }
 
 impl Part {
@@ -59,6 +62,7 @@ impl Part {
             is_unsure: false,
             is_dropping: false,
             hint: None,
+            splitting: None,
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Plan {
     pub fierce: bool,
     /// Entries tell an upper layer more than their records do.
     pub holds_state: bool,
+    /// Partitions are split.
+    pub splits: bool,
 }
 
 impl Plan {
@@ -72,6 +74,7 @@ impl Plan {
             jumps: random.chance(1, 8),
             rot: random.chance(1, 4),
             fierce,
+            splits: random.chance(1, 2),
         }
     }
 }

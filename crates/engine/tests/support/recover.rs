@@ -129,6 +129,7 @@ impl World {
             }
         }
         self.engine = Some(engine);
+        self.judge_splits()?;
         for at in 0..self.parts.len() {
             self.judge_partition(at)?;
         }

@@ -22,6 +22,8 @@ pub struct World {
     /// The power will go in the middle of some call; steps left until it does for certain.
     pub power_cut_in: Option<u64>,
     pub trace: Vec<String>,
+    /// Partitions there have been.
+    pub ids: u64,
     is_traced: bool,
     /// Told at once, for a seed that does not end.
     is_live: bool,
@@ -50,6 +52,7 @@ impl World {
             disturbed: false,
             power_cut_in: None,
             trace: Vec::new(),
+            ids: 0,
             is_traced,
             is_live: std::env::var("ZEROHOP_TRACE").is_ok_and(|value| value == "live"),
         }
@@ -60,8 +63,8 @@ impl World {
         let (engine, _) =
             Engine::open(self.disk.clone(), self.plan.options).map_err(|e| format!("open: {e}"))?;
         self.engine = Some(engine);
-        for (number, &(durability, is_group)) in self.plan.partitions.clone().iter().enumerate() {
-            let id = PartitionId(number as u64 * ((1 << 32) + 1) + 1);
+        for &(durability, is_group) in &self.plan.partitions.clone() {
+            let id = self.new_id();
             let mut part = Part::new(id, zerohop_engine::Handle(0), durability, is_group);
             part.handle = self.declare(id, durability, part.index_seed)?;
             self.parts.push(part);
@@ -72,6 +75,12 @@ impl World {
         }
         self.calm_restart()?;
         if self.plan.rot { self.rot() } else { Ok(()) }
+    }
+
+    /// A name that no partition had.
+    pub fn new_id(&mut self) -> PartitionId {
+        self.ids += 1;
+        PartitionId((self.ids - 1) * ((1 << 32) + 1) + 1)
     }
 
     pub fn engine(&mut self) -> &mut Engine {

@@ -1,0 +1,348 @@
+//! Splitting a partition: it becomes two or more that hold what it held, whole. Who owns which half is its owner's to know.
+//!
+//! ```text
+//!   parent    |──────── serves ─────────|            'gone' (durable: the split has happened) ──> removed
+//!   daughters      segments, ahead ──> the rest, checkpoints ──> synced        │
+//!                  'unborn-PARENT' stands first in each folder                 └──> 'unborn' removed, they serve
+//! ```
+//!
+//! Until `gone` is durable in the parent's folder, an opening throws the daughters away, and afterwards the parent: it
+//! finds the one or the others, never both, and never half a daughter.
+//!
+//! Segments are copied, entry by entry at the same offsets, as their checksums and headers name the partition
+//! ([`crate::log::rebrand`]). All that is durable of the parent's, and all that is only accepted, is durable in the
+//! daughters once they serve: nothing of the parent is needed from its journal.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{Engine, Handle, folder_of, store_of};
+use crate::PartitionId;
+use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
+use crate::engine::options::Durability;
+use crate::error::{EngineError, EngineResult};
+use crate::io::Io;
+use crate::log::segment::Segment;
+use crate::planted::{Bug, is_planted};
+use crate::store::Store;
+
+/// In the folder of a partition that was split: what is left of it goes.
+const GONE: &str = "gone";
+/// In the folder of a partition that is being made: the number of its parent in hex follows.
+const UNBORN: &str = "unborn-";
+
+/// A daughter that is being made.
+#[derive(Default)]
+pub(super) struct Daughter {
+    id: PartitionId,
+    folder: String,
+    /// Copied so far, by slot of the parent's log.
+    segments: BTreeMap<u32, Segment>,
+}
+
+impl<D: Disk> Engine<D> {
+    /// Copies one more segment of a partition that is to be split, for each of its daughters, while it goes on. `true`: what
+    /// is left must be copied by [`Engine::split_partition`], to which this is but a head start.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn split_ahead(&mut self, parent: PartitionId, daughters: &[PartitionId]) -> EngineResult<bool> {
+        let handle = self.may_split(parent, daughters)?;
+        let (_, store) = self.store(handle)?;
+        if store.durability == Durability::Memory || store.log.order.is_empty() {
+            return Ok(true);
+        }
+        let result = self.begin_split(handle, parent, daughters).and_then(|()| {
+            let Engine { io, partitions, splits, .. } = self;
+            let store = store_of(partitions, handle)?;
+            let making = splits.entry(parent).or_default();
+            for &slot in &store.log.order {
+                let segment = store.log.segment(slot);
+                let is_settled = segment.sealed && segment.is_durable() && segment.last_index <= store.commit;
+                let lack = making.iter_mut().filter(|d| !d.has(slot, segment));
+                let lack: Vec<_> = lack.collect();
+                if is_settled && !lack.is_empty() {
+                    lack.into_iter().try_for_each(|daughter| daughter.copy(io, slot, segment, false))?;
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        result.map_err(|error| self.give_up_split(parent, error))
+    }
+
+    /// Makes daughters of a partition: each holds all that it held, its log, its records, what is not committed of
+    /// it, and its checkpoints, and survives a crash as the parent would; the parent is no more. `state` is what an upper
+    /// layer knows beside its records and the log index that is as of: the daughters' owners take it with
+    /// [`Engine::recovered_extra`]. Without it they take what the parent's checkpoint had.
+    ///
+    /// Returns what keeps files of the parent from being removed, if anything does; they go when the folder is opened.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`] for a daughter that is there already: an attempt that failed may have left one without
+    /// entries, which is to be dropped. [`EngineError::DiskFull`] and others: the parent is as it was. After a failure of the disk in the very moment of the
+    /// change it has stopped, and the next opening finds one or the others.
+    pub fn split_partition(
+        &mut self,
+        parent: PartitionId,
+        daughters: &[PartitionId],
+        state: Option<(u64, &[u8])>,
+    ) -> EngineResult<Option<EngineError>> {
+        let handle = self.may_split(parent, daughters)?;
+        self.finish_work(handle)?;
+        let made = self.make_daughters(handle, (parent, daughters), state);
+        let made = made.map_err(|error| self.give_up_split(parent, error))?;
+        let folder = folder_of(parent);
+        let is_on_disk = self.splits.contains_key(&parent);
+        if is_on_disk {
+            let gone = self.io.disk.open(&format!("{folder}/{GONE}"), OpenMode::Create);
+            let gone = gone.map_err(|error| self.give_up_split(parent, error.into()))?;
+            self.io.disk.close(gone);
+            if let Err(error) = self.io.disk.sync_dir(&folder) {
+                // Whether it has happened is open until the folder is opened again: nothing may be added to either.
+                let (_, store) = self.store(handle)?;
+                store.stopped = Some(error.to_string().into_boxed_str());
+                self.splits.remove(&parent);
+                return Err(error.into());
+            }
+        }
+        self.splits.remove(&parent);
+        for store in made {
+            let (id, handle) = (store.log.partition, Handle(store.log.handle));
+            let mut store = Box::new(store);
+            self.upkeep.recovered(handle, &mut store);
+            if is_on_disk {
+                // Somebody must vouch for what was synced.
+                store.is_dirty = true;
+                self.upkeep.sync_later(handle, store.durability.sync_after_ms());
+            }
+            self.partitions.push(Some(store));
+            self.by_id.insert(id, handle);
+        }
+        let mut left = Ok(());
+        if is_on_disk {
+            for &id in daughters {
+                let folder = folder_of(id);
+                left = left.and(self.io.disk.remove(&format!("{folder}/{UNBORN}{:016x}", parent.0)));
+                left = left.and(self.io.disk.sync_dir(&folder));
+            }
+        }
+        let left = left.map_err(EngineError::from).and_then(|()| self.drop_partition(parent));
+        if left.is_err() && self.by_id.contains_key(&parent) {
+            // The journal could not be told; its folder says it.
+            self.forget_partition(parent, handle);
+        }
+        self.evict();
+        Ok(left.err())
+    }
+
+    /// The parent, if it and the daughters are as they must be.
+    fn may_split(&mut self, parent: PartitionId, daughters: &[PartitionId]) -> EngineResult<Handle> {
+        let Some(&handle) = self.by_id.get(&parent) else { return Err(EngineError::UnknownPartition) };
+        let is_there = |id: &&PartitionId| self.by_id.contains_key(id) || self.dropping.contains(id);
+        if let Some(id) = daughters.iter().find(is_there) {
+            return Err(EngineError::Stopped { reason: format!("partition {id} is there already") });
+        }
+        self.store(handle)?.1.check_going()?;
+        Ok(handle)
+    }
+
+    /// All that must be durable before the parent may go, and the daughters as they will be.
+    fn make_daughters(
+        &mut self,
+        handle: Handle,
+        (parent, daughters): (PartitionId, &[PartitionId]),
+        state: Option<(u64, &[u8])>,
+    ) -> EngineResult<Vec<Store>> {
+        let (_, store) = self.store(handle)?;
+        let in_memory_only = store.log.is_in_memory_only();
+        let has_files = !in_memory_only && !store.log.order.is_empty();
+        if has_files {
+            self.begin_split(handle, parent, daughters)?;
+        }
+        let next_handle = self.partitions.len() as u32;
+        let Engine { io, partitions, splits, .. } = self;
+        let store = store_of(partitions, handle)?;
+        let mut unsaved: Vec<Daughter> = daughters.iter().map(|&id| Daughter::new(id)).collect();
+        let making = if has_files { splits.entry(parent).or_default() } else { &mut unsaved };
+        let mut made = Vec::new();
+        let result = making.iter_mut().enumerate().try_for_each(|(number, daughter)| {
+            daughter.remove_replaced(io, store)?;
+            for &slot in &store.log.order {
+                let original = store.log.segment(slot);
+                match daughter.segments.get_mut(&slot) {
+                    Some(copy) => copy.take_notes_of(original),
+                    None => daughter.copy(io, slot, original, in_memory_only)?,
+                }
+            }
+            let mut kept = VecDeque::new();
+            if has_files {
+                kept = store.copy_checkpoints(io, daughter.id, &daughter.folder)?;
+                if !is_planted(Bug::DaughterNotSynced) {
+                    io.disk.sync_dir(&daughter.folder)?;
+                }
+            }
+            let segments = std::mem::take(&mut daughter.segments);
+            let name = (daughter.id, next_handle + number as u32);
+            let mut copy = store.copy_for(name, daughter.folder.clone(), segments, state);
+            copy.checkpoints.kept = kept;
+            if is_planted(Bug::TailOfOneDaughter) && number == 1 {
+                copy.cut_after(io, copy.commit)?;
+            }
+            made.push(copy);
+            Ok(())
+        });
+        if result.is_err() {
+            made.iter_mut().for_each(|store| store.release(io));
+        }
+        result.map(|()| made)
+    }
+
+    /// The parent's folder is durable, and each daughter's begins with the word that it is not born.
+    fn begin_split(
+        &mut self,
+        handle: Handle,
+        parent: PartitionId,
+        daughters: &[PartitionId],
+    ) -> EngineResult<()> {
+        if let Some(begun) = self.splits.get(&parent) {
+            if begun.iter().map(|daughter| daughter.id).eq(daughters.iter().copied()) {
+                return Ok(());
+            }
+            // Others were to be made of it before.
+            self.leave_split(parent)?;
+        }
+        // A daughter whose parent has no folder counts as born.
+        let (io, store) = self.store(handle)?;
+        store.sync(io)?;
+        self.splits.insert(parent, daughters.iter().map(|&id| Daughter::new(id)).collect());
+        for &id in daughters {
+            let folder = folder_of(id);
+            self.clear_folder(&folder)?;
+            let path = format!("{folder}/{UNBORN}{:016x}", parent.0);
+            let file = self.io.disk.open(&path, OpenMode::Create)?;
+            self.io.disk.close(file);
+            self.io.disk.sync_dir(&folder)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves what was begun; what cannot be removed now goes with the next attempt, or when the folder is opened.
+    fn give_up_split(&mut self, parent: PartitionId, error: EngineError) -> EngineError {
+        // The first error is told.
+        let _ = self.leave_split(parent);
+        self.io.full_or(error)
+    }
+
+    fn leave_split(&mut self, parent: PartitionId) -> EngineResult<()> {
+        let mut result = Ok(());
+        for daughter in self.splits.remove(&parent).into_iter().flatten() {
+            for segment in daughter.segments.into_values() {
+                self.io.memory.freed(segment.resident_bytes());
+                segment.file.into_iter().for_each(|file| self.io.disk.close(file));
+            }
+            result = result.and(self.clear_folder(&daughter.folder));
+        }
+        result
+    }
+
+    /// Ends, when the folder is opened, what a crash has interrupted. Returns the partitions that are there, and those that
+    /// were split, whose folders are to be removed once the journal has nothing of them.
+    pub(super) fn end_splits(
+        &mut self,
+        names: &[DirEntry],
+    ) -> EngineResult<(BTreeSet<PartitionId>, BTreeSet<PartitionId>)> {
+        let (mut there, mut gone, mut unborn) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        for name in names {
+            let Some(id) = super::open::id_of_folder(&name.name) else { continue };
+            there.insert(id);
+            for file in self.io.disk.list(&name.name)? {
+                if file.name == GONE {
+                    gone.insert(id);
+                } else if let Some(parent) = file.name.strip_prefix(UNBORN) {
+                    let parent = u64::from_str_radix(parent, 16).map(PartitionId).ok();
+                    unborn.push((id, format!("{}/{}", name.name, file.name), parent));
+                }
+            }
+        }
+        for (id, marker, parent) in unborn {
+            let folder = folder_of(id);
+            if parent.is_some_and(|parent| there.contains(&parent) && !gone.contains(&parent)) {
+                self.clear_folder(&folder)?;
+                there.remove(&id);
+            } else {
+                self.io.disk.remove(&marker)?;
+                self.io.disk.sync_dir(&folder)?;
+            }
+        }
+        there.retain(|id| !gone.contains(id));
+        Ok((there, gone))
+    }
+
+    /// Removes a folder and its files, if it is there: what says of the others what they are goes last.
+    pub(super) fn clear_folder(&mut self, folder: &str) -> EngineResult<()> {
+        let disk = &mut self.io.disk;
+        let names = disk.list(folder)?;
+        let (last, first): (Vec<_>, Vec<_>) =
+            names.iter().partition(|name| name.name == GONE || name.name.starts_with(UNBORN));
+        // The oldest segment last: what a crash leaves must not look like a log that begins anew.
+        for name in first.iter().rev() {
+            disk.remove(&format!("{folder}/{}", name.name))?;
+        }
+        for name in last {
+            disk.sync_dir(folder)?;
+            disk.remove(&format!("{folder}/{}", name.name))?;
+        }
+        if disk.list("")?.iter().any(|n| n.name == folder) {
+            disk.sync_dir(folder)?;
+            disk.remove(folder)?;
+        }
+        disk.sync_dir("")?;
+        Ok(())
+    }
+}
+
+impl Daughter {
+    fn new(id: PartitionId) -> Daughter {
+        Daughter { id, folder: folder_of(id), segments: BTreeMap::new() }
+    }
+
+    fn has(&self, slot: u32, original: &Segment) -> bool {
+        self.segments.get(&slot).is_some_and(|copy| is_copy(copy, original))
+    }
+
+    fn copy<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        slot: u32,
+        original: &Segment,
+        in_memory_only: bool,
+    ) -> EngineResult<()> {
+        let copy = original.copy_for(io, (self.id, &self.folder), in_memory_only)?;
+        self.remove_copy(io, slot)?;
+        self.segments.insert(slot, copy);
+        Ok(())
+    }
+
+    /// Copies of what the parent has rewritten since go.
+    fn remove_replaced<D: Disk>(&mut self, io: &mut Io<D>, store: &Store) -> EngineResult<()> {
+        for slot in self.segments.keys().copied().collect::<Vec<_>>() {
+            let is_in_order = store.log.order.contains(&slot);
+            if !is_in_order || !self.has(slot, store.log.segment(slot)) {
+                self.remove_copy(io, slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_copy<D: Disk>(&mut self, io: &mut Io<D>, slot: u32) -> Result<(), DiskError> {
+        let Some(copy) = self.segments.remove(&slot) else { return Ok(()) };
+        copy.file.into_iter().for_each(|file| io.disk.close(file));
+        io.disk.remove(&copy.path)
+    }
+}
+
+/// Whether a copy that was made earlier is one of this segment, whole.
+fn is_copy(copy: &Segment, original: &Segment) -> bool {
+    let named = |segment: &Segment| (segment.first_index(), segment.header.generation, segment.bytes);
+    named(copy) == named(original)
+}

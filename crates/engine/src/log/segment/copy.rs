@@ -1,0 +1,57 @@
+//! A segment once more, as another partition's.
+
+use super::Segment;
+use crate::PartitionId;
+use crate::disk::{Disk, DiskError, OpenMode};
+use crate::error::EngineResult;
+use crate::io::Io;
+use crate::log::rebrand::rebrand;
+
+impl Segment {
+    /// Copies the segment into a folder, as that partition's, and syncs the copy; the name is the caller's to sync. A log that
+    /// is in memory only is copied there.
+    pub(crate) fn copy_for<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        (partition, folder): (PartitionId, &str),
+        in_memory_only: bool,
+    ) -> EngineResult<Segment> {
+        let mut bytes = Vec::new();
+        let was_checked = self.read(&mut io.disk, 0, self.bytes as usize, &mut bytes)?;
+        let header = self.header.of_partition(partition);
+        let is_clean = rebrand(&self.header, &header, &mut bytes) || was_checked;
+        let mut copy = if in_memory_only {
+            let mut copy = Segment::new(header, folder);
+            (copy.blocks, copy.bytes) = (Vec::new(), 0);
+            io.memory.took(copy.push(&bytes));
+            copy
+        } else {
+            let path = format!("{folder}/{}", header.file_name());
+            let file = io.disk.open(&path, OpenMode::Create)?;
+            io.disk.append(file, &bytes)?;
+            io.disk.sync(file).map_err(DiskError::beyond_repair)?;
+            Segment::found(header, path, file, bytes.len() as u64)
+        };
+        copy.trust_from(if is_clean { 0 } else { u64::MAX });
+        copy.sealed = self.sealed;
+        copy.is_alone = self.is_alone;
+        copy.take_notes_of(self);
+        if !in_memory_only && !copy.sealed {
+            let taken = copy.load_open_block(&mut io.disk)?;
+            io.memory.took(taken);
+        }
+        Ok(copy)
+    }
+
+    /// What is known of the entries of the segment that this is a copy of; that may have become more since.
+    pub(crate) fn take_notes_of(&mut self, original: &Segment) {
+        (self.last_index, self.last_epoch) = (original.last_index, original.last_epoch);
+        self.synced_index = original.last_index;
+        self.entries = original.entries;
+        self.samples.clone_from(&original.samples);
+        self.removal_bytes = original.removal_bytes;
+        self.dead_bytes = original.dead_bytes;
+        self.dead = original.dead.clone();
+        self.is_damaged = original.is_damaged;
+    }
+}
