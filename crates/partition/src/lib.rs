@@ -31,6 +31,7 @@ mod overlay;
 mod partition;
 pub mod planted;
 pub mod replica;
+mod slice;
 mod staged;
 pub mod state;
 #[cfg(test)]
@@ -43,4 +44,5 @@ mod waits;
 pub use event::{Effects, Event, Now, Request, Token};
 pub use partition::open::{OpenError, Options, Restored};
 pub use partition::{Partition, Stats};
+pub use slice::Slice;
 pub use unit::{Inspected, Program, Ran, Unit};

@@ -15,6 +15,13 @@ pub const SESSION_IDLE_MS: u64 = 10 * 60 * 1000;
 /// How often idle sessions are looked for: a look walks the whole table.
 pub const SESSION_SWEEP_MS: u64 = 10_000;
 
+/// Entries on their way to being committed above which no more records of a sister are removed: requests go first.
+pub const SIEVE_AHEAD_MAX: u64 = 1024;
+
+/// After a split each partition takes a step of removing what is its sister's every so many of its keyspace in milliseconds:
+/// some 1,600 pages of the index a second in all, a fifth of a core.
+pub const SIEVE_PARTITIONS_PER_MS: u32 = 2;
+
 /// Sessions that one log entry evicts: it stays small.
 pub const EVICTED_PER_ENTRY_MAX: usize = 256;
 
@@ -64,6 +71,12 @@ pub const STAGED_BYTES_MAX: usize = 256 << 10;
 
 /// Buffers larger than this are given back after use.
 pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+/// Partitions split, or segments copied ahead for it, in one batch: each costs a few syncs, and others are served in between.
+pub const SPLIT_STEPS_PER_BATCH: usize = 4;
+
+/// When a split that failed is tried again: a full disk may have room by then.
+pub const SPLIT_AGAIN_MS: u64 = 200;
 
 /// When to ask again after `Unavailable`: a change of the map is on its way.
 pub const UNAVAILABLE_RETRY_MS: u32 = 20;

@@ -9,6 +9,7 @@
 //! | 1 note | 1 (1), the note; its deadline is that of the entry's key, and 0 takes a deadline away |
 //! | 2 eviction | 2 (1), session mark (8), then the sessions that are forgotten: issued (8), nonce (8) each |
 //! | 16 epoch | 16 (1): a new primary begins here; everything before is committed with it |
+//! | 18 sieved | 18 (1), splits (1): no record of another partition is here, as of so many splits of the keyspace |
 //! | 17 filler | 17 (1): stands where the sender of a whole state had no entry any more; the state is not in the log |
 //!
 //! | bytes of a note | field |
@@ -32,6 +33,7 @@ const MARK_NOTE: u8 = 1;
 const MARK_EVICTION: u8 = 2;
 const MARK_EPOCH: u8 = 16;
 const MARK_FILLER: u8 = 17;
+const MARK_SIEVED: u8 = 18;
 
 /// Whose write it was, and what it came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +59,7 @@ pub(crate) enum Mark {
     Eviction { mark: Timestamp, sessions: Vec<SessionId> },
     Epoch,
     Filler,
+    Sieved { splits: u8 },
 }
 
 impl Note {
@@ -129,6 +132,7 @@ impl Mark {
             Mark::Note(note) => note.push_mark(at, out),
             Mark::Epoch => out.push(MARK_EPOCH),
             Mark::Filler => out.push(MARK_FILLER),
+            Mark::Sieved { splits } => out.extend_from_slice(&[MARK_SIEVED, *splits]),
             Mark::Eviction { mark, sessions } => {
                 out.push(MARK_EVICTION);
                 out.extend_from_slice(&mark.0.to_le_bytes());
@@ -147,6 +151,10 @@ impl Mark {
             MARK_NOTE => Note::decode(rest, at).map(Mark::Note),
             MARK_EPOCH => rest.is_empty().then_some(Mark::Epoch),
             MARK_FILLER => rest.is_empty().then_some(Mark::Filler),
+            MARK_SIEVED => match rest {
+                [splits] => Some(Mark::Sieved { splits: *splits }),
+                _ => None,
+            },
             MARK_EVICTION => {
                 let mut from = Reader::new(rest);
                 let mark = Timestamp(from.u64()?);
@@ -190,7 +198,7 @@ mod tests {
     fn marks_read_back() {
         let sessions = vec![SessionId { issued: Timestamp(1), nonce: 2 }, SessionId::NONE];
         let eviction = Mark::Eviction { mark: Timestamp(8), sessions };
-        for mark in [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler] {
+        for mark in [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler, Mark::Sieved { splits: 3 }] {
             let mut payload = Vec::new();
             mark.encode(Timestamp(9), &mut payload);
             assert_eq!(Mark::decode(&payload, Timestamp(9)), Some(mark));

@@ -54,6 +54,10 @@ pub enum Bug {
     StartNotCounted,
     /// A release is believed whatever epoch it names.
     YieldOfAnyEpoch,
+    /// A split gives the daughters no session table.
+    SessionsNotSplit,
+    /// A partition shows and counts what its sister owns until it is removed.
+    ForeignCounted,
 }
 
 impl Bug {
@@ -77,6 +81,9 @@ impl Bug {
         Bug::StartNotCounted,
         Bug::YieldOfAnyEpoch,
     ];
+
+    /// Those of splits.
+    pub const OF_SPLITS: [Bug; 2] = [Bug::SessionsNotSplit, Bug::ForeignCounted];
 
     /// Those of a group of one.
     pub const ALL: [Bug; 8] = [

@@ -25,6 +25,8 @@ use crate::group::Group;
 use crate::limits::{STAGED_BYTES_MAX, UNIT_CHANGES_MAX};
 use crate::operations::{self, Action, Cell, Contents, OrFail, Plan, Planned};
 use crate::overlay::{Overlay, Shape};
+use crate::partition::Partition;
+use crate::slice::Slice;
 use crate::staged::{Seen, Staged};
 use crate::state::Deadlines;
 use crate::view::{View, Whole};
@@ -79,6 +81,8 @@ pub struct Unit<'u, D> {
     pub(crate) deadlines: &'u Deadlines,
     pub(crate) clock: &'u mut Clock,
     pub(crate) staged: &'u mut Staged,
+    /// It may hold what is not of this slice.
+    foreign: Option<Slice>,
     /// The newest uncommitted entry of what was looked at.
     pub(crate) newest: u64,
     /// Entries appended so far, all joined with the next.
@@ -92,8 +96,9 @@ impl<'u, D: Disk> Unit<'u, D> {
         (group, overlay, deadlines): (&'u mut Group, &'u mut Overlay, &'u Deadlines),
         clock: &'u mut Clock,
         staged: &'u mut Staged,
+        foreign: Option<Slice>,
     ) -> Unit<'u, D> {
-        Unit { engine, group, overlay, deadlines, clock, staged, newest: 0, appended: 0, at: None }
+        Unit { engine, group, overlay, deadlines, clock, staged, foreign, newest: 0, appended: 0, at: None }
     }
 
     /// The partition's clock in milliseconds since 1970; it stands still while the program runs.
@@ -279,7 +284,8 @@ impl<'u, D: Disk> Unit<'u, D> {
         let (keys, next) = self.engine.scan(self.group.handle(), cursor).or_fail()?;
         let now_ms = self.now_ms();
         for key in &keys {
-            if self.deadlines.get(key).is_none_or(|deadline| deadline > now_ms) {
+            let is_own = self.foreign.is_none_or(|slice| slice.owns(key));
+            if is_own && self.deadlines.get(key).is_none_or(|deadline| deadline > now_ms) {
                 each(key);
             }
         }
@@ -291,7 +297,7 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// # Errors
     /// None is known.
     pub fn count(&mut self) -> Result<u64, Failure<'static>> {
-        self.engine.records(self.group.handle()).or_fail()
+        Partition::count_own(self.engine, self.group.handle(), self.foreign).or_fail()
     }
 
     fn view(&mut self) -> View<'_, D> {

@@ -23,8 +23,8 @@ pub mod part;
 pub mod plan;
 pub mod recover;
 pub mod rot;
-pub mod units;
 pub mod split;
+pub mod units;
 pub mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,20 +4,21 @@
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
-use zerohop_placement::{ClusterMap, Group, GroupState, KeyspaceConfig};
+use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Call, Member, Peer};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::clock::Time;
-use super::open::{engine_id, options_of};
+use super::open::options_of;
 use super::relay::Relay;
+use super::splits::engine_id;
 use super::{Effects, Identity, Instance, OpenError, Place, relay};
 use crate::event::{Request, Token};
 use crate::limits::FLUSH_ROUNDS_MAX;
 use crate::partition::Partition;
 use crate::replica::{Change, Context, Digest, EffectsOf, Leases, Replica, Replicas, Told, View};
-use crate::{Program, Ran};
+use crate::{Program, Ran, Slice};
 
 /// How often leases and the ceiling are looked at while batches come: renewals are some tens of milliseconds.
 const TICK_MS: u64 = 5;
@@ -74,6 +75,14 @@ impl Groups {
 
     pub(super) fn remove(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         self.by.remove((keyspace, partition)).is_some()
+    }
+
+    pub(super) fn take(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Replica> {
+        self.by.remove((keyspace, partition))
+    }
+
+    pub(super) fn leases(&self) -> &Leases {
+        &self.leases
     }
 
     pub(super) fn insert(&mut self, keyspace: KeyspaceId, partition: PartitionId, replica: Replica) {
@@ -322,13 +331,18 @@ impl<D: Disk> Instance<D> {
         &mut self,
         keyspace: KeyspaceId,
         id: PartitionId,
-        config: &KeyspaceConfig,
+        found: &Keyspace,
         group: Group<'_>,
     ) -> Result<(), OpenError> {
         let me = member(self.identity);
-        let options = options_of(config, id, group.epoch);
-        let replica = Replica::open(&mut self.engine, me, engine_id(keyspace, id), options)
+        let options = options_of(found, id, group.epoch);
+        let name = engine_id(keyspace, found.splits(), id);
+        let mut replica = Replica::open(&mut self.engine, me, name, options)
             .map_err(|error| OpenError::of_partition(keyspace, id, error))?;
+        if let Some(bequest) = self.splits.bequest(keyspace, id) {
+            replica.inherit(bequest, group.epoch);
+        }
+        replica.set_slice(Slice::of(found, id));
         self.groups.insert(keyspace, id, replica);
         Ok(())
     }
@@ -338,12 +352,13 @@ impl<D: Disk> Instance<D> {
         &mut self,
         (keyspace, id): Key,
         (partition, epoch): (Partition, PartitionEpoch),
-        config: &KeyspaceConfig,
+        found: &Keyspace,
     ) {
         let me = member(self.identity);
-        let options = options_of(config, id, epoch);
+        let options = options_of(found, id, epoch);
         let alone = View { epoch, map_epoch: self.groups.leases.map_epoch(), primary: me, ..View::default() };
-        let replica = Replica::adopt(partition, alone, engine_id(keyspace, id), options);
+        let name = engine_id(keyspace, found.splits(), id);
+        let replica = Replica::adopt(partition, alone, name, options);
         self.groups.insert(keyspace, id, replica);
     }
 }

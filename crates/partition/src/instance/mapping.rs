@@ -4,13 +4,14 @@ use std::fmt;
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
-use zerohop_placement::{Change, ClusterMap, GroupState, KeyspaceConfig, MapDelta, MapError};
+use zerohop_placement::{Change, ClusterMap, GroupState, Keyspace, KeyspaceConfig, MapDelta, MapError};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::clock::Time;
 use super::groups::{is_shared, view_of};
-use super::open::{OpenError, durability, engine_id, newest_keyspace, open_partition};
+use super::open::{OpenError, durability, newest_keyspace, open_partition};
+use super::splits::engine_id;
 use super::table::Found;
 use super::{Effects, Instance, relay};
 use crate::replica::Told;
@@ -56,9 +57,11 @@ impl<D: Disk> Instance<D> {
         self.clock.advance(now);
         // What is held back is answered under the map that it came under.
         self.end_of_batch(now, effects);
+        let before = self.map().clone();
         self.history.push(delta).map_err(MapChangeError::Map)?;
         self.groups.set_map(self.history.map().epoch());
         self.newest_keyspace = self.newest_keyspace.max(newest_keyspace(self.history.map()));
+        self.begin_splits(&before, delta, effects);
         let mut result = Ok(());
         let mut keyspaces = touched(delta);
         if delta.is_whole() {
@@ -82,32 +85,44 @@ impl<D: Disk> Instance<D> {
         let config = found.config();
         self.alter(keyspace, config, effects)?;
         let mut result = Ok(());
-        for (id, group) in found.groups() {
-            let is_ours = group.primary == self.identity.instance;
-            let is_member = group.members().any(|member| member == self.identity.instance);
-            if self.groups.holds(keyspace, id) || is_member && is_shared(&map, self.identity, group) {
-                result = result.and(self.follow_shared((keyspace, id), config, (group, is_member), effects));
-                continue;
-            }
-            let outcome = match self.table.find(keyspace, id) {
-                Found::Here(slot, _) if is_ours => {
-                    self.table.set_epoch(slot, group.epoch);
-                    Ok(())
-                }
-                Found::Here(..) => self.drop_partition(keyspace, id, effects),
-                _ if is_ours => self.take_up(keyspace, id, config, group),
-                _ => Ok(()),
-            };
-            result = result.and(outcome);
+        for id in config.partitions.ids() {
+            result = result.and(self.follow_one((keyspace, id), found, effects));
         }
         result
+    }
+
+    /// Brings one partition in line with the map.
+    pub(super) fn follow_one(
+        &mut self,
+        (keyspace, id): (KeyspaceId, PartitionId),
+        found: &Keyspace,
+        effects: &mut dyn Effects,
+    ) -> Result<(), MapChangeError> {
+        let Some(group) = found.group(id).filter(|_| !self.splits.awaits(keyspace, id)) else {
+            return Ok(());
+        };
+        let is_ours = group.primary == self.identity.instance;
+        let is_member = group.members().any(|member| member == self.identity.instance);
+        let was_shared = self.groups.holds(keyspace, id) || self.splits.bequest(keyspace, id).is_some();
+        if was_shared || is_member && is_shared(self.map(), self.identity, group) {
+            return self.follow_shared((keyspace, id), found, (group, is_member), effects);
+        }
+        match self.table.find(keyspace, id) {
+            Found::Here(slot, _) if is_ours => {
+                self.table.set_epoch(slot, group.epoch);
+                Ok(())
+            }
+            Found::Here(..) => self.drop_partition(keyspace, id, effects),
+            _ if is_ours => self.take_up(keyspace, id, found, group),
+            _ => Ok(()),
+        }
     }
 
     /// The same for a partition that others hold too, or did.
     fn follow_shared(
         &mut self,
         (keyspace, id): (KeyspaceId, PartitionId),
-        config: &KeyspaceConfig,
+        found: &Keyspace,
         (group, is_member): (zerohop_placement::Group<'_>, bool),
         effects: &mut dyn Effects,
     ) -> Result<(), MapChangeError> {
@@ -115,18 +130,18 @@ impl<D: Disk> Instance<D> {
         if let Found::Here(slot, epoch) = self.table.find(keyspace, id)
             && let Some((_, partition)) = self.table.remove(slot)
         {
-            self.share((keyspace, id), (partition, epoch), config);
+            self.share((keyspace, id), (partition, epoch), found);
         } else if !self.groups.holds(keyspace, id) {
-            self.open_shared(keyspace, id, config, group).map_err(MapChangeError::Partition)?;
+            self.open_shared(keyspace, id, found, group).map_err(MapChangeError::Partition)?;
         }
-        self.tell_group((keyspace, id), (&map, config, group), effects);
+        self.tell_group((keyspace, id), (&map, found.config(), group), effects);
         if is_member { Ok(()) } else { self.drop_shared(keyspace, id) }
     }
 
     /// The map names others: what is here is needed no more.
     fn drop_shared(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
         if self.groups.remove(keyspace, id) {
-            self.engine.drop_partition(engine_id(keyspace, id))?;
+            self.engine.drop_partition(engine_id(keyspace, self.splits.level(keyspace), id))?;
         }
         Ok(())
     }
@@ -138,7 +153,7 @@ impl<D: Disk> Instance<D> {
         for &(keyspace, id) in all {
             let Some(found) = map.keyspace(keyspace) else { continue };
             let Some(group) = found.group(id) else { continue };
-            self.open_shared(keyspace, id, found.config(), group)?;
+            self.open_shared(keyspace, id, found, group)?;
             self.tell_group((keyspace, id), (&map, found.config(), group), &mut super::Nobody);
         }
         Ok(())
@@ -163,12 +178,12 @@ impl<D: Disk> Instance<D> {
         &mut self,
         keyspace: KeyspaceId,
         id: PartitionId,
-        config: &KeyspaceConfig,
+        found: &Keyspace,
         group: zerohop_placement::Group<'_>,
     ) -> Result<(), MapChangeError> {
-        let (partition, _) = open_partition(&mut self.engine, keyspace, id, config, group)
+        let (partition, _) = open_partition(&mut self.engine, keyspace, id, found, group)
             .map_err(MapChangeError::Partition)?;
-        self.table.add(keyspace, config.partitions.get(), id, partition);
+        self.table.add(keyspace, found.config().partitions.get(), id, partition);
         Ok(())
     }
 
@@ -197,7 +212,7 @@ impl<D: Disk> Instance<D> {
             self.tell((keyspace, id), Told::Gone(Failure::UnknownKeyspace { keyspace }), effects);
             result = result.and(self.drop_shared(keyspace, id));
         }
-        result
+        result.and(self.forget_splits(keyspace).map_err(MapChangeError::from))
     }
 
     /// Serves a partition no more, and removes its files: the map names others, or nobody.
@@ -212,10 +227,10 @@ impl<D: Disk> Instance<D> {
             None => Failure::UnknownKeyspace { keyspace },
             Some(_) => Failure::Unavailable { retry_after_ms: crate::limits::UNAVAILABLE_RETRY_MS },
         };
-        let Instance { engine, table, history, connections, counters, .. } = self;
+        let Instance { engine, table, splits, history, connections, counters, .. } = self;
         table.release(slot, &failure, &mut relay(history, connections, counters, effects));
         table.remove(slot);
-        engine.drop_partition(engine_id(keyspace, id))?;
+        engine.drop_partition(engine_id(keyspace, splits.level(keyspace), id))?;
         Ok(())
     }
 }
@@ -227,7 +242,7 @@ fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
         | Change::AlterKeyspace { id, .. }
         | Change::DropKeyspace(id)
         | Change::SplitKeyspace(id) => Some(*id),
-        Change::SetGroup { keyspace, .. } => Some(*keyspace),
+        Change::SetGroup { keyspace, .. } | Change::HasSplit { keyspace, .. } => Some(*keyspace),
         Change::PutNode(_) | Change::RemoveNode(_) => None,
     };
     let mut ids: Vec<KeyspaceId> = delta.changes.iter().filter_map(of).collect();

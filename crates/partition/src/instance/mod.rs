@@ -21,6 +21,7 @@ mod mapping;
 mod open;
 mod relay;
 mod requests;
+mod splits;
 mod stats;
 mod table;
 #[cfg(test)]
@@ -48,6 +49,7 @@ use clock::InstanceClock;
 use connections::Connections;
 use groups::Groups;
 use relay::Relay;
+use splits::Splits;
 use stats::Counters;
 use table::Table;
 
@@ -106,6 +108,7 @@ pub struct Instance<D: Disk> {
     engine: Engine<D>,
     table: Table,
     groups: Groups,
+    splits: Splits,
     history: MapHistory,
     /// The newest keyspace of any map that it has known: one of an id above is still to come, one below that the map
     /// does not have is gone.

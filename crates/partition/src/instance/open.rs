@@ -4,17 +4,19 @@ use std::fmt;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineOptions, RecoveryReport};
-use zerohop_placement::{ClusterMap, Group, KeyspaceConfig, MapHistory};
+use zerohop_placement::{ClusterMap, Group, Keyspace, KeyspaceConfig, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 
 use super::clock::{InstanceClock, Time};
 use super::connections::Connections;
 use super::groups::{Groups, is_shared};
+use super::splits::{Splits, engine_id, named, split_stored};
 use super::stats::Counters;
 use super::table::Table;
 use super::{Identity, Instance, Upkeep};
 use crate::partition::Partition;
 use crate::partition::open as partition;
+use crate::slice::Slice;
 
 /// Options of an instance.
 #[derive(Clone, Copy, Debug)]
@@ -105,27 +107,33 @@ impl<D: Disk> Instance<D> {
         let engine_options = EngineOptions { checkpoints_begin_alone: false, ..options.engine };
         let (mut engine, report) = Engine::open(disk, engine_options)?;
         let mut opened = Opened { engine: report, ..Opened::default() };
+        split_stored(&mut engine, history.map(), identity.instance)?;
         opened.removed = remove_strangers(&mut engine, &history, identity.instance)?;
         let mut table = Table::default();
         let mut newest = Timestamp::ZERO;
         let mut shared = Vec::new();
+        let mut splits = Splits::default();
+        for (keyspace, found) in history.map().keyspaces() {
+            splits.set_level(keyspace, found.splits());
+        }
         for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
-            let Some(config) = history.map().keyspace(keyspace).map(|found| found.config()) else { continue };
+            let Some(found) = history.map().keyspace(keyspace) else { continue };
             if is_shared(history.map(), identity, group) {
                 shared.push((keyspace, id));
                 continue;
             }
-            let (partition, is_state_lost) = open_partition(&mut engine, keyspace, id, config, group)?;
+            let (partition, is_state_lost) = open_partition(&mut engine, keyspace, id, found, group)?;
             if is_state_lost {
                 opened.states_lost.push((keyspace, id));
             }
             newest = newest.max(partition.newest());
-            table.add(keyspace, config.partitions.get(), id, partition);
+            table.add(keyspace, found.config().partitions.get(), id, partition);
         }
         let mut instance = Instance {
             identity,
             engine,
             table,
+            splits,
             newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),
@@ -145,25 +153,27 @@ pub(super) fn open_partition<D: Disk>(
     engine: &mut Engine<D>,
     keyspace: KeyspaceId,
     id: PartitionId,
-    config: &KeyspaceConfig,
+    found: &Keyspace,
     group: Group<'_>,
 ) -> Result<(Partition, bool), OpenError> {
-    match Partition::open(engine, engine_id(keyspace, id), options_of(config, id, group.epoch)) {
-        Ok((partition, restored)) => Ok((partition, restored.is_state_lost)),
+    let name = engine_id(keyspace, found.splits(), id);
+    match Partition::open(engine, name, options_of(found, id, group.epoch)) {
+        Ok((mut partition, restored)) => {
+            partition.set_slice(Slice::of(found, id));
+            Ok((partition, restored.is_state_lost))
+        }
         Err(error) => Err(OpenError::of_partition(keyspace, id, error)),
     }
 }
 
 /// How a partition of a keyspace is opened.
-pub(super) fn options_of(
-    config: &KeyspaceConfig,
-    id: PartitionId,
-    epoch: PartitionEpoch,
-) -> partition::Options {
+pub(super) fn options_of(found: &Keyspace, id: PartitionId, epoch: PartitionEpoch) -> partition::Options {
+    let config = found.config();
     partition::Options {
         durability: durability(config),
-        // Partitions of one keyspace share no pattern of collisions.
-        index_seed: config.seed ^ u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+        // Partitions of one keyspace share no pattern of collisions; those that were one do, so that a cursor of a scan
+        // leads on in each, and each member has the same.
+        index_seed: config.seed ^ u64::from(id.0 >> found.splits()).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         epoch,
     }
 }
@@ -182,11 +192,6 @@ pub(super) fn newest_keyspace(map: &ClusterMap) -> KeyspaceId {
     map.keyspaces().last().map_or(KeyspaceId::NONE, |(id, _)| id)
 }
 
-/// The engine's name for a partition.
-pub(super) fn engine_id(keyspace: KeyspaceId, partition: PartitionId) -> zerohop_engine::PartitionId {
-    zerohop_engine::PartitionId(u64::from(keyspace.0) << 32 | u64::from(partition.0))
-}
-
 /// Removes what a drop that a crash interrupted has left behind (keyspace ids are never used again), and what was on disk
 /// of a keyspace that became one in memory, which begins empty.
 fn remove_strangers<D: Disk>(
@@ -198,8 +203,13 @@ fn remove_strangers<D: Disk>(
         return Ok(0);
     }
     let strangers = engine.partitions().map(|(id, _)| id).filter(|id| {
-        let (keyspace, partition) = (KeyspaceId((id.0 >> 32) as u32), PartitionId(id.0 as u32));
+        let (keyspace, splits, partition) = named(*id);
         let found = history.map().keyspace(keyspace);
+        // Of a map that is newer than this one: it is on its way here.
+        if found.is_some_and(|found| splits > found.splits()) {
+            return false;
+        }
+        let found = found.filter(|found| splits == found.splits());
         let on_disk = found.filter(|found| durability(found.config()) != zerohop_engine::Durability::Memory);
         let group = on_disk.and_then(|found| found.group(partition));
         !group.is_some_and(|group| group.members().any(|member| member == instance))

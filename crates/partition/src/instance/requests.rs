@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use zerohop_engine::disk::Disk;
+use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{Envelope, Failure, Message, What};
@@ -80,6 +81,9 @@ impl<D: Disk> Instance<D> {
                 self.request_shared(request, effects);
             }
             Found::NotHere | Found::NoKeyspace => match relay.history.map().keyspace(keyspace) {
+                Some(found) if self.splits.awaits(keyspace, partition) && is_of_now(found, envelope) => {
+                    unavailable(&mut relay, to);
+                }
                 Some(found) if partition.0 < found.config().partitions.get() => relay.wrong_owner(to),
                 Some(_) => relay.fail(to, What::NoSuchPartition.into()),
                 // Its client may know a newer map than this.
@@ -116,6 +120,9 @@ impl<D: Disk> Instance<D> {
                 self.run_shared((keyspace, partition), to, (program, reply), effects)
             }
             Found::NotHere | Found::NoKeyspace => match history.map().keyspace(keyspace) {
+                Some(_) if self.splits.awaits(keyspace, partition) => {
+                    Err(Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS })
+                }
                 Some(_) => {
                     Err(Failure::WrongOwner { epoch: history.map().epoch(), delta: Cow::Borrowed(&[]) })
                 }
@@ -166,4 +173,10 @@ fn relay_place(envelope: &Envelope) -> Place {
 
 fn unavailable(relay: &mut Relay<'_>, to: Token) {
     relay.fail(to, Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS });
+}
+
+/// Whether a request was routed by the map as it is: another is told what has changed.
+fn is_of_now(found: &Keyspace, envelope: &Envelope) -> bool {
+    let Envelope { partition, partition_epoch, .. } = *envelope;
+    found.group(partition).is_some_and(|group| partition_epoch.0 == 0 || group.epoch == partition_epoch)
 }

@@ -24,7 +24,8 @@ pub struct Stats {
     pub partitions: u64,
     /// Those of the engine.
     pub engine: EngineStats,
-    /// All partitions together: sizes and counts are sums.
+    /// All partitions together: sizes and counts are sums. While partitions that were split let go of what went to their
+    /// sisters, their records are an estimate.
     pub records: u64,
     /// Older versions kept.
     pub versions: u64,
@@ -132,7 +133,7 @@ impl<D: Disk> Instance<D> {
             // A partition that is held is open in the engine.
             let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
                 engine.partition_stats(handle).unwrap_or_default();
-            stats.records += records;
+            stats.records += own.own_of(records);
             stats.versions += versions;
             stats.log_bytes += log.bytes;
             stats.live_bytes += log.bytes.saturating_sub(log.dead_bytes);

@@ -11,6 +11,7 @@ use zerohop_wire::{Failure, Many, What, pack};
 
 use super::OrFail;
 use crate::limits::SCAN_INDEX_PAGES_MAX;
+use crate::slice::Slice;
 use crate::view::View;
 
 /// Bytes of a key on a page beside the key.
@@ -19,11 +20,11 @@ const ITEM_BYTES: usize = 16;
 /// Fragments and keys of a page of the index, and the fragment that the next one begins with.
 type IndexPage = (Vec<(u32, Vec<u8>)>, Option<u32>);
 
-/// Answers with a page. `out` and `next` are empty, and hold what the answer borrows.
+/// Answers with a page; of a partition that may hold what others own, only what is in its slice. `out` and `next` are empty, and hold what the answer borrows.
 pub(crate) fn answer<'o, D: Disk>(
     view: &mut View<'_, D>,
     scan: &Scan<'_>,
-    now_ms: u64,
+    (now_ms, foreign): (u64, Option<Slice>),
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> Answer<'o> {
     let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
@@ -42,6 +43,7 @@ pub(crate) fn answer<'o, D: Disk>(
                 break 'pages;
             }
             if key.starts_with(scan.prefix)
+                && foreign.is_none_or(|slice| slice.owns(&key))
                 && view.deadlines.get(&key).is_none_or(|deadline| deadline > now_ms)
                 && let Some(shape) = view.shape(&key).or_fail()?
             {

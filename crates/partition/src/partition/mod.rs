@@ -4,6 +4,7 @@ mod commit;
 mod member;
 pub(crate) mod open;
 mod read;
+mod sieve;
 #[cfg(test)]
 mod tests;
 mod unit;
@@ -41,6 +42,7 @@ pub struct Partition {
     held: Held,
     waits: Waits,
     sweep_at_ms: u64,
+    sieve: sieve::Sieve,
     buffers: Buffers,
 }
 
@@ -71,6 +73,17 @@ pub struct Stats {
     pub last: u64,
     /// Log index of the last entry committed.
     pub commit: u64,
+    /// Records removed as its sister's since it was opened, as long as there may be more; see [`Stats::own_of`].
+    pub removed_of_sisters: Option<u64>,
+}
+
+impl Stats {
+    /// Records of its own, of so many that it holds: while a sister's are being removed an estimate, which of sisters together
+    /// is right for what was there at the split.
+    #[must_use]
+    pub fn own_of(&self, held: u64) -> u64 {
+        self.removed_of_sisters.map_or(held, |removed| (held + removed) / 2)
+    }
 }
 
 /// Where an answer goes.
@@ -160,7 +173,7 @@ impl Partition {
     #[must_use]
     pub fn next_upkeep_ms(&self) -> Option<u64> {
         let sweep = (self.state.sessions.len() > 0).then_some(self.sweep_at_ms);
-        [self.next_wake_ms(), sweep].into_iter().flatten().min()
+        [self.next_wake_ms(), sweep, self.next_sieve_ms()].into_iter().flatten().min()
     }
 
     /// Answers everything that is held back or parked with a failure: it will not be answered otherwise. The partition
@@ -183,6 +196,7 @@ impl Partition {
             held: self.held.len(),
             last: self.group.last(),
             commit: self.state.applied,
+            removed_of_sisters: self.removed_of_sisters(),
         }
     }
 

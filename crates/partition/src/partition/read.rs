@@ -159,12 +159,13 @@ impl Partition {
         token: Token,
         effects: &mut dyn Effects,
     ) {
+        let foreign = self.foreign();
         let Partition { state, group, buffers, clock, .. } = self;
         buffers.contents.clear();
         buffers.cursor.clear();
         let mut view = View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
         let out = (&mut buffers.contents, &mut buffers.cursor);
-        let answer = operations::scan::answer(&mut view, scan, clock.now_ms(), out);
+        let answer = operations::scan::answer(&mut view, scan, (clock.now_ms(), foreign), out);
         effects.answer(token, &Message::Answer(answer));
     }
 }

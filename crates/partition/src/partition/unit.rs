@@ -38,9 +38,10 @@ impl Partition {
         }
         let (begin, end) = (reply.len(), self.group.end());
         let mut staged = self.buffers.staged.take().unwrap_or_default();
+        let foreign = self.foreign();
         let mut unit = {
             let Partition { group, overlay, state, clock, .. } = self;
-            Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged)
+            Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, foreign)
         };
         let ran = program.run(&mut unit, reply);
         let (newest, appended) = (unit.newest, unit.appended);

@@ -24,6 +24,7 @@ impl Partition {
         if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {
             self.evict_idle(engine, effects)?;
         }
+        self.sieve(engine, effects)?;
         if engine.checkpoint_is_due(self.handle())? {
             self.checkpoint(engine)?;
         }

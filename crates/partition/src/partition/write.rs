@@ -254,6 +254,28 @@ impl Partition {
         if deadline.is_none_or(|deadline| deadline > self.clock.now_ms()) {
             return Ok(false);
         }
+        self.remove_unasked(engine, key, effects)?;
+        Ok(true)
+    }
+
+    /// Removes a record that its sister owns. Nobody can have asked for anything of it since the split.
+    pub(super) fn remove_foreign<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        key: &[u8],
+        effects: &mut dyn Effects,
+    ) -> Result<(), Failure<'static>> {
+        // Gone by an entry that is not committed yet.
+        let is_gone = self.overlay.record(key).is_some_and(|known| known.shape().is_none());
+        if is_gone { Ok(()) } else { self.remove_unasked(engine, key, effects) }
+    }
+
+    fn remove_unasked<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        key: &[u8],
+        effects: &mut dyn Effects,
+    ) -> Result<(), Failure<'static>> {
         let at = self.clock.next();
         let (stamp, action) = (Stamp::default(), Action::Remove);
         let outcome = Outcome::Done { version: Timestamp::ZERO, number: 1 };
@@ -261,6 +283,6 @@ impl Partition {
         if let Some(meta) = logged.map_err(|error| failure_of(&error))? {
             self.logged(engine, &meta, key, (action, None), effects)?;
         }
-        Ok(true)
+        Ok(())
     }
 }

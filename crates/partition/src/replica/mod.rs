@@ -22,6 +22,7 @@ mod parked;
 mod primary;
 mod set;
 mod settle;
+mod split;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,8 @@ pub use digest::Digest;
 pub use lease::Leases;
 pub use set::{EffectsOf, Replicas, Steps};
 pub use view::{Change, Role, View};
+
+pub(crate) use split::Bequest;
 
 use parked::Parked;
 use stream::Stream;

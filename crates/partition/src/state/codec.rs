@@ -9,7 +9,10 @@ use super::reader::Reader;
 use super::{Outcomes, Session, State};
 use crate::outcome::Outcome;
 
+/// Bytes say the lowest version that can say it.
 const VERSION: u32 = 1;
+/// Of a keyspace that was split, once what went to others is gone.
+const VERSION_SIEVED: u32 = 2;
 
 /// Why bytes are no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +31,7 @@ impl fmt::Display for StateError {
         match self {
             StateError::Version { found } => write!(
                 f,
-                "partition state of version {found} is not known here (known: {VERSION}); use a newer zerohop"
+                "partition state of version {found} is not known here (known: up to {VERSION_SIEVED}); use a newer zerohop"
             ),
             StateError::Damaged => write!(f, "the partition state in the checkpoint is damaged"),
         }
@@ -42,7 +45,8 @@ impl State {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.sessions.bytes() + self.deadlines.bytes());
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        let version = if self.sieved > 0 { VERSION_SIEVED } else { VERSION };
+        out.extend_from_slice(&version.to_le_bytes());
         out.extend_from_slice(&(self.sessions.len() as u32).to_le_bytes());
         for field in [self.applied, self.newest.0, self.sessions.mark().0, self.deadlines.len() as u64] {
             out.extend_from_slice(&field.to_le_bytes());
@@ -62,6 +66,7 @@ impl State {
             out.extend_from_slice(&(key.len() as u32).to_le_bytes());
             out.extend_from_slice(key);
         }
+        out.extend((self.sieved > 0).then_some(self.sieved));
         out
     }
 
@@ -71,12 +76,16 @@ impl State {
     /// See [`StateError`].
     pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
         let mut from = Reader::new(bytes);
-        match from.u32() {
-            Some(VERSION) => {}
+        let version = match from.u32() {
+            Some(version @ (VERSION | VERSION_SIEVED)) => version,
             Some(found) => return Err(StateError::Version { found }),
             None => return Err(StateError::Damaged),
+        };
+        let mut state = read(&mut from).ok_or(StateError::Damaged)?;
+        if version == VERSION_SIEVED {
+            state.sieved = from.u8().filter(|sieved| *sieved > 0).ok_or(StateError::Damaged)?;
         }
-        read(&mut from).filter(|_| from.is_at_end()).ok_or(StateError::Damaged)
+        if from.is_at_end() { Ok(state) } else { Err(StateError::Damaged) }
     }
 }
 
@@ -180,8 +189,20 @@ mod tests {
     #[test]
     fn a_later_version_is_refused_by_name() {
         let mut bytes = State::default().encode();
-        bytes[0] = 2;
-        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 2 }));
+        bytes[0] = 3;
+        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 3 }));
+    }
+
+    #[test]
+    fn what_was_let_go_of_after_a_split_is_in_version_2_only() {
+        let state = State { sieved: 2, ..State::default() };
+        let bytes = state.encode();
+        assert_eq!((bytes[0], State::decode(&bytes)), (2, Ok(state)));
+        let mut zero = bytes.clone();
+        *zero.last_mut().expect("has bytes") = 0;
+        assert_eq!(State::decode(&zero), Err(StateError::Damaged), "one value, one form");
+        assert_eq!(State::decode(&bytes[..bytes.len() - 1]), Err(StateError::Damaged));
+        assert_eq!(State::default().encode()[0], 1);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct State {
     pub(crate) newest: Timestamp,
     pub(crate) sessions: Sessions,
     pub(crate) deadlines: Deadlines,
+    /// Up to so many splits of the keyspace, it holds no records that went to others.
+    pub(crate) sieved: u8,
 }
 
 /// An entry that this version cannot have written.
@@ -48,6 +50,10 @@ impl State {
                 }
                 Mark::Eviction { mark, sessions } => {
                     self.sessions.evict(&sessions, mark);
+                    Note::default()
+                }
+                Mark::Sieved { splits } => {
+                    self.sieved = self.sieved.max(splits);
                     Note::default()
                 }
                 Mark::Epoch | Mark::Filler => Note::default(),

@@ -4,4 +4,5 @@ mod bench;
 mod groups;
 mod maps;
 mod serving;
+mod splits;
 mod time;

@@ -1,0 +1,308 @@
+//! Partitions that are split by the next bit of the hashes, as the map says: each becomes two (or more, of an instance that was
+//! away), on the same members.
+//!
+//! ```text
+//!   map: keyspace split ──> parents serve no more, whoever waits asks again ──> begun, a few a batch
+//!        (at a start: found in the engine, of an older level)                      │ segments ahead, then the rest
+//!                                                                                  v
+//!                                daughters open, each with the parent's log, records, sessions and deadlines
+//! ```
+//!
+//! The engine knows a partition by keyspace, how often that was split, and number: so a daughter is never taken for the
+//! older partition of its number. What is split is never dropped before its daughters are there; until then requests for them are
+//! `Unavailable`, and their clients ask again.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineResult};
+use zerohop_placement::{Change, ClusterMap, Keyspace, MapDelta};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+
+use super::clock::Time;
+use super::mapping::MapChangeError;
+use super::{Effects, Instance, relay};
+use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, UNAVAILABLE_RETRY_MS};
+use crate::planted::{Bug, is_planted};
+use crate::replica::{Bequest, Context};
+
+/// Bits of the engine's name of a partition that hold its number; above them stands how often its keyspace was split.
+const NUMBER_BITS: u32 = 24;
+const _: () = assert!(zerohop_placement::limits::PARTITIONS_MAX <= 1 << NUMBER_BITS);
+
+/// The engine's name for a partition of a keyspace that was split so often. Of one that never was: as before there were splits.
+pub(super) fn engine_id(
+    keyspace: KeyspaceId,
+    splits: u8,
+    partition: PartitionId,
+) -> zerohop_engine::PartitionId {
+    let number = u64::from(splits) << NUMBER_BITS | u64::from(partition.0);
+    zerohop_engine::PartitionId(u64::from(keyspace.0) << 32 | number)
+}
+
+/// Keyspace, splits and number of a partition by the engine's name.
+pub(super) fn named(id: zerohop_engine::PartitionId) -> (KeyspaceId, u8, PartitionId) {
+    let number = id.0 as u32;
+    let partition = PartitionId(number & ((1 << NUMBER_BITS) - 1));
+    (KeyspaceId((id.0 >> 32) as u32), (number >> NUMBER_BITS) as u8, partition)
+}
+
+/// What is being split.
+#[derive(Debug, Default)]
+pub(super) struct Splits {
+    /// How often the keyspaces were split of which something may be held; 0 of those that are not here.
+    levels: BTreeMap<KeyspaceId, u8>,
+    /// Parents that serve no more, by keyspace, its splits at that time, and number.
+    pending: BTreeMap<(KeyspaceId, u8, PartitionId), Parent>,
+    /// Of daughters that are being opened: what their parents, which others held too, hand down.
+    bequests: BTreeMap<(KeyspaceId, PartitionId), Bequest>,
+    again_ms: u64,
+}
+
+/// A parent that waits for its split.
+#[derive(Debug)]
+struct Parent {
+    applied: u64,
+    state: Vec<u8>,
+    bequest: Option<Bequest>,
+}
+
+impl Splits {
+    pub(super) fn level(&self, keyspace: KeyspaceId) -> u8 {
+        self.levels.get(&keyspace).copied().unwrap_or(0)
+    }
+
+    pub(super) fn set_level(&mut self, keyspace: KeyspaceId, splits: u8) {
+        match splits {
+            0 => drop(self.levels.remove(&keyspace)),
+            _ => drop(self.levels.insert(keyspace, splits)),
+        }
+    }
+
+    /// Whether a partition is among those that have yet to be made.
+    pub(super) fn awaits(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        let now = self.level(keyspace);
+        let of_keyspace = (keyspace, 0, PartitionId(0))..=(keyspace, now, PartitionId(u32::MAX));
+        !self.pending.is_empty()
+            && self
+                .pending
+                .range(of_keyspace)
+                .any(|((_, splits, parent), _)| partition.0 >> (now - splits) == parent.0)
+    }
+
+    pub(super) fn bequest(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<&Bequest> {
+        self.bequests.get(&(keyspace, partition))
+    }
+
+    /// When there is something to do, on the clock that is never set.
+    pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
+        if self.pending.is_empty() { u64::MAX } else { self.again_ms.max(elapsed_ms + 1) }
+    }
+}
+
+/// Whether a change says of this keyspace no more than that it is split, once.
+fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
+    let about = |change: &&Change| match change {
+        Change::CreateKeyspace { id, .. }
+        | Change::AlterKeyspace { id, .. }
+        | Change::DropKeyspace(id)
+        | Change::SplitKeyspace(id) => *id == keyspace,
+        Change::SetGroup { keyspace: of, .. } | Change::HasSplit { keyspace: of, .. } => *of == keyspace,
+        Change::PutNode(_) | Change::RemoveNode(_) => true,
+    };
+    delta.changes.iter().filter(about).count() == 1
+}
+
+/// The partitions that this one has become and that this instance is to hold.
+fn daughters_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, PartitionId)) -> Vec<PartitionId> {
+    let Some(further) = found.splits().checked_sub(splits) else { return Vec::new() };
+    let first = parent.0 << further;
+    let all = (first..first + (1 << further)).map(PartitionId);
+    all.filter(|id| found.group(*id).is_some_and(|group| group.members().any(|member| member == me)))
+        .collect()
+}
+
+/// Splits, at a start, what was stored before its keyspace was split.
+pub(super) fn split_stored<D: Disk>(
+    engine: &mut Engine<D>,
+    map: &ClusterMap,
+    me: InstanceId,
+) -> EngineResult<()> {
+    let stored: Vec<_> = engine.partitions().map(|(id, _)| id).collect();
+    for id in stored {
+        let (keyspace, splits, parent) = named(id);
+        let Some(found) = map.keyspace(keyspace).filter(|found| found.splits() > splits) else { continue };
+        if found.config().durability == zerohop_placement::Durability::Memory {
+            continue;
+        }
+        let daughters = daughters_of(found, me, (splits, parent));
+        let daughters: Vec<_> =
+            daughters.into_iter().map(|daughter| engine_id(keyspace, found.splits(), daughter)).collect();
+        if !daughters.is_empty() {
+            drop_empty(engine, &daughters)?;
+            if let Some(error) = engine.split_partition(id, &daughters, None)? {
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An attempt that failed may have left folders without entries.
+fn drop_empty<D: Disk>(
+    engine: &mut Engine<D>,
+    daughters: &[zerohop_engine::PartitionId],
+) -> EngineResult<()> {
+    for (id, handle) in engine.partitions().filter(|(id, _)| daughters.contains(id)).collect::<Vec<_>>() {
+        if engine.partition_stats(handle)?.last.1 == 0 {
+            engine.drop_partition(id)?;
+        }
+    }
+    Ok(())
+}
+
+impl<D: Disk> Instance<D> {
+    /// The map has split keyspaces: what is held of them serves no more, and waits for its split.
+    pub(super) fn begin_splits(&mut self, before: &ClusterMap, delta: &MapDelta, effects: &mut dyn Effects) {
+        let map = self.map().clone();
+        for (keyspace, found) in map.keyspaces() {
+            let Some(old) = before.keyspace(keyspace) else {
+                self.splits.set_level(keyspace, found.splits());
+                continue;
+            };
+            if found.splits() <= old.splits() {
+                continue;
+            }
+            let follows = !delta.is_whole() && is_split_alone(delta, keyspace);
+            for slot in self.table.of(keyspace) {
+                let place = self.table.place(slot);
+                let Instance { table, history, connections, counters, .. } = self;
+                let mut relay = relay(history, connections, counters, effects);
+                table.release(slot, &unavailable(), &mut relay);
+                let Some((_, partition)) = table.remove(slot) else { continue };
+                let (applied, state) = partition.bequeath();
+                let parent = Parent { applied, state, bequest: None };
+                self.splits.pending.insert((keyspace, old.splits(), place.partition), parent);
+            }
+            for id in self.groups.of(keyspace) {
+                let Some(mut bequest) = self.bequeath_shared((keyspace, id), effects) else { continue };
+                if follows && old.group(id).is_some_and(|group| group.epoch == bequest.epoch()) {
+                    bequest.follows_at_once();
+                }
+                let (applied, state) = (bequest.applied, std::mem::take(&mut bequest.state));
+                let parent = Parent { applied, state, bequest: Some(bequest) };
+                self.splits.pending.insert((keyspace, old.splits(), id), parent);
+            }
+            self.splits.set_level(keyspace, found.splits());
+        }
+    }
+
+    fn bequeath_shared(
+        &mut self,
+        key: (KeyspaceId, PartitionId),
+        effects: &mut dyn Effects,
+    ) -> Option<Bequest> {
+        let Instance { engine, groups, history, connections, counters, clock, .. } = self;
+        let mut replica = groups.take(key.0, key.1)?;
+        let mut relay = relay(history, connections, counters, effects);
+        relay.place = super::Place { keyspace: key.0, partition: key.1, epoch: replica.view().epoch };
+        let now_us = clock.elapsed_ms().saturating_mul(1_000);
+        let mut context = Context { engine, now: clock.now(), now_us, leases: groups.leases() };
+        Some(replica.bequeath(&mut context, &unavailable(), &mut relay))
+    }
+
+    /// Does a bounded piece of what is to be split; at the end of each batch.
+    pub(super) fn step_splits(&mut self, effects: &mut dyn Effects) {
+        let elapsed_ms = self.clock.elapsed_ms();
+        for _ in 0..SPLIT_STEPS_PER_BATCH {
+            if elapsed_ms < self.splits.again_ms {
+                return;
+            }
+            let Some(&name) = self.splits.pending.keys().next() else { return };
+            if let Err(error) = self.step_split(name, effects) {
+                // A full disk may have room again; after other failures the next start goes on.
+                self.splits.again_ms = elapsed_ms + SPLIT_AGAIN_MS;
+                self.counters.trouble(&error);
+            }
+        }
+    }
+
+    fn step_split(
+        &mut self,
+        (keyspace, splits, parent): (KeyspaceId, u8, PartitionId),
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let map = self.map().clone();
+        let name = (keyspace, splits, parent);
+        let id = engine_id(keyspace, splits, parent);
+        let Some(found) = map.keyspace(keyspace) else {
+            self.splits.pending.remove(&name);
+            return self.engine.drop_partition(id);
+        };
+        let daughters = daughters_of(found, self.identity.instance, (splits, parent));
+        if daughters.is_empty() {
+            self.splits.pending.remove(&name);
+            return self.engine.drop_partition(id);
+        }
+        let ids: Vec<_> =
+            daughters.iter().map(|daughter| engine_id(keyspace, found.splits(), *daughter)).collect();
+        if !self.engine.split_ahead(id, &ids)? {
+            return Ok(());
+        }
+        let Some(waiting) = self.splits.pending.get(&name) else { return Ok(()) };
+        drop_empty(&mut self.engine, &ids)?;
+        let mut state = (waiting.applied, waiting.state.as_slice());
+        let nothing = crate::state::State::default().encode();
+        if is_planted(Bug::SessionsNotSplit) {
+            state.1 = &nothing;
+        }
+        if let Some(error) = self.engine.split_partition(id, &ids, Some(state))? {
+            self.counters.trouble(&error);
+        }
+        let bequest = self.splits.pending.remove(&name).and_then(|parent| parent.bequest);
+        for daughter in daughters {
+            if let Some(bequest) = &bequest {
+                self.splits.bequests.insert((keyspace, daughter), bequest.clone());
+            }
+            let followed = self.follow_one((keyspace, daughter), found, effects);
+            self.splits.bequests.remove(&(keyspace, daughter));
+            match followed {
+                Ok(()) => {}
+                Err(MapChangeError::Partition(super::OpenError::Engine(error))) => return Err(error),
+                Err(other) => return Err(EngineError::Stopped { reason: other.to_string() }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits all that waits for it, however long that takes: for an owner that has nobody to serve meanwhile.
+    pub fn split_all(&mut self, now: Time, effects: &mut dyn Effects) {
+        self.clock.advance(now);
+        while !self.splits.pending.is_empty() && self.splits.again_ms <= self.clock.elapsed_ms() {
+            self.step_splits(effects);
+        }
+    }
+
+    /// How many partitions wait for their split.
+    #[must_use]
+    pub fn splits_pending(&self) -> usize {
+        self.splits.pending.len()
+    }
+
+    /// The keyspace is gone: what of it was to be split goes too.
+    pub(super) fn forget_splits(&mut self, keyspace: KeyspaceId) -> EngineResult<()> {
+        let mut result = Ok(());
+        let names: Vec<_> = self.splits.pending.keys().filter(|name| name.0 == keyspace).copied().collect();
+        for name in names {
+            self.splits.pending.remove(&name);
+            result = result.and(self.engine.drop_partition(engine_id(name.0, name.1, name.2)));
+        }
+        self.splits.set_level(keyspace, 0);
+        result
+    }
+}
+
+fn unavailable() -> Failure<'static> {
+    Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }
+}
