@@ -44,6 +44,17 @@ impl Error {
         Self::Operation { key: None, reason: Box::new(reason) }
     }
 
+    /// How many partitions the keyspace has by now, if a scan counted by fewer.
+    pub(crate) fn split_into(&self) -> Option<zerohop_placement::PartitionCount> {
+        match self {
+            Self::Operation { reason, .. } => match **reason {
+                Reason::Split { partitions } => Some(partitions),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// What the server answered, if that is the reason.
     #[must_use]
     pub fn failure(&self) -> Option<&Failure<'static>> {

@@ -1,6 +1,9 @@
 //! Going through the keys of a keyspace, partition after partition, page by page.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
+use zerohop_placement::PartitionCount;
 use zerohop_session::{ListedKey, Reply, Request};
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
@@ -14,13 +17,16 @@ pub struct Scan<'a> {
     keyspace: &'a Keyspace,
     prefix: Bytes,
     page_keys: u32,
-    partition: u32,
-    cursor: Bytes,
+    partitions: PartitionCount,
+    /// What is still to be gone through, the next first: partitions, and where in each.
+    left: VecDeque<(PartitionId, Bytes)>,
 }
 
 impl<'a> Scan<'a> {
     pub(crate) fn new(keyspace: &'a Keyspace, prefix: Bytes) -> Self {
-        Self { keyspace, prefix, page_keys: SCAN_PAGE_KEYS_MAX, partition: 0, cursor: Bytes::new() }
+        let partitions = keyspace.config().partitions;
+        let left = partitions.ids().map(|id| (id, Bytes::new())).collect();
+        Self { keyspace, prefix, page_keys: SCAN_PAGE_KEYS_MAX, partitions, left }
     }
 
     /// Asks for at most so many keys at once, 1 to 4,096.
@@ -32,20 +38,40 @@ impl<'a> Scan<'a> {
 
     /// The next keys; `None` at the end. After an error the same page can be asked for again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<ListedKey>>, Error> {
-        while self.partition < self.keyspace.config().partitions.get() {
-            let (cursor, prefix) = (self.cursor.clone(), self.prefix.clone());
-            let (id, partition) = (self.keyspace.id(), PartitionId(self.partition));
+        while let Some((partition, cursor)) = self.left.front() {
+            let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
+            let (id, slice) = (self.keyspace.id(), (*partition, self.partitions));
             let client = self.keyspace.client();
-            let request = Request::scan(id, partition, cursor, prefix, self.page_keys, client.limit_us());
-            let Reply::Page { next, keys } = client.ask(request).await? else {
-                return Err(Error::Unexpected);
+            let request = Request::scan(id, slice, cursor, prefix, self.page_keys, client.limit_us());
+            let (next, keys) = match client.ask(request).await {
+                Ok(Reply::Page { next, keys }) => (next, keys),
+                Ok(_) => return Err(Error::Unexpected),
+                Err(error) => match error.split_into() {
+                    Some(partitions) => {
+                        self.go_on_in(partitions);
+                        continue;
+                    }
+                    None => return Err(error),
+                },
             };
-            self.partition += u32::from(next.is_empty());
-            self.cursor = next;
+            match self.left.front_mut() {
+                Some((_, cursor)) if !next.is_empty() => *cursor = next,
+                _ => drop(self.left.pop_front()),
+            }
             if !keys.is_empty() {
                 return Ok(Some(keys));
             }
         }
         Ok(None)
+    }
+
+    /// The keyspace was split: each partition has become several, which go through their keys in the order that it had.
+    fn go_on_in(&mut self, partitions: PartitionCount) {
+        let each = partitions.get() / self.partitions.get();
+        let daughters = |(partition, cursor): (PartitionId, Bytes)| {
+            (0..each).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
+        };
+        self.left = std::mem::take(&mut self.left).into_iter().flat_map(daughters).collect();
+        self.partitions = partitions;
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
+use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::MapEpoch;
 use zerohop_wire::{Broken, Failure};
 
@@ -36,6 +37,11 @@ pub enum Error {
         name: Box<str>,
         /// The epoch of that map.
         epoch: MapEpoch,
+    },
+    /// The keyspace has more partitions than the scan counted by.
+    Split {
+        /// How many there are now.
+        partitions: PartitionCount,
     },
     /// Servers sent the client from one to another again and again.
     NoOwner {
@@ -150,6 +156,10 @@ impl fmt::Display for Error {
             Self::NoKeyspace { name, epoch } => write!(
                 f,
                 "the cluster's map of epoch {epoch} has no keyspace {name:?}: create it with `zerohop keyspace create`"
+            ),
+            Self::Split { partitions } => write!(
+                f,
+                "the keyspace was split and has {partitions} partitions: the cursor leads on in each that this one became"
             ),
             Self::NoOwner { redirects } => write!(
                 f,

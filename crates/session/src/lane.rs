@@ -60,6 +60,27 @@ impl Lane {
         Sequence(self.lowest)
     }
 
+    /// The lane of a partition that this one's has become: what is open goes on there under its number, as do those to come.
+    pub(crate) fn split(&self, open: impl Iterator<Item = u64>) -> Lane {
+        let Lane { session, touched, idle_us, lowest, .. } = *self;
+        let open_before = self.open.iter().map(|_| false).collect();
+        let mut daughter =
+            Lane { session, touched, idle_us, parked: VecDeque::new(), lowest, open: open_before };
+        for sequence in open {
+            let at = sequence.checked_sub(self.lowest).expect("an open number is not below the lowest");
+            *daughter.open.get_mut(at as usize).expect("only numbers that were taken are open") = true;
+        }
+        daughter.pass_closed();
+        daughter
+    }
+
+    fn pass_closed(&mut self) {
+        while self.open.front() == Some(&false) {
+            self.open.pop_front();
+            self.lowest += 1;
+        }
+    }
+
     /// The session will not send this number again.
     pub(crate) fn close(&mut self, session: SessionId, sequence: Sequence) {
         if session != self.session {
@@ -68,10 +89,7 @@ impl Lane {
         let at = sequence.0.checked_sub(self.lowest).expect("a number is closed once");
         let open = self.open.get_mut(at as usize).expect("only numbers that were taken are closed");
         assert!(std::mem::replace(open, false), "a number is closed once");
-        while self.open.front() == Some(&false) {
-            self.open.pop_front();
-            self.lowest += 1;
-        }
+        self.pass_closed();
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Operation<T> {
     pub(crate) submitted: Time,
     pub(crate) deadline: Time,
     pub(crate) state: State,
-    /// Where its key lies, once a map has said so: the same for ever.
+    /// Where its key lies, once a map has said so: the same until its keyspace is split.
     pub(crate) partition: Option<PartitionId>,
     /// The epoch of that partition in the map by which it was routed.
     pub(crate) epoch: PartitionEpoch,

@@ -8,11 +8,13 @@ pub enum Bug {
     RetriesAnew,
     /// A write that was sent and not answered is said not to have been done.
     DoubtDenied,
+    /// After a split numbers begin anew.
+    LanesBeginAnew,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 2] = [Bug::RetriesAnew, Bug::DoubtDenied];
+    pub const ALL: [Bug; 3] = [Bug::RetriesAnew, Bug::DoubtDenied, Bug::LanesBeginAnew];
 }
 
 #[cfg(feature = "planted-bugs")]

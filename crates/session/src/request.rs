@@ -1,6 +1,7 @@
 //! What a caller asks for.
 
 use bytes::Bytes;
+use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::messages::{Operation, Query};
 use zerohop_wire::{Element, Failure, pack};
@@ -26,6 +27,9 @@ pub struct Collect {
     pub bytes: u32,
 }
 
+/// A partition, by its number and how many there are: a split of the keyspace gives the number to another slice.
+pub type Slice = (PartitionId, PartitionCount);
+
 /// One operation of a caller.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -40,7 +44,7 @@ pub(crate) enum Ask {
     /// An operation on a record, packed as an item of a batch: one buffer, whatever the operation.
     Record { keyspace: KeyspaceId, item: Bytes, write: bool, wait: bool },
     /// A page of the keys of a partition.
-    Scan { keyspace: KeyspaceId, partition: PartitionId, cursor: Bytes, prefix: Bytes, keys_max: u32 },
+    Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32 },
     /// A control request to a manager.
     Admin { encoded: Bytes },
     /// The keyspace of this name.
@@ -63,17 +67,18 @@ impl Request {
         Ok(Self { ask, limit_us, collecting: Collecting::AsKeyspace })
     }
 
-    /// A page of the keys of a partition, from `cursor` on (empty to begin).
+    /// A page of the keys of a partition, from `cursor` on (empty to begin). If the keyspace has more partitions by now, it
+    /// ends as [`Error::Split`](crate::Error::Split): the same cursor leads on in each that the partition has become.
     #[must_use]
     pub fn scan(
         keyspace: KeyspaceId,
-        partition: PartitionId,
+        slice: Slice,
         cursor: Bytes,
         prefix: Bytes,
         keys_max: u32,
         limit_us: u64,
     ) -> Self {
-        let ask = Ask::Scan { keyspace, partition, cursor, prefix, keys_max };
+        let ask = Ask::Scan { keyspace, slice, cursor, prefix, keys_max };
         Self { ask, limit_us, collecting: Collecting::Never }
     }
 

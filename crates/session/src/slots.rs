@@ -82,6 +82,10 @@ impl<V> Slots<V> {
         }
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.places.iter_mut().filter_map(|(_, value)| value.as_mut())
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Handle, &V)> {
         self.places.iter().zip(0..).filter_map(|((generation, value), index)| {
             value.as_ref().map(|value| (Handle { index, generation: *generation }, value))

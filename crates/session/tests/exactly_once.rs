@@ -15,6 +15,8 @@ use zerohop_wire::messages::Change;
 
 const INSTANCES: u32 = 3;
 const KEYS: u64 = 12;
+/// Splits end there.
+const PARTITIONS_MAX: usize = 64;
 
 enum Asked {
     Append { key: String, value: String },
@@ -66,6 +68,9 @@ fn play(seed: u64, operations: u64, faults: Faults, adjust: impl FnOnce(&mut Clu
         if draw.chance(20) {
             let to = InstanceId(1 + draw.below(u64::from(INSTANCES)) as u32);
             world.cluster.move_to(PartitionId(draw.below(8) as u32), to);
+        }
+        if draw.chance(10) && world.cluster.partitions.len() < PARTITIONS_MAX {
+            world.cluster.split();
         }
         if draw.chance(5) {
             world.reset_all();

@@ -5,10 +5,16 @@ mod support;
 use bytes::Bytes;
 use support::server::PARTITIONS;
 use support::{KEYSPACE, LIMIT_US, append, count, insert, keys_of, kinds, lookup, stamps, world, world_with};
+use zerohop_placement::PartitionCount;
 use zerohop_session::{Error, Reply, Request};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
 use zerohop_wire::{Failure, Kind};
+
+/// A partition among all that there are at first.
+fn slice(partition: u32) -> (PartitionId, PartitionCount) {
+    (PartitionId(partition), PartitionCount::new(PARTITIONS).expect("is a power of two"))
+}
 
 #[test]
 fn the_first_request_learns_the_map_and_the_next_goes_straight_to_the_owner() {
@@ -145,7 +151,7 @@ fn a_scan_pages_through_a_partition() {
     let (mut cursor, mut found) = (Bytes::new(), Vec::new());
     loop {
         let prefix = Bytes::from_static(b"key-");
-        let token = world.submit(Request::scan(KEYSPACE, PartitionId(3), cursor, prefix, 2, LIMIT_US));
+        let token = world.submit(Request::scan(KEYSPACE, slice(3), cursor, prefix, 2, LIMIT_US));
         world.settle();
         let Ok(Reply::Page { next, keys }) = world.result(token) else { panic!("{:?}", world.result(token)) };
         found.extend(keys.iter().map(|key| String::from_utf8(key.key.to_vec()).unwrap()));
@@ -159,10 +165,42 @@ fn a_scan_pages_through_a_partition() {
     let mut expected = keys;
     expected.sort();
     assert_eq!(found, expected);
-    let token =
-        world.submit(Request::scan(KEYSPACE, PartitionId(99), Bytes::new(), Bytes::new(), 2, LIMIT_US));
+    let token = world.submit(Request::scan(KEYSPACE, slice(99), Bytes::new(), Bytes::new(), 2, LIMIT_US));
     world.settle();
     assert!(matches!(world.result(token), Err(Error::Answer { failure: Failure::BadRequest { .. } })));
+}
+
+#[test]
+fn a_write_that_a_split_meets_keeps_its_number_and_goes_to_the_daughter() {
+    let mut world = world(3);
+    let key = &keys_of(&world, 3, 1)[0];
+    let first = world.submit(append(key, "before"));
+    world.settle();
+    assert!(world.result(first).is_ok());
+    world.cluster.split();
+    let token = world.submit(append(key, "after"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert_eq!((world.cluster.count(key, "before"), world.cluster.count(key, "after")), (1, 1));
+    let stamps = stamps(&world);
+    assert_eq!(stamps.len(), 3, "redirected once");
+    assert_eq!(stamps[1].sequence, stamps[2].sequence);
+    assert!(stamps[0].sequence < stamps[1].sequence, "numbers go on in the daughter");
+}
+
+#[test]
+fn a_scan_that_counted_by_fewer_partitions_is_told_so() {
+    let mut world = world(3);
+    world.submit(lookup("k"));
+    world.settle();
+    world.cluster.split();
+    world.submit(append("k", "v"));
+    world.settle();
+    let scan = Request::scan(KEYSPACE, slice(3), Bytes::new(), Bytes::new(), 2, LIMIT_US);
+    let token = world.submit(scan);
+    world.settle();
+    let partitions = PartitionCount::new(2 * PARTITIONS).expect("is a power of two");
+    assert_eq!(world.result(token), &Err(Error::Split { partitions }));
 }
 
 #[test]

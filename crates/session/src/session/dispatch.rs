@@ -1,6 +1,6 @@
 //! Where an operation goes: by the map to the owner of its partition, and there into a queue.
 
-use zerohop_placement::{Keyspace, NodeState};
+use zerohop_placement::{Keyspace, NodeState, PartitionCount};
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
 use zerohop_wire::{Failure, What};
 
@@ -25,6 +25,8 @@ enum Place {
     NoRoom,
     /// Nowhere, ever.
     Never(Failure<'static>),
+    /// In several partitions, of so many.
+    Split(PartitionCount),
 }
 
 impl<T> Session<T> {
@@ -51,6 +53,9 @@ impl<T> Session<T> {
                     let operations = &self.operations;
                     self.starved.retain(|handle| operations.get(*handle).is_some());
                 }
+            }
+            Place::Split(partitions) => {
+                self.finish(now, handle, Err(Error::Split { partitions }), None);
             }
             Place::Never(failure) => {
                 self.give_up(
@@ -141,7 +146,12 @@ impl<T> Session<T> {
                 }
                 None => return self.missing(now, handle, *keyspace),
             },
-            Ask::Scan { keyspace, partition, .. } => match map.keyspace(*keyspace) {
+            Ask::Scan { keyspace, slice: (partition, of), .. } => match map.keyspace(*keyspace) {
+                Some(found) if found.config().partitions > *of => {
+                    return Place::Split(found.config().partitions);
+                }
+                // Its caller has a newer map.
+                Some(found) if found.config().partitions < *of => return Place::Nowhere,
                 Some(found) => (found, *partition),
                 None => return self.missing(now, handle, *keyspace),
             },

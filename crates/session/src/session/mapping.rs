@@ -122,7 +122,8 @@ impl<T> Session<T> {
             Err(_) => return false,
         };
         let Ok(next) = next else { return false };
-        self.map = Arc::new(next);
+        let before = std::mem::replace(&mut self.map, Arc::new(next));
+        self.follow_splits(&before);
         self.mapping.whole = false;
         // Addresses may have changed: found again as operations need them.
         self.by_instance.clear();

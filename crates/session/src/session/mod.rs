@@ -10,6 +10,7 @@ mod dispatch;
 mod mapping;
 mod opening;
 mod receive;
+mod splits;
 mod transmit;
 
 use std::collections::BTreeMap;

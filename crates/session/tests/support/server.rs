@@ -30,13 +30,13 @@ enum Kept {
     Failed(Failure<'static>),
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Remembered {
     lowest: u64,
     outcomes: BTreeMap<u64, Kept>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Partition {
     pub records: BTreeMap<Vec<u8>, (Timestamp, Record)>,
     sessions: BTreeMap<SessionId, Remembered>,
@@ -139,6 +139,13 @@ impl Cluster {
         let group = self.map.keyspace(KEYSPACE).unwrap().group(partition).unwrap();
         let group = ReplicaGroup::of_one(group.epoch.next(), instance);
         self.change(vec![MapChange::SetGroup { keyspace: KEYSPACE, partition, group }]);
+    }
+
+    /// Splits every partition: both daughters have all that it had.
+    pub fn split(&mut self) {
+        let parents = std::mem::take(&mut self.partitions);
+        self.partitions = parents.into_iter().flat_map(|parent| [parent.clone(), parent]).collect();
+        self.change(vec![MapChange::SplitKeyspace(KEYSPACE)]);
     }
 
     pub fn change(&mut self, changes: Vec<MapChange>) {

@@ -1,0 +1,76 @@
+//! Keyspaces that were split: operations and sequence numbers go on in the partitions that theirs have become.
+//!
+//! A daughter has the session table of its parent, so numbers go on from where they were in each, and a write keeps the number
+//! that it was sent under: whoever has done it knows it. Open in the lane of a daughter is what goes to it; what goes to
+//! its sister is not its business, and would hold back its lowest open number for nothing.
+
+use std::collections::BTreeMap;
+
+use zerohop_placement::ClusterMap;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId};
+
+use super::Session;
+use crate::lane::Lane;
+use crate::operation::State;
+use crate::planted::{Bug, is_planted};
+use crate::request::{Ask, unpack};
+use crate::slots::Handle;
+
+/// Numbers of one session that are open in a partition.
+type Open = BTreeMap<PartitionId, Vec<(SessionId, u64)>>;
+
+impl<T> Session<T> {
+    /// The map is another than this one now.
+    pub(super) fn follow_splits(&mut self, before: &ClusterMap) {
+        let map = std::sync::Arc::clone(&self.map);
+        for (keyspace, found) in map.keyspaces() {
+            let Some(old) = before.keyspace(keyspace) else { continue };
+            if let Some(further) = found.splits().checked_sub(old.splits()).filter(|further| *further > 0) {
+                let open = self.place_anew(keyspace, found);
+                self.split_lanes(keyspace, further, &open);
+            }
+        }
+    }
+
+    /// Finds the partition of every operation on a record anew. Which numbers are open in each.
+    fn place_anew(&mut self, keyspace: KeyspaceId, found: &zerohop_placement::Keyspace) -> Open {
+        let mut open = Open::new();
+        for operation in self.operations.iter_mut() {
+            let Ask::Record { keyspace: of, item, .. } = &operation.ask else { continue };
+            if *of != keyspace || operation.partition.is_none() {
+                continue;
+            }
+            let partition = found.partition(unpack(item).key());
+            operation.partition = Some(partition);
+            if let Some(stamp) = operation.stamp {
+                open.entry(partition).or_default().push((stamp.session, stamp.sequence.0));
+            }
+        }
+        open
+    }
+
+    fn split_lanes(&mut self, keyspace: KeyspaceId, further: u8, open: &Open) {
+        let Some(lanes) = self.lanes.remove(&keyspace) else { return };
+        let mut parked: Vec<Handle> = Vec::new();
+        let mut daughters = Vec::with_capacity(lanes.len() << further);
+        for mut lane in lanes {
+            parked.extend(std::mem::take(&mut lane.parked));
+            for _ in 0..1u32 << further {
+                let partition = PartitionId(daughters.len() as u32);
+                let open = open.get(&partition).map_or(&[][..], Vec::as_slice);
+                let of_lane = open.iter().filter(|(session, _)| *session == lane.session);
+                let daughter = lane.split(of_lane.map(|(_, sequence)| *sequence));
+                daughters.push(if is_planted(Bug::LanesBeginAnew) { Lane::new() } else { daughter });
+            }
+        }
+        self.lanes.insert(keyspace, daughters);
+        // They look for room in the lane that is theirs now.
+        for handle in parked {
+            let Some(operation) = self.operations.get_mut(handle) else { continue };
+            if operation.state == State::Parked {
+                operation.state = State::Unrouted;
+                self.unrouted.push(handle);
+            }
+        }
+    }
+}
