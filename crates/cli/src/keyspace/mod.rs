@@ -5,6 +5,7 @@ mod create;
 mod remove;
 mod settings;
 mod show;
+mod split;
 
 use clap::{Args, Subcommand};
 
@@ -19,6 +20,8 @@ pub(crate) enum KeyspaceCommand {
     Create(create::CreateArguments),
     /// Changes durability or copies of a keyspace that is in use.
     Alter(alter::AlterArguments),
+    /// Cuts each partition of a keyspace in two, while it is in use.
+    Split(split::SplitArguments),
     /// Shows one keyspace.
     Show(show::ShowArguments),
     /// Lists all keyspaces.
@@ -43,6 +46,7 @@ pub(crate) async fn run(command: KeyspaceCommand) -> Result<Ending, CommandError
     match command {
         KeyspaceCommand::Create(arguments) => create::run(arguments).await,
         KeyspaceCommand::Alter(arguments) => alter::run(arguments).await,
+        KeyspaceCommand::Split(arguments) => split::run(arguments).await,
         KeyspaceCommand::Show(arguments) => show::run(arguments).await,
         KeyspaceCommand::List(arguments) => show::run_list(arguments).await,
         KeyspaceCommand::Drop(arguments) => remove::run(arguments).await,

@@ -1,6 +1,8 @@
 //! `zerohop keyspace show` and `zerohop keyspace list`.
 
 use clap::Args;
+use zerohop_client::Client;
+use zerohop_wire::admin::KeyspaceStatus;
 
 use super::Place;
 use super::settings::{ShownKeyspace, print_one};
@@ -24,13 +26,18 @@ pub(crate) struct ListArguments {
 
 pub(super) async fn run(arguments: ShowArguments) -> Result<Ending, CommandError> {
     let ShowArguments { name, place } = arguments;
-    let status = admin::status(&place.target.connect().await?).await?;
-    match status.keyspaces.into_iter().find(|keyspace| keyspace.name == name) {
-        Some(keyspace) => print_one(&place, keyspace).map(|()| Ending::Done),
-        None => Err(CommandError::Refused(format!(
+    let keyspace = find(&place.target.connect().await?, &name).await?;
+    print_one(&place, keyspace).map(|()| Ending::Done)
+}
+
+/// The keyspace of this name.
+pub(super) async fn find(client: &Client, name: &str) -> Result<KeyspaceStatus, CommandError> {
+    let status = admin::status(client).await?;
+    status.keyspaces.into_iter().find(|keyspace| keyspace.name == name).ok_or_else(|| {
+        CommandError::Refused(format!(
             "there is no keyspace {name:?}: `zerohop keyspace list` names those that there are"
-        ))),
-    }
+        ))
+    })
 }
 
 pub(super) async fn run_list(arguments: ListArguments) -> Result<Ending, CommandError> {

@@ -70,6 +70,9 @@ impl Situation<'_> {
     /// Another configuration of a keyspace that is in use.
     pub(super) fn alter(&self, asked: &KeyspaceSettings) -> Decision {
         let (id, found) = self.find(&asked.name)?;
+        if let Some(partitions) = asked.partitions {
+            return self.split(asked, (id, found), partitions);
+        }
         let mut config = found.config().clone();
         if let Some(replicas) = asked.replicas {
             config.replicas = small(replicas, "replicas")?;
@@ -81,6 +84,34 @@ impl Situation<'_> {
             return Ok(Decided { delta: None, keyspace });
         }
         self.decided(Change::AlterKeyspace { id, config }, keyspace)
+    }
+
+    /// Each partition of a keyspace becomes two. Who asks says how many there are to be, so that a request that comes twice
+    /// splits once.
+    fn split(
+        &self,
+        asked: &KeyspaceSettings,
+        (id, found): (KeyspaceId, &Keyspace),
+        partitions: u32,
+    ) -> Decision {
+        let others =
+            KeyspaceSettings { name: asked.name.clone(), partitions: asked.partitions, ..Default::default() };
+        if *asked != others {
+            return Err(refusal(REFUSED_SETTING, "a split changes nothing else: ask for the rest after it"));
+        }
+        let config = found.config();
+        if partitions == config.partitions.get() {
+            return Ok(Decided { delta: None, keyspace: status(id, config) });
+        }
+        let doubled = config.doubled().map_err(setting)?;
+        if partitions != doubled.partitions.get() {
+            let reason = format!(
+                "{partitions} partitions: keyspace {} has {}, and a split makes {} of them",
+                config.name, config.partitions, doubled.partitions
+            );
+            return Err(refusal(REFUSED_SETTING, reason));
+        }
+        self.decided(Change::SplitKeyspace(id), status(id, &doubled))
     }
 
     /// A keyspace goes, with all that is in it.

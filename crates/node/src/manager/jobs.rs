@@ -184,6 +184,7 @@ fn describe(delta: &MapDelta) -> String {
         Change::AlterKeyspace { id, config } => format!("keyspace {} ({id}) altered", config.name),
         Change::DropKeyspace(id) => format!("keyspace {id} dropped"),
         Change::SplitKeyspace(id) => format!("keyspace {id} split"),
+        Change::HasSplit { keyspace, splits } => format!("keyspace {keyspace} was split {splits} times"),
         Change::PutNode(node) => format!("node {} put", node.id),
         Change::RemoveNode(id) => format!("node {id} removed"),
         Change::SetGroup { keyspace, partition, .. } => {

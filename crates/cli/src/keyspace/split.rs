@@ -1,0 +1,29 @@
+//! `zerohop keyspace split`.
+
+use clap::Args;
+use zerohop_wire::admin::KeyspaceSettings;
+
+use super::Place;
+use super::settings::print_one;
+use super::show::find;
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+
+#[derive(Args, Debug)]
+pub(crate) struct SplitArguments {
+    /// Its name.
+    name: String,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: SplitArguments) -> Result<Ending, CommandError> {
+    let SplitArguments { name, place } = arguments;
+    let client = place.target.connect().await?;
+    let keyspace = find(&client, &name).await?;
+    // Said as what there is to be: asked twice, it is done once.
+    let partitions = Some(keyspace.partitions.saturating_mul(2));
+    let settings = KeyspaceSettings { name, partitions, ..KeyspaceSettings::default() };
+    print_one(&place, admin::alter(&client, settings).await?)?;
+    Ok(Ending::Done)
+}
