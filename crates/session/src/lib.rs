@@ -34,7 +34,7 @@ pub use connection::ConnectionId;
 pub use effect::{Effect, Lost};
 pub use error::{Error, Trouble, Waiting};
 pub use reply::{FoundKeyspace, ListedKey, Reply};
-pub use request::{Collect, Collecting, Request};
+pub use request::{Collect, Collecting, Request, Slice};
 pub use session::Session;
 pub use settings::Settings;
 pub use time::Time;

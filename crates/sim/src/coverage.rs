@@ -29,6 +29,8 @@ pub struct Coverage {
     pub disk_troubles: u64,
     /// Changes of a keyspace's durability.
     pub alterations: u64,
+    /// Splits of a keyspace.
+    pub splits: u64,
     /// Copies of frames that came over a connection of their own.
     pub repeats: u64,
     /// Requests answered that their session is forgotten.
@@ -83,6 +85,7 @@ impl Coverage {
             (&mut self.sleeps, other.sleeps),
             (&mut self.disk_troubles, other.disk_troubles),
             (&mut self.alterations, other.alterations),
+            (&mut self.splits, other.splits),
             (&mut self.repeats, other.repeats),
             (&mut self.expired, other.expired),
             (&mut self.let_go, other.let_go),
@@ -121,6 +124,7 @@ impl Coverage {
             ("sleeps", self.sleeps),
             ("troubles with disks", self.disk_troubles),
             ("alterations", self.alterations),
+            ("splits", self.splits),
             ("repeated frames", self.repeats),
             ("forgotten sessions", self.expired),
             ("requests let go", self.let_go),
@@ -139,7 +143,7 @@ impl fmt::Display for Coverage {
         }
         write!(
             f,
-            "), {} crashes, {} stops, {} failed starts, {} pauses, {} sleeps, {} disk troubles, {} alterations, {} repeats, {} expired, {} let go, {} sections, {} undecided",
+            "), {} crashes, {} stops, {} failed starts, {} pauses, {} sleeps, {} disk troubles, {} alterations, {} splits, {} repeats, {} expired, {} let go, {} sections, {} undecided",
             self.crashes,
             self.stops,
             self.failed_starts,
@@ -147,6 +151,7 @@ impl fmt::Display for Coverage {
             self.sleeps,
             self.disk_troubles,
             self.alterations,
+            self.splits,
             self.repeats,
             self.expired,
             self.let_go,

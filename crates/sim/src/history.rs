@@ -16,7 +16,7 @@ pub struct Call {
     pub client: Option<usize>,
     /// On which keyspace.
     pub keyspace: KeyspaceId,
-    /// On which partition of it.
+    /// On which slice of it: the smallest that splits may make, so that what is in one stays in one partition.
     pub partition: PartitionId,
     /// What was asked.
     pub operation: Operation,

@@ -43,3 +43,6 @@ pub const CLOCK_RATE_MIN: u64 = 800_000;
 pub const CLOCK_RATE_TRUE: u64 = 1_000_000;
 /// See [`CLOCK_RATE_MIN`].
 pub const CLOCK_RATE_MAX: u64 = 1_200_000;
+
+/// How often a keyspace of a run is split: each time its partitions hold fewer of the few keys.
+pub const SPLITS_MAX: u8 = 2;

@@ -32,6 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) client: ClientFaults,
     /// Between two changes of the keyspaces.
     pub(crate) alter_every_us: u64,
+    pub(crate) split_every_us: u64,
     pub(crate) interval_ms: u32,
     pub(crate) engine: EngineOptions,
     /// Whether calls may be collected into batches.
@@ -116,6 +117,7 @@ impl Scenario {
         let client_pause_every_us = some(3, 3 * SECOND);
         let dies_every_us = some(4, 5 * SECOND);
         let alter_every_us = some(2, 2 * SECOND);
+        let split_every_us = some(2, 3 * SECOND);
         let (spike, breaks, half_open) = (some(3, 10), some(2, 5), some(4, 2));
         let (refused, damage, repeats) = (some(3, 100), some(6, 1), some(2, 50));
         let sleep_us = if random.chance(1, 8) { random.between(650, 900) * SECOND } else { 0 };
@@ -174,6 +176,7 @@ impl Scenario {
             disk,
             client,
             alter_every_us,
+            split_every_us,
             interval_ms: *random.pick(&[20, 100, 500]),
             engine: engine_options(random),
             batches: random.chance(1, 2),

@@ -29,6 +29,12 @@ fn bugs_planted_in_partitions_are_found() {
     each_is_found(&partition::Bug::ALL, partition::plant);
 }
 
+/// That sisters' records are counted shows in counts only, which no simulated client asks for.
+#[test]
+fn bugs_planted_in_splits_are_found() {
+    each_is_found(&[partition::Bug::SessionsNotSplit], partition::plant);
+}
+
 #[test]
 fn bugs_planted_in_sessions_are_found() {
     each_is_found(&session::Bug::ALL, session::plant);

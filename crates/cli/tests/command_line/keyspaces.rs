@@ -92,3 +92,46 @@ fn without_a_cluster_that_is_said_soon() {
     assert!(words.contains("`zerohop up`") && words.contains("--endpoint"), "{words}");
     assert!(started.elapsed() < std::time::Duration::from_secs(8), "{:?}", started.elapsed());
 }
+
+#[test]
+fn a_keyspace_is_split_while_it_is_written_and_loses_nothing() {
+    const RECORDS: usize = 3_000;
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Serving::up(&["--data", folder.path().to_str().unwrap()]);
+    cluster.ok(&["keyspace", "create", "papers", "--partitions", "4", "--durability", "sync"]);
+    let endpoint = cluster.endpoint().to_owned();
+    let writer = std::thread::spawn(move || {
+        let client = zerohop_client::BlockingClient::connect(&endpoint).unwrap();
+        let keyspace = client.keyspace("papers").unwrap();
+        for n in 0..RECORDS {
+            keyspace.insert(&format!("key {n}"), n.to_string()).unwrap();
+            keyspace.increment("count", 1).unwrap();
+        }
+    });
+    for partitions in [8, 16] {
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        assert_eq!(cluster.json(&["keyspace", "split", "papers"])["partitions"], partitions);
+    }
+    writer.join().unwrap();
+    let all_are_there = |cluster: &Serving| {
+        assert_eq!(cluster.ok(&["kv", "lookup", "-k", "papers", "count"]), RECORDS.to_string());
+        let keys = cluster.ok(&["kv", "scan", "-k", "papers"]);
+        let mut keys: Vec<&str> = keys.lines().collect();
+        assert_eq!(keys.len(), RECORDS + 1, "each comes once");
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), RECORDS + 1);
+        for n in [0, 1, RECORDS / 2, RECORDS - 1] {
+            let found = cluster.ok(&["kv", "lookup", "-k", "papers", &format!("key {n}")]);
+            assert_eq!(found, n.to_string());
+        }
+    };
+    all_are_there(&cluster);
+    // Killed, it comes back as it was, with what each half has let go of or has yet to.
+    rustix::process::kill_process(cluster.node_pid(), rustix::process::Signal::KILL).unwrap();
+    drop(cluster);
+    let cluster = Serving::up(&["--data", folder.path().to_str().unwrap()]);
+    all_are_there(&cluster);
+    let refused = cluster.run(&["keyspace", "split", "nowhere"]);
+    assert!(stderr(&refused).contains("no keyspace \"nowhere\""), "{refused:?}");
+}

@@ -9,7 +9,7 @@
 //! The clients live on through all kills, so that what was in flight is sent again under its number. After each kill
 //! every worker checks its keys: under `sync` all that was acknowledged is there; under `interval` all that was
 //! acknowledged an interval (and a margin for a loaded machine) before the kill; nothing is there that was not written;
-//! and no increment or append happened twice.
+//! and no increment or append happened twice. Some kills come in the middle of a split.
 //!
 //! `ZEROHOP_KILLS=500` kills so often, `ZEROHOP_KILL_SEED` chooses when.
 
@@ -40,6 +40,10 @@ const KILLS_DEFAULT: u64 = 40;
 
 /// Kills of one node, then it is one with new data: a log that is read after each kill must not grow for ever.
 const KILLS_OF_ONE_MAX: u64 = 100;
+
+/// Every so many kills a keyspace is split just before: of 16 partitions it gets 32, 64, 128.
+const SPLIT_EVERY: u64 = 5;
+const SPLITS_MAX: u64 = 6;
 
 /// The interval of the keyspace that has one.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -106,12 +110,17 @@ async fn run(kills: u64, seed: u64) -> Totals {
     let many = workers.len();
     for kill in 0..kills {
         let draw = random(seed, kill);
+        // Some kills come in the middle of a split.
+        let splits = kill % SPLIT_EVERY == 1 && kill < SPLIT_EVERY * SPLITS_MAX;
+        let split =
+            splits.then(|| node.split_keyspace(["careful", "quick"][(kill / SPLIT_EVERY % 2) as usize]));
         // Mostly at once, for then there is much that is not synced; now and then so late that something must be.
         let run_ms = if draw.is_multiple_of(8) { 900 + draw / 8 % 400 } else { draw / 8 % 80 };
         wait_or_fail(&mut workers, Duration::from_millis(run_ms)).await;
         // From here to the kill nothing else runs on this thread: what is in flight stays in flight.
         stand.send_modify(|stand| (stand.is_up, stand.killed_at) = (false, Instant::now()));
         node.kill();
+        drop(split);
         if (draw / 1024).is_multiple_of(5) {
             // Killed while it recovers, which changes nothing.
             node.spawn();

@@ -21,6 +21,9 @@ pub(crate) struct Node {
     output: Option<ChildStdout>,
 }
 
+/// A split that was asked for; the asking ends with it.
+pub(crate) struct Split(Child);
+
 impl Node {
     /// Starts one at ports that it keeps through all kills, below those that outgoing connections are given.
     pub(crate) async fn start(folder: &Path) -> Node {
@@ -80,11 +83,25 @@ impl Node {
         assert_eq!(child.wait().unwrap().code(), Some(0));
     }
 
+    /// Has a keyspace split, and does not wait for it.
+    pub(crate) fn split_keyspace(&self, name: &str) -> Split {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
+        command.args(["keyspace", "split", name]).stdout(Stdio::null()).stderr(Stdio::null());
+        Split(command.env("ZEROHOP_ENDPOINT", self.endpoint()).spawn().unwrap())
+    }
+
     pub(crate) fn create_keyspace(&self, name: &str, durability: &str) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
         command.args(["keyspace", "create", name, "--partitions", "16", "--durability", durability]);
         let output = command.env("ZEROHOP_ENDPOINT", self.endpoint()).output().unwrap();
         assert!(output.status.success(), "{output:?}");
+    }
+}
+
+impl Drop for Split {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
     }
 }
 

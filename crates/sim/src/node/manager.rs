@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use zerohop_placement::{
     Address, Change, ClusterMap, Durability, HashKind, KeyspaceConfig, KeyspaceName, MapDelta, MapHistory,
-    Node, NodeState, PartitionCount, ReplicaGroup,
+    Node, NodeState, PartitionCount, ReplicaGroup, partition_of,
 };
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
+
+use crate::limits::SPLITS_MAX;
 
 /// The only cluster.
 pub(crate) const CLUSTER: ClusterId = ClusterId(*b"simulated-cluste");
@@ -90,6 +92,20 @@ impl Manager {
     pub(crate) fn alter(&mut self, id: KeyspaceId, durability: Durability) -> Option<MapDelta> {
         let config = self.map().keyspace(id)?.config().clone();
         Some(self.change(vec![Change::AlterKeyspace { id, config: KeyspaceConfig { durability, ..config } }]))
+    }
+
+    /// Splits every partition of a keyspace, as often as a run does that.
+    pub(crate) fn split(&mut self, id: KeyspaceId) -> Option<MapDelta> {
+        let found = self.map().keyspace(id)?;
+        (found.splits() < SPLITS_MAX).then(|| self.change(vec![Change::SplitKeyspace(id)]))
+    }
+
+    /// The smallest slice of a keyspace's hashes that splits may cut, by its number: what is in one stays in one partition.
+    pub(crate) fn slice(&self, id: KeyspaceId, key: &[u8]) -> Option<PartitionId> {
+        let found = self.map().keyspace(id)?;
+        let config = found.config();
+        let finest = PartitionCount::new(config.partitions.get() << (SPLITS_MAX - found.splits()));
+        Some(partition_of(config.hash.hash(config.seed, key), finest.expect("is a power of two")))
     }
 
     pub(crate) fn drop_keyspace(&mut self, id: KeyspaceId) -> MapDelta {

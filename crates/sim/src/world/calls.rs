@@ -241,12 +241,7 @@ impl World {
         let now = self.now();
         let request = operation.with_wire(|wire| Request::record(keyspace, wire, limit_us));
         let Ok(request) = request else { return self.trouble(format!("{operation} cannot be sent")) };
-        let partition = self
-            .manager
-            .map()
-            .keyspace(keyspace)
-            .map(|found| found.partition(&operation.key))
-            .unwrap_or_default();
+        let partition = self.manager.slice(keyspace, &operation.key).unwrap_or_default();
         let call = self.history.calls.len();
         self.trace.say(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
         let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };

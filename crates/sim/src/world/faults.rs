@@ -24,6 +24,8 @@ pub(super) enum Fault {
     KillClient,
     /// A keyspace is made, changed or dropped.
     Alter,
+    /// Each partition of a keyspace becomes two.
+    Split,
     SetClock,
     /// Clients sleep; happens once.
     Sleep,
@@ -40,6 +42,7 @@ impl World {
             Fault::PauseClient,
             Fault::KillClient,
             Fault::Alter,
+            Fault::Split,
             Fault::SetClock,
         ] {
             self.schedule_next(fault);
@@ -61,6 +64,7 @@ impl World {
             Fault::PauseClient => scenario.client.pause_every_us,
             Fault::KillClient => scenario.client.dies_every_us,
             Fault::Alter => scenario.alter_every_us,
+            Fault::Split => scenario.split_every_us,
             Fault::SetClock if scenario.node.wild_clock => 3_000_000,
             Fault::SetClock | Fault::DiskWell | Fault::Sleep => 0,
         };
@@ -118,6 +122,8 @@ impl World {
                 self.kill_client(client);
             }
             Fault::Alter if self.slots.iter().all(|slot| !slot.is_doomed) => self.alter(),
+            // Also while the node is down: then the start finds what was stored before.
+            Fault::Split if self.slots.iter().all(|slot| !slot.is_doomed) => self.split(),
             Fault::SetClock if is_up => {
                 let by_ms = self.streams.node.between(0, 4_000) as i64 - 2_000;
                 self.clock.set(now, by_ms);
@@ -266,6 +272,17 @@ impl World {
                 self.coverage.alterations += 1;
             }
         }
+    }
+
+    fn split(&mut self) {
+        let now = self.now();
+        let there: Vec<usize> =
+            (0..self.keyspaces.len()).filter(|at| self.keyspaces[*at].dropped.is_none()).collect();
+        let id = self.keyspaces[*self.streams.node.pick(&there)].id;
+        let Some(delta) = self.manager.split(id) else { return };
+        self.trace.say(now, format_args!("SPLIT {id}"));
+        self.tell_map(&delta);
+        self.coverage.splits += 1;
     }
 
     fn any_client(&mut self) -> usize {

@@ -265,7 +265,7 @@ impl World {
         self.history.calls.push(Call {
             client: None,
             keyspace,
-            partition,
+            partition: self.manager.slice(keyspace, &operation.key).unwrap_or_default(),
             operation,
             invoked: now,
             deadline: now,
