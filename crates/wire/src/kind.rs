@@ -70,6 +70,14 @@ numbered!(
         EntryGet = 0x0308, "entry_get";
         /// The entry.
         EntryGot = 0x0309, "entry_got";
+        /// The entry is not held, or has rotted here too.
+        EntryLost = 0x030A, "entry_lost";
+        /// Asks for a digest of a slice of the partition.
+        DigestAsk = 0x030B, "digest_ask";
+        /// The digest.
+        DigestTold = 0x030C, "digest_told";
+        /// The digest is another than the primary's.
+        DigestDiffers = 0x030D, "digest_differs";
         /// Answers `Hello`.
         HelloAck = 0x8001, "hello_ack";
         /// Answers `Ping`.

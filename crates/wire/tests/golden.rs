@@ -201,6 +201,11 @@ fn peers(check: Check<'_>) {
     peer("stale", "no fields", Call::Stale);
     peer("entry_get", "entry (5, 101)", Call::EntryGet(name(5, 101)));
     peer("entry_got", "entry (5, 101)", Call::EntryGot(entry));
+    peer("entry_lost", "entry (5, 101)", Call::EntryLost(name(5, 101)));
+    let slice = Slice { as_of: name(5, 102), from: 1 << 16, through: 3 << 16 };
+    peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", Call::DigestAsk(slice));
+    peer("digest_told", "7 records", Call::DigestTold { slice, records: 7, digest: 0x0123_4567_89AB_CDEF });
+    peer("digest_differs", "of the same slice", Call::DigestDiffers(slice));
 }
 
 fn outcomes(check: Check<'_>) {

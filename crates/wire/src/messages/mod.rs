@@ -18,7 +18,7 @@ pub use answer::{Answer, Outcome, Shape};
 pub use batch::{Batch, Operation};
 pub use cluster::{Admin, Map, MapGet};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof};
-pub use peer::{Call, EntryName, LogEntry, Member, Part, Peer, Report};
+pub use peer::{Call, EntryName, LogEntry, Member, Part, Peer, Report, Slice};
 pub use read::{Query, Read, Until};
 pub(crate) use record::check_value;
 pub use record::{Condition, Expiry, Range, RecordType};
@@ -172,7 +172,11 @@ impl<'a> Message<'a> {
             | Kind::Yield
             | Kind::Stale
             | Kind::EntryGet
-            | Kind::EntryGot => Self::Peer(Peer::take(kind, body)?),
+            | Kind::EntryGot
+            | Kind::EntryLost
+            | Kind::DigestAsk
+            | Kind::DigestTold
+            | Kind::DigestDiffers => Self::Peer(Peer::take(kind, body)?),
             Kind::Hello => Self::Hello(Hello::take(body)?),
             Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
             Kind::Ping => Self::Ping(Ping::take(body)?),

@@ -90,6 +90,18 @@ pub enum Part<'a> {
     },
 }
 
+/// Those keys of a partition as of a log index whose hash fragment, by which the storage engine's index walks, is from the
+/// first to the second. 24 bytes: the entry (16), first fragment (4), last fragment (4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slice {
+    /// The last entry applied.
+    pub as_of: EntryName,
+    /// First fragment.
+    pub from: u32,
+    /// Last fragment, itself included.
+    pub through: u32,
+}
+
 /// What one member tells another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
@@ -147,6 +159,21 @@ pub enum Call<'a> {
     EntryGet(EntryName),
     /// One entry.
     EntryGot(LogEntry<'a>),
+    /// 16 bytes: its name.
+    EntryLost(EntryName),
+    /// See [`Slice`].
+    DigestAsk(Slice),
+    /// 40 bytes: the slice (24), records (8), digest (8).
+    DigestTold {
+        /// Of what.
+        slice: Slice,
+        /// Records in it.
+        records: u64,
+        /// Of keys, versions and lengths, and of how many sessions and deadlines the partition has.
+        digest: u64,
+    },
+    /// See [`Slice`]: the addressee's digest of it is another than the primary's.
+    DigestDiffers(Slice),
 }
 
 impl EntryName {
@@ -158,6 +185,17 @@ impl EntryName {
         let (index, epoch) = (LogIndex(fields.u64()), u32::from_le_bytes(fields.bytes()));
         fields.zeros(4);
         EntryName { epoch, index }
+    }
+}
+
+impl Slice {
+    fn encode(self) -> [u8; 24] {
+        let EntryName { epoch, index } = self.as_of;
+        layout(|to| to.u64(index.0).u32(epoch).zeros(4).u32(self.from).u32(self.through))
+    }
+
+    fn take<const N: usize>(fields: &mut FieldReader<'_, N>) -> Slice {
+        Slice { as_of: EntryName::take(fields), from: fields.u32(), through: fields.u32() }
     }
 }
 
@@ -214,6 +252,10 @@ impl Call<'_> {
             Self::Stale => Kind::Stale,
             Self::EntryGet(_) => Kind::EntryGet,
             Self::EntryGot(_) => Kind::EntryGot,
+            Self::EntryLost(_) => Kind::EntryLost,
+            Self::DigestAsk(_) => Kind::DigestAsk,
+            Self::DigestTold { .. } => Kind::DigestTold,
+            Self::DigestDiffers(_) => Kind::DigestDiffers,
         }
     }
 }
@@ -258,7 +300,13 @@ impl<'a> Peer<'a> {
                 out.extend_from_slice(&fields);
             }
             Call::Yield | Call::Stale => {}
-            Call::EntryGet(name) => out.extend_from_slice(&name.encode()),
+            Call::EntryGet(name) | Call::EntryLost(name) => out.extend_from_slice(&name.encode()),
+            Call::DigestAsk(slice) | Call::DigestDiffers(slice) => out.extend_from_slice(&slice.encode()),
+            Call::DigestTold { slice, records, digest } => {
+                out.extend_from_slice(&slice.encode());
+                let fields: [u8; 16] = layout(|to| to.u64(*records).u64(*digest));
+                out.extend_from_slice(&fields);
+            }
             Call::EntryGot(entry) => return entry.put(out),
         }
         Ok(&[])
@@ -323,12 +371,27 @@ impl<'a> Call<'a> {
                 nothing_left(body)?;
                 if kind == Kind::Yield { Self::Yield } else { Self::Stale }
             }
-            Kind::EntryGet => {
+            Kind::EntryGet | Kind::EntryLost => {
                 let (mut fields, rest) = FieldReader::<16>::split(body)?;
                 let name = EntryName::take(&mut fields);
                 fields.done()?;
                 nothing_left(rest)?;
-                Self::EntryGet(name)
+                if kind == Kind::EntryGet { Self::EntryGet(name) } else { Self::EntryLost(name) }
+            }
+            Kind::DigestAsk | Kind::DigestDiffers => {
+                let (mut fields, rest) = FieldReader::<24>::split(body)?;
+                let slice = Slice::take(&mut fields);
+                fields.done()?;
+                nothing_left(rest)?;
+                if kind == Kind::DigestAsk { Self::DigestAsk(slice) } else { Self::DigestDiffers(slice) }
+            }
+            Kind::DigestTold => {
+                let (mut fields, rest) = FieldReader::<40>::split(body)?;
+                let slice = Slice::take(&mut fields);
+                let (records, digest) = (fields.u64(), fields.u64());
+                fields.done()?;
+                nothing_left(rest)?;
+                Self::DigestTold { slice, records, digest }
             }
             _ => {
                 let mut rest = body;

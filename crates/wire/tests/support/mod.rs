@@ -128,7 +128,8 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
     let entries = Many::given(entries);
     let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
-    let call = match seed.sub % 13 {
+    let slice = Slice { as_of: name, from: n[0] as u32, through: n[1] as u32 };
+    let call = match seed.sub % 16 {
         0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
         1 => Call::ReplicateAck(Report::Holds {
             matched: LogIndex(n[3]),
@@ -152,7 +153,16 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
                 Call::Stale
             }
         }
-        11 => Call::EntryGet(name),
+        11 => {
+            if n[4].is_multiple_of(2) {
+                Call::EntryGet(name)
+            } else {
+                Call::EntryLost(name)
+            }
+        }
+        12 => Call::DigestAsk(slice),
+        13 => Call::DigestTold { slice, records: n[4], digest: n[2] },
+        14 => Call::DigestDiffers(slice),
         _ => Call::EntryGot(log_entry(seed, 0, &seed.value)),
     };
     Peer { from: member(n[0]), to: member(n[1]), call }
