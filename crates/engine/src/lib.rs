@@ -30,7 +30,10 @@ mod side;
 mod store;
 
 pub use engine::options::{Durability, EngineOptions, PartitionOptions};
-pub use engine::report::{Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, UpkeepCounts};
+pub use engine::report::{
+    Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, Rotten, ScrubFrom, Scrubbed,
+    UpkeepCounts,
+};
 pub use engine::write::NewEntry;
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};

@@ -43,3 +43,7 @@ pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 
 /// Free space is asked for again after this many bytes were accepted.
 pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;
+
+/// Blocks of one partition that hold mended entries and stay in memory until their segment is rewritten: 4 MiB. More rot
+/// than that is better mended by taking the whole state anew.
+pub const MENDED_BLOCKS_MAX: usize = 64;

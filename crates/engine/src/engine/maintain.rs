@@ -181,7 +181,8 @@ impl<D: Disk> Engine<D> {
     pub fn finish_work(&mut self, handle: Handle) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
         while store.checkpoint_step(io, true)? != Step::Done {}
-        while store.compaction_step(io, true)? != Step::Done {}
+        // One that is held stays where it is.
+        while store.compaction_step(io, true)? != Step::Done && !store.compaction.is_held {}
         Ok(())
     }
 
@@ -192,14 +193,15 @@ impl<D: Disk> Engine<D> {
     /// [`crate::EngineError::DiskFull`] if there is no room for a copy; what the disk answers.
     pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
         let policy = Policy { dead_percent_max: 1, segment_bytes: self.options.segment_bytes };
-        if self.store(handle)?.1.durability == Durability::Memory {
+        let (_, store) = self.store(handle)?;
+        if store.durability == Durability::Memory || store.compaction.is_held {
             return Ok(());
         }
         self.finish_work(handle)?;
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
         while store.compaction_begin(io, &policy)? {
-            while store.compaction_step(io, true)? != Step::Done {}
+            while store.compaction_step(io, true)? != Step::Done && !store.compaction.is_held {}
             if store.compaction.ran_out_of_space() {
                 return Err(io.full_or(DiskError::Full.into()));
             }

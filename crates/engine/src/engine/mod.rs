@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 mod due;
 mod durability;
 mod maintain;
+mod mend;
 mod open;
 pub(crate) mod options;
 mod reclaim;

@@ -17,6 +17,39 @@ pub struct Damage {
     pub place: String,
 }
 
+/// An entry whose payload is not what was written; its head and key are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rotten {
+    /// Its epoch.
+    pub epoch: u32,
+    /// Its log index.
+    pub index: u64,
+}
+
+/// Where a scrub goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubFrom {
+    /// First log index of the segment.
+    pub(crate) index: u64,
+    /// How often that was rewritten.
+    pub(crate) generation: u32,
+    /// Offset in it.
+    pub(crate) offset: u64,
+}
+
+/// What a step of a scrub has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// Where to go on; `None`: everything has been read.
+    pub next: Option<ScrubFrom>,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Entries that can be mended.
+    pub rotten: Vec<Rotten>,
+    /// Bytes were met that are no entry: what stood there cannot be told.
+    pub is_unreadable: bool,
+}
+
 /// What kind of damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DamageKind {

@@ -64,6 +64,8 @@ pub(crate) struct Segment {
     pub(crate) is_alone: bool,
     /// A rotten entry was met here: compaction leaves the file alone until it is mended.
     pub(crate) is_damaged: bool,
+    /// Blocks that are right in memory and rotten in the file: they stay until the segment is rewritten.
+    mended: Vec<u32>,
 }
 
 impl Segment {
@@ -92,6 +94,7 @@ impl Segment {
             is_alone: false,
             trusted_from: 0,
             is_damaged: false,
+            mended: Vec::new(),
             header,
         };
         segment.push(&header.encode());
@@ -449,7 +452,7 @@ impl Segment {
     pub(crate) fn evict(&mut self, number: usize) -> usize {
         let end = (number as u64 + 1) * BLOCK_BYTES as u64;
         let is_last_of_open = !self.sealed && end > self.bytes;
-        if self.written < end.min(self.bytes) || is_last_of_open {
+        if self.written < end.min(self.bytes) || is_last_of_open || self.mended.contains(&(number as u32)) {
             return 0;
         }
         self.blocks.get_mut(number).and_then(Option::take).map_or(0, |b| b.capacity())
@@ -464,6 +467,38 @@ impl Segment {
         let taken = block.capacity();
         *place = Some(block);
         taken
+    }
+
+    /// Puts bytes in place of those in the file, in memory, where they stay; whatever is read from here on is checked, as
+    /// the rest of their blocks may be as rotten. Returns the memory taken.
+    pub(crate) fn patch(&mut self, disk: &mut impl Disk, offset: u64, bytes: &[u8]) -> DiskResult<usize> {
+        let (mut taken, mut at, mut left) = (0, offset, bytes);
+        while !left.is_empty() {
+            let number = at as usize / BLOCK_BYTES;
+            let begin = (number * BLOCK_BYTES) as u64;
+            if !self.has_block(number) {
+                let mut block = vec![0; (self.bytes - begin).min(BLOCK_BYTES as u64) as usize];
+                let file = self.ensure_file(disk)?;
+                disk.read_at(file, begin, &mut block)?;
+                taken += self.install(number, block);
+            }
+            let within = (at - begin) as usize;
+            let now = left.len().min(BLOCK_BYTES - within);
+            if let Some(Some(block)) = self.blocks.get_mut(number) {
+                block[within..within + now].copy_from_slice(&left[..now]);
+            }
+            if !self.mended.contains(&(number as u32)) {
+                self.mended.push(number as u32);
+            }
+            (at, left) = (at + now as u64, &left[now..]);
+        }
+        self.trust_from(u64::MAX);
+        Ok(taken)
+    }
+
+    /// Blocks that [`Segment::patch`] has made to stay.
+    pub(crate) fn mended_blocks(&self) -> usize {
+        self.mended.len()
     }
 
     /// Number of blocks, in memory or not.
@@ -516,6 +551,7 @@ impl Segment {
         }
         self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
         self.dead.forget_from(bytes);
+        self.mended.retain(|&number| (number as usize) < self.blocks.len());
         self.uncached = self.uncached.min(bytes);
         // At most so many: the next sample comes soon enough.
         self.entries = self.samples.len() as u32 * crate::limits::SAMPLE_EVERY;

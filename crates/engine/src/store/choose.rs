@@ -24,8 +24,9 @@ impl Store {
     pub(crate) fn wants_compaction(&self, policy: &Policy) -> bool {
         let sizes = self.log.sizes();
         let waste = sizes.dead_bytes + sizes.removal_bytes;
-        waste * 100 > sizes.bytes * policy.dead_percent_max
-            && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4)
+        let is_much = waste * 100 > sizes.bytes * policy.dead_percent_max
+            && waste > policy.segment_bytes.min(SEAL_BYTES_MIN / 4);
+        is_much || self.has_mended
     }
 
     /// Seals the open segment if it is itself mostly dead.
@@ -33,10 +34,9 @@ impl Store {
         let Some(&slot) = self.log.order.last() else { return Ok(()) };
         let segment = self.log.segment(slot);
         let waste = segment.dead_bytes + segment.removal_bytes;
-        if !segment.sealed
-            && segment.bytes >= SEAL_BYTES_MIN
-            && waste * 100 > segment.bytes * policy.dead_percent_max
-        {
+        let is_much =
+            segment.bytes >= SEAL_BYTES_MIN && waste * 100 > segment.bytes * policy.dead_percent_max;
+        if !segment.sealed && (is_much || segment.mended_blocks() > 0) {
             self.log.seal(io, slot)?;
             if !self.log.is_in_memory_only() {
                 self.log.sync_begin(io)?;
@@ -120,8 +120,9 @@ impl Store {
             let dead_is_much = segment.dead_bytes * 200 > segment.bytes * policy.dead_percent_max;
             let removals_may_go = segment.removal_bytes > 0 && removals_through >= segment.last_index;
             let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;
-            let share = waste(segment) * 1000 / segment.bytes.max(1);
-            if (dead_is_much || removals_may_go || blocks)
+            let is_mended = segment.mended_blocks() > 0;
+            let share = if is_mended { u64::MAX } else { waste(segment) * 1000 / segment.bytes.max(1) };
+            if (dead_is_much || removals_may_go || blocks || is_mended)
                 && self.may_be_rewritten(slot, once_durable)
                 && best.is_none_or(|(most, _)| share > most)
             {

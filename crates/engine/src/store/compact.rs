@@ -36,6 +36,8 @@ pub(crate) struct Compactor {
     /// Replaced segments whose files still stand, because somebody copies them away.
     retired: Vec<u32>,
     ran_out_of_space: bool,
+    /// Somebody copies the log: no segment is replaced.
+    pub(crate) is_held: bool,
 }
 
 struct Job {
@@ -117,6 +119,9 @@ impl Store {
     ) -> EngineResult<bool> {
         if self.compaction.is_busy() || self.stopped.is_some() {
             return Ok(self.compaction.is_busy());
+        }
+        if self.compaction.is_held {
+            return Ok(false);
         }
         self.compaction.ran_out_of_space = false;
         self.seal_if_worth(io, policy)?;
@@ -241,7 +246,7 @@ impl Store {
             }
             // A checkpoint names segments by their slots: the swap waits for its end.
             Stage::Swap => {
-                if self.checkpoints.is_writing() {
+                if self.checkpoints.is_writing() || self.compaction.is_held {
                     return Ok(Step::Waits);
                 }
                 job.stage = Stage::Patch(0, self.swap(io, job)?);
@@ -261,6 +266,7 @@ impl Store {
                     self.log.segment_mut(source).pins -= 1;
                     self.compaction.retired.push(source);
                 }
+                self.look_for_mended();
                 Ok(Step::Done)
             }
         }

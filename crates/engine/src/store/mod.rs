@@ -26,6 +26,7 @@ pub(crate) mod checkpoint;
 pub(crate) mod choose;
 pub(crate) mod compact;
 mod copy;
+mod mend;
 pub(crate) mod read;
 pub(crate) mod recover;
 mod upper;
@@ -66,6 +67,8 @@ pub(crate) struct Store {
     /// What an upper layer had added to the checkpoint that was loaded, and the commit index it is as of.
     pub(crate) recovered_extra: Option<Box<(u64, Vec<u8>)>>,
     pub(crate) compaction: compact::Compactor,
+    /// Something was mended in memory only: the segment is to be rewritten.
+    pub(crate) has_mended: bool,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
     key_scratch: Vec<u8>,
@@ -128,6 +131,7 @@ impl Store {
             recovered_extra: None,
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
+            has_mended: false,
             scratch: Vec::new(),
             entry_scratch: Vec::new(),
             key_scratch: Vec::new(),

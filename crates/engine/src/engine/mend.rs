@@ -1,0 +1,60 @@
+//! Finding what has rotted where nobody reads, and mending it.
+
+use super::report::{Rotten, ScrubFrom, Scrubbed};
+use super::{Engine, Handle, store_of};
+use crate::disk::Disk;
+use crate::error::EngineResult;
+
+impl<D: Disk> Engine<D> {
+    /// Reads on through a partition's log, about so many bytes (one entry may be more), from the disk and not from memory,
+    /// checks every entry that is synced, and says where to go on. [`ScrubFrom::default`] begins.
+    ///
+    /// # Errors
+    /// What the disk answers. Rot is none: it is told.
+    pub fn scrub(&mut self, handle: Handle, from: ScrubFrom, bytes_max: usize) -> EngineResult<Scrubbed> {
+        let (io, store) = self.store(handle)?;
+        store.scrub(io, from, bytes_max)
+    }
+
+    /// Which entries of a key's record cannot be read.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Rotten`] if not even that can be told; what the disk answers.
+    pub fn rotten_of(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Vec<Rotten>> {
+        let (io, store) = self.store(handle)?;
+        store.rotten_of(io, key)
+    }
+
+    /// Mends the rotten entry of a log index with key and payload as another replica has them. They are compared with what
+    /// the entry's head tells of them. From then on it can be read, until a restart or for good, as soon as compaction has
+    /// rewritten its segment. `false`: this is not what stood there, its head cannot be read, or too much was mended that
+    /// is not rewritten yet.
+    ///
+    /// # Errors
+    /// What the disk answers.
+    pub fn mend(
+        &mut self,
+        handle: Handle,
+        (epoch, index, timestamp): (u32, u64, u64),
+        key: &[u8],
+        payload: &[u8],
+    ) -> EngineResult<bool> {
+        let Engine { io, partitions, upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
+        let is_mended = store.mend(io, (epoch, index, timestamp), key, payload)?;
+        if is_mended {
+            upkeep.reclaim.look_later(handle, store);
+        }
+        Ok(is_mended)
+    }
+
+    /// What may stay in a partition's log though nothing needs it, while somebody takes a copy of it that must fit together:
+    /// no segment is replaced by a rewritten one before this is called with `false`.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn hold_compaction(&mut self, handle: Handle, holds: bool) -> EngineResult<()> {
+        self.store(handle)?.1.compaction.is_held = holds;
+        Ok(())
+    }
+}
