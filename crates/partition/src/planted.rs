@@ -58,11 +58,19 @@ pub enum Bug {
     SessionsNotSplit,
     /// A partition shows and counts what its sister owns until it is removed.
     ForeignCounted,
+    /// A follower counts though entries of its log cannot be read.
+    RottenCounts,
+    /// Entries that have rotted are left out of what is sent.
+    RottenLeftOut,
+    /// Others are not asked for what has rotted.
+    RotNotMended,
+    /// Members tell the digest of what they have applied, whatever was asked for.
+    DigestOfAnyIndex,
 }
 
 impl Bug {
     /// Those of a group of several.
-    pub const OF_GROUPS: [Bug; 17] = [
+    pub const OF_GROUPS: [Bug; 21] = [
         Bug::AcknowledgedAlone,
         Bug::LeaseNotChecked,
         Bug::GrantNotWaitedOut,
@@ -80,6 +88,10 @@ impl Bug {
         Bug::GrantFromArrival,
         Bug::StartNotCounted,
         Bug::YieldOfAnyEpoch,
+        Bug::RottenCounts,
+        Bug::RottenLeftOut,
+        Bug::RotNotMended,
+        Bug::DigestOfAnyIndex,
     ];
 
     /// Those of splits.

@@ -57,4 +57,35 @@ impl<D: Disk> Engine<D> {
         self.store(handle)?.1.compaction.is_held = holds;
         Ok(())
     }
+
+    /// Where a slice of the keys that begins at this hash fragment ends, itself included, so that it holds about so many.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn slice_end(&mut self, handle: Handle, from: u32, most: usize) -> EngineResult<u32> {
+        let (_, store) = self.store(handle)?;
+        let (entries, next) = store.index.page_entries(from);
+        let mut fragments: Vec<u32> =
+            entries.map(|(fragment, _)| fragment).filter(|fragment| *fragment >= from).collect();
+        let last = next.map_or(u32::MAX, |next| next - 1);
+        if fragments.len() <= most {
+            return Ok(last);
+        }
+        let (_, first_behind, _) = fragments.select_nth_unstable(most);
+        Ok((*first_behind).saturating_sub(1).max(from))
+    }
+
+    /// The keys of these hash fragments, the last included. `None`: there are more than so many.
+    ///
+    /// # Errors
+    /// As [`Engine::scan`].
+    pub fn keys_of_slice(
+        &mut self,
+        handle: Handle,
+        (from, through): (u32, u32),
+        most: usize,
+    ) -> EngineResult<Option<Vec<Vec<u8>>>> {
+        let (io, store) = self.store(handle)?;
+        store.keys_of_slice(io, (from, through), most)
+    }
 }

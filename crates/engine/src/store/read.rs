@@ -14,6 +14,9 @@ use crate::planted::{Bug, is_planted};
 use crate::side::chains::{Chain, Part, TrimTo, trim_point};
 use crate::side::versions::Was;
 
+/// Pages of the index that one slice of the keys is looked for in.
+const SLICE_PAGES_MAX: usize = 8;
+
 /// What reading a record's newest entry told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -352,6 +355,38 @@ impl Store {
             });
         }
         Ok((keys, next))
+    }
+
+    /// The keys of these hash fragments; `None`: there are more than so many, or they stand in too many pages.
+    pub(crate) fn keys_of_slice<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        (from, through): (u32, u32),
+        most: usize,
+    ) -> EngineResult<Option<Vec<Vec<u8>>>> {
+        let mut locations = Vec::new();
+        let mut cursor = Some(from);
+        for _ in 0..SLICE_PAGES_MAX {
+            let Some(at) = cursor.filter(|at| *at <= through) else { break };
+            let (entries, next) = self.index.page_entries(at);
+            let is_within = |fragment: u32| fragment >= from && fragment <= through;
+            locations.extend(entries.filter(|(fragment, _)| is_within(*fragment)).map(|(_, l)| l.place()));
+            cursor = next;
+        }
+        if locations.len() > most || cursor.is_some_and(|at| at <= through) {
+            return Ok(None);
+        }
+        let mut keys = Vec::new();
+        let mut scratch = Vec::new();
+        for place in locations {
+            keys.push(match place {
+                Place::Chain(id) => self.chains.get(id).key.to_vec(),
+                Place::Entry(position) => {
+                    self.log.read_key(&mut io.disk, position, &mut scratch)?.0.key.to_vec()
+                }
+            });
+        }
+        Ok(Some(keys))
     }
 
     fn record_of_parts<D: Disk>(

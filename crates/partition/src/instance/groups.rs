@@ -6,7 +6,7 @@ use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::{Call, Member, Peer};
+use zerohop_wire::messages::{Call, Member, Peer, Slice};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::clock::Time;
@@ -18,7 +18,7 @@ use crate::event::{Request, Token};
 use crate::limits::FLUSH_ROUNDS_MAX;
 use crate::partition::Partition;
 use crate::replica::{Change, Context, Digest, EffectsOf, Leases, Replica, Replicas, Told, View};
-use crate::{Program, Ran, Slice};
+use crate::{Program, Ran};
 
 /// How often leases and the ceiling are looked at while batches come: renewals are some tens of milliseconds.
 const TICK_MS: u64 = 5;
@@ -145,6 +145,12 @@ impl<D: Disk> Instance<D> {
     /// The ceiling that [`Effects::sync_ceiling`] asked for is on disk.
     pub fn ceiling_synced(&mut self, ceiling: Timestamp) {
         self.groups.leases.synced(ceiling);
+    }
+
+    /// How many bytes of the logs of shared partitions are read in a second in search of rot; 0: none. At first
+    /// [`crate::replica::limits::SCRUB_BYTES_PER_S`].
+    pub fn set_scrub(&mut self, bytes_per_s: u64) {
+        self.groups.by.set_scrub(bytes_per_s);
     }
 
     /// The control group wants a follower of a partition in sync, for a move.
@@ -342,7 +348,7 @@ impl<D: Disk> Instance<D> {
         if let Some(bequest) = self.splits.bequest(keyspace, id) {
             replica.inherit(bequest, group.epoch);
         }
-        replica.set_slice(Slice::of(found, id));
+        replica.set_slice(crate::Slice::of(found, id));
         self.groups.insert(keyspace, id, replica);
         Ok(())
     }
@@ -382,6 +388,16 @@ impl crate::replica::Effects for Relay<'_> {
 
     fn ask(&mut self, epoch: PartitionEpoch, change: Change) {
         self.out.ask_control(Place { epoch, ..self.place }, change);
+    }
+
+    fn differs(&mut self, who: Member, slice: Slice) {
+        let Place { keyspace, partition, .. } = self.place;
+        let Slice { as_of, from, through } = slice;
+        self.counters.trouble_text(format!(
+            "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash fragments \
+             {from} to {through} as of entry {} of epoch {}); it takes them anew",
+            who.instance, as_of.index, as_of.epoch
+        ));
     }
 
     fn fetch_map(&mut self, _epoch: PartitionEpoch) {

@@ -92,7 +92,11 @@ impl Counters {
 
     /// Takes note of a failure that is no request's fault, once if it repeats.
     pub(super) fn trouble(&mut self, error: &EngineError) {
-        let text = error.to_string();
+        self.trouble_text(error.to_string());
+    }
+
+    /// The same in words.
+    pub(super) fn trouble_text(&mut self, text: String) {
         if !self.troubles.contains(&text) {
             if self.troubles.len() == TROUBLES_MAX {
                 self.troubles.remove(0);

@@ -29,6 +29,10 @@ impl Replica {
             effects.send(from, epoch, &Call::ReplicateAck(Report::NeedsState));
             return Ok(());
         }
+        if !self.may_count() {
+            // It says nothing until what it was found with is mended: it must not be admitted.
+            return Ok(());
+        }
         let handle = self.partition.handle();
         let index = preceding.index.0;
         let own = if index <= self.last() { name_at(context.engine, handle, index)? } else { None };
@@ -119,7 +123,7 @@ impl Replica {
         if commit <= self.partition.applied() {
             return Ok(());
         }
-        self.partition.agree(context.engine, commit, effects)?;
+        self.agree_in_steps(context, commit, effects)?;
         let applied = self.partition.applied();
         let name = name_at(context.engine, self.partition.handle(), applied)?;
         if name.is_some_and(|name| name.epoch == self.view.entry_epoch()) {

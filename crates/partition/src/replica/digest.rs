@@ -50,7 +50,7 @@ impl Replica {
 }
 
 /// FNV-1a with a finish that spreads every bit: sums of it must not cancel.
-fn hash(seed: u64, bytes: &[u8]) -> u64 {
+pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut sum = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
         sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);

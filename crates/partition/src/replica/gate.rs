@@ -7,6 +7,8 @@ use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 use zerohop_wire::messages::{Member, Operation};
 use zerohop_wire::{Failure, Message};
 
+use super::limits::MEND_WAIT_US;
+use super::mending::{Catch, only_reads};
 use super::parked::One;
 use super::{Context, Effects, Replica, Role, failed, unavailable};
 use crate::event::{Event, Request, Token};
@@ -43,6 +45,32 @@ impl Replica {
             if !self.parked.push(request, is_write, seen, context.now_us) {
                 effects.answer(request.token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
             }
+            return Ok(());
+        }
+        self.evaluate(context, request, None, effects)
+    }
+
+    /// Has a request evaluated. One that only reads waits if what it reads has rotted and another member may have it, until
+    /// this time if it has waited before.
+    fn evaluate<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        request: &Request<'_>,
+        until_us: Option<u64>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let until_us = until_us.unwrap_or(context.now_us + MEND_WAIT_US);
+        let holds_back = only_reads(request.message)
+            && self.view.others().next().is_some()
+            && context.now_us < until_us
+            && !self.has_rot;
+        let mut catch = Catch { inner: effects, token: request.token, holds_back, is_caught: false };
+        self.partition.step(context.engine, context.now, Event::Request(*request), &mut catch)?;
+        if !catch.is_caught {
+            return Ok(());
+        }
+        let may_wait = self.rot_met(context, request)?;
+        if !holds_back || may_wait && self.parked.push_to_mend(request, until_us) {
             return Ok(());
         }
         self.partition.step(context.engine, context.now, Event::Request(*request), effects)
@@ -120,7 +148,8 @@ impl Replica {
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         while let Some(one) = self.parked.take_overdue(context.now_us) {
-            effects.answer(one.token, &failed(unavailable()));
+            let failure = if one.mends { Failure::Rotten } else { unavailable() };
+            effects.answer(one.token, &failed(failure));
         }
         for _ in 0..self.parked.len() {
             if !self.may_answer(context) {
@@ -129,12 +158,15 @@ impl Replica {
             let has_copies = self.has_copies();
             let ceiling = context.leases.ceiling(self.needed());
             let partition = &self.partition;
-            let may = |one: &One| (has_copies || !one.is_write) && partition.is_below(one.seen, ceiling);
+            let is_mended = self.mending.is_idle();
+            let may = |one: &One| {
+                (has_copies || !one.is_write)
+                    && (is_mended || !one.mends)
+                    && partition.is_below(one.seen, ceiling)
+            };
             let Some(one) = self.parked.take_first(may) else { break };
-            let partition = &mut self.partition;
-            let stepped = one.with(|request| {
-                partition.step(context.engine, context.now, Event::Request(*request), effects)
-            });
+            let until_us = one.mends.then_some(one.until_us);
+            let stepped = one.with(|request| self.evaluate(context, request, until_us, effects));
             stepped.unwrap_or(Ok(()))?;
         }
         Ok(())

@@ -84,6 +84,34 @@ pub const EARLY_MAX: usize = 16;
 /// Bytes of them; a larger one is let lie, and comes again.
 pub const EARLY_BYTES_MAX: usize = 1 << 20;
 
+/// Entries of one partition that are being mended; with more the whole state is taken.
+pub const MENDING_MAX: usize = 256;
+
+/// How long one member is given to send an entry that has rotted here before another is asked.
+pub const MEND_ASK_US: u64 = 100_000;
+
+/// So often each other member is asked before a whole state is taken, or another becomes primary.
+pub const MEND_ROUNDS: u32 = 3;
+
+/// How often they are asked after that by a primary that nobody can take over from.
+pub const MEND_SLOW_US: u64 = 1_000_000;
+
+/// For how long a read waits for what it reads to be mended: some rounds.
+pub const MEND_WAIT_US: u64 = 1_000_000;
+
+/// What one step of reading a log in search of rot reads, about: some ten microseconds where the system has it in memory.
+pub const SCRUB_BYTES: usize = 64 << 10;
+
+/// So much an instance reads in search of rot, a second, if not told otherwise: a terabyte takes a week and a half, and costs
+/// a thousandth of a disk.
+pub const SCRUB_BYTES_PER_S: u64 = 1 << 20;
+
+/// Records that members compare at a time: each may have to be read from the disk.
+pub const AUDIT_RECORDS: usize = 16;
+
+/// After so long others may be compared though not all have answered.
+pub const AUDIT_ROUND_US: u64 = 1_000_000;
+
 /// Bytes of a partition's state in one part.
 pub const STATE_PART_BYTES: usize = 256 << 10;
 

@@ -13,11 +13,13 @@
 //! compare-and-set on its epoch. `docs/protocols/replication.md` tells every rule and what is lost without it. Pure: an
 //! event and a time go in, [`Effects`] come out.
 
+mod audit;
 mod backup;
 mod digest;
 mod gate;
 pub mod lease;
 pub mod limits;
+mod mending;
 mod parked;
 mod primary;
 mod set;
@@ -33,10 +35,10 @@ mod whole;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};
+use zerohop_engine::{Durability, Engine, EngineError, EngineResult, PartitionId};
 use zerohop_wire::ids::{InstanceId, LogIndex, PartitionEpoch, Timestamp};
 pub use zerohop_wire::messages::Member;
-use zerohop_wire::messages::{Call, EntryName};
+use zerohop_wire::messages::{Call, EntryName, Slice};
 use zerohop_wire::{Failure, Message};
 
 use crate::event::{Event, Now, Request};
@@ -51,6 +53,8 @@ pub use view::{Change, Role, View};
 
 pub(crate) use split::Bequest;
 
+use audit::Audit;
+use mending::Mending;
 use parked::Parked;
 use stream::Stream;
 use whole::Taking;
@@ -92,8 +96,13 @@ pub enum Told<'a> {
     FlushFailed,
     /// The partition will not be here any more: whoever waits is answered so.
     Gone(Failure<'static>),
-    /// Time has passed: every few milliseconds, and after a batch of events.
+    /// Time has passed, or a batch of events has ended in which it was told something.
     Tick,
+    /// There is time to read about so many bytes of its log in search of rot, and to compare a few records with others.
+    Scrub {
+        /// One entry may be more.
+        bytes: usize,
+    },
     /// See [`Event::Disconnected`].
     Disconnected {
         /// Which.
@@ -108,6 +117,10 @@ pub trait Effects: crate::Effects {
 
     /// Ask the control group for a change of this group, if its epoch is still this one.
     fn ask(&mut self, epoch: PartitionEpoch, change: Change);
+
+    /// This member holds something else than the others, as of one entry: for whoever looks after the cluster. It takes a
+    /// whole state, or another becomes primary; that is seen to.
+    fn differs(&mut self, _who: Member, _slice: Slice) {}
 
     /// Fetch the map: somebody acts in this epoch of the partition.
     fn fetch_map(&mut self, epoch: PartitionEpoch);
@@ -137,6 +150,16 @@ pub struct Counts {
     pub lapses: u64,
     /// Requests that waited.
     pub parked: u64,
+    /// Bytes of its log that were read in search of rot.
+    pub scrubbed_bytes: u64,
+    /// Entries, or places in its files, that were found rotten so.
+    pub rot_found: u64,
+    /// Entries that were mended with what another member had.
+    pub mended: u64,
+    /// Slices that it has compared, as primary, with what all others hold.
+    pub audits: u64,
+    /// Times that it was found to hold something else than the others.
+    pub differed: u64,
 }
 
 /// See the module.
@@ -153,8 +176,11 @@ pub struct Replica {
     needs_state: bool,
     /// Its log was found without damage.
     is_intact: bool,
-    /// It has met an entry that has rotted.
+    /// It has met an entry that has rotted, and that nobody can mend.
     has_rot: bool,
+    /// What has rotted and is being mended.
+    mending: Mending,
+    audit: Audit,
 
     // As primary.
     streams: Vec<Stream>,
@@ -214,8 +240,10 @@ impl Replica {
     ) -> Result<Replica, OpenError> {
         let (partition, restored) = Partition::open_as_member(engine, id, options)?;
         let is_intact = engine.damage(partition.handle())?.is_empty() && !restored.is_state_lost;
+        let mending = Mending::of_start(engine, partition.handle())?.filter(|_| !restored.is_state_lost);
         let replica = Replica::new(partition, me, id, options);
-        Ok(Replica { needs_state: restored.is_state_lost, is_intact, has_rot: !is_intact, ..replica })
+        let (needs_state, has_rot) = (restored.is_state_lost, mending.is_none());
+        Ok(Replica { needs_state, is_intact, has_rot, mending: mending.unwrap_or_default(), ..replica })
     }
 
     /// Takes over a partition of which this is the only member, as `alone` says, because others are to join.
@@ -236,6 +264,8 @@ impl Replica {
             needs_state: false,
             is_intact: true,
             has_rot: false,
+            mending: Mending::default(),
+            audit: Audit::default(),
             streams: Vec::new(),
             mark: 0,
             waits: BTreeMap::new(),
@@ -270,6 +300,20 @@ impl Replica {
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         self.partition.advance_clock(context.now);
+        let result = self.take(context, told, effects);
+        if let Err(EngineError::Rotten { .. }) = result {
+            // What was to be committed, or looked at by its own: which entry it is is not known.
+            self.suspect_rot(true);
+        }
+        result
+    }
+
+    fn take<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        told: Told<'_>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
         match told {
             Told::Request(request) => self.request(context, &request, effects),
             Told::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
@@ -296,6 +340,10 @@ impl Replica {
                 Ok(())
             }
             Told::Tick => self.tick(context, effects),
+            Told::Scrub { bytes } => {
+                self.scrub(context, bytes)?;
+                self.begin_audit(context, effects)
+            }
             Told::Disconnected { connection } => {
                 self.parked.disconnect(connection);
                 let event = Event::Disconnected { connection };
@@ -320,6 +368,7 @@ impl Replica {
             Role::Primary => self.lead(context, effects)?,
             _ => self.acknowledge(context, effects)?,
         }
+        self.mend_on(context, effects)?;
         if self.role != Role::Primary && context.engine.checkpoint_is_due(self.partition.handle())? {
             self.partition.checkpoint(context.engine)?;
         }
@@ -364,6 +413,21 @@ impl Replica {
             }
             Call::ReplicateAck(report) if self.role == Role::Primary => {
                 self.take_report(context, from, *report, effects)
+            }
+            Call::DigestAsk(slice) if is_from_primary => self.take_digest_ask(context, *slice, effects),
+            Call::DigestTold { slice, records, digest } if self.role == Role::Primary => {
+                self.take_digest_told(from, *slice, (*records, *digest), effects);
+                Ok(())
+            }
+            Call::DigestDiffers(slice) if is_from_primary => {
+                self.take_digest_differs(*slice);
+                Ok(())
+            }
+            Call::EntryGet(name) => self.take_entry_get(context, from, *name, effects),
+            Call::EntryGot(entry) => self.take_entry_got(context, entry, effects),
+            Call::EntryLost(name) => {
+                self.take_entry_lost(*name);
+                Ok(())
             }
             Call::StateAck { as_of, parts } if self.role == Role::Primary => {
                 self.take_state_ack(context, from, (*as_of, *parts), effects)
@@ -416,6 +480,18 @@ impl Replica {
             is_intact: self.is_intact,
             is_whole: !self.needs_state,
         }
+    }
+
+    /// Whether something of its log has rotted and is being looked for or mended.
+    #[must_use]
+    pub fn is_mending(&self) -> bool {
+        !self.mending.is_idle()
+    }
+
+    /// Whether all of its log has been read in search of rot since that was begun, and nothing is being mended.
+    #[must_use]
+    pub fn is_between_scrubs(&self) -> bool {
+        self.mending.is_between_scrubs()
     }
 
     /// Whether requests wait in it, so that [`Told::Disconnected`] has something to do.

@@ -25,7 +25,9 @@ pub(super) struct One {
     pub(super) envelope: Envelope,
     pub(super) is_write: bool,
     pub(super) seen: Timestamp,
-    until_us: u64,
+    /// It waits for something rotten to be mended.
+    pub(super) mends: bool,
+    pub(super) until_us: u64,
     frame: Vec<u8>,
 }
 
@@ -38,6 +40,25 @@ impl Parked {
         seen: Timestamp,
         now_us: u64,
     ) -> bool {
+        let time_out_us = match request.envelope.time_out_ms {
+            0 => PARKED_US,
+            ms => PARKED_US.min(u64::from(ms) * 1_000),
+        };
+        self.push_until(request, (is_write, false), seen, now_us + time_out_us)
+    }
+
+    /// Keeps a request that only reads until what it reads is mended.
+    pub(super) fn push_to_mend(&mut self, request: &Request<'_>, until_us: u64) -> bool {
+        self.push_until(request, (false, true), Timestamp::ZERO, until_us)
+    }
+
+    fn push_until(
+        &mut self,
+        request: &Request<'_>,
+        (is_write, mends): (bool, bool),
+        seen: Timestamp,
+        until_us: u64,
+    ) -> bool {
         if self.queue.len() >= PARKED_MAX || self.bytes >= PARKED_BYTES_MAX {
             return false;
         }
@@ -46,14 +67,10 @@ impl Parked {
         if Encoder::default().encode(&envelope, message, &mut frame).is_err() {
             return false;
         }
-        let time_out_us = match envelope.time_out_ms {
-            0 => PARKED_US,
-            ms => PARKED_US.min(u64::from(ms) * 1_000),
-        };
         self.bytes += frame.len();
         self.writes += usize::from(is_write);
         self.seen = self.seen.max(seen);
-        self.queue.push_back(One { token, envelope, is_write, seen, until_us: now_us + time_out_us, frame });
+        self.queue.push_back(One { token, envelope, is_write, seen, mends, until_us, frame });
         true
     }
 

@@ -1,7 +1,7 @@
 //! The primary: streams its log to the others, counts what they hold, and asks for changes of its group.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult, Handle};
+use zerohop_engine::{Engine, EngineError, EngineResult, Handle, Rotten};
 use zerohop_wire::ids::{LogIndex, Timestamp};
 use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
 use zerohop_wire::{Many, pack};
@@ -69,7 +69,7 @@ impl Replica {
                 self.partition.step(context.engine, context.now, Event::Flushed, effects)?;
             } else {
                 let index = self.agreed(context.engine)?;
-                self.partition.agree(context.engine, index, effects)?;
+                self.agree_in_steps(context, index, effects)?;
             }
         }
         let is_alone = self.needed().next().is_none();
@@ -117,6 +117,11 @@ impl Replica {
                 Ok(())
             }
             Report::Differs { at } => self.step_back_to(context, &mut stream, at),
+            // One that counts must not drop what it has before the map says that it counts no more.
+            Report::NeedsState if self.view.in_sync.contains(&from) => {
+                stream.is_damaged = true;
+                Ok(())
+            }
             Report::NeedsState if stream.sending.is_none() => {
                 self.begin_state(context, &mut stream);
                 Ok(())
@@ -185,8 +190,8 @@ impl Replica {
             let packed = match self.pack(context.engine, stream.next, last)? {
                 Ok(packed) => packed,
                 Err(unsent) => {
-                    self.not_sent(context, stream, unsent);
-                    return Ok(());
+                    let index = stream.next;
+                    return self.not_sent(context, stream, (index, unsent));
                 }
             };
             let is_sent = self.replicate(context.engine, stream, commit, &packed, effects)?;
@@ -225,11 +230,22 @@ impl Replica {
         }
     }
 
-    fn not_sent<D: Disk>(&mut self, context: &mut Context<'_, D>, stream: &mut Stream, unsent: Unsent) {
+    pub(super) fn not_sent<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        stream: &mut Stream,
+        (index, unsent): (u64, Unsent),
+    ) -> EngineResult<()> {
         match unsent {
             Unsent::Gap => self.begin_state(context, stream),
-            Unsent::Rot => self.has_rot = true,
+            // It is sent once it is mended, never before, and never left out.
+            Unsent::Rot => match context.engine.epoch_at(self.partition.handle(), index) {
+                Ok(Some(epoch)) => self.note_rot([Rotten { epoch, index }]),
+                Ok(None) | Err(EngineError::Rotten { .. }) => self.has_rot = true,
+                Err(error) => return Err(error),
+            },
         }
+        Ok(())
     }
 
     /// Sends entries behind what stands before them. `false`: that is not known any more.
@@ -314,7 +330,7 @@ impl Replica {
             let misses_lease = now_us >= self.settled_us + LEASE_US + LEASE_US / 4
                 && !context.leases.holds(now_us, stream.member);
             let lags = now_us >= stream.target_us + LAG_US;
-            self.view.in_sync.contains(&stream.member) && (misses_lease || lags)
+            self.view.in_sync.contains(&stream.member) && (misses_lease || lags || stream.is_damaged)
         });
         if let Some(laggard) = laggard {
             return Some(Change::Remove(laggard.member));
@@ -374,6 +390,7 @@ pub(super) fn push_entry<D: Disk>(
     // The engine says the same of what has rotted and of what it dropped.
     match engine.holds_entry(handle, index) {
         Ok(false) => Ok(Err(Unsent::Gap)),
+        Ok(true) | Err(EngineError::Rotten { .. }) if is_planted(Bug::RottenLeftOut) => Ok(Err(Unsent::Gap)),
         Ok(true) | Err(EngineError::Rotten { .. }) => Ok(Err(Unsent::Rot)),
         Err(error) => Err(error),
     }

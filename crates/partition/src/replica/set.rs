@@ -14,10 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member};
+use zerohop_wire::messages::{Call, Member, Slice};
 use zerohop_wire::{Failure, Message};
 
-use super::limits::{NAP_US, SETTLE_US};
+use super::limits::{NAP_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, SETTLE_US};
 use super::{Change, Context, Effects, Replica, Role, Told};
 use crate::event::Token;
 use crate::{Program, Ran};
@@ -33,6 +33,8 @@ pub trait EffectsOf<K>: Effects {
 pub struct Steps {
     /// Ticks.
     pub ticks: u64,
+    /// Pieces of logs that were read in search of rot: of one partition after the other, however many there are.
+    pub scrubs: u64,
     /// Everything else that members were told.
     pub others: u64,
 }
@@ -52,6 +54,11 @@ pub struct Replicas<K> {
     is_wanted_old: bool,
     newest: Timestamp,
     steps: Steps,
+    /// Between two steps of reading logs in search of rot, microseconds; [`u64::MAX`]: never.
+    scrub_every_us: u64,
+    scrub_at_us: u64,
+    /// Whose log is being read.
+    scrubbed: Option<K>,
 }
 
 #[derive(Debug)]
@@ -74,8 +81,15 @@ impl<K> Default for Replicas<K> {
             is_wanted_old: false,
             newest: Timestamp::ZERO,
             steps: Steps::default(),
+            scrub_every_us: scrub_every_us(SCRUB_BYTES_PER_S),
+            scrub_at_us: 0,
+            scrubbed: None,
         }
     }
+}
+
+fn scrub_every_us(bytes_per_s: u64) -> u64 {
+    (SCRUB_BYTES as u64 * 1_000_000).checked_div(bytes_per_s).unwrap_or(u64::MAX)
 }
 
 impl<K: Copy + Ord> Replicas<K> {
@@ -165,11 +179,12 @@ impl<K: Copy + Ord> Replicas<K> {
             }
             _ => slot.replica.view().epoch,
         };
-        let is_tick = matches!(told, Told::Tick);
-        if is_tick {
-            self.steps.ticks += 1
-        } else {
-            self.steps.others += 1
+        let is_scrub = matches!(told, Told::Scrub { .. });
+        let is_own = is_scrub || matches!(told, Told::Tick);
+        match told {
+            Told::Tick => self.steps.ticks += 1,
+            Told::Scrub { .. } => self.steps.scrubs += 1,
+            _ => self.steps.others += 1,
         }
         effects.of(key, epoch);
         let mut watched = Watched { inner: effects, wants_flush: false };
@@ -178,7 +193,7 @@ impl<K: Copy + Ord> Replicas<K> {
         if watched.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.push(key);
         }
-        if !is_tick {
+        if !is_own || is_scrub && slot.replica.is_mending() {
             self.touch(key);
         }
         result
@@ -252,6 +267,9 @@ impl<K: Copy + Ord> Replicas<K> {
         mut trouble: impl FnMut(&mut dyn EffectsOf<K>, zerohop_engine::EngineError),
     ) -> bool {
         let any = !self.touched.is_empty();
+        if let Err(error) = self.scrub(context, effects) {
+            trouble(effects, error);
+        }
         self.look_at_leases(context);
         let now_us = context.now_us;
         for key in std::mem::take(&mut self.touched) {
@@ -286,6 +304,31 @@ impl<K: Copy + Ord> Replicas<K> {
             return 0;
         }
         self.wakes.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
+    }
+
+    /// How many bytes of logs are read in a second in search of rot, over all members; 0: none.
+    pub fn set_scrub(&mut self, bytes_per_s: u64) {
+        self.scrub_every_us = scrub_every_us(bytes_per_s);
+    }
+
+    /// Reads a piece of one log, if it is time to: of one member to its end, then of the next.
+    fn scrub<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn EffectsOf<K>,
+    ) -> EngineResult<()> {
+        if self.scrub_every_us == u64::MAX || context.now_us < self.scrub_at_us {
+            return Ok(());
+        }
+        self.scrub_at_us = context.now_us + self.scrub_every_us;
+        let after = self.scrubbed.and_then(|key| {
+            let is_done = self.by.get(&key).is_none_or(|slot| slot.replica.is_between_scrubs());
+            let next = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
+            if is_done { self.by.range(next).next().map(|(key, _)| *key) } else { Some(key) }
+        });
+        self.scrubbed = after.or_else(|| self.by.keys().next().copied());
+        let Some(key) = self.scrubbed else { return Ok(()) };
+        self.step(key, context, Told::Scrub { bytes: SCRUB_BYTES }, effects)
     }
 
     /// A primary must hear when a grant that it needs begins or ends: these are few, and events, not time, bring them.
@@ -367,6 +410,10 @@ impl Effects for Watched<'_> {
 
     fn ask(&mut self, epoch: PartitionEpoch, change: Change) {
         self.inner.ask(epoch, change);
+    }
+
+    fn differs(&mut self, who: Member, slice: Slice) {
+        self.inner.differs(who, slice);
     }
 
     fn fetch_map(&mut self, epoch: PartitionEpoch) {

@@ -38,6 +38,8 @@ impl Replica {
         self.told_commit = 0;
         self.ack_due = false;
         self.taking = None;
+        self.mending.begin_anew(false);
+        self.forget_audit();
         self.settled_us = context.now_us;
         self.note_former(&before, was, context.now_us);
         if was == Role::Primary && is != Role::Primary {

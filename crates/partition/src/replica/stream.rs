@@ -31,6 +31,8 @@ pub(super) struct Stream {
     pub(super) target: u64,
     pub(super) target_us: u64,
     pub(super) sending: Option<Sending>,
+    /// It has said that its log cannot be brought up.
+    pub(super) is_damaged: bool,
 }
 
 impl Stream {
@@ -50,6 +52,7 @@ impl Stream {
             target: last,
             target_us: now_us,
             sending: None,
+            is_damaged: false,
         }
     }
 

@@ -1,5 +1,8 @@
 //! Rules of which each has its own test: members on simulated disks, moved by hand.
 
+mod audit;
+mod mending;
+
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
 use zerohop_wire::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, PartitionEpoch, RequestId, Timestamp};
@@ -24,9 +27,11 @@ struct Out {
     asked: Vec<Change>,
     wrong_owner: usize,
     maps: usize,
+    differing: Vec<Member>,
 }
 
 struct Node {
+    disk: SimulatedDisk,
     engine: Engine<SimulatedDisk>,
     replica: Replica,
     leases: Leases,
@@ -62,6 +67,10 @@ impl Effects for Out {
         self.asked.push(change);
     }
 
+    fn differs(&mut self, who: Member, _slice: zerohop_wire::messages::Slice) {
+        self.differing.push(who);
+    }
+
     fn fetch_map(&mut self, _epoch: PartitionEpoch) {
         self.maps += 1;
     }
@@ -94,21 +103,25 @@ fn entry(epoch: u32, index: u64) -> LogEntry<'static> {
 
 impl Node {
     fn new(instance: u32) -> Node {
+        Node::with(instance, SimulatedDisk::new(u64::from(instance)), 64 << 20)
+    }
+
+    fn with(instance: u32, disk: SimulatedDisk, memory_bytes: u64) -> Node {
         let options = EngineOptions {
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: false,
             segment_bytes: 64 << 10,
             checkpoint_tail_bytes: 64 << 10,
             collect_every_ms: 100,
+            memory_bytes,
             ..EngineOptions::default()
         };
-        let disk = SimulatedDisk::new(u64::from(instance));
-        let (mut engine, _) = Engine::open(disk, options).expect("opens");
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
         let durability = Durability::Interval { ms: 50 };
         let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let replica = Replica::open(&mut engine, member(instance), PartitionId(1), options).expect("opens");
         let leases = Leases::new(member(instance), 1, Timestamp::ZERO);
-        Node { engine, replica, leases, out: Out::default(), now_us: 10_000_000 }
+        Node { disk, engine, replica, leases, out: Out::default(), now_us: 10_000_000 }
     }
 
     fn tell(&mut self, told: Told<'_>) {
@@ -404,7 +417,10 @@ fn each_rule_broken_is_seen_by_its_test() {
     use super::lease::tests as lease;
     use crate::planted::{Bug, plant};
 
-    let tests: [(Bug, fn()); 10] = [
+    let tests: [(Bug, fn()); 13] = [
+        (Bug::DigestOfAnyIndex, audit::those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile),
+        (Bug::RotNotMended, mending::a_read_waits_until_another_member_has_sent_what_has_rotted),
+        (Bug::RottenCounts, mending::a_follower_that_was_found_rotten_says_nothing_before_it_is_mended),
         (
             Bug::PrecedingNotMatched,
             a_gap_is_refused_with_a_hint_and_a_conflict_cuts_but_an_empty_append_does_not,

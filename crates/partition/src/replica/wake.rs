@@ -17,6 +17,7 @@ impl Replica {
             Role::InSync | Role::Follower if self.wants_state() => self.reported_us + REPORT_US,
             _ => u64::MAX,
         };
+        wake_us = wake_us.min(self.mend_wake_us(now_us));
         // It may be that others are being written, or that entries are not committed yet.
         if context.engine.checkpoint_is_wanted(self.partition.handle()) == Ok(true) {
             wake_us = wake_us.min(now_us + SETTLE_US);

@@ -6,7 +6,7 @@ use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Many;
 use zerohop_wire::ids::LogIndex;
-use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Part};
+use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Part, Report};
 
 use super::limits::{MESSAGE_BYTES, MESSAGE_ENTRIES, PART_INDEXES_MAX, RESEND_US, STATE_PART_BYTES};
 use super::primary::{Packed, Unsent, name_at, push_entry};
@@ -87,8 +87,8 @@ impl Replica {
                 match push_entry(context.engine, self.partition.handle(), sending.next, &mut packed)? {
                     Ok(()) | Err(Unsent::Gap) => sending.next += 1,
                     Err(Unsent::Rot) => {
-                        self.has_rot = true;
-                        return Ok(());
+                        let index = sending.next;
+                        return self.not_sent(context, stream, (index, Unsent::Rot));
                     }
                 }
             }
@@ -176,11 +176,17 @@ impl Replica {
             effects.send(self.view.primary, self.view.epoch, &Call::StateAck { as_of, parts: 0 });
             return Ok(());
         }
+        if self.role == Role::InSync {
+            // What it has may be all that there is of something acknowledged: first it must count no more.
+            effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(Report::NeedsState));
+            return Ok(());
+        }
         let is_next =
             self.taking.as_ref().is_some_and(|taking| taking.as_of == as_of && taking.parts == part);
         if !is_next && part == 0 && self.taking.as_ref().is_none_or(|taking| taking.as_of != as_of) {
             self.needs_state = true;
             self.matched = None;
+            self.mending.begin_anew(true);
             self.partition.wipe(context.engine, (self.id, self.options))?;
             self.taking = Some(Taking { as_of, parts: 0, state: Vec::new(), is_installed: false });
         } else if !is_next {

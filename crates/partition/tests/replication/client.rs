@@ -8,7 +8,7 @@ use zerohop_wire::{Encoder, Failure, Many, Message};
 
 use super::check::Checker;
 use super::control::Map;
-use super::host::{PARTITIONS, envelope};
+use super::host::envelope;
 
 const TIME_OUT_US: u64 = 120_000;
 
@@ -25,7 +25,7 @@ enum Doing {
 pub struct Client {
     pub number: u64,
     session: SessionId,
-    sequences: [u64; PARTITIONS],
+    sequences: Vec<u64>,
     seen: Timestamp,
     random: Random,
     map: Map,
@@ -46,7 +46,7 @@ impl Client {
         Client {
             number,
             session,
-            sequences: [0; PARTITIONS],
+            sequences: vec![0; map.groups.len()],
             seen: Timestamp::ZERO,
             random,
             map,
@@ -91,7 +91,7 @@ impl Client {
     }
 
     fn begin(&mut self, now: u64, check: &mut Checker) {
-        let partition = self.random.below(PARTITIONS as u64) as usize;
+        let partition = self.random.below(self.sequences.len() as u64) as usize;
         let key = |sort: &str, n: u64| format!("{sort}{n}");
         // Fresh keys come up as time goes on; what was written before is read for a while.
         let of_late = now.saturating_sub(self.random.below(3) * 900_000);
@@ -167,7 +167,14 @@ impl Client {
         let Some((partition, doing)) = &self.doing else { return };
         let (partition, span) = (*partition, (self.begun, now));
         match answer {
-            Err(Failure::Unavailable { .. } | Failure::Busy { .. } | Failure::ClockAhead { .. }) => {
+            Err(
+                Failure::Unavailable { .. }
+                | Failure::Busy { .. }
+                | Failure::ClockAhead { .. }
+                | Failure::Rotten
+                | Failure::DiskFull
+                | Failure::DiskFailed,
+            ) => {
                 self.refused(now, token);
                 return;
             }

@@ -5,8 +5,6 @@ use std::collections::BTreeMap;
 use zerohop_partition::replica::{Change, LogEnd, Member, Role, View};
 use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, PartitionEpoch};
 
-use super::host::PARTITIONS;
-
 const DEAD_US: u64 = 700_000;
 const COPIES: usize = 3;
 
@@ -64,9 +62,9 @@ pub struct Control {
 
 impl Control {
     /// Groups of three of four instances, with incarnations as of their first start.
-    pub fn new(is_sync: bool) -> Control {
+    pub fn new(is_sync: bool, partitions: usize) -> Control {
         let member = |n: usize| Member { instance: InstanceId(n as u32), incarnation: Incarnation(1) };
-        let groups = (0..PARTITIONS).map(|p| View {
+        let groups = (0..partitions).map(|p| View {
             epoch: PartitionEpoch(1),
             map_epoch: MapEpoch(1),
             primary: member(p % 3),

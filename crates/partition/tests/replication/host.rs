@@ -1,19 +1,18 @@
 //! One instance: its disk, its clocks, its engine, its replicas, its leases.
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
+use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
+use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, PartitionId};
 use zerohop_partition::replica::{
     Change, Context, Effects, EffectsOf, Leases, LogEnd, Replica, Replicas, Told, View,
 };
 use zerohop_partition::{Now, Options, Request, Token};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member, Peer};
+use zerohop_wire::messages::{Call, Member, Peer, Slice};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
 
 use super::control::Map;
 
-pub const PARTITIONS: usize = 2;
 /// Simulated time begins here, so that clocks may be set back.
 const UNIX_BASE_MS: u64 = 1_700_000_000_000;
 const CEILING: &str = "ceiling";
@@ -27,6 +26,8 @@ pub enum Out {
     WrongOwner(Token),
     Ask(usize, PartitionEpoch, Change),
     FetchMap,
+    /// A member holds something else than the others.
+    Differs(usize, Member),
 }
 
 pub struct Host {
@@ -37,7 +38,12 @@ pub struct Host {
     /// Parts per million by which its clock is fast.
     pub rate_ppm: i64,
     pub offset_ms: i64,
+    /// Its disk has failed: the process is to be ended.
+    pub has_failed: bool,
+    /// So little memory for blocks that most is read from the disk.
+    pub is_short_of_memory: bool,
     durability: Durability,
+    partitions: usize,
 }
 
 pub struct Live {
@@ -97,6 +103,10 @@ impl Effects for Gather<'_> {
         self.out.push(Out::Ask(self.partition, epoch, change));
     }
 
+    fn differs(&mut self, who: Member, _slice: Slice) {
+        self.out.push(Out::Differs(self.partition, who));
+    }
+
     fn fetch_map(&mut self, _epoch: PartitionEpoch) {
         self.out.push(Out::FetchMap);
     }
@@ -123,9 +133,19 @@ pub fn with_frame<T>(bytes: &[u8], take: impl FnOnce(Envelope, &Message<'_>) -> 
 }
 
 impl Host {
-    pub fn new(me: Member, seed: u64, durability: Durability) -> Host {
-        let disk = SimulatedDisk::new(seed);
-        Host { me, disk, live: None, paused_until_us: 0, rate_ppm: 0, offset_ms: 0, durability }
+    pub fn new(me: Member, seed: u64, durability: Durability, partitions: usize) -> Host {
+        Host {
+            me,
+            disk: SimulatedDisk::new(seed),
+            live: None,
+            paused_until_us: 0,
+            rate_ppm: 0,
+            offset_ms: 0,
+            has_failed: false,
+            is_short_of_memory: false,
+            durability,
+            partitions,
+        }
     }
 
     /// Its clock that is never set, in microseconds.
@@ -146,6 +166,7 @@ impl Host {
             segment_bytes: 64 << 10,
             checkpoint_tail_bytes: 64 << 10,
             collect_every_ms: 500,
+            memory_bytes: if self.is_short_of_memory { 256 << 10 } else { 64 << 20 },
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");
@@ -153,7 +174,7 @@ impl Host {
             read_ceiling(engine.disk()).unwrap_or((Timestamp::ZERO, self.me.incarnation.0));
         let options = Options { durability: self.durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let mut replicas = Replicas::default();
-        for id in 0..PARTITIONS {
+        for id in 0..self.partitions {
             let partition = PartitionId(id as u64);
             let replica = Replica::open(&mut engine, self.me, partition, options).expect("opens");
             replicas.insert(id, replica);
@@ -168,6 +189,7 @@ impl Host {
             disk_since,
         });
         self.paused_until_us = 0;
+        self.has_failed = false;
     }
 
     /// What it tells the control group about its logs.
@@ -184,7 +206,7 @@ impl Host {
         }
         live.map = map.clone();
         live.leases.set_map(MapEpoch(map.epoch));
-        for partition in 0..PARTITIONS {
+        for partition in 0..self.partitions {
             let view = View { map_epoch: MapEpoch(map.epoch), ..map.groups[partition].clone() };
             self.step(now_us, partition, Told::Group(view), out);
         }
@@ -239,31 +261,61 @@ impl Host {
         live.unix_ms = live.unix_ms.max(day_ms);
         live.leases.want_ceiling(live.unix_ms, live.replicas.newest());
         if let Some(ceiling) = live.leases.to_sync() {
-            write_ceiling(live.engine.disk(), ceiling, live.disk_since);
-            live.leases.synced(ceiling);
+            // A full disk, or one that fails: tried again.
+            if write_ceiling(live.engine.disk(), ceiling, live.disk_since).is_ok() {
+                live.leases.synced(ceiling);
+            }
         }
         for (to, call) in live.leases.ask(clock_us, live.replicas.lease_wanted_of()) {
             out.push(Out::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
         }
-        live.engine.maintain(clock_us / 1_000).expect("no disk fails here");
+        if let Err(error) = live.engine.maintain(clock_us / 1_000) {
+            self.went_wrong(&error);
+        }
         self.end_of_batch(now_us, out);
     }
 
     fn end_of_batch(&mut self, now_us: u64, out: &mut Vec<Out>) {
         let Some(live) = &mut self.live else { return };
-        live.engine.flush().expect("no disk fails here");
-        for partition in live.replicas.take_unflushed() {
-            self.step(now_us, partition, Told::Flushed, out);
+        let keys = live.replicas.take_unflushed();
+        let told = match live.engine.flush() {
+            Ok(()) => Told::Flushed,
+            Err(EngineError::DiskFull { .. }) => {
+                live.replicas.put_unflushed(keys);
+                return self.settle(now_us, out);
+            }
+            Err(error) => {
+                self.went_wrong(&error);
+                Told::FlushFailed
+            }
+        };
+        for partition in keys {
+            self.step(now_us, partition, told.clone(), out);
         }
+        self.settle(now_us, out);
+    }
+
+    fn settle(&mut self, now_us: u64, out: &mut Vec<Out>) {
+        let mut errors = Vec::new();
         self.with_replicas(now_us, out, |replicas, context, gather| {
-            replicas.settle(context, gather, |_, error| panic!("no disk fails here: {error}"));
+            replicas.settle(context, gather, |_, error| errors.push(error));
         });
+        errors.iter().for_each(|error| self.went_wrong(error));
     }
 
     fn step(&mut self, now_us: u64, partition: usize, told: Told<'_>, out: &mut Vec<Out>) {
+        let mut result = Ok(());
         self.with_replicas(now_us, out, |replicas, context, gather| {
-            replicas.step(partition, context, told, gather).expect("no disk fails here");
+            result = replicas.step(partition, context, told, gather);
         });
+        if let Err(error) = result {
+            self.went_wrong(&error);
+        }
+    }
+
+    /// Rot is mended, and room comes back; after anything else nothing more can be made durable.
+    fn went_wrong(&mut self, error: &EngineError) {
+        self.has_failed |= !matches!(error, EngineError::Rotten { .. } | EngineError::DiskFull { .. });
     }
 
     fn with_replicas(
@@ -298,13 +350,13 @@ fn read_ceiling(disk: &mut SimulatedDisk) -> Option<(Timestamp, u64)> {
     Some((Timestamp(ceiling), since))
 }
 
-fn write_ceiling(disk: &mut SimulatedDisk, ceiling: Timestamp, since: u64) {
+fn write_ceiling(disk: &mut SimulatedDisk, ceiling: Timestamp, since: u64) -> DiskResult<()> {
     let _ = disk.remove("ceiling.tmp");
-    let file = disk.open("ceiling.tmp", OpenMode::Create).expect("can be made");
-    disk.append(file, &ceiling.0.to_le_bytes()).expect("has room");
-    disk.append(file, &since.to_le_bytes()).expect("has room");
-    disk.sync(file).expect("does not fail");
+    let file = disk.open("ceiling.tmp", OpenMode::Create)?;
+    let written = [ceiling.0, since].iter().try_for_each(|word| disk.append(file, &word.to_le_bytes()));
+    let synced = written.and_then(|()| disk.sync(file));
     disk.close(file);
-    disk.rename("ceiling.tmp", CEILING).expect("does not fail");
-    disk.sync_dir("").expect("does not fail");
+    synced?;
+    disk.rename("ceiling.tmp", CEILING)?;
+    disk.sync_dir("")
 }

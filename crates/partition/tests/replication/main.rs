@@ -85,6 +85,7 @@ fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
     if count >= 30 {
         let Totals { promotions, truncations, states, lapses, admissions, removals, .. } = totals;
         let Totals { readmissions, restarts_of_all, moves, operations, .. } = totals;
+        let Totals { rot_found, mended, disk_failures, audits, .. } = totals;
         for (name, seen) in [
             ("operations", operations / 10_000),
             ("promotions", promotions),
@@ -96,6 +97,10 @@ fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
             ("readmissions", readmissions),
             ("restarts of all", restarts_of_all),
             ("moves", moves),
+            ("rot found", rot_found),
+            ("slices compared", audits),
+            ("entries mended", mended),
+            ("disks that failed", disk_failures),
         ] {
             assert!(seen > 0, "no {name} in {count} seeds: {totals:?}");
         }

@@ -16,6 +16,11 @@ pub struct Totals {
     pub restarts_of_all: u64,
     pub moves: u64,
     pub crashes: u64,
+    pub audits: u64,
+    pub disk_failures: u64,
+    pub mended: u64,
+    pub rot_found: u64,
+    pub rots: u64,
 }
 
 impl Totals {
@@ -33,5 +38,10 @@ impl Totals {
         self.restarts_of_all += other.restarts_of_all;
         self.moves += other.moves;
         self.crashes += other.crashes;
+        self.audits += other.audits;
+        self.disk_failures += other.disk_failures;
+        self.mended += other.mended;
+        self.rot_found += other.rot_found;
+        self.rots += other.rots;
     }
 }

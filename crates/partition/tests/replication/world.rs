@@ -1,5 +1,7 @@
 //! Four instances, a control group, clients, and a network between them that loses, repeats, delays and cuts.
 
+mod faults;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_engine::Durability;
@@ -12,8 +14,8 @@ use zerohop_wire::messages::Outcome;
 
 use super::check::Checker;
 use super::client::Client;
-use super::control::{Control, ControlBug, Map, Move};
-use super::host::{Host, Out, PARTITIONS, with_frame};
+use super::control::{Control, ControlBug, Map};
+use super::host::{Host, Out, with_frame};
 use super::totals::Totals;
 
 /// Events that wait at most: what sound members have under way is far less.
@@ -42,6 +44,8 @@ enum Event {
     Restart(usize),
     /// The network is whole again.
     Mend,
+    /// A disk has room again.
+    Room(usize),
     Frame {
         to: Member,
         bytes: Vec<u8>,
@@ -97,6 +101,12 @@ struct Kinds {
     rates: bool,
     moves: bool,
     empties: bool,
+    /// Bytes of one host's disk change.
+    rot: bool,
+    /// Disks are full for a while.
+    full: bool,
+    /// Syncs fail, and are slow.
+    syncs: bool,
 }
 
 pub struct World {
@@ -115,6 +125,9 @@ pub struct World {
     is_healed: bool,
     cut: BTreeSet<(usize, usize)>,
     faults_end: u64,
+    /// Whose disk rots, in this run.
+    rots_at: Option<usize>,
+    partitions: usize,
     pub totals: Totals,
     /// Counts of replicas that have gone with their process.
     past: Totals,
@@ -124,7 +137,10 @@ impl World {
     pub fn new(scenario: Scenario) -> World {
         let random = Random::new(scenario.seed);
         let mut draw = random.fork(1);
-        let is_sync = draw.chance(1, 2);
+        let rots = scenario.seed % 5 == 3;
+        let partitions = if scenario.seed % 5 == 4 { 16 } else { 2 };
+        // What rots must be held by another: whatever was acknowledged is on two disks.
+        let is_sync = draw.chance(1, 2) | rots;
         let mut on = || draw.chance(1, 2);
         // Most of what may go wrong with leases takes a cut.
         let cuts = !scenario.seed.is_multiple_of(4);
@@ -139,14 +155,18 @@ impl World {
             pauses: on(),
             rates: on(),
             moves: on(),
-            empties: on(),
+            empties: on() && !rots,
+            rot: rots,
+            full: on() && scenario.seed.is_multiple_of(3),
+            syncs: on() && scenario.seed.is_multiple_of(3) && !rots,
         };
         let durability = if is_sync { Durability::Sync } else { Durability::Interval { ms: 100 } };
-        let mut control = Control::new(is_sync);
+        let mut control = Control::new(is_sync, partitions);
         control.bug = scenario.control_bug;
         let hosts = (0..HOSTS).map(|n| {
             let me = Member { instance: InstanceId(n as u32), incarnation: Incarnation(0) };
-            let mut host = Host::new(me, scenario.seed ^ (n as u64 + 1) << 32, durability);
+            let mut host = Host::new(me, scenario.seed ^ (n as u64 + 1) << 32, durability, partitions);
+            host.is_short_of_memory = rots;
             if kinds.rates {
                 host.rate_ppm = draw.below(60_000) as i64 - 30_000;
                 host.offset_ms = draw.below(400) as i64 - 200;
@@ -172,6 +192,8 @@ impl World {
             is_healed: false,
             cut: BTreeSet::new(),
             faults_end: scenario.faults_us,
+            rots_at: None,
+            partitions,
             totals: Totals::default(),
             past: Totals::default(),
         };
@@ -255,6 +277,12 @@ impl World {
                 if now >= self.hosts[host].paused_until_us {
                     self.hosts[host].tick(now, &mut out);
                     self.carry_out(host, out);
+                    if self.hosts[host].has_failed && self.hosts[host].live.is_some() {
+                        // Its disk is in an unknown state: it ends, and reads what there is.
+                        self.stop(host, true);
+                        self.past.disk_failures += 1;
+                        self.at(50_000, Event::Start(host));
+                    }
                     if self.events.is_multiple_of(3) {
                         self.tell_control(host);
                     }
@@ -267,6 +295,7 @@ impl World {
                 }
             }
             Event::Mend => self.cut.clear(),
+            Event::Room(host) => self.hosts[host].disk.set_capacity(None),
             Event::Restart(host) => {
                 if !self.is_healed && self.hosts[host].live.is_some() {
                     self.stop(host, false);
@@ -367,7 +396,7 @@ impl World {
 
     fn control_looks(&mut self) {
         let epoch = self.control.map.epoch;
-        for partition in 0..PARTITIONS {
+        for partition in 0..self.partitions {
             if let Some(member) = self.control.look(self.now, partition) {
                 let host = self.control.map.groups[partition].primary.instance.0 as usize;
                 self.send(4, host, || Event::Wish { host, partition, member });
@@ -411,6 +440,9 @@ impl World {
                 Out::Ask(partition, epoch, change) => {
                     self.send(host, 4, || Event::Asked { partition, from: me, epoch, change });
                 }
+                Out::Differs(partition, who) => {
+                    self.check.violations.push(format!("I6: {who:?} differs from the others in {partition}"));
+                }
                 Out::FetchMap => self.send(host, 4, || Event::WantsMap { host }),
             }
         }
@@ -420,6 +452,9 @@ impl World {
         if let Some(live) = self.hosts[host].live.take() {
             for (_, replica) in live.replicas.iter() {
                 let counts = replica.counts();
+                self.past.mended += counts.mended;
+                self.past.audits += counts.audits;
+                self.past.rot_found += counts.rot_found;
                 self.past.truncations += counts.truncations;
                 self.past.states += counts.states_taken;
                 self.past.lapses += counts.lapses;
@@ -440,92 +475,9 @@ impl World {
         }
     }
 
-    fn fault(&mut self) {
-        let kinds = self.kinds;
-        let mut host = self.faults.below(HOSTS as u64) as usize;
-        if self.faults.chance(1, 2) {
-            let partition = self.faults.below(PARTITIONS as u64) as usize;
-            host = self.control.map.groups[partition].primary.instance.0 as usize;
-        }
-        let most = if self.faults.chance(1, 3) { 4_000_000 } else { 300_000 };
-        let back = 20_000 + self.faults.below(most);
-        match self.faults.below(8) {
-            0 if kinds.crashes => {
-                self.stop(host, true);
-                if kinds.empties && self.faults.chance(1, 4) {
-                    let seed = self.faults.next_u64();
-                    self.hosts[host].disk = zerohop_engine::disk::simulated::SimulatedDisk::new(seed);
-                }
-                self.at(back, Event::Start(host));
-            }
-            1 if kinds.kills => {
-                self.stop(host, false);
-                self.at(back, Event::Start(host));
-            }
-            2 if kinds.all_at_once && self.faults.chance(1, 2) => {
-                for host in 0..HOSTS {
-                    self.stop(host, true);
-                    let back = 20_000 + self.faults.below(1_500_000);
-                    self.at(back, Event::Start(host));
-                }
-            }
-            3 if kinds.pauses => {
-                let most = if self.faults.chance(1, 2) { 3_000_000 } else { 600_000 };
-                let pause = self.faults.below(most);
-                self.hosts[host].paused_until_us = self.now + pause;
-            }
-            4 | 5 if kinds.cuts && self.cut.is_empty() => {
-                let most = if self.faults.chance(1, 2) { 3_500_000 } else { 800_000 };
-                let lasts = 100_000 + self.faults.below(most);
-                self.at(lasts, Event::Mend);
-                let one_way = self.faults.chance(1, 3);
-                let from_control_only = self.faults.chance(1, 2);
-                for other in 0..=HOSTS {
-                    let is_cut = if from_control_only { other == HOSTS } else { self.faults.chance(2, 3) };
-                    if other != host && is_cut {
-                        self.cut.insert((host, other));
-                        if !one_way {
-                            self.cut.insert((other, host));
-                        }
-                    }
-                }
-            }
-            // A primary that nobody but the control group misses, and an heir that has just restarted.
-            6 if kinds.cuts && kinds.kills && self.cut.is_empty() => {
-                let group = &self.control.map.groups[self.faults.below(PARTITIONS as u64) as usize];
-                let primary = group.primary.instance.0 as usize;
-                let heir = group.in_sync.first().map(|heir| heir.instance.0 as usize);
-                self.cut.extend([(primary, HOSTS), (HOSTS, primary)]);
-                self.at(2_500_000, Event::Mend);
-                if let Some(heir) = heir {
-                    let after = 350_000 + self.faults.below(400_000);
-                    self.at(after, Event::Restart(heir));
-                }
-            }
-            7 if kinds.moves => {
-                let partition = self.faults.below(PARTITIONS as u64) as usize;
-                let to = InstanceId(self.faults.below(HOSTS as u64) as u32);
-                self.control.moving.get_or_insert(Move { partition, to });
-            }
-            _ => {}
-        }
-    }
-
-    /// All faults end, and what is down comes up.
-    pub fn heal(&mut self) {
-        self.is_healed = true;
-        self.cut.clear();
-        for host in 0..HOSTS {
-            self.hosts[host].paused_until_us = 0;
-            if self.hosts[host].live.is_none() {
-                self.at(1_000, Event::Start(host));
-            }
-        }
-    }
-
     /// Whether every group is whole, and all its members hold the same.
     pub fn is_converged(&mut self) -> bool {
-        for partition in 0..PARTITIONS {
+        for partition in 0..self.partitions {
             let group = self.control.map.groups[partition].clone();
             let members: Vec<Member> = std::iter::once(group.primary).chain(group.others()).collect();
             if members.len() != 3 || group.in_sync.is_empty() {
@@ -539,7 +491,9 @@ impl World {
                 if replica.role() == Role::Removed || replica.view().epoch != group.epoch {
                     return false;
                 }
-                digests.push(replica.digest(&mut live.engine).expect("nothing rots here"));
+                // What has rotted is on its way to be mended.
+                let Ok(digest) = replica.digest(&mut live.engine) else { return false };
+                digests.push(digest);
             }
             if digests.iter().any(|digest| digest.index != digests[0].index) {
                 return false;
@@ -584,5 +538,8 @@ fn is_outcome(failure: &zerohop_wire::Failure<'_>) -> bool {
             | Failure::Busy { .. }
             | Failure::ClockAhead { .. }
             | Failure::SessionExpired { .. }
+            | Failure::Rotten
+            | Failure::DiskFull
+            | Failure::DiskFailed
     )
 }

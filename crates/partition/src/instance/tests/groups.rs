@@ -183,6 +183,8 @@ fn idle_shared_partitions_cost_no_step_and_no_message_and_a_write_steps_only_its
     let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
     let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
     let mut benches = [one(1), one(2)];
+    // Looking for rot goes on at its own pace, over one partition after the other.
+    benches.iter_mut().for_each(|bench| bench.instance.set_scrub(0));
     let delta =
         create_of(benches[0].instance.map(), (9, "shared"), Durability::Interval { ms: 50 }, PARTITIONS);
     benches.iter_mut().for_each(|bench| bench.apply(&delta));

@@ -1,0 +1,368 @@
+//! Single entries that have rotted: fetched from other members and mended, while whoever reads them waits.
+//!
+//! ```text
+//!   a read, a stream, a scrub, the start ──> rotten ──EntryGet──> a member ──EntryGot──> Engine::mend
+//!                                               │                    └──EntryLost, silence──> the next one
+//!                                               └── nobody has it: the whole state, or another primary
+//! ```
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{DamageKind, Engine, EngineError, EngineResult, Rotten, ScrubFrom};
+use zerohop_wire::ids::LogIndex;
+use zerohop_wire::messages::{Answer, Call, EntryName, LogEntry, Member, Operation};
+use zerohop_wire::{Failure, Message};
+
+use super::limits::{MEND_ASK_US, MEND_ROUNDS, MEND_SLOW_US, MENDING_MAX, POLL_US, SCRUB_BYTES};
+use super::{Context, Effects, Replica, Role};
+use crate::event::{Request, Token};
+use crate::planted::{Bug, is_planted};
+
+/// What has rotted here and is being mended.
+#[derive(Debug, Default)]
+pub(super) struct Mending {
+    /// By log index.
+    entries: BTreeMap<u64, Wanted>,
+    /// How many damages the engine told of at the last look.
+    damages: usize,
+    /// Where a scrub of the log goes on.
+    scrub: ScrubFrom,
+    /// Something has rotted, and is not known: everything is read.
+    is_urgent: bool,
+    /// And a record cannot be read because of it.
+    is_blind: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    epoch: u32,
+    /// Members asked, one after the other and round again.
+    asked: u32,
+    /// When the next one is.
+    next_us: u64,
+}
+
+impl Mending {
+    /// Of a partition whose log was found damaged; `None` if single entries do not mend it.
+    pub(super) fn of_start<D: Disk>(
+        engine: &mut Engine<D>,
+        handle: zerohop_engine::Handle,
+    ) -> EngineResult<Option<Mending>> {
+        let indexes = engine.damage(handle)?.iter().map(|damage| match damage.kind {
+            DamageKind::Entry { index, .. } => Some(index),
+            _ => None,
+        });
+        let Some(indexes) = indexes.collect::<Option<Vec<u64>>>() else { return Ok(None) };
+        let mut mending = Mending { damages: indexes.len(), ..Mending::default() };
+        for index in indexes {
+            // Not the end of it all if the way to it cannot be read: the whole state then.
+            match engine.epoch_at(handle, index) {
+                Ok(Some(epoch)) => mending.want(Rotten { epoch, index }),
+                Ok(None) => {}
+                Err(EngineError::Rotten { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((mending.entries.len() <= MENDING_MAX).then_some(mending))
+    }
+
+    fn want(&mut self, Rotten { epoch, index }: Rotten) {
+        self.entries.entry(index).or_insert(Wanted { epoch, asked: 0, next_us: 0 });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.entries.is_empty() && !self.is_urgent
+    }
+
+    pub(super) fn is_between_scrubs(&self) -> bool {
+        self.is_idle() && self.scrub == ScrubFrom::default()
+    }
+
+    /// A whole state comes instead, or others are asked from now on.
+    pub(super) fn begin_anew(&mut self, forgets: bool) {
+        if forgets {
+            *self = Mending::default();
+        }
+        self.entries.values_mut().for_each(|wanted| (wanted.asked, wanted.next_us) = (0, 0));
+    }
+}
+
+impl Replica {
+    /// These have rotted.
+    pub(super) fn note_rot(&mut self, rotten: impl IntoIterator<Item = Rotten>) {
+        for one in rotten {
+            self.mending.want(one);
+        }
+        if self.mending.entries.len() > MENDING_MAX {
+            self.give_up_mending();
+        }
+    }
+
+    /// Something could not be read, and it is not known what.
+    pub(super) fn suspect_rot(&mut self, is_blind: bool) {
+        self.mending.is_blind |= is_blind;
+        if !std::mem::replace(&mut self.mending.is_urgent, true) {
+            self.mending.scrub = ScrubFrom::default();
+        }
+    }
+
+    /// Whether it may count as holding its log: one that was found damaged must be mended before.
+    pub(super) fn may_count(&self) -> bool {
+        self.mending.is_empty() || self.role != Role::Follower || is_planted(Bug::RottenCounts)
+    }
+
+    /// No other member has what has rotted here.
+    pub(super) fn give_up_mending(&mut self) {
+        self.mending.begin_anew(true);
+        self.has_rot = true;
+    }
+
+    /// Asks for what is rotten, and reads on where that is urgent.
+    pub(super) fn mend_on<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let damages = context.engine.damage(self.partition.handle())?.len();
+        if damages > self.mending.damages && !self.wants_state() {
+            self.suspect_rot(false);
+        }
+        self.mending.damages = damages;
+        if self.mending.is_urgent {
+            self.scrub(context, SCRUB_BYTES)?;
+        }
+        if self.mending.entries.is_empty() || self.role == Role::Removed {
+            return Ok(());
+        }
+        let others: Vec<Member> = self.mending_asks().collect();
+        let now_us = context.now_us;
+        let is_alone_primary = self.role == Role::Primary && self.view.in_sync.is_empty();
+        let rounds = MEND_ROUNDS * others.len() as u32;
+        if !is_alone_primary && self.mending.entries.values().any(|wanted| wanted.asked > rounds) {
+            self.give_up_mending();
+            return Ok(());
+        }
+        for (index, wanted) in &mut self.mending.entries {
+            let pause_us = if wanted.asked > rounds { MEND_SLOW_US } else { MEND_ASK_US };
+            if others.is_empty() || now_us < wanted.next_us {
+                continue;
+            }
+            let to = others[wanted.asked as usize % others.len()];
+            wanted.asked = wanted.asked.saturating_add(1);
+            wanted.next_us = now_us + pause_us;
+            if (wanted.asked <= rounds || is_alone_primary) && !is_planted(Bug::RotNotMended) {
+                let name = EntryName { epoch: wanted.epoch, index: LogIndex(*index) };
+                effects.send(to, self.view.epoch, &Call::EntryGet(name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who may have it, those first that surely had.
+    fn mending_asks(&self) -> impl Iterator<Item = Member> + '_ {
+        let members = std::iter::once(self.view.primary).chain(self.view.others());
+        members.filter(|member| *member != self.me)
+    }
+
+    /// When [`Replica::mend_on`] has something to do.
+    pub(super) fn mend_wake_us(&self, now_us: u64) -> u64 {
+        if self.mending.is_urgent {
+            return now_us + POLL_US;
+        }
+        if self.role == Role::Removed {
+            return u64::MAX;
+        }
+        let is_asking = self.mending_asks().next().is_some();
+        let due = self.mending.entries.values().filter(|_| is_asking).map(|wanted| wanted.next_us);
+        due.min().unwrap_or(u64::MAX)
+    }
+
+    /// Reads on through the log and checks it. `true`: all of it has been read.
+    pub(super) fn scrub<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        bytes_max: usize,
+    ) -> EngineResult<bool> {
+        if self.wants_state() || self.taking.is_some() {
+            return Ok(true);
+        }
+        let handle = self.partition.handle();
+        let scrubbed = context.engine.scrub(handle, self.mending.scrub, bytes_max)?;
+        self.counts.scrubbed_bytes += scrubbed.bytes;
+        let is_new = |one: &&Rotten| !self.mending.entries.contains_key(&one.index);
+        let found = scrubbed.rotten.iter().filter(is_new).count() as u64;
+        self.counts.rot_found += found + u64::from(scrubbed.is_unreadable);
+        if scrubbed.is_unreadable {
+            // What stood there is not known: nobody can be asked for it.
+            self.give_up_mending();
+            return Ok(true);
+        }
+        self.note_rot(scrubbed.rotten);
+        self.mending.damages = context.engine.damage(handle)?.len();
+        self.mending.scrub = scrubbed.next.unwrap_or_default();
+        let is_done = scrubbed.next.is_none();
+        if is_done && std::mem::take(&mut self.mending.is_urgent) {
+            let is_blind = std::mem::take(&mut self.mending.is_blind);
+            if is_blind && self.mending.entries.is_empty() && !self.view.in_sync.is_empty() {
+                // It cannot be read, and nobody can tell what is to be mended: another that has all of it takes over.
+                self.give_up_mending();
+            }
+        }
+        Ok(is_done)
+    }
+
+    /// Another member asks for an entry.
+    pub(super) fn take_entry_get<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        from: Member,
+        name: EntryName,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let index = name.index.0;
+        let epoch = self.view.epoch;
+        let is_whole = !self.wants_state() && self.taking.is_none();
+        match context.engine.read_entry(self.partition.handle(), index) {
+            Ok(entry) if is_whole && entry.head.meta.epoch == name.epoch => {
+                let meta = entry.head.meta;
+                let entry = LogEntry {
+                    name,
+                    timestamp: zerohop_wire::ids::Timestamp(meta.timestamp),
+                    kind: meta.kind as u8,
+                    flags: meta.flags,
+                    key: entry.key,
+                    payload: entry.payload,
+                };
+                effects.send(from, epoch, &Call::EntryGot(entry));
+                Ok(())
+            }
+            Ok(_) | Err(EngineError::Rotten { .. }) => {
+                effects.send(from, epoch, &Call::EntryLost(name));
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Another member has sent an entry.
+    pub(super) fn take_entry_got<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        entry: &LogEntry<'_>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let EntryName { epoch, index } = entry.name;
+        let is_wanted = self.mending.entries.get(&index.0).is_some_and(|wanted| wanted.epoch == epoch);
+        if !is_wanted {
+            return Ok(());
+        }
+        let name = (epoch, index.0, entry.timestamp.0);
+        if !context.engine.mend(self.partition.handle(), name, entry.key, entry.payload)? {
+            self.take_entry_lost(entry.name);
+            return Ok(());
+        }
+        self.mending.entries.remove(&index.0);
+        self.mending.damages = context.engine.damage(self.partition.handle())?.len();
+        self.counts.mended += 1;
+        if self.role == Role::Primary { self.open_gate(context, effects) } else { Ok(()) }
+    }
+
+    /// A member does not have an entry: the next one is asked at once.
+    pub(super) fn take_entry_lost(&mut self, name: EntryName) {
+        if let Some(wanted) = self.mending.entries.get_mut(&name.index.0).filter(|w| w.epoch == name.epoch) {
+            wanted.next_us = 0;
+        }
+    }
+
+    /// A request was answered with `Rotten`, or would have been: what of its records is rotten is mended. `true`: it may
+    /// wait for that.
+    pub(super) fn rot_met<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        request: &Request<'_>,
+    ) -> EngineResult<bool> {
+        if self.view.others().next().is_none() || self.has_rot {
+            return Ok(false);
+        }
+        let mut keys = Vec::new();
+        match request.message {
+            Message::Read { read, .. } => keys.push(read.key),
+            Message::Write { write, .. } => keys.push(write.key),
+            Message::Batch(batch) => keys.extend(batch.operations.iter().map(|operation| match operation {
+                Operation::Read(read) => read.key,
+                Operation::Write(write) => write.key,
+            })),
+            _ => {}
+        }
+        let handle = self.partition.handle();
+        for key in keys {
+            match context.engine.rotten_of(handle, key) {
+                Ok(rotten) => self.note_rot(rotten),
+                // Not even whose it is: another that has all of it takes over.
+                Err(EngineError::Rotten { .. }) => self.suspect_rot(true),
+                Err(error) => return Err(error),
+            }
+        }
+        // What this has added is known.
+        self.mending.damages = context.engine.damage(handle)?.len();
+        Ok(!self.mending.is_idle())
+    }
+}
+
+/// Passes the answers of one request on, and sees where one says that something has rotted.
+pub(super) struct Catch<'e> {
+    pub(super) inner: &'e mut dyn crate::Effects,
+    pub(super) token: Token,
+    /// Such an answer goes no further.
+    pub(super) holds_back: bool,
+    pub(super) is_caught: bool,
+}
+
+/// Whether a request changes nothing, so that it may be evaluated again.
+pub(super) fn only_reads(message: &Message<'_>) -> bool {
+    match message {
+        Message::Read { .. } => true,
+        Message::Batch(batch) => batch.operations.iter().all(|one| matches!(one, Operation::Read(_))),
+        _ => false,
+    }
+}
+
+fn is_rotten(message: &Message<'_>) -> bool {
+    let is = |answer: &Answer<'_>| matches!(answer, Err(Failure::Rotten));
+    match message {
+        Message::Answer(answer) => is(answer),
+        Message::BatchAnswer(answers) => answers.iter().any(|answer| is(&answer)),
+        _ => false,
+    }
+}
+
+impl crate::Effects for Catch<'_> {
+    fn answer(&mut self, to: Token, message: &Message<'_>) {
+        let is_caught = to == self.token && is_rotten(message);
+        self.is_caught |= is_caught;
+        if !(is_caught && self.holds_back) {
+            self.inner.answer(to, message);
+        }
+    }
+
+    fn reply(&mut self, to: Token, bytes: &[u8]) {
+        self.inner.reply(to, bytes);
+    }
+
+    fn wrong_owner(&mut self, to: Token) {
+        self.inner.wrong_owner(to);
+    }
+
+    fn dropped(&mut self, to: Token) {
+        self.inner.dropped(to);
+    }
+
+    fn flush_wanted(&mut self) {
+        self.inner.flush_wanted();
+    }
+}

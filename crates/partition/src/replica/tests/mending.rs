@@ -1,0 +1,173 @@
+//! Entries that have rotted.
+
+use zerohop_engine::disk::{Disk, OpenMode};
+
+use super::*;
+
+const VALUE: [u8; 200] = [0xA5; 200];
+
+/// An entry as another member has it.
+struct Kept {
+    meta: zerohop_engine::Meta,
+    key: Vec<u8>,
+    payload: Vec<u8>,
+}
+
+impl Kept {
+    fn of(node: &mut Node, index: u64) -> Kept {
+        let handle = node.replica.partition.handle();
+        let entry = node.engine.read_entry(handle, index).expect("can be read");
+        Kept { meta: entry.head.meta, key: entry.key.to_vec(), payload: entry.payload.to_vec() }
+    }
+
+    fn as_sent(&self) -> LogEntry<'_> {
+        LogEntry {
+            name: name(self.meta.epoch, self.meta.index),
+            timestamp: Timestamp(self.meta.timestamp),
+            kind: self.meta.kind as u8,
+            flags: self.meta.flags,
+            key: &self.key,
+            payload: &self.payload,
+        }
+    }
+}
+
+/// A primary with an in-sync replica, which holds everything; its first record is only on the disk, and rotten there.
+fn rotten_primary() -> (Node, Kept) {
+    let mut a = Node::with(1, SimulatedDisk::new(1), 128 << 10);
+    a.tell(Told::Group(view(1, 1, &[2], &[])));
+    a.now_us += LEASE_WAIT_US;
+    a.granted_by(2);
+    a.tell(Told::Tick);
+    a.hear(2, 1, &holds(1));
+    a.write(1, b"key", &VALUE);
+    let mut ms = 0;
+    for round in 2..2_000u64 {
+        a.granted_by(2);
+        a.write(round, format!("other{round}").as_bytes(), &[7; 200]);
+        if round % 50 == 0 {
+            ms += 60;
+            let last = a.replica.log_end().last.index.0;
+            a.hear(2, 1, &holds(last));
+            a.engine.maintain(ms).expect("goes on");
+        }
+    }
+    a.engine.sync().expect("syncs");
+    let last = a.replica.log_end().last.index.0;
+    a.hear(2, 1, &holds(last));
+    let kept = Kept::of(&mut a, 2);
+    rot(&mut a.disk.clone());
+    a.out = Out::default();
+    (a, kept)
+}
+
+/// Flips a byte of the first value.
+fn rot(disk: &mut SimulatedDisk) {
+    for name in disk.list("p-0000000000000001").expect("lists") {
+        let path = format!("p-0000000000000001/{}", name.name);
+        let file = disk.open(&path, OpenMode::Existing).expect("opens");
+        let mut bytes = vec![0; name.bytes as usize];
+        disk.read_at(file, 0, &mut bytes).expect("reads");
+        disk.close(file);
+        if let Some(at) = bytes.windows(VALUE.len()).position(|window| *window == VALUE) {
+            return disk.rot_at(&path, at as u64 + 100, 0x40).expect("is durable");
+        }
+    }
+    panic!("the value is in no file");
+}
+
+#[test]
+pub(super) fn a_read_waits_until_another_member_has_sent_what_has_rotted() {
+    let (mut a, kept) = rotten_primary();
+    a.granted_by(2);
+    a.read(5_000);
+    a.tell(Told::Tick);
+    assert!(a.out.answered.is_empty(), "{:?}", a.out.answered);
+    let asked = format!("{:?}", Call::EntryGet(name(1, 2)));
+    assert_eq!(a.said().iter().filter(|said| **said == asked).count(), 1);
+    // What is not the entry is not taken for it, and then it is asked for again.
+    let wrong = LogEntry { payload: &[0xA6; 200], ..kept.as_sent() };
+    a.hear(2, 1, &Call::EntryGot(wrong));
+    a.tell(Told::Tick);
+    assert!(a.out.answered.is_empty());
+    assert!(a.said().contains(&asked));
+    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    assert_eq!(a.out.answered, [(5_000, true)]);
+    assert_eq!(a.replica.counts().mended, 1);
+}
+
+#[test]
+fn what_nobody_has_is_rotten_and_another_is_to_be_primary() {
+    let (mut a, kept) = rotten_primary();
+    a.granted_by(2);
+    a.read(5_000);
+    for _ in 0..10 {
+        a.now_us += 10_000;
+        a.tell(Told::Tick);
+        a.hear(2, 1, &Call::EntryLost(kept.as_sent().name));
+    }
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked.last(), Some(&Change::Remove(member(1))));
+    a.granted_by(2);
+    a.tell(Told::Tick);
+    assert_eq!(a.out.answered, [(5_000, false)]);
+}
+
+#[test]
+fn a_scrub_finds_what_nobody_reads() {
+    let (mut a, kept) = rotten_primary();
+    for _ in 0..200 {
+        a.tell(Told::Scrub { bytes: 16 << 10 });
+    }
+    a.granted_by(2);
+    a.tell(Told::Tick);
+    assert_eq!(a.replica.counts().rot_found, 1);
+    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    a.read(5_000);
+    assert_eq!(a.out.answered, [(5_000, true)]);
+}
+
+#[test]
+fn an_entry_that_is_held_is_sent_to_whoever_asks_and_another_is_lost() {
+    let mut b = Node::new(2);
+    b.tell(Told::Group(view(1, 1, &[2], &[])));
+    b.entries(1, 1, (name(0, 0), 0), &[entry(1, 1)]);
+    b.said();
+    b.hear(1, 1, &Call::EntryGet(name(1, 1)));
+    assert_eq!(b.said(), [format!("{:?}", Call::EntryGot(entry(1, 1)))]);
+    for other in [name(2, 1), name(1, 2)] {
+        b.hear(1, 1, &Call::EntryGet(other));
+        assert_eq!(b.said(), [format!("{:?}", Call::EntryLost(other))]);
+    }
+}
+
+#[test]
+pub(super) fn a_follower_that_was_found_rotten_says_nothing_before_it_is_mended() {
+    let disk = SimulatedDisk::new(2);
+    let mut c = Node::with(3, disk.clone(), 1 << 20);
+    c.tell(Told::Group(view(1, 1, &[2], &[3])));
+    let value = LogEntry { payload: &VALUE, ..entry(1, 1) };
+    c.entries(1, 1, (name(0, 0), 2), &[value, entry(1, 2)]);
+    let kept = Kept::of(&mut c, 1);
+    c.replica.partition.checkpoint(&mut c.engine).expect("begins");
+    for ms in 0..500 {
+        c.engine.maintain(ms * 10).expect("goes on");
+    }
+    let Node { engine, .. } = c;
+    drop(engine.close().expect("closes"));
+    rot(&mut disk.clone());
+    let mut c = Node::with(3, disk, 1 << 20);
+    for _ in 0..20 {
+        c.tell(Told::Scrub { bytes: 16 << 10 });
+    }
+    c.tell(Told::Group(view(1, 1, &[2], &[3])));
+    c.said();
+    c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
+    assert!(c.said().is_empty(), "it does not count");
+    c.tell(Told::Tick);
+    assert_eq!(c.said(), [format!("{:?}", Call::EntryGet(name(1, 1)))]);
+    c.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    c.entries(1, 1, (name(1, 2), 2), &[entry(1, 3)]);
+    assert_eq!(c.said().len(), 1);
+    assert_eq!(c.replica.log_end().last, name(1, 3));
+}

@@ -1,0 +1,149 @@
+//! What goes wrong in a run, and how it ends.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
+use zerohop_wire::ids::InstanceId;
+
+use super::super::control::Move;
+use super::{Event, HOSTS, World};
+
+impl World {
+    pub(super) fn fault(&mut self) {
+        let kinds = self.kinds;
+        let mut host = self.faults.below(HOSTS as u64) as usize;
+        if self.faults.chance(1, 2) {
+            let partition = self.faults.below(self.partitions as u64) as usize;
+            host = self.control.map.groups[partition].primary.instance.0 as usize;
+        }
+        let most = if self.faults.chance(1, 3) { 4_000_000 } else { 300_000 };
+        let back = 20_000 + self.faults.below(most);
+        if kinds.rot && self.faults.chance(1, 3) {
+            self.rot();
+            return;
+        }
+        if self.rots_at == Some(host) && !self.may_restart(host) {
+            return;
+        }
+        match self.faults.below(8) {
+            0 if kinds.full && self.faults.chance(1, 2) => {
+                let (disk, room) = (self.hosts[host].disk.clone(), self.faults.below(40_000));
+                disk.set_capacity(used_bytes(&disk) + room);
+                self.at(back.min(1_500_000), Event::Room(host));
+            }
+            1 if kinds.syncs && self.faults.chance(1, 2) => {
+                self.hosts[host].disk.set_sync_polls_max(1 + self.faults.below(200));
+                let nth = 1 + self.faults.below(20);
+                self.hosts[host].disk.fail_nth(Operation::SyncDone, nth);
+            }
+            0 if kinds.crashes => {
+                self.stop(host, true);
+                if kinds.empties && self.faults.chance(1, 4) {
+                    let seed = self.faults.next_u64();
+                    self.hosts[host].disk = SimulatedDisk::new(seed);
+                }
+                self.at(back, Event::Start(host));
+            }
+            1 if kinds.kills => {
+                self.stop(host, false);
+                self.at(back, Event::Start(host));
+            }
+            2 if kinds.all_at_once && !kinds.rot && self.faults.chance(1, 2) => {
+                for host in 0..HOSTS {
+                    self.stop(host, true);
+                    let back = 20_000 + self.faults.below(1_500_000);
+                    self.at(back, Event::Start(host));
+                }
+            }
+            3 if kinds.pauses => {
+                let most = if self.faults.chance(1, 2) { 3_000_000 } else { 600_000 };
+                let pause = self.faults.below(most);
+                self.hosts[host].paused_until_us = self.now + pause;
+            }
+            4 | 5 if kinds.cuts && self.cut.is_empty() => {
+                let most = if self.faults.chance(1, 2) { 3_500_000 } else { 800_000 };
+                let lasts = 100_000 + self.faults.below(most);
+                self.at(lasts, Event::Mend);
+                let one_way = self.faults.chance(1, 3);
+                let from_control_only = self.faults.chance(1, 2);
+                for other in 0..=HOSTS {
+                    let is_cut = if from_control_only { other == HOSTS } else { self.faults.chance(2, 3) };
+                    if other != host && is_cut {
+                        self.cut.insert((host, other));
+                        if !one_way {
+                            self.cut.insert((other, host));
+                        }
+                    }
+                }
+            }
+            // A primary that nobody but the control group misses, and an heir that has just restarted.
+            6 if kinds.cuts && kinds.kills && !kinds.rot && self.cut.is_empty() => {
+                let group = &self.control.map.groups[self.faults.below(self.partitions as u64) as usize];
+                let primary = group.primary.instance.0 as usize;
+                let heir = group.in_sync.first().map(|heir| heir.instance.0 as usize);
+                self.cut.extend([(primary, HOSTS), (HOSTS, primary)]);
+                self.at(2_500_000, Event::Mend);
+                if let Some(heir) = heir {
+                    let after = 350_000 + self.faults.below(400_000);
+                    self.at(after, Event::Restart(heir));
+                }
+            }
+            7 if kinds.moves => {
+                let partition = self.faults.below(self.partitions as u64) as usize;
+                let to = InstanceId(self.faults.below(HOSTS as u64) as u32);
+                self.control.moving.get_or_insert(Move { partition, to });
+            }
+            _ => {}
+        }
+    }
+
+    /// Some bytes of the one disk that rots in this run.
+    fn rot(&mut self) {
+        let host = *self.rots_at.get_or_insert(self.faults.below(HOSTS as u64) as usize);
+        let partition = self.faults.below(self.partitions as u64);
+        let folder = format!("p-{partition:016x}");
+        let mut disk = self.hosts[host].disk.clone();
+        let Ok(names) = disk.list(&folder) else { return };
+        let names: Vec<_> = names.into_iter().filter(|name| name.bytes > 0).collect();
+        if names.is_empty() {
+            return;
+        }
+        let name = &names[self.faults.below(names.len() as u64) as usize];
+        for _ in 0..4 {
+            // What is not durable yet does not rot; that may be all but the beginning.
+            let within = 1 + (name.bytes >> (4 * self.faults.below(3)));
+            let (offset, mask) = (self.faults.below(within), 1 + self.faults.below(255) as u8);
+            if disk.rot_at(&format!("{folder}/{}", name.name), offset, mask).is_ok() {
+                self.past.rots += 1;
+            }
+        }
+    }
+
+    /// Whether what a host cannot read after a restart is surely held by another that can be primary.
+    fn may_restart(&self, host: usize) -> bool {
+        self.control.map.groups.iter().all(|group| {
+            let members = std::iter::once(&group.primary).chain(&group.in_sync);
+            let mut in_sync = members.map(|member| member.instance.0 as usize);
+            in_sync.any(|other| other != host && self.hosts[other].live.is_some())
+        })
+    }
+
+    /// All faults end, and what is down comes up.
+    pub fn heal(&mut self) {
+        self.is_healed = true;
+        self.cut.clear();
+        for host in 0..HOSTS {
+            self.hosts[host].disk.set_capacity(None);
+            self.hosts[host].disk.set_sync_polls_max(4);
+            self.hosts[host].paused_until_us = 0;
+            if self.hosts[host].live.is_none() {
+                self.at(1_000, Event::Start(host));
+            }
+        }
+    }
+}
+
+/// What its files take.
+fn used_bytes(disk: &SimulatedDisk) -> u64 {
+    disk.set_capacity(u64::MAX / 2);
+    u64::MAX / 2 - disk.clone().free_bytes().unwrap_or(0)
+}
