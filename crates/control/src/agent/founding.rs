@@ -31,6 +31,17 @@ impl Founding {
     pub(super) fn new(now: Time, id: ManagerId, founders: Vec<ManagerInfo>) -> Founding {
         Founding { id, founders, heard: BTreeMap::new(), next: now }
     }
+
+    /// For people.
+    pub(super) fn waits_for(&self) -> String {
+        let missing =
+            self.founders.iter().filter(|one| one.id != self.id && !self.heard.contains_key(&one.addr));
+        let missing: Vec<&str> = missing.map(|one| one.addr.as_str()).collect();
+        format!(
+            "the other founders of the control group, of which {} have not been heard",
+            missing.join(", ")
+        )
+    }
 }
 
 impl Agent {

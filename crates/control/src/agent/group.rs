@@ -33,13 +33,14 @@ impl Group {
 
     /// Takes up news. Whether the list of members is another now.
     pub(super) fn hear(&mut self, news: &News) -> bool {
+        // Whoever is behind may still know who leads.
+        if news.leader.is_some() && (news.mark >= self.mark || self.leader.is_none()) {
+            self.leader = news.leader;
+        }
         if news.mark < self.mark {
             return false;
         }
         self.mark = news.mark;
-        if news.leader.is_some() {
-            self.leader = news.leader;
-        }
         let is_other = !news.managers.is_empty() && news.managers != self.managers;
         if is_other {
             self.managers.clone_from(&news.managers);

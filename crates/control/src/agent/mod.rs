@@ -116,8 +116,10 @@ impl Agent {
             return Err(OpenError::Settings("the nonce of a start is not zero"));
         }
         let founders = match &settings.control {
-            Control::Found { id, founders } if founders.iter().all(|one| one.id != *id) => {
-                return Err(OpenError::Settings("a founder is one of the founders"));
+            Control::Found { id, founders }
+                if !founders.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
+            {
+                return Err(OpenError::Settings("a founder is one of the founders, at its own address"));
             }
             Control::Found { founders, .. } => founders.clone(),
             _ => Vec::new(),
@@ -264,6 +266,22 @@ impl Agent {
     /// Who leads the control group, as far as is known.
     pub fn leader(&self) -> Option<ManagerId> {
         self.group.leader
+    }
+
+    /// What a start waits for, for people; none once it has joined.
+    pub fn waits_for(&self) -> Option<String> {
+        if let Some(founding) = &self.founding {
+            return Some(founding.waits_for());
+        }
+        let what = match self.start {
+            Start::Nobody => "the name of the cluster, from any of its nodes",
+            Start::Looking => "a leader of the control group",
+            Start::Waiting { .. } => "the present map",
+            Start::Opening { .. } => "its instances to be opened",
+            Start::Joining { .. } => "the control group to take it in",
+            Start::Joined => return None,
+        };
+        Some(what.to_owned())
     }
 
     /// What has happened so far.

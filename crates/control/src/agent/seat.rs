@@ -160,3 +160,28 @@ impl Agent {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_put_together_whatever_their_order_and_not_with_those_of_another_message() {
+        let mut pieces = Pieces::default();
+        let (one, other) = (ManagerId(1), ManagerId(2));
+        assert_eq!(pieces.add(one, (1, 0, 1), vec![9]), Some(vec![9]));
+        assert_eq!(pieces.add(one, (2, 1, 3), vec![2]), None);
+        assert_eq!(pieces.add(other, (2, 0, 2), vec![7]), None);
+        assert_eq!(pieces.add(one, (2, 1, 3), vec![2]), None, "came twice");
+        assert_eq!(pieces.add(one, (2, 2, 3), vec![3]), None);
+        assert_eq!(pieces.add(one, (2, 0, 3), vec![1]), Some(vec![1, 2, 3]));
+        // Of a message that was given up nothing is left, and late pieces of it do not come back.
+        assert_eq!(pieces.add(other, (5, 0, 2), vec![1]), None);
+        assert_eq!(pieces.add(other, (2, 1, 2), vec![8]), None);
+        assert_eq!(pieces.add(other, (5, 1, 2), vec![2]), Some(vec![1, 2]));
+        for id in 0..100 {
+            assert_eq!(pieces.add(ManagerId(id), (1, 0, 2), vec![1]), None);
+            assert!(pieces.coming.len() <= MESSAGES_PIECED_MAX);
+        }
+    }
+}

@@ -107,6 +107,25 @@ fn address(at: usize, port: usize) -> Address {
     Address::new(&format!("node-{at}:{}", 7400 + port)).expect("is an address")
 }
 
+fn machine(at: usize, founders: &[ManagerInfo]) -> Machine {
+    Machine {
+        address: address(at, 0),
+        agent: None,
+        life: 0,
+        started: 0,
+        control: Disk::default(),
+        manager: founders.get(at).map(|founder| founder.id),
+        has_log: false,
+        is_founder: at < founders.len(),
+        number: None,
+        first_instance: InstanceId(0),
+        incarnation: Incarnation(0),
+        map: Arc::default(),
+        intact: true,
+        waiting: BTreeMap::new(),
+    }
+}
+
 pub(crate) const CLUSTER: ClusterId = ClusterId([9; 16]);
 
 impl Nodes {
@@ -115,28 +134,13 @@ impl Nodes {
         let founders: Vec<ManagerInfo> = (0..setting.managers)
             .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: address(at, 0) })
             .collect();
-        let machines = (0..setting.managers + setting.others).map(|at| Machine {
-            address: address(at, 0),
-            agent: None,
-            life: 0,
-            started: 0,
-            control: Disk::default(),
-            manager: founders.get(at).map(|founder| founder.id),
-            has_log: false,
-            is_founder: at < founders.len(),
-            number: None,
-            first_instance: InstanceId(0),
-            incarnation: Incarnation(0),
-            map: Arc::default(),
-            intact: true,
-            waiting: BTreeMap::new(),
-        });
+        let machines = (0..setting.managers + setting.others).map(|at| machine(at, &founders));
         Nodes {
             now: 0,
             order: 0,
             agenda: BTreeMap::new(),
             machines: machines.collect(),
-            founders,
+            founders: founders.clone(),
             cuts: BTreeMap::new(),
             setting,
             faults_end: u64::MAX,
@@ -412,6 +416,14 @@ impl Nodes {
         machine.control = Disk::default();
         machine.number = None;
         machine.manager = machine.manager.map(|_| id);
+    }
+
+    /// Another machine with a copy of the folder of one; where it is.
+    pub(crate) fn copy(&mut self, of: usize) -> usize {
+        let at = self.machines.len();
+        let number = self.machines[of].number;
+        self.machines.push(Machine { number, ..machine(at, &[]) });
+        at
     }
 
     pub(crate) fn operate(&mut self, at: usize, command: Command) -> u64 {

@@ -1,0 +1,310 @@
+//! What one agent does about this and that: large maps, strangers, wrong speakers, second starts, operators without a leader.
+
+mod support;
+
+use std::sync::Arc;
+
+use support::nodes::{CLUSTER, Happening, Nodes, Setting};
+use zerohop_control::Time;
+use zerohop_control::agent::message::{Body, Message, Told};
+use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Settings, Unanswered, Wish};
+use zerohop_control::command::{
+    Asker, Command, GroupStep, Held, ManagerId, ManagerInfo, Refusal, Regroup, Request, RequestId,
+};
+use zerohop_control::limits::{AGENT_FRAME_BYTES_MAX, PIECE_BYTES};
+use zerohop_placement::{
+    Address, Change, ClusterMap, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::ClusterId;
+
+const SECOND: u64 = 1_000_000;
+
+fn setting(managers: usize, others: usize) -> Setting {
+    Setting { managers, others, loss: 0, repeats: 0, late: 0, delay_max: 2_000, log_entries_max: 8 }
+}
+
+fn formed(managers: usize, others: usize) -> Nodes {
+    let mut nodes = Nodes::new(5, setting(managers, others));
+    for at in 0..nodes.machines.len() {
+        nodes.at(at as u64 * 20_000, Happening::Start { at });
+    }
+    nodes.run(4 * SECOND);
+    assert!(nodes.machines.iter().all(|one| one.agent.as_ref().is_some_and(Agent::has_joined)));
+    nodes
+}
+
+fn keyspace(nodes: &mut Nodes, partitions: u32) {
+    let partitions = PartitionCount::new(partitions).expect("is a power of two");
+    let config =
+        KeyspaceConfig { partitions, ..KeyspaceConfig::new("papers".parse().expect("is a name"), 7) };
+    let nodes_up = nodes.machines.len();
+    nodes.operate(0, Command::CreateKeyspace(config.fitted_to(nodes_up)));
+}
+
+fn address(text: &str) -> Address {
+    Address::new(text).expect("is an address")
+}
+
+fn alone(contacts: &[&str]) -> Agent {
+    let contacts = contacts.iter().map(|contact| address(contact)).collect();
+    let settings = Settings::new(1, CLUSTER, Incarnation(9), address("me:1"));
+    Agent::open(Time(0), Settings { contacts, ..settings }).expect("opens").0
+}
+
+/// Messages that it sends until then, and other effects.
+fn until(agent: &mut Agent, time: u64) -> (Vec<(Address, Message)>, Vec<Effect>) {
+    let (mut sent, mut others) = (Vec::new(), Vec::new());
+    loop {
+        let now = agent.wake_at().0.min(time);
+        for effect in agent.handle(Time(now), Event::Tick) {
+            match effect {
+                Effect::Send { to, bytes, .. } => sent.push((to, Message::decode(&bytes).expect("is one"))),
+                other => others.push(other),
+            }
+        }
+        if now >= time {
+            return (sent, others);
+        }
+    }
+}
+
+/// A map of two nodes and so many partitions.
+fn large_map(partitions: u32) -> Arc<ClusterMap> {
+    let node = |id: u32| Node {
+        id: NodeId(id),
+        state: NodeState::Up,
+        incarnation: Incarnation(u64::from(id)),
+        manager: address(&format!("host-{id}:1")),
+        first_instance: InstanceId(id),
+        instances: vec![address(&format!("host-{id}:2"))],
+    };
+    let partitions = PartitionCount::new(partitions).expect("is a power of two");
+    let config =
+        KeyspaceConfig { partitions, ..KeyspaceConfig::new("papers".parse().expect("is a name"), 7) };
+    let groups = ReplicaGroup::spread(&config, &node(1));
+    let create = Change::CreateKeyspace { id: KeyspaceId(1), config, groups };
+    let changes = vec![Change::PutNode(node(1)), Change::PutNode(node(2)), create];
+    let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(50), changes };
+    Arc::new(ClusterMap::default().apply(&delta).expect("is a map"))
+}
+
+#[test]
+fn a_map_that_fits_no_frame_comes_in_pieces_though_some_are_lost() {
+    let map = large_map(1 << 16);
+    let pieces = map.encode().len().div_ceil(PIECE_BYTES);
+    assert!(pieces >= 3, "{pieces}");
+    let settings = Settings::new(1, CLUSTER, Incarnation(8), address("host-1:1"));
+    let mut host = Agent::open(Time(0), Settings { map: Arc::clone(&map), ..settings }).expect("opens").0;
+    let mut agent = alone(&["host-1:1"]);
+    let mut told = 0u32;
+    for round in 1..2_000 {
+        let now = Time(round * 10_000);
+        for effect in agent.handle(now, Event::Tick) {
+            let Effect::Send { bytes, .. } = effect else { continue };
+            for effect in host.handle(now, Event::Received { bytes: &bytes }) {
+                let Effect::Send { to, bytes, .. } = effect else { continue };
+                assert!(bytes.len() <= AGENT_FRAME_BYTES_MAX);
+                told += 1;
+                if to == address("me:1") && !told.is_multiple_of(3u32) {
+                    let more = agent.handle(now, Event::Received { bytes: &bytes });
+                    // The next piece is asked for at once; its answer comes with the next round's loss.
+                    for effect in more {
+                        if let Effect::Send { bytes, .. } = effect {
+                            for effect in host.handle(now, Event::Received { bytes: &bytes }) {
+                                if let Effect::Send { bytes, .. } = effect {
+                                    agent.handle(now, Event::Received { bytes: &bytes });
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if agent.map() == &map {
+            return;
+        }
+    }
+    panic!("has not got it after {told} messages");
+}
+
+#[test]
+fn a_node_of_another_cluster_is_told_so_and_ends_if_it_knows_nobody_else() {
+    let mut nodes = formed(1, 0);
+    let mut agent = alone(&["node-0:7400"]);
+    let other = Settings { contacts: vec![address("node-0:7400")], ..agent.settings().clone() };
+    let other = Settings { cluster: ClusterId([1; 16]), ..other };
+    agent = Agent::open(Time(0), other).expect("opens").0;
+    let (sent, _) = until(&mut agent, 10_000);
+    let bytes = sent[0].1.encode();
+    let now = nodes.now;
+    let host = nodes.machines[0].agent.as_mut().expect("runs");
+    let refused = host.handle(Time(now), Event::Received { bytes: &bytes });
+    let told = refused.iter().find_map(|effect| match effect {
+        Effect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
+        _ => None,
+    });
+    let told = told.expect("is told");
+    let ends = agent.handle(Time(20_000), Event::Received { bytes: &told });
+    let Some(Effect::Ended(why)) = ends.last() else { panic!("{ends:?}") };
+    assert_eq!(*why, Ended::OtherCluster { by: address("node-0:7400"), cluster: CLUSTER });
+    assert!(why.to_string().contains("another cluster (0909"), "{why}");
+}
+
+#[test]
+fn a_node_that_does_not_know_its_cluster_learns_it_from_whom_it_asks() {
+    let mut nodes = formed(1, 0);
+    let agent = alone(&[]);
+    let settings = Settings { cluster: ClusterId::default(), ..agent.settings().clone() };
+    let contacts = vec![address("node-0:7400")];
+    let mut agent = Agent::open(Time(0), Settings { contacts, ..settings }).expect("opens").0;
+    let (sent, _) = until(&mut agent, 10_000);
+    assert!(matches!(sent[0].1.body, Body::MapWanted { .. }));
+    let now = nodes.now;
+    let host = nodes.machines[0].agent.as_mut().expect("runs");
+    let answers = host.handle(Time(now), Event::Received { bytes: &sent[0].1.encode() });
+    let answer = answers.iter().find_map(|effect| match effect {
+        Effect::Send { to, bytes, .. } if *to == address("me:1") => Some(bytes.clone()),
+        _ => None,
+    });
+    let effects = agent.handle(Time(20_000), Event::Received { bytes: &answer.expect("is answered") });
+    assert!(effects.contains(&Effect::Cluster(CLUSTER)), "{effects:?}");
+}
+
+#[test]
+fn nobody_speaks_for_another_node_or_for_control() {
+    let mut nodes = formed(1, 1);
+    keyspace(&mut nodes, 4);
+    nodes.run(6 * SECOND);
+    let (now, map) = (nodes.now, Arc::clone(&nodes.machines[0].map));
+    let id = RequestId { origin: 77, number: 1 };
+    let instance = map.nodes().nth(1).expect("is there").instances().next().expect("is there");
+    let regroup = |by| {
+        Command::Regroup(Regroup {
+            keyspace: KeyspaceId(1),
+            partition: PartitionId(0),
+            epoch: PartitionEpoch(1),
+            by,
+            step: GroupStep::Keep,
+        })
+    };
+    let held = Held { node: NodeId(2), incarnation: instance.incarnation, logs: Vec::new() };
+    for command in [
+        regroup(Asker::Control),
+        regroup(Asker::Instance(instance.id, instance.incarnation)),
+        Command::Held(held),
+    ] {
+        let body = Body::Ask(Request { id, after: 0, command });
+        let message = Message { cluster: CLUSTER, from: Some(address("stranger:1")), body };
+        let host = nodes.machines[0].agent.as_mut().expect("runs");
+        let effects = host.handle(Time(now), Event::Received { bytes: &message.encode() });
+        let answer = effects.iter().find_map(|effect| match effect {
+            Effect::Send { to, bytes, .. } if *to == address("stranger:1") => Message::decode(bytes).ok(),
+            _ => None,
+        });
+        match answer.expect("is answered").body {
+            Body::Answer { told: Told::Decided(outcome), .. } => {
+                assert_eq!(outcome.result, Err(Refusal::NotControl));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn of_two_processes_of_one_node_one_ends() {
+    let mut nodes = formed(3, 1);
+    // The first goes on while another starts on a copy of its folder, at another address.
+    let copy = nodes.copy(3);
+    nodes.at(nodes.now + 1, Happening::Start { at: copy });
+    // The leader tells the address that the map has; the first process asks by itself, and hears of it.
+    for _ in 0..40 {
+        nodes.run(nodes.now + 50_000);
+        if nodes.checker.coverage.contains_key("another start") {
+            break;
+        }
+    }
+    assert_eq!(nodes.checker.coverage.get("another start"), Some(&1));
+    let joined = |at: usize| nodes.machines[at].agent.as_ref().is_some_and(Agent::has_joined);
+    assert!(joined(copy) && !joined(3));
+    let map = &nodes.machines[0].map;
+    assert_eq!(map.node(NodeId(4)).expect("is there").incarnation(), nodes.machines[copy].incarnation);
+}
+
+#[test]
+fn an_operator_without_a_leader_is_answered_in_time_and_once() {
+    let mut agent = alone(&["m:1", "m:2"]);
+    for token in 0..300 {
+        let command = Command::RemoveNode(NodeId(1));
+        let effects = agent.handle(Time(1_000), Event::Operate { token, command });
+        let busy = Effect::Answered { token, result: Err(Unanswered::Busy) };
+        assert_eq!(effects.contains(&busy), token >= 256, "{token}");
+    }
+    let (sent, effects) = until(&mut agent, 9 * SECOND);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Answered { .. })));
+    let asked = |contact: &str| sent.iter().filter(|(to, _)| *to == address(contact)).count();
+    assert!(asked("m:1") > 256 && asked("m:2") > 256, "{} and {}", asked("m:1"), asked("m:2"));
+    let (_, effects) = until(&mut agent, 11 * SECOND);
+    for token in 0..256 {
+        let told = Effect::Answered { token, result: Err(Unanswered::TimedOut) };
+        assert_eq!(effects.iter().filter(|effect| **effect == told).count(), 1, "{token}");
+    }
+    assert!(agent.waits_for().expect("waits").contains("leader"));
+}
+
+#[test]
+fn what_an_instance_wants_again_is_asked_once_and_what_is_past_not_at_all() {
+    let mut nodes = formed(1, 1);
+    keyspace(&mut nodes, 4);
+    nodes.run(6 * SECOND);
+    let map = Arc::clone(&nodes.machines[1].map);
+    let agent = nodes.machines[1].agent.as_mut().expect("runs");
+    let node = map.node(agent.node().expect("has joined")).expect("is in the map");
+    let instance: InstanceId = node.instances().next().expect("is there").id;
+    let (keyspace, partition, group) = map.partitions_of(instance).next().expect("holds something");
+    let mut ask = |epoch, wish| {
+        let event = Event::InstanceAsks { instance, keyspace, partition, epoch, wish };
+        let effects = agent.handle(Time(nodes.now), event);
+        let asks = |effect: &&Effect| match effect {
+            Effect::Send { bytes, .. } => {
+                matches!(Message::decode(bytes), Ok(Message { body: Body::Ask(_), .. }))
+            }
+            _ => false,
+        };
+        effects.iter().filter(asks).count()
+    };
+    assert_eq!(ask(group.epoch, Wish::Keep), 1);
+    assert_eq!(ask(group.epoch, Wish::Keep), 0, "is under way");
+    assert_eq!(ask(group.epoch, Wish::Remove(InstanceId(9))), 1, "wants something else now");
+    assert_eq!(ask(PartitionEpoch(group.epoch.get() - 1), Wish::Keep), 0, "is past");
+}
+
+#[test]
+fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
+    let founders: Vec<ManagerInfo> =
+        (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
+    let open = |at: usize, founders: &[ManagerInfo]| {
+        let control = Control::Found { id: founders[at].id, founders: founders.to_vec() };
+        let settings = Settings::new(1, CLUSTER, Incarnation(9 + at as u64), founders[at].addr.clone());
+        Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
+    };
+    let mut one = open(0, &founders);
+    let (sent, effects) = until(&mut one, 3 * SECOND);
+    assert!(one.manager().is_none() && effects.is_empty(), "{effects:?}");
+    assert!(one.waits_for().expect("waits").contains("m-2:1, m-3:1"));
+    // The second is heard: not enough. The third: enough.
+    let asks = sent.iter().find(|(to, _)| *to == founders[1].addr).expect("is asked").1.encode();
+    for (at, is_founded) in [(1, false), (2, true)] {
+        let mut other = open(at, &founders);
+        let answers = other.handle(Time(0), Event::Received { bytes: &asks });
+        for effect in answers {
+            if let Effect::Send { to, bytes, .. } = effect
+                && to == founders[0].addr
+            {
+                one.handle(Time(4 * SECOND), Event::Received { bytes: &bytes });
+            }
+        }
+        assert_eq!(one.manager().is_some(), is_founded);
+    }
+    assert!(open(0, &founders[..1]).handle(Time(0), Event::Tick).len() > 1);
+}
