@@ -307,4 +307,9 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
         assert_eq!(one.manager().is_some(), is_founded);
     }
     assert!(open(0, &founders[..1]).handle(Time(0), Event::Tick).len() > 1);
+    // Whoever has been here before has lost its log.
+    let control = Control::Found { id: founders[0].id, founders: founders.clone() };
+    let settings = Settings::new(1, CLUSTER, Incarnation(9), founders[0].addr.clone());
+    let refused = Agent::open(Time(0), Settings { control, node: Some(NodeId(1)), ..settings });
+    assert!(refused.err().expect("is refused").to_string().contains("lost"));
 }

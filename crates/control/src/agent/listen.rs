@@ -18,6 +18,9 @@ use crate::planted::{Bug, is_planted};
 /// Between two looks for nodes that nothing was heard of.
 const LOOK_MS: u64 = 250;
 
+/// How much longer for each node of the map: a datagram names some dozens, so that it takes a while to hear of thousands.
+const EACH_NODE_MS: u64 = 20;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Silent {
@@ -80,6 +83,7 @@ impl Agent {
     fn look_for_silent(&mut self) {
         let map = Arc::clone(self.map());
         let Some(gossip) = &self.gossip else { return };
+        let patience_ms = self.settings.silent_ms + EACH_NODE_MS * map.nodes().len() as u64;
         let mut silent = BTreeMap::new();
         let mut dead = Vec::new();
         for node in map.nodes().filter(|node| node.state() != NodeState::Down) {
@@ -90,8 +94,7 @@ impl Agent {
             let before = self.silent.since.get(&id).filter(|(of, _)| *of == incarnation);
             let since = before.map_or(self.now, |(_, since)| *since);
             silent.insert(id, (incarnation, since));
-            if self.now.since_us(since) >= self.settings.silent_ms * 1000 && !is_planted(Bug::NobodyIsSilent)
-            {
+            if self.now.since_us(since) >= patience_ms * 1000 && !is_planted(Bug::NobodyIsSilent) {
                 dead.push((id, incarnation));
             }
         }

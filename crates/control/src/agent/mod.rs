@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_placement::{Address, ClusterMap, MapHistory};
-use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId};
 use zerohop_wire::messages::ClusterId;
 
 use crate::Time;
@@ -120,6 +120,12 @@ impl Agent {
                 if !founders.iter().any(|one| one.id == *id && one.addr == settings.manager) =>
             {
                 return Err(OpenError::Settings("a founder is one of the founders, at its own address"));
+            }
+            Control::Found { .. } if settings.node.is_some() || settings.map.epoch() > MapEpoch(0) => {
+                return Err(OpenError::Settings(
+                    "this node has been in the cluster, and the log of its manager is lost: start it as a new manager and set \
+                     the managers anew",
+                ));
             }
             Control::Found { founders, .. } => founders.clone(),
             _ => Vec::new(),

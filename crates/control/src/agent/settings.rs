@@ -43,7 +43,7 @@ pub struct Settings {
     pub lead: LeadSettings,
     /// How soon somebody is taken for dead.
     pub gossip: GossipSettings,
-    /// How long a node may be in the map, unheard of by gossip, until a manager takes it for dead.
+    /// How long a node may be in the map, unheard of by gossip, until a manager takes it for dead; longer in large clusters.
     pub silent_ms: u64,
     /// How long an operator waits for an answer at most.
     pub operate_ms: u64,

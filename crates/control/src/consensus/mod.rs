@@ -111,6 +111,11 @@ impl Consensus {
     ) -> Result<(Consensus, Vec<u8>, usize), LogError> {
         let stored = Stored::read(bytes)?;
         let Stored { manager: id, hard, snapshot, entries, bytes } = stored;
+        // Whatever a manager takes into its log it can apply; it would stop half-way otherwise.
+        if let Some(entry) = entries.iter().find(|entry| !is_applicable(entry)) {
+            let why = format!("entry {} is no command that this program knows", entry.index);
+            return Err(LogError::State(why));
+        }
         let state = snapshot.data.to_vec();
         let config = Config {
             id: id.0,
@@ -456,13 +461,15 @@ impl Consensus {
 /// Whether everything in a message can be applied by this program: a newer one may know commands that this does not, and
 /// whoever takes what it cannot apply can never go on.
 fn is_understood(message: &Message) -> bool {
-    let commands = message
-        .get_entries()
-        .iter()
-        .filter(|entry| entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty());
     let snapshot = &message.get_snapshot().data;
-    commands.into_iter().all(|entry| Request::decode(&entry.data).is_ok())
+    message.get_entries().iter().all(is_applicable)
         && (message.get_msg_type() != MessageType::MsgSnapshot || State::decode(snapshot).is_ok())
+}
+
+/// A command that can be read, or none.
+fn is_applicable(entry: &Entry) -> bool {
+    let holds_command = entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty();
+    !holds_command || Request::decode(&entry.data).is_ok()
 }
 
 /// The change, and the same in a form of our own, which travels with it.
