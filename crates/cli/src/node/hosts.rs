@@ -143,7 +143,7 @@ mod tests {
     fn addresses_of_this_machine_are_known_from_others() {
         assert!(is_here("127.0.0.1") && is_here("localhost"));
         // An address for documentation.
-        assert!(!is_here("192.0.2.1") && !is_here("no such name"));
+        assert!(!is_here("203.0.113.1") && !is_here("no such name"));
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn a_list_of_hosts_that_cannot_be_is_refused_with_the_way_out() {
     let file = file.to_str().unwrap();
     let two = "127.0.0.1:7400,127.0.0.1:7410";
     for (arguments, word) in [
-        (vec!["--hosts", "192.0.2.1,192.0.2.2"], "names nobody here"),
+        (vec!["--hosts", "203.0.113.1,203.0.113.2"], "names nobody here"),
         (vec!["--hosts", "127.0.0.1:7400,localhost:7400", "--listen", "127.0.0.1:7400"], "one address twice"),
         (vec!["--host-file", file], "names 127.0.0.1:7400 twice"),
         (vec!["--host-file", "/no such file"], "/no such file"),
