@@ -123,14 +123,22 @@ impl<D: Disk> Engine<D> {
         handle: Handle,
         entries: impl ExactSizeIterator<Item = NewEntry<'e>>,
     ) -> EngineResult<()> {
+        let Engine { io, partitions, journal, upkeep, .. } = self;
+        let store = store_of(partitions, handle)?;
         let mut left = entries.len();
         for NewEntry { kind, flags, timestamp, key, payload, .. } in entries {
             left -= 1;
             let joined = if left > 0 { FLAG_JOINED } else { 0 };
-            let (_, store) = self.store(handle)?;
             let meta = next_meta(store, kind, flags & !FLAG_JOINED | joined, timestamp);
-            self.append(handle, &meta, key, payload)?;
+            store.admit(io, &meta, key, payload)?;
+            let placed = store.append(io, &meta, key, payload)?;
+            if store.durability == Durability::Sync {
+                journal.push(handle.0, store.log.partition, (&meta, key, payload));
+            }
+            store.pending.push_back(Pending { meta, placed });
+            upkeep.wrote(handle, store, placed.entry_bytes);
         }
+        self.evict();
         Ok(())
     }
 }

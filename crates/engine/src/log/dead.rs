@@ -10,6 +10,8 @@ use super::entry::HEAD_BYTES;
 #[derive(Clone, Debug)]
 pub(crate) struct Dead {
     marks: Vec<u64>,
+    /// How many bits are set.
+    count: u32,
     /// Whether an entry without a mark lives.
     is_complete: bool,
 }
@@ -17,12 +19,12 @@ pub(crate) struct Dead {
 impl Dead {
     /// Of a segment whose entries were never seen to live.
     pub(crate) fn unknown() -> Dead {
-        Dead { marks: Vec::new(), is_complete: false }
+        Dead { marks: Vec::new(), count: 0, is_complete: false }
     }
 
     /// Of a segment without entries.
     pub(crate) fn none() -> Dead {
-        Dead { marks: Vec::new(), is_complete: true }
+        Dead { marks: Vec::new(), count: 0, is_complete: true }
     }
 
     /// Marks the entry at this offset. Once dead, it stays dead.
@@ -31,7 +33,13 @@ impl Dead {
         if word >= self.marks.len() {
             self.marks.resize(word + 1, 0);
         }
+        self.count += u32::from(self.marks[word] & bit == 0);
         self.marks[word] |= bit;
+    }
+
+    /// How many are known to be dead.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
     }
 
     /// Some entry died, nobody knows where.
@@ -59,6 +67,7 @@ impl Dead {
         if let Some(last) = self.marks.get_mut(word) {
             *last &= bit - 1;
         }
+        self.count = self.marks.iter().map(|marks| marks.count_ones()).sum();
     }
 
     /// Memory it takes, in bytes.
@@ -105,6 +114,12 @@ mod tests {
             dead.forget_from(u64::from(cut));
             assert!(offsets().filter(|&o| o + HEAD_BYTES as u32 <= cut).all(|o| dead.at(o) == Some(true)));
             assert!(offsets().filter(|&o| o >= cut).all(|o| dead.at(o) == Some(false)), "{cut}");
+            let left = offsets().filter(|&o| dead.at(o) == Some(true));
+            assert_eq!(dead.count() as usize, left.count(), "{cut}");
+            dead.mark(64);
+            dead.mark(64);
+            let left = offsets().filter(|&o| dead.at(o) == Some(true));
+            assert_eq!(dead.count() as usize, left.count(), "none is counted twice");
         }
     }
 }

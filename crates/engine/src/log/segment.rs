@@ -165,6 +165,11 @@ impl Segment {
         self.dead.mark(offset);
     }
 
+    /// Whether every entry is known to have been replaced. (There are never more than `entries`.)
+    pub(crate) fn is_all_dead(&self) -> bool {
+        self.dead.is_complete() && self.dead.count() == self.entries
+    }
+
     /// Nothing refers to one of the entries any more, for whatever reason.
     pub(crate) fn bury_somewhere(&mut self, entry_bytes: u64) {
         self.dead_bytes += entry_bytes;

@@ -281,6 +281,10 @@ impl Store {
         offset: u64,
     ) -> EngineResult<Option<u64>> {
         let slot = job.sources[source];
+        if offset == FIRST_ENTRY_AT && self.log.segment(slot).is_all_dead() {
+            // Nothing of it is copied: it need not be read.
+            return Ok(None);
+        }
         let mut bytes = std::mem::take(&mut self.entry_scratch);
         let result = self.copy_chunk(io, job, slot, offset, &mut bytes);
         self.entry_scratch = bytes;
