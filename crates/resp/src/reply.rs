@@ -87,6 +87,14 @@ impl<'a> ReplyWriter<'a> {
         self.head(b':', number);
     }
 
+    /// A number whose digits are there already.
+    #[inline]
+    pub(crate) fn digits(&mut self, digits: &Digits) {
+        self.out.push(b':');
+        self.out.extend_from_slice(digits.as_bytes());
+        self.out.extend_from_slice(b"\r\n");
+    }
+
     /// A count as a number.
     pub fn count(&mut self, number: u64) {
         self.integer(i64::try_from(number).unwrap_or(i64::MAX));

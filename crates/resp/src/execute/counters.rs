@@ -30,8 +30,9 @@ fn add(run: &mut Execution<'_>, key: &[u8], by: i64) -> Done {
     }
     let number = number.ok_or(NOT_AN_INTEGER)?;
     let sum = number.checked_add(by).ok_or("ERR increment or decrement would overflow")?;
-    run.records.put(key, Digits::of(sum).as_bytes(), Deadline::Keep)?;
-    run.reply.integer(sum);
+    let digits = Digits::of(sum);
+    run.records.put(key, digits.as_bytes(), Deadline::Keep)?;
+    run.reply.digits(&digits);
     Ok(())
 }
 
