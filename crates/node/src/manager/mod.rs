@@ -44,6 +44,7 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 
 pub(crate) use self::cluster::{ClusterPlan, First, Opening};
 pub(crate) use self::instances::InstanceHandle;
+pub(crate) use self::process::resident_bytes;
 pub(crate) use self::shared::About;
 
 use self::jobs::Worker;

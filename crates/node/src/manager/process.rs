@@ -4,7 +4,7 @@ use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Memory of this process that is resident, in bytes; `None` if the system does not say.
-pub(super) fn resident_bytes() -> Option<u64> {
+pub(crate) fn resident_bytes() -> Option<u64> {
     // Pages: in all, resident, …
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;

@@ -103,6 +103,11 @@ pub trait Driver {
     /// Tells the peer that nothing more comes; reading goes on.
     fn shutdown_write(&mut self, id: ConnectionId);
 
+    /// Where a connection's peer is, if that is known.
+    fn peer(&self, _id: ConnectionId) -> Option<SocketAddr> {
+        None
+    }
+
     /// Closes the connection and forgets it.
     fn close(&mut self, id: ConnectionId);
 }

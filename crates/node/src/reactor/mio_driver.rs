@@ -147,6 +147,10 @@ impl Driver for MioDriver {
         let _ = self.socket(id).and_then(|socket| socket.shutdown(Shutdown::Write));
     }
 
+    fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.sockets.get(id.slot as usize)?.as_ref()?.peer_addr().ok()
+    }
+
     fn close(&mut self, id: ConnectionId) {
         // Closing the descriptor also takes it off the queue.
         if let Some(socket) = self.sockets.get_mut(id.slot as usize) {

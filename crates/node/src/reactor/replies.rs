@@ -133,6 +133,12 @@ impl Replies<'_> {
         self.connections.get(token.connection).is_none()
     }
 
+    /// Where a connection's peer is, if that is known.
+    #[must_use]
+    pub fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
+        self.driver.peer(id)
+    }
+
     /// What the reactor has counted.
     #[must_use]
     pub fn counters(&self) -> &Counters {

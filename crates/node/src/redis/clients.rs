@@ -1,6 +1,7 @@
 //! The Redis clients of one instance, and the units of theirs and of other instances that are under way here.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::{Instance, Time};
@@ -275,7 +276,7 @@ impl Clients {
     ) -> Foreign {
         let mut client = match self.out_of_table(id) {
             Some(client) => client,
-            None => self.welcome(id, instance, now),
+            None => self.welcome(id, instance, now, replies.peer(id)),
         };
         let at = At { instance, now, replies };
         let mut here = Here { at, desk: &mut self.desk, others: &self.table, connection: id };
@@ -522,7 +523,13 @@ impl Clients {
         }
     }
 
-    fn welcome<D: Disk>(&mut self, id: ConnectionId, instance: &Instance<D>, now: Now) -> Client {
+    fn welcome<D: Disk>(
+        &mut self,
+        id: ConnectionId,
+        instance: &Instance<D>,
+        now: Now,
+        peer: Option<SocketAddr>,
+    ) -> Client {
         let slot = id.slot as usize;
         if self.table.len() <= slot {
             self.table.resize_with(slot + 1, || None);
@@ -533,8 +540,9 @@ impl Clients {
         let me = instance.identity().instance;
         let local = instance.map().instance(me).map_or("", |instance| instance.addr);
         let now_us = now.unix_ms * 1000;
-        // The reactor does not tell where its peers are.
-        let connection = Connection::new(number, DEFAULT_KEYSPACE, "?:0", local, now_us);
+        // A peer that has gone meanwhile has no address any more.
+        let address = peer.map_or_else(|| "?:0".to_owned(), |peer| peer.to_string());
+        let connection = Connection::new(number, DEFAULT_KEYSPACE, &address, local, now_us);
         Client { id, connection }
     }
 

@@ -9,6 +9,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use super::clients::{Asker, At, Client, Desk};
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, members, partition_of_slot, split};
+use crate::manager::resident_bytes;
 use crate::reactor::{CONNECTIONS_MAX, ConnectionId};
 
 /// The instance while one of its clients is being served.
@@ -109,7 +110,7 @@ impl<D: Disk> World for Here<'_, '_, D> {
             uptime_s: self.at.now.elapsed_ms / 1000,
             connected_clients: self.desk.clients,
             clients_max: CONNECTIONS_MAX as u64,
-            used_memory_bytes: 0,
+            used_memory_bytes: resident_bytes().unwrap_or(0),
             total_connections: counters.accepted,
             total_commands: self.desk.commands,
             received_bytes: counters.bytes_in,

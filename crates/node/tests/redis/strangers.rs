@@ -25,6 +25,20 @@ fn both_protocols_are_served_on_one_port() {
 }
 
 #[test]
+fn clients_are_listed_with_their_addresses_and_the_memory_of_the_process_is_told() {
+    let server = in_memory(1);
+    let mut redis = Redis::connect(addresses(&server)[0]);
+    let Reply::Bulk(Some(list)) = redis.ask("CLIENT LIST") else { panic!("a list is a bulk") };
+    let own = format!(" addr={} ", redis.stream.local_addr().unwrap());
+    assert!(String::from_utf8_lossy(&list).contains(&own), "{}", String::from_utf8_lossy(&list));
+    let Reply::Bulk(Some(text)) = redis.ask("INFO memory") else { panic!("text is a bulk") };
+    let text = String::from_utf8(text).unwrap();
+    let used = text.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse::<u64>().ok());
+    assert!(used.is_some_and(|bytes| bytes > 1 << 20), "{text}");
+    server.stop().unwrap();
+}
+
+#[test]
 fn a_command_may_come_byte_by_byte_and_half_of_one_hurts_nobody() {
     let server = in_memory(2);
     let address = addresses(&server)[0];
