@@ -1,6 +1,7 @@
 //! `zerohop keyspace`.
 
 use serde_json::{Value, json};
+use zerohop_client::{Blocking, BlockingClient};
 
 use crate::support::{Serving, code, output, stderr, zerohop};
 
@@ -101,11 +102,11 @@ fn a_keyspace_is_split_while_it_is_written_and_loses_nothing() {
     cluster.ok(&["keyspace", "create", "papers", "--partitions", "4", "--durability", "sync"]);
     let endpoint = cluster.endpoint().to_owned();
     let writer = std::thread::spawn(move || {
-        let client = zerohop_client::BlockingClient::connect(&endpoint).unwrap();
+        let client = BlockingClient::connect(&endpoint).unwrap();
         let keyspace = client.keyspace("papers").unwrap();
         for n in 0..RECORDS {
-            keyspace.insert(&format!("key {n}"), n.to_string()).unwrap();
-            keyspace.increment("count", 1).unwrap();
+            keyspace.wait_for(keyspace.insert(format!("key {n}").as_str(), n.to_string().as_str())).unwrap();
+            keyspace.wait_for(keyspace.increment("count", 1)).unwrap();
         }
     });
     for partitions in [8, 16] {

@@ -54,6 +54,7 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         Change::CreateKeyspace { config, .. } => Some((Command::CreateKeyspace(config), true)),
         Change::AlterKeyspace { id, config } => Some((Command::AlterKeyspace(id, config), false)),
         Change::DropKeyspace(id) => Some((Command::DropKeyspace(id), false)),
+        Change::SplitKeyspace(id) => Some((Command::SplitKeyspace(id), false)),
         _ => None,
     });
     let Some((command, is_new)) = command else { return AdminAnswer::of(Answer::Keyspace(keyspace)) };
