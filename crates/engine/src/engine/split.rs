@@ -177,9 +177,7 @@ impl<D: Disk> Engine<D> {
             let mut kept = VecDeque::new();
             if has_files {
                 kept = store.copy_checkpoints(io, daughter.id, &daughter.folder)?;
-                if !is_planted(Bug::DaughterNotSynced) {
-                    io.disk.sync_dir(&daughter.folder)?;
-                }
+                io.disk.sync_dir(&daughter.folder)?;
             }
             let segments = std::mem::take(&mut daughter.segments);
             let name = (daughter.id, next_handle + number as u32);

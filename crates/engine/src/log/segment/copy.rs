@@ -6,6 +6,7 @@ use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::EngineResult;
 use crate::io::Io;
 use crate::log::rebrand::rebrand;
+use crate::planted::{Bug, is_planted};
 
 impl Segment {
     /// Copies the segment into a folder, as that partition's, and syncs the copy; the name is the caller's to sync. A log that
@@ -29,7 +30,9 @@ impl Segment {
             let path = format!("{folder}/{}", header.file_name());
             let file = io.disk.open(&path, OpenMode::Create)?;
             io.disk.append(file, &bytes)?;
-            io.disk.sync(file).map_err(DiskError::beyond_repair)?;
+            if !is_planted(Bug::DaughterNotSynced) {
+                io.disk.sync(file).map_err(DiskError::beyond_repair)?;
+            }
             Segment::found(header, path, file, bytes.len() as u64)
         };
         copy.trust_from(if is_clean { 0 } else { u64::MAX });
