@@ -27,6 +27,10 @@ use crate::instance::{Notice, Word};
 use crate::server::limits::STATS_WAIT;
 use crate::server::{NodeFolder, SavedMember};
 
+/// The map in the member file is this old at most: it only says where to begin to ask, and is not worth holding up the
+/// control log for.
+const MAP_SAVED_EVERY_MS: u64 = 1_000;
+
 /// Between two looks whether the first keyspace is due.
 const FIRST_EVERY_MS: u64 = 50;
 
@@ -43,7 +47,9 @@ struct Runner {
     answers: BTreeMap<u64, oneshot::Sender<Result<Outcome, Unanswered>>>,
     next_token: u64,
     saved: SavedMember,
+    /// Something but the map is to be saved.
     is_unsaved: bool,
+    map_saved_ms: u64,
     /// Joined as this, in a map of this epoch.
     joined: Option<(NodeId, InstanceId, MapEpoch)>,
     is_opening: bool,
@@ -89,6 +95,7 @@ pub(in crate::manager) async fn run(
         next_token: 0,
         saved,
         is_unsaved: false,
+        map_saved_ms: 0,
         joined: None,
         is_opening: false,
         is_told: false,
@@ -120,6 +127,10 @@ impl Runner {
         let at_us = match self.first {
             Some(_) => at_us.min(self.first_at_ms * 1_000),
             None => at_us,
+        };
+        let at_us = match self.is_map_unsaved() {
+            true => at_us.min((self.map_saved_ms + MAP_SAVED_EVERY_MS) * 1_000),
+            false => at_us,
         };
         let wait_us = at_us.saturating_sub(self.now().0);
         // Never: as good as once an hour.
@@ -205,11 +216,9 @@ impl Runner {
                         self.replace_map();
                     }
                 }
-                self.map_changed();
             }
             Effect::MapReplaced(_) => {
                 self.replace_map();
-                self.map_changed();
             }
             Effect::Joined { node, first_instance, epoch } => {
                 info!(node = node.0, map_epoch = epoch.0, "joined the cluster");
@@ -256,7 +265,10 @@ impl Runner {
             }
         }
         self.make_first_keyspace();
-        if std::mem::take(&mut self.is_unsaved) {
+        let now_ms = self.now().0 / 1_000;
+        let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
+        if std::mem::take(&mut self.is_unsaved) || is_map_due {
+            self.map_saved_ms = now_ms;
             self.saved.map = Arc::clone(self.agent.map());
             self.store.write(Write::Member(Box::new(self.saved.clone())));
         }
@@ -275,8 +287,8 @@ impl Runner {
         self.shared.follow.changed(None);
     }
 
-    fn map_changed(&mut self) {
-        self.is_unsaved = true;
+    fn is_map_unsaved(&self) -> bool {
+        self.saved.map.epoch() != self.agent.map().epoch()
     }
 
     fn make_first_keyspace(&mut self) {
