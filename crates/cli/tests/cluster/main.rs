@@ -1,4 +1,4 @@
-//! Three real processes on loopback that start together, under load; one of them is killed with SIGKILL.
+//! Three real processes on loopback that start together, under load; some are killed with SIGKILL, or paused.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,7 +10,7 @@
 mod nodes;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
@@ -97,5 +97,64 @@ async fn every_acknowledged_write_survives_the_kill_of_a_node_which_then_comes_b
     check(&client, &written).await;
     cluster.start_again(1);
     cluster.wait_until_whole();
+    cluster.stop_in_order();
+}
+
+/// Numbers that rise, of one writer; and what a reader of its own connections finds: never less than what was acknowledged
+/// before it asked.
+async fn rise_and_look(writer: Client, reader: Client, key: String, stop: Arc<AtomicBool>) -> (u64, u64) {
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    let write = async {
+        let keyspace = writer.keyspace("default").await.unwrap();
+        let mut number = 0u64;
+        while !stop.load(Ordering::Relaxed) {
+            number += 1;
+            keyspace.insert(key.as_str(), number.to_string().as_bytes()).await.unwrap();
+            acknowledged.store(number, Ordering::SeqCst);
+        }
+        number
+    };
+    let look = async {
+        let keyspace = reader.keyspace("default").await.unwrap();
+        let mut looks = 0u64;
+        while !stop.load(Ordering::Relaxed) {
+            let before = acknowledged.load(Ordering::SeqCst);
+            let found = keyspace.lookup_bytes(key.as_str()).await.unwrap();
+            let found: u64 = found.map_or(0, |bytes| String::from_utf8_lossy(&bytes).parse().unwrap());
+            assert!(found >= before, "{key}: {found} was read after {before} was acknowledged");
+            looks += 1;
+        }
+        looks
+    };
+    tokio::join!(write, look)
+}
+
+#[tokio::test]
+async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 3);
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut workers = JoinSet::new();
+    // Enough keys that every node is the primary of some.
+    for key in 0..12 {
+        let (writer, reader) = (connect(&cluster).await, connect(&cluster).await);
+        workers.spawn(rise_and_look(writer, reader, format!("paused-{key}"), Arc::clone(&stop)));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for node in 0..3 {
+        cluster.pause(node, true);
+        // Longer than a lease lasts, and than it takes until another one serves.
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        cluster.pause(node, false);
+        tokio::time::sleep(Duration::from_millis(1_000)).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let (mut writes, mut looks) = (0, 0);
+    while let Some(done) = workers.join_next().await {
+        let (written, looked) = done.unwrap();
+        assert!(written > 0 && looked > 0);
+        (writes, looks) = (writes + written, looks + looked);
+    }
+    eprintln!("{writes} writes, {looks} looks");
     cluster.stop_in_order();
 }

@@ -53,6 +53,12 @@ impl Cluster {
         child.wait().unwrap();
     }
 
+    /// Stops a node's process in the middle of whatever it does, or lets it go on.
+    pub(crate) fn pause(&self, node: usize, is_paused: bool) {
+        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(self.nodes[node].as_ref().unwrap()), signal).unwrap();
+    }
+
     pub(crate) fn start_again(&mut self, node: usize) {
         let mut child = self.spawn(node);
         let output = child.stdout.take().unwrap();
