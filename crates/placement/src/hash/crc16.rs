@@ -50,7 +50,7 @@ fn has_brace(key: &[u8]) -> bool {
     const HIGH: u64 = 0x8080_8080_8080_8080;
     let (words, rest) = key.as_chunks::<8>();
     let in_word = |word: &[u8; 8]| {
-        let differs = u64::from_ne_bytes(*word) ^ LOW * b'{' as u64;
+        let differs = u64::from_ne_bytes(*word) ^ (LOW * u64::from(b'{'));
         differs.wrapping_sub(LOW) & !differs & HIGH != 0
     };
     words.iter().any(in_word) || rest.contains(&b'{')
