@@ -349,3 +349,18 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
         assert_eq!(records_of(&mut benches[at]), 100, "instance {at} holds what is each partition's own");
     }
 }
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn sisters_records_that_are_counted_would_be_seen() {
+    use crate::planted::{Bug, plant};
+
+    let mut bench = filled(Durability::Interval { ms: 100 });
+    plant(Some(Bug::ForeignCounted));
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    settle(&mut bench);
+    let found = scanned(&mut bench).len();
+    plant(None);
+    assert!(found > KEYS as usize, "{found}");
+}
