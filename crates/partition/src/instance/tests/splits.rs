@@ -345,8 +345,8 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
         assert_eq!(benches[1].answer(asked), Some(Ok(format!("value {n}"))), "{n}");
     }
     play(&mut benches, 3_000);
-    for at in 0..2 {
-        assert_eq!(records_of(&mut benches[at]), 100, "instance {at} holds what is each partition's own");
+    for bench in &mut benches {
+        assert_eq!(records_of(bench), 100, "what is each partition's own");
     }
 }
 
