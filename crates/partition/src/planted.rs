@@ -66,11 +66,13 @@ pub enum Bug {
     RotNotMended,
     /// Members tell the digest of what they have applied, whatever was asked for.
     DigestOfAnyIndex,
+    /// The log is compacted while a state is read from it.
+    LogNotHeld,
 }
 
 impl Bug {
     /// Those of a group of several.
-    pub const OF_GROUPS: [Bug; 21] = [
+    pub const OF_GROUPS: [Bug; 22] = [
         Bug::AcknowledgedAlone,
         Bug::LeaseNotChecked,
         Bug::GrantNotWaitedOut,
@@ -92,6 +94,7 @@ impl Bug {
         Bug::RottenLeftOut,
         Bug::RotNotMended,
         Bug::DigestOfAnyIndex,
+        Bug::LogNotHeld,
     ];
 
     /// Those of splits.

@@ -58,6 +58,14 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
+    /// The seed of a partition's hash fragments: those of two logs can be compared if it is the same.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::UnknownPartition`].
+    pub fn index_seed(&mut self, handle: Handle) -> EngineResult<u64> {
+        Ok(self.store(handle)?.1.log.index_seed)
+    }
+
     /// Where a slice of the keys that begins at this hash fragment ends, itself included, so that it holds about so many.
     ///
     /// # Errors

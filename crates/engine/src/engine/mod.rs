@@ -74,7 +74,14 @@ impl<D: Disk> Engine<D> {
             return Err(EngineError::Stopped { reason });
         }
         let handle = match self.by_id.get(&id) {
-            Some(&handle) => handle,
+            Some(&handle) => {
+                let (_, store) = self.store(handle)?;
+                // A crash may have left the folder alone, which names no seed.
+                if store.log.order.is_empty() && store.index.is_empty() {
+                    store.log.index_seed = options.index_seed;
+                }
+                handle
+            }
             None => {
                 let handle = Handle(self.partitions.len() as u32);
                 let log = Log::new(

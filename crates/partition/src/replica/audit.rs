@@ -68,6 +68,9 @@ impl Replica {
             return Ok(());
         }
         let handle = self.partition.handle();
+        if !self.has_common_seed(context.engine)? {
+            return Ok(());
+        }
         let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
         let from = self.audit.from;
         let through = context.engine.slice_end(handle, from, AUDIT_RECORDS)?;
@@ -130,7 +133,8 @@ impl Replica {
         let is_as_of = name_at(context.engine, self.partition.handle(), applied)? == Some(slice.as_of);
         // What it has is the primary's log up to there, in this epoch: else it is not what is compared.
         let is_matched = self.matched.is_some_and(|matched| matched >= index.0);
-        if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
+        let is_comparable = self.has_common_seed(context.engine)?;
+        if !is_comparable || !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
             return Ok(());
         }
         if let Some((records, digest)) = self.digest_of(context.engine, slice)? {
@@ -193,6 +197,11 @@ impl Replica {
             effects.differs(member, slice);
             effects.send(member, self.view.epoch, &Call::DigestDiffers(slice));
         }
+    }
+
+    /// Whether its keys have the hash fragments that those of the other members have.
+    fn has_common_seed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<bool> {
+        Ok(engine.index_seed(self.partition.handle())? == self.options.index_seed)
     }
 
     /// What is held of a slice; `None` if that are too many records to be looked at in one step, or some have rotted.

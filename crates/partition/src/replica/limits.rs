@@ -112,6 +112,12 @@ pub const AUDIT_RECORDS: usize = 16;
 /// After so long others may be compared though not all have answered.
 pub const AUDIT_ROUND_US: u64 = 1_000_000;
 
+/// After so long without a part acknowledged a whole state is sent no more: what is dead in the log stays while it is.
+pub const SENDING_US: u64 = 5_000_000;
+
+/// After so long without a part it is waited for no more: sooner, so that whoever sends has not begun anew meanwhile.
+pub const TAKING_US: u64 = 3_000_000;
+
 /// Bytes of a partition's state in one part.
 pub const STATE_PART_BYTES: usize = 256 << 10;
 

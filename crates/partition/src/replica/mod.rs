@@ -181,6 +181,8 @@ pub struct Replica {
     /// What has rotted and is being mended.
     mending: Mending,
     audit: Audit,
+    /// Compaction of its log waits.
+    holds_log: bool,
 
     // As primary.
     streams: Vec<Stream>,
@@ -266,6 +268,7 @@ impl Replica {
             has_rot: false,
             mending: Mending::default(),
             audit: Audit::default(),
+            holds_log: false,
             streams: Vec::new(),
             mark: 0,
             waits: BTreeMap::new(),
@@ -305,7 +308,8 @@ impl Replica {
             // What was to be committed, or looked at by its own: which entry it is is not known.
             self.suspect_rot(true);
         }
-        result
+        let held = self.hold_log(context.engine);
+        result.and(held)
     }
 
     fn take<D: Disk>(

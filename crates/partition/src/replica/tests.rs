@@ -1,6 +1,7 @@
 //! Rules of which each has its own test: members on simulated disks, moved by hand.
 
 mod audit;
+mod held;
 mod mending;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
@@ -417,7 +418,8 @@ fn each_rule_broken_is_seen_by_its_test() {
     use super::lease::tests as lease;
     use crate::planted::{Bug, plant};
 
-    let tests: [(Bug, fn()); 13] = [
+    let tests: [(Bug, fn()); 14] = [
+        (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
         (Bug::DigestOfAnyIndex, audit::those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile),
         (Bug::RotNotMended, mending::a_read_waits_until_another_member_has_sent_what_has_rotted),
         (Bug::RottenCounts, mending::a_follower_that_was_found_rotten_says_nothing_before_it_is_mended),

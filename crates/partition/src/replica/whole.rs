@@ -2,16 +2,19 @@
 //!
 //! Parts go one at a time, each acknowledged, so that a lost one is sent again and nothing is kept but the present one.
 
-use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineResult};
 use zerohop_wire::Many;
 use zerohop_wire::ids::LogIndex;
 use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Part, Report};
 
-use super::limits::{MESSAGE_BYTES, MESSAGE_ENTRIES, PART_INDEXES_MAX, RESEND_US, STATE_PART_BYTES};
+use super::limits::{
+    MESSAGE_BYTES, MESSAGE_ENTRIES, PART_INDEXES_MAX, RESEND_US, SENDING_US, STATE_PART_BYTES, TAKING_US,
+};
 use super::primary::{Packed, Unsent, name_at, push_entry};
 use super::stream::Stream;
 use super::{Context, Effects, Replica, Role};
+use crate::planted::{Bug, is_planted};
 
 /// What is being sent to one member.
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub(super) struct Sending {
     state: Vec<u8>,
     state_at: usize,
     sent_us: u64,
+    /// When a part was acknowledged last.
+    grew_us: u64,
 }
 
 #[derive(Debug)]
@@ -41,6 +46,15 @@ pub(super) struct Taking {
     parts: u32,
     state: Vec<u8>,
     is_installed: bool,
+    /// When a part was taken last.
+    grew_us: u64,
+}
+
+impl Taking {
+    /// When it is given up, unless all is there.
+    pub(super) fn ends_us(&self) -> u64 {
+        if self.is_installed { u64::MAX } else { self.grew_us + TAKING_US }
+    }
 }
 
 impl Sending {
@@ -64,6 +78,7 @@ impl Replica {
             state: self.partition.state().encode(),
             state_at: 0,
             sent_us: 0,
+            grew_us: context.now_us,
         });
     }
 
@@ -74,6 +89,11 @@ impl Replica {
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         let Some(sending) = &mut stream.sending else { return Ok(()) };
+        if context.now_us >= sending.grew_us + SENDING_US {
+            // Whoever takes it has gone. It says so itself when it is back.
+            stream.sending = None;
+            return Ok(());
+        }
         if sending.under_way.is_some() && context.now_us < sending.sent_us + RESEND_US {
             return Ok(());
         }
@@ -139,6 +159,7 @@ impl Replica {
                 _ => false,
             };
             sending.part = parts;
+            sending.grew_us = context.now_us;
             if is_done {
                 stream.sending = None;
                 stream.next = as_of.index.0 + 1;
@@ -152,6 +173,17 @@ impl Replica {
         let result = self.send_state(context, &mut stream, effects);
         self.streams.push(stream);
         result
+    }
+
+    /// While a state is sent, nothing of the log goes: an entry that is sent, and what removed it and is not sent yet, would go
+    /// together, and the receiver would be left with the one.
+    pub(super) fn hold_log<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        let holds = self.streams.iter().any(|stream| stream.sending.is_some());
+        if holds != self.holds_log && !is_planted(Bug::LogNotHeld) {
+            self.holds_log = holds;
+            engine.hold_compaction(self.partition.handle(), holds)?;
+        }
+        Ok(())
     }
 
     /// A part of the primary's whole state.
@@ -188,7 +220,9 @@ impl Replica {
             self.matched = None;
             self.mending.begin_anew(true);
             self.partition.wipe(context.engine, (self.id, self.options))?;
-            self.taking = Some(Taking { as_of, parts: 0, state: Vec::new(), is_installed: false });
+            self.holds_log = false;
+            let grew_us = context.now_us;
+            self.taking = Some(Taking { as_of, parts: 0, state: Vec::new(), is_installed: false, grew_us });
         } else if !is_next {
             return self.answer_part(context, as_of, effects);
         }
@@ -216,6 +250,7 @@ impl Replica {
         }
         if let Some(taking) = &mut self.taking {
             taking.parts = part + 1;
+            taking.grew_us = context.now_us;
         }
         self.answer_part(context, as_of, effects)
     }

@@ -163,10 +163,13 @@ impl Host {
         let options = EngineOptions {
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: false,
-            segment_bytes: 64 << 10,
+            // Whole blocks of 64 KiB may be given back, and must be read again.
+            segment_bytes: if self.is_short_of_memory { 256 << 10 } else { 64 << 10 },
             checkpoint_tail_bytes: 64 << 10,
             collect_every_ms: 500,
-            memory_bytes: if self.is_short_of_memory { 256 << 10 } else { 64 << 20 },
+            memory_bytes: if self.is_short_of_memory { 128 << 10 } else { 64 << 20 },
+            // Segments are synced, and so may rot, when the journal is cut.
+            journal_file_bytes: if self.is_short_of_memory { 16 << 10 } else { 16 << 20 },
             ..EngineOptions::default()
         };
         let (mut engine, _) = Engine::open(self.disk.clone(), options).expect("opens");

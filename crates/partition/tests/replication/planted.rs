@@ -6,7 +6,7 @@ use super::control::ControlBug;
 use super::play;
 
 /// Those that the simulation is to find. Of the others each has a test of its own beside the code.
-const FOUND: [Bug; 12] = [
+const FOUND: [Bug; 14] = [
     Bug::AcknowledgedAlone,
     Bug::LeaseNotChecked,
     Bug::GrantNotWaitedOut,
@@ -19,6 +19,8 @@ const FOUND: [Bug; 12] = [
     Bug::MinInSyncIgnored,
     Bug::AdmittedBeforeCaughtUp,
     Bug::UndecidedIgnored,
+    Bug::DigestOfAnyIndex,
+    Bug::RottenLeftOut,
 ];
 
 /// Within so many seeds each is found.

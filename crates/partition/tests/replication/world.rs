@@ -42,6 +42,8 @@ enum Event {
     Start(usize),
     /// A process is killed, and is back at once.
     Restart(usize),
+    /// These two hear nothing of each other until the network is whole again.
+    Cut(usize, usize),
     /// The network is whole again.
     Mend,
     /// A disk has room again.
@@ -294,6 +296,11 @@ impl World {
                     self.tell_control(host);
                 }
             }
+            Event::Cut(one, other) => {
+                if !self.is_healed && !self.cut.is_empty() {
+                    self.cut.extend([(one, other), (other, one)]);
+                }
+            }
             Event::Mend => self.cut.clear(),
             Event::Room(host) => self.hosts[host].disk.set_capacity(None),
             Event::Restart(host) => {
@@ -469,7 +476,7 @@ impl World {
         } else {
             self.hosts[host].disk.power_off_clean()
         }
-        if self.kinds.rates && self.faults.chance(1, 2) {
+        if (self.kinds.rates || self.kinds.all_at_once) && self.faults.chance(1, 2) {
             // Set while it was off.
             self.hosts[host].offset_ms = self.faults.below(6_000) as i64 - 4_000;
         }

@@ -1,0 +1,60 @@
+//! A state that is read from a log while that is compacted.
+
+use super::*;
+
+/// Time passes in an engine; its checkpoints are begun by ticks.
+fn maintain(node: &mut Node, ms: &mut u64) {
+    for _ in 0..600 {
+        *ms += 20;
+        node.tell(Told::Tick);
+        node.engine.maintain(*ms).expect("goes on");
+    }
+}
+
+#[test]
+pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent() {
+    let mut a = Node::new(1);
+    a.tell(Told::Group(view(1, 1, &[], &[])));
+    a.now_us += LEASE_WAIT_US;
+    a.write(1, b"victim", &[1; 50]);
+    for round in 0..4_000u64 {
+        a.write(round + 10, format!("key{}", round % 7).as_bytes(), &[round as u8; 200]);
+        if round == 3_000 {
+            let change = zerohop_wire::messages::Change::Remove;
+            let write = Write { key: b"victim", condition: Condition::Always, change };
+            a.ask(2, &Message::Write { stamp: Stamp::default(), write });
+        }
+    }
+    // Only what two checkpoints cover may go.
+    let handle = a.replica.partition.handle();
+    for round in 0..2 {
+        a.replica.partition.checkpoint(&mut a.engine).expect("begins");
+        a.engine.finish_work(handle).expect("ends");
+        a.write(10_000 + round, b"another", b"value");
+    }
+    let mut c = Node::new(3);
+    for node in [&mut a, &mut c] {
+        node.tell(Told::Group(view(2, 1, &[], &[3])));
+    }
+    c.replica.needs_state = true;
+    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let mut ms = 0;
+    for _ in 0..100 {
+        (a.now_us, c.now_us) = (a.now_us + 20_000, c.now_us + 20_000);
+        for from in [1, 3] {
+            let (sender, taker) = if from == 1 { (&mut a, &mut c) } else { (&mut c, &mut a) };
+            sender.tell(Told::Tick);
+            for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
+                let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
+                if let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut Vec::new()) {
+                    taker.hear(from, epoch.0, &call);
+                }
+            }
+        }
+        maintain(&mut a, &mut ms);
+        maintain(&mut c, &mut ms);
+    }
+    assert_eq!(c.replica.counts().states_taken, 1);
+    assert_eq!(a.replica.digest(&mut a.engine), c.replica.digest(&mut c.engine));
+    assert!(!a.engine.holds_entry(handle, 9).expect("can be looked for"), "then it is compacted");
+}
