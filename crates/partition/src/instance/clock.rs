@@ -13,8 +13,9 @@ pub struct Time {
     pub elapsed_ms: u64,
 }
 
-/// Follows the time of day forward. Where that is set back, time goes on at the pace of the other clock, so that
-/// whatever waits for a moment still meets it; and it begins no earlier than the newest version that is stored, which
+/// Follows the time of day forward. Where that is set back, time goes on at nearly the pace of the other clock, so that
+/// whatever waits for a moment still meets it, and the time of day catches up: an instance that stayed ahead for ever, or
+/// whose other clock runs fast, would leave its clients with timestamps that others refuse. It begins no earlier than the newest version that is stored, which
 /// some client may have seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InstanceClock {
@@ -22,7 +23,12 @@ pub(super) struct InstanceClock {
     unix_ms: u64,
     elapsed_ms: u64,
     issued: Timestamp,
+    /// Milliseconds gone by ahead of the time of day, of which the part not counted yet.
+    ahead_ms: u64,
 }
+
+/// Of so many milliseconds that pass while it is ahead of the time of day, one is not counted.
+const SLOWER_BY: u64 = 16;
 
 impl InstanceClock {
     pub(super) fn new(now: Time, newest: Timestamp) -> InstanceClock {
@@ -30,6 +36,7 @@ impl InstanceClock {
             unix_ms: now.unix_ms.max(newest.millis()),
             elapsed_ms: now.elapsed_ms,
             issued: newest,
+            ahead_ms: 0,
         }
     }
 
@@ -42,7 +49,10 @@ impl InstanceClock {
     pub(super) fn advance(&mut self, now: Time) {
         let passed_ms = now.elapsed_ms.saturating_sub(self.elapsed_ms);
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
-        self.unix_ms = now.unix_ms.max(self.unix_ms.saturating_add(passed_ms)).min(Timestamp::MILLIS_MAX);
+        self.ahead_ms += passed_ms;
+        let counted_ms = passed_ms - (self.ahead_ms / SLOWER_BY).min(passed_ms);
+        self.ahead_ms %= SLOWER_BY;
+        self.unix_ms = now.unix_ms.max(self.unix_ms.saturating_add(counted_ms)).min(Timestamp::MILLIS_MAX);
     }
 
     /// Time is not before this: another instance has stored it, and some client may have seen it there.
@@ -92,9 +102,24 @@ mod tests {
         clock.advance(at(2_000, 25));
         assert_eq!(clock.now().ms, 5_005);
         clock.advance(at(2_100, 125));
-        assert_eq!(clock.now().ms, 5_105);
-        clock.advance(at(9_000, 126));
-        assert_eq!((clock.now().ms, clock.elapsed_at(9_500), clock.elapsed_at(0)), (9_000, 626, 126));
+        // A little slower, so that the time of day is met again.
+        let shows = clock.now().ms;
+        assert!((5_095..5_105).contains(&shows), "{shows}");
+        for ms in 125..60_000 {
+            clock.advance(at(2_000 + ms - 25, ms));
+        }
+        assert_eq!(clock.now().ms, 2_000 + 59_999 - 25);
+        clock.advance(at(90_000, 60_001));
+        assert_eq!((clock.now().ms, clock.elapsed_at(90_500), clock.elapsed_at(0)), (90_000, 60_501, 60_001));
+    }
+
+    #[test]
+    fn a_fast_clock_does_not_lead_away_from_the_time_of_day() {
+        let mut clock = InstanceClock::new(at(1_000, 0), Timestamp::ZERO);
+        for ms in 0..100_000 {
+            clock.advance(at(1_000 + ms, ms + ms / 20));
+        }
+        assert!(clock.now().ms < 1_000 + 100_000 + 10, "{}", clock.now().ms);
     }
 
     #[test]
