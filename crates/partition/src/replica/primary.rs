@@ -307,6 +307,11 @@ impl Replica {
                 Change::Keep => {}
             }
             self.asked = Some(Asked { change, since_us: now_us, sent_us: 0 });
+            if self.needed().next().is_some() && self.partition.is_alone() {
+                // From the moment it asks, and not from the next time it looks: what is appended before that would be
+                // committed by itself alone.
+                self.partition.set_members(self.view.entry_epoch(), false);
+            }
         }
         let epoch = self.view.epoch;
         if let Some(asked) = &mut self.asked

@@ -365,6 +365,31 @@ fn whom_it_asks_to_admit_counts_until_the_epoch_is_another() {
 }
 
 #[test]
+fn a_primary_alone_commits_nothing_alone_once_it_has_asked_to_admit_another() {
+    let mut a = Node::new(1);
+    a.tell(Told::Group(view(1, 1, &[], &[2])));
+    a.now_us += LEASE_WAIT_US;
+    a.leases.synced(CEILING);
+    a.tell(Told::Tick);
+    a.write(1, b"key", b"value");
+    a.tell(Told::Tick);
+    assert_eq!(a.out.answered, [(1, true)], "nobody else must hold it");
+    // A move: the follower has caught up, and may be in sync and primary before the answer is here.
+    a.tell(Told::Asked(member(2)));
+    a.granted_by(2);
+    let last = a.replica.log_end().last.index.0;
+    a.hear(2, 1, &holds(last));
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked, [Change::Admit(member(2))]);
+    a.write(2, b"key", b"other");
+    a.tell(Told::Flushed);
+    a.tell(Told::Tick);
+    assert_eq!(a.out.answered.len(), 1, "the other may be in sync by now, and does not have it");
+    a.hear(2, 1, &holds(last + 1));
+    assert_eq!(a.out.answered.last(), Some(&(2, true)));
+}
+
+#[test]
 fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
     let mut a = Node::new(1);
     a.tell(Told::Group(view(1, 1, &[], &[])));
