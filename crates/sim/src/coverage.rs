@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::cluster::kinds::Kind;
 use crate::history::{Call, End};
 use crate::workload::operation::Operation;
 
@@ -37,6 +38,40 @@ pub struct Coverage {
     pub expired: u64,
     /// Requests let go because their client had said that it has the answer.
     pub let_go: u64,
+    /// Of a cluster: faults by kind.
+    pub faults: BTreeMap<Kind, u64>,
+    /// Microseconds that were played.
+    pub simulated_us: u64,
+    /// Calls whose outcome their client knows.
+    pub operations: u64,
+    /// Groups that another member became primary of.
+    pub promotions: u64,
+    /// Entries cut off that a new primary did not have.
+    pub truncations: u64,
+    /// Members that took a whole state, rather than what they lacked from the log.
+    pub states_taken: u64,
+    /// Times that a primary stopped answering as a lease had lapsed.
+    pub lapses: u64,
+    /// Requests that waited for their group.
+    pub parked: u64,
+    /// Followers taken in sync.
+    pub admissions: u64,
+    /// In-sync replicas that were not any more.
+    pub exclusions: u64,
+    /// Processes that started again and were put back where they were.
+    pub readmissions: u64,
+    /// Groups that went on after all in sync had gone.
+    pub total_restarts: u64,
+    /// Of them, those with a log whose end may be missing.
+    pub losses: u64,
+    /// Moves that ended well.
+    pub moves_completed: u64,
+    /// Moves that were given up.
+    pub moves_abandoned: u64,
+    /// Nodes that came new.
+    pub joins: u64,
+    /// Nodes that left for ever.
+    pub removals: u64,
     /// Records whose calls were looked at, between two losses.
     pub sections: u64,
     /// Those for which the search for an order was given up.
@@ -44,6 +79,10 @@ pub struct Coverage {
 }
 
 impl Coverage {
+    pub(crate) fn fault(&mut self, kind: Kind) {
+        *self.faults.entry(kind).or_default() += 1;
+    }
+
     pub(crate) fn ended(&mut self, in_order: bool) {
         match in_order {
             true => self.stops += 1,
@@ -76,7 +115,26 @@ impl Coverage {
         for (name, count) in &other.ends {
             *self.ends.entry(name).or_default() += count;
         }
+        for (kind, count) in &other.faults {
+            *self.faults.entry(*kind).or_default() += count;
+        }
         for (mine, theirs) in [
+            (&mut self.simulated_us, other.simulated_us),
+            (&mut self.operations, other.operations),
+            (&mut self.promotions, other.promotions),
+            (&mut self.truncations, other.truncations),
+            (&mut self.states_taken, other.states_taken),
+            (&mut self.lapses, other.lapses),
+            (&mut self.parked, other.parked),
+            (&mut self.admissions, other.admissions),
+            (&mut self.exclusions, other.exclusions),
+            (&mut self.readmissions, other.readmissions),
+            (&mut self.total_restarts, other.total_restarts),
+            (&mut self.losses, other.losses),
+            (&mut self.moves_completed, other.moves_completed),
+            (&mut self.moves_abandoned, other.moves_abandoned),
+            (&mut self.joins, other.joins),
+            (&mut self.removals, other.removals),
             (&mut self.events, other.events),
             (&mut self.crashes, other.crashes),
             (&mut self.stops, other.stops),
@@ -94,6 +152,54 @@ impl Coverage {
         ] {
             *mine += theirs;
         }
+    }
+
+    /// What runs of clusters have seen, by name.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(&'static str, u64)> {
+        let faults =
+            Kind::ALL.into_iter().map(|kind| (kind.name(), self.faults.get(&kind).copied().unwrap_or(0)));
+        let others = [
+            ("events", self.events),
+            ("simulated seconds", self.simulated_us / 1_000_000),
+            ("operations", self.operations),
+            ("promotions", self.promotions),
+            ("truncations", self.truncations),
+            ("states taken", self.states_taken),
+            ("lapses of leases", self.lapses),
+            ("requests parked", self.parked),
+            ("admissions", self.admissions),
+            ("exclusions", self.exclusions),
+            ("readmissions", self.readmissions),
+            ("groups recovered", self.total_restarts),
+            ("logs chosen in doubt", self.losses),
+            ("moves completed", self.moves_completed),
+            ("moves given up", self.moves_abandoned),
+            ("splits", self.splits),
+            ("nodes joined", self.joins),
+            ("nodes removed", self.removals),
+            ("repeated requests let go", self.let_go),
+            ("records looked at", self.sections),
+            ("searches given up", self.undecided),
+        ];
+        others.into_iter().chain(faults).collect()
+    }
+
+    /// What a batch of clusters that played all scenarios has not seen. Splits are not asked for yet.
+    #[must_use]
+    pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
+        const NOT_ASKED: [&str; 4] = ["splits", Kind::Splits.name(), "searches given up", "events"];
+        let mut missing: Vec<&str> = self
+            .counts()
+            .into_iter()
+            .filter(|(name, count)| *count == 0 && !NOT_ASKED.contains(name))
+            .map(|(name, _)| name)
+            .collect();
+        let calls: u64 = self.calls.values().sum();
+        if calls < seeds * crate::limits::CLUSTER_CALLS_MIN as u64 {
+            missing.push("calls enough");
+        }
+        missing
     }
 
     /// What there was none of.
@@ -157,6 +263,12 @@ impl fmt::Display for Coverage {
             self.let_go,
             self.sections,
             self.undecided
-        )
+        )?;
+        if self.simulated_us > 0 {
+            for (name, count) in self.counts() {
+                write!(f, ", {count} {name}")?;
+            }
+        }
+        Ok(())
     }
 }

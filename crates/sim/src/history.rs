@@ -67,7 +67,7 @@ impl End {
 }
 
 /// Whether a failure is what the record says, rather than that nobody looked at it.
-fn is_outcome(failure: &Failure<'_>) -> bool {
+pub(crate) fn is_outcome(failure: &Failure<'_>) -> bool {
     matches!(
         failure,
         Failure::NotFound
@@ -142,6 +142,23 @@ pub struct Outage {
     pub sound_until: Time,
 }
 
+/// A partition of a cluster goes on after all who held everything have gone: the end of its log may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Of which keyspace.
+    pub keyspace: KeyspaceId,
+    /// Which of its partitions,
+    pub partition: PartitionId,
+    /// of so many.
+    pub partitions: u32,
+    /// From when on nothing was answered by those who had been there before.
+    pub down: Time,
+    /// When it was decided with which log to go on.
+    pub up: Time,
+    /// What was acknowledged before that is in it.
+    pub survives_until: Time,
+}
+
 /// Everything that one run leaves behind for the checkers.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -149,6 +166,10 @@ pub struct History {
     pub calls: Vec<Call>,
     /// In order.
     pub outages: Vec<Outage>,
+    /// Whether it is that of a cluster: its losses count, and outages of single nodes are none there.
+    pub is_cluster: bool,
+    /// Of a cluster, in order.
+    pub losses: Vec<Loss>,
     /// How durable keyspaces were when.
     pub keyspaces: Vec<KeyspaceHistory>,
     /// Whether the time of day was set while the node ran, or in between.

@@ -14,6 +14,8 @@
 mod agenda;
 pub mod check;
 mod client;
+pub mod cluster;
+pub mod command;
 pub mod coverage;
 pub mod history;
 pub mod limits;
@@ -26,5 +28,5 @@ mod trace;
 pub mod workload;
 mod world;
 
-pub use run::{Run, run, run_twice};
+pub use run::{Run, run, run_cluster, run_twice};
 pub use trace::Keep;

@@ -46,3 +46,22 @@ pub const CLOCK_RATE_MAX: u64 = 1_200_000;
 
 /// How often a keyspace of a run is split: each time its partitions hold fewer of the few keys.
 pub const SPLITS_MAX: u8 = 2;
+
+/// Calls of all clients of a cluster in a second of a storm.
+pub const CLUSTER_CALLS_PER_SECOND: u64 = 70;
+
+/// Calls that the clients of a cluster make at least, before a run ends.
+pub const CLUSTER_CALLS_MIN: usize = 2_000;
+
+/// How long after the end of all faults clients of a cluster may still meet their traces: processes that start, dead ones
+/// that are found to be so, groups that are settled, states that are copied.
+pub const CLUSTER_HEALING_US: u64 = 20_000_000;
+
+/// How long after that all groups must be whole, and their members alike.
+pub const CLUSTER_WHOLE_US: u64 = 60_000_000;
+
+/// Starts of its process that an instance's disk remembers: more than happen between two maps.
+pub const STARTS_REMEMBERED_MAX: usize = 64;
+
+/// How far ahead of all clocks an instance's own may be: ceilings, and what its clients have seen elsewhere.
+pub const CLOCK_AHEAD_MS: u64 = 1_500;

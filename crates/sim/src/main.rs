@@ -3,11 +3,12 @@
 use std::io::{Write, stdout};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use zerohop_sim::command::{self, Ended, simulate};
 use zerohop_sim::coverage::Coverage;
 use zerohop_sim::{Keep, Run, run, run_twice};
 
-/// A simulated node and its clients, from a seed.
+/// A simulated node and its clients, from a seed; or whole clusters.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// Plays this seed, and says what came of it.
@@ -22,6 +23,14 @@ struct Arguments {
     /// With --seeds: plays each once, and goes on after one that fails.
     #[arg(long)]
     survey: bool,
+    #[command(subcommand)]
+    clusters: Option<Clusters>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Clusters {
+    /// Clusters: the same as `zerohop sim`.
+    Cluster(command::Arguments),
 }
 
 fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
@@ -31,6 +40,12 @@ fn parse_seeds(text: &str) -> Result<(u64, u64), String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if let Some(Clusters::Cluster(arguments)) = arguments.clusters {
+        return match simulate(&arguments, &mut say) {
+            Ended::Passed => ExitCode::SUCCESS,
+            Ended::Failed | Ended::NoScenario => ExitCode::FAILURE,
+        };
+    }
     let passed = match arguments {
         Arguments { seed: Some(seed), events, .. } => play_one(seed, events),
         Arguments { seeds: Some(seeds), survey: true, .. } => survey(seeds),

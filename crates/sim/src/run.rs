@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::check::{Violation, check};
+use crate::cluster::{Cluster, Limits};
 use crate::coverage::Coverage;
 use crate::trace::Keep;
 use crate::world::World;
@@ -45,6 +46,30 @@ pub fn run(seed: u64, keep: Keep) -> Run {
     }
     let troubles = world.troubles.drain(..).map(|what| Violation { checker: "world", what });
     violations.extend(troubles);
+    Run { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
+}
+
+/// Plays a seed with a cluster, and checks its history.
+#[must_use]
+pub fn run_cluster(seed: u64, limits: Limits, keep: Keep) -> Run {
+    let mut world = Cluster::new(seed, keep, limits);
+    let played = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let troubles = world.troubles.drain(..).map(|(checker, what)| Violation { checker, what });
+    let mut violations: Vec<Violation> = troubles.collect();
+    let mut coverage = world.coverage.clone();
+    match played {
+        Ok(()) => {
+            let findings = check(&world.history);
+            coverage.sections = findings.sections as u64;
+            coverage.undecided = findings.undecided as u64;
+            violations.extend(findings.violations);
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("without words");
+            violations.push(Violation { checker: "panic", what: text.to_owned() });
+        }
+    }
     Run { seed, digest: world.trace.digest(), violations, coverage, lines: world.trace.into_lines() }
 }
 

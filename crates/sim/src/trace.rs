@@ -54,6 +54,22 @@ impl Trace {
         self.lines.push_back(self.line.clone());
     }
 
+    /// Something happened that happens all the time: its words are made only where they are kept, and the digest takes a
+    /// number in their place.
+    pub(crate) fn note(&mut self, now: Time, what: fmt::Arguments<'_>, number: u64) {
+        if self.keep == Keep::Nothing {
+            self.digest.update(&now.0.to_le_bytes());
+            self.digest.update(&number.to_le_bytes());
+            self.count += 1;
+            return;
+        }
+        let before = self.digest.clone();
+        self.say(now, what);
+        self.digest = before;
+        self.digest.update(&now.0.to_le_bytes());
+        self.digest.update(&number.to_le_bytes());
+    }
+
     /// These bytes travelled.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         self.digest.update(&(bytes.len() as u64).to_le_bytes());

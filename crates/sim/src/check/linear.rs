@@ -5,8 +5,9 @@
 //! of calls already in the order and the state they lead to. Calls of unknown outcome may stand anywhere after their
 //! submission, or nowhere; they are tried only where the others lead nowhere, few in a row before many.
 //!
-//! A history may end with a loss: a crash of a node that held it in memory. Then the order's state must at some point
-//! have been what was found after the restart, with all that had to survive before it.
+//! A section may end with a loss: a crash of a node that held it in memory. Then the order's state must at some point
+//! have been what was found after the restart, with all that had to survive before it; or, where nobody looked, what the
+//! next section begins with.
 
 use std::collections::BTreeSet;
 use std::hash::Hash;
@@ -36,9 +37,19 @@ pub(crate) struct Item<'h> {
 pub(crate) struct Section<'h> {
     /// By submission.
     pub(crate) items: Vec<Item<'h>>,
-    pub(crate) start: State,
-    /// What was found after the loss at its end, if it ends with one.
-    pub(crate) found: Option<State>,
+    pub(crate) end: SectionEnd,
+}
+
+/// What is known of a record at the end of a section.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum SectionEnd {
+    /// It is the end of the history.
+    #[default]
+    OfAll,
+    /// After the loss it was found so.
+    Found(State),
+    /// The loss left some state that it had, with all before it that had to survive: the next section begins there.
+    Unknown,
 }
 
 #[derive(Debug)]
@@ -53,19 +64,22 @@ pub(crate) enum Verdict {
 /// Where the search got stuck, deepest in.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Dead {
+    /// In which section.
+    pub(crate) at: usize,
     pub(crate) order: Vec<usize>,
     pub(crate) state: State,
 }
 
-/// Looks for an order.
-pub(crate) fn check(section: &Section<'_>) -> Verdict {
+/// Looks for an order of the calls of all sections, one after the other, that begins with this state.
+pub(crate) fn check(start: &State, sections: &[Section<'_>]) -> Verdict {
     let mut verdict = Verdict::GaveUp;
     let mut budget = SEARCH_PLACES_MAX;
+    let optional = |section: &Section<'_>| section.items.iter().filter(|item| !item.required).count();
+    let optional = sections.iter().map(optional).max().unwrap_or(0);
     for in_a_row in [0, 1, 2, 4, usize::MAX] {
-        let mut search = Search::new(section, in_a_row, budget);
-        verdict = search.run();
+        let mut search = Search::new(sections, in_a_row, budget);
+        verdict = search.run(start);
         budget = search.budget;
-        let optional = section.items.iter().filter(|item| !item.required).count();
         if !matches!(verdict, Verdict::Not(_)) || optional <= in_a_row {
             return verdict;
         }
@@ -74,22 +88,29 @@ pub(crate) fn check(section: &Section<'_>) -> Verdict {
 }
 
 struct Search<'s, 'h> {
-    section: &'s Section<'h>,
+    parts: Vec<Part<'s, 'h>>,
     /// Unknown outcomes that may stand between two known ones.
     in_a_row: usize,
     /// Places that may still be visited.
     budget: usize,
     visited: BTreeSet<u128>,
+    dead: Dead,
+}
+
+/// A section, with what is asked of it again and again.
+struct Part<'s, 'h> {
+    section: &'s Section<'h>,
     /// Versions that required writes were told, by item.
     versions: Vec<Option<Timestamp>>,
     required: usize,
     survivors: usize,
-    dead: Dead,
 }
 
 /// A place of the search.
 #[derive(Clone)]
 struct Place {
+    /// Which section.
+    at: usize,
     done: Vec<u64>,
     state: State,
     order: Vec<usize>,
@@ -100,135 +121,166 @@ struct Place {
     frontier: Time,
     /// Unknown outcomes since the last known one.
     row: usize,
-    /// The state was what was found after the loss, with all before it that had to survive.
-    found: bool,
+    /// What the loss at the end of the section leaves: a state with all before it that had to survive.
+    left: Option<State>,
 }
 
-impl<'s, 'h> Search<'s, 'h> {
-    fn new(section: &'s Section<'h>, in_a_row: usize, budget: usize) -> Self {
-        let items = &section.items;
-        Self {
-            section,
-            in_a_row,
-            budget,
-            visited: BTreeSet::new(),
-            versions: items.iter().map(|item| write_version(item)).collect(),
-            required: items.iter().filter(|item| item.required).count(),
-            survivors: items.iter().filter(|item| item.required && item.survives).count(),
-            dead: Dead::default(),
-        }
-    }
-
-    fn run(&mut self) -> Verdict {
-        let mut first = Place {
-            done: vec![0; self.section.items.len().div_ceil(64)],
-            state: self.section.start.clone(),
+impl Place {
+    fn first(at: usize, state: State, items: usize) -> Place {
+        Place {
+            at,
+            done: vec![0; items.div_ceil(64)],
+            state,
             order: Vec::new(),
             required: 0,
             survivors: 0,
             frontier: Time(0),
             row: 0,
-            found: self.section.found.is_none(),
+            left: None,
+        }
+    }
+}
+
+impl<'s, 'h> Search<'s, 'h> {
+    fn new(sections: &'s [Section<'h>], in_a_row: usize, budget: usize) -> Self {
+        let part = |section: &'s Section<'h>| Part {
+            section,
+            versions: section.items.iter().map(|item| write_version(item)).collect(),
+            required: section.items.iter().filter(|item| item.required).count(),
+            survivors: section.items.iter().filter(|item| item.required && item.survives).count(),
         };
-        self.look_for_found(&mut first);
-        let mut stack = vec![first];
+        let parts = sections.iter().map(part).collect();
+        Self { parts, in_a_row, budget, visited: BTreeSet::new(), dead: Dead::default() }
+    }
+
+    fn run(&mut self, start: &State) -> Verdict {
+        let mut stack = Vec::new();
+        self.begin(0, start.clone(), &mut stack);
         let mut candidates = Vec::new();
         let mut after = Vec::new();
         while let Some(place) = stack.pop() {
-            if place.required == self.required && place.found {
-                return Verdict::Linearizable;
+            let Some(part) = self.parts.get(place.at) else { return Verdict::Linearizable };
+            let section = part.section;
+            let is_last = matches!(section.end, SectionEnd::OfAll);
+            if place.required == part.required && (is_last || place.left.is_some()) {
+                match place.left {
+                    Some(left) if !is_last => self.begin(place.at + 1, left, &mut stack),
+                    _ => return Verdict::Linearizable,
+                }
+                continue;
             }
             if self.budget == 0 {
                 return Verdict::GaveUp;
             }
             self.budget -= 1;
-            if place.order.len() >= self.dead.order.len() {
-                self.dead = Dead { order: place.order.clone(), state: place.state.clone() };
+            if (place.at, place.order.len()) >= (self.dead.at, self.dead.order.len()) {
+                let Place { at, order, state, .. } = &place;
+                self.dead = Dead { at: *at, order: order.clone(), state: state.clone() };
             }
-            self.candidates(&place, &mut candidates);
+            candidates_of(part, &place, self.in_a_row, &mut candidates);
             // The last pushed is tried first: the likeliest comes last.
             for &at in &candidates {
-                let item = &self.section.items[at];
+                let item = &section.items[at];
                 after.clear();
                 steps(&place.state, &item.call.operation, item.call.clock_ms, told(item), &mut after);
                 for state in after.drain(..) {
-                    let next = self.step(&place, at, state);
-                    if self.is_new(&next) {
-                        stack.push(next);
-                    }
+                    let next = step(item, &place, at, state);
+                    self.push(next, &mut stack);
                 }
             }
         }
         Verdict::Not(std::mem::take(&mut self.dead))
     }
 
-    /// What may come next, the likeliest last.
-    fn candidates(&self, place: &Place, into: &mut Vec<usize>) {
-        into.clear();
-        let items = &self.section.items;
-        let open = |at: usize| place.done[at / 64] >> (at % 64) & 1 == 0;
-        let mut soonest = Time::NEVER;
-        let mut lowest: Option<Timestamp> = None;
-        for (at, item) in items.iter().enumerate() {
-            // By submission: whatever was submitted after the soonest end comes after that.
-            if item.call.invoked > soonest {
-                break;
-            }
-            if item.required && open(at) {
-                soonest = soonest.min(item.until);
-                // Versions rise from write to write.
-                lowest = match (lowest, self.versions[at]) {
-                    (Some(one), Some(other)) => Some(one.min(other)),
-                    (one, other) => one.or(other),
-                };
-            }
-        }
-        for (at, item) in items.iter().enumerate() {
-            if item.call.invoked > soonest {
-                break;
-            }
-            let too_high = self.versions[at].is_some() && self.versions[at] > lowest;
-            let too_late = item.until < place.frontier;
-            let too_many = !item.required && place.row >= self.in_a_row;
-            if open(at) && !too_high && !too_late && !too_many {
-                into.push(at);
-            }
-        }
-        // Known before unknown outcomes; what ended sooner first.
-        into.sort_by_key(|at| (items[*at].required, std::cmp::Reverse(items[*at].until)));
+    /// The next section begins with this state; past the last one all is found.
+    fn begin(&mut self, at: usize, state: State, stack: &mut Vec<Place>) {
+        let items = self.parts.get(at).map_or(0, |part| part.section.items.len());
+        self.push(Place::first(at, state, items), stack);
     }
 
-    fn step(&self, place: &Place, at: usize, state: State) -> Place {
-        let item = &self.section.items[at];
-        let mut next = place.clone();
-        next.done[at / 64] |= 1 << (at % 64);
-        next.state = state;
-        next.order.push(at);
-        next.frontier = next.frontier.max(item.call.invoked);
-        next.row = if item.required { 0 } else { next.row + 1 };
-        next.required += usize::from(item.required);
-        next.survivors += usize::from(item.required && item.survives);
-        self.look_for_found(&mut next);
-        next
-    }
-
-    /// Notes whether the state is what was found after the loss. All that had to survive stands before it.
-    fn look_for_found(&self, place: &mut Place) {
-        if let Some(found) = &self.section.found {
-            place.found |= place.survivors == self.survivors && agree(&place.state, found);
+    /// Goes on from a place, and from the same with its state as what the loss leaves, where that can be.
+    fn push(&mut self, place: Place, stack: &mut Vec<Place>) {
+        let Some(part) = self.parts.get(place.at) else { return stack.push(place) };
+        let is_whole = place.required == part.required;
+        let may_be_left = place.left.is_none() && place.survivors == part.survivors;
+        let left = match &part.section.end {
+            SectionEnd::Found(found) if may_be_left && agree(&place.state, found) => Some(found.clone()),
+            SectionEnd::Unknown if may_be_left => Some(place.state.clone()),
+            _ => None,
+        };
+        let with = left.map(|left| Place { left: Some(left), ..place.clone() });
+        // What was found is what it was; what was not found was probably the last.
+        let both = match (&part.section.end, with) {
+            (SectionEnd::Found(_), Some(with)) => [None, Some(with)],
+            (_, with) if is_whole => [Some(place), with],
+            (_, with) => [with, Some(place)],
+        };
+        for place in both.into_iter().flatten() {
+            if self.is_new(&place) {
+                stack.push(place);
+            }
         }
     }
 
     fn is_new(&mut self, place: &Place) -> bool {
         let mut hash = Xxh3::new();
+        place.at.hash(&mut hash);
         place.done.hash(&mut hash);
         place.state.hash(&mut hash);
-        place.found.hash(&mut hash);
+        place.left.hash(&mut hash);
         if self.in_a_row != usize::MAX {
             place.row.hash(&mut hash);
         }
         self.visited.insert(hash.digest128())
     }
+}
+
+/// What may come next, the likeliest last.
+fn candidates_of(part: &Part<'_, '_>, place: &Place, in_a_row: usize, into: &mut Vec<usize>) {
+    into.clear();
+    let items = &part.section.items;
+    let open = |at: usize| place.done[at / 64] >> (at % 64) & 1 == 0;
+    let mut soonest = Time::NEVER;
+    let mut lowest: Option<Timestamp> = None;
+    for (at, item) in items.iter().enumerate() {
+        // By submission: whatever was submitted after the soonest end comes after that.
+        if item.call.invoked > soonest {
+            break;
+        }
+        if item.required && open(at) {
+            soonest = soonest.min(item.until);
+            // Versions rise from write to write.
+            lowest = match (lowest, part.versions[at]) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+        }
+    }
+    for (at, item) in items.iter().enumerate() {
+        if item.call.invoked > soonest {
+            break;
+        }
+        let too_high = part.versions[at].is_some() && part.versions[at] > lowest;
+        let too_late = item.until < place.frontier;
+        let too_many = !item.required && place.row >= in_a_row;
+        if open(at) && !too_high && !too_late && !too_many {
+            into.push(at);
+        }
+    }
+    // Known before unknown outcomes; what ended sooner first.
+    into.sort_by_key(|at| (items[*at].required, std::cmp::Reverse(items[*at].until)));
+}
+
+fn step(item: &Item<'_>, place: &Place, at: usize, state: State) -> Place {
+    let mut next = place.clone();
+    next.done[at / 64] |= 1 << (at % 64);
+    next.state = state;
+    next.order.push(at);
+    next.frontier = next.frontier.max(item.call.invoked);
+    next.row = if item.required { 0 } else { next.row + 1 };
+    next.required += usize::from(item.required);
+    next.survivors += usize::from(item.required && item.survives);
+    next
 }
 
 fn told<'i>(item: &Item<'i>) -> Told<'i> {

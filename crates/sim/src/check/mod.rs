@@ -4,6 +4,7 @@
 //! ```text
 //!   sections ──> linear    each record's calls have an order in which the specification (model) answers them so;
 //!                          after a loss, what is found is a beginning of it that has all that had to survive
+//!                          (lossy: how a cluster's records are cut)
 //!   once                   a token stands in a record at most once; one whose write was denied, never
 //!   written                nothing is returned that nobody wrote
 //!   order                  versions rise from one write to the next
@@ -11,6 +12,7 @@
 //! ```
 
 mod linear;
+mod lossy;
 mod model;
 mod once;
 mod order;
@@ -61,7 +63,7 @@ pub fn check(history: &History) -> Findings {
     order::check(history, &mut findings.violations);
     for named in sections::sections(history) {
         findings.sections += 1;
-        match linear::check(&named.section) {
+        match linear::check(&named.start, &named.sections) {
             Verdict::Linearizable => {}
             Verdict::GaveUp => findings.undecided += 1,
             Verdict::Not(dead) => findings.violations.push(not_linearizable(&named, &dead)),
@@ -77,11 +79,18 @@ const SHOWN_AFTER: usize = 20;
 fn not_linearizable(named: &sections::Named<'_>, dead: &linear::Dead) -> Violation {
     use fmt::Write as _;
     let mut what = format!("record {} of keyspace {} ", String::from_utf8_lossy(named.key), named.keyspace);
-    let items = &named.section.items;
+    let section = &named.sections[dead.at];
+    let items = &section.items;
     let section = match named.outage {
         Some(outage) => format!(
             "has no order of its calls that leads to what was found after the crash at {}: {:?}",
-            outage.down.0, named.section.found
+            outage.down.0, section.end
+        ),
+        None if named.sections.len() > 1 => format!(
+            "has no order of its calls in which they could have been answered so, with what {} losses may have taken; \
+             stuck before the one numbered {}",
+            named.sections.len() - 1,
+            dead.at
         ),
         None => "has no order of its calls in which they could have been answered so".to_owned(),
     };
@@ -92,7 +101,7 @@ fn not_linearizable(named: &sections::Named<'_>, dead: &linear::Dead) -> Violati
     line(format_args!("{section}"));
     line(format_args!(
         "  it began as {:?}; the longest order, of {} calls, ends with",
-        named.section.start,
+        named.start,
         dead.order.len()
     ));
     for at in dead.order.iter().skip(dead.order.len().saturating_sub(SHOWN_BEFORE)) {

@@ -18,7 +18,8 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     for call in &history.calls {
         // What was done before a loss may be refused when it is asked for again.
         let is_denied = matches!(call.end, End::NotDone(_) | End::Failed(_));
-        if is_denied && !loss_between(history, call.keyspace, (call.invoked, call.returned)) {
+        if is_denied && !loss_between(history, (call.keyspace, call.partition), (call.invoked, call.returned))
+        {
             denied.extend(tokens_written(call).into_iter().map(|token| (token, call)));
         }
     }

@@ -21,8 +21,8 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
             by_partition.entry((call.keyspace, call.partition)).or_default().push((call, version, returned));
         }
     }
-    for ((keyspace, _), mut writes) in by_partition {
-        let loss_between = |first: Time, second: Time| loss_between(history, keyspace, (first, Some(second)));
+    for (place, mut writes) in by_partition {
+        let loss_between = |first: Time, second: Time| loss_between(history, place, (first, Some(second)));
         let mut by_return = writes.clone();
         by_return.sort_by_key(|(_, _, returned)| *returned);
         writes.sort_by_key(|(call, _, _)| call.invoked);
@@ -51,9 +51,15 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 /// Whether an outage between two moments may have taken something away.
 pub(super) fn loss_between(
     history: &History,
-    keyspace: KeyspaceId,
+    (keyspace, partition): (KeyspaceId, PartitionId),
     (from, to): (Time, Option<Time>),
 ) -> bool {
+    if history.is_cluster {
+        return history.losses.iter().any(|loss| {
+            let is_its = (loss.keyspace, loss.partition) == (keyspace, partition);
+            is_its && loss.up >= from && to.is_none_or(|to| loss.down <= to)
+        });
+    }
     let Some(known) = history.keyspace(keyspace) else { return false };
     history.outages.iter().any(|outage| {
         let within = outage.up >= from && to.is_none_or(|to| outage.down <= to);

@@ -6,9 +6,10 @@ use zerohop_wire::Failure;
 
 use super::Violation;
 use crate::history::{End, History};
-use crate::limits::{DEADLINE_SLACK_US, HEALING_US};
+use crate::limits::{CLUSTER_HEALING_US, DEADLINE_SLACK_US, HEALING_US};
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let healing_us = if history.is_cluster { CLUSTER_HEALING_US } else { HEALING_US };
     for call in &history.calls {
         let late = call.deadline.after_us(DEADLINE_SLACK_US);
         let mut wrong = |what: &str| {
@@ -19,7 +20,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
             Some(returned) if returned > late => wrong("a call has ended after its deadline"),
             _ => {}
         }
-        let healthy = history.healed.is_some_and(|healed| call.invoked >= healed.after_us(HEALING_US));
+        let healthy = history.healed.is_some_and(|healed| call.invoked >= healed.after_us(healing_us));
         if healthy && matches!(call.end, End::Open | End::Unknown | End::NotDone(_)) {
             let keyspace = history.keyspace(call.keyspace);
             let gone = keyspace.is_none_or(|keyspace| keyspace.dropped.is_some());

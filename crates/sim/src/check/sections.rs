@@ -12,7 +12,8 @@ use zerohop_placement::Durability;
 use zerohop_session::{Reply, Time};
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
-use super::linear::{Item, Section, made_version};
+use super::linear::{Item, Section, SectionEnd, made_version};
+use super::lossy;
 use super::model::{Record, State};
 use crate::history::{Call, End, History, KeyspaceHistory, Outage};
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
@@ -23,9 +24,11 @@ use crate::workload::operation::Act;
 pub(crate) struct Named<'h> {
     pub(crate) keyspace: KeyspaceId,
     pub(crate) key: &'h [u8],
-    /// The outage at its end, if it ends with a loss.
+    /// The outage at its end, if it ends with one.
     pub(crate) outage: Option<Outage>,
-    pub(crate) section: Section<'h>,
+    pub(crate) start: State,
+    /// In a cluster, all of the record, cut where something was lost; else one.
+    pub(crate) sections: Vec<Section<'h>>,
 }
 
 /// All sections of a history.
@@ -38,6 +41,10 @@ pub(crate) fn sections(history: &History) -> Vec<Named<'_>> {
     let newest = newest_found(history);
     for ((keyspace, key), calls) in by_key {
         let Some(known) = history.keyspace(keyspace) else { continue };
+        if history.is_cluster {
+            all.push(lossy::named(history, (keyspace, key), &calls));
+            continue;
+        }
         let losses: Vec<Outage> =
             history.outages.iter().filter(|outage| loses(known, outage)).copied().collect();
         let mut start = State::None;
@@ -46,8 +53,9 @@ pub(crate) fn sections(history: &History) -> Vec<Named<'_>> {
             let found = outage.map(|outage| found_at(&calls, outage.up));
             let cutter = Cutter { history, known, newest: &newest, from, outage };
             let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
-            let section = Section { items, start: start.clone(), found: found.clone() };
-            all.push(Named { keyspace, key, outage: outage.copied(), section });
+            let end = found.clone().map_or(SectionEnd::OfAll, SectionEnd::Found);
+            let sections = vec![Section { items, end }];
+            all.push(Named { keyspace, key, outage: outage.copied(), start: start.clone(), sections });
             start = found.unwrap_or_default();
             from = outage.map(|outage| outage.up);
         }

@@ -8,7 +8,7 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Condition, Expiry, Range};
 
 use super::{Findings, check};
-use crate::history::{Call, End, History, KeyspaceHistory, Outage};
+use crate::history::{Call, End, History, KeyspaceHistory, Loss, Outage};
 use crate::workload::operation::{Act, Awaited, Operation};
 use crate::workload::tokens::token;
 
@@ -79,6 +79,15 @@ impl Told {
     fn outage(mut self, down: u64, up: u64) -> Self {
         let (down, up) = (Time(down * MS), Time(up * MS));
         self.history.outages.push(Outage { down, up, clean: false, sound_until: Time::NEVER });
+        self
+    }
+
+    /// A cluster's partition goes on with a log of which everything up to `survives` is there.
+    fn loss(mut self, up: u64, survives: u64) -> Self {
+        let (up, survives_until) = (Time(up * MS), Time(survives * MS));
+        let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+        self.history.losses.push(Loss { keyspace, partition, partitions: 1, down: up, up, survives_until });
+        self.history.is_cluster = true;
         self
     }
 
@@ -316,4 +325,58 @@ fn a_long_good_history_is_decided_quickly() {
         };
     }
     long.good();
+}
+
+const INTERVAL: Durability = Durability::Interval { ms: 100 };
+
+#[test]
+fn a_cluster_loses_only_the_end_of_a_log_in_doubt() {
+    // What was young may be gone, or be there; then it stays so.
+    told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).loss(1000, 500).reads(1100, 1101, 1).good();
+    told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).loss(1000, 500).reads(1100, 1101, 2).good();
+    told(INTERVAL)
+        .insert(0, 1, 1)
+        .insert(900, 901, 2)
+        .loss(1000, 500)
+        .reads(1100, 1101, 1)
+        .reads(1200, 1201, 2)
+        .bad("linear");
+    // What was old is not.
+    told(INTERVAL).insert(0, 1, 1).insert(400, 401, 2).loss(1000, 500).reads(1100, 1101, 1).bad("linear");
+    told(INTERVAL)
+        .insert(0, 1, 1)
+        .loss(1000, 500)
+        .call(1100, Some(1101), Act::Lookup, not_found())
+        .bad("linear");
+    // And nothing is lost without a log in doubt.
+    let mut lossless = told(INTERVAL).insert(0, 1, 1).insert(900, 901, 2).reads(1100, 1101, 1);
+    lossless.history.is_cluster = true;
+    lossless.bad("linear");
+}
+
+#[test]
+fn what_stands_before_something_seen_after_a_loss_is_there_too() {
+    let young = || told(Durability::Memory).insert(0, 1, 1).insert(10, 11, 2).insert(20, 21, 3).of("other");
+    young().loss(100, 0).reads(200, 201, 3).of("other").reads(210, 211, 2).good();
+    young().loss(100, 0).call(200, Some(201), Act::Lookup, not_found()).of("other").reads(210, 211, 1).good();
+    young().loss(100, 0).reads(200, 201, 3).of("other").reads(210, 211, 1).bad("linear");
+}
+
+#[test]
+fn losses_follow_each_other_and_calls_may_straddle_them() {
+    let twice = || told(Durability::Memory).insert(0, 1, 1).loss(100, 0).insert(110, 111, 20).loss(200, 0);
+    twice().call(300, Some(301), Act::Lookup, not_found()).good();
+    twice().reads(300, 301, 20).good();
+    twice().reads(300, 301, 1).good();
+    twice().reads(300, 301, 7).bad("written");
+    // A retry may have been done before the loss, and again after it.
+    told(INTERVAL)
+        .call(90, Some(130), append(1), list_done(5))
+        .loss(100, 0)
+        .call(140, Some(141), Act::Lookup, list(5, &[1]))
+        .good();
+}
+
+fn list_done(version: u64) -> End {
+    done(version, 1)
 }

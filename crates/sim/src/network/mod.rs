@@ -89,13 +89,16 @@ pub(crate) struct Network {
     is_calm: bool,
     /// By client: nothing passes before then.
     cut_off: Vec<Time>,
+    /// By client and instance.
+    cut_off_from: BTreeMap<(usize, usize), Time>,
     travelling: Vec<Travelling>,
 }
 
 impl Network {
     pub(crate) fn new(random: Random, faults: NetworkFaults, clients: usize) -> Self {
         let (links, travelling) = (BTreeMap::new(), Vec::new());
-        Self { links, random, faults, is_calm: false, cut_off: vec![Time(0); clients], travelling }
+        let (cut_off, cut_off_from) = (vec![Time(0); clients], BTreeMap::new());
+        Self { links, random, faults, is_calm: false, cut_off, cut_off_from, travelling }
     }
 
     /// What was put on its way since the last time.
@@ -174,9 +177,9 @@ impl Network {
     }
 
     /// The node's process is gone, and every connection with it. `silently`: openers find out by themselves, or when it
-    /// is back; else what it had sent may still come before they are told.
-    pub(crate) fn lose_node(&mut self, now: Time, silently: bool) {
-        for id in self.those(|link| !link.is_over) {
+    /// is back; else what it had sent may still come before they are told. `is_its` tells its instances.
+    pub(crate) fn lose_node(&mut self, now: Time, silently: bool, is_its: impl Fn(usize) -> bool) {
+        for id in self.those(|link| !link.is_over && is_its(link.instance)) {
             self.empty(id, End::Node);
             self.shut(id, End::Node);
             if !silently {
@@ -191,8 +194,8 @@ impl Network {
     }
 
     /// The node is there again: connections that it does not know are reset, and nothing of them is heard any more.
-    pub(crate) fn node_is_back(&mut self, now: Time) {
-        for id in self.those(|link| !link.is_over && link.to_node.is_shut) {
+    pub(crate) fn node_is_back(&mut self, now: Time, is_its: impl Fn(usize) -> bool) {
+        for id in self.those(|link| !link.is_over && link.to_node.is_shut && is_its(link.instance)) {
             self.reset(now, id);
         }
     }
@@ -202,10 +205,16 @@ impl Network {
         self.cut_off[client] = until;
     }
 
+    /// Nothing passes between a client and these instances until then.
+    pub(crate) fn cut_off_from(&mut self, client: usize, instances: std::ops::Range<usize>, until: Time) {
+        self.cut_off_from.extend(instances.map(|instance| ((client, instance), until)));
+    }
+
     /// From now on nothing bad happens, and both ends of what is half open are told.
     pub(crate) fn calm(&mut self, now: Time) {
         self.is_calm = true;
         self.cut_off.fill(Time(0));
+        self.cut_off_from.clear();
         for id in self.those(|link| !link.is_over && (link.to_node.is_shut || link.to_opener.is_shut)) {
             self.reset(now, id);
         }
@@ -251,7 +260,10 @@ impl Network {
         }
         let Some(link) = self.links.get_mut(&id) else { return };
         let held = match link.opener {
-            Opener::Client { client, .. } => self.cut_off[client],
+            Opener::Client { client, .. } => {
+                let from_it = self.cut_off_from.get(&(client, link.instance)).copied();
+                self.cut_off[client].max(from_it.unwrap_or(Time(0)))
+            }
             Opener::Ghost => Time(0),
         };
         let pipe = link.pipe_mut(to);

@@ -73,9 +73,9 @@ fn closing_comes_behind_what_was_sent_and_a_crash_loses_what_is_on_its_way() {
     let link = network.open(Time(0), Opener::Ghost, Some(0));
     network.take_travelling();
     network.send(Time(0), link, End::Node, b"abc");
-    network.lose_node(Time(0), true);
+    network.lose_node(Time(0), true, |_| true);
     network.send(Time(0), link, End::Node, b"def");
     assert_eq!(arrived(&mut network, End::Node), (Vec::new(), false));
-    network.node_is_back(Time(5));
+    network.node_is_back(Time(5), |_| true);
     assert_eq!(arrived(&mut network, End::Opener), (Vec::new(), true));
 }

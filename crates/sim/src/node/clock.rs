@@ -15,11 +15,18 @@ pub(crate) struct NodeClock {
     ahead_ms: Vec<u64>,
     /// When the process started.
     start: Time,
+    /// How fast the clock that is never set runs, if not as the time of day: that is set right again and again.
+    elapsed_rate: Option<u64>,
 }
 
 impl NodeClock {
     pub(crate) fn new(now: Time) -> Self {
-        Self { settings: vec![(now, START_UNIX_MS, 1_000_000)], ahead_ms: vec![0], start: now }
+        Self {
+            settings: vec![(now, START_UNIX_MS, 1_000_000)],
+            ahead_ms: vec![0],
+            start: now,
+            elapsed_rate: None,
+        }
     }
 
     /// It is set by so much.
@@ -35,6 +42,21 @@ impl NodeClock {
         self.start = now;
     }
 
+    /// The same, but only the clock that is never set runs at that rate.
+    pub(crate) fn restart_apart(&mut self, now: Time, by_ms: i64, elapsed_rate: u64) {
+        self.set_to(now, by_ms, 1_000_000);
+        self.start = now;
+        self.elapsed_rate = Some(elapsed_rate);
+    }
+
+    /// It is set to the true time.
+    pub(crate) fn set_right(&mut self, now: Time) {
+        let (first, shows, _) = self.settings[0];
+        let right = shows + now.since_us(first) / 1_000;
+        let by_ms = right as i64 - self.unix_ms(now) as i64;
+        self.set(now, by_ms);
+    }
+
     fn set_to(&mut self, now: Time, by_ms: i64, rate: u64) {
         let shows = self.unix_ms(now);
         let next = shows.saturating_add_signed(by_ms);
@@ -46,13 +68,25 @@ impl NodeClock {
     /// What it shows.
     pub(crate) fn show(&self, now: Time) -> instance::Time {
         let elapsed_us: u64 = now.since_us(self.start);
-        let elapsed_ms = (u128::from(elapsed_us) * u128::from(self.rate()) / 1_000_000_000) as u64;
+        let elapsed_ms = (u128::from(elapsed_us) * u128::from(self.elapsed_rate()) / 1_000_000_000) as u64;
         instance::Time { unix_ms: self.unix_ms(now), elapsed_ms }
+    }
+
+    /// Microseconds since the process started, as it counts them.
+    pub(crate) fn elapsed_us(&self, now: Time) -> u64 {
+        let elapsed_us: u64 = now.since_us(self.start);
+        (u128::from(elapsed_us) * u128::from(self.elapsed_rate()) / 1_000_000) as u64
+    }
+
+    /// When it will show so many microseconds since the process started, or soon after.
+    pub(crate) fn when_elapsed_us(&self, elapsed_us: u64) -> Time {
+        let us = u128::from(elapsed_us) * 1_000_000 / u128::from(self.elapsed_rate()) + 1;
+        self.start.after_us(u64::try_from(us).unwrap_or(u64::MAX))
     }
 
     /// When it will show so many milliseconds since the process started, or soon after.
     pub(crate) fn when_elapsed(&self, elapsed_ms: u64) -> Time {
-        let us = u128::from(elapsed_ms) * 1_000_000_000 / u128::from(self.rate()) + 1;
+        let us = u128::from(elapsed_ms) * 1_000_000_000 / u128::from(self.elapsed_rate()) + 1;
         self.start.after_us(u64::try_from(us).unwrap_or(u64::MAX))
     }
 
@@ -72,6 +106,11 @@ impl NodeClock {
         }
         // Two clocks cut to milliseconds at different moments: each setting may add one.
         (least, most + 1 + self.settings.len() as u64)
+    }
+
+    /// Of the clock that is never set.
+    fn elapsed_rate(&self) -> u64 {
+        self.elapsed_rate.unwrap_or_else(|| self.rate())
     }
 
     /// The rate changes only with a restart: within a process time passes evenly.

@@ -3,7 +3,7 @@
 
 mod clock;
 mod manager;
-mod port;
+pub(crate) mod port;
 mod slot;
 
 pub(crate) use clock::NodeClock;

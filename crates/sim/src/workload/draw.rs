@@ -11,7 +11,6 @@ use zerohop_wire::messages::{Condition, Expiry, Range};
 
 use super::operation::{Act, Awaited, Operation};
 use super::tokens::{FILLER, token};
-use crate::scenario::Scenario;
 use crate::streams::Draw;
 
 /// Keys of each keyspace.
@@ -23,6 +22,17 @@ const HOT: std::ops::Range<usize> = 2..4;
 
 /// The version of a record, and its bytes if it was bytes.
 type Seen = (Timestamp, Option<Vec<u8>>);
+
+/// What operations of a run are like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taste {
+    /// Whether some values are large.
+    pub(crate) has_large_values: bool,
+    /// Whether some records expire.
+    pub(crate) expires: bool,
+    /// Whether most calls are about two records.
+    pub(crate) is_hot: bool,
+}
 
 /// Draws operations.
 #[derive(Debug)]
@@ -37,15 +47,9 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    pub(crate) fn new(random: Random, scenario: &Scenario) -> Self {
-        Self {
-            random,
-            tokens: 0,
-            has_large_values: scenario.large_values,
-            expires: scenario.expires,
-            is_hot: scenario.is_hot,
-            seen: BTreeMap::new(),
-        }
+    pub(crate) fn new(random: Random, taste: Taste) -> Self {
+        let Taste { has_large_values, expires, is_hot } = taste;
+        Self { random, tokens: 0, has_large_values, expires, is_hot, seen: BTreeMap::new() }
     }
 
     /// Somebody saw a record so.

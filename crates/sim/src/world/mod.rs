@@ -25,7 +25,7 @@ use crate::node::{Manager, NodeClock, Slot};
 use crate::scenario::Scenario;
 use crate::streams::Streams;
 use crate::trace::{Keep, Trace};
-use crate::workload::draw::Draws;
+use crate::workload::draw::{Draws, Taste};
 use faults::Fault;
 
 /// What happens at some time.
@@ -114,7 +114,12 @@ impl World {
         let agenda = Agenda::new(streams.schedule.clone(), now);
         let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
         let slots = (0..scenario.instances).map(|_| Slot::new(nodes::new_disk(&mut streams.disk))).collect();
-        let draws = Draws::new(streams.workload.clone(), &scenario);
+        let taste = Taste {
+            has_large_values: scenario.large_values,
+            expires: scenario.expires,
+            is_hot: scenario.is_hot,
+        };
+        let draws = Draws::new(streams.workload.clone(), taste);
         let mut world = Self {
             trace: Trace::new(keep),
             history: History::default(),

@@ -129,7 +129,7 @@ impl World {
             self.wake_slot(slot, now);
         }
         self.trace.say(now, format_args!("START {incarnation:?}, clock {:?}", self.clock.show(now)));
-        self.network.node_is_back(now);
+        self.network.node_is_back(now, |_| true);
         if !is_first {
             self.history.outages.push(Outage { down, up: now, clean, sound_until });
             self.audit();
@@ -197,7 +197,7 @@ impl World {
         };
         self.node.down = Some((now, is_clean, sound_until));
         let silently = how == Ending::Power && self.streams.network.chance(1, 2);
-        self.network.lose_node(now, silently);
+        self.network.lose_node(now, silently, |_| true);
         let down_us = match self.phase {
             Phase::Faults => self.streams.node.below(self.scenario.node.down_us + 1),
             _ => 0,

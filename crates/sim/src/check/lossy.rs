@@ -1,0 +1,112 @@
+//! Cuts the calls on a record of a cluster where its partition may have lost the end of its log.
+//!
+//! A group that has a member in sync left loses nothing, whatever befalls the others, so most records have one section.
+//! Where all are gone, the group goes on with the log of one of them ([`Loss`]): some beginning of what there was. What it
+//! must have, at least, is what was acknowledged early enough, and whatever stands before something that is seen later.
+
+use zerohop_session::{Reply, Time};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+
+use super::linear::{Item, Section, SectionEnd, made_version};
+use super::sections::Named;
+use crate::history::{Call, End, History, Loss};
+
+/// The calls on one record.
+pub(super) fn named<'h>(
+    history: &'h History,
+    (keyspace, key): (KeyspaceId, &'h [u8]),
+    calls: &[&'h Call],
+) -> Named<'h> {
+    let partition = calls.first().map(|call| call.partition).unwrap_or_default();
+    let losses: Vec<&Loss> = history
+        .losses
+        .iter()
+        .filter(|loss| (loss.keyspace, loss.partition) == (keyspace, partition))
+        .collect();
+    let mut sections = Vec::new();
+    let mut before = None;
+    for loss in losses.iter().map(|loss| Some(*loss)).chain([None]) {
+        let newest = loss.and_then(|loss| newest_after(history, loss));
+        let cutter = Cutter { losses: &losses, before, loss, newest };
+        let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
+        let end = if loss.is_some() { SectionEnd::Unknown } else { SectionEnd::OfAll };
+        sections.push(Section { items, end });
+        before = loss;
+    }
+    Named { keyspace, key, outage: None, start: None, sections }
+}
+
+struct Cutter<'c> {
+    losses: &'c [&'c Loss],
+    /// The losses at the beginning and at the end of the section.
+    before: Option<&'c Loss>,
+    loss: Option<&'c Loss>,
+    /// The newest version of before the loss at its end that is seen after it.
+    newest: Option<Timestamp>,
+}
+
+impl Cutter<'_> {
+    /// The call as an item of this section, if it belongs there.
+    fn item<'h>(&self, call: &'h Call) -> Option<Item<'h>> {
+        let matters = match &call.end {
+            End::Done(_) | End::Failed(_) => true,
+            End::Open | End::Unknown => call.operation.is_write(),
+            End::NotDone(_) => false,
+        };
+        let told = call.returned.unwrap_or(Time::NEVER);
+        // Requests name epochs, and a group that has lost something goes on in another.
+        let until = match call.end.is_definite() {
+            true => told,
+            false => {
+                self.losses.iter().map(|loss| loss.down).find(|down| *down >= told).unwrap_or(Time::NEVER)
+            }
+        };
+        let began_here = self.before.is_none_or(|loss| call.invoked >= loss.down);
+        let ended_here = self.loss.is_none_or(|loss| told <= loss.down);
+        let is_past = self.before.is_some_and(|loss| until < loss.down);
+        let is_future = self.loss.is_some_and(|loss| call.invoked > loss.down);
+        if !matters || is_past || is_future {
+            return None;
+        }
+        let required = call.end.is_definite() && began_here && ended_here;
+        if !required && !call.operation.is_write() {
+            return None;
+        }
+        let is_old = self.loss.is_some_and(|loss| told <= loss.survives_until);
+        let is_before_one_seen =
+            self.newest.is_some() && made_version(call).is_some_and(|made| Some(made) <= self.newest);
+        Some(Item { call, until, required, survives: required && (is_old || is_before_one_seen) })
+    }
+}
+
+/// The newest version that was made before a loss and is seen after it, in whatever record of the partition: a log loses
+/// its end, never something from its middle.
+fn newest_after(history: &History, loss: &Loss) -> Option<Timestamp> {
+    let of_it = |call: &&Call| (call.keyspace, call.partition) == (loss.keyspace, loss.partition);
+    let made: std::collections::BTreeSet<Timestamp> = history
+        .calls
+        .iter()
+        .filter(of_it)
+        .filter(|call| call.returned.is_some_and(|told| told <= loss.down))
+        .filter_map(made_version)
+        .collect();
+    let seen =
+        history.calls.iter().filter(of_it).filter(|call| call.invoked >= loss.up).filter_map(version_seen);
+    seen.filter(|version| made.contains(version)).max()
+}
+
+/// The version of the record that an answer tells.
+fn version_seen(call: &Call) -> Option<Timestamp> {
+    match &call.end {
+        End::Done(
+            Reply::Value { version, .. } | Reply::List { version, .. } | Reply::Info { version, .. },
+        ) => Some(*version),
+        End::Failed(
+            Failure::ConditionFailed { version, .. }
+            | Failure::CompareFailed { version, .. }
+            | Failure::TimedOut { version },
+        ) => Some(*version),
+        _ => None,
+    }
+}

@@ -1,0 +1,300 @@
+//! The agents of nodes: what comes for them, and what they want done.
+
+use std::sync::Arc;
+
+use zerohop_control::agent::{Effect, Ended, Event as Told, LogWanted, Wish};
+use zerohop_control::command::{HeldLog, LogEnd};
+use zerohop_partition::instance::Place;
+use zerohop_placement::{ClusterMap, MapDelta};
+use zerohop_session::Time;
+use zerohop_wire::ids::{InstanceId, NodeId};
+
+use super::host::host_and_port;
+use super::nodes::Ending;
+use super::{Cluster, Event, Phase};
+use crate::streams::Draw;
+
+/// See [`Cluster::tell_later`].
+#[derive(Debug)]
+pub(super) enum Pending {
+    Opened { intact: bool },
+    FetchMap,
+    LogEnds(Vec<HeldLog>),
+    Asks { instance: InstanceId, place: Place, wish: Wish },
+    End(Ending),
+}
+
+impl Cluster {
+    /// An agent is told something, and what it wants is done.
+    pub(super) fn tell_agent(&mut self, at: usize, told: Told<'_>) {
+        let now = self.now();
+        let host = &mut self.hosts[at];
+        let time = host.agent_time(now);
+        let Some(agent) = &mut host.agent else { return };
+        let effects = agent.handle(time, told);
+        for effect in effects {
+            self.carry_out_for_agent(at, effect);
+        }
+        self.wake_agent(at);
+    }
+
+    fn wake_agent(&mut self, at: usize) {
+        let now = self.now();
+        let host = &mut self.hosts[at];
+        let Some(agent) = &host.agent else { return };
+        let wake = agent.wake_at();
+        if wake == zerohop_control::Time::NEVER {
+            return;
+        }
+        let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.paused_until);
+        if host.agent_turn_at.is_none_or(|turn_at| turn_at > due || turn_at <= now) {
+            host.agent_turn_at = Some(due);
+            self.agenda.at(due, Event::AgentTurn { host: at, life: host.life });
+        }
+    }
+
+    pub(super) fn agent_turn(&mut self, at: usize, life: u32) {
+        let now = self.now();
+        let host = &mut self.hosts[at];
+        if host.life != life || !host.is_up || host.agent_turn_at != Some(now) {
+            return;
+        }
+        host.agent_turn_at = None;
+        if now < host.paused_until {
+            return self.wake_agent(at);
+        }
+        for bytes in std::mem::take(&mut host.agent_inbox) {
+            self.tell_agent(at, Told::Received { bytes: &bytes });
+        }
+        self.tell_agent(at, Told::Tick);
+    }
+
+    pub(super) fn agent_hears(&mut self, at: usize, bytes: Vec<u8>) {
+        let now = self.now();
+        let host = &mut self.hosts[at];
+        if !host.is_up {
+            return;
+        }
+        if now < host.paused_until {
+            host.agent_inbox.push(bytes);
+            return self.wake_agent(at);
+        }
+        self.trace.note(
+            now,
+            format_args!("n{at} hears {} bytes of an agent", bytes.len()),
+            bytes.len() as u64,
+        );
+        self.trace.bytes(&bytes);
+        self.tell_agent(at, Told::Received { bytes: &bytes });
+    }
+
+    pub(super) fn agent_persisted(&mut self, at: usize, life: u32, number: u64) {
+        let host = &mut self.hosts[at];
+        if host.life != life || !host.is_up {
+            return;
+        }
+        if self.agenda.now() < host.paused_until {
+            let until = host.paused_until;
+            return self.agenda.at(until, Event::Persisted { host: at, life, number });
+        }
+        host.control.sync(number);
+        self.tell_agent(at, Told::Persisted(number));
+    }
+
+    fn carry_out_for_agent(&mut self, at: usize, effect: Effect) {
+        let now = self.now();
+        match effect {
+            Effect::Persist { number, bytes, replace } => {
+                let host = &mut self.hosts[at];
+                host.control.write(number, bytes, replace);
+                let late_us = if self.streams.network.chance(1, 50) { 20_000 } else { 500 };
+                let done = now.after_us(20 + self.streams.network.below(late_us));
+                let life = host.life;
+                self.agenda.at(done, Event::Persisted { host: at, life, number });
+            }
+            Effect::Send { to, bytes, .. } => {
+                let Some((target, _)) = host_and_port(to.as_str()) else { return };
+                self.trace.note(
+                    now,
+                    format_args!("n{at} sends {} bytes to n{target}", bytes.len()),
+                    target as u64,
+                );
+                let [first, second] = self.peers.arrivals(now, at, target);
+                if let Some(time) = second {
+                    self.agenda.at(time, Event::ToAgent { host: target, bytes: bytes.clone() });
+                }
+                if let Some(time) = first {
+                    self.agenda.at(time, Event::ToAgent { host: target, bytes });
+                }
+            }
+            Effect::Cluster(_) | Effect::Managers(_) => {}
+            Effect::Open(map) => {
+                self.trace.say(now, format_args!("n{at} is to open with map {}", map.epoch()));
+                self.see_map(&map);
+                self.hosts[at].folder.map = map;
+                // One that has no number yet has nothing to open either.
+                let intact = self.open_slots(at);
+                self.tell_later(at, Pending::Opened { intact });
+            }
+            Effect::Map(delta) => self.follow(at, &delta),
+            Effect::MapReplaced(map) => self.replace_map(at, map),
+            Effect::Joined { node, first_instance, epoch } => {
+                self.joined(at, (node, first_instance), epoch.0)
+            }
+            Effect::WantLogEnds(wanted) => self.tell_log_ends(at, &wanted),
+            Effect::Answered { token, result } => self.operator_hears(token, result),
+            Effect::MayHaveLost { keyspace, partition } => self.watch_loss(keyspace, partition),
+            Effect::Ended(ended) => self.agent_ends(at, &ended),
+        }
+    }
+
+    /// Effects of one event are carried out before the next is told.
+    pub(super) fn tell_later(&mut self, at: usize, what: Pending) {
+        self.pending.push_back((at, self.hosts[at].life, what));
+    }
+
+    pub(super) fn tell_pending(&mut self) {
+        while let Some((at, life, what)) = self.pending.pop_front() {
+            if self.hosts[at].life != life || !self.hosts[at].is_up {
+                continue;
+            }
+            match what {
+                Pending::Opened { intact } => self.tell_agent(at, Told::Opened { intact }),
+                Pending::FetchMap => self.tell_agent(at, Told::FetchMap),
+                Pending::LogEnds(logs) => self.tell_agent(at, Told::LogEnds(logs)),
+                Pending::Asks { instance, place, wish } => {
+                    let Place { keyspace, partition, epoch } = place;
+                    self.tell_agent(at, Told::InstanceAsks { instance, keyspace, partition, epoch, wish });
+                }
+                Pending::End(how) => self.end_process(at, how),
+            }
+        }
+    }
+
+    fn joined(&mut self, at: usize, (node, first): (NodeId, InstanceId), epoch: u64) {
+        let now = self.now();
+        self.trace
+            .say(now, format_args!("n{at} has joined as {node}, instances from {first}, in map {epoch}"));
+        let host = &mut self.hosts[at];
+        let is_new = host.folder.node != Some(node);
+        (host.folder.node, host.folder.first_instance) = (Some(node), Some(first));
+        if is_new {
+            self.coverage.joins += 1;
+            let map = host.agent.as_ref().map(|agent| Arc::clone(agent.map()));
+            host.folder.map = map.unwrap_or_default();
+            self.open_slots(at);
+        }
+    }
+
+    /// The map has changed, says an agent.
+    fn follow(&mut self, at: usize, delta: &Arc<MapDelta>) {
+        self.see_delta(delta);
+        let host = &mut self.hosts[at];
+        match host.folder.map.apply(delta) {
+            Ok(map) => host.folder.map = Arc::new(map),
+            // Instances may have been opened with a newer one.
+            Err(_) if host.folder.map.epoch() >= delta.to => {}
+            Err(error) => {
+                return self.trouble("world", format!("n{at} cannot apply a change of the map: {error}"));
+            }
+        }
+        self.apply_to_instances(at, delta);
+    }
+
+    fn replace_map(&mut self, at: usize, map: Arc<ClusterMap>) {
+        self.see_map(&map);
+        let host = &mut self.hosts[at];
+        if map.epoch() < host.folder.map.epoch() {
+            return self.trouble("world", format!("n{at} is told an older map"));
+        }
+        let delta = map.to_delta();
+        host.folder.map = map;
+        self.apply_to_instances(at, &delta);
+    }
+
+    fn apply_to_instances(&mut self, at: usize, delta: &MapDelta) {
+        let now = self.now();
+        for slot in 0..self.hosts[at].slots.len() {
+            let shown = self.hosts[at].clock.show(now);
+            let found = &mut self.hosts[at].slots[slot];
+            let Some(instance) = &found.instance else { continue };
+            if instance.map().epoch() >= delta.to {
+                continue;
+            }
+            let before_us = found.worked_us();
+            let (turned, trouble) = found.apply_map(shown, delta);
+            let took_us = found.worked_us() - before_us;
+            let is_off = found.disk.is_power_off();
+            self.hand_out(at, slot, turned, took_us);
+            if is_off {
+                return self.tell_later(at, Pending::End(Ending::Power));
+            }
+            if let Some(trouble) = trouble.filter(|_| !self.is_troubled(at)) {
+                self.trouble("world", format!("n{at}/{slot} does not follow the map: {trouble}"));
+            }
+        }
+    }
+
+    /// Where logs end. Only an instance that knows that its group recovers may tell: its log does not change any more.
+    fn tell_log_ends(&mut self, at: usize, wanted: &[LogWanted]) {
+        let mut logs = Vec::new();
+        for want in wanted {
+            let Some(slot) = self.hosts[at].slot_of(want.instance) else { continue };
+            let Some(instance) = &self.hosts[at].slots[slot].instance else { continue };
+            let found = instance.replicas().find(|one| (one.0, one.1) == (want.keyspace, want.partition));
+            let Some((keyspace, partition, replica)) = found else { continue };
+            if replica.view().epoch < want.epoch {
+                continue;
+            }
+            let end = replica.log_end();
+            let told = match end.is_whole {
+                true => LogEnd { epoch: end.last.epoch.into(), index: end.last.index },
+                false => LogEnd::default(),
+            };
+            // An empty disk is not an intact one: whoever was in sync has at least a mark.
+            let intact = end.is_intact && end.is_whole && told != LogEnd::default();
+            let (epoch, instance) = (want.epoch, want.instance);
+            logs.push(HeldLog { keyspace, partition, epoch, instance, end: told, intact });
+        }
+        if !logs.is_empty() {
+            self.trace.say(self.now(), format_args!("n{at} tells where logs end: {logs:?}"));
+            self.tell_later(at, Pending::LogEnds(logs));
+        }
+    }
+
+    fn agent_ends(&mut self, at: usize, ended: &Ended) {
+        let now = self.now();
+        self.trace.say(now, format_args!("n{at} has no place in the cluster: {ended}"));
+        let removed = matches!(ended, Ended::Removed { .. });
+        self.hosts[at].is_gone |= removed;
+        if !removed && !matches!(ended, Ended::AnotherStart { .. }) {
+            self.trouble("world", format!("the agent of n{at} ends: {ended}"));
+        }
+        self.tell_later(at, Pending::End(Ending::Killed));
+    }
+
+    /// Whether disks of a node are failing or full, or have been.
+    pub(super) fn is_troubled(&self, at: usize) -> bool {
+        self.hosts[at].has_failed
+    }
+
+    /// Somebody who runs, drawn.
+    pub(super) fn any_up(&mut self) -> Option<usize> {
+        let up: Vec<usize> = (0..self.hosts.len()).filter(|at| self.hosts[*at].is_up).collect();
+        (!up.is_empty()).then(|| *self.streams.node.pick(&up))
+    }
+
+    /// Who leads the control group, by the word of most.
+    pub(super) fn leader(&self) -> Option<usize> {
+        self.hosts.iter().position(|host| {
+            host.agent
+                .as_ref()
+                .and_then(|agent| agent.manager())
+                .is_some_and(|manager| manager.leading().is_some())
+        })
+    }
+
+    pub(super) fn is_stormy(&self, now: Time) -> bool {
+        self.phase == Phase::Faults && self.scenario.is_stormy(now)
+    }
+}

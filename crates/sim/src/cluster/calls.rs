@@ -1,0 +1,325 @@
+//! The clients' part: their turns, the calls they make, what comes of them.
+
+use std::sync::Arc;
+
+use zerohop_session::{Collect, Collecting, Effect, Reply, Request, Settings, Time};
+use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::messages::{Hello, Message};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features};
+
+use super::host::{host_and_port, instance_address};
+use super::{Cluster, Event, Phase};
+use crate::client::Client;
+use crate::history::{Call, End as CallEnd};
+use crate::network::{End, Opener};
+use crate::node::{CLUSTER, carries_writes};
+use crate::streams::Draw;
+use crate::workload::draw::KEYS;
+use crate::workload::operation::{Act, Operation};
+
+const MS: u64 = 1_000;
+
+/// Out of a storm, clients rest that much longer.
+const CALM: u64 = 300;
+
+impl Cluster {
+    /// A client begins, in the place of one that died or as the first there.
+    pub(super) fn begin_client(&mut self, client: usize, life: u32) {
+        let now = self.now();
+        let any = self.streams.client.below(self.hosts.len() as u64) as usize;
+        let endpoints = [instance_address(any, 0), instance_address(0, 0), instance_address(1, 0)];
+        let mut settings = Settings::new(&endpoints, self.streams.client.next_u64());
+        settings.attempt_us = *self.streams.client.pick(&[100 * MS, 300 * MS, 1_000 * MS]);
+        settings.connect_us = *self.streams.client.pick(&[50 * MS, 500 * MS]);
+        settings.quiet_us = *self.streams.client.pick(&[200 * MS, 1_000 * MS]);
+        settings.backoff_us_max = 200 * MS;
+        settings.window_frames = *self.streams.client.pick(&[2, 1024]);
+        if self.scenario.compresses {
+            settings.compress_from_bytes = Some(64);
+        }
+        settings.endpoints = endpoints.iter().map(|address| Arc::from(address.as_str())).collect();
+        let begun = Client::new(settings, life);
+        match self.clients.get_mut(client) {
+            Some(place) => *place = begun,
+            None => self.clients.push(begun),
+        }
+        self.trace.say(now, format_args!("c{client} begins, life {life}"));
+        for _ in 0..self.scenario.depth {
+            let soon = self.streams.workload.below(20 * MS);
+            self.agenda.at(now.after_us(soon), Event::Call { client, life });
+        }
+    }
+
+    /// A client dies: what it had under way may be done or not, and nobody will ask again.
+    pub(super) fn kill_client(&mut self, client: usize) {
+        let now = self.now();
+        let life = self.clients[client].life;
+        self.trace.say(now, format_args!("c{client} dies"));
+        for link in self.clients[client].open_links() {
+            self.network.close(now, link, End::Opener);
+        }
+        for call in std::mem::take(&mut self.clients[client].calls) {
+            self.end_call(call, CallEnd::Unknown);
+        }
+        self.begin_client(client, life + 1);
+    }
+
+    pub(super) fn wake_client(&mut self, client: usize, at: Time) {
+        let found = &mut self.clients[client];
+        let at = at.max(found.paused_until);
+        if found.turn_at.is_none_or(|turn_at| turn_at > at) {
+            found.turn_at = Some(at);
+            self.agenda.at(at, Event::ClientTurn(client));
+        }
+    }
+
+    pub(super) fn client_turn(&mut self, client: usize) {
+        let now = self.now();
+        let found = &mut self.clients[client];
+        if found.turn_at != Some(now) {
+            return;
+        }
+        found.turn_at = None;
+        if now < found.paused_until {
+            return self.wake_client(client, now);
+        }
+        for effect in found.turn(now) {
+            self.carry_out(client, effect);
+        }
+        if let Some(at) = self.clients[client].session.wake_at() {
+            self.wake_client(client, at.max(now.after_us(1)));
+        }
+    }
+
+    /// Who listens at an address, by place among all instances.
+    fn listener(&self, address: &str) -> Option<usize> {
+        let (host, port) = host_and_port(address)?;
+        let (host, slot) = (self.hosts.get(host)?, port.checked_sub(7401)?);
+        let listens = host.is_up && host.slots.get(slot)?.instance.is_some();
+        listens.then_some(host.places.start + slot)
+    }
+
+    fn carry_out(&mut self, client: usize, effect: Effect<usize>) {
+        let now = self.now();
+        let life = self.clients[client].life;
+        match effect {
+            Effect::Connect { connection, address } => {
+                let listener = self.listener(&address);
+                let link = self.network.open(now, Opener::Client { client, life, connection }, listener);
+                self.trace.say(now, format_args!("c{client} opens {link} to {address}"));
+                self.clients[client].opens(connection, link);
+            }
+            Effect::Send { connection, mut head, tail } => {
+                let Some(link) = self.clients[client].link(connection) else { return };
+                let length = head.len();
+                head.extend_from_slice(&tail);
+                self.trace.note(now, format_args!("c{client} sends {} bytes on {link}", head.len()), link.0);
+                self.network.send(now, link, End::Node, &head);
+                self.draw_repeats(client, self.network.instance(link), &head);
+                head.truncate(length);
+                self.clients[client].session.recycle(head);
+            }
+            Effect::Close { connection } => {
+                if let Some(link) = self.clients[client].closes(connection) {
+                    self.trace.say(now, format_args!("c{client} closes {link}"));
+                    self.network.close(now, link, End::Opener);
+                }
+            }
+            Effect::Complete { token, result } => {
+                self.clients[client].calls.retain(|call| *call != token);
+                self.end_call(token, CallEnd::of(result));
+                self.call_again(client, life);
+            }
+        }
+    }
+
+    /// The next call of a client comes after a rest, or with the next storm.
+    fn call_again(&mut self, client: usize, life: u32) {
+        let now = self.now();
+        let rest_us = self.streams.workload.wait(self.scenario.think_us);
+        let mut at = now.after_us(rest_us);
+        if self.phase == Phase::Faults && !self.scenario.is_stormy(at) {
+            let later = now.after_us(rest_us.saturating_mul(CALM));
+            let storm = self.scenario.next_storm(now).map_or(later, |storm| storm.after_us(rest_us));
+            at = later.min(storm.max(at));
+        }
+        self.agenda.at(at, Event::Call { client, life });
+    }
+
+    /// Copies of some frames that change something will come over connections of their own.
+    fn draw_repeats(&mut self, client: usize, place: usize, bytes: &[u8]) {
+        if self.phase != Phase::Faults || self.scenario.network.repeats == 0 {
+            return;
+        }
+        let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, Features::LZ4);
+        let mut rest = bytes;
+        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+            let mut scratch = Vec::new();
+            let writes = frame.message(&mut scratch).is_ok_and(|message| carries_writes(&message));
+            if writes && self.streams.network.chance(self.scenario.network.repeats, 1000) {
+                let late_us = match self.streams.network.below(3) {
+                    // Its partition has another primary by then.
+                    0 => self.streams.network.below(4_000 * MS),
+                    _ => self.streams.network.below(self.scenario.network.repeat_us + 1),
+                };
+                let at = self.now().after_us(late_us);
+                self.agenda.at(at, Event::Repeat { place, frame: rest[..used].to_vec() });
+                // Whatever its client is told of the first copy, the second may be taken up.
+                for call in &self.clients[client].calls {
+                    self.haunted.insert(*call);
+                }
+            }
+            rest = &rest[used..];
+        }
+    }
+
+    pub(super) fn repeat(&mut self, place: usize, frame: &[u8]) {
+        let now = self.now();
+        let Some((host, slot)) = self.at_place(place) else { return };
+        if self.hosts[host].slots[slot].instance.is_none() || self.phase != Phase::Faults {
+            return;
+        }
+        let link = self.network.open(now, Opener::Ghost, Some(place));
+        self.trace.say(now, format_args!("{link} brings n{host}/{slot} a copy of {} bytes", frame.len()));
+        let hello = Message::Hello(Hello {
+            version_min: zerohop_wire::limits::VERSION_MIN,
+            version_max: zerohop_wire::limits::VERSION_MAX,
+            features: Features::LZ4,
+            cluster: CLUSTER,
+            map_epoch: self.watch.map.epoch(),
+            proof_method: 0,
+            nonce: [0; 32],
+            name: "copy",
+        });
+        let mut bytes = Vec::new();
+        let encoded = Encoder::default().encode(&Envelope::default(), &hello, &mut bytes);
+        debug_assert!(encoded.is_ok(), "a greeting keeps every bound");
+        bytes.extend_from_slice(frame);
+        self.network.send(now, link, End::Node, &bytes);
+        self.network.close(now, link, End::Opener);
+        self.coverage.repeats += 1;
+    }
+
+    /// A client makes a call.
+    pub(super) fn call(&mut self, client: usize, life: u32) {
+        if self.clients[client].life != life || self.phase >= Phase::Quiet {
+            return;
+        }
+        let now = self.now();
+        if now < self.clients[client].paused_until {
+            let later = self.clients[client].paused_until;
+            return self.agenda.at(later, Event::Call { client, life });
+        }
+        let live: Vec<KeyspaceId> = self.watch.live(now).collect();
+        if live.is_empty() {
+            return self.agenda.at(now.after_us(200 * MS), Event::Call { client, life });
+        }
+        let keyspace = match self.scenario.is_hot && self.streams.workload.chance(1, 2) {
+            true => live[0],
+            false => *self.streams.workload.pick(&live),
+        };
+        let operation = self.draws.operation(keyspace);
+        let limit_us = match (operation.is_wait(), self.phase) {
+            (true, _) => self.streams.workload.between(20 * MS, 800 * MS),
+            (_, Phase::Faults) if self.scenario.impatient && self.streams.workload.chance(1, 4) => {
+                self.streams.workload.between(100, 100 * MS)
+            }
+            _ => self.streams.workload.between(1_500 * MS, 8_000 * MS),
+        };
+        let collecting = match self.scenario.batches && self.streams.workload.chance(1, 3) {
+            true => Collecting::Within(Collect { delay_us: 2_000, bytes: 2_000 }),
+            false => Collecting::AsKeyspace,
+        };
+        self.submit(client, keyspace, operation, (limit_us, collecting));
+    }
+
+    /// Every record is read once more, now that nothing is in the way.
+    pub(super) fn read_everything(&mut self) {
+        let now = self.now();
+        let live: Vec<KeyspaceId> = self.watch.live(now).collect();
+        for keyspace in live {
+            for key in KEYS {
+                let operation = Operation::new(key.as_bytes(), Act::Lookup);
+                self.submit(0, keyspace, operation, (8_000 * MS, Collecting::Never));
+            }
+        }
+    }
+
+    fn submit(
+        &mut self,
+        client: usize,
+        keyspace: KeyspaceId,
+        operation: Operation,
+        (limit_us, collecting): (u64, Collecting),
+    ) {
+        let now = self.now();
+        let request = operation.with_wire(|wire| Request::record(keyspace, wire, limit_us));
+        let Ok(request) = request else {
+            return self.trouble("world", format!("{operation} cannot be sent"));
+        };
+        let partition = self.watch.map.keyspace(keyspace).map(|found| found.partition(&operation.key));
+        let partition = partition.unwrap_or_default();
+        let call = self.history.calls.len();
+        self.trace.say(now, format_args!("c{client} calls #{call} on {keyspace}/{partition}: {operation}"));
+        let grace_us = if operation.is_wait() { zerohop_session::limits::WAIT_GRACE_US } else { 0 };
+        self.coverage.called(&operation);
+        self.history.calls.push(Call {
+            client: Some(client),
+            keyspace,
+            partition,
+            operation,
+            invoked: now,
+            deadline: now.after_us(limit_us + grace_us),
+            returned: None,
+            end: CallEnd::Open,
+            clock_ms: (0, u64::MAX),
+        });
+        let found = &mut self.clients[client];
+        found.calls.push(call);
+        found.session.submit(now, request.collecting(collecting), call);
+        let soon = self.streams.schedule.below(20);
+        self.wake_client(client, now.after_us(soon));
+    }
+
+    fn end_call(&mut self, at: usize, end: CallEnd) {
+        let now = self.now();
+        let clock_ms = self.clock_bounds_ms(self.history.calls[at].invoked, now);
+        let call = &mut self.history.calls[at];
+        call.returned = Some(now);
+        call.clock_ms = clock_ms;
+        let is_haunted = self.haunted.remove(&at) && call.operation.is_write();
+        call.end = match end {
+            CallEnd::NotDone(_) if is_haunted => CallEnd::Unknown,
+            end => end,
+        };
+        if !call.end.is_definite() {
+            // It may take effect at any later time.
+            call.clock_ms.1 = u64::MAX;
+        }
+        self.trace.say(now, format_args!("call #{at} ends: {}", call.end));
+        self.coverage.ended_call(call);
+        let (keyspace, key) = (call.keyspace, &call.operation.key);
+        match &call.end {
+            CallEnd::Done(Reply::Value { version, length, bytes }) if *length == bytes.len() as u64 => {
+                self.draws.saw(keyspace, key, *version, Some(bytes.to_vec()));
+            }
+            CallEnd::Done(Reply::List { version, .. }) => self.draws.saw(keyspace, key, *version, None),
+            CallEnd::Failed(zerohop_wire::Failure::NotFound) => {
+                self.draws.saw(keyspace, key, Default::default(), None);
+            }
+            _ => {}
+        }
+    }
+
+    /// A client does nothing until then.
+    pub(super) fn pause_client(&mut self, client: usize, until: Time) {
+        let now = self.now();
+        self.trace.say(now, format_args!("PAUSE of c{client} until {}", until.0));
+        self.clients[client].paused_until = until;
+        for call in &self.clients[client].calls {
+            // Whoever does not run notices no deadline.
+            let call = &mut self.history.calls[*call];
+            call.deadline = call.deadline.max(until);
+        }
+    }
+}

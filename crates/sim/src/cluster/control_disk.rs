@@ -1,0 +1,88 @@
+//! The file in which a manager keeps its log: what was issued is not what is durable, until it is.
+
+use zerohop_engine::random::Random;
+
+/// A write under way.
+#[derive(Clone, Debug)]
+struct Write {
+    number: u64,
+    bytes: Vec<u8>,
+    replace: bool,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ControlDisk {
+    durable: Vec<u8>,
+    issued: Vec<Write>,
+}
+
+impl ControlDisk {
+    pub(crate) fn write(&mut self, number: u64, bytes: Vec<u8>, replace: bool) {
+        self.issued.push(Write { number, bytes, replace });
+    }
+
+    /// Everything up to `number` is durable.
+    pub(crate) fn sync(&mut self, number: u64) {
+        while self.issued.first().is_some_and(|write| write.number <= number) {
+            let write = self.issued.remove(0);
+            self.carry_out(&write);
+        }
+    }
+
+    /// The power goes: some first writes have reached the disk, and of an append that was under way a piece.
+    pub(crate) fn lose_power(&mut self, random: &mut Random) {
+        let issued = std::mem::take(&mut self.issued);
+        let whole = random.below(issued.len() as u64 + 1) as usize;
+        for (at, write) in issued.into_iter().enumerate() {
+            if at < whole {
+                self.carry_out(&write);
+            } else if at == whole && !write.replace {
+                let piece = random.below(write.bytes.len() as u64 + 1) as usize;
+                self.durable.extend_from_slice(&write.bytes[..piece]);
+            }
+        }
+    }
+
+    /// The process ends, and what it had handed to the system is written.
+    pub(crate) fn settle(&mut self) {
+        for write in std::mem::take(&mut self.issued) {
+            self.carry_out(&write);
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.durable
+    }
+
+    pub(crate) fn cut(&mut self, bytes: usize) {
+        self.durable.truncate(bytes);
+    }
+
+    fn carry_out(&mut self, write: &Write) {
+        if write.replace {
+            self.durable.clear();
+        }
+        self.durable.extend_from_slice(&write.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_synced_survives_and_what_is_not_survives_as_a_beginning() {
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let mut disk = ControlDisk::default();
+            disk.write(1, b"one".to_vec(), false);
+            disk.sync(1);
+            disk.write(2, b"two".to_vec(), false);
+            disk.write(3, b"anew".to_vec(), true);
+            disk.lose_power(&mut random);
+            let is = disk.bytes();
+            assert!(b"onetwo".starts_with(is) && is.len() >= 3 || is == b"anew", "{is:?}");
+        }
+    }
+}

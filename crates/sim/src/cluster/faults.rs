@@ -1,0 +1,307 @@
+//! What befalls nodes, clients and the network, and when it ends.
+
+use zerohop_engine::disk::simulated::{Faults as DiskTrouble, Latency, Operation as Disk};
+use zerohop_placement::NodeState;
+use zerohop_session::Time;
+
+use super::kinds::Kind;
+use super::nodes::Ending;
+use super::{Cluster, Event, Phase};
+use crate::streams::Draw;
+
+const MS: u64 = 1_000;
+
+/// Something that happens again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// One of those that this run has.
+    Any,
+    /// The disks of a node are well again.
+    DiskWell { host: usize, life: u32 },
+    /// A process that was just promoted is killed.
+    Restart { host: usize, life: u32 },
+}
+
+/// Kinds that strike at drawn moments of a storm. The others are always there, or the operator's.
+const STRIKES: [Kind; 19] = [
+    Kind::Cuts,
+    Kind::OneWayCuts,
+    Kind::ClientCuts,
+    Kind::PowerLosses,
+    Kind::Kills,
+    Kind::Stops,
+    Kind::Restarts,
+    Kind::DisksLost,
+    Kind::DisksFail,
+    Kind::DisksFull,
+    Kind::DisksSlow,
+    Kind::ClockJumps,
+    Kind::NodePauses,
+    Kind::ClientPauses,
+    Kind::ClientDeaths,
+    Kind::ManagerLosses,
+    Kind::QuorumLosses,
+    Kind::TotalRestarts,
+    Kind::Joins,
+];
+
+impl Cluster {
+    pub(super) fn schedule_faults(&mut self) {
+        self.schedule_next();
+    }
+
+    fn schedule_next(&mut self) {
+        let now = self.now();
+        let wait_us = self.streams.node.wait(self.scenario.fault_every_us);
+        let mut at = now.after_us(wait_us);
+        if !self.scenario.is_stormy(at) {
+            let Some(storm) = self.scenario.next_storm(now) else { return };
+            at = storm.after_us(wait_us).max(at);
+        }
+        self.agenda.at(at, Event::Fault(Fault::Any));
+    }
+
+    pub(super) fn befall(&mut self, fault: Fault) {
+        if self.phase != Phase::Faults {
+            return;
+        }
+        let now = self.now();
+        match fault {
+            Fault::Any => {
+                self.schedule_next();
+                if self.is_stormy(now) {
+                    let kind = *self.streams.node.pick(&STRIKES);
+                    // Drawn whether it may strike or not, so that taking one away shifts no other.
+                    let strikes = !is_rare(kind) || self.streams.node.chance(1, 4);
+                    let mut draw = self.streams.node.fork(self.history.calls.len() as u64);
+                    if strikes && self.scenario.has(kind) {
+                        std::mem::swap(&mut self.streams.node, &mut draw);
+                        self.strike(kind);
+                        std::mem::swap(&mut self.streams.node, &mut draw);
+                    }
+                }
+            }
+            Fault::DiskWell { host, life } if self.hosts[host].life == life && self.hosts[host].is_up => {
+                self.trace.say(now, format_args!("DISKS of n{host} are well"));
+                self.hosts[host].mend_disks();
+                for slot in 0..self.hosts[host].slots.len() {
+                    self.hosts[host].slots[slot].disk.set_latency(Latency::default());
+                }
+            }
+            Fault::Restart { host, life } if self.hosts[host].life == life && self.hosts[host].is_up => {
+                self.coverage.fault(Kind::Restarts);
+                self.end_process(host, Ending::Killed);
+            }
+            _ => {}
+        }
+    }
+
+    fn strike(&mut self, kind: Kind) {
+        let now = self.now();
+        let Some(host) = self.any_up() else { return };
+        let until = |us| now.after_us(us);
+        match kind {
+            Kind::Cuts | Kind::OneWayCuts => self.cut(kind == Kind::OneWayCuts),
+            Kind::ClientCuts => {
+                let client = self.any_client();
+                let until = until(self.streams.network.below(self.scenario.cut_us + 1));
+                self.trace.say(now, format_args!("CUT OFF c{client} from n{host} until {}", until.0));
+                self.network.cut_off_from(client, self.hosts[host].places.clone(), until);
+            }
+            Kind::PowerLosses => {
+                // In the midst of what one of its instances does next, or just now.
+                if self.streams.node.chance(1, 2) {
+                    let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
+                    let operations = self.streams.node.below(40);
+                    self.trace.say(now, format_args!("DOOM of n{host}/{slot}"));
+                    self.hosts[host].is_doomed = true;
+                    self.hosts[host].slots[slot].disk.cut_power_after(operations);
+                } else {
+                    self.end_process(host, Ending::Power);
+                }
+            }
+            Kind::Kills => self.end_process(host, Ending::Killed),
+            Kind::Stops => self.end_process(host, Ending::Stopped),
+            Kind::DisksLost => return self.lose_disks(host),
+            Kind::DisksFail | Kind::DisksFull | Kind::DisksSlow => self.trouble_disk(host, kind),
+            Kind::ClockJumps => {
+                let by_ms = self.clock_jump_ms();
+                self.hosts[host].clock.set(now, by_ms);
+                self.trace.say(now, format_args!("CLOCK of n{host} set by {by_ms} ms"));
+            }
+            Kind::NodePauses => {
+                let until = until(self.streams.node.below(self.scenario.pause_us + 1));
+                self.trace.say(now, format_args!("PAUSE of n{host} until {}", until.0));
+                self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
+                self.watch.paused(host, now, until);
+            }
+            Kind::ClientPauses => {
+                let client = self.any_client();
+                let until = until(self.streams.client.below(self.scenario.pause_us + 1));
+                self.pause_client(client, until);
+            }
+            Kind::ClientDeaths => {
+                let client = self.any_client();
+                self.kill_client(client);
+            }
+            Kind::ManagerLosses => {
+                let Some(leader) = self.leader() else { return };
+                self.end_process(leader, Ending::Killed);
+            }
+            Kind::QuorumLosses => {
+                let managers: Vec<usize> = (0..self.scenario.managers).collect();
+                for at in &managers[..managers.len() / 2 + 1] {
+                    self.end_process(*at, Ending::Power);
+                }
+            }
+            Kind::TotalRestarts => {
+                let power = self.streams.node.chance(1, 2);
+                for at in 0..self.hosts.len() {
+                    self.end_process(at, if power { Ending::Power } else { Ending::Killed });
+                }
+            }
+            Kind::Joins => {
+                let new = (0..self.hosts.len()).find(|at| self.hosts[*at].life == 0);
+                let Some(new) = new else { return };
+                self.agenda.at(now, Event::Start(new));
+            }
+            // Told by `watch` when somebody is promoted.
+            _ => return,
+        }
+        self.coverage.fault(kind);
+    }
+
+    /// Some nodes hear nothing of the others, or are not heard, or both.
+    fn cut(&mut self, one_way: bool) {
+        let now = self.now();
+        let until = now.after_us(self.streams.node.below(self.scenario.cut_us + 1));
+        let count = self.hosts.len();
+        let side: Vec<bool> = match self.streams.node.chance(2, 3) {
+            true => {
+                let alone = self.streams.node.below(count as u64) as usize;
+                (0..count).map(|at| at == alone).collect()
+            }
+            false => (0..count).map(|_| self.streams.node.chance(1, 2)).collect(),
+        };
+        let outward = self.streams.node.chance(1, 2);
+        self.trace.say(now, format_args!("CUT {side:?}, one way: {one_way}, until {}", until.0));
+        for from in 0..count {
+            for to in 0..count {
+                if side[from] != side[to] && (!one_way || side[from] == outward) {
+                    self.peers.cut(from, to, until);
+                }
+            }
+        }
+    }
+
+    /// A node's disks are gone, if all that they hold is in sync elsewhere too: what was only there would be lost for good,
+    /// and nobody promises otherwise.
+    fn lose_disks(&mut self, host: usize) {
+        if self.watch.has_lost_disks || !self.is_safe_without(host) {
+            return;
+        }
+        self.watch.has_lost_disks = true;
+        self.coverage.fault(Kind::DisksLost);
+        self.end_process(host, Ending::DisksLost);
+    }
+
+    /// Whether every partition that this node has in sync is in sync on another node, too, that runs and is thought to.
+    pub(super) fn is_safe_without(&self, host: usize) -> bool {
+        let map = &self.watch.map;
+        let Some(first) = self.hosts[host].folder.first_instance else { return true };
+        let own = |instance: zerohop_wire::ids::InstanceId| {
+            (first.0..first.0 + self.hosts[host].slots.len() as u32).contains(&instance.0)
+        };
+        let is_well = |instance| {
+            let known = map.instance(instance);
+            self.host_of(instance).is_some_and(|(at, _)| {
+                let other = &self.hosts[at];
+                other.is_up
+                    && !other.is_doomed
+                    && known.is_some_and(|known| known.incarnation == other.incarnation)
+            })
+        };
+        map.keyspaces().flat_map(|(_, keyspace)| keyspace.groups()).all(|(_, group)| {
+            let holders = || std::iter::once(group.primary).chain(group.in_sync.iter().copied());
+            !holders().any(own) || holders().any(|one| !own(one) && is_well(one))
+        })
+    }
+
+    fn trouble_disk(&mut self, host: usize, kind: Kind) {
+        let now = self.now();
+        let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
+        let until = now.after_us(self.streams.node.below(3_000 * MS));
+        let disk = self.hosts[host].slots[slot].disk.clone();
+        match kind {
+            Kind::DisksFail => {
+                let which =
+                    *self.streams.node.pick(&[Disk::Append, Disk::Sync, Disk::SyncBegin, Disk::ReadAt]);
+                let out_of = *self.streams.node.pick(&[2, 20, 200]);
+                disk.set_faults(DiskTrouble::default().failing(which, 1, out_of));
+                self.hosts[host].has_failed = true;
+                self.trace.say(now, format_args!("DISK of n{host}/{slot} fails at {which:?}, 1 in {out_of}"));
+            }
+            Kind::DisksFull => disk.set_capacity(*self.streams.node.pick(&[10_000, 40_000])),
+            _ => disk.set_faults(DiskTrouble::default().stalling(1, 20, 30_000)),
+        }
+        self.watch.troubled(host, now);
+        self.trace.say(now, format_args!("DISK of n{host}/{slot}: {kind} until {}", until.0));
+        let life = self.hosts[host].life;
+        self.agenda.at(until, Event::Fault(Fault::DiskWell { host, life }));
+    }
+
+    /// Somebody has been promoted: some such are killed just when they begin.
+    pub(super) fn draw_restart(&mut self, host: usize) {
+        let (chance, after_us) = (self.streams.node.chance(1, 6), self.streams.node.below(600 * MS));
+        if chance && self.scenario.has(Kind::Restarts) && self.phase == Phase::Faults {
+            let at = self.now().after_us(after_us);
+            let life = self.hosts[host].life;
+            self.agenda.at(at, Event::Fault(Fault::Restart { host, life }));
+        }
+    }
+
+    /// All faults end, and their traces are removed as an operator would.
+    pub(super) fn heal(&mut self) {
+        let now = self.now();
+        self.trace.say(now, format_args!("HEAL"));
+        self.phase = Phase::Healed;
+        self.network.calm(now);
+        self.peers.calm();
+        for client in 0..self.clients.len() {
+            self.clients[client].paused_until = Time(0);
+            self.wake_client(client, now);
+        }
+        for at in 0..self.hosts.len() {
+            self.hosts[at].paused_until = Time(0);
+            self.hosts[at].mend_disks();
+            self.hosts[at].clock.set_right(now);
+            for slot in 0..self.hosts[at].slots.len() {
+                self.hosts[at].slots[slot].disk.set_latency(Latency::default());
+            }
+            if self.hosts[at].is_doomed {
+                self.end_process(at, Ending::Power);
+            } else if self.hosts[at].has_failed {
+                // A partition whose disk has failed takes no more writes until it is opened again.
+                self.end_process(at, Ending::Killed);
+            }
+            for slot in 0..self.hosts[at].slots.len() {
+                self.wake_slot(at, slot, now);
+            }
+            if self.hosts[at].life > 0 {
+                self.start(at);
+                self.tell_agent(at, zerohop_control::agent::Event::Tick);
+            }
+        }
+        self.operator.undrain_all(&self.watch.map, NodeState::Draining);
+        self.agenda.at(now, Event::Operate);
+        self.history.healed = Some(now);
+    }
+
+    fn any_client(&mut self) -> usize {
+        self.streams.client.below(self.clients.len() as u64) as usize
+    }
+}
+
+fn is_rare(kind: Kind) -> bool {
+    matches!(kind, Kind::TotalRestarts | Kind::QuorumLosses | Kind::DisksLost)
+}

@@ -1,0 +1,151 @@
+//! A node: its process with an agent and instances, its clock, its disks, and what its folder remembers.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use zerohop_control::agent::{Agent, Control, Settings};
+use zerohop_control::command::{ManagerId, ManagerInfo};
+use zerohop_engine::disk::simulated::{Faults, SimulatedDisk};
+use zerohop_placement::{Address, ClusterMap};
+use zerohop_session::Time;
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+use super::control_disk::ControlDisk;
+use super::slot::Slot;
+use crate::node::{CLUSTER, NodeClock};
+
+/// See the module.
+pub(crate) struct Host {
+    pub(crate) at: usize,
+    pub(crate) agent: Option<Agent>,
+    pub(crate) slots: Vec<Slot>,
+    /// Places of its instances among those of all nodes.
+    pub(crate) places: Range<usize>,
+    pub(crate) clock: NodeClock,
+    pub(crate) folder: Folder,
+    pub(crate) control: ControlDisk,
+    /// Its number among the founders, if it is one.
+    pub(crate) manager: Option<ManagerId>,
+    pub(crate) domain: u32,
+    /// Counts its processes, so that nothing meant for one reaches the next.
+    pub(crate) life: u32,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) is_up: bool,
+    /// It comes back at no time of its own.
+    pub(crate) stays_down: bool,
+    /// It has been removed from the cluster, for ever.
+    pub(crate) is_gone: bool,
+    pub(crate) paused_until: Time,
+    pub(crate) agent_turn_at: Option<Time>,
+    /// Messages that have come while it was paused.
+    pub(crate) agent_inbox: Vec<Vec<u8>>,
+    /// A disk has failed in this process: a partition may take no writes until the next start.
+    pub(crate) has_failed: bool,
+    /// The power goes in the middle of one of its next operations.
+    pub(crate) is_doomed: bool,
+}
+
+/// What the node's folder remembers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Folder {
+    pub(crate) node: Option<NodeId>,
+    pub(crate) first_instance: Option<InstanceId>,
+    pub(crate) map: Arc<ClusterMap>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        at: usize,
+        disks: Vec<(SimulatedDisk, SimulatedDisk)>,
+        places: Range<usize>,
+        now: Time,
+    ) -> Self {
+        Self {
+            at,
+            agent: None,
+            slots: disks.into_iter().map(Slot::new).collect(),
+            places,
+            clock: NodeClock::new(now),
+            folder: Folder::default(),
+            control: ControlDisk::default(),
+            manager: None,
+            domain: 0,
+            life: 0,
+            incarnation: Incarnation(0),
+            is_up: false,
+            stays_down: false,
+            is_gone: false,
+            paused_until: Time(0),
+            agent_turn_at: None,
+            agent_inbox: Vec::new(),
+            has_failed: false,
+            is_doomed: false,
+        }
+    }
+
+    /// How its agent is to be at this start.
+    pub(crate) fn settings(&self, seed: u64, founders: &[ManagerInfo], contacts: &[Address]) -> Settings {
+        let mut settings = Settings::new(seed, CLUSTER, self.incarnation, manager_address(self.at));
+        settings.node = self.folder.node;
+        settings.instances = (0..self.slots.len()).map(|slot| instance_address(self.at, slot)).collect();
+        settings.domain = self.domain;
+        settings.contacts = contacts.to_vec();
+        settings.map = Arc::clone(&self.folder.map);
+        settings.control = match (self.manager, self.control.bytes()) {
+            (None, _) => Control::No,
+            (Some(id), []) => Control::Found { id, founders: founders.to_vec() },
+            (Some(_), log) => Control::Log(log.to_vec()),
+        };
+        settings
+    }
+
+    /// The agent's clock.
+    pub(crate) fn agent_time(&self, now: Time) -> zerohop_control::Time {
+        zerohop_control::Time(self.clock.elapsed_us(now))
+    }
+
+    /// The instance at a place among its own.
+    pub(crate) fn instance_id(&self, slot: usize) -> Option<InstanceId> {
+        self.folder.first_instance.map(|first| InstanceId(first.0 + slot as u32))
+    }
+
+    pub(crate) fn slot_of(&self, instance: InstanceId) -> Option<usize> {
+        let first = self.folder.first_instance?;
+        let at = instance.0.checked_sub(first.0)? as usize;
+        (at < self.slots.len()).then_some(at)
+    }
+
+    pub(crate) fn mend_disks(&mut self) {
+        for slot in &self.slots {
+            slot.disk.set_faults(Faults::default());
+            slot.disk.set_capacity(None);
+        }
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("at", &self.at).field("is_up", &self.is_up).finish_non_exhaustive()
+    }
+}
+
+/// Where the manager of a node listens.
+pub(crate) fn manager_address(host: usize) -> Address {
+    parsed(&format!("n{host}:7400"))
+}
+
+/// Where an instance of a node listens.
+pub(crate) fn instance_address(host: usize, slot: usize) -> Address {
+    parsed(&format!("n{host}:{}", 7401 + slot))
+}
+
+/// The node and the port of an address of the above.
+pub(crate) fn host_and_port(address: &str) -> Option<(usize, usize)> {
+    let (host, port) = address.strip_prefix('n')?.split_once(':')?;
+    Some((host.parse().ok()?, port.parse().ok()?))
+}
+
+fn parsed(address: &str) -> Address {
+    Address::new(address).expect("is an address")
+}

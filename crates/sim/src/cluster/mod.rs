@@ -1,0 +1,349 @@
+//! Whole clusters: several nodes, each with an agent and instances on disks of their own, clients, the network between all
+//! of them, and what befalls them, in one thread from one seed.
+//!
+//! ```text
+//!   agenda ──> Travel      bytes of connections arrive at an instance or at a client
+//!          ──> ToInstance  frames of another instance arrive          (peers)
+//!          ──> ToAgent     messages of another agent arrive           (peers)
+//!          ──> SlotTurn    an instance takes what has come            (slot, nodes)
+//!          ──> AgentTurn   time passes for an agent                   (agents)
+//!          ──> ClientTurn, Call                                       (calls)
+//!          ──> Fault       crash, cut, pause, fill ...                (faults)
+//!          ──> Operate     keyspaces, drains, removals, splits        (operator)
+//!   watch ── every answer that leaves a process, every map that is decided ──> history, violations
+//! ```
+
+mod agents;
+mod calls;
+mod control_disk;
+mod faults;
+mod host;
+pub mod kinds;
+mod nodes;
+mod operator;
+mod peers;
+mod record;
+mod scenario;
+mod slot;
+mod watch;
+mod whole;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zerohop_control::command::{ManagerId, ManagerInfo};
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_session::Time;
+
+use crate::agenda::Agenda;
+use crate::client::Client;
+use crate::coverage::Coverage;
+use crate::history::History;
+use crate::limits::{CLUSTER_CALLS_MIN, CLUSTER_HEALING_US, QUIET_US, START};
+use crate::network::{Arrival, End, Network, Opener, Travelling};
+use crate::streams::Streams;
+use crate::trace::{Keep, Trace};
+use crate::workload::draw::{Draws, Taste};
+use agents::Pending;
+use faults::Fault;
+use host::{Host, manager_address};
+use kinds::Kind;
+use operator::Operator;
+use peers::Peers;
+pub use scenario::Limits;
+use scenario::Scenario;
+use watch::Watch;
+
+/// What happens at some time.
+#[derive(Debug)]
+enum Event {
+    Travel(Travelling),
+    ToInstance {
+        host: usize,
+        slot: usize,
+        frames: Vec<u8>,
+    },
+    ToAgent {
+        host: usize,
+        bytes: Vec<u8>,
+    },
+    /// What an agent wanted on disk is there.
+    Persisted {
+        host: usize,
+        life: u32,
+        number: u64,
+    },
+    SlotTurn {
+        host: usize,
+        slot: usize,
+    },
+    AgentTurn {
+        host: usize,
+        life: u32,
+    },
+    ClientTurn(usize),
+    Call {
+        client: usize,
+        life: u32,
+    },
+    /// A copy of a frame is sent over a connection of its own.
+    Repeat {
+        place: usize,
+        frame: Vec<u8>,
+    },
+    Fault(Fault),
+    Operate,
+    Start(usize),
+    Heal,
+    /// Clients make no more calls, if they have made enough.
+    Quiet,
+    /// Whether all groups are whole and alike by now.
+    Look,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) trace: Trace,
+    pub(crate) history: History,
+    pub(crate) coverage: Coverage,
+    /// What does not hold that no client could see, by checker.
+    pub(crate) troubles: Vec<(&'static str, String)>,
+    seed: u64,
+    scenario: Scenario,
+    agenda: Agenda<Event>,
+    network: Network,
+    peers: Peers,
+    hosts: Vec<Host>,
+    founders: Vec<ManagerInfo>,
+    clients: Vec<Client>,
+    draws: Draws,
+    streams: Streams,
+    operator: Operator,
+    watch: Watch,
+    /// Calls of which a copy of a frame may still be taken up.
+    haunted: BTreeSet<usize>,
+    /// What is to be told to agents once all effects of the event at hand are carried out, with the life it concerns.
+    pending: VecDeque<(usize, u32, Pending)>,
+    /// When the disks of a node were lost.
+    lost_disks: BTreeMap<usize, Time>,
+    phase: Phase,
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Faults,
+    Healed,
+    /// No more calls; those under way end.
+    Quiet,
+    /// Every record is read once more.
+    Last,
+    /// All groups become whole and alike.
+    Whole,
+    Over,
+}
+
+impl Cluster {
+    pub(crate) fn new(seed: u64, keep: Keep, limits: Limits) -> Self {
+        let mut streams = Streams::new(seed ^ 0xC1u64 << 56);
+        let scenario = Scenario::new(&mut streams.scenario, limits);
+        let now = START;
+        let network = Network::new(streams.network.clone(), scenario.network, scenario.clients);
+        let peers = Peers::new(streams.network.fork(1), scenario.peers);
+        let mut place = 0;
+        let hosts = scenario.nodes.iter().enumerate().map(|(at, count)| {
+            let count = *count as usize;
+            let mut disk = || SimulatedDisk::new(streams.disk.next_u64());
+            let disks = (0..count).map(|_| (disk(), disk())).collect();
+            place += count;
+            let mut host = Host::new(at, disks, place - count..place, now);
+            host.domain = at as u32 / scenario.rack;
+            host.manager = (at < scenario.managers).then_some(ManagerId(at as u64 + 1));
+            host
+        });
+        let hosts: Vec<Host> = hosts.collect();
+        let founders = (0..scenario.managers)
+            .map(|at| ManagerInfo { id: ManagerId(at as u64 + 1), addr: manager_address(at) })
+            .collect();
+        let taste = Taste {
+            has_large_values: scenario.large_values,
+            expires: scenario.expires,
+            is_hot: scenario.is_hot,
+        };
+        let mut world = Self {
+            trace: Trace::new(keep),
+            history: History::default(),
+            coverage: Coverage::default(),
+            troubles: Vec::new(),
+            seed,
+            agenda: Agenda::new(streams.schedule.clone(), now),
+            network,
+            peers,
+            hosts,
+            founders,
+            clients: Vec::new(),
+            draws: Draws::new(streams.workload.clone(), taste),
+            streams,
+            operator: Operator::default(),
+            watch: Watch::default(),
+            haunted: BTreeSet::new(),
+            pending: VecDeque::new(),
+            lost_disks: BTreeMap::new(),
+            phase: Phase::Faults,
+            scenario,
+        };
+        let text = format!("{:?}", world.scenario);
+        world.trace.say(now, format_args!("cluster, seed {seed}: {text}"));
+        world
+    }
+
+    /// Plays the run to its end.
+    pub(crate) fn run(&mut self) {
+        self.set_up();
+        while self.phase != Phase::Over
+            && let Some(event) = self.agenda.next()
+        {
+            self.happen(event);
+            self.put_on_the_way();
+        }
+        self.finish();
+    }
+
+    fn now(&self) -> Time {
+        self.agenda.now()
+    }
+
+    fn set_up(&mut self) {
+        let late = self.scenario.nodes.len() - self.scenario.late;
+        for host in 0..late {
+            let soon = self.streams.node.below(200_000);
+            self.agenda.at(START.after_us(soon), Event::Start(host));
+        }
+        self.agenda.at(START.after_us(1_000_000), Event::Operate);
+        for client in 0..self.scenario.clients {
+            self.begin_client(client, 0);
+        }
+        self.schedule_faults();
+        self.agenda.at(self.scenario.heal, Event::Heal);
+        self.agenda.at(self.scenario.heal.after_us(CLUSTER_HEALING_US + QUIET_US), Event::Quiet);
+        self.put_on_the_way();
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Travel(thing) => self.arrive(thing),
+            Event::ToInstance { host, slot, frames } => self.hear(host, slot, frames),
+            Event::ToAgent { host, bytes } => self.agent_hears(host, bytes),
+            Event::Persisted { host, life, number } => self.agent_persisted(host, life, number),
+            Event::SlotTurn { host, slot } => self.slot_turn(host, slot),
+            Event::AgentTurn { host, life } => self.agent_turn(host, life),
+            Event::ClientTurn(client) => self.client_turn(client),
+            Event::Call { client, life } => self.call(client, life),
+            Event::Repeat { place, frame } => self.repeat(place, &frame),
+            Event::Fault(fault) => self.befall(fault),
+            Event::Operate => self.operate(),
+            Event::Start(host) => self.start(host),
+            Event::Heal => self.heal(),
+            Event::Quiet => self.grow_quiet(),
+            Event::Look => self.look(),
+        }
+        self.tell_pending();
+        let is_idle = |world: &Self| world.clients.iter().all(|client| client.calls.is_empty());
+        match self.phase {
+            Phase::Quiet if is_idle(self) => {
+                self.phase = Phase::Last;
+                self.read_everything();
+            }
+            Phase::Last if is_idle(self) => {
+                self.phase = Phase::Whole;
+                self.look();
+            }
+            _ => {}
+        }
+    }
+
+    fn grow_quiet(&mut self) {
+        if self.history.calls.len() < CLUSTER_CALLS_MIN {
+            let later = self.now().after_us(500_000);
+            return self.agenda.at(later, Event::Quiet);
+        }
+        self.phase = Phase::Quiet;
+    }
+
+    fn put_on_the_way(&mut self) {
+        for thing in self.network.take_travelling() {
+            self.agenda.at(thing.at, Event::Travel(thing));
+        }
+    }
+
+    fn arrive(&mut self, thing: Travelling) {
+        if !self.network.arrives(&thing) {
+            return;
+        }
+        let now = self.now();
+        let Travelling { link, to, what, .. } = thing;
+        match &what {
+            Arrival::Bytes(bytes) => {
+                self.trace.note(now, format_args!("{link} to {to:?}: {} bytes", bytes.len()), link.0);
+                self.trace.bytes(bytes);
+            }
+            other => self.trace.note(now, format_args!("{link} to {to:?}: {other:?}"), link.0),
+        }
+        match (to, self.network.opener(link)) {
+            (End::Node, _) => {
+                let Some((host, slot)) = self.at_place(self.network.instance(link)) else { return };
+                self.hosts[host].slots[slot].arrive(link, what);
+                self.wake_soon(host, slot);
+            }
+            (End::Opener, Some(Opener::Client { client, life, connection }))
+                if self.clients[client].life == life =>
+            {
+                self.clients[client].arrive(link, connection, what);
+                let soon = self.streams.schedule.below(30);
+                self.wake_client(client, now.after_us(soon));
+            }
+            _ => {}
+        }
+    }
+
+    /// The node and the slot of an instance, by its place among all.
+    fn at_place(&self, place: usize) -> Option<(usize, usize)> {
+        let host = self.hosts.iter().find(|host| host.places.contains(&place))?;
+        Some((host.at, place - host.places.start))
+    }
+
+    /// Something does not hold that no client can see.
+    fn trouble(&mut self, checker: &'static str, what: String) {
+        let now = self.now();
+        self.trace.say(now, format_args!("TROUBLE {checker}: {what}"));
+        self.troubles.push((checker, what));
+    }
+
+    fn finish(&mut self) {
+        for host in 0..self.hosts.len() {
+            self.count(host);
+        }
+        for kind in [
+            Kind::Loss,
+            Kind::Repeats,
+            Kind::Reordering,
+            Kind::Delays,
+            Kind::BrokenConnections,
+            Kind::RepeatedRequests,
+            Kind::ClockRates,
+        ] {
+            // They are there all the time.
+            if self.scenario.has(kind) && self.scenario.storms.len() > 1 {
+                self.coverage.fault(kind);
+            }
+        }
+        self.history.is_cluster = true;
+        self.history.clocks_were_set = self.scenario.has(Kind::ClockJumps);
+        self.history.ended = self.agenda.now();
+        self.watch.tell(&mut self.history);
+        self.coverage.events = self.trace.count();
+        self.coverage.simulated_us = self.agenda.now().since_us(START);
+        self.coverage.operations =
+            self.history.calls.iter().filter(|call| call.end.is_definite()).count() as u64;
+    }
+}

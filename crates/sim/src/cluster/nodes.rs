@@ -1,0 +1,359 @@
+//! Processes: their starts and ends, the turns of their instances, the clocks they go by.
+
+use std::sync::Arc;
+
+use zerohop_control::agent::{Agent, Event as Told, Wish};
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_partition::instance::{Identity, Place};
+use zerohop_partition::replica::Change;
+use zerohop_placement::MapHistory;
+use zerohop_session::Time;
+use zerohop_wire::ids::{Incarnation, InstanceId};
+
+use super::agents::Pending;
+use super::host::manager_address;
+use super::kinds::Kind;
+use super::slot::{Described, Turned};
+use super::{Cluster, Event, Phase};
+use crate::limits::{CLOCK_RATE_TRUE, START};
+use crate::network::End;
+use crate::node::CLUSTER;
+use crate::streams::Draw;
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The power goes.
+    Power,
+    /// It is killed; what it had handed to the system is written.
+    Killed,
+    /// It stops in order.
+    Stopped,
+    /// The power goes, and the disks of its instances with it.
+    DisksLost,
+}
+
+/// Clocks run that much faster or slower at most, in parts of a million: a lease is waited for an eighth longer than it
+/// lasts, and two clocks may differ by twice this.
+const RATE_PPM_MAX: u64 = 40_000;
+
+/// The code of [`zerohop_wire::Failure::SessionExpired`].
+const SESSION_EXPIRED: u16 = 305;
+
+impl Cluster {
+    pub(super) fn wake_slot(&mut self, host: usize, slot: usize, at: Time) {
+        let paused_until = self.hosts[host].paused_until;
+        let found = &mut self.hosts[host].slots[slot];
+        let at = at.max(found.busy_until).max(paused_until);
+        if found.instance.is_some() && found.turn_at.is_none_or(|turn_at| turn_at > at) {
+            found.turn_at = Some(at);
+            self.agenda.at(at, Event::SlotTurn { host, slot });
+        }
+    }
+
+    pub(super) fn wake_soon(&mut self, host: usize, slot: usize) {
+        let soon = self.streams.schedule.below(self.scenario.gather_us);
+        self.wake_slot(host, slot, self.now().after_us(soon));
+    }
+
+    /// Frames of another instance have come.
+    pub(super) fn hear(&mut self, host: usize, slot: usize, frames: Vec<u8>) {
+        let now = self.now();
+        self.trace.note(now, format_args!("n{host}/{slot} hears{}", Described(&frames)), frames.len() as u64);
+        self.trace.bytes(&frames);
+        self.hosts[host].slots[slot].hear(frames);
+        self.wake_soon(host, slot);
+    }
+
+    pub(super) fn slot_turn(&mut self, host: usize, slot: usize) {
+        let now = self.now();
+        let one = &mut self.hosts[host];
+        let found = &mut one.slots[slot];
+        if found.turn_at != Some(now) {
+            return;
+        }
+        found.turn_at = None;
+        if now < one.paused_until || now < found.busy_until {
+            return self.wake_slot(host, slot, now);
+        }
+        let before_us = found.worked_us();
+        let turned = found.turn(one.clock.show(now));
+        let took_us = found.worked_us() - before_us;
+        self.hand_out(host, slot, turned, took_us);
+        if self.hosts[host].slots[slot].disk.is_power_off() {
+            self.end_process(host, Ending::Power);
+        }
+    }
+
+    /// Carries out what a turn has brought about, which took so long.
+    pub(super) fn hand_out(&mut self, host: usize, slot: usize, turned: Turned, took_us: u64) {
+        let now = self.now();
+        let done = now.after_us(took_us + 1);
+        self.hosts[host].slots[slot].busy_until = done;
+        for place in &turned.answered {
+            self.watch_answer(host, slot, *place);
+        }
+        for (link, bytes) in turned.sent {
+            self.trace.note(
+                done,
+                format_args!("n{host}/{slot} sends {} bytes on {link}", bytes.len()),
+                link.0,
+            );
+            self.network.send(done, link, End::Opener, &bytes);
+        }
+        for link in turned.closed {
+            self.trace.say(done, format_args!("n{host}/{slot} closes {link}"));
+            self.network.close(done, link, End::Node);
+        }
+        self.send_to_peers(host, slot, done, turned.to_peers);
+        for (place, change) in turned.asks {
+            self.instance_asks(host, slot, place, change);
+        }
+        if turned.fetches_map {
+            self.tell_later(host, Pending::FetchMap);
+        }
+        let one = &self.hosts[host];
+        let Some(instance) = &one.slots[slot].instance else { return };
+        let next = match turned.has_more {
+            true => done,
+            false => one.clock.when_elapsed(instance.next_wake_ms()).max(done),
+        };
+        self.wake_slot(host, slot, next);
+    }
+
+    /// Frames for one instance travel together, unless messages overtake each other in this run.
+    fn send_to_peers(
+        &mut self,
+        host: usize,
+        slot: usize,
+        done: Time,
+        frames: Vec<(zerohop_wire::messages::Member, Vec<u8>)>,
+    ) {
+        let overtakes = self.scenario.has(Kind::Reordering);
+        let mut gathered: Vec<(InstanceId, Vec<u8>)> = Vec::new();
+        for (to, bytes) in frames {
+            match gathered.iter_mut().rev().find(|(known, _)| *known == to.instance) {
+                Some((_, so_far)) if !overtakes => so_far.extend_from_slice(&bytes),
+                _ => gathered.push((to.instance, bytes)),
+            }
+        }
+        for (to, frames) in gathered {
+            let Some((target, target_slot)) = self.host_of(to) else { continue };
+            self.trace.note(
+                done,
+                format_args!("n{host}/{slot} says to {to}:{}", Described(&frames)),
+                to.0.into(),
+            );
+            let [first, second] = self.peers.arrivals(done, host, target);
+            if let Some(at) = second {
+                let frames = frames.clone();
+                self.agenda.at(at, Event::ToInstance { host: target, slot: target_slot, frames });
+            }
+            if let Some(at) = first {
+                self.agenda.at(at, Event::ToInstance { host: target, slot: target_slot, frames });
+            }
+        }
+    }
+
+    pub(super) fn host_of(&self, instance: InstanceId) -> Option<(usize, usize)> {
+        self.hosts.iter().find_map(|host| Some((host.at, host.slot_of(instance)?)))
+    }
+
+    fn instance_asks(&mut self, host: usize, slot: usize, place: Place, change: Change) {
+        let Some(instance) = self.hosts[host].instance_id(slot) else { return };
+        let wish = match change {
+            Change::Admit(member) => Wish::Admit(member.instance),
+            Change::Remove(member) => Wish::Remove(member.instance),
+            Change::Keep => Wish::Keep,
+        };
+        let Place { keyspace, partition, epoch } = place;
+        self.trace.say(
+            self.now(),
+            format_args!("n{host}/{slot} asks {wish:?} of {keyspace}/{partition} at {epoch}"),
+        );
+        self.tell_later(host, Pending::Asks { instance, place, wish });
+    }
+
+    /// A process begins.
+    pub(super) fn start(&mut self, at: usize) {
+        let now = self.now();
+        if self.hosts[at].is_up || self.hosts[at].is_gone {
+            return;
+        }
+        let is_first = self.hosts[at].life == 0;
+        let is_wild = self.scenario.has(Kind::ClockJumps) && self.phase == Phase::Faults && !is_first;
+        let by_ms = self.clock_jump_ms();
+        let rate = self.streams.node.between(CLOCK_RATE_TRUE - RATE_PPM_MAX, CLOCK_RATE_TRUE + RATE_PPM_MAX);
+        let seed = self.streams.node.next_u64();
+        let contacts: Vec<_> = (0..self.hosts.len().min(3)).map(manager_address).collect();
+        let host = &mut self.hosts[at];
+        host.clock.restart_apart(
+            now,
+            if is_wild { by_ms } else { 0 },
+            if self.scenario.has(Kind::ClockRates) { rate } else { CLOCK_RATE_TRUE },
+        );
+        host.life += 1;
+        host.incarnation = Incarnation(self.streams.node.next_u64() | 1);
+        host.is_up = true;
+        host.stays_down = false;
+        host.has_failed = false;
+        host.is_doomed = false;
+        host.paused_until = Time(0);
+        host.agent_inbox.clear();
+        host.mend_disks();
+        let settings = host.settings(seed, &self.founders, &contacts);
+        let settings = zerohop_control::agent::Settings {
+            lead: zerohop_control::manager::LeadSettings {
+                replace_after_ms: self.scenario.replace_after_ms,
+                move_max_ms: 20_000,
+                ..settings.lead
+            },
+            log_entries_max: self.scenario.log_entries_max,
+            ..settings
+        };
+        self.trace.say(
+            now,
+            format_args!("START of n{at}, {:?}, clock {:?}", host.incarnation, host.clock.show(now)),
+        );
+        match Agent::open(host.agent_time(now), settings) {
+            Ok((agent, good)) => {
+                host.control.cut(good);
+                host.agent = Some(agent);
+            }
+            Err(error) => {
+                return self.trouble("world", format!("the agent of n{at} does not start: {error}"));
+            }
+        }
+        let places = host.places.clone();
+        self.network.node_is_back(now, |place| places.contains(&place));
+        self.tell_agent(at, Told::Tick);
+    }
+
+    /// By how much a clock is set: mostly by less than what clocks of nodes may differ.
+    pub(super) fn clock_jump_ms(&mut self) -> i64 {
+        let most = *self.streams.node.pick(&[200, 200, 400, 2_000]);
+        self.streams.node.between(0, 2 * most) as i64 - most as i64
+    }
+
+    /// Opens the instances of a node with a map, under its number. Whether all that was on their disks is whole, and was
+    /// there in the start that the map names.
+    pub(super) fn open_slots(&mut self, at: usize) -> bool {
+        let now = self.now();
+        let mut is_intact = true;
+        let host = &mut self.hosts[at];
+        let Some(first) = host.folder.first_instance else { return true };
+        let map = Arc::clone(&host.folder.map);
+        let named = host.folder.node.and_then(|node| map.node(node)).map(|node| node.incarnation());
+        let mut trouble = None;
+        for (slot, found) in host.slots.iter_mut().enumerate() {
+            let identity = Identity {
+                cluster: CLUSTER,
+                instance: InstanceId(first.0 + slot as u32),
+                incarnation: host.incarnation,
+            };
+            found.busy_until = now;
+            match found.remember(host.incarnation, named) {
+                Ok(has_lived) => is_intact &= has_lived,
+                Err(error) => trouble = Some(error.to_string()),
+            }
+            let history = MapHistory::new(Arc::clone(&map));
+            match found.open(identity, self.scenario.engine, history, host.clock.show(now)) {
+                Ok(opened) => {
+                    is_intact &= opened.states_lost.is_empty() && opened.engine.damage().next().is_none();
+                }
+                Err(error) => trouble = Some(error.to_string()),
+            }
+        }
+        if self.hosts[at].slots.iter().any(|slot| slot.disk.is_power_off()) {
+            self.tell_later(at, Pending::End(Ending::Power));
+            return false;
+        }
+        if let Some(trouble) = trouble {
+            self.trouble("world", format!("an instance of n{at} does not open: {trouble}"));
+        }
+        self.trace.say(now, format_args!("n{at} opens its instances, intact: {is_intact}"));
+        for slot in 0..self.hosts[at].slots.len() {
+            self.wake_slot(at, slot, now);
+        }
+        is_intact
+    }
+
+    /// A process ends.
+    pub(super) fn end_process(&mut self, at: usize, how: Ending) {
+        if !self.hosts[at].is_up || how == Ending::Stopped && self.hosts[at].is_doomed {
+            return;
+        }
+        self.count(at);
+        let now = self.now();
+        if how == Ending::Stopped {
+            self.hosts[at].mend_disks();
+            for slot in 0..self.hosts[at].slots.len() {
+                let shown = self.hosts[at].clock.show(now);
+                let (turned, trouble) = self.hosts[at].slots[slot].stop(shown);
+                self.hand_out(at, slot, turned, 0);
+                if let Some(trouble) = trouble.filter(|_| !self.hosts[at].has_failed) {
+                    self.trouble("world", format!("an instance of n{at} does not stop in order: {trouble}"));
+                }
+            }
+        }
+        self.watch_end(at, how);
+        if how == Ending::DisksLost {
+            self.lost_disks.insert(at, now);
+        }
+        let host = &mut self.hosts[at];
+        host.is_up = false;
+        host.agent = None;
+        host.agent_turn_at = None;
+        host.agent_inbox.clear();
+        for slot in &mut host.slots {
+            slot.die();
+            for disk in [&mut slot.disk, &mut slot.notes] {
+                match how {
+                    Ending::Power => disk.crash(),
+                    Ending::DisksLost => *disk = SimulatedDisk::new(self.streams.disk.next_u64()),
+                    Ending::Killed | Ending::Stopped => disk.power_off_clean(),
+                }
+            }
+        }
+        match how {
+            Ending::Killed | Ending::Stopped => host.control.settle(),
+            _ => host.control.lose_power(&mut self.streams.disk),
+        }
+        let places = host.places.clone();
+        let silently = !matches!(how, Ending::Stopped | Ending::Killed) && self.streams.network.chance(1, 2);
+        self.network.lose_node(now, silently, |place| places.contains(&place));
+        let down_us = self.streams.node.below(self.scenario.down_us + 1);
+        let down_us = if self.phase == Phase::Faults { down_us } else { 0 };
+        self.trace.say(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));
+        self.coverage.ended(how == Ending::Stopped);
+        if !self.hosts[at].stays_down {
+            self.agenda.at(now.after_us(down_us + 1), Event::Start(at));
+        }
+    }
+
+    /// Takes in what the instances of a node have counted, before they are gone.
+    pub(super) fn count(&mut self, at: usize) {
+        for slot in &mut self.hosts[at].slots {
+            let Some(instance) = &mut slot.instance else { continue };
+            let stats = instance.stats();
+            let expired = stats.failures.iter().filter(|(code, _)| *code == SESSION_EXPIRED);
+            self.coverage.expired += expired.map(|(_, count)| count).sum::<u64>();
+            self.coverage.let_go += stats.let_go;
+            for (_, _, replica) in instance.replicas() {
+                let counts = replica.counts();
+                self.coverage.truncations += counts.truncations;
+                self.coverage.states_taken += counts.states_taken;
+                self.coverage.lapses += counts.lapses;
+                self.coverage.parked += counts.parked;
+            }
+        }
+    }
+
+    /// Bounds of what any node's clock has shown between two moments.
+    pub(super) fn clock_bounds_ms(&self, from: Time, to: Time) -> (u64, u64) {
+        let bounds = self.hosts.iter().map(|host| host.clock.bounds_ms(from.max(START), to));
+        let (least, most) =
+            bounds.fold((u64::MAX, 0), |(least, most), (from, to)| (least.min(from), most.max(to)));
+        (least, most + crate::limits::CLOCK_AHEAD_MS)
+    }
+}

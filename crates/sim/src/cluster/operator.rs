@@ -1,0 +1,171 @@
+//! What an operator does: makes and drops keyspaces, empties nodes and removes them, cuts keyspaces in two.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use zerohop_control::agent::{Event as Told, Unanswered};
+use zerohop_control::command::{Command, Outcome};
+use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
+
+use super::kinds::Kind;
+use super::scenario::Kept;
+use super::{Cluster, Event, Phase};
+use crate::streams::Draw;
+
+const MS: u64 = 1_000;
+
+/// Whether instances follow a keyspace that is cut in two.
+const SPLITS: bool = false;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Operator {
+    /// Commands that wait for an answer, by token.
+    asked: BTreeMap<u64, Command>,
+    tokens: u64,
+    /// What must be done before the run ends.
+    wanted: Vec<Command>,
+    splits: u32,
+    drops: u32,
+}
+
+impl Operator {
+    /// Nodes that are being emptied are to take part again.
+    pub(super) fn undrain_all(&mut self, map: &Arc<ClusterMap>, state: NodeState) {
+        for node in map.nodes().filter(|node| node.state() == state) {
+            let (node, incarnation) = (node.id(), node.incarnation());
+            self.wanted.push(Command::SetNodeState { node, incarnation, state: NodeState::Up });
+        }
+    }
+}
+
+impl Cluster {
+    /// The operator looks at the cluster.
+    pub(super) fn operate(&mut self) {
+        let now = self.now();
+        if self.phase >= Phase::Quiet {
+            return;
+        }
+        self.agenda.at(now.after_us(400 * MS), Event::Operate);
+        if self.operator.asked.len() >= 4 {
+            return;
+        }
+        let map = Arc::clone(&self.watch.map);
+        let missing = (0..self.scenario.keyspaces.len()).find(|at| {
+            let name = format!("keyspace-{at}");
+            map.keyspace_named(&name).is_none() && !self.watch.dropped.contains(&name)
+        });
+        // All founders are there, or most copies would be made anew at once.
+        let late = self.scenario.nodes.len() - self.scenario.late;
+        if let Some(at) = missing
+            && map.nodes().len() >= late.min(3)
+            && self.operator.asked.is_empty()
+        {
+            let config = config(at, self.scenario.keyspaces[at], self.seed);
+            return self.ask_control(Command::CreateKeyspace(config));
+        }
+        if let Some(command) = self.operator.wanted.pop() {
+            return self.ask_control(command);
+        }
+        if self.is_stormy(now) {
+            self.disturb(&map);
+        }
+    }
+
+    /// Changes on a whim.
+    fn disturb(&mut self, map: &ClusterMap) {
+        let which = self.streams.node.below(12);
+        let nodes: Vec<_> = map.nodes().collect();
+        if nodes.is_empty() {
+            return;
+        }
+        let node = *self.streams.node.pick(&nodes);
+        let set = |state| Command::SetNodeState { node: node.id(), incarnation: node.incarnation(), state };
+        let up = nodes.iter().filter(|node| node.state() == NodeState::Up).count();
+        match which {
+            0 | 1 if self.scenario.has(Kind::Drains) && node.state() == NodeState::Up && up > 3 => {
+                self.coverage.fault(Kind::Drains);
+                self.ask_control(set(NodeState::Draining));
+            }
+            2 if node.state() == NodeState::Draining => self.ask_control(set(NodeState::Up)),
+            3 | 4 if self.scenario.has(Kind::Removals) => self.remove_a_node(map),
+            5 if SPLITS && self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
+                let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
+                if keyspaces.is_empty() {
+                    return;
+                }
+                let id = *self.streams.node.pick(&keyspaces);
+                self.operator.splits += 1;
+                self.coverage.fault(Kind::Splits);
+                self.ask_control(Command::SplitKeyspace(id));
+            }
+            6 if self.scenario.has(Kind::Drops) && self.operator.drops < 1 => {
+                if let Some((id, _)) = map.keyspace_named("keyspace-2") {
+                    self.operator.drops += 1;
+                    self.coverage.fault(Kind::Drops);
+                    self.watch.dropping(id, self.now());
+                    self.ask_control(Command::DropKeyspace(id));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A node that is dead, or emptied, leaves for ever.
+    fn remove_a_node(&mut self, map: &ClusterMap) {
+        let empty = map.nodes().find(|node| {
+            node.state() != NodeState::Up
+                && node.instances().all(|one| map.partitions_of(one.id).next().is_none())
+        });
+        if let Some(node) = empty {
+            return self.ask_control(Command::RemoveNode(node.id()));
+        }
+        // One dies for good; its copies are made anew elsewhere first.
+        let spare = self.hosts.iter().filter(|host| host.is_up && host.manager.is_none()).map(|host| host.at);
+        let spare: Vec<usize> = spare.collect();
+        let is_first = self.hosts.iter().all(|host| !host.stays_down);
+        if spare.is_empty() || !is_first || map.nodes().len() <= 3 {
+            return;
+        }
+        let host = *self.streams.node.pick(&spare);
+        if self.is_safe_without(host) {
+            self.coverage.fault(Kind::Removals);
+            self.hosts[host].stays_down = true;
+            self.end_process(host, super::nodes::Ending::Power);
+        }
+    }
+
+    fn ask_control(&mut self, command: Command) {
+        let now = self.now();
+        let Some(at) = self.any_up() else { return };
+        self.operator.tokens += 1;
+        let token = self.operator.tokens;
+        self.trace.say(now, format_args!("operator asks n{at} for {command:?}"));
+        self.operator.asked.insert(token, command.clone());
+        self.tell_agent(at, Told::Operate { token, command });
+    }
+
+    pub(super) fn operator_hears(&mut self, token: u64, result: Result<Outcome, Unanswered>) {
+        let now = self.now();
+        let Some(command) = self.operator.asked.remove(&token) else { return };
+        self.trace.say(now, format_args!("operator is told of {command:?}: {result:?}"));
+    }
+
+    /// A process has gone: nobody will be answered by it.
+    pub(super) fn operator_loses(&mut self) {
+        self.operator.asked.clear();
+    }
+}
+
+fn config(at: usize, kept: Kept, seed: u64) -> KeyspaceConfig {
+    let name = KeyspaceName::new(&format!("keyspace-{at}")).expect("is a name");
+    KeyspaceConfig {
+        partitions: PartitionCount::new(kept.partitions).expect("is a power of two"),
+        hash: HashKind::Xxh3,
+        durability: kept.durability,
+        replicas: kept.replicas,
+        min_in_sync: kept.min_in_sync,
+        batch_bytes: 4 << 10,
+        ..KeyspaceConfig::new(name, (seed << 8).wrapping_add(at as u64).wrapping_mul(7919))
+    }
+}

@@ -1,0 +1,86 @@
+//! What lies between nodes: messages that are lost, repeated, late, overtaken, or cut off for a while, in one direction or
+//! both. Between two instances of one node nothing of that happens.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::random::Random;
+use zerohop_session::Time;
+
+use super::scenario::PeerFaults;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    random: Random,
+    faults: PeerFaults,
+    /// Nothing gets from the one to the other before then.
+    cuts: BTreeMap<(usize, usize), Time>,
+    is_calm: bool,
+}
+
+impl Peers {
+    pub(crate) fn new(random: Random, faults: PeerFaults) -> Self {
+        Self { random, faults, cuts: BTreeMap::new(), is_calm: false }
+    }
+
+    /// When a message arrives, for each time that it does: never, once or twice.
+    pub(crate) fn arrivals(&mut self, now: Time, from: usize, to: usize) -> [Option<Time>; 2] {
+        if from == to {
+            return [Some(now.after_us(20)), None];
+        }
+        let PeerFaults { loss, repeats, .. } = self.faults;
+        if self.is_cut(now, from, to) || self.happens(loss) {
+            return [None, None];
+        }
+        let first = self.delay(now);
+        let second = self.happens(repeats).then(|| self.delay(now));
+        [Some(first), second]
+    }
+
+    /// Nothing gets from the one to the other until then.
+    pub(crate) fn cut(&mut self, from: usize, to: usize, until: Time) {
+        let known = self.cuts.entry((from, to)).or_insert(until);
+        *known = until.max(*known);
+    }
+
+    pub(crate) fn is_cut(&self, now: Time, from: usize, to: usize) -> bool {
+        self.cuts.get(&(from, to)).is_some_and(|until| now < *until)
+    }
+
+    /// From now on nothing bad happens.
+    pub(crate) fn calm(&mut self) {
+        self.is_calm = true;
+        self.cuts.clear();
+    }
+
+    fn delay(&mut self, now: Time) -> Time {
+        let PeerFaults { delay_us, jitter_us, late, late_us, .. } = self.faults;
+        let mut delay_us = delay_us + self.random.below(jitter_us + 1);
+        if self.happens(late) {
+            delay_us += self.random.below(late_us + 1);
+        }
+        now.after_us(delay_us)
+    }
+
+    fn happens(&mut self, parts_of_thousand: u64) -> bool {
+        parts_of_thousand > 0 && !self.is_calm && self.random.chance(parts_of_thousand, 1000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_holds_in_its_direction_for_its_time_and_ends_with_the_faults() {
+        let faults = PeerFaults { delay_us: 10, jitter_us: 5, loss: 0, repeats: 0, late: 0, late_us: 0 };
+        let mut peers = Peers::new(Random::new(1), faults);
+        peers.cut(0, 1, Time(100));
+        assert_eq!(peers.arrivals(Time(50), 0, 1), [None, None]);
+        assert!(peers.arrivals(Time(50), 1, 0)[0].is_some_and(|at| at > Time(50)));
+        assert!(peers.arrivals(Time(100), 0, 1)[0].is_some());
+        peers.cut(0, 1, Time(1000));
+        peers.calm();
+        assert!(peers.arrivals(Time(500), 0, 1)[0].is_some());
+    }
+}

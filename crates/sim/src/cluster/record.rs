@@ -1,0 +1,84 @@
+//! What an instance remembers on its own disk beside its engine: the ceiling of its timestamps, and the starts of its
+//! process that this disk has lived through. An empty disk is not an intact one, and may look like it: only who has lived
+//! through the start that a group names can have what that start held (`docs/protocols/replication.md`).
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::{Disk, DiskError, OpenMode};
+use zerohop_wire::ids::{Incarnation, Timestamp};
+
+use crate::limits::STARTS_REMEMBERED_MAX;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) ceiling: Timestamp,
+    /// The newest last.
+    pub(crate) starts: Vec<Incarnation>,
+}
+
+const FILE: &str = "instance.record";
+const BESIDE: &str = "instance.record.new";
+
+impl Record {
+    pub(crate) fn begin(&mut self, incarnation: Incarnation) {
+        self.starts.push(incarnation);
+        if self.starts.len() > STARTS_REMEMBERED_MAX {
+            self.starts.remove(0);
+        }
+    }
+}
+
+/// What is there; nothing on an empty disk.
+pub(crate) fn read(disk: &mut SimulatedDisk) -> Record {
+    let Ok(file) = disk.open(FILE, OpenMode::Existing) else { return Record::default() };
+    let bytes = disk.bytes(file).unwrap_or(0);
+    let mut words = Vec::new();
+    for at in 0..bytes / 8 {
+        let mut word = [0; 8];
+        if disk.read_at(file, at * 8, &mut word).is_ok() {
+            words.push(u64::from_le_bytes(word));
+        }
+    }
+    disk.close(file);
+    match words.split_first() {
+        Some((ceiling, starts)) => Record {
+            ceiling: Timestamp(*ceiling),
+            starts: starts.iter().map(|start| Incarnation(*start)).collect(),
+        },
+        None => Record::default(),
+    }
+}
+
+/// Puts it in the place of the last one, whole or not at all.
+pub(crate) fn write(disk: &mut SimulatedDisk, record: &Record) -> Result<(), DiskError> {
+    // What an earlier try has left behind; mostly there is none.
+    let _ = disk.remove(BESIDE);
+    let file = disk.open(BESIDE, OpenMode::Create)?;
+    let words = std::iter::once(record.ceiling.0).chain(record.starts.iter().map(|start| start.0));
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    let written = disk.append(file, &bytes).and_then(|()| disk.sync(file));
+    disk.close(file);
+    written?;
+    disk.rename(BESIDE, FILE)?;
+    disk.sync_dir("")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_survives_and_an_empty_disk_has_lived_through_nothing() {
+        let mut disk = SimulatedDisk::new(3);
+        assert_eq!(read(&mut disk), Record::default());
+        let mut record = Record { ceiling: Timestamp(9), starts: Vec::new() };
+        (0..200).for_each(|start| record.begin(Incarnation(start)));
+        assert_eq!(
+            (record.starts.len(), record.starts.last()),
+            (STARTS_REMEMBERED_MAX, Some(&Incarnation(199)))
+        );
+        write(&mut disk, &record).unwrap();
+        disk.crash();
+        assert_eq!(read(&mut disk), record);
+    }
+}

@@ -1,0 +1,257 @@
+//! What one seed plays: how large the cluster is, what is kept in it, and which faults there are.
+
+use zerohop_engine::EngineOptions;
+use zerohop_engine::random::Random;
+use zerohop_placement::Durability;
+use zerohop_session::Time;
+
+use super::kinds::{Kind, Kinds};
+use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
+use crate::scenario::NetworkFaults;
+use crate::streams::Draw;
+
+const MS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+/// Everything that is drawn before a run begins. Times are in microseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    /// Which faults happen.
+    pub(crate) kinds: Kinds,
+    /// Instances of each node; the first ones are managers.
+    pub(crate) nodes: Vec<u32>,
+    /// Of the nodes, how many founders there are, and how many join only later.
+    pub(crate) managers: usize,
+    pub(crate) late: usize,
+    /// How many nodes share a rack.
+    pub(crate) rack: u32,
+    pub(crate) keyspaces: Vec<Kept>,
+    /// Times at which clients are busy and faults begin; between them little happens.
+    pub(crate) storms: Vec<(Time, Time)>,
+    /// When faults end.
+    pub(crate) heal: Time,
+    pub(crate) clients: usize,
+    pub(crate) depth: u64,
+    pub(crate) think_us: u64,
+    pub(crate) is_hot: bool,
+    pub(crate) gather_us: u64,
+    /// Between clients and instances.
+    pub(crate) network: NetworkFaults,
+    pub(crate) peers: PeerFaults,
+    /// Between two faults of any kind within a storm.
+    pub(crate) fault_every_us: u64,
+    /// How long a process is down, a cut or a pause lasts, at most.
+    pub(crate) down_us: u64,
+    pub(crate) cut_us: u64,
+    pub(crate) pause_us: u64,
+    pub(crate) interval_ms: u32,
+    pub(crate) engine: EngineOptions,
+    pub(crate) batches: bool,
+    pub(crate) compresses: bool,
+    pub(crate) large_values: bool,
+    pub(crate) expires: bool,
+    pub(crate) impatient: bool,
+    /// How long a node is down before its copies are made anew.
+    pub(crate) replace_after_ms: u64,
+    pub(crate) log_entries_max: usize,
+}
+
+/// A keyspace to be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) durability: Durability,
+    pub(crate) partitions: u32,
+    pub(crate) replicas: u8,
+    pub(crate) min_in_sync: u8,
+}
+
+/// Between nodes: in parts of a thousand, of messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeerFaults {
+    pub(crate) delay_us: u64,
+    pub(crate) jitter_us: u64,
+    pub(crate) loss: u64,
+    pub(crate) repeats: u64,
+    pub(crate) late: u64,
+    pub(crate) late_us: u64,
+}
+
+/// What may be played: a scenario, and what a shrink has left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Faults that may happen at all.
+    pub kinds: Kinds,
+    /// Clients, at most.
+    pub clients: usize,
+    /// Storms, at most: the first ones.
+    pub storms: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { kinds: Kinds::ALL, clients: usize::MAX, storms: usize::MAX }
+    }
+}
+
+impl Scenario {
+    /// Draws everything, whatever the limits: what they take away shifts nothing else.
+    pub(crate) fn new(random: &mut Random, limits: Limits) -> Self {
+        let mut kinds = Kinds::NONE;
+        for kind in Kind::ALL {
+            // Most of what may go wrong takes somebody who is cut off or gone.
+            let chance = match kind {
+                Kind::Cuts | Kind::Kills | Kind::PowerLosses => 2,
+                _ => 1,
+            };
+            if random.chance(chance, 3) {
+                kinds = kinds.with(kind);
+            }
+        }
+        let kinds = kinds.and(limits.kinds);
+        let nodes = random.between(3, 7) as usize;
+        let instances = (0..7).map(|_| 1 + u32::from(random.chance(1, 4))).collect::<Vec<u32>>();
+        let managers = *random.pick(&[1, 3, 3, 3, 5]);
+        let late = random.between(1, 2) as usize;
+        let late = if kinds.has(Kind::Joins) && nodes > 3 { late.min(nodes - 3) } else { 0 };
+        let managers = if managers > nodes - late { 3 } else { managers };
+        let rack = *random.pick(&[1, 1, 2]);
+        let interval_ms = *random.pick(&[20, 100, 500]);
+        let keyspaces = keyspaces(random, interval_ms);
+        let (storms, heal) = storms(random, limits.storms);
+        let clients = random.between(3, 7) as usize;
+        let depth = *random.pick(&[1, 2, 4]);
+        let is_hot = random.chance(1, 3);
+        let network = network(random, kinds);
+        let peers = peers(random, kinds);
+        Scenario {
+            kinds,
+            nodes: instances[..nodes].to_vec(),
+            managers,
+            late,
+            rack,
+            keyspaces,
+            storms,
+            heal,
+            clients: clients.min(limits.clients),
+            depth,
+            think_us: clients as u64 * depth * SECOND / CLUSTER_CALLS_PER_SECOND,
+            is_hot,
+            gather_us: *random.pick(&[30, 500, 3 * MS]),
+            network,
+            peers,
+            fault_every_us: *random.pick(&[300 * MS, 800 * MS, 2 * SECOND]),
+            down_us: *random.pick(&[50 * MS, SECOND, 5 * SECOND, 60 * SECOND]),
+            cut_us: *random.pick(&[300 * MS, 2 * SECOND, 8 * SECOND]),
+            pause_us: *random.pick(&[100 * MS, SECOND, 4 * SECOND]),
+            interval_ms,
+            engine: engine_options(random),
+            batches: random.chance(1, 2),
+            compresses: random.chance(1, 4),
+            large_values: random.chance(1, 4),
+            expires: random.chance(1, 3),
+            impatient: random.chance(1, 4),
+            replace_after_ms: *random.pick(&[2_000, 10_000, 30_000]),
+            log_entries_max: *random.pick(&[32, 256, 1024]),
+        }
+    }
+
+    /// Whether a fault of this kind happens in this run.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.kinds.has(kind)
+    }
+
+    /// The storm that rages at a time.
+    pub(crate) fn is_stormy(&self, now: Time) -> bool {
+        self.storms.iter().any(|(from, to)| (*from..*to).contains(&now))
+    }
+
+    /// When the next one begins, if one does.
+    pub(crate) fn next_storm(&self, now: Time) -> Option<Time> {
+        self.storms.iter().map(|(from, _)| *from).find(|from| *from >= now)
+    }
+}
+
+/// Three keyspaces, of all durabilities more or less, with few partitions: an idle one costs time as well.
+fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<Kept> {
+    let interval = Durability::Interval { ms: interval_ms };
+    let third = *random.pick(&[Durability::Memory, interval, Durability::Sync]);
+    [Durability::Sync, interval, third]
+        .into_iter()
+        .map(|durability| {
+            let (replicas, min_in_sync) =
+                *random.pick(&[(3, 2), (3, 2), (3, 2), (2, 2), (2, 1), (3, 1), (1, 1)]);
+            let partitions = *random.pick(&[1, 1, 2]);
+            Kept { durability, partitions, replicas, min_in_sync }
+        })
+        .collect()
+}
+
+/// Storms of some seconds each, over four and a half minutes, and when all faults end.
+fn storms(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
+    let count = random.between(5, 8);
+    let slice_us = 255 * SECOND / count;
+    let storms = (0..count).map(|at| {
+        let from = START.0 + 8 * SECOND + at * slice_us + random.below(slice_us / 2);
+        let length_us = random.between(4 * SECOND, 9 * SECOND);
+        (Time(from), Time(from + length_us))
+    });
+    let mut storms: Vec<(Time, Time)> = storms.collect();
+    let is_whole = most >= storms.len();
+    storms.truncate(most);
+    let heal = match (is_whole, storms.last()) {
+        (true, _) | (_, None) => START.after_us(282 * SECOND),
+        (false, Some((_, to))) => to.after_us(5 * SECOND),
+    };
+    (storms, heal)
+}
+
+fn network(random: &mut Random, kinds: Kinds) -> NetworkFaults {
+    let (delay_us, jitter_us) = (random.between(20, 200), *random.pick(&[10, 200, 5 * MS]));
+    let spike_us = *random.pick(&[50 * MS, 2 * SECOND]);
+    let repeat_us = *random.pick(&[2 * MS, 200 * MS, 3 * SECOND]);
+    let broken = kinds.has(Kind::BrokenConnections);
+    let only = |on: bool, value| if on { value } else { 0 };
+    NetworkFaults {
+        delay_us,
+        jitter_us,
+        spike: only(kinds.has(Kind::Delays), 10),
+        spike_us,
+        breaks: only(broken, 4),
+        half_open: only(broken, 2),
+        refused: only(broken, 50),
+        damage: only(broken && repeat_us == 2 * MS, 1),
+        repeats: only(kinds.has(Kind::RepeatedRequests), 60),
+        repeat_us,
+        cut_off_every_us: 0,
+        cut_off_us: 0,
+    }
+}
+
+fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
+    let (delay_us, jitter_us) = (random.between(30, 300), *random.pick(&[20, 300, 3 * MS]));
+    let (loss, repeats, late) = (*random.pick(&[5, 40]), *random.pick(&[10, 60]), *random.pick(&[5, 30]));
+    let late_us = *random.pick(&[60 * MS, 700 * MS, 2 * SECOND]);
+    let only = |kind, value| if kinds.has(kind) { value } else { 0 };
+    PeerFaults {
+        delay_us,
+        jitter_us: if kinds.has(Kind::Reordering) { jitter_us } else { 20 },
+        loss: only(Kind::Loss, loss),
+        repeats: only(Kind::Repeats, repeats),
+        late: only(Kind::Delays, late),
+        late_us,
+    }
+}
+
+/// Small files and little memory, so that a short run seals segments, compacts them and takes checkpoints.
+fn engine_options(random: &mut Random) -> EngineOptions {
+    EngineOptions {
+        memory_bytes: *random.pick(&[1 << 20, 8 << 20]),
+        segment_bytes: *random.pick(&[4 << 10, 16 << 10, 64 << 10]),
+        journal_file_bytes: *random.pick(&[4 << 10, 64 << 10]),
+        checkpoint_tail_bytes: *random.pick(&[4 << 10, 64 << 10]),
+        dead_percent_max: *random.pick(&[1, 20, 50]),
+        collect_every_ms: 300,
+        disk_reserve_bytes: 0,
+        ..EngineOptions::default()
+    }
+}

@@ -1,0 +1,345 @@
+//! One instance on its simulated disk, with what has come for it and what it wants done: the place of `node`'s reactor.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::EngineOptions;
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_partition::Token;
+use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Opened, Options, Place, Time};
+use zerohop_partition::replica;
+use zerohop_placement::{MapDelta, MapHistory};
+use zerohop_wire::ids::{Incarnation, RequestId, Timestamp};
+use zerohop_wire::messages::Member;
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
+
+use super::record::{self, Record};
+use crate::history::is_outcome;
+use crate::network::{Arrival, LinkId};
+use crate::node::port::{Port, Taken};
+
+/// An instance, or what is left of it while its process is down.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) disk: SimulatedDisk,
+    /// Beside the engine's folder, on the same machine.
+    pub(crate) notes: SimulatedDisk,
+    pub(crate) instance: Option<Instance<SimulatedDisk>>,
+    pub(crate) record: Record,
+    ports: BTreeMap<LinkId, Port>,
+    inbox: Vec<Come>,
+    pub(crate) turn_at: Option<zerohop_session::Time>,
+    pub(crate) busy_until: zerohop_session::Time,
+    scratch: Vec<u8>,
+}
+
+/// Something that has arrived since the last turn.
+#[derive(Debug)]
+enum Come {
+    OverLink(LinkId, Arrival),
+    /// Frames of another instance.
+    FromPeer(Vec<u8>),
+}
+
+/// What a turn brings about.
+#[derive(Debug, Default)]
+pub(crate) struct Turned {
+    pub(crate) sent: Vec<(LinkId, Vec<u8>)>,
+    pub(crate) closed: Vec<LinkId>,
+    /// Frames for other instances, each by itself.
+    pub(crate) to_peers: Vec<(Member, Vec<u8>)>,
+    pub(crate) asks: Vec<(Place, replica::Change)>,
+    pub(crate) fetches_map: bool,
+    /// Places that have said something about a record.
+    pub(crate) answered: Vec<Place>,
+    /// There is more upkeep to do at once.
+    pub(crate) has_more: bool,
+}
+
+/// Collects effects.
+struct Collect<'s> {
+    ports: &'s mut BTreeMap<LinkId, Port>,
+    turned: &'s mut Turned,
+    ceiling: &'s mut Option<Timestamp>,
+}
+
+/// The connection that messages of other instances seem to come over.
+const PEERS: u64 = u64::MAX;
+
+impl Effects for Collect<'_> {
+    fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+        let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
+        let says =
+            |answer: &Result<_, zerohop_wire::Failure<'_>>| answer.as_ref().err().is_none_or(is_outcome);
+        let tells = match message {
+            Message::Answer(answer) => says(answer),
+            Message::BatchAnswer(answers) => answers.iter().any(|answer| says(&answer)),
+            _ => false,
+        };
+        if tells {
+            self.turned.answered.push(place);
+        }
+        let envelope = Envelope {
+            request: to.request,
+            keyspace: place.keyspace,
+            partition: place.partition,
+            partition_epoch: place.epoch,
+            time_out_ms: 0,
+        };
+        port.answer(&envelope, message);
+    }
+
+    fn reply(&mut self, _to: Token, _bytes: &[u8]) {
+        unreachable!("simulated clients speak the native protocol, which runs no units")
+    }
+
+    fn let_go(&mut self, to: Token) {
+        if let Some(port) = self.ports.get_mut(&LinkId(to.connection)) {
+            port.settle(to.request);
+        }
+    }
+
+    fn send(&mut self, to: Member, envelope: &Envelope, message: &Message<'_>) {
+        let mut bytes = Vec::new();
+        let encoded = Encoder::default().encode(envelope, message, &mut bytes);
+        assert!(encoded.is_ok(), "what instances say to each other is within the wire's bounds: {encoded:?}");
+        self.turned.to_peers.push((to, bytes));
+    }
+
+    fn ask_control(&mut self, place: Place, change: replica::Change) {
+        self.turned.asks.push((place, change));
+    }
+
+    fn fetch_map(&mut self) {
+        self.turned.fetches_map = true;
+    }
+
+    fn sync_ceiling(&mut self, ceiling: Timestamp) {
+        *self.ceiling = Some(ceiling);
+    }
+}
+
+impl Slot {
+    pub(crate) fn new((disk, notes): (SimulatedDisk, SimulatedDisk)) -> Self {
+        Self {
+            disk,
+            notes,
+            instance: None,
+            record: Record::default(),
+            ports: BTreeMap::new(),
+            inbox: Vec::new(),
+            turn_at: None,
+            busy_until: zerohop_session::Time(0),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Opens what is on the disk. The disk has lived through this start from here on.
+    pub(crate) fn open(
+        &mut self,
+        identity: Identity,
+        engine: EngineOptions,
+        history: MapHistory,
+        now: Time,
+    ) -> Result<Opened, OpenError> {
+        let (mut instance, opened) =
+            Instance::open(self.disk.clone(), Options { identity, engine }, history, now)?;
+        instance.begin_above(now, self.record.ceiling);
+        self.instance = Some(instance);
+        Ok(opened)
+    }
+
+    /// Reads what the disk remembers, and writes this start into it. Whether it has lived through that earlier one.
+    pub(crate) fn remember(
+        &mut self,
+        incarnation: Incarnation,
+        earlier: Option<Incarnation>,
+    ) -> Result<bool, zerohop_engine::disk::DiskError> {
+        self.record = record::read(&mut self.notes);
+        let has_lived_through = earlier.is_none_or(|earlier| self.record.starts.contains(&earlier));
+        self.record.begin(incarnation);
+        record::write(&mut self.notes, &self.record)?;
+        Ok(has_lived_through)
+    }
+
+    /// The process is gone.
+    pub(crate) fn die(&mut self) {
+        self.instance = None;
+        self.ports.clear();
+        self.inbox.clear();
+        self.turn_at = None;
+    }
+
+    pub(crate) fn arrive(&mut self, link: LinkId, what: Arrival) {
+        if self.instance.is_some() {
+            self.inbox.push(Come::OverLink(link, what));
+        }
+    }
+
+    pub(crate) fn hear(&mut self, frames: Vec<u8>) {
+        if self.instance.is_some() {
+            self.inbox.push(Come::FromPeer(frames));
+        }
+    }
+
+    /// How long its disks have taken so far.
+    pub(crate) fn worked_us(&self) -> u64 {
+        self.disk.elapsed_us() + self.notes.elapsed_us()
+    }
+
+    /// Does everything that is to be done now.
+    pub(crate) fn turn(&mut self, now: Time) -> Turned {
+        let mut turned = Turned::default();
+        let Some(mut instance) = self.instance.take() else { return turned };
+        let mut ceiling = None;
+        for come in std::mem::take(&mut self.inbox) {
+            match come {
+                Come::OverLink(link, Arrival::Opened) => drop(self.ports.insert(link, Port::new())),
+                Come::OverLink(link, Arrival::Bytes(bytes)) => {
+                    if let Some(port) = self.ports.get_mut(&link) {
+                        port.receive(&bytes);
+                    }
+                    self.take_frames(&mut instance, link, now, (&mut turned, &mut ceiling));
+                }
+                Come::OverLink(link, Arrival::Gone | Arrival::Refused) => {
+                    if self.ports.remove(&link).is_some() {
+                        instance.disconnected(link.0);
+                    }
+                }
+                Come::FromPeer(bytes) => {
+                    self.take_peer_frames(&mut instance, &bytes, now, (&mut turned, &mut ceiling));
+                }
+            }
+        }
+        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        instance.end_of_batch(now, &mut collect);
+        self.sync_ceiling(&mut instance, ceiling);
+        turned.has_more = instance.maintain(now);
+        self.instance = Some(instance);
+        self.hand_out(&mut turned);
+        turned
+    }
+
+    /// The map has changed.
+    pub(crate) fn apply_map(&mut self, now: Time, delta: &MapDelta) -> (Turned, Option<String>) {
+        let mut turned = Turned::default();
+        let Some(mut instance) = self.instance.take() else { return (turned, None) };
+        let mut ceiling = None;
+        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
+        instance.end_of_batch(now, &mut collect);
+        self.sync_ceiling(&mut instance, ceiling);
+        self.instance = Some(instance);
+        self.hand_out(&mut turned);
+        (turned, trouble)
+    }
+
+    /// Ends in order: answers what waits, and puts everything away. Says what went wrong.
+    pub(crate) fn stop(&mut self, now: Time) -> (Turned, Option<String>) {
+        let mut turned = Turned::default();
+        let Some(mut instance) = self.instance.take() else { return (turned, None) };
+        let mut ceiling = None;
+        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        instance.stop(now, &mut collect);
+        self.hand_out(&mut turned);
+        let trouble = instance.close().err().map(|error| error.to_string());
+        (turned, trouble)
+    }
+
+    /// Writes the ceiling down; where that fails, nobody counts on it.
+    fn sync_ceiling(&mut self, instance: &mut Instance<SimulatedDisk>, ceiling: Option<Timestamp>) {
+        let Some(ceiling) = ceiling else { return };
+        let record = Record { ceiling: ceiling.max(self.record.ceiling), ..self.record.clone() };
+        if record::write(&mut self.notes, &record).is_ok() {
+            self.record = record;
+            instance.ceiling_synced(ceiling);
+        }
+    }
+
+    fn take_peer_frames(
+        &mut self,
+        instance: &mut Instance<SimulatedDisk>,
+        bytes: &[u8],
+        now: Time,
+        (turned, ceiling): (&mut Turned, &mut Option<Timestamp>),
+    ) {
+        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let mut rest = bytes;
+        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            if let Ok(message) = frame.message(&mut scratch) {
+                let to = Token { connection: PEERS, request: RequestId(0) };
+                let mut collect =
+                    Collect { ports: &mut self.ports, turned: &mut *turned, ceiling: &mut *ceiling };
+                instance.request(now, to, &frame.envelope, &message, &mut collect);
+            }
+            self.scratch = scratch;
+            rest = &rest[used..];
+        }
+    }
+
+    fn take_frames(
+        &mut self,
+        instance: &mut Instance<SimulatedDisk>,
+        link: LinkId,
+        now: Time,
+        (turned, ceiling): (&mut Turned, &mut Option<Timestamp>),
+    ) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        while let Some(port) = self.ports.get_mut(&link)
+            && let Some(frame) = port.next_frame()
+        {
+            match port.take(&frame, &mut scratch) {
+                None => {}
+                Some(Taken::Hello(envelope, hello)) => {
+                    let ack = instance.hello(link.0, &hello, now);
+                    port.greet(&envelope, &hello, ack);
+                }
+                Some(Taken::Request(envelope, message)) => {
+                    let to = Token { connection: link.0, request: envelope.request };
+                    let mut collect =
+                        Collect { ports: &mut self.ports, turned: &mut *turned, ceiling: &mut *ceiling };
+                    instance.request(now, to, &envelope, &message, &mut collect);
+                }
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    fn hand_out(&mut self, turned: &mut Turned) {
+        for (link, port) in &mut self.ports {
+            if !port.out.is_empty() {
+                turned.sent.push((*link, std::mem::take(&mut port.out)));
+            }
+            if port.is_closing {
+                turned.closed.push(*link);
+            }
+        }
+        for link in &turned.closed {
+            self.ports.remove(link);
+            if let Some(instance) = &mut self.instance {
+                instance.disconnected(link.0);
+            }
+        }
+    }
+}
+
+/// Frames of instances, as people read them.
+pub(crate) struct Described<'b>(pub(crate) &'b [u8]);
+
+impl std::fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let mut rest = self.0;
+        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+            let mut scratch = Vec::new();
+            if let Ok(Message::Peer(peer)) = frame.message(&mut scratch) {
+                let Envelope { keyspace, partition, partition_epoch, .. } = frame.envelope;
+                let mut call = format!("{:?}", peer.call);
+                call.truncate(160);
+                write!(f, " {keyspace}/{partition}@{partition_epoch} {call}")?;
+            }
+            rest = &rest[used..];
+        }
+        Ok(())
+    }
+}

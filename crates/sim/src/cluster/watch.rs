@@ -1,0 +1,347 @@
+//! Whoever sees everything: the maps that are decided, the processes that end, the answers that leave them. It tells the
+//! checkers what may have been lost, and when what happened that must not.
+//!
+//! *I4*: of each partition, answers leave in the order of epochs: nobody answers once another has answered in a later one.
+//! *I1*: a group that goes on with a log in doubt has nobody left who was in sync and still runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use zerohop_partition::instance::Place;
+use zerohop_placement::{
+    Change, ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapDelta, NodeState,
+};
+use zerohop_session::Time;
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+
+use super::Cluster;
+use super::nodes::Ending;
+use crate::history::{History, KeyspaceHistory, Loss};
+use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US, TRACES_US};
+
+/// Slices of the hash space by which partitions are compared before and after splits.
+const SLICES: u32 = 256;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// The newest map that was decided.
+    pub(super) map: Arc<ClusterMap>,
+    /// Names of keyspaces that were dropped.
+    pub(super) dropped: BTreeSet<String>,
+    /// The disks of some node have been lost.
+    pub(super) has_lost_disks: bool,
+    keyspaces: BTreeMap<KeyspaceId, Known>,
+    /// Who answered last for a slice of a keyspace, in which epoch.
+    answered: BTreeMap<(KeyspaceId, u32), (PartitionEpoch, InstanceId)>,
+    /// Processes that have ended.
+    ends: BTreeMap<Incarnation, End>,
+    /// Per node: since when something is wrong with its process, and its last pause.
+    trouble_since: BTreeMap<usize, Time>,
+    pauses: BTreeMap<usize, (Time, Time)>,
+    losses: Vec<Loss>,
+}
+
+#[derive(Debug)]
+struct Known {
+    history: KeyspaceHistory,
+    /// With the most partitions that it ever had.
+    config: KeyspaceConfig,
+    /// Who held all that was acknowledged, in the last group of each partition that did not recover.
+    holders: BTreeMap<PartitionId, Vec<(InstanceId, Incarnation)>>,
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    at: Time,
+    how: Ending,
+    /// Up to when its disks and itself were well.
+    sound_until: Time,
+    has_failed: bool,
+}
+
+impl Watch {
+    /// Keyspaces that clients use; those just dropped too, for a while.
+    pub(super) fn live(&self, now: Time) -> impl Iterator<Item = KeyspaceId> {
+        let used = move |known: &&Known| known.history.dropped.is_none_or(|at| now < at.after_us(300_000));
+        self.keyspaces.values().filter(used).map(|known| known.history.id)
+    }
+
+    /// A keyspace is about to be dropped.
+    pub(super) fn dropping(&mut self, id: KeyspaceId, now: Time) {
+        if let Some(known) = self.keyspaces.get_mut(&id) {
+            known.history.dropped.get_or_insert(now);
+            self.dropped.insert(known.config.name.as_str().to_owned());
+        }
+    }
+
+    /// A disk of a node is in trouble from now on.
+    pub(super) fn troubled(&mut self, host: usize, now: Time) {
+        self.trouble_since.entry(host).or_insert(now);
+    }
+
+    pub(super) fn paused(&mut self, host: usize, now: Time, until: Time) {
+        let known = self.pauses.entry(host).or_insert((now, until));
+        *known = if now <= known.1 { (known.0, known.1.max(until)) } else { (now, until) };
+    }
+
+    /// Everything that checkers need, at the end.
+    pub(super) fn tell(&mut self, history: &mut History) {
+        for call in &mut history.calls {
+            if let Some(known) = self.keyspaces.get(&call.keyspace) {
+                let config = &known.config;
+                let hash = config.hash.hash(config.seed, &call.operation.key);
+                call.partition = zerohop_placement::partition_of(hash, config.partitions);
+            }
+        }
+        for mut loss in std::mem::take(&mut self.losses) {
+            let Some(known) = self.keyspaces.get(&loss.keyspace) else { continue };
+            let finest = known.config.partitions.get();
+            let each = finest / loss.partitions;
+            for partition in loss.partition.0 * each..(loss.partition.0 + 1) * each {
+                (loss.partition, loss.partitions) = (PartitionId(partition), finest);
+                history.losses.push(loss);
+            }
+        }
+        history.keyspaces = self.keyspaces.values().map(|known| known.history.clone()).collect();
+    }
+}
+
+impl Cluster {
+    /// An answer about a record leaves a process.
+    pub(super) fn watch_answer(&mut self, host: usize, slot: usize, place: Place) {
+        let now = self.now();
+        let one = &self.hosts[host];
+        let (Some(instance), Some(process)) = (one.instance_id(slot), &one.slots[slot].instance) else {
+            return;
+        };
+        let Some(found) = process.map().keyspace(place.keyspace) else { return };
+        let each = SLICES / found.config().partitions.get().min(SLICES);
+        let slices = place.partition.0 * each..(place.partition.0 + 1) * each;
+        for slice in slices {
+            let newest =
+                self.watch.answered.entry((place.keyspace, slice)).or_insert((place.epoch, instance));
+            if place.epoch > newest.0 {
+                *newest = (place.epoch, instance);
+            } else if place.epoch < newest.0 && instance != newest.1 {
+                let (epoch, other) = *newest;
+                let what = format!(
+                    "at {} instance {instance} answers for {}/{} in epoch {}, though {other} has answered in epoch {epoch}",
+                    now.0, place.keyspace, place.partition, place.epoch
+                );
+                return self.trouble("I4", what);
+            }
+        }
+    }
+
+    /// A process ends.
+    pub(super) fn watch_end(&mut self, at: usize, how: Ending) {
+        let now = self.now();
+        let host = &self.hosts[at];
+        let mut sound_until = self.watch.trouble_since.remove(&at).unwrap_or(Time::NEVER);
+        if let Some((from, until)) = self.watch.pauses.remove(&at)
+            && now < until.after_us(TRACES_US + u64::from(self.scenario.interval_ms) * 1_000)
+        {
+            sound_until = sound_until.min(from);
+        }
+        let end = End { at: now, how, sound_until, has_failed: host.has_failed };
+        self.watch.ends.insert(host.incarnation, end);
+        self.operator_loses();
+    }
+
+    /// An agent has been told a change of the map.
+    pub(super) fn see_delta(&mut self, delta: &MapDelta) {
+        if delta.from != self.watch.map.epoch() {
+            return;
+        }
+        match self.watch.map.apply(delta) {
+            Ok(map) => self.see(Arc::new(map), Some(delta)),
+            Err(error) => self.trouble("world", format!("a decided change of the map cannot be: {error}")),
+        }
+    }
+
+    /// An agent has a whole map.
+    pub(super) fn see_map(&mut self, map: &Arc<ClusterMap>) {
+        if map.epoch() > self.watch.map.epoch() {
+            self.see(Arc::clone(map), None);
+        }
+    }
+
+    fn see(&mut self, map: Arc<ClusterMap>, delta: Option<&MapDelta>) {
+        let now = self.now();
+        let before = std::mem::replace(&mut self.watch.map, Arc::clone(&map));
+        self.trace.say(now, format_args!("MAP {}: {:?}", map.epoch(), delta.map(|delta| &delta.changes)));
+        for change in delta.iter().flat_map(|delta| &delta.changes) {
+            if let Change::SplitKeyspace(_) = change {
+                self.coverage.splits += 1;
+            }
+        }
+        for node in before.nodes().filter(|node| map.node(node.id()).is_none()) {
+            self.coverage.removals += 1;
+            let gone = self.hosts.iter_mut().find(|host| host.folder.node == Some(node.id()));
+            if let Some(host) = gone {
+                host.is_gone = true;
+            }
+        }
+        for (id, keyspace) in map.keyspaces() {
+            let known = self.watch.keyspaces.entry(id).or_insert_with(|| Known {
+                history: KeyspaceHistory {
+                    id,
+                    durability: vec![(now, keyspace.config().durability)],
+                    dropped: None,
+                },
+                config: keyspace.config().clone(),
+                holders: BTreeMap::new(),
+            });
+            if keyspace.config().partitions > known.config.partitions {
+                known.config = keyspace.config().clone();
+                known.holders.clear();
+            }
+            for (partition, group) in keyspace.groups() {
+                let old =
+                    before.keyspace(id).filter(|old| old.config().partitions == keyspace.config().partitions);
+                let old = old.and_then(|old| old.group(partition));
+                self.see_group(&before, (id, partition), old, group);
+            }
+        }
+        for (id, known) in &mut self.watch.keyspaces {
+            if map.keyspace(*id).is_none() && known.history.dropped.is_none() {
+                known.history.dropped = Some(now);
+            }
+        }
+    }
+
+    fn see_group(
+        &mut self,
+        before: &ClusterMap,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        old: Option<Group<'_>>,
+        group: Group<'_>,
+    ) {
+        if old == Some(group) {
+            return;
+        }
+        let map = Arc::clone(&self.watch.map);
+        if let Some(old) = old {
+            self.count_change(before, old, group);
+        }
+        if group.state == GroupState::Recovering {
+            return;
+        }
+        if old.is_some_and(|old| old.state == GroupState::Recovering) {
+            self.coverage.total_restarts += 1;
+            self.judge_recovery((keyspace, partition), group.primary);
+        }
+        if old.is_some_and(|old| old.primary != group.primary)
+            && let Some((host, _)) = self.host_of(group.primary)
+        {
+            self.draw_restart(host);
+        }
+        let holders = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
+        let named =
+            |instance| (instance, map.instance(instance).map_or(Incarnation(0), |one| one.incarnation));
+        let holders = holders.map(named).collect();
+        if let Some(known) = self.watch.keyspaces.get_mut(&keyspace) {
+            known.holders.insert(partition, holders);
+        }
+    }
+
+    fn count_change(&mut self, before: &ClusterMap, old: Group<'_>, group: Group<'_>) {
+        let map = Arc::clone(&self.watch.map);
+        let coverage = &mut self.coverage;
+        let settled = group.state != GroupState::Recovering && old.state != GroupState::Recovering;
+        if settled && old.primary != group.primary {
+            coverage.promotions += 1;
+        }
+        coverage.admissions += group.in_sync.iter().filter(|one| old.followers.contains(one)).count() as u64;
+        coverage.exclusions += group.followers.iter().filter(|one| old.in_sync.contains(one)).count() as u64;
+        // Whoever has started again and is where it was.
+        let restarted = |one: &&InstanceId| {
+            let named = |map: &ClusterMap| map.instance(**one).map(|known| known.incarnation);
+            named(before).is_some() && named(before) != named(&map)
+        };
+        let holders: Vec<InstanceId> =
+            std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();
+        let were: Vec<InstanceId> = std::iter::once(old.primary).chain(old.in_sync.iter().copied()).collect();
+        if settled {
+            coverage.readmissions +=
+                holders.iter().filter(restarted).filter(|one| were.contains(one)).count() as u64;
+        }
+        if old.state == GroupState::Admitting && group.state == GroupState::Settled {
+            let target = old.followers.first();
+            match target.is_some_and(|target| holders.contains(target)) {
+                true => coverage.moves_completed += 1,
+                false => coverage.moves_abandoned += 1,
+            }
+        }
+    }
+
+    /// A group goes on after all who were in sync have gone: whose log is it, and what may be missing from it?
+    fn judge_recovery(&mut self, (keyspace, partition): (KeyspaceId, PartitionId), chosen: InstanceId) {
+        let now = self.now();
+        let Some(known) = self.watch.keyspaces.get(&keyspace) else { return };
+        let holders = known.holders.get(&partition).cloned().unwrap_or_default();
+        let durability = known.history.durability_at(now);
+        let partitions = known.config.partitions.get();
+        let end_of = |incarnation: &Incarnation| self.watch.ends.get(incarnation).copied();
+        let holds_all = |(instance, incarnation): &(InstanceId, Incarnation)| match end_of(incarnation) {
+            None => true,
+            Some(end) => {
+                durability == Durability::Sync
+                    && end.how != Ending::DisksLost
+                    && !self.has_lost_disk_since(*instance, end.at)
+            }
+        };
+        if holders.iter().any(|holder| holder.0 == chosen && holds_all(holder)) {
+            return;
+        }
+        // Whoever ran when this was decided may have ended since.
+        let runs = |holder: &&(InstanceId, Incarnation)| end_of(&holder.1).is_none();
+        if let Some(runs) = holders.iter().find(runs).or(holders
+            .iter()
+            .find(|one| durability == Durability::Sync && holds_all(one) && one.0 != chosen))
+        {
+            let what = format!(
+                "{keyspace}/{partition} goes on with the log of {chosen}, though {} was in sync and holds everything",
+                runs.0
+            );
+            return self.trouble("I1", what);
+        }
+        let ends: Vec<End> = holders.iter().filter_map(|(_, incarnation)| end_of(incarnation)).collect();
+        let survives = |end: &End| match durability {
+            Durability::Interval { .. } if end.how == Ending::DisksLost => Time(0),
+            Durability::Interval { .. } if end.how == Ending::Stopped && !end.has_failed => end.at,
+            Durability::Interval { ms } => {
+                // The node measures the interval by its own clock, which may run slow.
+                let bound_us = u64::from(ms) * 1_000 * CLOCK_RATE_TRUE / CLOCK_RATE_MIN + INTERVAL_SLACK_US;
+                Time(end.at.min(end.sound_until).0.saturating_sub(bound_us))
+            }
+            _ => Time(0),
+        };
+        let survives_until = ends.iter().map(survives).max().unwrap_or(Time(0));
+        self.coverage.losses += 1;
+        let text = format_args!(
+            "LOSS of {keyspace}/{partition}: {chosen} goes on, all from before {} survives",
+            survives_until.0
+        );
+        self.trace.say(now, text);
+        self.watch.losses.push(Loss { keyspace, partition, partitions, down: now, up: now, survives_until });
+    }
+
+    /// Whether the disks of an instance have been lost after a time.
+    fn has_lost_disk_since(&self, instance: InstanceId, at: Time) -> bool {
+        let Some((host, _)) = self.host_of(instance) else { return true };
+        self.lost_disks.get(&host).is_some_and(|lost| *lost >= at)
+    }
+
+    /// The control group says that a partition goes on with a log in doubt.
+    pub(super) fn watch_loss(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
+        self.trace.say(self.now(), format_args!("control: {keyspace}/{partition} may have lost"));
+    }
+
+    /// Nodes that are up, as control has it.
+    pub(super) fn nodes_up(&self) -> usize {
+        self.watch.map.nodes().filter(|node| node.state() == NodeState::Up).count()
+    }
+}

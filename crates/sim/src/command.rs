@@ -1,0 +1,257 @@
+//! `zerohop sim`: plays seeds of clusters, says what they have seen, and makes a failing one smaller.
+
+use std::fmt::Write as _;
+
+use crate::cluster::Limits;
+use crate::cluster::kinds::{Kind, Kinds, SCENARIOS};
+use crate::coverage::Coverage;
+use crate::limits::CLUSTER_CALLS_MIN;
+use crate::run::{Run, run, run_cluster};
+use crate::trace::Keep;
+
+/// What is asked for on the command line.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Plays this seed, or begins with it.
+    #[arg(long, value_name = "S")]
+    pub seed: Option<u64>,
+    /// How many seeds to play.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seeds: u64,
+    /// Which faults may happen: all, calm, replication, partitions, disks, clocks, moves, control; or single: one node.
+    #[arg(long, value_name = "NAME", default_value = "all")]
+    pub scenario: String,
+    /// Of a seed that fails, takes away what it fails without, and says what is left.
+    #[arg(long)]
+    pub shrink: bool,
+    /// Tells the result as one line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Shows every event of the only seed played.
+    #[arg(long)]
+    pub events: bool,
+    /// Goes on after a seed that fails.
+    #[arg(long)]
+    pub keep_going: bool,
+    /// Faults that may happen at all, as a shrink has told them.
+    #[arg(long, value_name = "BITS", value_parser = parse_bits, hide = true)]
+    pub kinds: Option<u64>,
+    /// Clients, at most, as a shrink has told them.
+    #[arg(long, value_name = "N", hide = true)]
+    pub clients: Option<usize>,
+    /// Storms, at most, as a shrink has told them.
+    #[arg(long, value_name = "N", hide = true)]
+    pub storms: Option<usize>,
+}
+
+fn parse_bits(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|error| format!("{text:?} is not a hexadecimal number: {error}"))
+}
+
+/// What came of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All promises were kept, and everything that had to be was seen.
+    Passed,
+    /// They were not, or it was not.
+    Failed,
+    /// There is no scenario of this name.
+    NoScenario,
+}
+
+/// What one seed is played as.
+#[derive(Clone, Copy, Debug)]
+struct Play<'a> {
+    scenario: &'a str,
+    limits: Limits,
+}
+
+impl Play<'_> {
+    fn play(self, seed: u64, keep: Keep) -> Run {
+        match self.scenario {
+            "single" => run(seed, keep),
+            _ => run_cluster(seed, self.limits, keep),
+        }
+    }
+
+    /// The line that plays a seed again.
+    fn line(self, seed: u64) -> String {
+        let mut line = format!("zerohop sim --seed {seed} --scenario {}", self.scenario);
+        let Limits { kinds, clients, storms } = self.limits;
+        let allowed = kinds_of(self.scenario).unwrap_or(Kinds::ALL);
+        let mut add = |text: std::fmt::Arguments<'_>| {
+            let written = line.write_fmt(text);
+            debug_assert!(written.is_ok(), "a string takes what is written");
+        };
+        if kinds != allowed {
+            add(format_args!(" --kinds {:x}", kinds.bits()));
+        }
+        if clients != usize::MAX {
+            add(format_args!(" --clients {clients}"));
+        }
+        if storms != usize::MAX {
+            add(format_args!(" --storms {storms}"));
+        }
+        line
+    }
+}
+
+fn kinds_of(scenario: &str) -> Option<Kinds> {
+    if scenario == "single" {
+        return Some(Kinds::ALL);
+    }
+    SCENARIOS.iter().find(|(name, _)| *name == scenario).map(|(_, kinds)| *kinds)
+}
+
+/// Does what is asked for, and says it a line at a time.
+pub fn simulate(arguments: &Arguments, say: &mut dyn FnMut(&str)) -> Ended {
+    let Some(allowed) = kinds_of(&arguments.scenario) else {
+        let names: Vec<&str> = SCENARIOS.iter().map(|(name, _)| *name).chain(["single"]).collect();
+        say(&format!("there is no scenario {:?}: use one of {}", arguments.scenario, names.join(", ")));
+        return Ended::NoScenario;
+    };
+    let limits = Limits {
+        kinds: arguments.kinds.map_or(allowed, |bits| Kinds::from_bits(bits).and(allowed)),
+        clients: arguments.clients.unwrap_or(usize::MAX),
+        storms: arguments.storms.unwrap_or(usize::MAX),
+    };
+    let play = Play { scenario: &arguments.scenario, limits };
+    let first = arguments.seed.unwrap_or(0);
+    let keep = if arguments.events { Keep::All } else { Keep::Nothing };
+    let mut coverage = Coverage::default();
+    let mut failed = Vec::new();
+    let mut played = 0;
+    for seed in first..first.saturating_add(arguments.seeds.max(1)) {
+        let run = play.play(seed, keep);
+        played += 1;
+        coverage.add(&run.coverage);
+        if arguments.events {
+            run.lines.iter().for_each(|line| say(line));
+        }
+        if run.violations.is_empty() {
+            continue;
+        }
+        failed.push(seed);
+        if !arguments.json {
+            run.violations.iter().take(VIOLATIONS_SHOWN).for_each(|violation| say(&violation.to_string()));
+            say(&format!("seed {seed} FAILED: replay it with: {}", play.line(seed)));
+        }
+        if arguments.shrink {
+            let (smallest, tries) = shrink(play, seed, &run);
+            say(&format!("after {tries} tries it still fails as: {}", smallest.line(seed)));
+            let kinds: Vec<&str> = smallest.limits.kinds.iter().map(Kind::name).collect();
+            say(&format!("with: {}", kinds.join(", ")));
+        }
+        if !arguments.keep_going {
+            break;
+        }
+    }
+    let is_batch = played >= BATCH_SEEDS && arguments.scenario == "all";
+    let missing = if is_batch { coverage.missing_in_clusters(played) } else { Vec::new() };
+    match arguments.json {
+        true => say(&json(&arguments.scenario, played, &failed, &missing, &coverage)),
+        false => {
+            say(&format!("{played} seeds of {}, {} failed: {coverage}", arguments.scenario, failed.len()));
+            if !missing.is_empty() {
+                say(&format!("in none of them was there: {}", missing.join(", ")));
+            }
+        }
+    }
+    if failed.is_empty() && missing.is_empty() { Ended::Passed } else { Ended::Failed }
+}
+
+/// Violations shown of one seed: the first ones tell the most.
+const VIOLATIONS_SHOWN: usize = 5;
+
+/// So many seeds must have seen everything: the rarest come in one of ten.
+const BATCH_SEEDS: u64 = 60;
+
+/// Takes kinds of faults, clients and storms away as long as the same checker still finds something.
+fn shrink<'a>(play: Play<'a>, seed: u64, failed: &Run) -> (Play<'a>, usize) {
+    let checkers: Vec<&str> = failed.violations.iter().map(|violation| violation.checker).collect();
+    let mut smallest = play;
+    let mut tries = 0;
+    let still_fails = |limits: Limits, tries: &mut usize| {
+        *tries += 1;
+        let run = Play { limits, ..play }.play(seed, Keep::Nothing);
+        run.violations.iter().any(|violation| checkers.contains(&violation.checker))
+    };
+    for storms in 1..STORMS_TRIED {
+        let limits = Limits { storms, ..smallest.limits };
+        if still_fails(limits, &mut tries) {
+            smallest.limits = limits;
+            break;
+        }
+    }
+    for kind in play.limits.kinds.iter() {
+        let limits = Limits { kinds: smallest.limits.kinds.without(kind), ..smallest.limits };
+        if still_fails(limits, &mut tries) {
+            smallest.limits = limits;
+        }
+    }
+    for clients in 1..CLIENTS_TRIED {
+        let limits = Limits { clients, ..smallest.limits };
+        if still_fails(limits, &mut tries) {
+            smallest.limits = limits;
+            break;
+        }
+    }
+    (smallest, tries)
+}
+
+/// More storms and clients than these no run has.
+const STORMS_TRIED: usize = 8;
+const CLIENTS_TRIED: usize = 7;
+
+fn json(scenario: &str, played: u64, failed: &[u64], missing: &[&str], coverage: &Coverage) -> String {
+    let numbers: Vec<String> = failed.iter().map(u64::to_string).collect();
+    let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+    let missing: Vec<String> = missing.iter().map(|text| quoted(text)).collect();
+    let counts: Vec<String> =
+        coverage.counts().into_iter().map(|(name, count)| format!("{}: {count}", quoted(name))).collect();
+    format!(
+        "{{\"scenario\": {}, \"seeds\": {played}, \"failed\": [{}], \"missing\": [{}], \"calls_each_min\": {CLUSTER_CALLS_MIN}, \"seen\": {{{}}}}}",
+        quoted(scenario),
+        numbers.join(", "),
+        missing.join(", "),
+        counts.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_replays_what_was_played() {
+        let play = Play {
+            scenario: "moves",
+            limits: Limits { kinds: kinds_of("moves").unwrap(), ..Limits::default() },
+        };
+        assert_eq!(play.line(7), "zerohop sim --seed 7 --scenario moves");
+        let limits = Limits { kinds: Kinds::of(&[Kind::Loss]), clients: 2, storms: 1 };
+        assert_eq!(
+            Play { limits, ..play }.line(7),
+            "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --storms 1"
+        );
+    }
+
+    #[test]
+    fn a_scenario_that_is_none_is_named() {
+        let mut said = Vec::new();
+        let arguments = Arguments {
+            seed: None,
+            seeds: 1,
+            scenario: "storms".to_owned(),
+            shrink: false,
+            json: false,
+            events: false,
+            keep_going: false,
+            kinds: None,
+            clients: None,
+            storms: None,
+        };
+        assert_eq!(simulate(&arguments, &mut |line| said.push(line.to_owned())), Ended::NoScenario);
+        assert!(said[0].contains("replication"), "{said:?}");
+    }
+}
