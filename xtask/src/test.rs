@@ -108,6 +108,9 @@ fn tests(shop: &Workshop) -> Result<String, Failure> {
 /// Seeds that every run of the tests plays, each twice: about ten seconds of an idle processor.
 const SIMULATION_SEEDS: &str = "0..25";
 
+/// Seeds of clusters for each of two cores: about a second and a half each.
+const CLUSTER_SEEDS: u32 = 150;
+
 /// A short simulation: the node and its clients under faults, each seed twice, to the byte.
 fn simulation(shop: &Workshop) -> Result<String, Failure> {
     run_command(
@@ -123,7 +126,26 @@ fn simulation(shop: &Workshop) -> Result<String, Failure> {
         ]),
         "a simulated run broke a promise, shown above with its trace; docs/testing.md says how to look into it",
     )?;
-    Ok(format!("seeds {SIMULATION_SEEDS}"))
+    let clusters = CLUSTER_SEEDS.to_string();
+    let half = |first: &str| {
+        run_command(
+            shop.cargo()
+                .args(["run", "--quiet", "--package", "zerohop-sim", "--locked", "--", "cluster"])
+                .args(["--seed", first, "--seeds", &clusters]),
+            "a simulated cluster broke a promise; the line that replays it is above, docs/testing.md says how to look into it",
+        )
+    };
+    // One for each of two cores, and both of them large enough to have to see every fault.
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| half(&clusters));
+        let one = half("0");
+        one.and(
+            other.join().unwrap_or_else(|_| {
+                Err(Failure::new("the thread that waited for seeds has died".to_owned()))
+            }),
+        )
+    })?;
+    Ok(format!("seeds {SIMULATION_SEEDS} of one node, {} of clusters", 2 * CLUSTER_SEEDS))
 }
 
 /// Tests of the crates that have a feature for it find the bugs that it plants.

@@ -50,6 +50,11 @@ pub(crate) enum Command {
     /// cut. It is started again, the client goes on by itself, and at the end every file must be whole and nothing
     /// else be there.
     Demo(DemoArguments),
+    /// Plays clusters and their clients in one thread from a seed, under faults, and checks what clients were told.
+    ///
+    /// The same code as in production, under a simulated clock, network and disk. A seed that fails is told with the line
+    /// that plays it again.
+    Sim(zerohop_sim::command::Arguments),
 }
 
 impl Arguments {
