@@ -443,7 +443,8 @@ fn each_rule_broken_is_seen_by_its_test() {
     use super::lease::tests as lease;
     use crate::planted::{Bug, plant};
 
-    let tests: [(Bug, fn()); 14] = [
+    let tests: [(Bug, fn()); 15] = [
+        (Bug::RottenLeftOut, mending::what_has_rotted_is_not_left_out_of_what_is_sent),
         (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
         (Bug::DigestOfAnyIndex, audit::those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile),
         (Bug::RotNotMended, mending::a_read_waits_until_another_member_has_sent_what_has_rotted),

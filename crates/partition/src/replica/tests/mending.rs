@@ -114,6 +114,24 @@ fn what_nobody_has_is_rotten_and_another_is_to_be_primary() {
 }
 
 #[test]
+pub(super) fn what_has_rotted_is_not_left_out_of_what_is_sent() {
+    let (mut a, kept) = rotten_primary();
+    a.tell(Told::Group(view(2, 1, &[2], &[3])));
+    a.said();
+    a.hear(3, 2, &Call::ReplicateAck(Report::Differs { at: name(1, 1) }));
+    a.tell(Told::Tick);
+    let said = a.said();
+    assert!(
+        said.iter().all(|said| !said.starts_with("StatePart") && !said.starts_with("after 1 ")),
+        "{said:?}"
+    );
+    assert!(said.contains(&format!("{:?}", Call::EntryGet(name(1, 2)))));
+    a.hear(2, 2, &Call::EntryGot(kept.as_sent()));
+    a.tell(Told::Tick);
+    assert!(a.said().iter().any(|said| said.starts_with("after 1 ")));
+}
+
+#[test]
 fn a_scrub_finds_what_nobody_reads() {
     let (mut a, kept) = rotten_primary();
     for _ in 0..200 {
