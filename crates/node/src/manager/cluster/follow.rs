@@ -11,7 +11,7 @@ use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_wire::ids::MapEpoch;
 
 use super::super::instances::tell;
-use super::super::shared::Shared;
+use super::super::shared::{Phase, Shared};
 use crate::server::limits::MAP_WAIT;
 
 /// Changes that wait for the instances; beyond it they get the whole map.
@@ -65,6 +65,10 @@ pub(in crate::manager) async fn follow(shared: &Rc<Shared>) {
         }
         while let Some((delta, map)) = next(shared) {
             let faults = tell(shared.instances(), &delta, &map, MAP_WAIT).await;
+            if shared.phase() != Phase::Serving {
+                // Instances that were told to stop follow nothing any more.
+                return std::future::pending().await;
+            }
             for (instance, reason) in faults {
                 warn!(
                     instance = instance.0,
