@@ -82,13 +82,15 @@ impl Splits {
 
     /// Whether a partition is among those that have yet to be made.
     pub(super) fn awaits(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
         let now = self.level(keyspace);
-        let of_keyspace = (keyspace, 0, PartitionId(0))..=(keyspace, now, PartitionId(u32::MAX));
-        !self.pending.is_empty()
-            && self
-                .pending
-                .range(of_keyspace)
-                .any(|((_, splits, parent), _)| partition.0 >> (now - splits) == parent.0)
+        // By levels, not through all that wait: there may be tens of thousands.
+        (0..now).any(|splits| {
+            let parent = PartitionId(partition.0 >> (now - splits));
+            self.pending.contains_key(&(keyspace, splits, parent))
+        })
     }
 
     pub(super) fn bequest(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<&Bequest> {
