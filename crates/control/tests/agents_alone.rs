@@ -83,7 +83,7 @@ fn large_map(partitions: u32) -> Arc<ClusterMap> {
     let config =
         KeyspaceConfig { partitions, ..KeyspaceConfig::new("papers".parse().expect("is a name"), 7) };
     let groups = ReplicaGroup::spread(&config, &node(1));
-    let create = Change::CreateKeyspace { id: KeyspaceId(1), config, groups };
+    let create = Change::CreateKeyspace { id: KeyspaceId(1), config, groups: groups.into() };
     let changes = vec![Change::PutNode(node(1)), Change::PutNode(node(2)), create];
     let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(50), changes };
     Arc::new(ClusterMap::default().apply(&delta).expect("is a map"))

@@ -1,5 +1,5 @@
-//! What a large cluster map costs: memory for a million nodes and 1, 4 and 16 million partitions of three replicas, and
-//! the time to apply a delta. `cargo run --release -p zerohop-placement --example map_cost`
+//! What a large cluster map costs: memory for a million nodes and 1, 4 and 16 million partitions of three replicas, the
+//! bytes that travel, and the time to apply a delta; of groups that a ring gives, and of groups that must be listed. `cargo run --release -p zerohop-placement --example map_cost`
 //!
 //! The bounds of maps that travel (65,536 nodes, 16 MiB) are lifted for it.
 
@@ -11,7 +11,8 @@ use std::time::Instant;
 use zerohop_placement::limits::PARTITIONS_MAX;
 use zerohop_placement::map::Bounds;
 use zerohop_placement::{
-    Address, Change, ClusterMap, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+    Address, Change, ClusterMap, Groups, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount,
+    ReplicaGroup, Ring,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
@@ -19,34 +20,44 @@ type Failure = Box<dyn std::error::Error>;
 
 const NODES: u32 = 1_000_000;
 const REPLICAS: u32 = 3;
+/// Makes a keyspace.
+type Create = fn(u32) -> Result<Change, Failure>;
 /// What happens, and the changes that it makes.
 type Case = (&'static str, Vec<Change>);
 
 const MEBI: f64 = (1 << 20) as f64;
 
 fn main() -> Result<(), Failure> {
-    let mut map = next(&ClusterMap::default(), nodes()?)?.0;
-    let (nodes, addresses, _) = map.memory_bytes();
+    let empty = next(&ClusterMap::default(), nodes()?)?.0;
+    let (nodes, addresses, _) = empty.memory_bytes();
     println!(
         "nodes               {NODES}: {:.1} bytes each and {:.1} of addresses",
         nodes as f64 / f64::from(NODES),
         addresses as f64 / f64::from(NODES)
     );
-    let mut keyspaces = 0;
-    for millions in [1, 4, 16] {
-        while u64::from(keyspaces) * u64::from(PARTITIONS_MAX) < millions << 20 {
-            keyspaces += 1;
-            map = next(&map, vec![create(keyspaces)?])?.0;
-        }
+    for (how, create) in [("in a ring", in_ring as Create), ("in rows", in_rows)] {
+        measure(how, &empty, create)?;
+    }
+    Ok(())
+}
+
+/// Keyspaces with groups made in one way, up to 16 Mi partitions.
+fn measure(how: &str, empty: &ClusterMap, create: Create) -> Result<(), Failure> {
+    let (mut map, mut keyspaces) = (empty.clone(), 0);
+    let of_nodes = empty.encode().len();
+    for millions in [1_u64, 4, 16] {
+        let until = ((millions << 20) / u64::from(PARTITIONS_MAX)) as u32;
+        let changes = (keyspaces + 1..=until).map(create).collect::<Result<_, _>>()?;
+        (map, keyspaces) = (next(&map, changes)?.0, until);
         let partitions = f64::from(keyspaces) * f64::from(PARTITIONS_MAX);
-        let (nodes, addresses, groups) = map.memory_bytes();
-        println!("\npartitions          {millions} Mi in {keyspaces} keyspaces");
+        let groups = map.memory_bytes().2;
+        println!("\npartitions          {millions} Mi in {keyspaces} keyspaces, {how}");
         println!(
-            "  memory            {:.0} MiB: {:.1} bytes a partition of {REPLICAS} replicas; nodes {:.0} MiB",
+            "  memory            {:.2} MiB: {:.2} bytes a partition of {REPLICAS} replicas",
             groups as f64 / MEBI,
-            groups as f64 / partitions,
-            (nodes + addresses) as f64 / MEBI
+            groups as f64 / partitions
         );
+        println!("  encoded           {:.3} MiB", (map.encode().len() - of_nodes) as f64 / MEBI);
         for (what, changes) in deltas(&map)? {
             let mut times: Vec<f64> = Vec::new();
             for _ in 0..3 {
@@ -85,13 +96,21 @@ fn node(id: u32) -> Result<Node, Failure> {
     })
 }
 
-fn create(id: u32) -> Result<Change, Failure> {
-    let config = KeyspaceConfig {
-        partitions: PartitionCount::new(PARTITIONS_MAX)?,
-        ..KeyspaceConfig::new(format!("k{id}").parse()?, u64::from(id))
-    };
+fn config(id: u32) -> Result<KeyspaceConfig, Failure> {
+    let partitions = PartitionCount::new(PARTITIONS_MAX)?;
+    Ok(KeyspaceConfig { partitions, ..KeyspaceConfig::new(format!("k{id}").parse()?, u64::from(id)) })
+}
+
+fn in_ring(id: u32) -> Result<Change, Failure> {
+    let turn = id.wrapping_mul(2_654_435_761) % NODES;
+    let ring = Ring { first: InstanceId(0), count: NODES, step: 257, turn, splits: 0 };
+    let groups = Groups::in_ring(ring, PARTITIONS_MAX, 1, 1).ok_or("no such ring")?;
+    Ok(Change::CreateKeyspace { id: KeyspaceId(id), config: config(id)?, groups })
+}
+
+fn in_rows(id: u32) -> Result<Change, Failure> {
     let groups = (0..PARTITIONS_MAX).map(|partition| group(id, partition, PartitionEpoch(1)));
-    Ok(Change::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.collect() })
+    Ok(Change::CreateKeyspace { id: KeyspaceId(id), config: config(id)?, groups: groups.collect() })
 }
 
 fn group(keyspace: u32, partition: u32, epoch: PartitionEpoch) -> ReplicaGroup {

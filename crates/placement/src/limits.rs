@@ -4,9 +4,13 @@
 pub use zerohop_wire::limits::MAP_BYTES_MAX;
 use zerohop_wire::limits::{BODY_BYTES_MAX, VALUE_BYTES_MAX};
 
-/// Most partitions of one keyspace. With three replicas their part of an encoded map is 1.4 MiB, which every client
+/// Most partitions of one keyspace. With three replicas, listed, their part of an encoded map is 1.4 MiB, which every client
 /// holds and which must travel in one frame with others.
 pub const PARTITIONS_MAX: u32 = 1 << 16;
+
+/// Fewest partitions of a keyspace of which a map tells what their groups have in common, rather than each. Below, a list of
+/// groups of three takes 90 KiB at most, and programs of before read it. Tests of this crate have small maps of both kinds.
+pub const PLACED_PARTITIONS_MIN: u32 = if cfg!(test) { 1 << 6 } else { 1 << 12 };
 
 /// Most nodes in a map that lists each of them; larger clusters need placement that is computed.
 pub const NODES_MAX: usize = 1 << 16;

@@ -10,6 +10,7 @@
 //! ```
 //! (primary, in-sync replicas, followers.)
 
+mod computed;
 mod ring;
 mod steps;
 mod tally;

@@ -22,7 +22,7 @@ impl State {
         if ring.is_empty() {
             return Err(Refusal::NoNodes);
         }
-        let groups = ring.spread(config);
+        let groups = ring.place(config);
         draft.changes.push(Change::CreateKeyspace { id, config: config.clone(), groups });
         Ok(u64::from(id.get()))
     }

@@ -309,3 +309,25 @@ fn of_two_starts_of_a_node_the_one_that_does_not_know_of_the_other_is_refused() 
     assert_eq!(bench.refused(old), Refusal::StaleIncarnation);
     assert_eq!(bench.group().epoch.max(PartitionEpoch(1)), bench.group().epoch);
 }
+
+#[test]
+fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
+    let mut bench = Bench::new(7, INTERVAL);
+    let config = KeyspaceConfig {
+        partitions: PartitionCount::new(1 << 16).unwrap(),
+        ..KeyspaceConfig::new("large".parse().unwrap(), 9)
+    };
+    let before = bench.state.map().encode().len();
+    bench.done(Command::CreateKeyspace(config));
+    let map = bench.state.map();
+    assert!(map.encode().len() < before + 100, "it is told in a few numbers");
+    let mut copies = [0; 7];
+    for (_, group) in map.keyspace(KeyspaceId(2)).unwrap().groups() {
+        let members: std::collections::BTreeSet<u32> = group.members().map(|member| member.get()).collect();
+        assert_eq!((members.len(), group.in_sync.len(), group.followers.len()), (3, 1, 1));
+        // One instance, and one domain, a node.
+        members.iter().for_each(|member| copies[*member as usize] += 1);
+    }
+    let (least, most) = (copies.iter().min().unwrap(), copies.iter().max().unwrap());
+    assert!(most - least <= 1, "{copies:?}");
+}

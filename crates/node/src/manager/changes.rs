@@ -64,7 +64,7 @@ impl Situation<'_> {
         };
         let groups = ReplicaGroup::spread(&config, &node.to_node());
         let keyspace = status(id, &config);
-        self.decided(Change::CreateKeyspace { id, config, groups }, keyspace)
+        self.decided(Change::CreateKeyspace { id, config, groups: groups.into() }, keyspace)
     }
 
     /// Another configuration of a keyspace that is in use.

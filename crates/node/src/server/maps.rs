@@ -52,17 +52,18 @@ impl Start<'_> {
         let now = Node { state: before.state, ..self.node(saved.node, before.first_instance)? };
         let first = before.first_instance.0;
         let ours = first..first.saturating_add(before.instances.len() as u32);
-        let raise = |group: &mut ReplicaGroup| {
+        let raised = |mut group: ReplicaGroup| {
             if group.as_group().members().any(|member| ours.contains(&member.0)) {
                 group.epoch = group.epoch.next();
             }
+            group
         };
         // As a whole map: the groups of the largest one would be too many for changes one by one.
         let mut delta = MapDelta { to: saved.map.epoch().next(), ..saved.map.to_delta() };
         for change in &mut delta.changes {
             match change {
                 Change::PutNode(node) if node.id == now.id => *node = now.clone(),
-                Change::CreateKeyspace { groups, .. } => groups.iter_mut().for_each(raise),
+                Change::CreateKeyspace { groups, .. } => *groups = groups.iter().map(raised).collect(),
                 _ => {}
             }
         }

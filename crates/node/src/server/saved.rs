@@ -177,7 +177,7 @@ pub(super) mod tests {
             ..KeyspaceConfig::new("papers".parse().unwrap(), 0x00c0_ffee).fitted_to(1)
         };
         let groups = ReplicaGroup::spread(&config, &node);
-        let create = Change::CreateKeyspace { id: KeyspaceId(6), config, groups };
+        let create = Change::CreateKeyspace { id: KeyspaceId(6), config, groups: groups.into() };
         let changes = vec![Change::PutNode(node), create];
         let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(9), changes };
         SavedNode {

@@ -63,6 +63,11 @@ pub enum DecodeError {
         /// Where it begins.
         at: usize,
     },
+    /// Groups are not placed so.
+    Placed {
+        /// Why not.
+        what: &'static str,
+    },
     /// Not a number of partitions.
     Partitions(PartitionCountError),
     /// Not a name of a keyspace.
@@ -103,6 +108,7 @@ impl fmt::Display for DecodeError {
             Self::TooMany { what, count, limit } => write!(f, "{count} {what}, of at most {limit}"),
             Self::Unknown { what, number } => write!(f, "{number} is no {what}"),
             Self::Text { at } => write!(f, "the text at byte {at} is not UTF-8"),
+            Self::Placed { what } => write!(f, "groups that cannot be placed so: {what}"),
             Self::Partitions(error) => error.fmt(f),
             Self::Name(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),

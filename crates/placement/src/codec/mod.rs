@@ -9,7 +9,7 @@ use zerohop_wire::ids::{InstanceId, MapEpoch};
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyspaceConfig};
 use crate::limits::CHANGES_MAX;
-use crate::map::{Change, ClusterMap, Group, GroupState, MapDelta, Node, NodeState, ReplicaGroup};
+use crate::map::{Change, ClusterMap, Group, GroupState, MapDelta, Members, Node, NodeState, Placed};
 
 mod error;
 mod read;
@@ -25,6 +25,8 @@ const VERSION: u16 = 1;
 const VERSION_GROUP_STATES: u16 = 2;
 /// Keyspaces that were split, in whole maps.
 const VERSION_HAS_SPLIT: u16 = 3;
+/// Keyspaces whose groups are placed, with exceptions.
+const VERSION_PLACED: u16 = 4;
 
 /// Magic, version, reserved, from, to, number of changes.
 const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
@@ -47,6 +49,17 @@ const SPLIT_KEYSPACE: u8 = 7;
 const HAS_SPLIT: u8 = 8;
 /// Kind, keyspace, splits.
 const HAS_SPLIT_BYTES: usize = 1 + 4 + 1;
+const CREATE_PLACED: u8 = 9;
+
+/// How the members of placed groups are told.
+const ROWS: u8 = 0;
+const RING: u8 = 1;
+/// First, count, step, turn, splits.
+const RING_BYTES: usize = 4 + 4 + 4 + 4 + 1;
+/// What placed groups have in common: epoch, two counts, how members are told, and the number of exceptions.
+const PLACED_BYTES: usize = 8 + 1 + 1 + 1 + 4;
+/// An exception's partition.
+const EXCEPTION_BYTES: usize = 4;
 
 /// From this bit on, the byte that counts followers holds the state of the group.
 const GROUP_STATE_SHIFT: u32 = 6;
@@ -92,7 +105,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_HAS_SPLIT).contains(&version) {
+        if !(VERSION..=VERSION_PLACED).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         if reader.array()? != [0; 2] {
@@ -114,13 +127,21 @@ impl MapDelta {
 }
 
 fn version_needed(changes: &[Change]) -> u16 {
+    let placed = |change: &Change| match change {
+        Change::CreateKeyspace { groups, .. } => groups.table().parts().0.is_some(),
+        _ => false,
+    };
+    if changes.iter().any(placed) {
+        return VERSION_PLACED;
+    }
     if changes.iter().any(|change| matches!(change, Change::HasSplit { .. })) {
         return VERSION_HAS_SPLIT;
     }
-    let settled = |group: &ReplicaGroup| group.state == GroupState::Settled;
     let old = changes.iter().all(|change| match change {
-        Change::CreateKeyspace { groups, .. } => groups.iter().all(settled),
-        Change::SetGroup { group, .. } => settled(group),
+        Change::CreateKeyspace { groups, .. } => {
+            groups.table().parts().1.all(|(_, group)| group.state == GroupState::Settled)
+        }
+        Change::SetGroup { group, .. } => group.state == GroupState::Settled,
         Change::SplitKeyspace(_) => false,
         _ => true,
     });
@@ -131,9 +152,16 @@ fn version_needed(changes: &[Change]) -> u16 {
 pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
     let (nodes, addresses) = map.nodes_encoded();
     let keyspaces = map.keyspaces().map(|(_, keyspace)| {
-        let (partitions, members) = keyspace.group_counts();
-        let groups =
-            partitions * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
+        let (listed, members) = keyspace.table().list_counts();
+        let groups = listed * (GROUP_BYTES_MIN - size_of::<InstanceId>()) + members * size_of::<InstanceId>();
+        let placed = keyspace.table().parts().0.map_or(0, |placed| {
+            let told = match &placed.members {
+                Members::Rows(rows) => size_of_val(&rows[..]),
+                Members::Ring(..) => RING_BYTES,
+            };
+            PLACED_BYTES + told + placed.changed.len() * EXCEPTION_BYTES
+        });
+        let groups = groups + placed;
         let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
         CHANGE_BYTES_MIN + CONFIG_BYTES_MIN + keyspace.config().name.as_str().len() + groups + has_split
     });
@@ -148,11 +176,18 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
         Change::CreateKeyspace { id, config, groups } => {
-            bytes.push(CREATE_KEYSPACE);
+            let (placed, listed) = groups.table().parts();
+            bytes.push(if placed.is_some() { CREATE_PLACED } else { CREATE_KEYSPACE });
             bytes.extend_from_slice(&id.get().to_le_bytes());
             write_config(bytes, config);
-            for group in groups {
-                write_group(bytes, group.as_group());
+            if let Some(placed) = placed {
+                write_placed(bytes, placed);
+            }
+            for (partition, group) in listed {
+                if placed.is_some() {
+                    bytes.extend_from_slice(&partition.get().to_le_bytes());
+                }
+                write_group(bytes, group);
             }
         }
         Change::AlterKeyspace { id, config } => {
@@ -180,6 +215,26 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
             bytes.push(*splits);
         }
     }
+}
+
+fn write_placed(bytes: &mut Vec<u8>, placed: &Placed) {
+    bytes.extend_from_slice(&placed.epoch.get().to_le_bytes());
+    bytes.extend_from_slice(&[placed.in_sync, placed.followers]);
+    match &placed.members {
+        Members::Rows(rows) => {
+            bytes.push(ROWS);
+            bytes.extend(rows.iter().flat_map(|member| member.get().to_le_bytes()));
+        }
+        Members::Ring(ring, _) => {
+            bytes.push(RING);
+            for number in [ring.first.get(), ring.count, ring.step, ring.turn] {
+                bytes.extend_from_slice(&number.to_le_bytes());
+            }
+            bytes.push(ring.splits);
+        }
+    }
+    let count = u32::try_from(placed.changed.len()).expect("a keyspace has fewer than 2^32 partitions");
+    bytes.extend_from_slice(&count.to_le_bytes());
 }
 
 fn write_node(bytes: &mut Vec<u8>, node: &Node) {

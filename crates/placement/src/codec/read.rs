@@ -3,13 +3,13 @@
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
-    ALTER_KEYSPACE, CREATE_KEYSPACE, DROP_KEYSPACE, DecodeError, GROUP_BYTES_MIN, GROUP_STATE_SHIFT,
-    GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, PUT_NODE, REMOVE_NODE, SET_GROUP, SPLIT_KEYSPACE,
-    STATES, SYNC,
+    ALTER_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError, EXCEPTION_BYTES,
+    GROUP_BYTES_MIN, GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, PUT_NODE,
+    REMOVE_NODE, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
-use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX};
-use crate::map::{Address, Change, GroupFault, Node, ReplicaGroup};
+use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN};
+use crate::map::{Address, Change, GroupFault, Groups, Members, Node, Placed, ReplicaGroup, Ring, Table};
 use crate::partitions::PartitionCount;
 
 /// A place in the bytes.
@@ -106,7 +106,13 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
                 .partitions
                 .ids()
                 .map(|partition| group(reader, partition))
-                .collect::<Result<_, _>>()?;
+                .collect::<Result<Vec<_>, _>>()?;
+            Change::CreateKeyspace { id, config, groups: Groups::of_table(Table::listed(&groups)) }
+        }
+        CREATE_PLACED => {
+            let id = KeyspaceId(reader.u32()?);
+            let config = config(reader)?;
+            let groups = placed(reader, config.partitions.get())?;
             Change::CreateKeyspace { id, config, groups }
         }
         ALTER_KEYSPACE => Change::AlterKeyspace { id: KeyspaceId(reader.u32()?), config: config(reader)? },
@@ -120,6 +126,55 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
         HAS_SPLIT => Change::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
     })
+}
+
+fn placed(reader: &mut Reader<'_>, partitions: u32) -> Result<Groups, DecodeError> {
+    let epoch = PartitionEpoch(reader.u64()?);
+    let [in_sync, followers, told] = reader.array()?;
+    let members = 1 + usize::from(in_sync) + usize::from(followers);
+    if members > GROUP_MEMBERS_MAX {
+        return Err(DecodeError::Group { partition: PartitionId(0), fault: GroupFault::TooMany { members } });
+    }
+    if partitions < PLACED_PARTITIONS_MIN {
+        return Err(DecodeError::Placed { what: "of so few partitions each group is told" });
+    }
+    let told = match told {
+        ROWS => {
+            let count = partitions as usize * members;
+            reader.room_for(count, size_of::<InstanceId>())?;
+            let rows = (0..count).map(|_| reader.u32().map(InstanceId)).collect::<Result<_, _>>()?;
+            Members::Rows(rows)
+        }
+        RING => {
+            let first = InstanceId(reader.u32()?);
+            let (count, step, turn) = (reader.u32()?, reader.u32()?, reader.u32()?);
+            let ring = Ring { first, count, step, turn, splits: reader.u8()? };
+            if !ring.is_valid(members, partitions) {
+                return Err(DecodeError::Placed { what: "there is no such ring" });
+            }
+            Members::Ring(ring, [].into())
+        }
+        number => {
+            return Err(DecodeError::Unknown { what: "way to tell members", number: u32::from(number) });
+        }
+    };
+    let limit = partitions as usize / 2;
+    let count = reader.count("exceptions", limit, EXCEPTION_BYTES + GROUP_BYTES_MIN)?;
+    let (mut changed, mut exceptions) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let partition = reader.u32()?;
+        let is_next = changed.last().is_none_or(|last| *last < partition) && partition < partitions;
+        let exception = group(reader, PartitionId(partition))?;
+        if !is_next || exception.epoch < epoch {
+            return Err(DecodeError::Placed {
+                what: "exceptions are out of order, or older than the others",
+            });
+        }
+        changed.push(partition);
+        exceptions.push(exception);
+    }
+    let placed = Placed { partitions, epoch, in_sync, followers, members: told, changed };
+    Ok(Groups::of_table(Table::placed(placed, &exceptions)))
 }
 
 fn node(reader: &mut Reader<'_>) -> Result<Node, DecodeError> {

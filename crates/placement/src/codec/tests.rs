@@ -5,7 +5,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, P
 
 use super::*;
 use crate::map::testing::{history, node, steps};
-use crate::map::{Address, MapError};
+use crate::map::{Address, MapError, ReplicaGroup};
 use crate::partitions::PartitionCount;
 
 /// One change of each kind, with every field set apart from its neighbours.
@@ -39,7 +39,7 @@ fn sample() -> MapDelta {
             Change::CreateKeyspace {
                 id: KeyspaceId(2),
                 config: config.clone(),
-                groups: vec![group(1, 7), group(1, 8)],
+                groups: vec![group(1, 7), group(1, 8)].into(),
             },
             Change::AlterKeyspace {
                 id: KeyspaceId(3),
@@ -163,10 +163,10 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 4), Err(DecodeError::Version { found: 4 }));
+    assert_eq!(with_byte(4, 5), Err(DecodeError::Version { found: 5 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
-    assert_eq!(with_byte(28, 9), Err(DecodeError::Unknown { what: "kind of change", number: 9 }));
+    assert_eq!(with_byte(28, 10), Err(DecodeError::Unknown { what: "kind of change", number: 10 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
     assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));
     assert_eq!(with_byte(49, b';'), Err(DecodeError::Address(crate::map::AddressError::Port)));
@@ -181,6 +181,77 @@ fn each_fault_has_its_own_error() {
     assert_eq!(with_byte(84, 0), Err(DecodeError::Reserved));
     let fault = crate::map::GroupFault::TooMany { members: 16 + 1 };
     assert_eq!(with_byte(109, 16), Err(DecodeError::Group { partition: PartitionId(0), fault }));
+}
+
+/// A keyspace of 512 partitions on a ring of 3 and 5 exceptions, changed by hand.
+fn placed() -> Vec<u8> {
+    let config = KeyspaceConfig {
+        partitions: PartitionCount::new(512).unwrap(),
+        ..KeyspaceConfig::new("p".parse().unwrap(), 1)
+    };
+    let ring = crate::map::Ring { first: InstanceId(10), count: 5, step: 2, turn: 3, splits: 1 };
+    let groups = crate::map::Groups::in_ring(ring, 512, 1, 1).unwrap();
+    let nodes = [node(1, 10, 2), node(2, 12, 3)].map(Change::PutNode);
+    let create = Change::CreateKeyspace { id: KeyspaceId(7), config, groups };
+    let changes = nodes.into_iter().chain([create]).collect();
+    let map = ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap();
+    let set = |partition| Change::SetGroup {
+        keyspace: KeyspaceId(7),
+        partition: PartitionId(partition),
+        group: ReplicaGroup::of_one(PartitionEpoch(5), InstanceId(12)),
+    };
+    let changes = vec![set(511), set(4)];
+    let map = map.apply(&MapDelta { from: MapEpoch(1), to: MapEpoch(2), changes }).unwrap();
+    let keyspace = map.keyspace(KeyspaceId(7)).unwrap();
+    let ids = |partition| -> Vec<u32> {
+        keyspace.group(PartitionId(partition)).unwrap().members().map(|member| member.get()).collect()
+    };
+    assert_eq!((ids(0), ids(1), ids(4)), (vec![11, 13, 10], vec![11, 13, 10], vec![12]));
+    assert_eq!((ids(300), ids(510)), (vec![10, 12, 14], vec![14, 11, 13]));
+    let bytes = map.encode();
+    assert_eq!(bytes.len(), map_bytes(&map));
+    assert_eq!(ClusterMap::decode(&bytes).unwrap(), map);
+    bytes
+}
+
+#[test]
+fn placed_groups_are_told_in_few_bytes_whatever_their_number() {
+    let bytes = placed();
+    assert_eq!(bytes[4], 4);
+    let (ring, exceptions) = (1 + 4 * 4 + 1, 4 + 2 * (4 + 14));
+    let tail = &bytes[bytes.len() - (8 + 2 + ring + exceptions)..];
+    let golden = [
+        &[1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 10, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 1, 2, 0, 0, 0][..],
+        &[4, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0],
+        &[255, 1, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12, 0, 0, 0],
+    ];
+    assert_eq!(tail, golden.concat());
+}
+
+#[test]
+fn placed_groups_that_cannot_be_are_refused() {
+    let bytes = placed();
+    let at = bytes.len() - 68;
+    let with = |place: usize, value: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at + place] = value;
+        MapDelta::decode(&bytes)
+    };
+    let refused = |place, value| matches!(with(place, value), Err(DecodeError::Placed { .. }));
+    assert!(refused(15, 2) && refused(15, 0), "groups of three need a ring of three");
+    assert!(refused(19, 5) && refused(19, 0), "a step has no divisor in common with the instances");
+    assert!(refused(23, 5), "partition 0 stands within the ring");
+    assert!(refused(27, 10), "512 partitions have 9 bits");
+    assert!(refused(0, 6), "exceptions are no older than the rest");
+    assert!(refused(51, 2), "exceptions are in order, of partitions that there are");
+    assert_eq!(with(10, 2), Err(DecodeError::Unknown { what: "way to tell members", number: 2 }));
+    assert_eq!(with(29, 2), Err(DecodeError::TooMany { what: "exceptions", count: 514, limit: 256 }));
+    // More instances than the map has would be a large allocation for few bytes.
+    let mut large = bytes.clone();
+    large[at + 15 + 2] = 1;
+    assert!(
+        matches!(ClusterMap::decode(&large), Err(DecodeError::Map(error)) if matches!(*error, MapError::RingTooLarge { .. }))
+    );
 }
 
 #[test]

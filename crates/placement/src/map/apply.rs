@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
-use super::{Change, ClusterMap, Group, GroupTable, Keyspace, MapDelta, MapError, Node, ReplicaGroup};
+use super::{Change, ClusterMap, Group, Groups, Keyspace, MapDelta, MapError, Node, NodeTable, ReplicaGroup};
 use crate::codec;
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX};
@@ -113,12 +113,7 @@ impl<'a> Draft<'a> {
         self.keyspaces.get_mut(&id).map(Arc::make_mut).ok_or(MapError::UnknownKeyspace { keyspace: id })
     }
 
-    fn create(
-        &mut self,
-        id: KeyspaceId,
-        config: &KeyspaceConfig,
-        groups: &[ReplicaGroup],
-    ) -> Result<(), MapError> {
+    fn create(&mut self, id: KeyspaceId, config: &KeyspaceConfig, groups: &Groups) -> Result<(), MapError> {
         if id == KeyspaceId::NONE || self.keyspaces.contains_key(&id) {
             return Err(MapError::KeyspaceIdTaken { keyspace: id });
         }
@@ -135,10 +130,10 @@ impl<'a> Draft<'a> {
         if groups.len() != partitions as usize {
             return Err(MapError::GroupCount { keyspace: id, groups: groups.len(), partitions });
         }
-        for (partition, group) in config.partitions.ids().zip(groups) {
-            check_group(id, partition, group)?;
+        if let Some((partition, fault)) = groups.table().fault() {
+            return Err(MapError::Group { keyspace: id, partition, fault });
         }
-        let keyspace = Keyspace { config: config.clone(), splits: 0, groups: GroupTable::new(groups) };
+        let keyspace = Keyspace { config: config.clone(), splits: 0, groups: groups.table().clone() };
         self.keyspaces.insert(id, Arc::new(keyspace));
         self.renewed.insert(id);
         Ok(())
@@ -178,8 +173,11 @@ impl<'a> Draft<'a> {
     fn set(&mut self, id: KeyspaceId, partition: PartitionId, group: &ReplicaGroup) -> Result<(), MapError> {
         check_group(id, partition, group)?;
         let keyspace = self.keyspace(id)?;
-        let old =
-            keyspace.group(partition).ok_or(MapError::UnknownPartition { keyspace: id, partition })?.epoch;
+        let old = keyspace
+            .groups
+            .copied(partition)
+            .ok_or(MapError::UnknownPartition { keyspace: id, partition })?
+            .epoch;
         if group.epoch <= old {
             return Err(MapError::EpochNotRaised { keyspace: id, partition, old, new: group.epoch });
         }
@@ -187,6 +185,28 @@ impl<'a> Draft<'a> {
             self.loose.insert(id);
         }
         self.set.insert((id, partition));
+        Ok(())
+    }
+
+    /// Gives rings their order, one for all keyspaces with the same.
+    fn order_rings(&mut self, nodes: &NodeTable) -> Result<(), MapError> {
+        for id in &self.renewed {
+            let Some(ring) = self.keyspaces.get(id).and_then(|found| found.groups.ring_wanted().copied())
+            else {
+                continue;
+            };
+            // Bounds what is allocated by what was put into the map one by one.
+            if ring.count as usize > nodes.instances() {
+                return Err(MapError::RingTooLarge { keyspace: *id, instances: ring.count });
+            }
+            let known = self.keyspaces.values().filter_map(|keyspace| keyspace.groups.ring());
+            let mut same =
+                known.filter(|(other, _)| other.has_order_of(&ring)).map(|(_, order)| Arc::clone(order));
+            let order = same.next().unwrap_or_else(|| ring.order());
+            if let Some(keyspace) = self.keyspaces.get_mut(id) {
+                Arc::make_mut(keyspace).groups.order(order);
+            }
+        }
         Ok(())
     }
 
@@ -198,6 +218,7 @@ impl<'a> Draft<'a> {
             true => Arc::clone(&self.old.nodes),
             false => Arc::new(self.old.nodes.changed(&self.nodes, bounds.nodes)?),
         };
+        self.order_rings(&nodes)?;
         let map = ClusterMap { epoch, nodes, keyspaces: self.keyspaces };
         // Instances of nodes that changed which are no more, and those that started again.
         let (mut gone, mut restarted) = (false, BTreeSet::new());

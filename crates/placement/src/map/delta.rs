@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 
-use super::{ClusterMap, MapError, Node, ReplicaGroup};
+use super::{ClusterMap, Groups, MapError, Node, ReplicaGroup};
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::CHANGES_MAX;
 
@@ -31,7 +31,7 @@ pub enum Change {
         /// What it is.
         config: KeyspaceConfig,
         /// The group of every partition.
-        groups: Vec<ReplicaGroup>,
+        groups: Groups,
     },
     /// A keyspace has another configuration.
     AlterKeyspace {
@@ -91,7 +91,7 @@ impl ClusterMap {
             let create = Change::CreateKeyspace {
                 id,
                 config: keyspace.config().clone(),
-                groups: keyspace.groups().map(|(_, group)| group.to_group()).collect(),
+                groups: Groups::of(&keyspace.groups),
             };
             let splits = keyspace.splits();
             let has_split = (splits > 0).then_some(Change::HasSplit { keyspace: id, splits });

@@ -102,6 +102,13 @@ pub enum MapError {
         /// How often it is said to have been split.
         splits: u8,
     },
+    /// The groups of a keyspace stand in a ring of more instances than there are.
+    RingTooLarge {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// Instances of the ring.
+        instances: u32,
+    },
     /// There is no such partition.
     UnknownPartition {
         /// The keyspace.
@@ -214,6 +221,12 @@ impl fmt::Display for MapError {
                 f,
                 "keyspace {keyspace} cannot have been split {splits} times: that is told once, of a new one, and it has fewer bits"
             ),
+            Self::RingTooLarge { keyspace, instances } => {
+                write!(
+                    f,
+                    "keyspace {keyspace} stands in a ring of {instances} instances, more than the map has"
+                )
+            }
             Self::UnknownPartition { keyspace, partition } => {
                 write!(f, "keyspace {keyspace} has no partition {partition}")
             }

@@ -14,7 +14,7 @@ impl ClusterMap {
     /// its instances.
     pub fn of_one_node(node: Node, seed: u64) -> Result<ClusterMap, MapError> {
         let config = KeyspaceConfig::default_keyspace(seed).fitted_to(1);
-        let groups = ReplicaGroup::spread(&config, &node);
+        let groups = ReplicaGroup::spread(&config, &node).into();
         let create = Change::CreateKeyspace { id: DEFAULT_KEYSPACE, config, groups };
         let changes = vec![Change::PutNode(node), create];
         ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes })

@@ -1,4 +1,4 @@
-//! The replica group of a partition, and the compact table of a keyspace's groups.
+//! The replica group of a partition, and a compact list of groups.
 
 use zerohop_wire::ids::{InstanceId, PartitionEpoch, PartitionId};
 
@@ -140,20 +140,20 @@ struct Entry {
     state: GroupState,
 }
 
-/// The groups of all partitions of a keyspace: 4 bytes a member and 16 a partition.
+/// Groups one after another, each as it is: 4 bytes a member and 16 a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct GroupTable {
+pub(super) struct GroupList {
     /// By partition.
     entries: Vec<Entry>,
     /// Of each group, from its start: primary, in-sync replicas, followers. Compact, in the order of partitions, but
-    /// between [`GroupTable::set`] and [`GroupTable::compact`].
+    /// between [`GroupList::set`] and [`GroupList::compact`].
     members: Vec<InstanceId>,
 }
 
-impl GroupTable {
+impl GroupList {
     /// Groups must have passed [`Group::check`].
-    pub(super) fn new(groups: &[ReplicaGroup]) -> GroupTable {
-        let mut table = GroupTable::default();
+    pub(super) fn new(groups: &[ReplicaGroup]) -> GroupList {
+        let mut table = GroupList::default();
         for group in groups {
             let entry = table.stored(group.as_group());
             table.entries.push(entry);
@@ -180,7 +180,7 @@ impl GroupTable {
     }
 
     /// Replaces a group that exists by one that has passed [`Group::check`]. One of as many members takes the place of the
-    /// old one; else the old members stay behind, unreachable, and [`GroupTable::compact`] is due. Whether it is.
+    /// old one; else the old members stay behind, unreachable, and [`GroupList::compact`] is due. Whether it is.
     pub(super) fn set(&mut self, partition: PartitionId, group: Group<'_>) -> bool {
         let at = partition.get() as usize;
         let old = &self.entries[at];
@@ -196,19 +196,10 @@ impl GroupTable {
         true
     }
 
-    /// Every partition becomes two of the same members. A number then means another slice, so all daughters get an epoch
-    /// above that of any parent: what was routed to a number before is answered by nobody who has it now.
-    pub(super) fn double(&mut self) {
-        let highest = self.entries.iter().map(|entry| entry.epoch).max().unwrap_or_default();
-        let daughters: Vec<ReplicaGroup> = self
-            .iter()
-            .flat_map(|(_, group)| {
-                let mut daughter = group.to_group();
-                daughter.epoch = highest.next();
-                [daughter.clone(), daughter]
-            })
-            .collect();
-        *self = GroupTable::new(&daughters);
+    /// Puts a group that has passed [`Group::check`] at a place, before what stands there. [`GroupList::compact`] is due.
+    pub(super) fn insert(&mut self, at: usize, group: Group<'_>) {
+        let entry = self.stored(group);
+        self.entries.insert(at, entry);
     }
 
     /// Drops what no group reaches.
@@ -281,7 +272,7 @@ mod tests {
             mut model in proptest::collection::vec(groups(), 1..20),
             sets in proptest::collection::vec((any::<prop::sample::Index>(), groups()), 0..40),
         ) {
-            let mut table = GroupTable::new(&model);
+            let mut table = GroupList::new(&model);
             for (at, group) in sets {
                 let at = at.index(model.len());
                 table.set(PartitionId(at as u32), group.as_group());
@@ -291,7 +282,7 @@ mod tests {
             let held: Vec<ReplicaGroup> = table.iter().map(|(_, group)| group.to_group()).collect();
             prop_assert_eq!(&held, &model);
             // Also that the form is canonical, so that equal maps compare equal.
-            prop_assert_eq!(&table, &GroupTable::new(&model));
+            prop_assert_eq!(&table, &GroupList::new(&model));
             prop_assert!(table.get(PartitionId(model.len() as u32)).is_none());
         }
     }

@@ -125,7 +125,7 @@ mod tests {
         MapDelta {
             from: map.epoch(),
             to: map.epoch().next(),
-            changes: vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups }],
+            changes: vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }],
         }
     }
 

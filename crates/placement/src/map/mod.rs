@@ -20,8 +20,11 @@ mod delta;
 mod error;
 mod first;
 mod group;
+mod groups;
 mod history;
 mod node;
+mod placed;
+mod table;
 
 pub use address::{Address, AddressError};
 pub use apply::Bounds;
@@ -29,11 +32,14 @@ pub use delta::{Change, MapDelta};
 pub use error::MapError;
 pub use first::DEFAULT_KEYSPACE;
 pub use group::{Group, GroupFault, GroupState, ReplicaGroup};
+pub use groups::Groups;
 pub use history::{MapHistory, Since};
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
+pub use placed::Ring;
 
-use group::GroupTable;
 use node::NodeTable;
+use table::GroupTable;
+pub(crate) use table::{GroupTable as Table, Members, Placed};
 
 /// Everything that is needed to send a request straight to the instance that owns the data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -141,7 +147,15 @@ impl ClusterMap {
     /// Bytes on the heap for nodes without their addresses, for the addresses, and for replica groups.
     pub fn memory_bytes(&self) -> (usize, usize, usize) {
         let (nodes, addresses) = self.nodes.memory_bytes();
-        (nodes, addresses, self.keyspaces.values().map(|keyspace| keyspace.groups.memory_bytes()).sum())
+        let groups: usize = self.keyspaces.values().map(|keyspace| keyspace.groups.memory_bytes()).sum();
+        // An order that several keyspaces share counts once.
+        let orders: BTreeMap<_, _> = self
+            .keyspaces
+            .values()
+            .filter_map(|keyspace| keyspace.groups.ring())
+            .map(|(_, order)| (order.as_ptr(), size_of_val(&**order)))
+            .collect();
+        (nodes, addresses, groups + orders.values().sum::<usize>())
     }
 }
 
@@ -167,9 +181,9 @@ impl Keyspace {
         self.groups.get(partition)
     }
 
-    /// Partitions, and members of all groups together.
-    pub(crate) fn group_counts(&self) -> (usize, usize) {
-        self.groups.counts()
+    /// The table of its groups, for the codec.
+    pub(crate) fn table(&self) -> &Table {
+        &self.groups
     }
 
     /// The replica groups of all partitions, in order.

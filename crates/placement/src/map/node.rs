@@ -206,6 +206,11 @@ impl NodeTable {
         (self.entries.len(), self.entries.len() + self.texts.len())
     }
 
+    /// How many instances all nodes have together.
+    pub(super) fn instances(&self) -> usize {
+        self.entries.iter().map(|entry| usize::from(entry.instances)).sum()
+    }
+
     pub(super) fn get(&self, id: NodeId) -> Option<NodeRef<'_>> {
         let at = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
         Some(self.view(&self.entries[at]))

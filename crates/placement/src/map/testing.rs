@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
-use super::{Address, Change, ClusterMap, GroupState, MapDelta, Node, NodeState, ReplicaGroup};
+use super::{Address, Change, ClusterMap, GroupState, Groups, MapDelta, Node, NodeState, ReplicaGroup, Ring};
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyspaceConfig};
+use crate::limits::PLACED_PARTITIONS_MIN;
 use crate::partitions::PartitionCount;
 
 /// A node with addresses of the usual form.
@@ -33,6 +34,7 @@ pub(crate) enum Step {
     Drop { keyspace: usize },
     Regroup { keyspace: usize, partition: u32, members: Vec<u32>, in_sync: usize, state: usize },
     Split { keyspace: usize },
+    Place { ring: bool, step: u32, turn: u32, members: (u8, u8) },
 }
 
 pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -50,6 +52,8 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
                 Step::Regroup { keyspace, partition, members, in_sync, state }
             }),
         1 => any::<usize>().prop_map(|keyspace| Step::Split { keyspace }),
+        1 => (any::<bool>(), 1u32..5, 0u32..5, (0u8..3, 0u8..3))
+            .prop_map(|(ring, step, turn, members)| Step::Place { ring, step, turn, members }),
     ];
     prop::collection::vec(step, 0..30)
 }
@@ -119,6 +123,18 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
                 ms => Durability::Interval { ms: *ms },
             };
             let groups = ReplicaGroup::spread(&config, &some_node(number as usize)?);
+            Some(vec![Change::CreateKeyspace { id: KeyspaceId(number), config, groups: groups.into() }])
+        }
+        Step::Place { ring, step, turn, members: (in_sync, followers) } => {
+            let mut config = KeyspaceConfig::new(format!("placed-{number}").parse().unwrap(), 7);
+            config.partitions = PartitionCount::new(PLACED_PARTITIONS_MIN).unwrap();
+            let node = some_node(number as usize)?;
+            let (first, count) = (node.first_instance, node.instances.len() as u32);
+            let of_ring = Ring { first, count, step: *step, turn: *turn, splits: 0 };
+            let mut groups = Groups::in_ring(of_ring, PLACED_PARTITIONS_MIN, *in_sync, *followers)?;
+            if !ring {
+                groups = groups.iter().collect();
+            }
             Some(vec![Change::CreateKeyspace { id: KeyspaceId(number), config, groups }])
         }
         Step::Alter { keyspace, replicas } => {

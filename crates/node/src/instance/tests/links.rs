@@ -39,7 +39,7 @@ impl Pair {
         let changes = vec![
             Change::DropKeyspace(map.keyspaces().next().unwrap().0),
             Change::PutNode(node(2, 8, at(1))),
-            Change::CreateKeyspace { id: KEYSPACE, config, groups },
+            Change::CreateKeyspace { id: KEYSPACE, config, groups: groups.into() },
         ];
         let map = map.apply(&MapDelta { from: map.epoch(), to: map.epoch().next(), changes }).unwrap();
         let roots = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];

@@ -140,7 +140,7 @@ pub(super) fn create_of(
     let config = config.fitted_to(1);
     let node = map.nodes().next().expect("has a node").to_node();
     let groups = ReplicaGroup::spread(&config, &node);
-    next(map, vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups }])
+    next(map, vec![Change::CreateKeyspace { id: KeyspaceId(id), config, groups: groups.into() }])
 }
 
 pub(super) fn next(map: &ClusterMap, changes: Vec<Change>) -> MapDelta {

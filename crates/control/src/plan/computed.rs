@@ -1,0 +1,53 @@
+//! A keyspace of many partitions, placed by a rule instead of one by one, where nodes are alike.
+
+use std::collections::BTreeSet;
+
+use zerohop_placement::limits::PLACED_PARTITIONS_MIN;
+use zerohop_placement::{Groups, KeyspaceConfig};
+
+use super::ring::{Ring, Spot};
+use crate::random::mix;
+
+impl Ring {
+    /// Groups for the partitions of a new keyspace. Of many partitions, on instances alike whose ids have no gaps, they are
+    /// neighbours in a ring in which all neighbours are in different domains; else, or if there is no such ring, they are
+    /// chosen one by one ([`Ring::spread`]).
+    pub fn place(&self, config: &KeyspaceConfig) -> Groups {
+        let partitions = config.partitions.get();
+        let computed = if partitions < PLACED_PARTITIONS_MIN { None } else { self.computed(config) };
+        computed.unwrap_or_else(|| self.spread(config).into())
+    }
+
+    fn computed(&self, config: &KeyspaceConfig) -> Option<Groups> {
+        let mut spots = self.spots().to_vec();
+        spots.sort_by_key(|spot| spot.instance);
+        let (first, count) = (*spots.first()?, u32::try_from(spots.len()).ok()?);
+        let is_alike = |pair: &[Spot]| {
+            pair[0].instance.get() + 1 == pair[1].instance.get() && pair[0].weight == pair[1].weight
+        };
+        let copies = usize::from(config.replicas);
+        if !spots.windows(2).all(is_alike) || copies > spots.len() {
+            return None;
+        }
+        let others = config.replicas - 1;
+        let in_sync = others.min(config.min_in_sync.saturating_sub(1));
+        // The same ring for all keyspaces; only where partition 0 stands in it is each one's own.
+        let turn = (mix(config.seed) % u64::from(count)) as u32;
+        let ring = |step| zerohop_placement::Ring { first: first.instance, count, step, turn, splits: 0 };
+        let steps =
+            (0..u32::BITS).flat_map(|bit| [1_u32 << bit, (1 << bit) + 1, (1_u32 << bit).wrapping_sub(1)]);
+        let step = steps
+            .filter(|step| ring(*step).is_valid(copies, config.partitions.get()))
+            .find(|step| is_apart(&spots, *step as usize, copies))?;
+        Groups::in_ring(ring(step), config.partitions.get(), in_sync, others - in_sync)
+    }
+}
+
+/// Whether so many neighbours are in different domains everywhere in the ring of this step.
+fn is_apart(spots: &[Spot], step: usize, copies: usize) -> bool {
+    (0..spots.len()).all(|at| {
+        let domains: BTreeSet<u32> =
+            (0..copies).map(|next| spots[(at + next * step) % spots.len()].domain).collect();
+        domains.len() == copies
+    })
+}
