@@ -130,7 +130,7 @@ impl Request {
 }
 
 /// Numbers of refusals; they never change.
-const REFUSALS: [(u32, Refusal); 19] = [
+const REFUSALS: [(u32, Refusal); 20] = [
     (2, Refusal::StaleIncarnation),
     (3, Refusal::NotPrimary),
     (4, Refusal::NotControl),
@@ -150,6 +150,7 @@ const REFUSALS: [(u32, Refusal); 19] = [
     (18, Refusal::NoNodes),
     (19, Refusal::Managers),
     (20, Refusal::TooOld),
+    (22, Refusal::InControlGroup),
 ];
 const STALE_EPOCH: u32 = 1;
 const MAP: u32 = 21;

@@ -274,6 +274,8 @@ pub enum Refusal {
     Managers,
     /// Whatever became of it is forgotten, or it was never done.
     TooOld,
+    /// The node's manager is a member of the control group.
+    InControlGroup,
     /// The map would break a rule.
     Map(String),
 }
@@ -305,6 +307,9 @@ impl fmt::Display for Refusal {
             Self::UnknownPartition => "the keyspace has no such partition",
             Self::NoNodes => "no node is up to hold it",
             Self::Managers => "a control group has 1 to 5 managers, each once",
+            Self::InControlGroup => {
+                "the node's manager is a member of the control group: make the group of others before it leaves"
+            }
             Self::TooOld => "the request is too old to tell whether it was done: look at the map",
         })
     }

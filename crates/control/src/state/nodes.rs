@@ -97,6 +97,10 @@ impl State {
         if held > 0 {
             return Err(Refusal::Map(format!("node {id} still holds {held} replicas: drain it first")));
         }
+        let manager = node.manager();
+        if self.managers.iter().any(|member| member.addr.as_str() == manager) {
+            return Err(Refusal::InControlGroup);
+        }
         draft.changes.push(Change::RemoveNode(id));
         self.facts.remove(&id);
         Ok(u64::from(id.get()))

@@ -331,3 +331,18 @@ fn many_partitions_on_nodes_alike_are_placed_by_a_ring_evenly_and_apart() {
     let (least, most) = (copies.iter().min().unwrap(), copies.iter().max().unwrap());
     assert!(most - least <= 1, "{copies:?}");
 }
+
+#[test]
+fn a_node_of_the_control_group_does_not_leave_before_another_has_its_seat() {
+    let mut bench = Bench::new(3, Durability::Sync);
+    let spare = bench.done(Command::Join(join(None, 0, 1, 3, true))).outcome.result.unwrap().number;
+    let seat = |id, domain: u32| ManagerInfo {
+        id: crate::command::ManagerId(id),
+        addr: Address::new(&format!("n{domain}:7400")).unwrap(),
+    };
+    bench.done(Command::SetManagers(vec![seat(1, 3)]));
+    let remove = Command::RemoveNode(NodeId(spare as u32));
+    assert_eq!(bench.refused(remove.clone()), Refusal::InControlGroup);
+    bench.done(Command::SetManagers(vec![seat(2, 0)]));
+    bench.done(remove);
+}

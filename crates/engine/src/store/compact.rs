@@ -15,6 +15,8 @@
 //! the log. It may go when no older segment can hold such an entry: when each has no dead entry at all, or was itself
 //! rewritten after the removal was committed.
 
+mod ending;
+
 use super::choose::{Policy, blocked_removals};
 use super::{Step, Store};
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
@@ -27,7 +29,6 @@ use crate::log::header::{Header, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
 use crate::planted::{Bug, is_planted};
-use crate::{Damage, DamageKind};
 
 /// Compaction of one partition.
 #[derive(Default)]
@@ -552,52 +553,5 @@ impl Store {
             self.log.segment_mut(slot).bury_somewhere(bytes as u64);
         }
         Ok(())
-    }
-
-    /// Removes the files of replaced segments that nobody reads.
-    pub(crate) fn remove_retired<D: Disk>(&mut self, io: &mut Io<D>) -> EngineResult<()> {
-        let mut result = Ok(());
-        for slot in std::mem::take(&mut self.compaction.retired) {
-            if self.log.segment(slot).pins > 0 {
-                self.compaction.retired.push(slot);
-            } else if let Some(segment) = self.log.drop_slot(io, slot)
-                && let Some(file) = segment.file
-            {
-                io.disk.close(file);
-                let removed = io.disk.remove(&segment.path);
-                result = result.and(self.stop_on_failure(removed.map_err(Into::into)));
-            }
-        }
-        result
-    }
-
-    /// Gives up a compaction; the old segments are as they were.
-    fn abandon<D: Disk>(&mut self, io: &mut Io<D>, job: &mut Job, error: EngineError) -> EngineResult<()> {
-        job.sources.iter().for_each(|&s| self.log.segment_mut(s).pins -= 1);
-        if let Some(output) = job.output.take() {
-            io.memory.freed(output.resident_bytes());
-            if let Some(file) = output.file {
-                io.disk.close(file);
-                // What cannot be removed now goes at the next recovery.
-                let removed = io.disk.remove(&output.path);
-                self.stop_on_failure(removed.map_err(Into::into))?;
-            }
-        }
-        match error {
-            EngineError::Rotten { partition, place } => {
-                let is_here = |&&s: &&u32| place.starts_with(&self.log.segment(s).path);
-                if let Some(&slot) = job.sources.iter().find(is_here) {
-                    self.log.segment_mut(slot).is_damaged = true;
-                }
-                self.damage.push(Damage { partition, kind: DamageKind::Unreadable { after: 0 }, place });
-                Ok(())
-            }
-            EngineError::Disk(DiskError::Full) => {
-                self.compaction.ran_out_of_space = true;
-                Ok(())
-            }
-            EngineError::Limit { .. } | EngineError::Stopped { .. } => Ok(()),
-            other => self.stop_on_failure(Err(other)),
-        }
     }
 }
