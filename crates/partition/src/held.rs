@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Answer, Outcome};
 use zerohop_wire::{Failure, Many, Message, pack};
 
@@ -52,6 +53,16 @@ impl Reply {
         }
     }
 
+    /// What is said instead of it, if this failure keeps it from being said. `Unavailable` promises that nothing was done; but
+    /// this was evaluated, and if it wrote, its entry is in a log and may be committed yet.
+    fn in_doubt(&self, failure: &Failure<'static>) -> Failure<'static> {
+        let may_write = matches!(self, Reply::Small(Ok(_)) | Reply::Raw(_) | Reply::Batch { .. });
+        match failure {
+            Failure::Unavailable { .. } if may_write => Failure::TimedOut { version: Timestamp::ZERO },
+            other => other.clone(),
+        }
+    }
+
     pub(crate) fn send(&self, to: Token, effects: &mut dyn Effects) {
         match self {
             Reply::Small(answer) => effects.answer(to, &Message::Answer(answer.clone())),
@@ -90,7 +101,7 @@ pub(crate) fn push_packed(answer: &Answer<'_>, out: &mut Vec<u8>) {
 impl Held {
     pub(crate) fn push(&mut self, index: u64, to: Token, reply: Reply, effects: &mut dyn Effects) {
         if let Some(failure) = &self.failed {
-            effects.answer(to, &Message::Answer(Err(failure.clone())));
+            effects.answer(to, &Message::Answer(Err(reply.in_doubt(failure))));
             return;
         }
         self.bytes += reply.bytes();
@@ -119,8 +130,8 @@ impl Held {
     /// Answers all that is held with a failure; what comes later is held as before.
     pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         self.bytes = 0;
-        for (_, to, _) in self.queue.drain(..) {
-            effects.answer(to, &Message::Answer(Err(failure.clone())));
+        for (_, to, reply) in self.queue.drain(..) {
+            effects.answer(to, &Message::Answer(Err(reply.in_doubt(failure))));
         }
     }
 
@@ -128,8 +139,8 @@ impl Held {
     pub(crate) fn fail(&mut self, failure: Failure<'static>, effects: &mut dyn Effects) {
         self.bytes = 0;
         let failure = self.failed.insert(failure);
-        for (_, to, _) in self.queue.drain(..) {
-            effects.answer(to, &Message::Answer(Err(failure.clone())));
+        for (_, to, reply) in self.queue.drain(..) {
+            effects.answer(to, &Message::Answer(Err(reply.in_doubt(failure))));
         }
     }
 }

@@ -169,6 +169,7 @@ impl Client {
         match answer {
             Err(
                 Failure::Unavailable { .. }
+                | Failure::TimedOut { .. }
                 | Failure::Busy { .. }
                 | Failure::ClockAhead { .. }
                 | Failure::Rotten

@@ -332,7 +332,7 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
     apply(&mut benches, vec![Change::SplitKeyspace(KeyspaceId(2))]);
     for asked in doubtful {
         let answer = benches[0].answer(asked).expect("is answered");
-        assert!(matches!(answer, Err(Failure::Unavailable { .. })), "{answer:?}");
+        assert!(matches!(answer, Err(Failure::TimedOut { .. })), "{answer:?}");
     }
     play(&mut benches, 100);
     (80..100).for_each(|n| put(&mut benches, 0, n));
