@@ -278,7 +278,7 @@ impl<D: Disk> Engine<D> {
         }
     }
 
-    /// Where a trim of so many units at the head of a record would cut: the payload for a [`Kind::Trim`] entry. `None`
+    /// Where a trim of so many units at the head of a record would cut: the payload for a [`crate::Kind::Trim`] entry. `None`
     /// if nothing would be left (or nothing is there): then the record is to be removed.
     ///
     /// # Errors
