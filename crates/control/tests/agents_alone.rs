@@ -85,6 +85,12 @@ fn large_map(partitions: u32) -> Arc<ClusterMap> {
     let groups = ReplicaGroup::spread(&config, &node(1));
     let create = Change::CreateKeyspace { id: KeyspaceId(1), config, groups: groups.into() };
     let changes = vec![Change::PutNode(node(1)), Change::PutNode(node(2)), create];
+    let mut changes = changes;
+    // Groups of no pattern, so that there is no shorter way to tell them.
+    changes.extend((0..partitions.get()).step_by(2).map(|at| {
+        let group = ReplicaGroup::of_one(PartitionEpoch(u64::from(at) + 2), InstanceId(1 + at / 2 % 2));
+        Change::SetGroup { keyspace: KeyspaceId(1), partition: PartitionId(at), group }
+    }));
     let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(50), changes };
     Arc::new(ClusterMap::default().apply(&delta).expect("is a map"))
 }

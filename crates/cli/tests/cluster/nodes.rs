@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,6 +14,9 @@ use crate::PATIENCE;
 
 /// Ports of a node: its manager's and one instance's, and some that are left free.
 const PORTS: u16 = 4;
+
+/// Clusters that this process has started.
+static STARTED: AtomicU16 = AtomicU16::new(0);
 
 pub(crate) struct Cluster {
     folder: PathBuf,
@@ -26,7 +30,9 @@ impl Cluster {
         let is_free = |first: &u16| {
             (0..nodes * PORTS).all(|behind| TcpListener::bind(("127.0.0.1", first + behind)).is_ok())
         };
-        let begin = 10_000 + (std::process::id() % 1_000) as u16 * 9;
+        // Tests that run at once look for theirs in places of their own.
+        let clusters = STARTED.fetch_add(1, Ordering::Relaxed);
+        let begin = 10_000 + (std::process::id() % 1_000) as u16 * 9 + clusters % 8 * 1_000;
         let first = (0..200).map(|step| begin + step * PORTS).find(is_free).unwrap();
         let ports: Vec<u16> = (0..nodes).map(|node| first + node * PORTS).collect();
         let mut cluster = Cluster { folder: folder.to_owned(), ports, nodes: Vec::new() };

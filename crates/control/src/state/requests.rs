@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::command::{Done, Outcome, Refusal, Request, RequestId};
-use crate::limits::REQUESTS_REMEMBERED_MAX;
+use crate::limits::{REFUSAL_BYTES_MAX, REQUESTS_REMEMBERED_MAX};
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,6 +32,11 @@ impl Requests {
 
     pub(super) fn remember(&mut self, id: RequestId, result: Result<Done, Refusal>) -> Outcome {
         self.applied += 1;
+        // Cut here, so that who applied the command and who has it from a snapshot remember the same.
+        let result = result.map_err(|refusal| match refusal {
+            Refusal::Map(text) => Refusal::Map(text.chars().take(REFUSAL_BYTES_MAX / 4).collect()),
+            other => other,
+        });
         let outcome = Outcome { result, mark: self.applied };
         if self.outcomes.insert(id, outcome.clone()).is_none() {
             self.order.push_back(id);

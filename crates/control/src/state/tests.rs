@@ -346,3 +346,15 @@ fn a_node_of_the_control_group_does_not_leave_before_another_has_its_seat() {
     bench.done(Command::SetManagers(vec![seat(2, 0)]));
     bench.done(remove);
 }
+
+#[test]
+fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
+    for (nodes, is_done) in [(1, true), (3, false)] {
+        let mut bench = Bench::new(nodes, Durability::Interval { ms: 100 });
+        let config = bench.state.map().keyspace(KEYSPACE).unwrap().config().clone();
+        let other = KeyspaceConfig { durability: Durability::Sync, ..config.clone() };
+        let result = bench.ask(Command::AlterKeyspace(KEYSPACE, other)).outcome.result;
+        assert_eq!(result.is_ok(), is_done, "{result:?}");
+        assert_eq!(bench.state.map().keyspace(KEYSPACE).unwrap().config() != &config, is_done);
+    }
+}

@@ -70,7 +70,7 @@ impl Situation<'_> {
     /// Another configuration of a keyspace that is in use.
     pub(super) fn alter(&self, asked: &KeyspaceSettings) -> Decision {
         let (id, found) = self.find(&asked.name)?;
-        if let Some(partitions) = asked.partitions {
+        if let Some(partitions) = asked.partitions.filter(|count| *count != found.config().partitions.get()) {
             return self.split(asked, (id, found), partitions);
         }
         let mut config = found.config().clone();
@@ -100,9 +100,6 @@ impl Situation<'_> {
             return Err(refusal(REFUSED_SETTING, "a split changes nothing else: ask for the rest after it"));
         }
         let config = found.config();
-        if partitions == config.partitions.get() {
-            return Ok(Decided { delta: None, keyspace: status(id, config) });
-        }
         let doubled = config.doubled().map_err(setting)?;
         if partitions != doubled.partitions.get() {
             let reason = format!(
@@ -330,9 +327,13 @@ mod tests {
         assert!(on(&next).alter(&sync).unwrap().delta.is_none(), "it is so already");
         let same = KeyspaceSettings { partitions: Some(256), hash: Some("crc16".into()), ..asked("default") };
         assert!(on(&map).alter(&same).unwrap().delta.is_none());
+        let split = KeyspaceSettings { partitions: Some(512), ..asked("default") };
+        assert_eq!(on(&map).alter(&split).unwrap().keyspace.partitions, 512);
+        let (_, reason) = refused(on(&map).alter(&KeyspaceSettings { hash: Some("xxh3".into()), ..split }));
+        assert!(reason.contains("a split changes nothing else"), "{reason}");
         let (_, reason) =
-            refused(on(&map).alter(&KeyspaceSettings { partitions: Some(512), ..asked("default") }));
-        assert!(reason.contains("partitions") && reason.contains("create another"), "{reason}");
+            refused(on(&map).alter(&KeyspaceSettings { partitions: Some(1024), ..asked("default") }));
+        assert!(reason.contains("a split makes 512"), "{reason}");
         let (_, reason) =
             refused(on(&map).alter(&KeyspaceSettings { replicas: Some(2), ..asked("default") }));
         assert!(reason.contains("has 1 node,"), "{reason}");

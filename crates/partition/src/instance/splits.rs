@@ -131,8 +131,8 @@ pub(super) fn split_stored<D: Disk>(
     map: &ClusterMap,
     me: InstanceId,
 ) -> EngineResult<()> {
-    let stored: Vec<_> = engine.partitions().map(|(id, _)| id).collect();
-    for id in stored {
+    let stored: Vec<_> = engine.partitions().collect();
+    for (id, handle) in stored {
         let (keyspace, splits, parent) = named(id);
         let Some(found) = map.keyspace(keyspace).filter(|found| found.splits() > splits) else { continue };
         if found.config().durability == zerohop_placement::Durability::Memory {
@@ -141,7 +141,11 @@ pub(super) fn split_stored<D: Disk>(
         let daughters = daughters_of(found, me, (splits, parent));
         let daughters: Vec<_> =
             daughters.into_iter().map(|daughter| engine_id(keyspace, found.splits(), daughter)).collect();
-        if !daughters.is_empty() {
+        if engine.partition_stats(handle)?.last.1 == 0 {
+            // There is nothing to hand down. It was split and is what is left of a folder that a crash kept from going, with
+            // daughters that may have taken entries since, or it was never written.
+            engine.drop_partition(id)?;
+        } else if !daughters.is_empty() {
             drop_empty(engine, &daughters)?;
             if let Some(error) = engine.split_partition(id, &daughters, None)? {
                 return Err(error);

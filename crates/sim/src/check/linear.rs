@@ -50,6 +50,8 @@ pub(crate) enum SectionEnd {
     Found(State),
     /// The loss left some state that it had, with all before it that had to survive: the next section begins there.
     Unknown,
+    /// The same, and nothing had to survive, nor what earlier losses had left: it may be what any section before began with.
+    Anything,
 }
 
 #[derive(Debug)]
@@ -123,12 +125,15 @@ struct Place {
     row: usize,
     /// What the loss at the end of the section leaves: a state with all before it that had to survive.
     left: Option<State>,
+    /// What the sections before began with.
+    past: Vec<State>,
 }
 
 impl Place {
-    fn first(at: usize, state: State, items: usize) -> Place {
+    fn first(at: usize, state: State, past: Vec<State>, items: usize) -> Place {
         Place {
             at,
+            past,
             done: vec![0; items.div_ceil(64)],
             state,
             order: Vec::new(),
@@ -155,7 +160,7 @@ impl<'s, 'h> Search<'s, 'h> {
 
     fn run(&mut self, start: &State) -> Verdict {
         let mut stack = Vec::new();
-        self.begin(0, start.clone(), &mut stack);
+        self.begin(0, start.clone(), vec![start.clone()], &mut stack);
         let mut candidates = Vec::new();
         let mut after = Vec::new();
         while let Some(place) = stack.pop() {
@@ -164,7 +169,13 @@ impl<'s, 'h> Search<'s, 'h> {
             let is_last = matches!(section.end, SectionEnd::OfAll);
             if place.required == part.required && (is_last || place.left.is_some()) {
                 match place.left {
-                    Some(left) if !is_last => self.begin(place.at + 1, left, &mut stack),
+                    Some(left) if !is_last => {
+                        let mut past = place.past;
+                        if !past.contains(&left) {
+                            past.push(left.clone());
+                        }
+                        self.begin(place.at + 1, left, past, &mut stack);
+                    }
                     _ => return Verdict::Linearizable,
                 }
                 continue;
@@ -193,9 +204,20 @@ impl<'s, 'h> Search<'s, 'h> {
     }
 
     /// The next section begins with this state; past the last one all is found.
-    fn begin(&mut self, at: usize, state: State, stack: &mut Vec<Place>) {
-        let items = self.parts.get(at).map_or(0, |part| part.section.items.len());
-        self.push(Place::first(at, state, items), stack);
+    fn begin(&mut self, at: usize, state: State, past: Vec<State>, stack: &mut Vec<Place>) {
+        let part = self.parts.get(at);
+        let items = part.map_or(0, |part| part.section.items.len());
+        let loses_all = part.is_some_and(|part| matches!(part.section.end, SectionEnd::Anything));
+        let first = Place::first(at, state, past, items);
+        if loses_all {
+            for left in &first.past {
+                let place = Place { left: Some(left.clone()), ..first.clone() };
+                if self.is_new(&place) {
+                    stack.push(place);
+                }
+            }
+        }
+        self.push(first, stack);
     }
 
     /// Goes on from a place, and from the same with its state as what the loss leaves, where that can be.
@@ -205,7 +227,7 @@ impl<'s, 'h> Search<'s, 'h> {
         let may_be_left = place.left.is_none() && place.survivors == part.survivors;
         let left = match &part.section.end {
             SectionEnd::Found(found) if may_be_left && agree(&place.state, found) => Some(found.clone()),
-            SectionEnd::Unknown if may_be_left => Some(place.state.clone()),
+            SectionEnd::Unknown | SectionEnd::Anything if may_be_left => Some(place.state.clone()),
             _ => None,
         };
         let with = left.map(|left| Place { left: Some(left), ..place.clone() });
@@ -228,6 +250,7 @@ impl<'s, 'h> Search<'s, 'h> {
         place.done.hash(&mut hash);
         place.state.hash(&mut hash);
         place.left.hash(&mut hash);
+        place.past.hash(&mut hash);
         if self.in_a_row != usize::MAX {
             place.row.hash(&mut hash);
         }

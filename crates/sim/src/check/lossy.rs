@@ -30,7 +30,15 @@ pub(super) fn named<'h>(
         let newest = loss.and_then(|loss| newest_after(history, loss));
         let cutter = Cutter { losses: &losses, before, loss, newest };
         let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
-        let end = if loss.is_some() { SectionEnd::Unknown } else { SectionEnd::OfAll };
+        // A log of which nothing had to survive may be shorter than what an earlier loss had left of it.
+        let keeps_nothing = |loss: &Loss| {
+            newest.is_none() && before.is_none_or(|before: &Loss| loss.survives_until <= before.down)
+        };
+        let end = match loss {
+            Some(loss) if keeps_nothing(loss) => SectionEnd::Anything,
+            Some(_) => SectionEnd::Unknown,
+            None => SectionEnd::OfAll,
+        };
         sections.push(Section { items, end });
         before = loss;
     }

@@ -380,3 +380,16 @@ fn losses_follow_each_other_and_calls_may_straddle_them() {
 fn list_done(version: u64) -> End {
     done(version, 1)
 }
+
+#[test]
+fn a_later_loss_may_leave_less_than_an_earlier_one_had_left() {
+    // What was seen between the losses was in the log of one who has started again empty since.
+    let twice = |survives| {
+        let between = told(Durability::Memory).insert(0, 1, 1).loss(100, 0).reads(110, 111, 1);
+        between.loss(200, survives).call(210, Some(211), Act::Lookup, not_found())
+    };
+    twice(0).good();
+    twice(150).bad("linear");
+    let half = told(Durability::Memory).insert(0, 1, 1).loss(100, 0).insert(110, 111, 2).loss(200, 0);
+    half.reads(210, 211, 1).good();
+}

@@ -14,9 +14,6 @@ use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
-/// Whether instances follow a keyspace that is cut in two.
-const SPLITS: bool = false;
-
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
@@ -89,7 +86,7 @@ impl Cluster {
             }
             2 if node.state() == NodeState::Draining => self.ask_control(set(NodeState::Up)),
             3 | 4 if self.scenario.has(Kind::Removals) => self.remove_a_node(map),
-            5 if SPLITS && self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
+            5 if self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
                 let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
                 if keyspaces.is_empty() {
                     return;
