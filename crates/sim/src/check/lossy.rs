@@ -32,7 +32,7 @@ pub(super) fn named<'h>(
         let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
         // A log of which nothing had to survive may be shorter than what an earlier loss had left of it.
         let keeps_nothing = |loss: &Loss| {
-            newest.is_none() && before.is_none_or(|before: &Loss| loss.survives_until <= before.down)
+            newest.is_none() && before.is_some_and(|before: &Loss| loss.survives_until <= before.down)
         };
         let end = match loss {
             Some(loss) if keeps_nothing(loss) => SectionEnd::Anything,
