@@ -16,6 +16,7 @@ cargo xtask COMMAND
 
   test [--fast]             all that must hold before a change lands: format, lint, docs, tidy, tests and a short fuzz;
                             --fast leaves out the fuzz
+       --only STEP…         only these steps of it, to go on where a run stopped
   tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
   redis                     only the clients of Redis that nobody here wrote, against a node
   fuzz [TARGET]             fuzz one target, or all of them one after the other
@@ -34,6 +35,9 @@ fn main() -> ExitCode {
     let done = match words.as_slice() {
         ["test"] => Workshop::find().and_then(|shop| test::run(&shop, test::Extent::Full)),
         ["test", "--fast"] => Workshop::find().and_then(|shop| test::run(&shop, test::Extent::Fast)),
+        ["test", "--only", steps @ ..] if !steps.is_empty() => {
+            Workshop::find().and_then(|shop| test::run_only(&shop, steps))
+        }
         ["tidy"] => Workshop::find().and_then(|shop| tidy::run(&shop)).map(|said| println!("{said}")),
         ["fuzz", rest @ ..] => fuzz_arguments(rest)
             .and_then(|(target, task)| fuzz::run(&Workshop::find()?, target.as_deref(), &task)),

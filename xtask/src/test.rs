@@ -38,11 +38,25 @@ const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
 /// Runs the steps; the first that fails ends it.
 pub fn run(shop: &Workshop, extent: Extent) -> Result<(), Failure> {
+    run_those(shop, |_, from| from == Extent::Fast || extent == Extent::Full)
+}
+
+/// Runs the steps that are named, in the order of the full run: to go on where a full run stopped.
+///
+/// # Errors
+///
+/// A name that no step has; else as [`run`].
+pub fn run_only(shop: &Workshop, names: &[&str]) -> Result<(), Failure> {
+    if let Some(unknown) = names.iter().find(|name| !STEPS.iter().any(|(step, _, _)| step == *name)) {
+        let known: Vec<&str> = STEPS.iter().map(|(step, _, _)| *step).collect();
+        return Err(Failure::new(format!("there is no step `{unknown}`; there are {}", known.join(", "))));
+    }
+    run_those(shop, |name, _| names.contains(&name))
+}
+
+fn run_those(shop: &Workshop, wanted: impl Fn(&str, Extent) -> bool) -> Result<(), Failure> {
     let begin = Instant::now();
-    for (name, act, from) in STEPS {
-        if from == Extent::Full && extent == Extent::Fast {
-            continue;
-        }
+    for (name, act, _) in STEPS.into_iter().filter(|(name, _, from)| wanted(name, *from)) {
         let step_begin = Instant::now();
         let said = act(shop).map_err(|failure| {
             Failure::new(format!("{}\n{failure}", line("FAILED", name, step_begin.elapsed(), "")))
@@ -176,6 +190,13 @@ mod tests {
         let slow: Vec<&str> =
             STEPS.iter().filter(|(_, _, from)| *from == Extent::Full).map(|(name, _, _)| *name).collect();
         assert_eq!(slow, ["fuzz"]);
+    }
+
+    #[test]
+    fn a_step_that_is_not_there_is_answered_with_those_that_are() {
+        let shop = Workshop::find().unwrap();
+        let said = run_only(&shop, &["tidy", "tiddy"]).unwrap_err().to_string();
+        assert!(said.contains("`tiddy`") && said.contains("tidy, tests, redis"), "{said}");
     }
 
     #[test]
