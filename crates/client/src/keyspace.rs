@@ -7,13 +7,14 @@ use zerohop_session::{Collect, Collecting, Error as Reason, FoundKeyspace, Reply
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
-    Change, Condition, Expiry, Operation as WireOperation, Query, Range, Read, Until, Write,
+    self, Change, Condition, Expiry, Number, Operation as WireOperation, Query, Range, Read, Until, Write,
 };
 
 use crate::client::Client;
 use crate::error::Error;
 use crate::operation::{self, Info, Operation, Record, Ttl, What};
 use crate::scan::Scan;
+use crate::transform::Transform;
 
 /// A keyspace of the cluster.
 #[derive(Clone, Debug)]
@@ -100,6 +101,25 @@ impl Keyspace {
     /// Adds to the decimal number that the record holds, 0 if there is none. Brings the sum.
     pub fn increment<'a>(&'a self, key: &'a (impl AsRef<[u8]> + ?Sized), delta: i64) -> Operation<'a, i64> {
         self.write(key.as_ref(), Change::Increment { delta }, operation::counter)
+    }
+
+    /// Changes a number inside a bytes record, where the record is; bytes that it does not have are zeros. Brings what the
+    /// number is now.
+    pub fn transform<'a, N: Number>(
+        &'a self,
+        key: &'a (impl AsRef<[u8]> + ?Sized),
+        transform: Transform<N>,
+    ) -> Operation<'a, N> {
+        self.write(key.as_ref(), transform.change(messages::Brings::New), operation::transformed)
+    }
+
+    /// As [`Keyspace::transform`], and brings what the number was.
+    pub fn transform_and_get_old<'a, N: Number>(
+        &'a self,
+        key: &'a (impl AsRef<[u8]> + ?Sized),
+        transform: Transform<N>,
+    ) -> Operation<'a, N> {
+        self.write(key.as_ref(), transform.change(messages::Brings::Old), operation::transformed)
     }
 
     /// Keeps a part of a list and drops the rest. Brings the length left.

@@ -21,6 +21,7 @@ mod keyspace;
 mod operation;
 mod scan;
 mod socket;
+mod transform;
 mod wakers;
 
 #[cfg(doctest)]
@@ -33,7 +34,8 @@ pub use error::Error;
 pub use keyspace::Keyspace;
 pub use operation::{Info, Operation, Pending, Record, Ttl};
 pub use scan::Scan;
+pub use transform::Transform;
 pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Waiting};
 pub use zerohop_wire::Failure;
 pub use zerohop_wire::ids::Timestamp;
-pub use zerohop_wire::messages::{Condition, Expiry, Range, RecordType, Until};
+pub use zerohop_wire::messages::{Condition, Expiry, Number, Operator, Range, RecordType, Until};

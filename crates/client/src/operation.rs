@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use zerohop_session::{Collecting, Error as Reason, Reply, Request};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Condition, Operation as WireOperation, RecordType};
+use zerohop_wire::messages::{Condition, Number, Operation as WireOperation, RecordType};
 use zerohop_wire::{Failure, Many};
 
 use crate::client::micros;
@@ -208,6 +208,11 @@ pub(crate) fn number(answer: Answer) -> Brought<u64> {
         Ok(_) => None,
         Err(failure) => Some(Err(failure)),
     }
+}
+
+/// The number that a transform brings.
+pub(crate) fn transformed<N: Number>(answer: Answer) -> Brought<N> {
+    Some(number(answer)?.map(N::from_bits))
 }
 
 pub(crate) fn removed(answer: Answer) -> Brought<bool> {

@@ -50,6 +50,8 @@ numbered!(
         Expire = 0x0208, "expire";
         /// Keeps a part of a list and drops the rest.
         Trim = 0x0209, "trim";
+        /// Changes a number inside a bytes record.
+        Transform = 0x020A, "transform";
         /// Entries of a partition's log, from its primary to another member.
         Replicate = 0x0300, "replicate";
         /// What a member holds, or where its log differs.

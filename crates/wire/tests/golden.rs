@@ -136,6 +136,19 @@ fn writes(check: Check<'_>) {
     write("expire", "after 5 s", always, Change::Expire { expiry: Expiry::AfterMs(5000) });
     let keep = Range { start: 2, stop: -1 };
     write("trim", "drops the first two and the last", always, Change::Trim { keep });
+    let transform = Transform {
+        operator: Operator::Add,
+        number: NumberType::F32,
+        operand: Number::bits(1.5_f32),
+        offset: 12,
+        brings: Brings::New,
+    };
+    write(
+        "transform",
+        "adds 1.5 to the f32 at byte 12 and asks for the sum",
+        always,
+        Change::Transform(transform),
+    );
     let change = insert(Expiry::Never);
     let write = Write { key: b"key", condition: always, change };
     let stamp = Stamp::default();

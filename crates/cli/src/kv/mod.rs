@@ -14,6 +14,7 @@ mod record;
 mod refusal;
 mod remove;
 mod scan;
+mod transform;
 mod wait;
 
 use std::ffi::OsString;
@@ -48,6 +49,10 @@ pub(crate) enum KvCommand {
     Wait(wait::WaitArguments),
     /// Adds to the decimal number that a record holds, 0 if there is none, and prints the sum.
     Incr(increment::IncrementArguments),
+    /// Changes a number inside a record, where the record is, and prints it.
+    ///
+    /// Bytes that the record does not have are zeros.
+    Transform(transform::TransformArguments),
     /// Prints the keys that begin with a prefix, in no particular order.
     Scan(scan::ScanArguments),
 }
@@ -95,6 +100,7 @@ pub(crate) async fn run(command: KvCommand) -> Result<Ending, CommandError> {
         KvCommand::Cas(arguments) => compare_swap::run(arguments).await,
         KvCommand::Wait(arguments) => wait::run(arguments).await,
         KvCommand::Incr(arguments) => increment::run(arguments).await,
+        KvCommand::Transform(arguments) => transform::run(arguments).await,
         KvCommand::Scan(arguments) => scan::run(arguments).await,
     }
 }

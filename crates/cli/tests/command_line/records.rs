@@ -147,6 +147,33 @@ fn bytes_extend_and_counters_count() {
 }
 
 #[test]
+fn numbers_inside_records_are_transformed_in_place() {
+    let cluster = Serving::in_memory();
+    let transform = |rest: &[&str]| cluster.ok(&[&["kv", "transform", "sums"], rest].concat());
+    assert_eq!(transform(&["add", "-7"]), "-7\n");
+    assert_eq!(transform(&["add", "0.25", "--type", "f64", "--at", "8"]), "0.25\n");
+    assert_eq!(transform(&["max", "1e300", "--type", "f64", "--at", "8", "--old"]), "0.25\n");
+    assert_eq!(transform(&["xor", "255", "--type", "u8"]), "6\n");
+    let mut expected = (-7_i64).to_le_bytes().to_vec();
+    expected[0] = 6;
+    expected.extend(1e300_f64.to_le_bytes());
+    assert_eq!(cluster.run(&["kv", "lookup", "sums"]).stdout, expected);
+    let json = |rest: &[&str]| cluster.json(&[&["kv", "transform", "sums"], rest].concat())["value"].clone();
+    assert_eq!(json(&["add", "1", "--type", "u8"]), json!(7));
+    assert_eq!(json(&["multiply", "1e300", "--type", "f64", "--at", "8"]), json!("inf"));
+
+    let refused = |rest: &[&str], words: &str| {
+        let output = cluster.run(&[&["kv", "transform", "sums"], rest].concat());
+        assert_eq!(code(&output), 2, "{output:?}");
+        assert!(stderr(&output).contains(words), "{output:?}");
+    };
+    refused(&["add", "256", "--type", "u8"], "\"256\" is no number of type u8");
+    refused(&["and", "1", "--type", "f32"], "`and` combines bits");
+    let far = cluster.run(&["kv", "transform", "sums", "add", "1", "--at", "16777209"]);
+    assert!(code(&far) != 0 && stderr(&far).contains("beyond the longest value"), "{far:?}");
+}
+
+#[test]
 fn a_record_with_a_time_to_live_ceases_to_be() {
     let cluster = Serving::in_memory();
     cluster.ok(&["kv", "insert", "token", "abc", "--ttl", "300ms"]);

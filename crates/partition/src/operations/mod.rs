@@ -11,6 +11,7 @@ mod inspect;
 mod lookup;
 mod remove;
 pub(crate) mod scan;
+mod transform;
 mod trim;
 pub(crate) mod wait;
 
@@ -189,6 +190,7 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -
         Asked::SetBit { offset, on } => bits::plan(cell, offset, on),
         Asked::Expire { expiry } => expire::plan(cell, expiry),
         Asked::Trim { keep } => trim::plan(cell, keep),
+        Asked::Transform(transform) => transform::plan(cell, transform),
     }
 }
 

@@ -49,5 +49,9 @@ numbered!(
         EmptyPage = 21, "a page must be allowed at least one key";
         /// The body of a control request is no such message.
         NotAdmin = 22, "the control request is not a message that can be read";
+        /// An operator or a type of number that this version does not have, or two that do not go together.
+        Transform = 23, "the transform has an unknown operator or type, an operand beyond its type, or combines bits of a float";
+        /// The number would end beyond the longest value.
+        NumberOffset = 24, "the number lies beyond the longest value";
     }
 );

@@ -12,6 +12,7 @@ mod read;
 mod record;
 mod scan;
 mod session;
+mod transform;
 mod write;
 
 pub use answer::{Answer, Outcome, Shape};
@@ -24,6 +25,7 @@ pub(crate) use record::check_value;
 pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
 pub use session::{SessionOpen, SessionOpened, Stamp};
+pub use transform::{Brings, Number, NumberType, Operator, Transform};
 pub use write::{Change, Write};
 
 use crate::error::Failure;
@@ -155,7 +157,8 @@ impl<'a> Message<'a> {
             | Kind::Increment
             | Kind::SetBit
             | Kind::Expire
-            | Kind::Trim => {
+            | Kind::Trim
+            | Kind::Transform => {
                 let (stamp, rest) = Stamp::split(body)?;
                 Self::Write { stamp, write: Write::take(kind, rest)? }
             }

@@ -13,6 +13,7 @@
 //! Then come the fields of the kind, the key, and the payload.
 
 use super::record::{Condition, Expiry, Range, check_key, check_value};
+use super::transform::Transform;
 use crate::error::{Failure, What};
 use crate::fields::{FieldReader, layout, nothing_left, split};
 use crate::kind::Kind;
@@ -84,6 +85,9 @@ pub enum Change<'a> {
         /// What to keep.
         keep: Range,
     },
+    /// Changes one number inside a bytes record, growing it with zeros as needed. Answers `Done`, number: the bits that
+    /// were or are there, or 0.
+    Transform(Transform),
 }
 
 const EXPECTED_PRESENT: u8 = 1;
@@ -101,6 +105,7 @@ impl<'a> Write<'a> {
             Change::SetBit { .. } => Kind::SetBit,
             Change::Expire { .. } => Kind::Expire,
             Change::Trim { .. } => Kind::Trim,
+            Change::Transform(_) => Kind::Transform,
         }
     }
 
@@ -170,6 +175,12 @@ impl<'a> Write<'a> {
                 out.extend_from_slice(&fields);
                 self.key
             }
+            Change::Transform(transform) => {
+                transform.check()?;
+                out.extend_from_slice(&open(transform.operator.number()));
+                out.extend_from_slice(&transform.fields());
+                self.key
+            }
         })
     }
 
@@ -225,6 +236,11 @@ impl<'a> Write<'a> {
                 let expiry = Expiry::from_numbers(detail, ms)?;
                 let key = only_key(with_key(rest)?)?;
                 return Ok(Self { key, condition, change: Change::Expire { expiry } });
+            }
+            Kind::Transform => {
+                let (transform, rest) = Transform::split(detail, rest)?;
+                let key = only_key(with_key(rest)?)?;
+                return Ok(Self { key, condition, change: Change::Transform(transform) });
             }
             Kind::Remove => (only_key(with_key(rest)?)?, Change::Remove),
             Kind::Increment => {

@@ -223,7 +223,7 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
         _ => Expiry::Keep,
     };
     let some = |bit: u64, value: &'a [u8]| (n[4] & bit != 0).then_some(value);
-    let change = match sub % 9 {
+    let change = match sub % 10 {
         0 => Change::Insert { value, expiry },
         1 => Change::Remove,
         2 => Change::Append { values: Many::given(values) },
@@ -232,6 +232,7 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
         5 => Change::Increment { delta: n[1] as i64 },
         6 => Change::SetBit { offset: n[1] % (1 << 27), on: n[2] % 2 == 1 },
         7 => Change::Expire { expiry },
+        8 => Change::Transform(transform(n)),
         _ => Change::Trim { keep: range(n) },
     };
     let condition = match seed.sub % 4 {
@@ -241,6 +242,18 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
         _ => Condition::IfVersion(Timestamp(n[0])),
     };
     Write { key: &seed.key, condition, change }
+}
+
+fn transform(n: &[u64; 5]) -> Transform {
+    let number = NumberType::ALL[n[2] as usize % NumberType::ALL.len()];
+    let operators = if number.is_float() { &Operator::ALL[..4] } else { Operator::ALL };
+    Transform {
+        operator: operators[n[3] as usize % operators.len()],
+        number,
+        operand: n[0] >> (64 - 8 * number.bytes()),
+        offset: n[1] % (1 << 23),
+        brings: Brings::ALL[n[4] as usize % Brings::ALL.len()],
+    }
 }
 
 fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> Answer<'a> {

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{
-    Answer, Change, Condition, Expiry, Outcome, Query, Range, Read, RecordType, Stamp, Until, Write,
+    Answer, Brings, Change, Condition, Expiry, NumberType, Operator, Outcome, Query, Range, Read, RecordType,
+    Stamp, Until, Write,
 };
 use zerohop_wire::{Failure, Many};
 
@@ -368,6 +369,31 @@ fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms:
             }
             *slot = put(bytes, deadline);
             done(at, was)
+        }
+        Change::Transform(transform) => {
+            let before = bytes.clone();
+            let mut bytes = bytes.unwrap_or_default();
+            let start = transform.offset as usize;
+            bytes.resize(bytes.len().max(start + 8), 0);
+            assert_eq!(
+                (transform.number, transform.operator),
+                (NumberType::I64, Operator::Add),
+                "all it draws"
+            );
+            let cell: &mut [u8; 8] = (&mut bytes[start..start + 8]).try_into().expect("is as long");
+            let old = i64::from_le_bytes(*cell);
+            let new = old.wrapping_add(transform.operand as i64);
+            *cell = new.to_le_bytes();
+            let number = match transform.brings {
+                Brings::Nothing => 0,
+                Brings::Old => old as u64,
+                Brings::New => new as u64,
+            };
+            if before.as_ref() == Some(&bytes) {
+                return done(version, number);
+            }
+            *slot = put(bytes, deadline);
+            done(at, number)
         }
         Change::Expire { expiry } => match slot {
             None => Err(Failure::NotFound),

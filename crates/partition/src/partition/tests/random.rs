@@ -6,7 +6,10 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::random::Random;
 use zerohop_engine::{Durability, EngineOptions};
 use zerohop_wire::ids::{Sequence, SessionId, Timestamp};
-use zerohop_wire::messages::{Batch, Condition, Expiry, Operation, Query, Range, Read, Scan, Stamp};
+use zerohop_wire::messages::{
+    Batch, Brings, Condition, Expiry, NumberType, Operation, Operator, Query, Range, Read, Scan, Stamp,
+    Transform,
+};
 use zerohop_wire::{Failure, Many, Message};
 
 use super::model::{Due, History};
@@ -150,7 +153,7 @@ impl World {
             2 => Condition::IfVersion(self.version(&key)),
             _ => Condition::Always,
         };
-        let op = match self.random.below(12) {
+        let op = match self.random.below(13) {
             0..2 => Op::Insert(self.value(), self.expiry()),
             2 => Op::Remove,
             3..6 => Op::Append((0..self.random.below(4)).map(|_| self.value()).collect()),
@@ -159,9 +162,20 @@ impl World {
             8 => Op::Increment(self.random.below(5) as i64 - 2),
             9 => Op::SetBit(self.random.below(40), self.random.chance(1, 2)),
             10 => Op::Expire(self.expiry()),
+            11 => Op::Transform(self.transform()),
             _ => Op::Trim(self.range()),
         };
         Sent { key, condition, op }
+    }
+
+    fn transform(&mut self) -> Transform {
+        Transform {
+            operator: Operator::Add,
+            number: NumberType::I64,
+            operand: self.random.below(3),
+            offset: self.random.below(6),
+            brings: Brings::ALL[self.random.below(3) as usize],
+        }
     }
 
     fn until(&mut self, key: &[u8]) -> OwnedUntil {

@@ -2,7 +2,7 @@
 
 use zerohop_wire::Many;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Change, Condition, Expiry, Query, Range, Until, Write};
+use zerohop_wire::messages::{Change, Condition, Expiry, Query, Range, Transform, Until, Write};
 
 /// A write that a client has sent and may send again.
 #[derive(Clone, Debug)]
@@ -23,6 +23,7 @@ pub(super) enum Op {
     SetBit(u64, bool),
     Expire(Expiry),
     Trim(Range),
+    Transform(Transform),
 }
 
 /// An operation of a batch: a write by its sequence, or a read.
@@ -67,6 +68,7 @@ pub(super) fn with_write<T>(sent: &Sent, call: impl FnOnce(Write<'_>) -> T) -> T
         Op::SetBit(offset, on) => Change::SetBit { offset: *offset, on: *on },
         Op::Expire(expiry) => Change::Expire { expiry: *expiry },
         Op::Trim(keep) => Change::Trim { keep: *keep },
+        Op::Transform(transform) => Change::Transform(*transform),
     };
     call(Write { key: &sent.key, condition: sent.condition, change })
 }

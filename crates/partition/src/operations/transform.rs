@@ -1,0 +1,174 @@
+//! `transform`: arithmetic and logic on one number inside a bytes record. Bytes that are not there are zeros.
+
+use zerohop_engine::disk::Disk;
+use zerohop_wire::messages::{Brings, Number, NumberType, Operator, RecordType, Transform};
+
+use super::{Action, Cell, Contents, Plan, Planned};
+
+/// It writes the whole record anew: numbers of large records belong into blobs.
+pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform) -> Planned<'a> {
+    if let Err(wrong) = cell.of_type(RecordType::Bytes) {
+        return Ok(Plan::leave(wrong));
+    }
+    let is_there = cell.shape.is_some();
+    cell.load()?;
+    let length = cell.buffer.len();
+    // The wire bounds the end by the longest value.
+    let start = transform.offset as usize;
+    let place = start..start + transform.number.bytes();
+    if place.end > length {
+        cell.buffer.resize(place.end, 0);
+    }
+    let bytes = &mut cell.buffer[place.clone()];
+    let mut old = [0; 8];
+    old[..bytes.len()].copy_from_slice(bytes);
+    let old = u64::from_le_bytes(old);
+    let new = applied(transform.operator, transform.number, old, transform.operand);
+    let number = match transform.brings {
+        Brings::Nothing => 0,
+        Brings::Old => old,
+        Brings::New => new,
+    };
+    if is_there && new == old && place.end <= length {
+        return Ok(Plan::leave(cell.unchanged(number)));
+    }
+    bytes.copy_from_slice(&new.to_le_bytes()[..bytes.len()]);
+    let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
+    let action = Action::Put { record, units, contents: Contents::Made, deadline };
+    Ok(Plan { action, outcome: cell.done(number) })
+}
+
+/// The bits of what becomes of a number.
+fn applied(operator: Operator, number: NumberType, old: u64, operand: u64) -> u64 {
+    macro_rules! integer {
+        ($type:ty) => {{
+            let (a, b) = (<$type as Number>::from_bits(old), <$type as Number>::from_bits(operand));
+            match operator {
+                Operator::Add => a.wrapping_add(b),
+                Operator::Multiply => a.wrapping_mul(b),
+                Operator::Min => a.min(b),
+                Operator::Max => a.max(b),
+                Operator::And => a & b,
+                Operator::Or => a | b,
+                Operator::Xor => a ^ b,
+            }
+            .bits()
+        }};
+    }
+    macro_rules! float {
+        ($type:ty) => {{
+            let (a, b) = (<$type as Number>::from_bits(old), <$type as Number>::from_bits(operand));
+            let first = |takes_a: bool| if takes_a { a } else { b };
+            Number::bits(match operator {
+                Operator::Add => a + b,
+                Operator::Multiply => a * b,
+                Operator::Min => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_le())),
+                Operator::Max => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_ge())),
+                // The wire refuses them.
+                Operator::And | Operator::Or | Operator::Xor => a,
+            })
+        }};
+    }
+    match number {
+        NumberType::I8 => integer!(i8),
+        NumberType::I16 => integer!(i16),
+        NumberType::I32 => integer!(i32),
+        NumberType::I64 => integer!(i64),
+        NumberType::U8 => integer!(u8),
+        NumberType::U16 => integer!(u16),
+        NumberType::U32 => integer!(u32),
+        NumberType::U64 => integer!(u64),
+        NumberType::F32 => float!(f32),
+        NumberType::F64 => float!(f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::Failure;
+    use zerohop_wire::messages::{Brings, Change, Number, Operator, RecordType, Transform};
+
+    use super::applied;
+    use crate::testing::{Bench, append, insert};
+
+    fn transform<N: Number>(operator: Operator, offset: u64, operand: N, brings: Brings) -> Change<'static> {
+        let (number, operand) = (N::TYPE, operand.bits());
+        Change::Transform(Transform { operator, number, operand, offset, brings })
+    }
+
+    fn result<N: Number>(operator: Operator, old: N, operand: N) -> N {
+        N::from_bits(applied(operator, N::TYPE, old.bits(), operand.bits()))
+    }
+
+    #[test]
+    fn a_number_is_changed_in_its_place_and_no_byte_beside_it() {
+        let mut bench = Bench::new();
+        bench.write(b"k", insert(&[1, 2, 3, 4, 5, 6])).number().expect("is done");
+        let add = transform(Operator::Add, 2, 0x0102_u16, Brings::New);
+        assert_eq!(bench.write(b"k", add).number(), Ok(0x0505));
+        assert_eq!(bench.bytes(b"k"), Some(vec![1, 2, 5, 5, 5, 6]));
+        let and = transform(Operator::And, 5, 0b0011_u8, Brings::Old);
+        assert_eq!(bench.write(b"k", and).number(), Ok(6));
+        assert_eq!(bench.bytes(b"k"), Some(vec![1, 2, 5, 5, 5, 2]));
+        let silent = transform(Operator::Xor, 0, 1_u8, Brings::Nothing);
+        assert_eq!(bench.write(b"k", silent).number(), Ok(0));
+        assert_eq!(bench.bytes(b"k"), Some(vec![0, 2, 5, 5, 5, 2]));
+    }
+
+    #[test]
+    fn a_record_grows_with_zeros_and_an_absent_one_is_all_zeros() {
+        let mut bench = Bench::new();
+        let min = transform(Operator::Min, 3, -7_i32, Brings::New);
+        assert_eq!(bench.write(b"k", min).number(), Ok(Number::bits(-7_i32)));
+        assert_eq!(bench.bytes(b"k"), Some(vec![0, 0, 0, 0xF9, 0xFF, 0xFF, 0xFF]));
+        let across = transform(Operator::Max, 6, 0_u32, Brings::Old);
+        assert_eq!(bench.write(b"k", across).number(), Ok(0xFF));
+        assert_eq!(bench.bytes(b"k").map(|bytes| bytes.len()), Some(10), "grown, though the number stays");
+        let nothing = transform(Operator::Add, 0, 0_u8, Brings::New);
+        bench.write(b"empty", nothing).number().expect("is done");
+        assert_eq!(bench.bytes(b"empty"), Some(vec![0]), "a record there was none of");
+    }
+
+    #[test]
+    fn one_that_changes_nothing_leaves_the_version() {
+        let mut bench = Bench::new();
+        let version = bench.write(b"k", transform(Operator::Max, 0, 9_u64, Brings::New)).version();
+        let lower = bench.write(b"k", transform(Operator::Max, 0, 8_u64, Brings::New));
+        assert_eq!((lower.number(), lower.version()), (Ok(9), version));
+    }
+
+    #[test]
+    fn integers_wrap_and_keep_their_signs() {
+        assert_eq!(result(Operator::Add, i8::MAX, 1), i8::MIN);
+        assert_eq!(result(Operator::Add, 3_u16, 5_u16.wrapping_neg()), 65_534);
+        assert_eq!(result(Operator::Multiply, i64::MIN, -1), i64::MIN);
+        assert_eq!(result(Operator::Multiply, 70_000_u32, 70_000), 70_000_u32.wrapping_mul(70_000));
+        assert_eq!(result(Operator::Min, 1_i16, -1), -1);
+        assert_eq!(result(Operator::Max, 1_u8, 0xFF), 0xFF);
+        assert_eq!(result(Operator::Or, 0x0F_i32, 0xF0), 0xFF);
+        assert_eq!(result(Operator::Xor, u64::MAX, u64::MAX), 0);
+    }
+
+    #[test]
+    fn floats_are_those_of_the_standard_and_nan_loses() {
+        assert_eq!(result(Operator::Add, 0.1_f64, 0.2), 0.1 + 0.2);
+        assert_eq!(result(Operator::Multiply, f32::MAX, 2.0), f32::INFINITY);
+        for operator in [Operator::Min, Operator::Max] {
+            assert_eq!(result(operator, f64::NAN, 1.0), 1.0);
+            assert_eq!(result(operator, 1.0, f64::NAN), 1.0);
+            assert!(result(operator, f32::NAN, f32::NAN).is_nan());
+        }
+        assert_eq!(result(Operator::Min, 1.0_f32, -1.0), -1.0);
+        assert_eq!(result(Operator::Max, 1.0_f32, -1.0), 1.0);
+        assert!(result(Operator::Min, 0.0_f64, -0.0).is_sign_negative());
+        assert!(result(Operator::Max, -0.0_f64, 0.0).is_sign_positive());
+    }
+
+    #[test]
+    fn a_list_has_no_numbers() {
+        let mut bench = Bench::new();
+        bench.write(b"k", append(&[b"a"])).number().expect("is done");
+        let wrong = Err(Failure::WrongType { found: RecordType::List });
+        assert_eq!(bench.write(b"k", transform(Operator::Add, 0, 1_u8, Brings::New)).number(), wrong);
+    }
+}
