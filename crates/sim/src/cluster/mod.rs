@@ -24,6 +24,7 @@ mod operator;
 mod peers;
 mod record;
 mod scenario;
+mod slices;
 mod slot;
 mod watch;
 mod whole;

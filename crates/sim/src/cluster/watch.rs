@@ -1,7 +1,7 @@
 //! Whoever sees everything: the maps that are decided, the processes that end, the answers that leave them. It tells the
 //! checkers what may have been lost, and when what happened that must not.
 //!
-//! *I4*: of each partition, answers leave in the order of epochs: nobody answers once another has answered in a later one.
+//! *I4*: see [`super::slices`].
 //! *I1*: a group that goes on with a log in doubt has nobody left who was in sync and still runs.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,15 +12,13 @@ use zerohop_placement::{
     Change, ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapDelta, NodeState,
 };
 use zerohop_session::Time;
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionId};
 
 use super::Cluster;
 use super::nodes::Ending;
+use super::slices::Slices;
 use crate::history::{History, KeyspaceHistory, Loss};
 use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US, TRACES_US};
-
-/// Slices of the hash space by which partitions are compared before and after splits.
-const SLICES: u32 = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -32,8 +30,7 @@ pub(super) struct Watch {
     /// The disks of some node have been lost.
     pub(super) has_lost_disks: bool,
     keyspaces: BTreeMap<KeyspaceId, Known>,
-    /// Who answered last for a slice of a keyspace, in which epoch.
-    answered: BTreeMap<(KeyspaceId, u32), (PartitionEpoch, InstanceId)>,
+    slices: Slices,
     /// Processes that have ended.
     ends: BTreeMap<Incarnation, End>,
     /// Per node: since when something is wrong with its process, and its last pause.
@@ -112,26 +109,13 @@ impl Cluster {
     /// An answer about a record leaves a process.
     pub(super) fn watch_answer(&mut self, host: usize, slot: usize, place: Place) {
         let now = self.now();
-        let one = &self.hosts[host];
-        let (Some(instance), Some(process)) = (one.instance_id(slot), &one.slots[slot].instance) else {
-            return;
-        };
-        let Some(found) = process.map().keyspace(place.keyspace) else { return };
-        let each = SLICES / found.config().partitions.get().min(SLICES);
-        let slices = place.partition.0 * each..(place.partition.0 + 1) * each;
-        for slice in slices {
-            let newest =
-                self.watch.answered.entry((place.keyspace, slice)).or_insert((place.epoch, instance));
-            if place.epoch > newest.0 {
-                *newest = (place.epoch, instance);
-            } else if place.epoch < newest.0 && instance != newest.1 {
-                let (epoch, other) = *newest;
-                let what = format!(
-                    "at {} instance {instance} answers for {}/{} in epoch {}, though {other} has answered in epoch {epoch}",
-                    now.0, place.keyspace, place.partition, place.epoch
-                );
-                return self.trouble("I4", what);
-            }
+        let Some(instance) = self.hosts[host].instance_id(slot) else { return };
+        if let Err((epoch, other)) = self.watch.slices.answers(place, instance) {
+            let what = format!(
+                "at {} instance {instance} answers for {}/{} in epoch {}, though {other} has answered in epoch {epoch}",
+                now.0, place.keyspace, place.partition, place.epoch
+            );
+            self.trouble("I4", what);
         }
     }
 
@@ -194,6 +178,7 @@ impl Cluster {
                 config: keyspace.config().clone(),
                 holders: BTreeMap::new(),
             });
+            self.watch.slices.see(id, before.keyspace(id), keyspace);
             if keyspace.config().partitions > known.config.partitions {
                 known.config = keyspace.config().clone();
                 known.holders.clear();

@@ -1,0 +1,131 @@
+//! I4: of each slice of the hash space, answers leave in the order of epochs: nobody answers once another has in a later one.
+//!
+//! Slices are compared across splits, after which a number means another slice. Which of them an answer is about is told by its
+//! epoch, as those of all daughters are above those of all parents: not by the map of whoever answers, who may have had
+//! the next one by the time the answer leaves.
+
+use std::collections::BTreeMap;
+
+use zerohop_partition::instance::Place;
+use zerohop_placement::Keyspace;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch};
+
+/// Slices by which partitions are compared before and after splits; keyspaces here never have more partitions.
+const SLICES: u32 = 256;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Slices {
+    levels: BTreeMap<KeyspaceId, Levels>,
+    /// Who answered last for a slice of a keyspace, in which epoch.
+    answered: BTreeMap<(KeyspaceId, u32), (PartitionEpoch, InstanceId)>,
+}
+
+/// How many partitions a keyspace has had, from which epoch on; `None`: in epochs between two maps that were seen.
+#[derive(Debug, Default)]
+struct Levels(Vec<(PartitionEpoch, Option<u32>)>);
+
+impl Levels {
+    fn partitions_in(&self, epoch: PartitionEpoch) -> Option<u32> {
+        self.0.iter().rev().find(|(from, _)| *from <= epoch).and_then(|(_, partitions)| *partitions)
+    }
+}
+
+impl Slices {
+    /// A newer map of a keyspace is there; `before`: the last one that was seen.
+    pub(super) fn see(&mut self, id: KeyspaceId, before: Option<&Keyspace>, now: &Keyspace) {
+        let epochs = |keyspace: &Keyspace| -> Vec<PartitionEpoch> {
+            keyspace.groups().map(|(_, group)| group.epoch).collect()
+        };
+        let count = now.config().partitions.get();
+        if before.is_some_and(|before| before.config().partitions.get() == count) {
+            return;
+        }
+        let last = before.and_then(|before| epochs(before).into_iter().max());
+        let first = epochs(now).into_iter().min().unwrap_or_default();
+        let levels = &mut self.levels.entry(id).or_default().0;
+        levels.push((last.map_or(PartitionEpoch::default(), PartitionEpoch::next), None));
+        levels.push((first, Some(count)));
+    }
+
+    /// An answer about a record leaves an instance.
+    ///
+    /// # Errors
+    /// Another has answered in a later epoch: which one, and who.
+    pub(super) fn answers(
+        &mut self,
+        place: Place,
+        instance: InstanceId,
+    ) -> Result<(), (PartitionEpoch, InstanceId)> {
+        let known = self.levels.get(&place.keyspace);
+        let Some(partitions) = known.and_then(|levels| levels.partitions_in(place.epoch)) else {
+            return Ok(());
+        };
+        let each = SLICES / partitions.min(SLICES);
+        for slice in place.partition.0 * each..(place.partition.0 + 1) * each {
+            let newest = self.answered.entry((place.keyspace, slice)).or_insert((place.epoch, instance));
+            if place.epoch > newest.0 {
+                *newest = (place.epoch, instance);
+            } else if place.epoch < newest.0 && instance != newest.1 {
+                return Err(*newest);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::PartitionId;
+
+    use super::*;
+
+    const KEYSPACE: KeyspaceId = KeyspaceId(7);
+    const A: InstanceId = InstanceId(1);
+    const B: InstanceId = InstanceId(2);
+
+    /// Two partitions, of which one has come to epoch 5; split at 6, and once more, unseen, up to epoch 12.
+    fn split() -> Slices {
+        let level = |from, partitions| (PartitionEpoch(from), partitions);
+        let levels = Levels(vec![
+            level(0, None),
+            level(1, Some(2)),
+            level(6, None),
+            level(6, Some(4)),
+            level(9, None),
+            level(12, Some(8)),
+        ]);
+        Slices { levels: [(KEYSPACE, levels)].into(), answered: BTreeMap::new() }
+    }
+
+    fn place(partition: u32, epoch: u64) -> Place {
+        Place { keyspace: KEYSPACE, partition: PartitionId(partition), epoch: PartitionEpoch(epoch) }
+    }
+
+    #[test]
+    fn an_answer_of_before_the_split_is_about_its_partition_of_before() {
+        let mut slices = split();
+        // 0 has come to epoch 5 at B, while A is at epoch 3 of 1; and is told of the split with the answer on its way out.
+        assert_eq!(slices.answers(place(0, 5), B), Ok(()));
+        assert_eq!(slices.answers(place(1, 3), A), Ok(()));
+        assert_eq!(slices.answers(place(1, 6), B), Ok(()), "the second half of 0");
+        assert_eq!(slices.answers(place(1, 3), A), Ok(()), "all of 1");
+    }
+
+    #[test]
+    fn a_parent_answers_no_more_once_another_has_for_a_daughter() {
+        let mut slices = split();
+        assert_eq!(slices.answers(place(1, 5), A), Ok(()));
+        assert_eq!(slices.answers(place(3, 7), B), Ok(()));
+        assert_eq!(slices.answers(place(0, 5), A), Ok(()));
+        assert_eq!(slices.answers(place(1, 5), A), Err((PartitionEpoch(7), B)));
+    }
+
+    #[test]
+    fn what_was_between_two_maps_is_not_judged() {
+        let mut slices = split();
+        assert_eq!(slices.answers(place(3, 12), B), Ok(()));
+        assert_eq!(slices.answers(place(1, 10), A), Ok(()));
+        assert_eq!(slices.answers(place(1, 6), A), Err((PartitionEpoch(12), B)));
+    }
+}
