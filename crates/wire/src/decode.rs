@@ -97,6 +97,12 @@ impl Decoder {
         Self { version: GREETING_VERSION, body_bytes_max: HELLO_BODY_BYTES_MAX as u32, features: Features(0) }
     }
 
+    /// For a connection that has greeted, and of which no proof has come: short frames still.
+    #[must_use]
+    pub const fn before_proof(version: u8) -> Self {
+        Self { version, ..Self::before_hello() }
+    }
+
     /// For a connection whose two sides have agreed on a version and features.
     #[must_use]
     pub const fn agreed(version: u8, features: Features) -> Self {

@@ -16,6 +16,8 @@ numbered!(
         MapGet = 0x0004, "map_get";
         /// A control request; its body is Protocol Buffers and opaque to this crate.
         Admin = 0x0005, "admin";
+        /// The client's proof that it knows the cluster's secret.
+        Prove = 0x0006, "prove";
         /// Reads a whole record.
         Lookup = 0x0101, "lookup";
         /// Reads a part of a list or of bytes.
@@ -90,6 +92,8 @@ numbered!(
         Map = 0x8004, "map";
         /// Answers `Admin`.
         AdminAnswer = 0x8005, "admin_answer";
+        /// Answers `Prove`.
+        Proved = 0x8006, "proved";
         /// Answers an operation, or any request that failed.
         Answer = 0x8100, "answer";
         /// Answers `Batch`.

@@ -14,6 +14,7 @@
 //! [`Encoder::encode_split`] hands a large payload back to be sent from where it lies.
 
 pub mod admin;
+pub mod auth;
 pub mod checksum;
 mod compress;
 mod decode;
@@ -31,7 +32,7 @@ mod version;
 
 pub use decode::{Broken, Decoded, Decoder, Frame};
 pub use encode::Encoder;
-pub use error::{Advice, ErrorCode, Failure, What};
+pub use error::{Advice, AuthFault, ErrorCode, Failure, What};
 pub use header::{Envelope, Flags, HEADER_BYTES, Header, MAGIC};
 pub use kind::Kind;
 pub use many::{Element, Many, pack};

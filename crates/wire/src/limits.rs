@@ -53,6 +53,13 @@ pub const MAP_BYTES_MAX: usize = VALUE_BYTES_MAX;
 /// Longest name that a client gives itself in `Hello`; shown in logs and in `zerohop status`.
 pub const CLIENT_NAME_BYTES_MAX: usize = 64;
 
+/// Shortest secret of a cluster: 16 random bytes as hexadecimal digits, which nobody guesses. A proof can be tried against
+/// guesses by whoever overhears it, as often as he likes.
+pub const SECRET_BYTES_MIN: usize = 32;
+
+/// Longest secret: what is longer is another file.
+pub const SECRET_BYTES_MAX: usize = 4 << 10;
+
 /// Highest bit that may be set: the last of the longest value.
 pub const BIT_OFFSET_MAX: u64 = (VALUE_BYTES_MAX as u64) * 8 - 1;
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    Decoded, Decoder, Encoder, Envelope, ErrorCode, Failure, Features, Kind, Many, Message, What,
+    AuthFault, Decoded, Decoder, Encoder, Envelope, ErrorCode, Failure, Features, Kind, Many, Message, What,
 };
 
 const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
@@ -79,6 +79,8 @@ fn connection(check: Check<'_>) {
         proof: Proof { method: 1, nonce: [0xaa; 32], proof: [0xbb; 32] },
     };
     check("hello_ack", "version 1 is chosen; nonce all aa, proof all bb", &Message::HelloAck(ack));
+    check("prove", "proof all cc", &Message::Prove(Prove { proof: [0xcc; 32] }));
+    check("proved", "no body", &Message::Proved);
     check("ping", "map epoch 9", &Message::Ping(Ping { map_epoch: MapEpoch(9) }));
     let pong = Pong { map_epoch: MapEpoch(11), now: VERSION };
     check("pong", "map epoch 11", &Message::Pong(pong));
@@ -249,6 +251,7 @@ fn errors(check: Check<'_>) {
         let failure = match failure {
             // The one that the vector was made with, however many there are now.
             Failure::BadRequest { .. } => Failure::from(What::HalfSession),
+            Failure::AuthFailed { .. } => Failure::AuthFailed { fault: AuthFault::Proof },
             other => other,
         };
         let known = ErrorCode::from_number(failure.code());

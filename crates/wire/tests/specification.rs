@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 use zerohop_wire::messages::{RecordType, Shape};
-use zerohop_wire::{ErrorCode, Kind, What, limits};
+use zerohop_wire::{AuthFault, ErrorCode, Kind, What, limits};
 
 const SPECIFICATION: &str = include_str!("../../../docs/protocols/wire.md");
 
@@ -20,6 +20,9 @@ fn the_specification_has_a_row_for_every_number() {
     }
     for what in What::ALL {
         assert_says(&format!("\n| {} | {what} |\n", what.number()));
+    }
+    for fault in AuthFault::ALL {
+        assert_says(&format!("\n| {} | {fault} |\n", fault.number()));
     }
     for shape in Shape::ALL {
         assert_says(&format!("\n| {} | {shape} |", shape.number()));
@@ -39,6 +42,7 @@ fn the_specification_states_the_limits() {
         ("bit offset ", limits::BIT_OFFSET_MAX, "."),
         ("at most ", limits::SESSION_WINDOW_MAX, " below it"),
         ("frames have at most ", limits::HELLO_BODY_BYTES_MAX as u64, " bytes"),
+        ("a text of 32 to ", limits::SECRET_BYTES_MAX as u64, " bytes"),
         ("; ", limits::BATCH_ITEMS_MAX.into(), " operations in a batch"),
         ("keys at most, 1 to ", limits::SCAN_PAGE_KEYS_MAX.into(), " "),
     ];

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{ErrorCode, What};
+use super::{AuthFault, ErrorCode, What};
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -71,6 +71,15 @@ pub enum Failure<'a> {
         /// The one asked for.
         keyspace: KeyspaceId,
     },
+    /// The cluster has a secret, and who connects has offered no proof of knowing it; the connection closes after this.
+    AuthRequired,
+    /// One side does not believe the other; the connection closes after this.
+    AuthFailed {
+        /// Why not.
+        fault: AuthFault,
+    },
+    /// Who answers is of another cluster than the one that is meant; the connection closes after this.
+    OtherCluster,
     /// There is no record of this key.
     NotFound,
     /// The record is bytes and the operation wants a list, or the other way round.
@@ -205,6 +214,9 @@ impl Failure<'_> {
             Self::AnswerTooLong { length } => Failure::AnswerTooLong { length },
             Self::Unauthorized => Failure::Unauthorized,
             Self::UnknownKeyspace { keyspace } => Failure::UnknownKeyspace { keyspace },
+            Self::AuthRequired => Failure::AuthRequired,
+            Self::AuthFailed { fault } => Failure::AuthFailed { fault },
+            Self::OtherCluster => Failure::OtherCluster,
             Self::NotFound => Failure::NotFound,
             Self::WrongType { found } => Failure::WrongType { found },
             Self::ConditionFailed { version, found } => Failure::ConditionFailed { version, found },
@@ -237,6 +249,9 @@ impl Failure<'_> {
             Self::AnswerTooLong { .. } => ErrorCode::AnswerTooLong,
             Self::Unauthorized => ErrorCode::Unauthorized,
             Self::UnknownKeyspace { .. } => ErrorCode::UnknownKeyspace,
+            Self::AuthRequired => ErrorCode::AuthRequired,
+            Self::AuthFailed { .. } => ErrorCode::AuthFailed,
+            Self::OtherCluster => ErrorCode::OtherCluster,
             Self::NotFound => ErrorCode::NotFound,
             Self::WrongType { .. } => ErrorCode::WrongType,
             Self::ConditionFailed { .. } => ErrorCode::ConditionFailed,

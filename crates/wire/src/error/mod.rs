@@ -3,11 +3,13 @@
 //! A [`Failure`] travels in an answer in place of an outcome (see [`crate::messages::Answer`]); the encoders of this
 //! crate return the same type, so that a key too long reads the same whether the client or the server noticed.
 
+mod auth_fault;
 mod failure;
 mod parts;
 mod sentence;
 mod what;
 
+pub use auth_fault::AuthFault;
 pub use failure::{Advice, Failure};
 pub(crate) use parts::Parts;
 pub use what::What;
@@ -40,6 +42,12 @@ numbered!(
         Unauthorized = 109, "Unauthorized";
         /// See [`Failure::UnknownKeyspace`].
         UnknownKeyspace = 110, "UnknownKeyspace";
+        /// See [`Failure::AuthRequired`].
+        AuthRequired = 111, "AuthRequired";
+        /// See [`Failure::AuthFailed`].
+        AuthFailed = 112, "AuthFailed";
+        /// See [`Failure::OtherCluster`].
+        OtherCluster = 113, "OtherCluster";
         /// See [`Failure::NotFound`].
         NotFound = 200, "NotFound";
         /// See [`Failure::WrongType`].

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{ErrorCode, Failure, What};
+use super::{AuthFault, ErrorCode, Failure, What};
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -34,6 +34,7 @@ impl Failure<'_> {
             Self::TooMany { count, limit } => (parts.number, parts.detail) = (*count, *limit),
             Self::AnswerTooLong { length } => parts.number = *length,
             Self::UnknownKeyspace { keyspace } => parts.detail = keyspace.0,
+            Self::AuthFailed { fault } => parts.detail = fault.number(),
             Self::WrongType { found } => parts.record = found.number(),
             Self::ConditionFailed { version, found } => {
                 (parts.version, parts.record) = (*version, RecordType::optional_number(*found));
@@ -56,6 +57,8 @@ impl Failure<'_> {
             Self::ClockAhead { ahead_ms } => parts.number = *ahead_ms,
             Self::Corrupt
             | Self::Unauthorized
+            | Self::AuthRequired
+            | Self::OtherCluster
             | Self::NotFound
             | Self::NotANumber
             | Self::Overflow
@@ -96,6 +99,12 @@ impl<'a> Failure<'a> {
             ErrorCode::AnswerTooLong => Self::AnswerTooLong { length: number },
             ErrorCode::Unauthorized => Self::Unauthorized,
             ErrorCode::UnknownKeyspace => Self::UnknownKeyspace { keyspace: KeyspaceId(detail) },
+            ErrorCode::AuthRequired => Self::AuthRequired,
+            ErrorCode::AuthFailed => match AuthFault::from_number(detail) {
+                Some(fault) => Self::AuthFailed { fault },
+                None => Self::Other { code },
+            },
+            ErrorCode::OtherCluster => Self::OtherCluster,
             ErrorCode::NotFound => Self::NotFound,
             ErrorCode::WrongType => {
                 Self::WrongType { found: RecordType::from_number(record).ok_or(What::Outcome)? }

@@ -41,6 +41,13 @@ impl fmt::Display for Failure<'_> {
                 f,
                 "there is no keyspace {keyspace}: create it with `zerohop keyspace create`, or fetch the map again"
             ),
+            Self::AuthRequired => f.write_str(
+                "the cluster has a secret: name the file that holds it, with --secret-file or ZEROHOP_SECRET_FILE",
+            ),
+            Self::AuthFailed { fault } => fault.fmt(f),
+            Self::OtherCluster => f.write_str(
+                "a node of another cluster answers there: check the address, and the hosts or the name of the cluster",
+            ),
             Self::NotFound => f.write_str("there is no record of this key"),
             Self::WrongType { found } => {
                 write!(f, "the record is {found}: this operation works on the other type only")

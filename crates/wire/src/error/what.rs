@@ -53,5 +53,7 @@ numbered!(
         Transform = 23, "the transform has an unknown operator or type, an operand beyond its type, or combines bits of a float";
         /// The number would end beyond the longest value.
         NumberOffset = 24, "the number lies beyond the longest value";
+        /// Something else came before `Prove`.
+        ProofExpected = 25, "the frame behind the answer to Hello must be Prove";
     }
 );

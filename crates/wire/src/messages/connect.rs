@@ -69,6 +69,13 @@ pub struct HelloAck {
     pub proof: Proof,
 }
 
+/// The client's proof, which follows a `HelloAck` with a method. 32 bytes: proof.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prove {
+    /// As [`crate::auth`] makes it.
+    pub proof: [u8; 32],
+}
+
 /// Are you there? 8 bytes: map epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ping {
@@ -167,6 +174,16 @@ impl HelloAck {
         fields.done()?;
         nothing_left(rest)?;
         Ok(Self { version, instance, features, cluster, incarnation, map_epoch, now, proof })
+    }
+}
+
+impl Prove {
+    pub(crate) fn take(body: &[u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<32>::split(body)?;
+        let proof = fields.bytes();
+        fields.done()?;
+        nothing_left(rest)?;
+        Ok(Self { proof })
     }
 }
 

@@ -18,7 +18,7 @@ mod write;
 pub use answer::{Answer, Outcome, Shape};
 pub use batch::{Batch, Operation};
 pub use cluster::{Admin, Map, MapGet};
-pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof};
+pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
 pub use peer::{Call, EntryName, LogEntry, Member, Part, Peer, Report, Slice};
 pub use read::{Query, Read, Until};
 pub(crate) use record::check_value;
@@ -29,7 +29,7 @@ pub use transform::{Brings, Number, NumberType, Operator, Transform};
 pub use write::{Change, Write};
 
 use crate::error::Failure;
-use crate::fields::FieldReader;
+use crate::fields::{FieldReader, nothing_left};
 use crate::ids::Timestamp;
 use crate::kind::Kind;
 use crate::many::Many;
@@ -41,6 +41,10 @@ pub enum Message<'a> {
     Hello(Hello<'a>),
     /// Answers `Hello`.
     HelloAck(HelloAck),
+    /// The client's proof.
+    Prove(Prove),
+    /// Answers `Prove`.
+    Proved,
     /// Are you there?
     Ping(Ping),
     /// Yes.
@@ -90,6 +94,8 @@ impl<'a> Message<'a> {
         match self {
             Self::Hello(_) => Kind::Hello,
             Self::HelloAck(_) => Kind::HelloAck,
+            Self::Prove(_) => Kind::Prove,
+            Self::Proved => Kind::Proved,
             Self::Ping(_) => Kind::Ping,
             Self::Pong(_) => Kind::Pong,
             Self::SessionOpen(_) => Kind::SessionOpen,
@@ -128,9 +134,10 @@ impl<'a> Message<'a> {
             Self::Map(map) => return map.put(out),
             Self::Admin(admin) | Self::AdminAnswer(admin) => return admin.put(),
             Self::HelloAck(ack) => out.extend_from_slice(&ack.encode()),
+            Self::Prove(prove) => out.extend_from_slice(&prove.proof),
             Self::Ping(ping) => out.extend_from_slice(&ping.encode()),
             Self::Pong(pong) => out.extend_from_slice(&pong.encode()),
-            Self::SessionOpen(SessionOpen) => {}
+            Self::SessionOpen(SessionOpen) | Self::Proved => {}
             Self::SessionOpened(opened) => out.extend_from_slice(&opened.encode()),
             Self::MapGet(get) => out.extend_from_slice(&get.encode()),
         }
@@ -182,6 +189,11 @@ impl<'a> Message<'a> {
             | Kind::DigestDiffers => Self::Peer(Peer::take(kind, body)?),
             Kind::Hello => Self::Hello(Hello::take(body)?),
             Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
+            Kind::Prove => Self::Prove(Prove::take(body)?),
+            Kind::Proved => {
+                nothing_left(body)?;
+                Self::Proved
+            }
             Kind::Ping => Self::Ping(Ping::take(body)?),
             Kind::Pong => Self::Pong(Pong::take(body)?),
             Kind::SessionOpen => Self::SessionOpen(SessionOpen::take(body)?),

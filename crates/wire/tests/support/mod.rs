@@ -97,7 +97,9 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
             now: Timestamp(n[4]),
             proof: Proof { method: *sub, nonce: *nonce, proof: [n[0] as u8; 32] },
         }),
-        9 => match sub % 2 {
+        9 => match sub % 4 {
+            2 => Message::Prove(Prove { proof: *nonce }),
+            3 => Message::Proved,
             0 => Message::Ping(Ping { map_epoch: epoch }),
             _ => Message::Pong(Pong { map_epoch: epoch, now: Timestamp(n[0]) }),
         },

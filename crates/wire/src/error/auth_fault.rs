@@ -1,0 +1,21 @@
+//! Why two sides of a connection do not believe each other.
+
+use crate::numbered::numbered;
+
+numbered!(
+    /// The detail of [`Failure::AuthFailed`](super::Failure::AuthFailed). Some are found by the client, which is asked
+    /// to believe the server before it proves anything itself.
+    AuthFault: u32 {
+        /// The client's proof is not the one that the secret makes.
+        Proof = 1, "the secret given is not this cluster's: use the file that its nodes were started with";
+        /// The server's proof is not.
+        ServerProof = 2, "the server does not know the secret given: it is of another cluster, or the file is the wrong one";
+        /// The server proves nothing.
+        NoSecretThere = 3, "a secret was given, but the server has none and proves nothing: start its nodes with the \
+                            secret, or leave it out here";
+        /// A way of proving that this program does not know.
+        Method = 4, "the way of proving that was chosen is not known here: bring the older program up to date";
+        /// The server asks for a proof where none was agreed on.
+        NotAsked = 5, "the server wants another proof than was offered";
+    }
+);
