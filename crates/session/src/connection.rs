@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use zerohop_wire::auth::Caller;
+use zerohop_wire::messages::HelloAck;
 use zerohop_wire::{Decoder, Encoder};
 
 use crate::error::Trouble;
@@ -60,13 +62,17 @@ pub(crate) struct Connection {
     /// When an operation was last put into its queue.
     pub(crate) used: Time,
     pub(crate) last: Option<Trouble>,
+    /// A greeting that has offered a proof, until it is answered.
+    pub(crate) caller: Option<Caller>,
+    /// What the server said when it was greeted, until it has taken the proof.
+    pub(crate) proving: Option<Box<HelloAck>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The shell opens it.
     Connecting { due: Time },
-    /// `Hello` has been sent.
+    /// `Hello` has been sent, and perhaps the proof that follows it.
     Greeting { due: Time },
     /// Takes requests.
     Ready,
@@ -98,6 +104,8 @@ impl Connection {
             pinged: false,
             used: now,
             last: None,
+            caller: None,
+            proving: None,
         }
     }
 

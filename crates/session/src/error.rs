@@ -48,7 +48,7 @@ pub enum Error {
         /// How often.
         redirects: u8,
     },
-    /// A server does not talk to this client at all.
+    /// A server does not talk to this client at all, or this client not to it.
     Refused {
         /// Which server.
         address: Arc<str>,
@@ -166,7 +166,9 @@ impl fmt::Display for Error {
                 "{redirects} servers in a row named another as the partition's owner: the cluster has not settled, try \
                  again later"
             ),
-            Self::Refused { address, failure } => write!(f, "{address} refuses this client: {failure}"),
+            Self::Refused { address, failure } => {
+                write!(f, "the server at {address} cannot be used: {failure}")
+            }
             Self::TooManyOperations { limit } => {
                 write!(f, "{limit} operations are under way already: await some of them first")
             }

@@ -18,6 +18,7 @@ pub(crate) struct Flight {
 #[derive(Debug)]
 pub(crate) enum Cargo {
     Hello,
+    Prove,
     Ping,
     Map,
     SessionOpen,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_placement::Address;
+use zerohop_wire::auth::Credential;
 
 use crate::limits::{
     CONNECTIONS_DEFAULT, OPERATION_BYTES_DEFAULT, OPERATIONS_DEFAULT, OPERATIONS_MAX, WINDOW_FRAMES_DEFAULT,
@@ -40,6 +41,8 @@ pub struct Settings {
     pub compress_from_bytes: Option<usize>,
     /// Whether bodies carry a checksum.
     pub body_checksum: bool,
+    /// What the client proves itself with; `None`: it knows no secret, and asks no server for a proof.
+    pub credential: Option<Credential>,
 }
 
 impl Settings {
@@ -61,6 +64,7 @@ impl Settings {
             operation_bytes_max: OPERATION_BYTES_DEFAULT,
             compress_from_bytes: None,
             body_checksum: true,
+            credential: None,
         }
     }
 

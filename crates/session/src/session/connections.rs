@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use zerohop_wire::auth::Caller;
 use zerohop_wire::messages::{Hello, HelloAck, Message, Ping};
 use zerohop_wire::{Broken, Decoder, Encoder, Envelope, Failure, Features};
 
@@ -27,7 +28,7 @@ impl<T> Session<T> {
             None => Features::default(),
         };
         let name = self.settings.name.clone();
-        let hello = Message::Hello(Hello {
+        let mut hello = Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,
             version_max: zerohop_wire::limits::VERSION_MAX,
             features,
@@ -36,8 +37,11 @@ impl<T> Session<T> {
             proof_method: 0,
             nonce: [0; 32],
             name: &name,
-        });
-        self.ask(now, index, &hello, Cargo::Hello);
+        };
+        let credential = self.settings.credential.as_mut();
+        let caller = credential.map(|one| one.greet(&mut hello).expect("the name was cut to its bound"));
+        self.connection_mut(index).caller = caller;
+        self.ask(now, index, &Message::Hello(hello), Cargo::Hello);
     }
 
     /// The shell could not open this connection, or it has ended.
@@ -164,18 +168,43 @@ impl<T> Session<T> {
         }
     }
 
+    /// The server has answered the greeting, and is to be believed or not.
     pub(super) fn greeted(&mut self, now: Time, index: u32, ack: &HelloAck) {
-        let address = Arc::clone(&self.connection_mut(index).address);
-        if self.cluster != Default::default() && ack.cluster != self.cluster {
+        let cluster = self.cluster;
+        let connection = self.connection_mut(index);
+        let prove = match Caller::check_if_any(connection.caller.take(), ack) {
+            Ok(prove) => prove,
+            Err(failure) => return self.refused(now, index, failure),
+        };
+        if cluster != Default::default() && ack.cluster != cluster {
+            let address = Arc::clone(&connection.address);
             return self.lose(now, index, Trouble::OtherCluster { address }, true);
         }
+        connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
+        connection.decoder = Decoder::agreed(ack.version, ack.features);
+        match prove {
+            Some(prove) => {
+                connection.proving = Some(Box::new(*ack));
+                self.ask(now, index, &Message::Prove(prove), Cargo::Prove);
+            }
+            None => self.ready(now, index, ack),
+        }
+    }
+
+    /// The server has taken the proof.
+    pub(super) fn proved(&mut self, now: Time, index: u32) {
+        if let Some(ack) = self.connection_mut(index).proving.take() {
+            self.ready(now, index, &ack);
+        }
+    }
+
+    fn ready(&mut self, now: Time, index: u32, ack: &HelloAck) {
         self.cluster = ack.cluster;
         let compress_from_bytes =
             self.settings.compress_from_bytes.filter(|_| ack.features.has(Features::LZ4));
         let body_checksum = self.settings.body_checksum;
         let connection = self.connection_mut(index);
         connection.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
-        connection.decoder = Decoder::agreed(ack.version, ack.features);
         connection.phase = Phase::Ready;
         if std::mem::take(&mut connection.for_map) {
             self.mapping.next_at = now;
@@ -187,7 +216,7 @@ impl<T> Session<T> {
         self.arm_connection(index);
     }
 
-    /// The server answered `Hello` with an error: what waits for it need not wait longer.
+    /// The server does not talk to this client, or is not to be believed: what waits for it need not wait longer.
     pub(super) fn refused(&mut self, now: Time, index: u32, failure: Failure<'static>) {
         let address = Arc::clone(&self.connection_mut(index).address);
         for handle in self.take_waiting(index) {
@@ -195,6 +224,7 @@ impl<T> Session<T> {
             let trouble = || Trouble::Answered { failure: failure.clone() };
             self.give_up(now, handle, |_| refused, trouble);
         }
+        self.map_refused(now, &address, &failure);
         self.lose(now, index, Trouble::Answered { failure }, true);
     }
 
@@ -218,6 +248,7 @@ impl<T> Session<T> {
         connection.decoder = Decoder::before_hello();
         connection.encoder = Encoder::default();
         connection.out.clear();
+        (connection.caller, connection.proving) = (None, None);
         connection.last = Some(trouble.clone());
         let was_for_map = std::mem::take(&mut connection.for_map);
         self.timers.arm(Subject::Connection(index), until);
@@ -240,7 +271,7 @@ impl<T> Session<T> {
         for handle in lost {
             let Some(flight) = self.land(handle) else { continue };
             match flight.cargo {
-                Cargo::Hello | Cargo::Ping => {}
+                Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
                 Cargo::Map => self.map_question_failed(now, trouble.clone()),
                 Cargo::SessionOpen => self.opening_failed(now),
                 Cargo::One(operation) => self.lost_in(now, handle, operation, trouble),

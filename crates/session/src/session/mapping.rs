@@ -5,11 +5,13 @@ use std::sync::Arc;
 use zerohop_placement::MapDelta;
 use zerohop_wire::ids::MapEpoch;
 use zerohop_wire::messages::{Map, MapGet, Message};
+use zerohop_wire::{Advice, Failure};
 
 use super::Session;
-use crate::error::Trouble;
+use crate::error::{Error, Trouble};
 use crate::flight::Cargo;
 use crate::limits::{MAP_QUESTION_US_MIN, REST_US_MAX};
+use crate::operation::State;
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -31,6 +33,8 @@ pub(super) struct Mapping {
     /// When the latest question was sent that has been answered.
     pub(super) answered_question: Option<Time>,
     pub(super) last: Option<Trouble>,
+    /// Endpoints in a row that do not talk to this client, while there is no map at all.
+    refusals: usize,
 }
 
 impl Mapping {
@@ -44,6 +48,7 @@ impl Mapping {
             failures: 0,
             answered_question: None,
             last: None,
+            refusals: 0,
         }
     }
 }
@@ -90,6 +95,7 @@ impl<T> Session<T> {
         }
         self.mapping.needed = false;
         self.mapping.failures = 0;
+        self.mapping.refusals = 0;
         self.mapping.next_at = now.after_us(MAP_QUESTION_US_MIN);
         self.mapping.answered_question = self.mapping.answered_question.max(Some(sent));
         self.dispatch_waiting(now);
@@ -102,6 +108,26 @@ impl<T> Session<T> {
         let rest = self.jitter.rest_us(self.mapping.failures, MAP_QUESTION_US_MIN, REST_US_MAX);
         self.mapping.next_at = now.after_us(rest);
         self.want_map(now);
+    }
+
+    /// A server does not talk to this client. If none of the endpoints does, and there is no map that names others, whoever
+    /// waits for one need not wait longer.
+    pub(super) fn map_refused(&mut self, now: Time, address: &Arc<str>, failure: &Failure<'static>) {
+        if self.map.epoch() != MapEpoch(0) || failure.advice() != Advice::GiveUp {
+            return;
+        }
+        self.mapping.refusals += 1;
+        if self.mapping.refusals < self.settings.endpoints.len() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.unrouted);
+        waiting.retain(|handle| {
+            self.operations.get(*handle).is_some_and(|operation| operation.state == State::Unrouted)
+        });
+        for handle in waiting {
+            let refused = Error::Refused { address: Arc::clone(address), failure: failure.clone() };
+            self.give_up(now, handle, |_| refused, || Trouble::Answered { failure: failure.clone() });
+        }
     }
 
     /// A redirect brought these changes, and says that the map is of this epoch then.

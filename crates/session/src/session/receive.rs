@@ -131,7 +131,10 @@ impl<T> Session<T> {
     fn own_answered(&mut self, now: Time, index: u32, handle: Handle, flight: Flight, message: Message<'_>) {
         match (flight.cargo, message) {
             (Cargo::Hello, Message::HelloAck(ack)) => self.greeted(now, index, &ack),
-            (Cargo::Hello, Message::Answer(Err(failure))) => self.refused(now, index, failure.into_owned()),
+            (Cargo::Prove, Message::Proved) => self.proved(now, index),
+            (Cargo::Hello | Cargo::Prove, Message::Answer(Err(failure))) => {
+                self.refused(now, index, failure.into_owned())
+            }
             (Cargo::Map, Message::Map(map)) => self.map_came(now, flight.sent, &map),
             (Cargo::Map, Message::Answer(Err(failure))) => {
                 self.map_question_failed(now, Trouble::Answered { failure: failure.into_owned() });
@@ -162,7 +165,7 @@ impl<T> Session<T> {
             Cargo::Map => self.map_question_failed(now, Trouble::Damaged),
             Cargo::SessionOpen => self.opening_refused(now, None),
             // Its connection stays in its greeting until that is overdue.
-            Cargo::Hello | Cargo::Ping => {}
+            Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
             Cargo::One(operation) => self.repeat(now, handle, operation),
             Cargo::Batch(operations) => {
                 for operation in operations {

@@ -1,12 +1,13 @@
 //! Servers that answer as the protocol says, over one model of the data.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_placement::{
     Address, Change as MapChange, ClusterMap, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount,
     ReplicaGroup,
 };
 use zerohop_session::{ConnectionId, Time};
+use zerohop_wire::auth::{Challenge, Guard};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Many, What};
@@ -62,6 +63,10 @@ pub struct Cluster {
     pub features: Features,
     pub sessions_opened: u64,
     pub cluster_id: ClusterId,
+    /// Of the secret, if there is one.
+    pub guard: Option<Guard>,
+    challenges: BTreeMap<ConnectionId, Challenge>,
+    proved: BTreeSet<ConnectionId>,
     clock: u64,
 }
 
@@ -101,6 +106,9 @@ impl Cluster {
             features: Features::LZ4,
             sessions_opened: 0,
             cluster_id: ClusterId([9; 16]),
+            guard: None,
+            challenges: BTreeMap::new(),
+            proved: BTreeSet::new(),
             clock: 0,
         }
     }
@@ -195,14 +203,31 @@ impl Cluster {
         Some(match message {
             Message::Hello(hello) => {
                 self.client_epochs.insert(id, hello.map_epoch);
-                let ack = HelloAck {
+                let mut ack = HelloAck {
                     version: 1,
                     features: hello.features.common(self.features),
                     cluster: self.cluster_id,
                     map_epoch: ours,
                     ..HelloAck::default()
                 };
+                if let Some(guard) = &mut self.guard {
+                    match guard.challenge(&hello, &mut ack) {
+                        Ok(challenge) => drop(self.challenges.insert(id, challenge)),
+                        Err(failure) => return Some(encode(envelope, &Message::Answer(Err(failure)))),
+                    }
+                }
                 encode(envelope, &Message::HelloAck(ack))
+            }
+            Message::Prove(prove) => match self.challenges.remove(&id).map(|asked| asked.accept(&prove)) {
+                Some(Ok(())) => {
+                    self.proved.insert(id);
+                    encode(envelope, &Message::Proved)
+                }
+                Some(Err(failure)) => encode(envelope, &Message::Answer(Err(failure))),
+                None => panic!("a proof that nobody asked for"),
+            },
+            other if self.guard.is_some() && !self.proved.contains(&id) => {
+                panic!("before it is proved, the session asks {other:?}")
             }
             Message::Ping(_) => encode(envelope, &Message::Pong(Pong { map_epoch: ours, now: Timestamp(0) })),
             Message::SessionOpen(_) => {

@@ -1,0 +1,87 @@
+//! Clusters with a secret, and clients that know it, another, or none.
+
+mod support;
+
+use support::server::Cluster;
+use support::{World, append, lookup};
+use zerohop_session::{Error, Reply, Trouble};
+use zerohop_wire::auth::{Credential, Guard, Nonces, Secret};
+use zerohop_wire::{AuthFault, Failure};
+
+const OURS: &str = "a secret of tests, long enough to be one";
+const ANOTHER: &str = "another secret of tests, just as long as it";
+
+fn secret(text: &str) -> Secret {
+    Secret::from_text(text.as_bytes()).expect("long enough")
+}
+
+/// A cluster with one secret or none, and a client with one or none.
+fn world(servers: Option<&str>, clients: Option<&str>) -> World {
+    let mut cluster = Cluster::new(2, 1);
+    cluster.guard = servers.map(|text| Guard::new(&secret(text), Nonces::new([1; 32])));
+    World::new(1, cluster, |settings| {
+        settings.credential = clients.map(|text| Credential::of_secret(&secret(text), Nonces::new([2; 32])));
+    })
+}
+
+#[test]
+fn who_knows_the_secret_is_served_on_every_connection_and_again_after_losing_it() {
+    let mut world = world(Some(OURS), Some(OURS));
+    for round in 0..3 {
+        let tokens: Vec<usize> = (0..20).map(|at| world.submit(append(&format!("key-{at}"), "v"))).collect();
+        world.settle();
+        assert!(tokens.iter().all(|token| world.result(*token).is_ok()), "round {round}");
+        world.reset_all();
+    }
+}
+
+#[test]
+fn who_does_not_know_it_is_told_at_once_and_has_sent_nothing_else() {
+    let failed = |fault| Failure::AuthFailed { fault };
+    for (servers, clients, expected) in [
+        (Some(OURS), None, Failure::AuthRequired),
+        (Some(OURS), Some(ANOTHER), failed(AuthFault::ServerProof)),
+        (None, Some(OURS), failed(AuthFault::NoSecretThere)),
+    ] {
+        let mut world = world(servers, clients);
+        let start = world.now;
+        let token = world.submit(lookup("k"));
+        world.settle();
+        let Err(Error::Refused { failure, .. }) = world.result(token) else {
+            panic!("{:?}", world.result(token));
+        };
+        assert_eq!(failure, &expected);
+        assert!(world.now.since_us(start) < 10_000, "it took {} us", world.now.since_us(start));
+    }
+}
+
+#[test]
+fn a_cluster_that_gets_another_secret_is_left_alone_until_it_has_the_old_one() {
+    let mut world = world(Some(OURS), Some(OURS));
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    assert!(matches!(world.result(token), Ok(Reply::Done { .. })));
+    world.cluster.guard = Some(Guard::new(&secret(ANOTHER), Nonces::new([3; 32])));
+    world.reset_all();
+    world.run_ms(1);
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    assert!(matches!(world.result(token), Err(Error::Refused { .. })), "{:?}", world.result(token));
+    assert_eq!(world.cluster.count("k", "v"), 1);
+    world.cluster.guard = Some(Guard::new(&secret(OURS), Nonces::new([4; 32])));
+    let token = world.submit(append("k", "v"));
+    world.settle();
+    assert!(matches!(world.result(token), Ok(Reply::Done { .. })), "{:?}", world.result(token));
+    assert_eq!(world.cluster.count("k", "v"), 2);
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let mut world = world(Some(OURS), None);
+    let token = world.submit(lookup("k"));
+    world.settle();
+    let Err(error) = world.result(token) else { panic!("it was served") };
+    assert!(error.to_string().contains("--secret-file"), "{error}");
+    let trouble = Trouble::Answered { failure: Failure::AuthRequired };
+    assert!(trouble.to_string().contains("ZEROHOP_SECRET_FILE"));
+}
