@@ -17,10 +17,10 @@ use crate::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
 use crate::unit::{Program, Ran};
 
 impl<D: Disk> Instance<D> {
-    /// A client introduces itself. Version and features are the owner's to fill in.
+    /// A client introduces itself. Version, features and the proof are the owner's to fill in.
     ///
     /// # Errors
-    /// It means another cluster, or brings a proof of a kind that is not known.
+    /// It means another cluster.
     pub fn hello(
         &mut self,
         connection: u64,
@@ -29,10 +29,8 @@ impl<D: Disk> Instance<D> {
     ) -> Result<HelloAck, Failure<'static>> {
         self.clock.advance(now);
         let identity = self.identity;
-        if hello.cluster != ClusterId::default() && hello.cluster != identity.cluster
-            || hello.proof_method != 0
-        {
-            return Err(Failure::Unauthorized);
+        if hello.cluster != ClusterId::default() && hello.cluster != identity.cluster {
+            return Err(Failure::OtherCluster);
         }
         self.connections.has(connection, hello.map_epoch);
         Ok(HelloAck {

@@ -138,7 +138,7 @@ fn sessions_differ_and_maps_and_pulses_are_answered() {
 fn a_client_of_another_cluster_is_turned_away() {
     let mut bench = Bench::new();
     let stranger = hello(ClusterId([1; 16]), 0);
-    assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::Unauthorized));
+    assert_eq!(bench.instance.hello(1, &stranger, bench.now), Err(Failure::OtherCluster));
     let anybody = hello(ClusterId::default(), 0);
     let ack = bench.instance.hello(1, &anybody, bench.now).expect("is let in");
     assert_eq!((ack.cluster, ack.map_epoch), (CLUSTER, MapEpoch(1)));
