@@ -64,6 +64,9 @@ pub const GOSSIP_DATAGRAM_BYTES_MAX: usize = 1400;
 /// Nodes of the map that are told at once that a node is here: who hears of it passes it on.
 pub const GOSSIP_ANNOUNCES: usize = 4;
 
+/// Partitions that operators have moved by hand and that stay where they are: every plan looks each of them up.
+pub const PINS_MAX: usize = 1024;
+
 /// Partitions of which the leader remembers how much is asked: those of a few large keyspaces. Others count as one.
 pub const LOADS_MAX: usize = 1 << 20;
 

@@ -10,8 +10,8 @@ use zerohop_wire::ids::{
 };
 
 use super::{
-    Asker, Command, Done, GroupStep, Held, HeldLog, Join, LogEnd, ManagerId, ManagerInfo, Outcome, Refusal,
-    Regroup, Request, RequestId, proto,
+    Asker, Command, Done, GroupStep, Held, HeldLog, Join, LogEnd, ManagerId, ManagerInfo, Move, Outcome,
+    Refusal, Regroup, Request, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, HELD_LOGS_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX};
 
@@ -76,6 +76,11 @@ impl Request {
                 logs: held.logs.iter().map(write_held).collect(),
             }),
             Command::Recover { keyspace, partition } => proto::Command::Recover(place(*keyspace, *partition)),
+            Command::Move(one) => proto::Command::Move(proto::Move {
+                place: place(one.keyspace, one.partition),
+                to: one.to.map(NodeId::get),
+                instance: one.instance.map(InstanceId::get),
+            }),
             Command::SetManagers(managers) => proto::Command::SetManagers(write_managers(managers)),
         };
         let Request { id, after, .. } = self;
@@ -122,6 +127,12 @@ impl Request {
                 keyspace: KeyspaceId(place.keyspace),
                 partition: PartitionId(place.partition),
             },
+            proto::Command::Move(one) => Command::Move(Move {
+                keyspace: KeyspaceId(one.place.keyspace),
+                partition: PartitionId(one.place.partition),
+                to: one.to.map(NodeId),
+                instance: one.instance.map(InstanceId),
+            }),
             proto::Command::SetManagers(managers) => Command::SetManagers(read_managers(&managers)?),
         };
         let id = RequestId { origin: request.origin, number: request.number };

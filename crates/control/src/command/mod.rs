@@ -95,8 +95,23 @@ pub enum Command {
         /// The partition in it.
         partition: PartitionId,
     },
+    /// An operator's word where a partition is to be.
+    Move(Move),
     /// The control group is to be these, at most [`crate::limits::MANAGERS_MAX`]; the leader gets there step by step.
     SetManagers(Vec<ManagerInfo>),
+}
+
+/// See [`Command::Move`]. The plan moves the partition there, and leaves it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The partition in it.
+    pub partition: PartitionId,
+    /// The node; none: wherever the plan finds best, as if no operator had said anything.
+    pub to: Option<NodeId>,
+    /// Which of its instances; none: that which holds least.
+    pub instance: Option<InstanceId>,
 }
 
 /// See [`Command::Join`].

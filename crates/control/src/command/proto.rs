@@ -10,7 +10,7 @@ pub(crate) struct Request {
     pub(crate) number: u64,
     #[prost(uint64, tag = "3")]
     pub(crate) after: u64,
-    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14")]
+    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15")]
     pub(crate) command: Option<Command>,
 }
 
@@ -38,6 +38,18 @@ pub(crate) enum Command {
     Recover(Place),
     #[prost(message, tag = "14")]
     SetManagers(Managers),
+    #[prost(message, tag = "15")]
+    Move(Move),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Move {
+    #[prost(message, required, tag = "1")]
+    pub(crate) place: Place,
+    #[prost(uint32, optional, tag = "2")]
+    pub(crate) to: Option<u32>,
+    #[prost(uint32, optional, tag = "3")]
+    pub(crate) instance: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -55,6 +55,8 @@ pub(crate) fn commands() -> Vec<Command> {
         regroup(Asker::Control, GroupStep::Leave(instance)),
         Command::Held(Held { node: NodeId(1), incarnation: Incarnation(2), logs: vec![log, log] }),
         Command::Recover { keyspace, partition },
+        Command::Move(Move { keyspace, partition, to: Some(NodeId(0)), instance: Some(InstanceId(0)) }),
+        Command::Move(Move { keyspace, partition, to: None, instance: None }),
         Command::SetManagers(vec![ManagerInfo { id: ManagerId(1), addr: address("m:1") }]),
     ]
 }

@@ -8,7 +8,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use super::tally::Tally;
 use super::{PlanSettings, Ring, Seen};
 use crate::command::{Asker, GroupStep, Regroup};
-use crate::state::State;
+use crate::state::{Pin, State};
 
 /// See [`super::plan`].
 pub(super) struct Planner<'a> {
@@ -27,6 +27,8 @@ struct Quiet<'a> {
     keyspace: KeyspaceId,
     partition: PartitionId,
     group: Group<'a>,
+    /// An operator has said where it is to be, and it is there.
+    is_pinned: bool,
 }
 
 impl<'a> Planner<'a> {
@@ -52,7 +54,8 @@ impl<'a> Planner<'a> {
                     return self.steps;
                 }
                 if self.go_on(keyspace, found.config(), partition, group) {
-                    quiet.push(Quiet { keyspace, partition, group });
+                    let is_pinned = self.pin(keyspace, partition).is_some();
+                    quiet.push(Quiet { keyspace, partition, group, is_pinned });
                 }
             }
         }
@@ -81,11 +84,14 @@ impl<'a> Planner<'a> {
         let step = if group.state == GroupState::Admitting {
             self.moves += 1;
             let target = group.followers[0];
-            if let Some(leaver) = self.leaver(config, group, Some(target)) {
+            let pin = self.pin(keyspace, partition);
+            if let Some(leaver) = self.leaver(config, group, pin, Some(target)) {
                 self.tally.hold(leaver, -1);
             }
             let overdue = (self.seen.overdue)(keyspace, partition, group.epoch);
             (self.is_down(target) || overdue).then_some(GroupStep::RemoveFollower(target))
+        } else if let Some(step) = self.towards_pin(keyspace, partition, group) {
+            Some(step)
         } else if counted < wanted {
             let candidate = self.candidate(keyspace, group, None);
             if let Some(instance) = candidate {
@@ -96,7 +102,7 @@ impl<'a> Planner<'a> {
             self.tally.hold(dead, -1);
             Some(GroupStep::RemoveFollower(dead))
         } else if counted > wanted {
-            let leaver = self.leaver(config, group, None);
+            let leaver = self.leaver(config, group, self.pin(keyspace, partition), None);
             if let Some(leaver) = leaver {
                 self.tally.hold(leaver, -1);
             }
@@ -114,6 +120,31 @@ impl<'a> Planner<'a> {
         };
         self.push(keyspace, partition, group, step);
         false
+    }
+
+    /// Where an operator wants the partition, as long as that can be.
+    fn pin(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Pin> {
+        self.state.pin(keyspace, partition).filter(|pin| self.tally.is(pin.to, NodeState::Up))
+    }
+
+    /// The next step to where an operator wants the partition. Who follows already waits to be in sync.
+    fn towards_pin(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        group: Group<'_>,
+    ) -> Option<GroupStep> {
+        let Pin { to, from } = self.pin(keyspace, partition)?;
+        if group.in_sync.contains(&to) {
+            return Some(GroupStep::Promote(to));
+        }
+        if group.members().any(|member| member == to) || self.moves >= self.settings.moves_max {
+            return None;
+        }
+        self.moves += 1;
+        self.tally.hold(to, 1);
+        self.tally.hold(from, -1);
+        Some(GroupStep::AddFollower { instance: to, target: true })
     }
 
     /// How a member leaves that is one too many: who is primary hands over first.
@@ -139,16 +170,24 @@ impl<'a> Planner<'a> {
         &self,
         config: &KeyspaceConfig,
         group: Group<'_>,
+        pin: Option<Pin>,
         target: Option<InstanceId>,
     ) -> Option<InstanceId> {
         let in_sync_after = group.in_sync.len() + usize::from(target.is_some());
         let may_leave = |one: &InstanceId| {
             Some(*one) != target
+                && pin.is_none_or(|pin| pin.to != *one)
                 && (group.followers.contains(one) || in_sync_after >= usize::from(config.min_in_sync))
         };
         group.members().filter(may_leave).max_by_key(|one| {
             let drains = !self.tally.is(*one, NodeState::Up);
-            (drains, self.shares_domain(group, *one, None), self.tally.excess(*one), *one)
+            (
+                drains,
+                pin.is_some_and(|pin| pin.from == *one),
+                self.shares_domain(group, *one, None),
+                self.tally.excess(*one),
+                *one,
+            )
         })
     }
 
@@ -212,10 +251,10 @@ impl<'a> Planner<'a> {
             if self.is_full() || self.moves >= self.settings.moves_max {
                 return;
             }
-            let Quiet { keyspace, partition, group } = quiet[at];
+            let Quiet { keyspace, partition, group, is_pinned } = quiet[at];
             let (drains, shares, excess) = urgency(self, at, member);
             // The fullest come first: whoever has no more than its share and one is followed by none that has.
-            if moved[at] || (!drains && shares == (0, 0) && excess <= 0) {
+            if moved[at] || (!drains && shares == (0, 0) && (is_pinned || excess <= 0)) {
                 continue;
             }
             let Some(target) = self.candidate(keyspace, group, Some(member)) else { continue };
@@ -239,9 +278,12 @@ impl<'a> Planner<'a> {
         if self.moves > 0 || !self.steps.is_empty() {
             return;
         }
-        for Quiet { keyspace, partition, group } in quiet {
+        for Quiet { keyspace, partition, group, is_pinned } in quiet {
             if self.is_full() {
                 return;
+            }
+            if *is_pinned {
+                continue;
             }
             let load = load(self.seen, *keyspace, *partition);
             let heir = group

@@ -7,7 +7,7 @@ use zerohop_placement::{Address, GroupState, KeyspaceConfig, NodeState, Partitio
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
 use super::*;
-use crate::command::{Asker, Command, GroupStep, Join, Request, RequestId};
+use crate::command::{Asker, Command, GroupStep, Join, Move, Refusal, Request, RequestId};
 
 struct Bench {
     state: State,
@@ -35,6 +35,21 @@ impl Bench {
         let request = Request { id, after: self.state.mark(), command };
         let outcome = self.state.apply(&request).outcome;
         outcome.result.unwrap_or_else(|refusal| panic!("{refusal}: {request:?}")).number
+    }
+
+    /// Has a partition of the first keyspace moved; says where it goes, or why not.
+    fn moved(&mut self, partition: u32, to: Option<NodeId>) -> Result<InstanceId, Refusal> {
+        self.number += 1;
+        let keyspace = self.state.map().keyspaces().next().unwrap().0;
+        let command = Command::Move(Move { keyspace, partition: PartitionId(partition), to, instance: None });
+        let id = RequestId { origin: 1, number: self.number };
+        let outcome = self.state.apply(&Request { id, after: self.state.mark(), command }).outcome;
+        outcome.result.map(|done| InstanceId(done.number as u32))
+    }
+
+    fn members(&self, partition: u32) -> Vec<InstanceId> {
+        let found = self.state.map().keyspaces().next().unwrap().1;
+        found.group(PartitionId(partition)).unwrap().members().collect()
     }
 
     fn node(&mut self, domain: u32, capacity: u32, instances: u16) -> NodeId {
@@ -225,6 +240,73 @@ fn a_node_that_joins_takes_its_share_and_little_else_moves() {
 }
 
 #[test]
+fn a_partition_that_an_operator_moves_goes_there_and_stays() {
+    let mut bench = Bench::new();
+    let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 1)).collect();
+    bench.keyspace(64, 3, 7);
+    bench.settle();
+    let node_of = |one: InstanceId| nodes[one.get() as usize];
+    // All that can go to one node: more than its share.
+    let mut went = Vec::new();
+    for partition in 0..64 {
+        let before = bench.members(partition);
+        match bench.moved(partition, Some(nodes[4])) {
+            Ok(to) => went.push((partition, to, before)),
+            Err(refusal) => {
+                let holds = before.iter().any(|one| node_of(*one) == nodes[4]);
+                assert!(holds && refusal.to_string().contains("is there already"), "{refusal}");
+            }
+        }
+    }
+    assert!(went.len() > 16);
+    bench.settle();
+    bench.check_groups();
+    for (partition, to, before) in &went {
+        let after = bench.members(*partition);
+        assert_eq!(after[0], *to, "it is primary there");
+        assert!(!after.contains(&before[0]), "who was primary has left: {before:?} {after:?}");
+    }
+    // It stays when others come and go, until its node is emptied or it is released.
+    bench.node(5, 1, 1);
+    bench.settle();
+    assert!(went.iter().all(|(partition, to, _)| bench.members(*partition)[0] == *to));
+    bench.moved(went[0].0, None).expect("was moved by hand");
+    bench.moved(went[0].0, None).expect_err("is not any more");
+    bench.set(nodes[4], NodeState::Draining);
+    bench.settle();
+    bench.check_groups();
+    assert_eq!(bench.held()[&went[0].1], 0);
+    bench.moved(went[1].0, None).expect_err("its node is being emptied");
+    let told = bench.moved(0, Some(nodes[4])).unwrap_err().to_string();
+    assert!(told.contains("is being drained"), "{told}");
+}
+
+#[test]
+fn a_move_into_the_failure_domain_of_another_copy_is_refused_if_there_is_another() {
+    let mut bench = Bench::new();
+    let nodes: Vec<NodeId> = [0, 0, 1, 1, 2].into_iter().map(|domain| bench.node(domain, 1, 1)).collect();
+    bench.keyspace(32, 2, 7);
+    bench.settle();
+    let domain = |one: InstanceId| [0, 0, 1, 1, 2][one.get() as usize];
+    let mut refused = 0;
+    for partition in 0..32 {
+        let before = bench.members(partition);
+        let to = usize::from(before.contains(&InstanceId(0)));
+        let Ok(instance) = bench.moved(partition, Some(nodes[to])) else {
+            refused += 1;
+            continue;
+        };
+        // Whoever shares the domain leaves, or else the primary.
+        bench.settle();
+        let after = bench.members(partition);
+        assert_eq!(after[0], instance);
+        assert_ne!(domain(after[0]), domain(after[1]), "{before:?} {after:?}");
+    }
+    assert!(refused < 32);
+    bench.check_groups();
+}
+
+#[test]
 fn a_node_that_drains_ends_up_empty_and_can_be_removed() {
     let mut bench = Bench::new();
     let nodes: Vec<NodeId> = (0..5).map(|node| bench.node(node, 1, 2)).collect();
@@ -294,6 +376,7 @@ enum Turn {
     Return(usize),
     Keyspace { bits: u32, replicas: u8, seed: u64 },
     Split(usize),
+    Move(u32, usize),
 }
 
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
@@ -305,6 +388,7 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
         1 => any::<usize>().prop_map(Turn::Return),
         2 => (0u32..5, 1u8..4, any::<u64>()).prop_map(|(bits, replicas, seed)| Turn::Keyspace { bits, replicas, seed }),
         1 => any::<usize>().prop_map(Turn::Split),
+        1 => (0u32..32, any::<usize>()).prop_map(|(partition, at)| Turn::Move(partition, at)),
     ];
     prop::collection::vec(turn, 1..12)
 }
@@ -342,7 +426,11 @@ proptest! {
                         bench.done(Command::SplitKeyspace(*id));
                     }
                 }
-                Turn::Kill(_) | Turn::Drain(_) => {}
+                Turn::Move(partition, at) if bench.state.map().keyspaces().next().is_some() => {
+                    // Refused or not, plans come to an end.
+                    let _ = bench.moved(partition, Some(pick(at)));
+                }
+                Turn::Kill(_) | Turn::Drain(_) | Turn::Move(..) => {}
             }
             bench.settle();
             let lost = bench.state.map().keyspaces().any(|(_, found)| {

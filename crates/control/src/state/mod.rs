@@ -5,7 +5,8 @@
 //!   Request ──▶ requests.rs: done before? ──▶ nodes.rs       ┐
 //!                                             keyspaces.rs   ├──▶ changes ──▶ the map of the next epoch, Outcome
 //!                                             groups.rs      │
-//!                                             recovery.rs    ┘
+//!                                             recovery.rs    │
+//!                                             pins.rs        ┘
 //! ```
 
 use std::collections::BTreeMap;
@@ -21,12 +22,14 @@ use crate::planted::{self, Bug};
 mod groups;
 mod keyspaces;
 mod nodes;
+mod pins;
 mod recovery;
 mod requests;
 mod snapshot;
 #[cfg(test)]
 mod tests;
 
+pub use pins::Pin;
 pub use recovery::Recovery;
 pub use snapshot::StateError;
 
@@ -50,6 +53,7 @@ pub struct State {
     facts: BTreeMap<NodeId, Facts>,
     managers: Vec<ManagerInfo>,
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
+    pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
     requests: Requests,
     /// Ids are never used again, so the next ones are remembered apart from the map.
     next_keyspace: u32,
@@ -85,6 +89,7 @@ impl State {
             facts: BTreeMap::new(),
             managers,
             recoveries: BTreeMap::new(),
+            pins: BTreeMap::new(),
             requests: Requests::default(),
             next_keyspace: 1,
             next_node: 1,
@@ -143,6 +148,9 @@ impl State {
         };
         let may_have_lost = if result.is_ok() { may_have_lost } else { Vec::new() };
         self.forget_recoveries();
+        if result.is_ok() {
+            self.forget_pins(&request.command);
+        }
         let outcome = self.requests.remember(request.id, result);
         Applied { outcome, delta, may_have_lost, repeated: false }
     }
@@ -163,6 +171,7 @@ impl State {
             Command::Regroup(regroup) => self.regroup(regroup, draft),
             Command::Held(held) => self.held(held, draft),
             Command::Recover { keyspace, partition } => self.recover(*keyspace, *partition, draft),
+            Command::Move(asked) => self.move_partition(asked),
             Command::SetManagers(managers) => self.set_managers(managers),
         }
     }
@@ -213,6 +222,7 @@ impl PartialEq for State {
             && self.facts == other.facts
             && self.managers == other.managers
             && self.recoveries == other.recoveries
+            && self.pins == other.pins
             && self.requests == other.requests
             && (self.next_keyspace, self.next_node, self.next_instance)
                 == (other.next_keyspace, other.next_node, other.next_instance)

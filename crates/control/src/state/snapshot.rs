@@ -9,7 +9,7 @@ use zerohop_placement::{ClusterMap, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, NodeId, PartitionId};
 
 use super::requests::Requests;
-use super::{Facts, Recovery, State};
+use super::{Facts, Pin, Recovery, State};
 use crate::command::{self, LogEnd, Outcome, RequestId};
 
 /// Which form the bytes have.
@@ -38,6 +38,20 @@ struct Snapshot {
     next_node: u32,
     #[prost(uint32, tag = "10")]
     next_instance: u32,
+    #[prost(message, repeated, tag = "11")]
+    pins: Vec<Pinned>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Pinned {
+    #[prost(uint32, tag = "1")]
+    keyspace: u32,
+    #[prost(uint32, tag = "2")]
+    partition: u32,
+    #[prost(uint32, tag = "3")]
+    to: u32,
+    #[prost(uint32, tag = "4")]
+    from: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -132,6 +146,12 @@ impl State {
             capacity: facts.capacity,
             draining: facts.draining,
         });
+        let pins = self.pins.iter().map(|((keyspace, partition), pin)| Pinned {
+            keyspace: keyspace.get(),
+            partition: partition.get(),
+            to: pin.to.get(),
+            from: pin.from.get(),
+        });
         let outcomes = self.requests.all().map(|(id, outcome)| Remembered {
             origin: id.origin,
             number: id.number,
@@ -148,6 +168,7 @@ impl State {
             next_keyspace: self.next_keyspace,
             next_node: self.next_node,
             next_instance: self.next_instance,
+            pins: pins.collect(),
         }
         .encode_to_vec()
     }
@@ -179,12 +200,18 @@ impl State {
             facts: facts.collect(),
             managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
             recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
+            pins: snapshot.pins.iter().map(read_pin).collect(),
             requests: Requests::restored(snapshot.applied, outcomes),
             next_keyspace: snapshot.next_keyspace,
             next_node: snapshot.next_node,
             next_instance: snapshot.next_instance,
         })
     }
+}
+
+fn read_pin(one: &Pinned) -> ((KeyspaceId, PartitionId), Pin) {
+    let pin = Pin { to: InstanceId(one.to), from: InstanceId(one.from) };
+    ((KeyspaceId(one.keyspace), PartitionId(one.partition)), pin)
 }
 
 fn read_recovery(one: GroupRecovery) -> ((KeyspaceId, PartitionId), Recovery) {
