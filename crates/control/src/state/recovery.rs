@@ -9,6 +9,7 @@
 //! | `sync` durability, one in sync with an intact log | that one: everything acknowledged was on its disk |
 //! | all that were in sync, and all other members that are up, have told what they hold | the log with the highest end; what a flush had not reached may be missing |
 //! | the operator's `recover`, and all members that are up have told | the log with the highest end, be it a follower's |
+//! | the operator's `recover`, and no member is up | nothing: it begins empty, on another instance |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +19,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use super::groups::{Next, View};
 use super::{Draft, State};
 use crate::command::{Held, LogEnd, Refusal};
+use crate::plan;
 
 /// What is known of a group that recovers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,6 +80,18 @@ impl State {
                 .any(|instance| !view.is_down(instance));
         if serves {
             return Err(Refusal::NotLost);
+        }
+        if group.members().all(|instance| view.is_down(instance)) {
+            // Nobody is left to tell anything. Whoever was a member is none any more: what it has, should it return, is
+            // removed, as others may have written something else by then.
+            let held = |one: &plan::Spot| self.map().partitions_of(one.instance).count();
+            let ring = plan::Ring::new(self, found.config().seed);
+            let heir = ring.spots().iter().min_by_key(|spot| held(spot)).ok_or(Refusal::NoNodes)?;
+            let next = ReplicaGroup::of_one(group.epoch.next(), heir.instance);
+            let epoch = next.epoch;
+            draft.may_have_lost.push((keyspace, partition));
+            draft.changes.push(Change::SetGroup { keyspace, partition, group: next });
+            return Ok(epoch.get());
         }
         let mut recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
         recovery.accept_loss = true;

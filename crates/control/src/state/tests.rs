@@ -283,6 +283,32 @@ fn the_operator_may_give_up_what_will_not_return() {
 }
 
 #[test]
+fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word() {
+    let mut bench = Bench::new(5, INTERVAL);
+    let before = bench.group();
+    let members: Vec<InstanceId> = before.as_group().members().collect();
+    for member in &members {
+        bench.set(*member, NodeState::Down);
+    }
+    let lost = bench.group();
+    let told = bench.done(Command::Recover { keyspace: KEYSPACE, partition: PARTITION });
+    assert_eq!(told.may_have_lost.len(), 1);
+    let after = bench.group();
+    assert!(!members.contains(&after.primary) && after.epoch > lost.epoch);
+    assert_eq!((after.state, after.as_group().members().count()), (GroupState::Settled, 1));
+    // Whoever returns is in no group, and changes nothing.
+    bench.restart(members[0], true);
+    assert_eq!(bench.group(), after);
+    // With nobody at all there is nowhere to begin.
+    let mut bench = Bench::new(2, INTERVAL);
+    for member in bench.group().as_group().members().collect::<Vec<_>>() {
+        bench.set(member, NodeState::Down);
+    }
+    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION };
+    assert_eq!(bench.refused(recover), Refusal::NoNodes);
+}
+
+#[test]
 fn a_retry_gets_the_first_outcome_and_a_forgotten_one_is_refused() {
     let mut bench = Bench::new(3, INTERVAL);
     let command = bench.primary(GroupStep::Exclude(bench.group().in_sync[0]));
