@@ -97,7 +97,7 @@ impl Lead {
         if !self.in_flight.is_empty() {
             return Vec::new();
         }
-        let verdicts = self.states(state.map());
+        let verdicts = self.states(state);
         if !verdicts.is_empty() || now < self.next_plan {
             return verdicts;
         }
@@ -121,7 +121,8 @@ impl Lead {
     }
 
     /// Nodes whose state is not what is said of them.
-    fn states(&self, map: &ClusterMap) -> Vec<Command> {
+    fn states(&self, state: &State) -> Vec<Command> {
+        let map = state.map();
         let up = map.nodes().filter(|node| node.state() != NodeState::Down).count();
         let mut commands = Vec::new();
         for node in map.nodes() {
@@ -133,13 +134,17 @@ impl Lead {
                 .map_or(0, |by| by.iter().filter(|(_, (of, _))| *of == incarnation).count());
             // One node that cannot reach another says as much about itself: half of the others must agree.
             let unreachable = reported >= 2 && reported * 2 >= up.saturating_sub(1);
-            let state = match (node.state(), gossip) {
+            let becomes = match (node.state(), gossip) {
                 (NodeState::Up | NodeState::Draining, Some(false)) => NodeState::Down,
                 (NodeState::Up | NodeState::Draining, _) if unreachable => NodeState::Down,
-                (NodeState::Down, Some(true)) if reported == 0 => NodeState::Up,
+                // What the operator wanted of it is not over because it was away.
+                (NodeState::Down, Some(true)) if reported == 0 => match state.facts(id).draining {
+                    true => NodeState::Draining,
+                    false => NodeState::Up,
+                },
                 _ => continue,
             };
-            commands.push(Command::SetNodeState { node: id, incarnation, state });
+            commands.push(Command::SetNodeState { node: id, incarnation, state: becomes });
         }
         commands
     }
@@ -171,5 +176,58 @@ impl Lead {
         }
         self.admitting_since = admitting;
         self.loads.retain(|(keyspace, _), _| map.keyspace(*keyspace).is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Join, Request};
+    use zerohop_placement::Address;
+
+    #[test]
+    fn a_node_that_was_being_emptied_when_it_died_is_emptied_on_when_it_returns() {
+        let mut state = State::new(Vec::new());
+        let mut number = 0;
+        let mut done = |state: &mut State, command: Command| {
+            number += 1;
+            let id = RequestId { origin: 1, number };
+            let applied = state.apply(&Request { id, after: state.mark(), command });
+            applied.outcome.result.unwrap();
+        };
+        let incarnation = Incarnation(1);
+        for at in 0..2 {
+            let address = |port| Address::new(&format!("n{at}:{port}")).unwrap();
+            let join = Join {
+                node: None,
+                replaces: Incarnation(0),
+                incarnation,
+                manager: address(1),
+                instances: vec![address(2)],
+                domain: at,
+                capacity: 1,
+                intact: true,
+            };
+            done(&mut state, Command::Join(join));
+        }
+        let node = NodeId(1);
+        for becomes in [NodeState::Draining, NodeState::Down] {
+            done(&mut state, Command::SetNodeState { node, incarnation, state: becomes });
+        }
+        let mut lead = Lead::default();
+        for one in [1, 2] {
+            lead.verdict(NodeId(one), incarnation, true);
+        }
+        let settings = LeadSettings::default();
+        let commands = lead.commands(Time(0), &state, settings);
+        let back = Command::SetNodeState { node, incarnation, state: NodeState::Draining };
+        assert_eq!(commands, [back.clone()]);
+        done(&mut state, back);
+        assert_eq!(lead.states(&state), []);
+        // Until the operator says otherwise.
+        done(&mut state, Command::SetNodeState { node, incarnation, state: NodeState::Up });
+        done(&mut state, Command::SetNodeState { node, incarnation, state: NodeState::Down });
+        let up = Command::SetNodeState { node, incarnation, state: NodeState::Up };
+        assert_eq!(lead.states(&state), [up]);
     }
 }
