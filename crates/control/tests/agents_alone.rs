@@ -319,3 +319,29 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     let refused = Agent::open(Time(0), Settings { control, node: Some(NodeId(1)), ..settings });
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
 }
+
+/// What a node that ends in order is primary of is somebody else's long before anybody would have found out.
+#[test]
+fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
+    for leads in [true, false] {
+        let mut nodes = formed(3, 1);
+        keyspace(&mut nodes, 16);
+        nodes.run(6 * SECOND);
+        let leader = nodes.leader().expect("leads");
+        let at = if leads { leader } else { (leader + 1) % 3 };
+        let map =
+            |nodes: &Nodes, at: usize| Arc::clone(nodes.machines[at].agent.as_ref().expect("runs").map());
+        let node = nodes.machines[at].agent.as_ref().and_then(Agent::node).expect("has joined");
+        nodes.give(at, Event::Leave);
+        let mut now = 6 * SECOND;
+        while map(&nodes, at).node(node).expect("stays in the map").state() != NodeState::Down {
+            now += 10_000;
+            nodes.run(now);
+            assert!(now < 6 * SECOND + 300_000, "it is not seen to leave; it leads: {leads}");
+        }
+        let map = map(&nodes, at);
+        let holds = |primary: InstanceId| map.instance(primary).expect("is in the map").node == node;
+        let left = map.keyspaces().flat_map(|(_, found)| found.groups().map(|(_, group)| group.primary));
+        assert_eq!(left.filter(|primary| holds(*primary)).count(), 0);
+    }
+}

@@ -68,6 +68,9 @@ pub enum Event<'a> {
     },
     /// The operator wants another manager to lead; heard only by the one that leads.
     TransferLeadership(ManagerId),
+    /// The process is about to end in order, and still serves: others are to take over what it is primary of. It has
+    /// happened once the map has this node as down. Nothing is lost if it does not.
+    Leave,
 }
 
 /// What a primary may ask of its group: `replica::Change` of the partition crate, which stands beside this one. Members

@@ -11,6 +11,7 @@ use super::Agent;
 use super::Effect;
 use super::message::{Body, Message};
 use crate::Time;
+use crate::command::ManagerInfo;
 use crate::gossip::{Gossip, GossipEffect, Name};
 use crate::manager;
 use crate::planted::{Bug, is_planted};
@@ -53,6 +54,27 @@ impl Agent {
             self.silent.next = self.now.after_ms(LOOK_MS);
             self.look_for_silent();
         }
+    }
+
+    /// This node goes: another manager leads first, as nobody decides anything while a leader is looked for; and all are told
+    /// that this one is not here any more, which makes it be down in the map.
+    pub(super) fn leave(&mut self) {
+        let Some(gossip) = self.gossip.take() else { return };
+        if self.leads() {
+            let map = Arc::clone(self.map());
+            let answers = |manager: &&ManagerInfo| {
+                let at = |node: &zerohop_placement::NodeRef<'_>| node.manager() == manager.addr.as_str();
+                let node = map.nodes().find(at).map(|node| (node.id(), node.incarnation()));
+                manager.addr != self.settings.manager
+                    && node.is_some_and(|(id, incarnation)| gossip.answers(id) == Some(incarnation))
+            };
+            let heir = self.group.managers.iter().find(answers).map(|manager| manager.id);
+            if let Some(heir) = heir {
+                self.tell_manager(manager::Event::TransferLeadership(heir));
+            }
+        }
+        let effects = gossip.leave(self.now);
+        self.gossiped(effects);
     }
 
     pub(super) fn listening_wake_at(&self) -> Time {

@@ -210,6 +210,7 @@ impl Agent {
             Event::Unreachable { node, incarnation } => self.unreachable(node, incarnation),
             Event::Load { keyspace, partition, load } => self.load(keyspace, partition, load),
             Event::Operate { token, command } => self.operate(token, command),
+            Event::Leave => self.leave(),
             Event::TransferLeadership(to) => self.tell_manager(manager::Event::TransferLeadership(to)),
         }
         self.pass_time();

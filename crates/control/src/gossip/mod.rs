@@ -167,6 +167,19 @@ impl Gossip {
         effects
     }
 
+    /// Tells the others that this node goes, so that nobody has to find out. Nothing is to be done with it any more.
+    pub fn leave(mut self, now: Time) -> Vec<GossipEffect> {
+        let mut effects = Vec::new();
+        // Each time some are told, who pass it on; one datagram may be lost.
+        for _ in 0..LEAVES {
+            effects.extend(self.with(now, |foca, doing| {
+                let _ = foca.leave_cluster(doing);
+            }));
+        }
+        effects.retain(|effect| matches!(effect, GossipEffect::Send { .. }));
+        effects
+    }
+
     /// When [`Gossip::tick`] is due.
     pub fn wake_at(&self) -> Time {
         self.timers
@@ -207,6 +220,9 @@ impl Gossip {
         doing.effects
     }
 }
+
+/// How often a node that goes says so.
+const LEAVES: usize = 2;
 
 /// Between two rounds of saying that this node is here.
 const ANNOUNCE_MS: u64 = 500;
