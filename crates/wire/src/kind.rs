@@ -82,6 +82,10 @@ numbered!(
         DigestTold = 0x030C, "digest_told";
         /// The digest is another than the primary's.
         DigestDiffers = 0x030D, "digest_differs";
+        /// A unit of Redis commands to be run.
+        UnitAsk = 0x030E, "unit_ask";
+        /// What became of it.
+        UnitTold = 0x030F, "unit_told";
         /// Answers `Hello`.
         HelloAck = 0x8001, "hello_ack";
         /// Answers `Ping`.

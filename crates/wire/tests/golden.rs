@@ -221,6 +221,15 @@ fn peers(check: Check<'_>) {
     peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", Call::DigestAsk(slice));
     peer("digest_told", "7 records", Call::DigestTold { slice, records: 7, digest: 0x0123_4567_89AB_CDEF });
     peer("digest_differs", "of the same slice", Call::DigestDiffers(slice));
+    let ask = UnitAsk { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
+    peer("unit_ask", "the last 6 bytes of unit 9, behind 8", Call::UnitAsk(ask));
+    let told = UnitTold { number: 9, verdict: Verdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
+    peer("unit_told", "the reply of unit 9", Call::UnitTold(told));
+    let empty = UnitTold { total: 0, piece: b"", ..told };
+    let verdict = Verdict::NotRun;
+    peer("unit_told_not_run", "unit 9 was not run", Call::UnitTold(UnitTold { verdict, ..empty }));
+    let verdict = Verdict::Waits(1_700_000_000_123);
+    peer("unit_told_waits", "unit 9 waits", Call::UnitTold(UnitTold { verdict, ..empty }));
 }
 
 fn outcomes(check: Check<'_>) {

@@ -13,6 +13,7 @@ mod record;
 mod scan;
 mod session;
 mod transform;
+mod unit;
 mod write;
 
 pub use answer::{Answer, Outcome, Shape};
@@ -26,6 +27,7 @@ pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
 pub use session::{SessionOpen, SessionOpened, Stamp};
 pub use transform::{Brings, Number, NumberType, Operator, Transform};
+pub use unit::{UnitAsk, UnitTold, Verdict};
 pub use write::{Change, Write};
 
 use crate::error::Failure;
@@ -186,7 +188,9 @@ impl<'a> Message<'a> {
             | Kind::EntryLost
             | Kind::DigestAsk
             | Kind::DigestTold
-            | Kind::DigestDiffers => Self::Peer(Peer::take(kind, body)?),
+            | Kind::DigestDiffers
+            | Kind::UnitAsk
+            | Kind::UnitTold => Self::Peer(Peer::take(kind, body)?),
             Kind::Hello => Self::Hello(Hello::take(body)?),
             Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
             Kind::Prove => Self::Prove(Prove::take(body)?),

@@ -6,6 +6,7 @@ use crate::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, Timestamp};
 use crate::kind::Kind;
 use crate::limits::{ENTRIES_MAX, ENTRY_PAYLOAD_BYTES_MAX, KEY_BYTES_MAX};
 use crate::many::{Element, Many};
+use crate::messages::{UnitAsk, UnitTold};
 
 /// An instance and the start of its process: whoever restarts is another member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,6 +175,10 @@ pub enum Call<'a> {
     },
     /// See [`Slice`]: the addressee's digest of it is another than the primary's.
     DigestDiffers(Slice),
+    /// See there.
+    UnitAsk(UnitAsk<'a>),
+    /// See there. It goes back on the connection on which the unit came.
+    UnitTold(UnitTold<'a>),
 }
 
 impl EntryName {
@@ -256,6 +261,8 @@ impl Call<'_> {
             Self::DigestAsk(_) => Kind::DigestAsk,
             Self::DigestTold { .. } => Kind::DigestTold,
             Self::DigestDiffers(_) => Kind::DigestDiffers,
+            Self::UnitAsk(_) => Kind::UnitAsk,
+            Self::UnitTold(_) => Kind::UnitTold,
         }
     }
 }
@@ -308,6 +315,8 @@ impl<'a> Peer<'a> {
                 out.extend_from_slice(&fields);
             }
             Call::EntryGot(entry) => return entry.put(out),
+            Call::UnitAsk(ask) => return ask.put(out),
+            Call::UnitTold(told) => return told.put(out),
         }
         Ok(&[])
     }
@@ -393,6 +402,8 @@ impl<'a> Call<'a> {
                 nothing_left(rest)?;
                 Self::DigestTold { slice, records, digest }
             }
+            Kind::UnitAsk => Self::UnitAsk(UnitAsk::take(body)?),
+            Kind::UnitTold => Self::UnitTold(UnitTold::take(body)?),
             _ => {
                 let mut rest = body;
                 let entry = <LogEntry<'a> as Element<'a>>::take(&mut rest)?;

@@ -131,7 +131,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
     let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
     let slice = Slice { as_of: name, from: n[0] as u32, through: n[1] as u32 };
-    let call = match seed.sub % 16 {
+    let call = match seed.sub % 18 {
         0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
         1 => Call::ReplicateAck(Report::Holds {
             matched: LogIndex(n[3]),
@@ -165,9 +165,31 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
         12 => Call::DigestAsk(slice),
         13 => Call::DigestTold { slice, records: n[4], digest: n[2] },
         14 => Call::DigestDiffers(slice),
+        15 => Call::UnitAsk(UnitAsk {
+            number: n[0],
+            behind: n[1],
+            total: part_of(seed),
+            at: 3,
+            piece: &seed.value,
+        }),
+        16 => {
+            let verdict = [Verdict::Replied, Verdict::NotRun, Verdict::Waits(n[2])][(n[3] % 3) as usize];
+            Call::UnitTold(UnitTold {
+                number: n[0],
+                verdict,
+                total: part_of(seed),
+                at: 3,
+                piece: &seed.value,
+            })
+        }
         _ => Call::EntryGot(log_entry(seed, 0, &seed.value)),
     };
     Peer { from: member(n[0]), to: member(n[1]), call }
+}
+
+/// The length of something of which the value is a piece that begins behind three bytes.
+fn part_of(seed: &Seed) -> u32 {
+    seed.value.len() as u32 + 3 + (seed.n[4] % 100) as u32
 }
 
 fn stamp(n: &[u64; 5]) -> Stamp {
