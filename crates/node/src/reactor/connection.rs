@@ -170,8 +170,12 @@ impl Connection {
 
     /// Whether nothing is to be taken from it until answers are sent.
     pub(super) fn is_blocked(&self, limits: &Limits, unsent_total: usize) -> bool {
-        let unsent_max =
-            if unsent_total > limits.unsent_bytes_total_max / 2 { 0 } else { limits.unsent_bytes_max };
+        // What is to be sent here is bounded by who says it: to read does not add to it, and what is read may be a lease.
+        if self.is_ours {
+            return false;
+        }
+        let is_crowded = unsent_total > limits.unsent_bytes_total_max / 2 && !self.is_peer;
+        let unsent_max = if is_crowded { 0 } else { limits.unsent_bytes_max };
         self.held || self.unsent() > unsent_max || self.in_flight >= limits.in_flight_max
     }
 

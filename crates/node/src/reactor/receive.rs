@@ -251,6 +251,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let mut expanded = std::mem::take(&mut self.expanded);
         let (is_ours, is_peer) = (connection.is_ours, connection.is_peer);
         match frame.message(&mut expanded) {
+            // What another instance says on a connection that this side has begun.
+            Ok(message) if is_ours && stage == Stage::Talking && message.kind().is_between_instances() => {
+                self.take_from_instance(id, &envelope, message);
+            }
             _ if is_ours && stage == Stage::Talking => self.take_complaint(id),
             Ok(message) if is_ours => self.take_greeting(id, &message),
             Err(_) if is_ours => self.close(id, Ending::NoAnswer),
@@ -266,11 +270,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     self.expanded = expanded;
                     return self.refuse(id, &envelope, What::Unexpected.into());
                 }
-                self.batch.requests += 1;
-                self.batch.touched = true;
-                self.connections.counters.peer_messages += 1;
-                let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
-                self.service.peer(id, &envelope, message, self.now, &mut replies);
+                self.take_from_instance(id, &envelope, message);
             }
             Ok(message) => {
                 connection.in_flight += 1;
@@ -284,6 +284,14 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
         }
         self.expanded = expanded;
+    }
+
+    fn take_from_instance(&mut self, id: ConnectionId, envelope: &Envelope, message: Message<'_>) {
+        self.batch.requests += 1;
+        self.batch.touched = true;
+        self.connections.counters.peer_messages += 1;
+        let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+        self.service.peer(id, envelope, message, self.now, &mut replies);
     }
 
     /// What comes first on a connection that this side has begun.
@@ -311,8 +319,8 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
     }
 
-    /// Nothing that instances tell each other is answered, but with a complaint: one that has been made once would be made
-    /// for ever.
+    /// What instances tell each other is answered by no answer but a complaint: one that has been made once would be made for
+    /// ever.
     fn take_complaint(&mut self, id: ConnectionId) {
         self.close(id, Ending::Misbehaved);
     }

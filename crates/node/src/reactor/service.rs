@@ -105,8 +105,8 @@ pub trait Service {
         false
     }
 
-    /// Takes up what another instance says; it is never answered. Only what connected as an instance
-    /// ([`zerohop_wire::Features::PEER`]) is handed over here.
+    /// Takes up what another instance says, which is not answered with an answer. It came on a connection that connected as
+    /// an instance ([`zerohop_wire::Features::PEER`]), or on one that this side has begun.
     fn peer(
         &mut self,
         connection: ConnectionId,

@@ -77,6 +77,21 @@ fn an_instance_that_is_called_is_greeted_first_and_then_told_with_one_write_a_ba
 }
 
 #[test]
+fn what_an_instance_that_was_called_says_is_taken_also_while_it_takes_nothing_itself() {
+    let limits = Limits { unsent_bytes_max: 1, ..Limits::DEFAULT };
+    let mut stand = Stand::new(When::AtOnce, limits);
+    let peer = called(&mut stand);
+    stand.send(peer, &ack());
+    stand.world.borrow_mut().set_window(peer, 0);
+    stand.mailbox.leave(Tell::Say).unwrap();
+    stand.settle();
+    stand.send(peer, &encoded(0, &peer_message()).repeat(2));
+    stand.settle();
+    assert_eq!(stand.counters().peer_messages, 2);
+    assert!(!stand.is_closed(peer));
+}
+
+#[test]
 fn a_call_that_is_refused_or_not_answered_ends_and_says_so() {
     let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
     let peer = called(&mut stand);
