@@ -76,6 +76,12 @@ impl<'a> ReplyWriter<'a> {
             Failure::Busy { .. } | Failure::Unavailable { .. } => "TRYAGAIN",
             Failure::TooFewInSync { .. } => "NOREPLICAS",
             Failure::WrongOwner { .. } => "CLUSTERDOWN",
+            // Commands have no numbers by which it could be repeated safely.
+            Failure::TimedOut { .. } => {
+                return self.error(
+                    "ERR the command may have been done or not: whoever was to do it does not say. Look before you repeat it",
+                );
+            }
             _ => "ERR",
         };
         self.error(&format!("{word} {failure}"));

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use tracing::{info, warn};
 use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::{InstanceId, MapEpoch};
+use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{Call, ClusterId, Hello, HelloAck, Member};
 use zerohop_wire::{Encoder, Envelope, Failure, Features, GREETING_VERSION, Message};
@@ -41,6 +41,8 @@ struct Link {
     state: State,
     /// Frames for when it has greeted.
     held: Vec<u8>,
+    /// Of the process that greeted last.
+    incarnation: Incarnation,
     /// How long the next failure is waited out.
     retry_ms: u64,
     /// Why it does not answer was told in the log.
@@ -96,6 +98,35 @@ impl Links {
         self.dropped += 1;
     }
 
+    /// The connection to another instance, and who is at its other end. `None`: there is none just now; it is called when the
+    /// batch ends, unless it was a moment ago.
+    pub(crate) fn reach(&mut self, instance: InstanceId, now_ms: u64) -> Option<(ConnectionId, Member)> {
+        let link = self.by.entry(instance).or_insert_with(Link::new);
+        match link.state {
+            State::Open(connection) => Some((connection, Member { instance, incarnation: link.incarnation })),
+            State::Waiting { again_ms } if again_ms <= now_ms => {
+                link.state = State::Wanted;
+                self.to_call.push(instance);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    /// The connection to another instance, if there is one.
+    pub(crate) fn connection_to(&self, instance: InstanceId) -> Option<ConnectionId> {
+        match self.by.get(&instance)?.state {
+            State::Open(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Whom a connection goes to that this side has begun.
+    pub(crate) fn instance_at(&self, connection: ConnectionId) -> Option<InstanceId> {
+        let is_it = |link: &Link| link.state == State::Open(connection);
+        self.by.iter().find(|(_, link)| is_it(link)).map(|(instance, _)| *instance)
+    }
+
     /// The end of a batch: calls those who are to be told something, where the map says that they are.
     pub(crate) fn call(&mut self, map: &ClusterMap, now: Now, replies: &mut Replies<'_>) {
         if self.to_call.is_empty() {
@@ -141,6 +172,7 @@ impl Links {
             }
             Ok(ack) => {
                 link.state = State::Open(connection);
+                link.incarnation = ack.incarnation;
                 (link.retry_ms, link.is_told) = (LINK_RETRY_MS_MIN, false);
                 let held = std::mem::take(&mut link.held);
                 // Frames of another version than the one agreed on would end the connection.
@@ -194,7 +226,8 @@ impl Links {
 impl Link {
     fn new() -> Link {
         let state = State::Waiting { again_ms: 0 };
-        Link { state, held: Vec::new(), retry_ms: LINK_RETRY_MS_MIN, is_told: false }
+        let incarnation = Incarnation::default();
+        Link { state, held: Vec::new(), incarnation, retry_ms: LINK_RETRY_MS_MIN, is_told: false }
     }
 
     /// Keeps a frame until the other has greeted. `false`: there is no room.

@@ -10,7 +10,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{Identity, Instance, Time};
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck};
+use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, Peer};
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::ceilings::Ceilings;
@@ -161,12 +161,20 @@ impl<D: Disk> Service for InstanceService<D> {
 
     fn peer(
         &mut self,
-        _connection: ConnectionId,
+        connection: ConnectionId,
         envelope: &Envelope,
         message: Message<'_>,
         now: Now,
         replies: &mut Replies<'_>,
     ) {
+        if let Message::Peer(Peer { from, call, .. }) = &message {
+            let here = (&mut self.instance, now, &mut *replies);
+            match call {
+                Call::UnitAsk(ask) => return self.clients.asked(connection, *from, (envelope, ask), here),
+                Call::UnitTold(told) => return self.clients.told(connection, *from, told, here),
+                _ => {}
+            }
+        }
         // Nobody is answered: the token names no connection.
         let to = Token { connection: u64::MAX >> 1, request: RequestId(0) };
         let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
@@ -189,6 +197,7 @@ impl<D: Disk> Service for InstanceService<D> {
                 let mut effects = Effected { replies, outlet: self.clients.outlet(), now };
                 let result = self.instance.apply_map(time(now), &delta, &mut effects);
                 self.clients.outlet().links.follow(self.instance.map(), replies);
+                self.clients.map_changed(&self.instance, now);
                 // Whoever has stopped waiting finds out by the next question.
                 drop(done.send(result));
             }
@@ -253,7 +262,7 @@ impl<D: Disk> Service for InstanceService<D> {
     fn closed(&mut self, connection: ConnectionId) {
         self.clients.outlet().links.closed(connection, self.now_ms);
         self.instance.disconnected(connection.to_u64());
-        self.clients.closed(connection, &mut self.instance);
+        self.clients.closed(connection, &mut self.instance, self.now_ms);
     }
 
     fn stopping(&mut self, now: Now, replies: &mut Replies<'_>) {

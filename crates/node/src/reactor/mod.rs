@@ -44,7 +44,7 @@ pub use self::counters::{Counters, Ending};
 pub use self::driver::{ConnectionId, Driver, Event, Now, Ready};
 pub(crate) use self::inbox::Inbox;
 pub use self::inbox::{Mailbox, NotTaken};
-pub use self::limits::{CONNECTIONS_MAX, Limits};
+pub use self::limits::{CONNECTIONS_MAX, Limits, UNSENT_BYTES_MAX};
 pub use self::mio_driver::MioDriver;
 pub use self::replies::Replies;
 pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, RequestToken, Service, Upkeep};

@@ -1,31 +1,24 @@
 //! The Redis clients of one instance, and the units of theirs and of other instances that are under way here.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::{Instance, Time};
-use zerohop_partition::{Ran, Token};
+use zerohop_placement::NodeState;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
-use zerohop_resp::{Connection, Place, Scratch, Then, Ticket, Unit, failure_reply};
-use zerohop_wire::ids::{RequestId, Timestamp};
-use zerohop_wire::messages::{Query, Read, Until};
-use zerohop_wire::{Envelope, Failure, Message};
+use zerohop_resp::{Connection, Place, Then, Ticket, Unit};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Member, UnitAsk, UnitTold, Verdict};
+use zerohop_wire::{Envelope, Failure};
 
-use super::execution::{Execution, Waits};
-use super::forward::{Outgoing, Replied, Siblings, Units};
-use super::limits::{
-    BUSY_RETRY_MS, FORWARD_TIME_OUT_MS, STEPS_PER_TURN_MAX, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
-};
+use super::desk::{Asker, At, Desk, Step, TOKEN_MARK, UnderWay, may_come_again, with_wait};
+use super::forward::{Replied, Siblings, Units};
+use super::lanes::Target;
+use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
+use super::wires::Head;
 use super::world::Here;
-use crate::instance::{Effected, Outlet};
+use crate::instance::Outlet;
 use crate::reactor::{ConnectionId, Foreign, Now, Replies};
-
-/// What sets tokens of units apart from those of requests: no connection has so high a number.
-pub(crate) const TOKEN_MARK: u64 = 1 << 31;
-
-/// The connection of tokens of units that another instance asked for.
-const OF_SIBLINGS: u64 = u64::MAX;
 
 /// All Redis clients of an instance.
 #[derive(Debug)]
@@ -42,24 +35,6 @@ pub(super) struct Client {
     pub(super) connection: Connection,
 }
 
-/// What is under way, whoever asked for it.
-#[derive(Debug)]
-pub(super) struct Desk {
-    under_way: BTreeMap<u64, UnderWay>,
-    /// When those end that are at another instance, in milliseconds of the reactor's clock.
-    deadlines: BTreeSet<(u64, u64)>,
-    next_number: u64,
-    pub(super) outgoing: Outgoing,
-    scratch: Scratch,
-    /// Where the effects of the instance go.
-    pub(super) outlet: Outlet,
-    steps: VecDeque<Step>,
-    /// Replies to other instances found no room.
-    is_stuck: bool,
-    pub(super) commands: u64,
-    pub(super) clients: u64,
-}
-
 /// What an instance answers to a unit that was held, or to a wait.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -71,187 +46,10 @@ pub(crate) enum Answer {
     Failed(Failure<'static>),
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Asker {
-    Client { connection: ConnectionId, ticket: Ticket },
-    Sibling { place: usize, number: u64 },
-}
-
-#[derive(Debug)]
-struct UnderWay {
-    asker: Asker,
-    /// When it is given up, if it is at another instance.
-    deadline_ms: Option<u64>,
-    parked: Option<Box<Parked>>,
-}
-
-/// A unit that waits for a record.
-#[derive(Debug)]
-struct Parked {
-    to: Place,
-    unit: Vec<u8>,
-    waits: Waits,
-    /// What it has seen is committed, and the wait was handed to the partition.
-    is_waiting: bool,
-}
-
-/// A step of a command that asks all partitions: it has time.
-#[derive(Debug)]
-struct Step {
-    to: Place,
-    asker: Asker,
-    unit: Vec<u8>,
-}
-
-/// The instance, the time, and the way to answer its own clients.
-pub(super) struct At<'a, 'r, D: Disk> {
-    pub(super) instance: &'a mut Instance<D>,
-    pub(super) now: Now,
-    pub(super) replies: &'a mut Replies<'r>,
-}
-
-impl Asker {
-    fn connection(self) -> u64 {
-        match self {
-            Asker::Client { connection, .. } => connection.to_u64() | TOKEN_MARK,
-            Asker::Sibling { .. } => OF_SIBLINGS,
-        }
-    }
-}
-
-impl Desk {
-    fn number(&mut self) -> u64 {
-        self.next_number += 1;
-        self.next_number
-    }
-
-    /// Whether one more unit may be under way.
-    pub(super) fn is_full(&self) -> bool {
-        self.under_way.len() >= UNDER_WAY_MAX
-    }
-
-    /// Runs a unit here. `true`: its reply has been appended; else it comes.
-    #[inline]
-    pub(super) fn run<D: Disk>(
-        &mut self,
-        at: &mut At<'_, '_, D>,
-        to: Place,
-        asker: Asker,
-        unit: &Unit<'_>,
-        reply: &mut Vec<u8>,
-    ) -> bool {
-        let number = self.number();
-        let token = Token { connection: asker.connection(), request: RequestId(number) };
-        let Desk { scratch, outlet, .. } = self;
-        let mut program = Execution { unit, scratch, waits: None };
-        let place = (to.keyspace, to.partition);
-        let mut effects = Effected { replies: at.replies, outlet, now: at.now };
-        let ran = at.instance.run(time(at.now), token, place, (&mut program, reply), &mut effects);
-        let waits = program.waits.take();
-        match (ran, waits) {
-            (Ok(Ran::Now), None) => true,
-            (Ok(Ran::Now), Some(waits)) => {
-                let parked = Parked::new(to, unit, waits);
-                self.park(at, number, asker, parked);
-                false
-            }
-            (Ok(Ran::Later), waits) => {
-                let parked = waits.map(|waits| Parked::new(to, unit, waits));
-                self.under_way.insert(number, UnderWay { asker, deadline_ms: None, parked });
-                false
-            }
-            (Err(failure), _) => {
-                failure_reply(&failure, reply);
-                true
-            }
-        }
-    }
-
-    /// Has a unit run again once its record has changed or its time is over.
-    fn park<D: Disk>(&mut self, at: &mut At<'_, '_, D>, number: u64, asker: Asker, mut parked: Box<Parked>) {
-        parked.is_waiting = true;
-        let (to, Waits { key, version, until_ms }) = (parked.to, parked.waits.clone());
-        if let Asker::Sibling { place, number } = asker {
-            self.outgoing.waits(place, number, until_ms);
-        }
-        self.under_way.insert(number, UnderWay { asker, deadline_ms: None, parked: Some(parked) });
-        let left_ms = until_ms.saturating_sub(at.now.unix_ms).clamp(1, WAIT_MS_MAX);
-        let envelope = Envelope {
-            keyspace: to.keyspace,
-            partition: to.partition,
-            time_out_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),
-            ..Envelope::default()
-        };
-        let until = if version == Timestamp::ZERO { Until::Present } else { Until::Changed(version) };
-        let read = Read { key: &key, query: Query::Wait { until } };
-        let message = Message::Read { seen: Timestamp::ZERO, read };
-        let token = Token { connection: asker.connection(), request: RequestId(number) };
-        let mut effects = Effected { replies: at.replies, outlet: &mut self.outlet, now: at.now };
-        at.instance.request(time(at.now), token, &envelope, &message, &mut effects);
-    }
-
-    /// Sends a unit to the instance at a place. `false`: there is no room.
-    pub(super) fn forward(
-        &mut self,
-        now: Now,
-        place: usize,
-        to: Place,
-        asker: Asker,
-        unit: &Unit<'_>,
-    ) -> bool {
-        let number = self.number();
-        if !self.outgoing.unit(place, number, to, unit) {
-            return false;
-        }
-        let deadline_ms = now.elapsed_ms + FORWARD_TIME_OUT_MS;
-        self.deadlines.insert((deadline_ms, number));
-        self.under_way.insert(number, UnderWay { asker, deadline_ms: Some(deadline_ms), parked: None });
-        true
-    }
-
-    /// Puts off a step of a command that asks all partitions. `false`: there is no room.
-    pub(super) fn put_off(&mut self, to: Place, asker: Asker, unit: &Unit<'_>) -> bool {
-        if self.steps.len() >= STEPS_WAITING_MAX {
-            return false;
-        }
-        let mut bytes = Vec::new();
-        unit.encode(&mut bytes);
-        self.steps.push_back(Step { to, asker, unit: bytes });
-        true
-    }
-
-    fn take(&mut self, number: u64) -> Option<UnderWay> {
-        let under_way = self.under_way.remove(&number)?;
-        if let Some(deadline_ms) = under_way.deadline_ms {
-            self.deadlines.remove(&(deadline_ms, number));
-        }
-        Some(under_way)
-    }
-}
-
-impl Parked {
-    fn new(to: Place, unit: &Unit<'_>, waits: Waits) -> Box<Parked> {
-        let mut bytes = Vec::new();
-        unit.encode(&mut bytes);
-        Box::new(Parked { to, unit: bytes, waits, is_waiting: false })
-    }
-}
-
 impl Clients {
     /// None yet; this is the instance at a place among those of its node.
     pub(crate) fn new(place: usize, outlet: Outlet) -> Clients {
-        let desk = Desk {
-            under_way: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            next_number: 0,
-            outgoing: Outgoing::new(place),
-            scratch: Scratch::default(),
-            outlet,
-            steps: VecDeque::new(),
-            is_stuck: false,
-            commands: 0,
-            clients: 0,
-        };
+        let desk = Desk::new(place, outlet);
         // Numbers of clients are unique in the process, whose instances count alternately.
         Clients { table: Vec::new(), next_client: place as u64 + 1, desk }
     }
@@ -294,48 +92,112 @@ impl Clients {
         result
     }
 
-    /// A connection has closed.
-    pub(crate) fn closed<D: Disk>(&mut self, id: ConnectionId, instance: &mut Instance<D>) {
+    /// A connection has closed: a client's, or one to or from another instance.
+    pub(crate) fn closed<D: Disk>(&mut self, id: ConnectionId, instance: &mut Instance<D>, now_ms: u64) {
         if self.out_of_table(id).is_some() {
             self.desk.clients -= 1;
-            instance.disconnected(id.to_u64() | TOKEN_MARK);
+            self.desk.lanes.closed(id);
+            return instance.disconnected(id.to_u64() | TOKEN_MARK);
         }
+        let target = Target::Wire(id);
+        let mut over = Vec::new();
+        self.desk.lanes.lost(target, now_ms, &mut over);
+        self.desk.over(over);
+        self.desk.wires.closed(id);
+        self.desk.turned.closed(target);
+        // Nobody hears of what waits on its behalf; what is held ends by itself.
+        let is_of_it = |one: &UnderWay| matches!(one.asker, Asker::Other { source, .. } if source == target);
+        self.desk.under_way.retain(|_, one| one.parked.is_none() || !is_of_it(one));
     }
 
-    /// Runs units of another instance's clients.
+    /// The map has changed: units go where their partitions are served now.
+    pub(crate) fn map_changed<D: Disk>(&mut self, instance: &Instance<D>, now: Now) {
+        let map = instance.map();
+        let mut over = Vec::new();
+        let mut lanes = std::mem::take(&mut self.desk.lanes);
+        let desk = &self.desk;
+        let primary = |to: Place| {
+            let group = map.keyspace(to.keyspace).and_then(|keyspace| keyspace.group(to.partition))?;
+            desk.target(group.primary)
+        };
+        let is_down = |target| match target {
+            Target::Sibling(_) => false,
+            Target::Wire(connection) => {
+                let at_it = desk.outlet.links.instance_at(connection).and_then(|id| map.instance(id));
+                let node = at_it.and_then(|instance| map.node(instance.node));
+                node.is_none_or(|node| node.state() == NodeState::Down)
+            }
+        };
+        lanes.map_changed(now.elapsed_ms, primary, is_down, &mut over);
+        self.desk.lanes = lanes;
+        self.desk.over(over);
+    }
+
+    /// Runs units of the clients of another instance of this node.
     pub(crate) fn run_for<D: Disk>(
         &mut self,
         units: &Units,
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
         let mut at = At { instance, now, replies };
-        let (mut begin, mut reply) = (0, Vec::new());
+        let mut begin = 0;
         for item in &units.items {
             let bytes = &units.bytes[begin..item.end];
             begin = item.end;
-            reply.clear();
-            let asker = Asker::Sibling { place: units.from, number: item.number };
-            let done = match Unit::decode(bytes) {
-                Ok(unit) if unit.is_page() && self.desk.put_off(item.to, asker, &unit) => false,
-                Ok(unit) if !unit.is_page() && !self.desk.is_full() => {
-                    self.desk.run(&mut at, item.to, asker, &unit, &mut reply)
-                }
-                Ok(_) => {
-                    failure_reply(&Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, &mut reply);
-                    true
-                }
-                Err(_) => {
-                    failure_reply(&zerohop_wire::What::Unexpected.into(), &mut reply);
-                    true
-                }
-            };
-            if done {
-                self.desk.outgoing.reply(units.from, item.number, &reply);
-            }
+            let source = Target::Sibling(units.from);
+            self.run_of_other(&mut at, (source, item.number, item.behind), item.to, bytes);
         }
     }
 
-    /// Takes replies of units that were run elsewhere.
+    /// Takes up a piece of a unit of a client of an instance of another node, and runs the unit once it is whole.
+    pub(crate) fn asked<D: Disk>(
+        &mut self,
+        connection: ConnectionId,
+        from: Member,
+        (envelope, ask): (&Envelope, &UnitAsk<'_>),
+        (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
+    ) {
+        let to = Place { keyspace: envelope.keyspace, partition: envelope.partition };
+        let UnitAsk { number, behind, total, at, piece } = *ask;
+        let head = Head::Ask { number, behind, to };
+        let Some(unit) = self.desk.wires.take(connection, from, head, (total, at, piece)) else { return };
+        let source = Target::Wire(connection);
+        if !self.desk.wires.has_room(connection) {
+            return self.desk.turn_back(source, number);
+        }
+        let mut at = At { instance, now, replies };
+        self.run_of_other(&mut at, (source, number, behind), to, &unit);
+    }
+
+    fn run_of_other<D: Disk>(
+        &mut self,
+        at: &mut At<'_, '_, D>,
+        (source, number, behind): (Target, u64, u64),
+        to: Place,
+        bytes: &[u8],
+    ) {
+        let asker = Asker::Other { source, number };
+        if self.desk.turned.follows_one(source, behind) {
+            return self.desk.turn_back(source, number);
+        }
+        let ran = match Unit::decode(bytes) {
+            Ok(unit) if unit.is_page() && self.desk.put_off(to, asker, &unit) => return,
+            Ok(unit) if !unit.is_page() && !self.desk.is_full() => {
+                let mut reply = Vec::new();
+                let ran = self.desk.run(at, to, asker, &unit, &mut reply);
+                ran.map(|is_done| is_done.then_some(reply))
+            }
+            Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
+            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+        };
+        match ran {
+            Ok(reply) => reply.into_iter().for_each(|reply| self.desk.reply(asker, reply)),
+            Err(failure) if may_come_again(&failure) => self.desk.turn_back(source, number),
+            Err(failure) => self.desk.fail(asker, &failure),
+        }
+    }
+
+    /// Hears what became of units that another instance of this node was to run.
     pub(crate) fn ran<D: Disk>(
         &mut self,
         replied: &Replied,
@@ -346,16 +208,49 @@ impl Clients {
         for item in &replied.items {
             let bytes = &replied.bytes[begin..item.end];
             begin = item.end;
-            let Some(mut under_way) = self.desk.take(item.number) else { continue };
-            match item.waits_until_ms {
-                None => self.deliver(&mut at, under_way.asker, bytes),
-                Some(until_ms) => {
-                    let left_ms = until_ms.saturating_sub(now.unix_ms);
-                    let deadline_ms = now.elapsed_ms.saturating_add(left_ms) + FORWARD_TIME_OUT_MS;
-                    under_way.deadline_ms = Some(deadline_ms);
-                    self.desk.deadlines.insert((deadline_ms, item.number));
-                    self.desk.under_way.insert(item.number, under_way);
+            self.hear(&mut at, item.number, item.verdict, bytes);
+        }
+    }
+
+    /// Hears a piece of what became of a unit that an instance of another node was to run.
+    pub(crate) fn told<D: Disk>(
+        &mut self,
+        connection: ConnectionId,
+        from: Member,
+        told: &UnitTold<'_>,
+        (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
+    ) {
+        let UnitTold { number, verdict, total, at, piece } = *told;
+        if self.desk.lanes.target_of(number) != Some(Target::Wire(connection)) {
+            // It was given up.
+            return;
+        }
+        let head = Head::Told { number, verdict };
+        let Some(reply) = self.desk.wires.take(connection, from, head, (total, at, piece)) else { return };
+        let mut at = At { instance, now, replies };
+        self.hear(&mut at, number, verdict, &reply);
+    }
+
+    fn hear<D: Disk>(&mut self, at: &mut At<'_, '_, D>, number: u64, verdict: Verdict, reply: &[u8]) {
+        let (lanes, now) = (&mut self.desk.lanes, at.now);
+        if lanes.target_of(number).is_none() {
+            return;
+        }
+        match verdict {
+            Verdict::Replied => {
+                if let Some(flight) = lanes.take(number, now.elapsed_ms) {
+                    if flight.may_write {
+                        self.desk.written(now.elapsed_ms, flight.lane, flight.ticket);
+                    }
+                    self.deliver(at, flight.lane.connection, flight.ticket, reply);
                 }
+            }
+            Verdict::NotRun => lanes.not_run(number, now.elapsed_ms),
+            Verdict::Waits(until_ms) => {
+                let Some(unit) = lanes.unit_of(number) else { return };
+                let unit = with_wait(unit, until_ms);
+                let left_ms = until_ms.saturating_sub(now.unix_ms);
+                lanes.waits(number, unit, now.elapsed_ms.saturating_add(left_ms));
             }
         }
     }
@@ -366,19 +261,18 @@ impl Clients {
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
         let mut at = At { instance, now, replies };
-        let mut reply = Vec::new();
+        self.desk.pump(&mut at);
         for _ in 0..STEPS_PER_TURN_MAX {
-            let Some(Step { to, asker, unit }) = self.desk.steps.pop_front() else { return };
-            reply.clear();
-            let done = match Unit::decode(&unit) {
-                Ok(unit) => self.desk.run(&mut at, to, asker, &unit, &mut reply),
-                Err(_) => {
-                    failure_reply(&zerohop_wire::What::Unexpected.into(), &mut reply);
-                    true
-                }
+            let Some(Step { to, asker, unit: bytes }) = self.desk.steps.pop_front() else { return };
+            let mut reply = Vec::new();
+            let (ran, may_write) = match Unit::decode(&bytes) {
+                Ok(unit) => (self.desk.run(&mut at, to, asker, &unit, &mut reply), unit.may_write()),
+                Err(_) => (Err(zerohop_wire::What::Unexpected.into()), true),
             };
-            if done {
-                self.deliver(&mut at, asker, &reply);
+            match ran {
+                Ok(true) => self.desk.reply(asker, reply),
+                Ok(false) => {}
+                Err(failure) => self.desk.refused(now.elapsed_ms, to, asker, (bytes, may_write), &failure),
             }
         }
     }
@@ -391,19 +285,14 @@ impl Clients {
     ) -> bool {
         let mut at = At { instance, now, replies };
         let mut has_run = false;
-        while !self.desk.outlet.answered.is_empty() {
+        let mut over = Vec::new();
+        self.desk.lanes.overdue(now.elapsed_ms, &mut over);
+        self.desk.over(over);
+        while !self.desk.outlet.answered.is_empty() || !self.desk.ready.is_empty() {
             for (number, answer) in std::mem::take(&mut self.desk.outlet.answered) {
                 has_run |= self.take_answer(&mut at, number, answer);
             }
-        }
-        while let Some(&(deadline_ms, number)) = self.desk.deadlines.first()
-            && deadline_ms <= now.elapsed_ms
-        {
-            if let Some(under_way) = self.desk.take(number) {
-                self.fail(&mut at, under_way.asker, &Failure::TimedOut { version: Timestamp::ZERO });
-            } else {
-                self.desk.deadlines.pop_first();
-            }
+            self.deliver_ready(&mut at);
         }
         has_run
     }
@@ -414,23 +303,21 @@ impl Clients {
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
         let mut at = At { instance, now, replies };
+        self.desk.pump(&mut at);
         let mut refused = Vec::new();
         self.desk.is_stuck = self.desk.outgoing.send(|number| refused.push(number));
-        for number in refused {
-            if let Some(under_way) = self.desk.take(number) {
-                self.fail(&mut at, under_way.asker, &Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
-            }
-        }
+        refused.into_iter().for_each(|number| self.desk.lanes.not_run(number, now.elapsed_ms));
+        self.desk.is_stuck |= self.desk.wires.flush(at.me(), at.replies);
     }
 
     /// When [`Clients::settle`] and [`Clients::send`] have something to do though nothing comes.
     pub(crate) fn next_deadline_ms(&self, now_ms: u64) -> Option<u64> {
-        if !self.desk.steps.is_empty() || !self.desk.outlet.answered.is_empty() {
+        let desk = &self.desk;
+        if !desk.steps.is_empty() || !desk.outlet.answered.is_empty() || !desk.ready.is_empty() {
             return Some(now_ms);
         }
-        let retry_ms = self.desk.is_stuck.then_some(now_ms + 1);
-        let deadline_ms = self.desk.deadlines.first().map(|(deadline_ms, _)| *deadline_ms);
-        retry_ms.into_iter().chain(deadline_ms).min()
+        let retry_ms = desk.is_stuck.then_some(now_ms + 1);
+        retry_ms.into_iter().chain(desk.lanes.next_ms()).min()
     }
 
     /// The reactor stops: nothing that is under way elsewhere is waited for.
@@ -439,66 +326,69 @@ impl Clients {
         (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
     ) {
         let mut at = At { instance, now, replies };
-        self.desk.steps.clear();
-        let numbers: Vec<u64> = self.desk.under_way.keys().copied().collect();
-        for number in numbers {
-            if let Some(under_way) = self.desk.take(number) {
-                self.fail(&mut at, under_way.asker, &Failure::TimedOut { version: Timestamp::ZERO });
+        for Step { asker, .. } in std::mem::take(&mut self.desk.steps) {
+            if let Asker::Other { source, number } = asker {
+                self.desk.turn_back(source, number);
             }
         }
+        for under_way in std::mem::take(&mut self.desk.under_way).into_values() {
+            self.desk.failed(now.elapsed_ms, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+        }
+        let mut over = Vec::new();
+        self.desk.lanes.stop(&mut over);
+        self.desk.over(over);
+        self.deliver_ready(&mut at);
         self.desk.outgoing.send(|_| ());
+        self.desk.wires.flush(at.me(), at.replies);
     }
 
     /// An answer of the instance. Whether a unit has run again because of it.
     fn take_answer<D: Disk>(&mut self, at: &mut At<'_, '_, D>, number: u64, answer: Answer) -> bool {
-        let Some(UnderWay { asker, parked, .. }) = self.desk.take(number) else { return false };
-        match (answer, parked) {
-            (Answer::Failed(failure), _) => {
-                self.fail(at, asker, &failure);
-                false
+        let Some(mut under_way) = self.desk.under_way.remove(&number) else { return false };
+        let (now_ms, asker) = (at.now.elapsed_ms, under_way.asker);
+        let parked = match answer {
+            Answer::Failed(failure) => {
+                self.desk.failed(now_ms, under_way, &failure);
+                return false;
             }
-            (Answer::Reply(bytes), None) => {
-                self.deliver(at, asker, &bytes);
-                false
+            Answer::Reply(bytes) if under_way.parked.is_none() => {
+                self.desk.reply(asker, bytes);
+                return false;
             }
-            (_, Some(parked)) if !parked.is_waiting => {
+            Answer::Reply(_) | Answer::Woken => under_way.parked.take(),
+        };
+        match parked {
+            Some(parked) if !parked.is_waiting => {
                 self.desk.park(at, number, asker, parked);
                 false
             }
-            (_, Some(parked)) => {
+            Some(parked) => {
+                let unit = with_wait(&parked.unit, parked.waits.until_ms);
                 let mut reply = Vec::new();
-                let done = match Unit::decode(&parked.unit) {
-                    Ok(mut unit) => {
-                        unit.wait_until_ms = Some(parked.waits.until_ms);
-                        self.desk.run(at, parked.to, asker, &unit, &mut reply)
-                    }
-                    Err(_) => {
-                        failure_reply(&zerohop_wire::What::Unexpected.into(), &mut reply);
-                        true
-                    }
+                let ran = match Unit::decode(&unit) {
+                    Ok(unit) => self.desk.run(at, parked.to, asker, &unit, &mut reply),
+                    Err(_) => Err(zerohop_wire::What::Unexpected.into()),
                 };
-                if done {
-                    self.deliver(at, asker, &reply);
+                match ran {
+                    Ok(true) => self.desk.reply(asker, reply),
+                    Ok(false) => {}
+                    Err(failure) => self.desk.refused(now_ms, parked.to, asker, (unit, false), &failure),
                 }
                 true
             }
             // Nobody waits but what is parked.
-            (Answer::Woken, None) => false,
+            None => false,
         }
     }
 
-    fn fail<D: Disk>(&mut self, at: &mut At<'_, '_, D>, asker: Asker, failure: &Failure<'_>) {
-        let mut reply = Vec::new();
-        failure_reply(failure, &mut reply);
-        self.deliver(at, asker, &reply);
+    fn deliver_ready<D: Disk>(&mut self, at: &mut At<'_, '_, D>) {
+        while let Some((connection, ticket, reply)) = self.desk.ready.pop_front() {
+            self.deliver(at, connection, ticket, &reply);
+        }
     }
 
-    /// Hands a reply to whoever asked.
-    fn deliver<D: Disk>(&mut self, at: &mut At<'_, '_, D>, asker: Asker, reply: &[u8]) {
-        let (id, ticket) = match asker {
-            Asker::Sibling { place, number } => return self.desk.outgoing.reply(place, number, reply),
-            Asker::Client { connection, ticket } => (connection, ticket),
-        };
+    /// Hands a reply to a client.
+    fn deliver<D: Disk>(&mut self, at: &mut At<'_, '_, D>, id: ConnectionId, ticket: Ticket, reply: &[u8]) {
         let Some(mut client) = self.out_of_table(id) else { return };
         let mut out = Vec::new();
         let At { instance, now, replies } = at;

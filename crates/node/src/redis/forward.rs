@@ -1,13 +1,12 @@
 //! Units that another instance of this node has to run, and their replies: one notice each way for all of a batch.
 //!
-//! Every unit that is sent has a number, under which its reply comes back. It is given up after
-//! [`FORWARD_TIME_OUT_MS`](super::limits::FORWARD_TIME_OUT_MS), and what comes later is dropped: its client has been told
-//! that nobody knows whether it was done.
+//! Every unit that is sent has a number, under which what became of it comes back ([`super::lanes`]).
 
 use std::sync::Arc;
 
 use zerohop_resp::Place;
 use zerohop_wire::ids::InstanceId;
+use zerohop_wire::messages::Verdict;
 
 use super::limits::OUTGOING_BYTES_MAX;
 use crate::instance::Notice;
@@ -25,6 +24,8 @@ pub(crate) struct Units {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Item {
     pub(super) number: u64,
+    /// It is not run if this one was not; 0: it stands alone.
+    pub(super) behind: u64,
     pub(super) to: Place,
     /// Where its bytes end.
     pub(super) end: usize,
@@ -40,8 +41,8 @@ pub(crate) struct Replied {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) number: u64,
-    /// Not a reply: it waits there until this time, in milliseconds since 1970.
-    pub(super) waits_until_ms: Option<u64>,
+    /// What became of it: only a reply has bytes.
+    pub(super) verdict: Verdict,
     pub(super) end: usize,
 }
 
@@ -77,37 +78,23 @@ impl Outgoing {
         self.siblings.0.iter().position(|(id, _)| *id == instance)
     }
 
-    /// Takes a unit for the instance at a place. `false`: there is no room.
-    pub(super) fn unit(
-        &mut self,
-        place: usize,
-        number: u64,
-        to: Place,
-        unit: &zerohop_resp::Unit<'_>,
-    ) -> bool {
-        let Some(units) = self.units.get_mut(place) else { return false };
-        if units.bytes.len() > OUTGOING_BYTES_MAX {
-            return false;
-        }
-        unit.encode(&mut units.bytes);
-        units.items.push(Item { number, to, end: units.bytes.len() });
-        true
+    /// Whether the instance at a place may be sent more units in this batch.
+    pub(super) fn has_room(&self, place: usize) -> bool {
+        self.units.get(place).is_some_and(|units| units.bytes.len() <= OUTGOING_BYTES_MAX)
     }
 
-    /// Takes a reply for the instance at a place, which `write` appends.
-    pub(super) fn reply(&mut self, place: usize, number: u64, bytes: &[u8]) {
-        self.answer(place, number, None, bytes);
+    /// Takes a unit for the instance at a place.
+    pub(super) fn unit(&mut self, place: usize, (number, behind): (u64, u64), to: Place, unit: &[u8]) {
+        let Some(units) = self.units.get_mut(place) else { return };
+        units.bytes.extend_from_slice(unit);
+        units.items.push(Item { number, behind, to, end: units.bytes.len() });
     }
 
-    /// Tells the asker that its unit waits.
-    pub(super) fn waits(&mut self, place: usize, number: u64, until_ms: u64) {
-        self.answer(place, number, Some(until_ms), &[]);
-    }
-
-    fn answer(&mut self, place: usize, number: u64, waits_until_ms: Option<u64>, bytes: &[u8]) {
+    /// Takes what is told to the instance at a place of a unit of its clients.
+    pub(super) fn tell(&mut self, place: usize, number: u64, verdict: Verdict, bytes: &[u8]) {
         let Some(replies) = self.replies.get_mut(place) else { return };
         replies.bytes.extend_from_slice(bytes);
-        replies.items.push(Answered { number, waits_until_ms, end: replies.bytes.len() });
+        replies.items.push(Answered { number, verdict, end: replies.bytes.len() });
     }
 
     /// Sends all of it. What finds no room stays here if it is replies, which the asker waits for, and is handed to
@@ -159,9 +146,8 @@ mod tests {
         while mailbox.leave(Notice::Stop).is_ok() {}
         let to = Place { keyspace: KeyspaceId(1), partition: PartitionId(0) };
         let bytes = [1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let unit = zerohop_resp::Unit::decode(&bytes).expect("is a unit");
-        assert!(outgoing.unit(1, 7, to, &unit));
-        outgoing.reply(1, 8, b"+OK\r\n");
+        outgoing.unit(1, (7, 0), to, &bytes);
+        outgoing.tell(1, 8, Verdict::Replied, b"+OK\r\n");
         let mut refused = Vec::new();
         assert!(outgoing.send(|number| refused.push(number)));
         assert_eq!(refused, [7]);

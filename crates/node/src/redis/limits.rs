@@ -1,15 +1,45 @@
 //! Every bound of this module, each with its reason.
 
-/// Units of the clients of one instance that are under way: at others, held until they are durable, or waiting. A client
-/// has at most 1024 of them; beyond this its commands are refused.
+/// Units of the clients of one instance that are under way: held until they are durable, or waiting; and as many that are to be
+/// run by others. A client has at most 1024 of them; beyond this its commands are refused.
 pub(crate) const UNDER_WAY_MAX: usize = 1 << 16;
 
-/// For how long a unit may be under way at another instance. One that does not answer for so long is stuck with its disk.
-pub(crate) const FORWARD_TIME_OUT_MS: u64 = 10_000;
+/// For how long a unit may be under way to another instance, all attempts together. A failover takes two seconds; an instance
+/// that does not answer for so long is stuck with its disk.
+pub(crate) const RELAY_TIME_OUT_MS: u64 = 10_000;
 
-/// Bytes of units for one other instance that are gathered in a batch: beyond it commands are refused, as their replies would
-/// be late anyway.
+/// For how long what became of a write is waited for at an instance that is not the primary any more. It knows at once, if it
+/// hears of the question at all.
+pub(crate) const DEPOSED_MS: u64 = 1_000;
+
+/// When a unit that could not be run is tried again: nothing is lost by it, and a primary that has just been promoted is
+/// ready within milliseconds.
+pub(crate) const RETRY_MS: u64 = 10;
+
+/// Bytes of units that are kept until they are replied to: two seconds of a fast network are waited for in a failover, and who
+/// has more under way is refused.
+pub(crate) const RELAYED_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes of units for one other instance of the node that are gathered in a batch: beyond it they wait for the next.
 pub(crate) const OUTGOING_BYTES_MAX: usize = 64 << 20;
+
+/// Bytes that wait to be sent on one connection between instances: beyond it units wait, and other instances' units are turned
+/// back.
+pub(crate) const WIRE_BYTES_MAX: usize = 64 << 20;
+
+/// Longest piece of a unit or reply: half a millisecond of a slow network, for which a lease behind it waits.
+pub(crate) const PIECE_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes on their way on a connection from which no more pieces are added: so few that the other end is read on, whatever it
+/// says, and that leases and entries find room.
+pub(crate) const WIRE_UNSENT_BYTES_MAX: usize = 512 << 10;
+
+/// The longest unit or reply: a transaction of the most bytes behind the most and longest watched keys.
+pub(crate) const WHOLE_BYTES_MAX: usize = 128 << 20;
+
+/// Units of one sender that are remembered as turned back. Those behind earlier ones are turned back too, which costs them a
+/// retry.
+pub(crate) const TURNED_MAX: usize = 1 << 14;
 
 /// Steps of commands that ask all partitions in one turn of the loop: each looks at a thousand keys, which takes about a
 /// millisecond.
@@ -23,3 +53,5 @@ pub(crate) const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 
 /// When to ask again what was refused for want of room.
 pub(crate) const BUSY_RETRY_MS: u32 = 10;
+
+const _: () = assert!(WIRE_UNSENT_BYTES_MAX + PIECE_BYTES_MAX < crate::reactor::UNSENT_BYTES_MAX);

@@ -1,21 +1,28 @@
 //! Clients of Redis, served by an instance beside its own.
 //!
 //! ```text
-//!   reactor ── bytes ──> Clients ──> resp::Connection ──> World::run ──┬─> here: Instance::run(Execution) ──> reply
-//!                           │                                         └─> another instance's: Outgoing ─┐
-//!                           │                                                                           │ one notice a batch
-//!                           └──<── resp::Connection::complete <──── Notice::Ran <── its Clients::run_for ┘
+//!   reactor ── bytes ──> Clients ──> resp::Connection ──> World::run ──> Desk ──┬─> here: Instance::run(Execution) ──> reply
+//!                           │                                                  │   ^ what cannot be run yet
+//!                           │                                                  └─> Lanes ─┬─> Outgoing ──> another thread
+//!                           │                                                             └─> Wires ─────> another node
+//!                           └──<── resp::Connection::complete <──── replied, not run, waits <── its Clients ─┘
 //! ```
 //!
 //! `zerohop-resp` knows the commands, `zerohop-partition` how to run several reads and changes as one unit. What is done
-//! here is to bring a unit to where its keys live, and its reply back, within a time: see [`forward`].
+//! here is to bring a unit to where its keys live, in the order of its client's commands, and its reply back, within a time:
+//! [`lanes`] has the rules, [`forward`] the way to other instances of the node and [`wires`] that to other nodes.
 
 mod clients;
+mod desk;
 mod execution;
 mod forward;
+mod lanes;
 pub(crate) mod limits;
 mod members;
+mod turned;
+mod wires;
 mod world;
 
-pub(crate) use self::clients::{Answer, Clients, TOKEN_MARK};
+pub(crate) use self::clients::{Answer, Clients};
+pub(crate) use self::desk::TOKEN_MARK;
 pub(crate) use self::forward::{Replied, Siblings, Units};

@@ -6,7 +6,9 @@ use zerohop_resp::{Member, Place, Ran, ServerInfo, Ticket, Unit, World, failure_
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
-use super::clients::{Asker, At, Client, Desk};
+use super::clients::Client;
+use super::desk::{Asker, At, Desk, encoded, may_come_again};
+use super::lanes::Lane;
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, members, partition_of_slot, split};
 use crate::manager::resident_bytes;
@@ -33,25 +35,38 @@ impl<D: Disk> World for Here<'_, '_, D> {
             return Ran::Done;
         };
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-        let is_taken = if desk.is_full() {
-            Err(busy)
-        } else if group.primary == me && unit.is_page() {
-            desk.put_off(to, asker, unit).then_some(()).ok_or(busy)
-        } else if group.primary == me {
-            return if desk.run(at, to, asker, unit, reply) { Ran::Done } else { Ran::Later };
-        } else {
-            match desk.outgoing.place_of(group.primary) {
-                Some(place) => desk.forward(at.now, place, to, asker, unit).then_some(()).ok_or(busy),
-                None => Err(Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }),
+        let lane = Lane { connection: *connection, to };
+        // What it has asked of this partition before and what waits still goes first.
+        let is_here = group.primary == me && desk.lanes.is_free(lane);
+        let refused = if is_here && desk.is_full() {
+            busy
+        } else if is_here && unit.is_page() {
+            if desk.put_off(to, asker, unit) {
+                return Ran::Later;
             }
+            busy
+        } else if is_here {
+            match desk.run(at, to, asker, unit, reply) {
+                Ok(true) => return Ran::Done,
+                Ok(false) => return Ran::Later,
+                Err(failure) => failure,
+            }
+        } else {
+            Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }
         };
-        match is_taken {
-            Ok(()) => Ran::Later,
-            Err(failure) => {
-                failure_reply(&failure, reply);
-                Ran::Done
+        if may_come_again(&refused) {
+            let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now.elapsed_ms);
+            let is_taken = if is_here {
+                desk.lanes.push_first(lane, ticket, kept, now_ms)
+            } else {
+                desk.lanes.push(lane, ticket, kept, now_ms)
+            };
+            if is_taken {
+                return Ran::Later;
             }
         }
+        failure_reply(&refused, reply);
+        Ran::Done
     }
 
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {

@@ -8,6 +8,7 @@
 
 mod cluster;
 mod kill;
+mod nodes;
 mod order;
 mod strangers;
 mod support;

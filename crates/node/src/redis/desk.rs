@@ -1,0 +1,423 @@
+//! The units that are under way at an instance, whoever asked for them, and where each goes next.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zerohop_engine::disk::Disk;
+use zerohop_partition::instance::Instance;
+use zerohop_partition::{Ran, Token};
+use zerohop_resp::{Place, Scratch, Ticket, Unit, failure_reply};
+use zerohop_wire::ids::{InstanceId, RequestId, Timestamp};
+use zerohop_wire::messages::{Member, Query, Read, Until, Verdict};
+use zerohop_wire::{Envelope, Failure, Message};
+
+use super::clients::time;
+use super::execution::{Execution, Waits};
+use super::forward::Outgoing;
+use super::lanes::{Ended, Flight, Lane, Lanes, Over, Target};
+use super::limits::{BUSY_RETRY_MS, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX};
+use super::turned::Turned;
+use super::wires::{Head, Wires};
+use crate::instance::{Effected, Outlet};
+use crate::reactor::{ConnectionId, Now, Replies};
+
+/// What sets tokens of units apart from those of requests: no connection has so high a number.
+pub(crate) const TOKEN_MARK: u64 = 1 << 31;
+
+/// The connection of tokens of units that another instance asked for.
+const OF_OTHERS: u64 = u64::MAX;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Desk {
+    /// Units that are run here and not replied to yet: held, or waiting.
+    pub(super) under_way: BTreeMap<u64, UnderWay>,
+    next_number: u64,
+    /// Units of the clients of this instance that are to be run elsewhere, or later.
+    pub(super) lanes: Lanes,
+    /// Units of others that were not run here.
+    pub(super) turned: Turned<Target>,
+    pub(super) outgoing: Outgoing,
+    pub(super) wires: Wires,
+    scratch: Scratch,
+    /// Where the effects of the instance go.
+    pub(super) outlet: Outlet,
+    pub(super) steps: VecDeque<Step>,
+    /// Replies to clients that nobody has handed on yet.
+    pub(super) ready: VecDeque<(ConnectionId, Ticket, Vec<u8>)>,
+    /// Something found no room on its way to other instances.
+    pub(super) is_stuck: bool,
+    pub(super) commands: u64,
+    pub(super) clients: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asker {
+    Client { connection: ConnectionId, ticket: Ticket },
+    Other { source: Target, number: u64 },
+}
+
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    pub(super) asker: Asker,
+    to: Place,
+    may_write: bool,
+    /// Of a client's unit that only reads: to run it again, if it comes to nothing here.
+    kept: Option<Vec<u8>>,
+    pub(super) parked: Option<Box<Parked>>,
+}
+
+/// A unit that waits for a record.
+#[derive(Debug)]
+pub(super) struct Parked {
+    pub(super) to: Place,
+    pub(super) unit: Vec<u8>,
+    pub(super) waits: Waits,
+    /// What it has seen is committed, and the wait was handed to the partition.
+    pub(super) is_waiting: bool,
+}
+
+/// A step of a command that asks all partitions: it has time.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) to: Place,
+    pub(super) asker: Asker,
+    pub(super) unit: Vec<u8>,
+}
+
+/// The instance, the time, and the way to answer its own clients.
+pub(super) struct At<'a, 'r, D: Disk> {
+    pub(super) instance: &'a mut Instance<D>,
+    pub(super) now: Now,
+    pub(super) replies: &'a mut Replies<'r>,
+}
+
+impl<D: Disk> At<'_, '_, D> {
+    pub(super) fn me(&self) -> Member {
+        let identity = self.instance.identity();
+        Member { instance: identity.instance, incarnation: identity.incarnation }
+    }
+}
+
+impl Asker {
+    fn connection(self) -> u64 {
+        match self {
+            Asker::Client { connection, .. } => connection.to_u64() | TOKEN_MARK,
+            Asker::Other { .. } => OF_OTHERS,
+        }
+    }
+}
+
+/// Whether a unit that is refused so was not run, and may be later or elsewhere.
+pub(super) fn may_come_again(failure: &Failure<'_>) -> bool {
+    matches!(failure, Failure::WrongOwner { .. } | Failure::Unavailable { .. } | Failure::Busy { .. })
+}
+
+impl Desk {
+    pub(super) fn new(place: usize, outlet: Outlet) -> Desk {
+        Desk {
+            under_way: BTreeMap::new(),
+            next_number: 0,
+            lanes: Lanes::default(),
+            turned: Turned::new(),
+            outgoing: Outgoing::new(place),
+            wires: Wires::default(),
+            scratch: Scratch::default(),
+            outlet,
+            steps: VecDeque::new(),
+            ready: VecDeque::new(),
+            is_stuck: false,
+            commands: 0,
+            clients: 0,
+        }
+    }
+
+    /// Whether one more unit may be under way.
+    pub(super) fn is_full(&self) -> bool {
+        self.under_way.len() >= UNDER_WAY_MAX
+    }
+
+    /// Runs a unit here. `true`: its reply has been appended; else it comes.
+    ///
+    /// # Errors
+    /// Why it was not run.
+    #[inline]
+    pub(super) fn run<D: Disk>(
+        &mut self,
+        at: &mut At<'_, '_, D>,
+        to: Place,
+        asker: Asker,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        self.next_number += 1;
+        let number = self.next_number;
+        let token = Token { connection: asker.connection(), request: RequestId(number) };
+        let Desk { scratch, outlet, .. } = self;
+        let mut program = Execution { unit, scratch, waits: None };
+        let place = (to.keyspace, to.partition);
+        let mut effects = Effected { replies: at.replies, outlet, now: at.now };
+        let ran = at.instance.run(time(at.now), token, place, (&mut program, reply), &mut effects);
+        let waits = program.waits.take();
+        match (ran?, waits) {
+            (Ran::Now, None) => Ok(true),
+            (Ran::Now, Some(waits)) => {
+                let parked = Parked::new(to, unit, waits);
+                self.park(at, number, asker, parked);
+                Ok(false)
+            }
+            (Ran::Later, waits) => {
+                let may_write = unit.may_write();
+                let keeps = !may_write && waits.is_none() && matches!(asker, Asker::Client { .. });
+                let kept = keeps.then(|| encoded(unit));
+                let parked = waits.map(|waits| Parked::new(to, unit, waits));
+                self.under_way.insert(number, UnderWay { asker, to, may_write, kept, parked });
+                Ok(false)
+            }
+        }
+    }
+
+    /// Has a unit run again once its record has changed or its time is over.
+    pub(super) fn park<D: Disk>(
+        &mut self,
+        at: &mut At<'_, '_, D>,
+        number: u64,
+        asker: Asker,
+        mut parked: Box<Parked>,
+    ) {
+        parked.is_waiting = true;
+        let (to, Waits { key, version, until_ms }) = (parked.to, parked.waits.clone());
+        if let Asker::Other { source, number } = asker {
+            self.tell(source, number, Verdict::Waits(until_ms), &[]);
+        }
+        let under_way = UnderWay { asker, to, may_write: false, kept: None, parked: Some(parked) };
+        self.under_way.insert(number, under_way);
+        let left_ms = until_ms.saturating_sub(at.now.unix_ms).clamp(1, WAIT_MS_MAX);
+        let envelope = Envelope {
+            keyspace: to.keyspace,
+            partition: to.partition,
+            time_out_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),
+            ..Envelope::default()
+        };
+        let until = if version == Timestamp::ZERO { Until::Present } else { Until::Changed(version) };
+        let read = Read { key: &key, query: Query::Wait { until } };
+        let message = Message::Read { seen: Timestamp::ZERO, read };
+        let token = Token { connection: asker.connection(), request: RequestId(number) };
+        let mut effects = Effected { replies: at.replies, outlet: &mut self.outlet, now: at.now };
+        at.instance.request(time(at.now), token, &envelope, &message, &mut effects);
+    }
+
+    /// Puts off a step of a command that asks all partitions. `false`: there is no room.
+    pub(super) fn put_off(&mut self, to: Place, asker: Asker, unit: &Unit<'_>) -> bool {
+        if self.steps.len() >= STEPS_WAITING_MAX {
+            return false;
+        }
+        self.steps.push_back(Step { to, asker, unit: encoded(unit) });
+        true
+    }
+
+    /// A unit was refused here, and nothing of it has happened: it is run later or elsewhere if that may help.
+    pub(super) fn refused(
+        &mut self,
+        now_ms: u64,
+        to: Place,
+        asker: Asker,
+        (unit, may_write): (Vec<u8>, bool),
+        failure: &Failure<'_>,
+    ) {
+        match asker {
+            Asker::Other { source, number } if may_come_again(failure) => self.turn_back(source, number),
+            Asker::Client { connection, ticket } if may_come_again(failure) => {
+                let lane = Lane { connection, to };
+                if !self.lanes.push_first(lane, ticket, (unit, may_write), now_ms) {
+                    self.fail(asker, failure);
+                }
+            }
+            _ => self.fail(asker, failure),
+        }
+    }
+
+    /// What became of a unit that was run here is not to be known here any more, or it waited in vain.
+    pub(super) fn failed(&mut self, now_ms: u64, under_way: UnderWay, failure: &Failure<'_>) {
+        let UnderWay { asker, to, may_write, kept, parked } = under_way;
+        let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
+        if !is_over {
+            return self.fail(asker, failure);
+        }
+        // A unit that waits has changed nothing.
+        let unit = parked.map(|parked| with_wait(&parked.unit, parked.waits.until_ms));
+        let only_reads = unit.is_some() || !may_write;
+        match unit.or(kept) {
+            Some(unit) => self.refused(now_ms, to, asker, (unit, false), &unavailable()),
+            None if only_reads => self.refused(now_ms, to, asker, (Vec::new(), false), &unavailable()),
+            None => {
+                if let Asker::Client { connection, ticket } = asker {
+                    self.written(now_ms, Lane { connection, to }, ticket);
+                }
+                self.fail(asker, &Failure::TimedOut { version: Timestamp::ZERO });
+            }
+        }
+    }
+
+    /// A unit of a lane has perhaps written: what came before it must not be run again behind it.
+    pub(super) fn written(&mut self, now_ms: u64, lane: Lane, ticket: Ticket) {
+        let mut over = Vec::new();
+        self.lanes.written(lane, ticket, now_ms, &mut over);
+        self.over(over);
+    }
+
+    pub(super) fn fail(&mut self, asker: Asker, failure: &Failure<'_>) {
+        let mut reply = Vec::new();
+        failure_reply(failure, &mut reply);
+        self.reply(asker, reply);
+    }
+
+    /// Hands a reply on to whoever asked; a client of this instance has it once the caller looks at `ready`.
+    pub(super) fn reply(&mut self, asker: Asker, reply: Vec<u8>) {
+        match asker {
+            Asker::Client { connection, ticket } => self.ready.push_back((connection, ticket, reply)),
+            Asker::Other { source, number } => self.tell(source, number, Verdict::Replied, &reply),
+        }
+    }
+
+    /// Tells another instance that its unit was not run.
+    pub(super) fn turn_back(&mut self, source: Target, number: u64) {
+        self.turned.add(source, number);
+        self.tell(source, number, Verdict::NotRun, &[]);
+    }
+
+    pub(super) fn tell(&mut self, source: Target, number: u64, verdict: Verdict, bytes: &[u8]) {
+        match source {
+            Target::Sibling(place) => self.outgoing.tell(place, number, verdict, bytes),
+            Target::Wire(connection) => self.wires.tell(connection, Head::Told { number, verdict }, bytes),
+        }
+    }
+
+    /// Tells clients of units that ended without a reply.
+    pub(super) fn over(&mut self, over: Vec<Over>) {
+        for (Lane { connection, .. }, ticket, ended) in over {
+            let failure = match ended {
+                Ended::NotDone => unavailable(),
+                Ended::InDoubt => Failure::TimedOut { version: Timestamp::ZERO },
+            };
+            self.fail(Asker::Client { connection, ticket }, &failure);
+        }
+    }
+
+    /// Sends on, or runs, what of the lanes may go now.
+    pub(super) fn pump<D: Disk>(&mut self, at: &mut At<'_, '_, D>) {
+        while let Some(lane) = self.lanes.take_due(at.now.elapsed_ms) {
+            while let Some(again_ms) = self.pump_one(at, lane) {
+                if again_ms > at.now.elapsed_ms {
+                    self.lanes.look_at(lane, again_ms);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The next unit of a lane. `None`: there is nothing to be done for it now; else when to go on.
+    fn pump_one<D: Disk>(&mut self, at: &mut At<'_, '_, D>, lane: Lane) -> Option<u64> {
+        let (now_ms, to, me) = (at.now.elapsed_ms, lane.to, at.me().instance);
+        let group = at.instance.map().keyspace(to.keyspace).and_then(|keyspace| keyspace.group(to.partition));
+        let Some(primary) = group.map(|group| group.primary) else {
+            let flight = self.take_next(lane, now_ms)?;
+            let asker = Asker::Client { connection: lane.connection, ticket: flight.ticket };
+            self.fail(asker, &Failure::UnknownKeyspace { keyspace: to.keyspace });
+            return Some(now_ms);
+        };
+        if primary == me {
+            let flight = self.take_next(lane, now_ms)?;
+            return Some(self.run_flight(at, flight));
+        }
+        let later = Some(now_ms + RETRY_MS);
+        let (target, peer) = match self.outgoing.place_of(primary) {
+            Some(place) => (Target::Sibling(place), Member::default()),
+            None => match self.outlet.links.reach(primary, now_ms) {
+                Some((connection, peer)) => (Target::Wire(connection), peer),
+                None => return later,
+            },
+        };
+        self.lanes.next(lane, Some(target))?;
+        let has_room = match target {
+            Target::Sibling(place) => self.outgoing.has_room(place),
+            Target::Wire(connection) => self.wires.has_room(connection),
+        };
+        if !has_room {
+            return Some(now_ms + 1);
+        }
+        let (number, behind) = self.lanes.send(lane, target)?;
+        let unit = self.lanes.unit_of(number)?;
+        match target {
+            Target::Sibling(place) => self.outgoing.unit(place, (number, behind), to, unit),
+            Target::Wire(connection) => {
+                let head = Head::Ask { number, behind, to };
+                self.wires.push(connection, peer, head, unit.to_vec());
+            }
+        }
+        Some(now_ms)
+    }
+
+    /// Takes out the next unit of a lane that nothing is under way of.
+    fn take_next(&mut self, lane: Lane, now_ms: u64) -> Option<Flight> {
+        let number = self.lanes.next(lane, None)?;
+        self.lanes.take(number, now_ms)
+    }
+
+    /// Runs a client's unit here that could not be run before. When to go on with its lane.
+    fn run_flight<D: Disk>(&mut self, at: &mut At<'_, '_, D>, flight: Flight) -> u64 {
+        let now_ms = at.now.elapsed_ms;
+        let Flight { lane: Lane { connection, to }, ticket, .. } = flight;
+        let asker = Asker::Client { connection, ticket };
+        let ran = match Unit::decode(&flight.unit) {
+            Ok(unit) if unit.is_page() && self.put_off(to, asker, &unit) => return now_ms,
+            Ok(unit) if !unit.is_page() && !self.is_full() => {
+                let mut reply = Vec::new();
+                self.run(at, to, asker, &unit, &mut reply).map(|is_done| is_done.then_some(reply))
+            }
+            Ok(_) => Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }),
+            Err(_) => Err(zerohop_wire::What::Unexpected.into()),
+        };
+        match ran {
+            Ok(reply) => reply.into_iter().for_each(|reply| self.reply(asker, reply)),
+            Err(failure) if may_come_again(&failure) => {
+                self.lanes.put_back(flight, now_ms);
+                return now_ms + RETRY_MS;
+            }
+            Err(failure) => self.fail(asker, &failure),
+        }
+        now_ms
+    }
+
+    /// Where a partition's units are sent just now.
+    pub(super) fn target(&self, primary: InstanceId) -> Option<Target> {
+        let sibling = self.outgoing.place_of(primary).map(Target::Sibling);
+        sibling.or_else(|| self.outlet.links.connection_to(primary).map(Target::Wire))
+    }
+}
+
+impl Parked {
+    fn new(to: Place, unit: &Unit<'_>, waits: Waits) -> Box<Parked> {
+        Box::new(Parked { to, unit: encoded(unit), waits, is_waiting: false })
+    }
+}
+
+pub(super) fn encoded(unit: &Unit<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    unit.encode(&mut bytes);
+    bytes
+}
+
+/// A unit that goes on waiting, wherever it is run next.
+pub(super) fn with_wait(unit: &[u8], until_ms: u64) -> Vec<u8> {
+    match Unit::decode(unit) {
+        Ok(mut unit) => {
+            unit.wait_until_ms = Some(until_ms);
+            encoded(&unit)
+        }
+        Err(_) => unit.to_vec(),
+    }
+}
+
+fn unavailable() -> Failure<'static> {
+    Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }
+}

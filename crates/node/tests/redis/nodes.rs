@@ -1,0 +1,161 @@
+//! Three nodes: whoever is asked, every key is served, in order, as if there were one.
+#![expect(clippy::disallowed_methods, reason = "a test looks for free ports, and does not wait for ever")]
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use zerohop_node::server::{ClusterOptions, Server, ServerOptions, Way};
+
+use crate::support::{Redis, Reply, addresses, bulk, command, ok};
+
+const NODES: usize = 3;
+
+/// Ports of a node: its manager's, two instances', and one that is left free.
+const PORTS: u16 = 4;
+
+/// How long anything here may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Nodes in memory with two instances each.
+fn nodes(place: u16) -> Vec<Server> {
+    let is_free = |first: &u16| {
+        (0..NODES as u16 * PORTS).all(|port| TcpListener::bind(("127.0.0.1", first + port)).is_ok())
+    };
+    let begin = 22_000 + (std::process::id() % 500) as u16 * 12 + place * 3_000;
+    let first = (0..200).map(|step| begin + step * PORTS).find(is_free).unwrap();
+    let hosts: Vec<SocketAddr> =
+        (0..NODES as u16).map(|node| SocketAddr::from(([127, 0, 0, 1], first + node * PORTS))).collect();
+    let start = |me: usize| {
+        let way = Way::Together { hosts: hosts.clone(), me, name: "redis".to_owned() };
+        let cluster = Some(ClusterOptions { way, domain: me as u32 + 1, capacity: 1 });
+        let options = ServerOptions { instances: Some(2), cluster, ..ServerOptions::new(hosts[me]) };
+        Server::start(options).unwrap()
+    };
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..NODES).map(|me| scope.spawn(move || start(me))).collect();
+        started.into_iter().map(|node| node.join().unwrap()).collect()
+    })
+}
+
+/// Where all instances of all nodes listen.
+fn all(nodes: &[Server]) -> Vec<SocketAddr> {
+    nodes.iter().flat_map(addresses).collect()
+}
+
+fn stop(nodes: Vec<Server>) {
+    std::thread::scope(|scope| {
+        nodes.into_iter().for_each(|node| drop(scope.spawn(move || node.stop().unwrap())));
+    });
+}
+
+/// Waits until a key is served everywhere: the groups have settled.
+fn wait_until_served(addresses: &[SocketAddr]) {
+    let began = Instant::now();
+    for address in addresses {
+        let mut redis = Redis::connect(*address);
+        while (0..32).any(|n| redis.ask(&format!("SET settled{n} 1")) != ok()) {
+            assert!(began.elapsed() < PATIENCE);
+        }
+    }
+}
+
+#[test]
+fn a_plain_client_of_any_instance_of_any_node_uses_every_key_in_order() {
+    let nodes = nodes(0);
+    let addresses = all(&nodes);
+    wait_until_served(&addresses);
+    // Each writes what the next one reads.
+    for round in 0..addresses.len() {
+        let (mut writes, mut reads) =
+            (Redis::connect(addresses[round]), Redis::connect(addresses[(round + 3) % addresses.len()]));
+        for n in 0..60 {
+            writes.send(&format!("SET k{n} {round}"));
+            writes.send(&format!("APPEND k{n} x"));
+            writes.send(&format!("GET k{n}"));
+        }
+        for _ in 0..60 {
+            assert_eq!(writes.reply(), ok());
+            assert_eq!(writes.reply(), Reply::Number(2));
+            assert_eq!(writes.reply(), bulk(&format!("{round}x")));
+        }
+        for n in 0..60 {
+            assert_eq!(reads.ask(&format!("GET k{n}")), bulk(&format!("{round}x")));
+        }
+    }
+    // Several keys of one partition, wherever it is; of several, nowhere.
+    let mut redis = Redis::connect(addresses[5]);
+    for tag in 0..20 {
+        assert_eq!(redis.ask(&format!("MSET {{t{tag}}}a 1 {{t{tag}}}b 2")), ok());
+        let both = Reply::Array(Some(vec![bulk("1"), bulk("2")]));
+        assert_eq!(redis.ask(&format!("MGET {{t{tag}}}a {{t{tag}}}b")), both);
+    }
+    assert!(matches!(redis.ask("MGET t1a t2b t3c t4d"), Reply::Error(text) if text.starts_with("CROSSSLOT")));
+    stop(nodes);
+}
+
+#[test]
+fn watches_waits_and_commands_on_all_keys_work_across_nodes() {
+    let nodes = nodes(1);
+    let addresses = all(&nodes);
+    wait_until_served(&addresses);
+    let (mut one, mut other) = (Redis::connect(addresses[0]), Redis::connect(addresses[4]));
+    assert_eq!(one.ask("FLUSHALL"), ok());
+    for n in 0..12 {
+        let key = format!("k{n}");
+        assert_eq!(one.ask(&format!("SET {key} 1")), ok());
+        for (change, undone) in [("PING", false), ("SET K 2", true)] {
+            assert_eq!(one.ask(&format!("WATCH {key}")), ok());
+            other.ask(&change.replace('K', &key));
+            assert_eq!(one.ask("MULTI"), ok());
+            one.ask(&format!("INCR {key}"));
+            assert_eq!(one.ask("EXEC") == Reply::Array(None), undone, "{change} of {key}");
+        }
+        one.send(&format!("ZH.WAIT {key} go 15000"));
+        other.ask(&format!("SET {key} stay"));
+        assert_eq!(other.ask(&format!("SET {key} go")), ok());
+        assert_eq!(one.reply(), Reply::Number(1));
+        assert_eq!(one.ask(&format!("ZH.WAIT {key} never 30")), Reply::Number(0));
+    }
+    for address in &addresses {
+        let mut redis = Redis::connect(*address);
+        assert_eq!(redis.ask("DBSIZE"), Reply::Number(12));
+        let Reply::Array(Some(keys)) = redis.ask("KEYS k*") else { panic!("no keys") };
+        assert_eq!(keys.len(), 12);
+        let (mut cursor, mut found) = ("0".to_owned(), BTreeSet::new());
+        loop {
+            let Reply::Array(Some(page)) = redis.ask(&format!("SCAN {cursor}")) else { panic!("no page") };
+            let (Reply::Bulk(Some(next)), Reply::Array(Some(keys))) = (&page[0], &page[1]) else { panic!() };
+            found.extend(keys.iter().map(|key| format!("{key:?}")));
+            cursor = String::from_utf8_lossy(next).into_owned();
+            if cursor == "0" {
+                break;
+            }
+        }
+        assert_eq!(found.len(), 12);
+    }
+    assert_eq!(other.ask("FLUSHDB"), ok());
+    assert_eq!(one.ask("DBSIZE"), Reply::Number(0));
+    stop(nodes);
+}
+
+#[test]
+fn what_is_longer_than_a_frame_goes_to_another_node_and_back() {
+    use std::io::Write;
+    let nodes = nodes(2);
+    let addresses = all(&nodes);
+    wait_until_served(&addresses);
+    let mut redis = Redis::connect(addresses[1]);
+    let value = |byte: u8| vec![byte; 9 << 20];
+    // One partition of each of several tags: of two nodes at least, so that one is not this.
+    for tag in 0..4 {
+        let (a, b) = (format!("{{{tag}}}a"), format!("{{{tag}}}b"));
+        let words: [&[u8]; 5] = [b"MSET", a.as_bytes(), &value(b'a'), b.as_bytes(), &value(b'b')];
+        redis.stream.write_all(&command(&words)).unwrap();
+        assert_eq!(redis.reply(), ok());
+        let both = [value(b'a'), value(b'b')].map(|bytes| Reply::Bulk(Some(bytes)));
+        assert!(redis.ask(&format!("MGET {a} {b}")) == Reply::Array(Some(both.to_vec())));
+        assert_eq!(redis.ask(&format!("DEL {a} {b}")), Reply::Number(2));
+    }
+    stop(nodes);
+}
