@@ -38,4 +38,4 @@ pub use execute::{Outcome, Scratch, execute, failure_reply};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
 pub use unit::{NotAUnit, UNIT_HEADER_BYTES, Unit};
-pub use world::{Member, Place, Ran, ServerInfo, Ticket, World};
+pub use world::{Layout, Member, Place, Ran, ServerInfo, Slots, Ticket, World};

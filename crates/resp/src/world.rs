@@ -43,8 +43,30 @@ pub struct Member {
     pub port: u16,
     /// Whether it is the one that is asked.
     pub is_self: bool,
-    /// The slots that it serves, each range with both ends; in order.
-    pub slots: Vec<(u16, u16)>,
+    /// Whether its node is up, as far as the cluster has decided.
+    pub is_up: bool,
+}
+
+/// Slots that follow one another and are held by the same instances.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// The first.
+    pub first: u16,
+    /// The last, itself included.
+    pub last: u16,
+    /// Who serves them: a place in [`Layout::members`].
+    pub primary: usize,
+    /// Who holds copies of them.
+    pub replicas: Vec<usize>,
+}
+
+/// The instances of a cluster, and who holds which slots of a keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// All of them.
+    pub members: Vec<Member>,
+    /// In order, without gaps.
+    pub slots: Vec<Slots>,
 }
 
 /// What `INFO` and `HELLO` tell of the server.
@@ -112,9 +134,9 @@ pub trait World {
     /// this instance serves it, and also if the keyspace does not place keys by slots: it is forwarded then.
     fn moved(&self, place: Place) -> Option<(String, u16)>;
 
-    /// The instances, with the slots of a keyspace. In a keyspace that does not place keys by slots, the one that is
+    /// The instances, and who holds the slots of a keyspace. In a keyspace that does not place keys by slots, the one that is
     /// asked serves all.
-    fn members(&self, keyspace: KeyspaceId) -> Vec<Member>;
+    fn layout(&self, keyspace: KeyspaceId) -> Layout;
 
     /// The epoch of the cluster map.
     fn map_epoch(&self) -> u64;

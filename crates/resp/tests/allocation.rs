@@ -6,8 +6,8 @@ use std::cell::Cell;
 use std::ops::Range;
 
 use zerohop_resp::{
-    Args, Connection, Deadline, Info, Member, Place, Ran, RecordType, Records, Scratch, ServerInfo, Then,
-    Ticket, Unit, World, execute,
+    Args, Connection, Deadline, Info, Place, Ran, RecordType, Records, Scratch, ServerInfo, Then, Ticket,
+    Unit, World, execute,
 };
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
@@ -156,8 +156,8 @@ impl World for Here {
         None
     }
 
-    fn members(&self, _: KeyspaceId) -> Vec<Member> {
-        Vec::new()
+    fn layout(&self, _: KeyspaceId) -> zerohop_resp::Layout {
+        zerohop_resp::Layout::default()
     }
 
     fn map_epoch(&self) -> u64 {

@@ -122,7 +122,7 @@ fn a_client_that_knows_the_layout_is_sent_to_the_owner() {
     assert_eq!(client.settle(), "+OK\r\n");
     let slots = client.send("CLUSTER SLOTS");
     assert!(
-        slots.starts_with("*4\r\n*3\r\n:0\r\n:4095\r\n*4\r\n$9\r\n127.0.0.1\r\n:7001\r\n$40\r\naaaa"),
+        slots.starts_with("*4\r\n*5\r\n:0\r\n:4095\r\n*4\r\n$9\r\n127.0.0.1\r\n:7001\r\n$40\r\naaaa"),
         "{slots}"
     );
     let moved = format!("-MOVED {} 127.0.0.1:7002\r\n", key_slot(b"a"));
@@ -148,13 +148,15 @@ fn the_cluster_is_told_as_redis_tells_it() {
         assert!(info.contains(line), "{info}");
     }
     let nodes = client.send("CLUSTER NODES");
-    assert!(
-        nodes.contains(" 127.0.0.1:7001@0 myself,master - 0 0 1 connected 0-4095 4096-8191 8192-12287\n"),
-        "{nodes}"
-    );
+    assert!(nodes.contains(" 127.0.0.1:7001@0 myself,master - 0 0 1 connected 0-12287\n"), "{nodes}");
     assert!(nodes.contains(" 127.0.0.1:7002@0 master - 0 0 1 connected 12288-16383\n"), "{nodes}");
+    // It is down, and holds copies of the slots of both, more of the first's.
+    let copies = format!(" 127.0.0.1:7003@0 slave,fail {} 0 0 1 disconnected\n", "a".repeat(40));
+    assert!(nodes.contains(&copies), "{nodes}");
     let shards = client.send("HELLO 3\nCLUSTER SHARDS");
     assert!(shards.contains("*2\r\n%2\r\n$5\r\nslots\r\n*6\r\n:0\r\n:4095\r\n"), "{shards}");
+    assert_eq!(shards.matches("$7\r\nreplica\r\n$6\r\nhealth\r\n$6\r\nonline\r\n").count(), 2, "{shards}");
+    assert_eq!(shards.matches("$7\r\nreplica\r\n$6\r\nhealth\r\n$6\r\nfailed\r\n").count(), 2, "{shards}");
     let slot = key_slot(b"{b}");
     client.send("SET {b}1 x\nSET {b}2 x\nRPUSH {b}3 x\nSET {b}4 x\nSET {b}5 x");
     assert_eq!(client.send(&format!("CLUSTER COUNTKEYSINSLOT {slot}")), ":5\r\n");

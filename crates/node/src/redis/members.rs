@@ -1,8 +1,10 @@
 //! The map as clients of Redis Cluster know it: slots, and the instances that serve them.
 
+use std::collections::BTreeMap;
+
 use zerohop_placement::hash::SLOTS;
-use zerohop_placement::{ClusterMap, HashKind, Keyspace};
-use zerohop_resp::Member;
+use zerohop_placement::{ClusterMap, HashKind, Keyspace, NodeState};
+use zerohop_resp::{Layout, Member, Slots};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
@@ -29,36 +31,53 @@ pub(super) fn partition_of_slot(slot: u16, partitions: u32) -> PartitionId {
     PartitionId(u32::from(slot) * partitions / u32::from(SLOTS))
 }
 
-/// All instances, with the slots of a keyspace; the one that is asked has all of them if the keyspace has no slots.
-pub(super) fn members(
+/// All instances, and who holds the slots of a keyspace; the one that is asked has all of them if the keyspace has no slots.
+pub(super) fn layout(
     map: &ClusterMap,
     keyspace: Option<&Keyspace>,
     cluster: ClusterId,
     me: InstanceId,
-) -> Vec<Member> {
-    let slotted = keyspace.filter(|keyspace| has_slots(keyspace));
-    let mut members = Vec::new();
-    for instance in map.nodes().flat_map(|node| node.instances()) {
-        let is_self = instance.id == me;
-        let mut slots: Vec<(u16, u16)> = Vec::new();
-        if let Some(keyspace) = slotted {
+) -> Layout {
+    let (mut members, mut places) = (Vec::new(), BTreeMap::new());
+    for node in map.nodes() {
+        for instance in node.instances() {
+            let (host, port) = split(instance.addr);
+            let id = cluster.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+            let id = format!("{id}{:08x}", instance.id.0);
+            places.insert(instance.id, members.len());
+            let is_up = node.state() != NodeState::Down;
+            members.push(Member { id, host, port, is_self: instance.id == me, is_up });
+        }
+    }
+    let mut slots: Vec<Slots> = Vec::new();
+    match keyspace.filter(|keyspace| has_slots(keyspace)) {
+        Some(keyspace) => {
             let partitions = keyspace.config().partitions.get();
-            for (partition, _) in keyspace.groups().filter(|(_, group)| group.primary == instance.id) {
+            for (partition, group) in keyspace.groups() {
                 let (first, last) = slots_of(partition, partitions);
+                let Some(&primary) = places.get(&group.primary) else { continue };
+                let copies = group.in_sync.iter().chain(group.followers);
+                let mut replicas: Vec<usize> = copies.filter_map(|copy| places.get(copy).copied()).collect();
+                replicas.sort_unstable();
                 match slots.last_mut() {
-                    Some(before) if before.1 + 1 == first => before.1 = last,
-                    _ => slots.push((first, last)),
+                    Some(before) if before.primary == primary && before.replicas == replicas => {
+                        before.last = last
+                    }
+                    _ => slots.push(Slots { first, last, primary, replicas }),
                 }
             }
-        } else if is_self {
-            slots.push((0, SLOTS - 1));
         }
-        let (host, port) = split(instance.addr);
-        let id = cluster.0.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let id = format!("{id}{:08x}", instance.id.0);
-        members.push(Member { id, host, port, is_self, slots });
+        None => {
+            let own = places.get(&me).copied();
+            slots.extend(own.map(|primary| Slots {
+                first: 0,
+                last: SLOTS - 1,
+                primary,
+                replicas: Vec::new(),
+            }));
+        }
     }
-    members
+    Layout { members, slots }
 }
 
 #[cfg(test)]

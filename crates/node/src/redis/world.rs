@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_placement::hash::key_slot;
-use zerohop_resp::{Member, Place, Ran, ServerInfo, Ticket, Unit, World, failure_reply};
+use zerohop_resp::{Layout, Place, Ran, ServerInfo, Ticket, Unit, World, failure_reply};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
@@ -10,7 +10,7 @@ use super::clients::Client;
 use super::desk::{Asker, At, Desk, encoded, may_come_again};
 use super::lanes::Lane;
 use super::limits::BUSY_RETRY_MS;
-use super::members::{has_slots, members, partition_of_slot, split};
+use super::members::{has_slots, layout, partition_of_slot, split};
 use crate::manager::resident_bytes;
 use crate::reactor::{CONNECTIONS_MAX, ConnectionId};
 
@@ -104,9 +104,9 @@ impl<D: Disk> World for Here<'_, '_, D> {
         if primary == me { None } else { map.instance(primary).map(|instance| split(instance.addr)) }
     }
 
-    fn members(&self, keyspace: KeyspaceId) -> Vec<Member> {
+    fn layout(&self, keyspace: KeyspaceId) -> Layout {
         let (map, identity) = (self.at.instance.map(), self.at.instance.identity());
-        members(map, map.keyspace(keyspace), identity.cluster, identity.instance)
+        layout(map, map.keyspace(keyspace), identity.cluster, identity.instance)
     }
 
     fn map_epoch(&self) -> u64 {

@@ -159,3 +159,58 @@ fn what_is_longer_than_a_frame_goes_to_another_node_and_back() {
     }
     stop(nodes);
 }
+
+/// The array that a reply is.
+fn items(reply: Reply) -> Vec<Reply> {
+    let Reply::Array(Some(items)) = reply else { panic!("no array: {reply:?}") };
+    items
+}
+
+fn text(reply: Reply) -> String {
+    let Reply::Bulk(Some(bytes)) = reply else { panic!("no text: {reply:?}") };
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_cluster_client_is_told_of_all_nodes_and_of_copies_and_is_sent_to_the_owner() {
+    let nodes = nodes(3);
+    let addresses = all(&nodes);
+    wait_until_served(&addresses);
+    let mut aware = Redis::connect(addresses[2]);
+    let (mut slots, mut primaries) = (0, BTreeSet::new());
+    for range in items(aware.ask("CLUSTER SLOTS")) {
+        let range = items(range);
+        let (Reply::Number(first), Reply::Number(last)) = (&range[0], &range[1]) else { panic!("no ends") };
+        assert_eq!(*first, slots);
+        slots = last + 1;
+        let holders: Vec<String> =
+            range[2..].iter().map(|one| format!("{:?}", items(one.clone())[1])).collect();
+        assert_eq!(BTreeSet::from_iter(&holders).len(), NODES, "a primary and two copies");
+        primaries.insert(holders[0].clone());
+    }
+    assert_eq!((slots, primaries.len()), (16_384, 2 * NODES));
+    let mut moved = 0;
+    for n in 0..40 {
+        let key = format!("key{n}");
+        let Reply::Error(told) = aware.ask(&format!("SET {key} {n}")) else { continue };
+        let mut words = told.split(' ');
+        assert_eq!(words.next(), Some("MOVED"), "{told}");
+        let mut owner = Redis::connect(words.nth(1).unwrap().parse().unwrap());
+        owner.ask("CLUSTER SLOTS");
+        assert_eq!(owner.ask(&format!("SET {key} {n}")), ok());
+        let slot = owner.ask(&format!("CLUSTER KEYSLOT {key}"));
+        let Reply::Number(slot) = slot else { panic!("{slot:?}") };
+        assert_eq!(aware.ask(&format!("CLUSTER COUNTKEYSINSLOT {slot}")), Reply::Number(1));
+        moved += 1;
+    }
+    assert!(moved > 20, "{moved}");
+    let told = text(aware.ask("CLUSTER NODES"));
+    let mine = text(aware.ask("CLUSTER MYID"));
+    assert_eq!(told.lines().filter(|line| line.contains(" connected ")).count(), 2 * NODES, "{told}");
+    let own = told.lines().find(|line| line.starts_with(&mine)).unwrap();
+    assert!(own.contains(&format!("{}@0 myself,master", addresses[2])), "{own}");
+    let told = text(aware.ask("CLUSTER INFO"));
+    assert!(told.contains("cluster_state:ok") && told.contains("cluster_known_nodes:6"), "{told}");
+    assert!(items(aware.ask("CLUSTER SHARDS")).len() >= 2 * NODES);
+    stop(nodes);
+}

@@ -1,9 +1,11 @@
 //! `CLUSTER`: the layout of the cluster as clients of Redis cluster know it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::gather::{Gather, Gathering};
 use super::{Connection, unknown_subcommand, wrong_number};
 use crate::number::integer;
-use crate::{Args, Member, Place, ReplyWriter, World};
+use crate::{Args, Layout, Member, Place, ReplyWriter, Slots, World};
 
 /// Slots of a Redis cluster.
 const SLOTS: u32 = 16_384;
@@ -19,26 +21,26 @@ impl Connection {
         match () {
             () if args.is(1, "INFO") => {
                 exactly(2, "cluster|info")?;
-                reply.verbatim(&info(&world.members(self.keyspace), world.map_epoch()));
+                reply.verbatim(&info(&world.layout(self.keyspace), world.map_epoch()));
             }
             () if args.is(1, "SLOTS") => {
                 exactly(2, "cluster|slots")?;
                 self.is_cluster_aware = true;
-                slots(&world.members(self.keyspace), reply);
+                slots(&world.layout(self.keyspace), reply);
             }
             () if args.is(1, "SHARDS") => {
                 exactly(2, "cluster|shards")?;
                 self.is_cluster_aware = true;
-                shards(&world.members(self.keyspace), reply);
+                shards(&world.layout(self.keyspace), reply);
             }
             () if args.is(1, "NODES") => {
                 exactly(2, "cluster|nodes")?;
                 self.is_cluster_aware = true;
-                reply.verbatim(&nodes(&world.members(self.keyspace), world.map_epoch()));
+                reply.verbatim(&nodes(&world.layout(self.keyspace), world.map_epoch()));
             }
             () if args.is(1, "MYID") => {
                 exactly(2, "cluster|myid")?;
-                let members = world.members(self.keyspace);
+                let members = world.layout(self.keyspace).members;
                 let own = members.iter().find(|member| member.is_self);
                 reply.bulk(own.map_or("", |member| member.id.as_str()).as_bytes());
             }
@@ -72,14 +74,22 @@ impl Connection {
     }
 }
 
-fn info(members: &[Member], epoch: u64) -> String {
-    let served: u32 = members.iter().flat_map(|member| &member.slots).map(|&(from, to)| size(from, to)).sum();
+fn info(layout: &Layout, epoch: u64) -> String {
+    let Layout { members, slots } = layout;
+    let count = |is_wanted: &dyn Fn(&Slots) -> bool| {
+        let wanted = slots.iter().filter(|slots| is_wanted(slots));
+        wanted.map(|slots| size(slots.first, slots.last)).sum::<u32>()
+    };
+    let assigned = count(&|_| true);
+    let is_served = |slots: &Slots| members.get(slots.primary).is_some_and(|primary| primary.is_up);
+    let served = count(&is_served);
     let state = if served == SLOTS { "ok" } else { "fail" };
-    let serving = members.iter().filter(|member| !member.slots.is_empty()).count();
+    let serving = (0..members.len()).filter(|member| serves(layout, *member)).count();
     format!(
-        "cluster_enabled:1\r\ncluster_state:{state}\r\ncluster_slots_assigned:{served}\r\ncluster_slots_ok:{served}\r\n\
-         cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\ncluster_known_nodes:{}\r\ncluster_size:{serving}\r\n\
+        "cluster_enabled:1\r\ncluster_state:{state}\r\ncluster_slots_assigned:{assigned}\r\ncluster_slots_ok:{served}\r\n\
+         cluster_slots_pfail:0\r\ncluster_slots_fail:{}\r\ncluster_known_nodes:{}\r\ncluster_size:{serving}\r\n\
          cluster_current_epoch:{epoch}\r\ncluster_my_epoch:{epoch}\r\n",
+        assigned - served,
         members.len()
     )
 }
@@ -88,14 +98,19 @@ fn size(from: u16, to: u16) -> u32 {
     u32::from(to.saturating_sub(from)) + 1
 }
 
-fn slots(members: &[Member], reply: &mut ReplyWriter<'_>) {
-    let ranges: usize = members.iter().map(|member| member.slots.len()).sum();
-    reply.array(ranges);
-    for member in members {
-        for &(from, to) in &member.slots {
-            reply.array(3);
-            reply.integer(from.into());
-            reply.integer(to.into());
+/// Whether a member is the primary of any slot.
+fn serves(layout: &Layout, member: usize) -> bool {
+    layout.slots.iter().any(|slots| slots.primary == member)
+}
+
+fn slots(layout: &Layout, reply: &mut ReplyWriter<'_>) {
+    reply.array(layout.slots.len());
+    for Slots { first, last, primary, replicas } in &layout.slots {
+        reply.array(3 + replicas.len());
+        reply.integer((*first).into());
+        reply.integer((*last).into());
+        for member in std::iter::once(primary).chain(replicas).filter_map(|place| layout.members.get(*place))
+        {
             reply.array(4);
             reply.bulk(member.host.as_bytes());
             reply.integer(member.port.into());
@@ -105,47 +120,89 @@ fn slots(members: &[Member], reply: &mut ReplyWriter<'_>) {
     }
 }
 
-fn shards(members: &[Member], reply: &mut ReplyWriter<'_>) {
-    reply.array(members.len());
-    for member in members {
+/// A primary and its replicas.
+type Holders<'a> = (usize, &'a [usize]);
+
+/// Slots that the same instances hold, wherever they lie, are a shard; so is an instance that holds none.
+fn shards(layout: &Layout, reply: &mut ReplyWriter<'_>) {
+    let mut shards: BTreeMap<Holders<'_>, Vec<(u16, u16)>> = BTreeMap::new();
+    for Slots { first, last, primary, replicas } in &layout.slots {
+        shards.entry((*primary, replicas)).or_default().push((*first, *last));
+    }
+    let held: BTreeSet<usize> =
+        shards.keys().flat_map(|(primary, replicas)| replicas.iter().copied().chain([*primary])).collect();
+    for member in (0..layout.members.len()).filter(|member| !held.contains(member)) {
+        shards.insert((member, &[]), Vec::new());
+    }
+    reply.array(shards.len());
+    for ((primary, replicas), ranges) in shards {
         reply.map(2);
         reply.bulk(b"slots");
-        reply.array(2 * member.slots.len());
-        for &(from, to) in &member.slots {
+        reply.array(2 * ranges.len());
+        for (from, to) in ranges {
             reply.integer(from.into());
             reply.integer(to.into());
         }
         reply.bulk(b"nodes");
-        reply.array(1);
-        reply.map(7);
-        reply.bulk(b"id");
-        reply.bulk(member.id.as_bytes());
-        reply.bulk(b"port");
-        reply.integer(member.port.into());
-        for (field, text) in [
-            ("ip", member.host.as_str()),
-            ("endpoint", member.host.as_str()),
-            ("role", "master"),
-            ("health", "online"),
-        ] {
-            reply.bulk(field.as_bytes());
-            reply.bulk(text.as_bytes());
+        reply.array(1 + replicas.len());
+        let roles =
+            std::iter::once((primary, "master")).chain(replicas.iter().map(|place| (*place, "replica")));
+        for (place, role) in roles {
+            if let Some(member) = layout.members.get(place) {
+                shard_node(member, role, reply);
+            }
         }
-        reply.bulk(b"replication-offset");
-        reply.integer(0);
     }
 }
 
-fn nodes(members: &[Member], epoch: u64) -> String {
-    let line = |member: &Member| {
-        let flags = if member.is_self { "myself,master" } else { "master" };
-        let slots: String = member
-            .slots
-            .iter()
-            .map(|&(from, to)| if from == to { format!(" {from}") } else { format!(" {from}-{to}") })
-            .collect();
+fn shard_node(member: &Member, role: &str, reply: &mut ReplyWriter<'_>) {
+    reply.map(7);
+    reply.bulk(b"id");
+    reply.bulk(member.id.as_bytes());
+    reply.bulk(b"port");
+    reply.integer(member.port.into());
+    let health = if member.is_up { "online" } else { "failed" };
+    let host = member.host.as_str();
+    for (field, text) in [("ip", host), ("endpoint", host), ("role", role), ("health", health)] {
+        reply.bulk(field.as_bytes());
+        reply.bulk(text.as_bytes());
+    }
+    reply.bulk(b"replication-offset");
+    reply.integer(0);
+}
+
+/// Here an instance is one or the other: who serves any slot is a master, and who only holds copies a replica of the one of
+/// whom it holds the most.
+fn nodes(layout: &Layout, epoch: u64) -> String {
+    let line = |(place, member): (usize, &Member)| {
+        let mut own: Vec<(u16, u16)> = Vec::new();
+        for Slots { first, last, .. } in layout.slots.iter().filter(|slots| slots.primary == place) {
+            match own.last_mut() {
+                Some(before) if before.1 + 1 == *first => before.1 = *last,
+                _ => own.push((*first, *last)),
+            }
+        }
+        let range =
+            |(first, last)| if first == last { format!(" {first}") } else { format!(" {first}-{last}") };
+        let ranges: String = own.into_iter().map(range).collect();
+        let of = if ranges.is_empty() { copies_most(layout, place) } else { None };
+        let role = if of.is_some() { "slave" } else { "master" };
+        let of = of.and_then(|of| layout.members.get(of)).map_or("-", |of| of.id.as_str());
+        let myself = if member.is_self { "myself," } else { "" };
+        let (fail, link) = if member.is_up { ("", "connected") } else { (",fail", "disconnected") };
         let Member { id, host, port, .. } = member;
-        format!("{id} {host}:{port}@0 {flags} - 0 0 {epoch} connected{slots}\n")
+        format!("{id} {host}:{port}@0 {myself}{role}{fail} {of} 0 0 {epoch} {link}{ranges}\n")
     };
-    members.iter().map(line).collect()
+    layout.members.iter().enumerate().map(line).collect()
+}
+
+/// The primary of the most slots of which a member holds a copy.
+fn copies_most(layout: &Layout, member: usize) -> Option<usize> {
+    let mut copies: BTreeMap<usize, u32> = BTreeMap::new();
+    for Slots { first, last, primary, replicas } in &layout.slots {
+        if replicas.contains(&member) {
+            *copies.entry(*primary).or_default() += size(*first, *last);
+        }
+    }
+    copies.into_iter().max_by_key(|(_, slots)| *slots).map(|(primary, _)| primary)
 }

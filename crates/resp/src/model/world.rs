@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::ModelRecords;
-use crate::{Connection, Member, Outcome, Place, Ran, Scratch, ServerInfo, Ticket, Unit, World, execute};
+use crate::{
+    Connection, Layout, Member, Outcome, Place, Ran, Scratch, ServerInfo, Slots, Ticket, Unit, World, execute,
+};
 
 /// A unit that was promised, as the bytes that would travel.
 #[derive(Clone, Debug)]
@@ -209,21 +211,29 @@ impl World for ModelWorld {
         (self.moves && self.away.contains(&place.partition.0)).then(|| ("127.0.0.1".to_owned(), 7002))
     }
 
-    fn members(&self, _keyspace: KeyspaceId) -> Vec<Member> {
-        let first = |partition: u32| (partition * SLOTS).div_ceil(self.partitions) as u16;
-        let last = |partition: u32| ((partition + 1) * SLOTS).div_ceil(self.partitions) as u16 - 1;
-        let slots = |is_away: bool| {
-            let all = (0..self.partitions).filter(|partition| self.away.contains(partition) == is_away);
-            all.map(|partition| (first(partition), last(partition))).collect()
-        };
-        let member = |digit: &str, port, is_self, slots| Member {
+    fn layout(&self, _keyspace: KeyspaceId) -> Layout {
+        let member = |digit: &str, port, is_self, is_up| Member {
             id: digit.repeat(40),
             host: "127.0.0.1".to_owned(),
             port,
             is_self,
-            slots,
+            is_up,
         };
-        vec![member("a", 7001, true, slots(false)), member("b", 7002, false, slots(true))]
+        let slots = |partition: u32| {
+            let is_away = usize::from(self.away.contains(&partition));
+            Slots {
+                first: (partition * SLOTS).div_ceil(self.partitions) as u16,
+                last: ((partition + 1) * SLOTS).div_ceil(self.partitions) as u16 - 1,
+                primary: is_away,
+                replicas: vec![1 - is_away, 2],
+            }
+        };
+        let members = vec![
+            member("a", 7001, true, true),
+            member("b", 7002, false, true),
+            member("c", 7003, false, false),
+        ];
+        Layout { members, slots: (0..self.partitions).map(slots).collect() }
     }
 
     fn map_epoch(&self) -> u64 {
