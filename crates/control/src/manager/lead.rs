@@ -221,7 +221,7 @@ mod tests {
         let settings = LeadSettings::default();
         let commands = lead.commands(Time(0), &state, settings);
         let back = Command::SetNodeState { node, incarnation, state: NodeState::Draining };
-        assert_eq!(commands, [back.clone()]);
+        assert_eq!(commands, std::slice::from_ref(&back));
         done(&mut state, back);
         assert_eq!(lead.states(&state), []);
         // Until the operator says otherwise.
