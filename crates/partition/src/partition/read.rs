@@ -13,7 +13,7 @@ use crate::operations;
 use crate::operations::OrFail;
 use crate::planted::{Bug, is_planted};
 use crate::view::{View, Whole};
-use crate::waits::Asker;
+use crate::waits::{Asker, Wait};
 
 impl Partition {
     pub(super) fn read<D: Disk>(
@@ -137,19 +137,36 @@ impl Partition {
         }
     }
 
-    /// Answers a wait whose time-out has passed.
+    /// Answers a wait whose time-out has passed, by what is committed: what it looked at when it came was perhaps a change that
+    /// is not committed yet, and the record may be as asked as long as it is not.
     pub(super) fn time_out<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        (asker, key): (Asker, &[u8]),
+        wait: &Wait,
         effects: &mut dyn Effects,
     ) {
-        let mut view = View { overlay: None, ..self.view(engine) };
-        let failure = match view.shape(key) {
-            Ok(shape) => Failure::TimedOut { version: shape.map(|shape| shape.version).unwrap_or_default() },
-            Err(error) => failure_of(&error),
+        let Partition { state, group, buffers, .. } = &mut *self;
+        let mut view = View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
+        buffers.contents.clear();
+        let (key, until) = (&*wait.key, wait.awaited.until());
+        let found = view.shape(key).or_fail().and_then(|shape| {
+            let holds =
+                operations::wait::holds(&mut view, key, shape.as_ref(), &until, &mut buffers.contents)?;
+            Ok((shape, holds))
+        });
+        let mut contents = std::mem::take(&mut buffers.contents);
+        let answer = match found {
+            Ok((shape, true)) => {
+                let read = Read { key, query: Query::Lookup };
+                operations::read(&mut view, &read, shape.as_ref(), &mut contents)
+            }
+            Ok((shape, false)) => {
+                Err(Failure::TimedOut { version: shape.map(|shape| shape.version).unwrap_or_default() })
+            }
+            Err(failure) => Err(failure),
         };
-        self.deliver_wait(asker, &Err(failure), effects);
+        self.deliver_wait(wait.asker, &answer, effects);
+        self.buffers.contents = contents;
     }
 
     pub(super) fn scan<D: Disk>(

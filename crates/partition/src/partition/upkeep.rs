@@ -18,7 +18,7 @@ impl Partition {
     ) -> EngineResult<()> {
         let now_ms = self.clock.now_ms();
         while let Some(wait) = self.waits.take_overdue(now_ms) {
-            self.time_out(engine, (wait.asker, &wait.key), effects);
+            self.time_out(engine, &wait, effects);
         }
         self.expire_due(engine, effects)?;
         if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {

@@ -69,6 +69,26 @@ fn a_failed_condition_and_an_absence_wait_too() {
     assert_eq!(rig.answer(token(5)).map(|a| a.number()), Some(Err(Failure::NotFound)));
 }
 
+/// A removal is on its way and does not arrive; whoever waits for what stands there is not told that it does not.
+#[test]
+fn a_wait_that_has_seen_what_is_not_committed_ends_with_what_is() {
+    let mut rig = Rig::new(Durability::Sync);
+    write(&mut rig, 1, b"k", insert(b"v"));
+    rig.flush();
+    write(&mut rig, 2, b"k", Change::Remove);
+    let wait = |until| {
+        let read = Read { key: b"k", query: Query::Wait { until } };
+        Message::Read { seen: Timestamp::ZERO, read }
+    };
+    rig.send(token(3), 10, &wait(Until::Equals(b"v")));
+    rig.send(token(4), 10, &wait(Until::Equals(b"w")));
+    rig.now.ms += 10;
+    rig.step(Event::Tick);
+    assert_eq!(rig.answer(token(3)).and_then(|a| a.bytes()), Some(b"v".to_vec()));
+    let answer = rig.answer(token(4)).map(|a| a.number());
+    assert!(matches!(answer, Some(Err(Failure::TimedOut { version })) if version != Timestamp::ZERO));
+}
+
 #[test]
 fn every_operation_sees_what_is_not_yet_committed() {
     let mut rig = Rig::new(Durability::Sync);
