@@ -1,7 +1,7 @@
 //! The primary: streams its log to the others, counts what they hold, and asks for changes of its group.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult, Handle, Rotten};
+use zerohop_engine::{Engine, EngineError, EngineResult, Handle, Kind, Rotten};
 use zerohop_wire::ids::{LogIndex, Timestamp};
 use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
 use zerohop_wire::{Many, pack};
@@ -14,6 +14,7 @@ use super::settle::NO_MARK;
 use super::stream::Stream;
 use super::{Asked, Change, Context, Effects, Replica, Role};
 use crate::event::Event;
+use crate::note::Mark;
 use crate::planted::{Bug, is_planted};
 
 /// Consecutive entries as one message carries them.
@@ -24,7 +25,7 @@ pub(super) struct Packed {
 
 /// Why entries cannot be sent.
 pub(super) enum Unsent {
-    /// The log does not have them any more.
+    /// The log does not have them any more, or never had: fillers stand in their place.
     Gap,
     /// They have rotted.
     Rot,
@@ -377,6 +378,12 @@ pub(super) fn push_entry<D: Disk>(
     match engine.read_entry(handle, index) {
         Ok(entry) => {
             let meta = entry.head.meta;
+            if meta.kind == Kind::Mark
+                && Mark::decode(entry.payload, Timestamp(meta.timestamp)) == Some(Mark::Filler)
+            {
+                // It stands for what only the state has that was taken with it.
+                return Ok(Err(Unsent::Gap));
+            }
             let entry = LogEntry {
                 name: EntryName { epoch: meta.epoch, index: LogIndex(index) },
                 timestamp: Timestamp(meta.timestamp),
