@@ -48,7 +48,7 @@ pub const CLOCK_RATE_MAX: u64 = 1_200_000;
 pub const SPLITS_MAX: u8 = 2;
 
 /// Calls of all clients of a cluster in a second of a storm.
-pub const CLUSTER_CALLS_PER_SECOND: u64 = 70;
+pub const CLUSTER_CALLS_PER_SECOND: u64 = 100;
 
 /// Calls that the clients of a cluster make at least, before a run ends.
 pub const CLUSTER_CALLS_MIN: usize = 2_000;

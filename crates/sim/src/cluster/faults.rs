@@ -70,8 +70,13 @@ impl Cluster {
             Fault::Any => {
                 self.schedule_next();
                 if self.is_stormy(now) {
-                    let kind = *self.streams.node.pick(&STRIKES);
                     // Drawn whether it may strike or not, so that taking one away shifts no other.
+                    let drawn = self.scenario.drawn;
+                    let kinds: Vec<Kind> = STRIKES.into_iter().filter(|kind| drawn.has(*kind)).collect();
+                    if kinds.is_empty() {
+                        return;
+                    }
+                    let kind = *self.streams.node.pick(&kinds);
                     let strikes = !is_rare(kind) || self.streams.node.chance(1, 4);
                     let mut draw = self.streams.node.fork(self.history.calls.len() as u64);
                     if strikes && self.scenario.has(kind) {
@@ -174,14 +179,15 @@ impl Cluster {
     /// Some nodes hear nothing of the others, or are not heard, or both.
     fn cut(&mut self, one_way: bool) {
         let now = self.now();
-        let until = now.after_us(self.streams.node.below(self.scenario.cut_us + 1));
+        let until = now.after_us(self.streams.node.between(self.scenario.cut_us / 4, self.scenario.cut_us));
         let count = self.hosts.len();
-        let side: Vec<bool> = match self.streams.node.chance(2, 3) {
-            true => {
+        let side: Vec<bool> = match self.streams.node.below(4) {
+            0 | 1 => {
                 let alone = self.streams.node.below(count as u64) as usize;
                 (0..count).map(|at| at == alone).collect()
             }
-            false => (0..count).map(|_| self.streams.node.chance(1, 2)).collect(),
+            2 => (0..count).map(|_| self.streams.node.chance(1, 2)).collect(),
+            _ => return self.cut_pairs(until, one_way),
         };
         let outward = self.streams.node.chance(1, 2);
         self.trace.say(now, format_args!("CUT {side:?}, one way: {one_way}, until {}", until.0));
@@ -189,6 +195,26 @@ impl Cluster {
             for to in 0..count {
                 if side[from] != side[to] && (!one_way || side[from] == outward) {
                     self.peers.cut(from, to, until);
+                }
+            }
+        }
+    }
+
+    /// Some pairs of nodes cannot talk: who is cut off from most may still be heard by one that is heard by all.
+    fn cut_pairs(&mut self, until: Time, one_way: bool) {
+        let now = self.now();
+        let out_of = *self.streams.node.pick(&[2, 3]);
+        self.trace
+            .say(now, format_args!("CUT of pairs, 1 in {out_of}, one way: {one_way}, until {}", until.0));
+        for from in 0..self.hosts.len() {
+            for to in 0..from {
+                let (there, back) =
+                    (self.streams.node.chance(1, out_of), self.streams.node.chance(1, out_of));
+                if there {
+                    self.peers.cut(from, to, until);
+                }
+                if if one_way { back } else { there } {
+                    self.peers.cut(to, from, until);
                 }
             }
         }

@@ -268,8 +268,16 @@ impl Cluster {
             self.tell_later(at, Pending::End(Ending::Power));
             return false;
         }
-        if let Some(trouble) = trouble {
-            self.trouble("world", format!("an instance of n{at} does not open: {trouble}"));
+        match trouble {
+            // Its disk began to fail since the process began: it ends, and is started again.
+            Some(_) if self.hosts[at].has_failed => {
+                self.tell_later(at, Pending::End(Ending::Killed));
+                return false;
+            }
+            Some(trouble) => {
+                self.trouble("world", format!("an instance of n{at} does not open: {trouble}"));
+            }
+            None => {}
         }
         self.trace.say(now, format_args!("n{at} opens its instances, intact: {is_intact}"));
         for slot in 0..self.hosts[at].slots.len() {

@@ -18,6 +18,8 @@ const SECOND: u64 = 1_000_000;
 pub(crate) struct Scenario {
     /// Which faults happen.
     pub(crate) kinds: Kinds,
+    /// Which would if nothing was taken away: among these the next one is drawn.
+    pub(crate) drawn: Kinds,
     /// Instances of each node; the first ones are managers.
     pub(crate) nodes: Vec<u32>,
     /// Of the nodes, how many founders there are, and how many join only later.
@@ -107,7 +109,7 @@ impl Scenario {
                 kinds = kinds.with(kind);
             }
         }
-        let kinds = kinds.and(limits.kinds);
+        let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
         let nodes = random.between(3, 7) as usize;
         let instances = (0..7).map(|_| 1 + u32::from(random.chance(1, 4))).collect::<Vec<u32>>();
         let managers = *random.pick(&[1, 3, 3, 3, 5]);
@@ -125,6 +127,7 @@ impl Scenario {
         let peers = peers(random, kinds);
         Scenario {
             kinds,
+            drawn,
             nodes: instances[..nodes].to_vec(),
             managers,
             late,
@@ -139,9 +142,9 @@ impl Scenario {
             gather_us: *random.pick(&[30, 500, 3 * MS]),
             network,
             peers,
-            fault_every_us: *random.pick(&[300 * MS, 800 * MS, 2 * SECOND]),
-            down_us: *random.pick(&[50 * MS, SECOND, 5 * SECOND, 60 * SECOND]),
-            cut_us: *random.pick(&[300 * MS, 2 * SECOND, 8 * SECOND]),
+            fault_every_us: *random.pick(&[200 * MS, 500 * MS, 1_200 * MS]),
+            down_us: *random.pick(&[50 * MS, SECOND, 5 * SECOND, 30 * SECOND]),
+            cut_us: *random.pick(&[500 * MS, 3 * SECOND, 8 * SECOND]),
             pause_us: *random.pick(&[100 * MS, SECOND, 4 * SECOND]),
             interval_ms,
             engine: engine_options(random),
@@ -150,7 +153,7 @@ impl Scenario {
             large_values: random.chance(1, 4),
             expires: random.chance(1, 3),
             impatient: random.chance(1, 4),
-            replace_after_ms: *random.pick(&[2_000, 10_000, 30_000]),
+            replace_after_ms: *random.pick(&[1_000, 4_000, 12_000]),
             log_entries_max: *random.pick(&[32, 256, 1024]),
         }
     }
@@ -179,27 +182,28 @@ fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<Kept> {
         .into_iter()
         .map(|durability| {
             let (replicas, min_in_sync) =
-                *random.pick(&[(3, 2), (3, 2), (3, 2), (2, 2), (2, 1), (3, 1), (1, 1)]);
+                *random.pick(&[(3, 2), (3, 2), (3, 3), (3, 3), (2, 2), (4, 3), (2, 1), (1, 1)]);
             let partitions = *random.pick(&[1, 1, 2]);
             Kept { durability, partitions, replicas, min_in_sync }
         })
         .collect()
 }
 
-/// Storms of some seconds each, over four and a half minutes, and when all faults end.
+/// Storms of some seconds each, over two minutes and a half, and when all faults end: groups become whole again in the calm
+/// between two storms, and more of it shows nothing.
 fn storms(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
     let count = random.between(5, 8);
-    let slice_us = 255 * SECOND / count;
+    let slice_us = 140 * SECOND / count;
     let storms = (0..count).map(|at| {
-        let from = START.0 + 8 * SECOND + at * slice_us + random.below(slice_us / 2);
-        let length_us = random.between(4 * SECOND, 9 * SECOND);
+        let from = START.0 + 8 * SECOND + at * slice_us + random.below(slice_us / 3);
+        let length_us = random.between(5 * SECOND, 11 * SECOND);
         (Time(from), Time(from + length_us))
     });
     let mut storms: Vec<(Time, Time)> = storms.collect();
     let is_whole = most >= storms.len();
     storms.truncate(most);
     let heal = match (is_whole, storms.last()) {
-        (true, _) | (_, None) => START.after_us(282 * SECOND),
+        (true, _) | (_, None) => START.after_us(160 * SECOND),
         (false, Some((_, to))) => to.after_us(5 * SECOND),
     };
     (storms, heal)
@@ -228,7 +232,8 @@ fn network(random: &mut Random, kinds: Kinds) -> NetworkFaults {
 }
 
 fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
-    let (delay_us, jitter_us) = (random.between(30, 300), *random.pick(&[20, 300, 3 * MS]));
+    // The longer messages take, the more is under way when something happens.
+    let (delay_us, jitter_us) = (*random.pick(&[50, 300, 3 * MS, 10 * MS]), *random.pick(&[20, 300, 3 * MS]));
     let (loss, repeats, late) = (*random.pick(&[5, 40]), *random.pick(&[10, 60]), *random.pick(&[5, 30]));
     let late_us = *random.pick(&[60 * MS, 700 * MS, 2 * SECOND]);
     let only = |kind, value| if kinds.has(kind) { value } else { 0 };
