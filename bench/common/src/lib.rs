@@ -1,10 +1,29 @@
-//! What the benchmarks share: the line that says where and when they ran, medians over rounds and how they are told, and
-//! what children print.
+//! What the benchmarks share.
+//!
+//! ```text
+//!   machine, statistics, markdown    where it was measured, medians over rounds, tables
+//!   rounds, reading, report          runs in turn, what each measured, what became of targets
+//!   process, printed, usage          children that end with their parent, and what they used
+//!   generator, protocol, workload    the load: connections of one thread, checked answers
+//! ```
 
+pub mod failure;
+pub mod generator;
+pub mod histogram;
+pub mod limits;
 mod machine;
+pub mod maps;
 mod markdown;
 mod printed;
+pub mod process;
+pub mod protocol;
+pub mod readiness;
+pub mod reading;
+pub mod report;
+pub mod rounds;
 mod statistics;
+pub mod usage;
+pub mod workload;
 
 pub use machine::Machine;
 pub use markdown::table;

@@ -23,9 +23,6 @@ pub(crate) const RECORDS_MAX: u32 = 10_000_000;
 /// Outstanding requests of the preload, whose time does not count.
 pub(crate) const PRELOAD_DEPTH: usize = 32;
 
-/// How long the generator waits for any answer; a server that is silent for so long is taken as dead.
-pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
-
 /// How long a server may take until it answers its first request.
 pub(crate) const START: Duration = Duration::from_secs(20);
 
@@ -47,14 +44,5 @@ pub(crate) const RUN_BASE: Duration = Duration::from_secs(90);
 /// Three operations in turn, on a machine with other work.
 pub(crate) const RUN_FACTOR: f64 = 12.0;
 
-/// How often the driver looks whether a run has ended; it shares the machine with it.
-pub(crate) const POLL: Duration = Duration::from_millis(20);
-
-/// Events taken in one turn of a loop: more connections than any case has.
-pub(crate) const EVENTS_MAX: usize = 256;
-
 /// Connections that the bare store takes.
 pub(crate) const CONNECTIONS_MAX: usize = 1024;
-
-/// Receive buffer of a connection: a read takes a turn's worth of the deepest case (32 values and their headers).
-pub(crate) const RECEIVE_BYTES: usize = 64 << 10;

@@ -12,33 +12,27 @@
 //! a hash map, nothing else.
 
 mod bare;
-mod failure;
-mod generator;
-mod histogram;
 mod limits;
-mod process;
-mod protocol;
-mod readiness;
-mod report;
-mod rounds;
+mod memcached;
 mod scenarios;
 mod subjects;
-mod usage;
 mod work;
-mod workload;
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use bench_common::Machine;
+use bench_common::failure::Failure;
+use bench_common::process;
+use bench_common::reading::Figure;
+use bench_common::report::{self, Summary};
+use bench_common::rounds::{Outcome, Plan};
 use clap::Parser;
 use serde::Serialize;
 
-use failure::Failure;
-use report::Summary;
-use rounds::{Outcome, Plan};
 use scenarios::{Contender, REGISTRY, Scenario};
 use subjects::Place;
 use work::Orders;
@@ -82,8 +76,8 @@ struct Arguments {
     /// Become another program on a core, that ends with its parent: what a run starts.
     #[arg(long, hide = true, requires = "parent")]
     launch: bool,
-    #[arg(long, hide = true, default_value_t = 0)]
-    core: usize,
+    #[arg(long, hide = true, value_delimiter = ',')]
+    cores: Vec<usize>,
     #[arg(hide = true, last = true)]
     command: Vec<String>,
     /// Run one contender in this process and print its line of JSON: what the driver starts.
@@ -103,8 +97,8 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match &arguments {
         Arguments { bare: Some(address), .. } => bare::serve(*address).map(|()| ExitCode::SUCCESS),
-        Arguments { launch: true, parent: Some(parent), core, command, .. } => {
-            process::launch(*parent, *core, command).map(|()| ExitCode::SUCCESS)
+        Arguments { launch: true, parent: Some(parent), cores, command, .. } => {
+            process::launch(*parent, cores, command).map(|()| ExitCode::SUCCESS)
         }
         Arguments {
             run: Some(scenario),
@@ -133,7 +127,7 @@ fn run(
 ) -> Result<ExitCode, Failure> {
     process::die_with(parent)?;
     let client_core = arguments.client_core.unwrap_or(arguments.server_core);
-    process::pin(client_core)?;
+    process::pin(&[client_core])?;
     process::take_precedence(arguments.nice)?;
     let place = Place { own_program: own_program()?, core: arguments.server_core, dir: dir.into() };
     let Arguments { records, seconds, seed, .. } = *arguments;
@@ -168,28 +162,36 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .ok_or_else(|| Failure::Usage(format!("{} is in no target folder", program.display())))?;
     let plan = Plan {
         rounds: arguments.rounds,
-        records: arguments.records,
-        seconds: arguments.seconds,
-        server_core: arguments.server_core,
-        client_core,
-        nice: arguments.nice,
+        arguments: [
+            ("--server-core", arguments.server_core.to_string()),
+            ("--client-core", client_core.to_string()),
+            ("--nice", arguments.nice.to_string()),
+            ("--records", arguments.records.to_string()),
+            ("--seconds", arguments.seconds.to_string()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect(),
+        limit: limits::RUN_BASE + Duration::from_secs_f64(arguments.seconds * limits::RUN_FACTOR),
         data: target.join("bench-data"),
         program: program.clone(),
     };
     let mut report = Report {
         machine: Machine::look().map_err(Failure::while_doing("looking at the machine"))?,
-        server_core: plan.server_core,
+        server_core: arguments.server_core,
         client_core,
-        nice: plan.nice,
-        records: plan.records,
-        seconds: plan.seconds,
+        nice: arguments.nice,
+        records: arguments.records,
+        seconds: arguments.seconds,
         missing: Vec::new(),
         scenarios: Vec::new(),
     };
     for scenario in REGISTRY.iter().filter(|scenario| is_wanted(&arguments.scenario, scenario.name)) {
         let contenders = contenders(arguments, scenario, &program, &mut report.missing);
-        let outcomes = plan.run(scenario, &contenders, |outcome| say(&progress(scenario, &plan, outcome)))?;
-        let summary = Summary::of(scenario, plan.rounds, outcomes);
+        let progress = |outcome: &Outcome| say(&progress(scenario, &plan, outcome));
+        let outcomes = plan.run(scenario.name, &contenders, progress)?;
+        let about = (scenario.name, scenario.about);
+        let summary = Summary::of(about, &(scenario.targets)(), plan.rounds, outcomes);
         let mut text = String::new();
         // Writing into a string does not fail.
         let _ = report::write(&mut text, &summary);
@@ -257,7 +259,7 @@ fn contenders(
     scenario: &Scenario,
     own_program: &Path,
     missing: &mut Vec<String>,
-) -> Vec<&'static Contender> {
+) -> Vec<&'static str> {
     let wanted = |contender: &&Contender| {
         arguments.only.is_empty()
             || arguments.only.iter().any(|only| contender.label.starts_with(only.as_str()))
@@ -269,7 +271,7 @@ fn contenders(
             false
         }
     };
-    scenario.contenders.iter().filter(wanted).filter(is_there).collect()
+    scenario.contenders.iter().filter(wanted).filter(is_there).map(|contender| contender.label).collect()
 }
 
 fn progress(scenario: &Scenario, plan: &Plan, outcome: &Outcome) -> String {
@@ -277,7 +279,7 @@ fn progress(scenario: &Scenario, plan: &Plan, outcome: &Outcome) -> String {
     let what = match result {
         Ok(reading) => {
             // Rates, or everything where nothing is a rate.
-            let rates = |figure: &&scenarios::Figure| figure.name.ends_with("K op/s");
+            let rates = |figure: &&Figure| figure.name.ends_with("K op/s");
             let mut told: Vec<_> = reading.figures.iter().filter(rates).collect();
             if told.is_empty() {
                 told = reading.figures.iter().collect();

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::failure::Failure;
+use bench_common::failure::Failure;
+use bench_common::process::{self, Server};
+use bench_common::protocol;
+
 use crate::limits::{COMMAND, COMMAND_POLL, START, START_POLL};
-use crate::process::{self, Server};
-use crate::protocol;
 
 /// A server, and how it is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Subject {
         let port = free_ports()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let arguments = self.arguments(port, &place.dir);
-        let mut server = Server::start(&place.own_program, place.core, &program, &arguments)?;
+        let mut server = Server::start(&place.own_program, &[place.core], &program, &arguments)?;
         let ready = self.wait_until_ready(address, &mut server)?;
         let keyspace = match self {
             Subject::Zerohop { .. } => KEYSPACE,

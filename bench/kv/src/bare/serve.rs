@@ -4,15 +4,16 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bench_common::failure::Failure;
+use bench_common::limits::RECEIVE_BYTES;
+use bench_common::maps::map_of_one;
+use bench_common::readiness::{Events, Readiness, Watch};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::{Decoded, Decoder, Features, HEADER_BYTES};
 
-use super::map_of_one;
 use super::store::Store;
-use crate::failure::Failure;
-use crate::limits::{CONNECTIONS_MAX, RECEIVE_BYTES};
-use crate::readiness::{Events, Readiness, Watch};
+use crate::limits::CONNECTIONS_MAX;
 
 /// Names the listener among the events; connections are named by their places.
 const LISTENER: u64 = u64::MAX;
@@ -30,7 +31,7 @@ pub(crate) fn serve(address: SocketAddr) -> Result<(), Failure> {
     let readiness = Readiness::new().map_err(serving())?;
     readiness.add(&listener, LISTENER).map_err(serving())?;
     let mut connections: Vec<Option<Connection>> = Vec::new();
-    let mut events = Events::new();
+    let mut events = Events::default();
     loop {
         readiness.wait(&mut events, None).map_err(serving())?;
         for ready in events.drain() {

@@ -175,7 +175,7 @@ impl Hasher for Xxh3 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bare::map_of_one;
+    use bench_common::maps::map_of_one;
     use zerohop_wire::messages::{Batch, Condition, Expiry, Stamp};
     use zerohop_wire::{Decoded, Decoder, Features};
 

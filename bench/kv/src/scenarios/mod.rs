@@ -7,11 +7,11 @@
 
 mod registry;
 
-use serde::{Deserialize, Serialize};
+use bench_common::failure::Failure;
+use bench_common::reading::Target;
 
 pub(crate) use registry::REGISTRY;
 
-use crate::failure::Failure;
 use crate::subjects::Subject;
 use crate::work::Work;
 
@@ -34,38 +34,6 @@ pub(crate) struct Contender {
     pub(crate) work: Work,
 }
 
-/// What a run measured, in the order of the table.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Reading {
-    pub(crate) figures: Vec<Figure>,
-}
-
-/// One figure.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Figure {
-    /// What it is, with its unit.
-    pub(crate) name: String,
-    pub(crate) value: f64,
-}
-
-/// What a figure, or its ratio to that of others, must reach.
-pub(crate) struct Target {
-    pub(crate) figure: String,
-    /// The label of a contender.
-    pub(crate) of: &'static str,
-    /// Divided by the greatest among these of the same round; by nothing, if none are named.
-    pub(crate) over: &'static [&'static str],
-    pub(crate) bound: Bound,
-}
-
-/// On which side of the bound is well.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
 /// The contender of that name in the scenario of that name.
 pub(crate) fn find(scenario: &str, label: &str) -> Result<&'static Contender, Failure> {
     REGISTRY
@@ -74,16 +42,6 @@ pub(crate) fn find(scenario: &str, label: &str) -> Result<&'static Contender, Fa
         .flat_map(|found| found.contenders)
         .find(|contender| contender.label == label)
         .ok_or_else(|| Failure::Usage(format!("scenario {scenario} has no contender {label}")))
-}
-
-impl Reading {
-    pub(crate) fn put(&mut self, name: &str, value: f64) {
-        self.figures.push(Figure { name: name.into(), value });
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<f64> {
-        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! All scenarios, in the order of the report.
 
-use super::{Bound, Contender, Scenario, Target};
+use bench_common::reading::{Bound, Target};
+
+use super::{Contender, Scenario};
 use crate::subjects::Subject;
 use crate::work::client::Way;
 use crate::work::{OPERATIONS, Work};

@@ -3,18 +3,18 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use bench_common::failure::Failure;
+use bench_common::histogram::Histogram;
+use bench_common::process::now;
+use bench_common::reading::Reading;
+use bench_common::usage::{Cpu, own_cpu};
+use bench_common::workload::Records;
 use tokio::runtime::Builder;
 use tokio::task::LocalSet;
 use zerohop_client::{Client, Collect, Collecting, Error, Keyspace, Options};
 
 use super::Orders;
-use crate::failure::Failure;
-use crate::histogram::Histogram;
-use crate::process::now;
-use crate::scenarios::Reading;
 use crate::subjects::Running;
-use crate::usage::{Cpu, own_cpu};
-use crate::workload::Records;
 
 /// How the client is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

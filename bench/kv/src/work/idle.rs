@@ -1,11 +1,12 @@
 //! What a server takes when nobody uses it.
 
-use crate::failure::Failure;
+use bench_common::failure::Failure;
+use bench_common::process::pause;
+use bench_common::reading::Reading;
+use bench_common::usage;
+
 use crate::limits::IDLE_REST;
-use crate::process::pause;
-use crate::scenarios::Reading;
 use crate::subjects::Running;
-use crate::usage;
 
 const MIB: f64 = (1 << 20) as f64;
 

@@ -7,17 +7,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::time::Duration;
 
+use bench_common::failure::Failure;
+use bench_common::generator::{Feed, Generator, Table};
+use bench_common::histogram::Histogram;
+use bench_common::process::now;
+use bench_common::protocol::{Op, Protocol, Resp, Routing, Zerohop, connect};
+use bench_common::reading::Reading;
+use bench_common::usage::{Cpu, own_cpu, resident_bytes};
+use bench_common::workload::{Records, shuffled};
+
 use super::{OPERATIONS, Orders};
-use crate::failure::Failure;
-use crate::generator::{Generator, Table};
-use crate::histogram::Histogram;
 use crate::limits::PRELOAD_DEPTH;
-use crate::process::now;
-use crate::protocol::{Memcached, Op, Protocol, Resp, Routing, Zerohop, connect};
-use crate::scenarios::Reading;
+use crate::memcached::Memcached;
 use crate::subjects::{Running, Subject};
-use crate::usage::{Cpu, own_cpu, resident_bytes};
-use crate::workload::{Records, shuffled};
 
 pub(super) struct Load {
     pub(super) connections: usize,
@@ -51,7 +53,10 @@ impl Load {
             }
             Subject::Zerohop { .. } | Subject::Bare => {
                 let routing = Rc::new(Routing::fetch(running.address, running.keyspace, table.records())?);
-                let open = |_| Zerohop::open(&routing);
+                if routing.lanes() != 1 {
+                    return Err(Failure::Protocol("a map of several instances; one is measured".into()));
+                }
+                let open = |_| Zerohop::open(&routing, 0);
                 let connections = (0..self.connections).map(open).collect::<Result<_, _>>()?;
                 self.measure(connections, table, running, orders)
             }
@@ -71,7 +76,7 @@ impl Load {
     ) -> Result<Reading, Failure> {
         let mut generator = Generator::new(connections)?;
         let order = shuffled(orders.records, orders.seed);
-        generator.run(Op::Insert, &order, PRELOAD_DEPTH, &mut table, &mut Histogram::new())?;
+        generator.run(Op::Insert, Feed::once(&order), PRELOAD_DEPTH, &mut table, &mut Histogram::new())?;
 
         let pid = running.server.pid();
         let sums = |op| Sums {
@@ -87,7 +92,7 @@ impl Load {
         for (turn, chunk) in order.chunks(self.chunk).cycle().enumerate() {
             for sums in if turn == 0 { &mut uncounted } else { &mut counted } {
                 let (server, client, start) = (Cpu::of(pid)?, own_cpu(), now());
-                generator.run(sums.op, chunk, self.depth, &mut table, &mut sums.latencies)?;
+                generator.run(sums.op, Feed::once(chunk), self.depth, &mut table, &mut sums.latencies)?;
                 sums.took += now() - start;
                 sums.client += own_cpu() - client;
                 let server = Cpu::of(pid)?.since(server);

@@ -4,9 +4,11 @@ pub(crate) mod client;
 mod idle;
 mod load;
 
-use crate::failure::Failure;
-use crate::protocol::Op;
-use crate::scenarios::{Contender, Reading};
+use bench_common::failure::Failure;
+use bench_common::protocol::Op;
+use bench_common::reading::Reading;
+
+use crate::scenarios::Contender;
 use crate::subjects::Place;
 
 /// What is done to a server.

@@ -1,15 +1,15 @@
-//! How one connection asks for the three operations, and reads the answers: one file for each protocol.
+//! How one connection asks for the three operations, and reads the answers: one type for each protocol. Those of one
+//! benchmark alone stand with it.
 //!
 //! A connection works in turns: it sends as many requests as it may have outstanding in one write, and the next ones
 //! once all are answered. All requests of a turn are of one kind.
 
-mod memcached;
 mod resp;
+pub mod testing;
 mod zerohop;
 
-pub(crate) use memcached::Memcached;
-pub(crate) use resp::Resp;
-pub(crate) use zerohop::{Routing, Zerohop, is_ready};
+pub use resp::Resp;
+pub use zerohop::{Routing, Zerohop, is_ready, map_of};
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -19,7 +19,7 @@ use crate::workload::{Key, Value};
 
 /// What is done to a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     /// Stores a value under a key.
     Insert,
     /// Reads it.
@@ -30,34 +30,38 @@ pub(crate) enum Op {
 
 /// One request.
 #[derive(Clone, Copy)]
-pub(crate) struct Request<'a> {
-    pub(crate) op: Op,
+pub struct Request<'a> {
+    /// What is done.
+    pub op: Op,
     /// The record's number.
-    pub(crate) index: u32,
-    pub(crate) key: &'a Key,
+    pub index: u32,
+    /// Its name.
+    pub key: &'a Key,
     /// What an insert stores.
-    pub(crate) value: &'a Value,
+    pub value: &'a Value,
     /// Its place in the turn, from zero.
-    pub(crate) slot: usize,
+    pub slot: usize,
 }
 
 /// What stands at the front of the bytes received.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Answer<'b> {
+pub enum Answer<'b> {
     /// Not yet a whole answer.
     Unfinished,
     /// An answer to the request of that place in the turn.
     Whole {
         /// Bytes that it took.
         used: usize,
+        /// Which request.
         slot: usize,
+        /// What it says.
         said: Said<'b>,
     },
 }
 
 /// What an answer says.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Said<'b> {
+pub enum Said<'b> {
     /// An insert was done, or a remove that found a record.
     Done,
     /// There is no record.
@@ -69,20 +73,29 @@ pub(crate) enum Said<'b> {
 }
 
 /// A connection's side of a protocol.
-pub(crate) trait Protocol {
+pub trait Protocol {
     /// All requests are answered, and others follow.
     fn begin_turn(&mut self);
 
     /// Adds a request to `out`.
+    ///
+    /// # Errors
+    /// If it cannot be encoded.
     fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
 
     /// Looks at the front of what was received while requests of this kind are outstanding.
+    ///
+    /// # Errors
+    /// If they are no answer of this protocol.
     fn answer<'b>(&'b mut self, op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure>;
 }
 
 /// A connection whose calls block, for as long as a server may take, until the load begins.
+///
+/// # Errors
+/// What the system answers.
 #[expect(clippy::disallowed_methods, reason = "the load generator is what talks to the servers")]
-pub(crate) fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+pub fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
     let connecting = || Failure::while_doing(format!("connecting to {address}"));
     let stream = TcpStream::connect(address).map_err(connecting())?;
     stream.set_nodelay(true).map_err(connecting())?;
@@ -91,7 +104,7 @@ pub(crate) fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
 }
 
 /// The line at the front of `bytes` without its end, and the bytes behind it.
-fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+pub fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n')?;
     Some((bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]), &bytes[end + 1..]))
 }
@@ -99,33 +112,14 @@ fn line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 /// No line of these servers' answers is longer; an endless one must not be searched over and over.
 const LINE_BYTES_MAX: usize = 1024;
 
-fn number(text: &[u8]) -> Option<usize> {
+/// The number that a text is.
+pub fn number(text: &[u8]) -> Option<usize> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 #[cfg(test)]
-mod testing {
+mod tests {
     use super::*;
-    use crate::workload::Records;
-
-    /// The bytes of one request on record 3, and its value.
-    pub(super) fn bytes(protocol: &mut impl Protocol, op: Op) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
-        let records = Records::new(4, 1);
-        let (key, value) = (records.key(3), records.value(3, 0));
-        let mut out = b"before".to_vec();
-        protocol.request(&Request { op, index: 3, key, value, slot: 0 }, &mut out).unwrap();
-        (out.split_off(6), key.to_vec(), value.to_vec())
-    }
-
-    /// Every proper prefix is unfinished, the whole is `said` and leaves what follows alone.
-    pub(super) fn reads<P: Protocol>(mut fresh: impl FnMut() -> P, op: Op, bytes: &[u8], said: Said<'_>) {
-        for end in 0..bytes.len() {
-            assert_eq!(fresh().answer(op, &bytes[..end]).unwrap(), Answer::Unfinished, "{end} bytes");
-        }
-        let more = [bytes, b"+?"].concat();
-        let whole = Answer::Whole { used: bytes.len(), slot: 0, said };
-        assert_eq!(fresh().answer(op, &more).unwrap(), whole);
-    }
 
     #[test]
     fn lines_end_with_or_without_a_carriage_return() {

@@ -15,30 +15,34 @@ use crate::readiness::{Events, Readiness, Watch};
 use crate::workload::Records;
 
 /// The records, and what was last stored under each.
-pub(crate) struct Table {
+pub struct Table {
     records: Records,
     versions: Vec<u8>,
 }
 
 impl Table {
-    pub(crate) fn new(records: Records) -> Table {
+    /// Of records that were never stored.
+    pub fn new(records: Records) -> Table {
         let versions = vec![0; records.count() as usize];
         Table { records, versions }
     }
 
-    pub(crate) fn records(&self) -> &Records {
+    /// All of them.
+    pub fn records(&self) -> &Records {
         &self.records
     }
 }
 
 /// Connections to one server.
-pub(crate) struct Generator<P> {
+pub struct Generator<P> {
     readiness: Readiness,
     connections: Vec<Connection<P>>,
     events: Events,
 }
 
 struct Connection<P> {
+    /// Of the feed.
+    lane: usize,
     stream: TcpStream,
     protocol: P,
     /// The records of this turn, by slot; those answered are marked.
@@ -60,40 +64,93 @@ struct Outstanding {
     is_answered: bool,
 }
 
+/// What is to be done: the records of each lane in their order, which connections of that lane share.
+pub struct Feed<'a> {
+    lanes: Vec<Lane<'a>>,
+    /// Over and over until then; once, if none is told.
+    until: Option<Instant>,
+}
+
+struct Lane<'a> {
+    order: &'a [u32],
+    at: usize,
+}
+
+impl<'a> Feed<'a> {
+    /// Each record of one lane once.
+    pub fn once(order: &'a [u32]) -> Feed<'a> {
+        Feed { lanes: vec![Lane { order, at: 0 }], until: None }
+    }
+
+    /// Each record of all lanes once, or over and over until a moment. A lane must have more records than its
+    /// connections have requests outstanding.
+    pub fn of_lanes(orders: &'a [Vec<u32>], until: Option<Instant>) -> Feed<'a> {
+        Feed { lanes: orders.iter().map(|order| Lane { order, at: 0 }).collect(), until }
+    }
+
+    /// At most so many of a lane's next records; none at the end.
+    fn take(&mut self, lane: usize, count: usize) -> &'a [u32] {
+        let lane = &mut self.lanes[lane];
+        if self.until.is_some_and(|until| now() >= until) {
+            return &[];
+        }
+        if self.until.is_some() && lane.at == lane.order.len() {
+            lane.at = 0;
+        }
+        let from = lane.at;
+        lane.at = (from + count).min(lane.order.len());
+        &lane.order[from..lane.at]
+    }
+}
+
 /// What remains to be done of a step.
 struct Step<'a> {
     op: Op,
     depth: usize,
-    rest: &'a [u32],
+    feed: Feed<'a>,
     table: &'a mut Table,
     latencies: &'a mut Histogram,
 }
 
 impl<P: Protocol> Generator<P> {
-    /// For connections that are open.
-    pub(crate) fn new(connections: Vec<(TcpStream, P)>) -> Result<Generator<P>, Failure> {
+    /// For connections that are open, all of the first lane.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn new(connections: Vec<(TcpStream, P)>) -> Result<Generator<P>, Failure> {
+        Generator::of_lanes(connections.into_iter().map(|(stream, protocol)| (0, stream, protocol)).collect())
+    }
+
+    /// For connections that are open, each of the lane that is named.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn of_lanes(connections: Vec<(usize, TcpStream, P)>) -> Result<Generator<P>, Failure> {
         let preparing = || Failure::while_doing("preparing the connections");
         let readiness = Readiness::new().map_err(preparing())?;
         let mut prepared = Vec::with_capacity(connections.len());
-        for (name, (stream, protocol)) in connections.into_iter().enumerate() {
+        for (name, (lane, stream, protocol)) in connections.into_iter().enumerate() {
             stream.set_nonblocking(true).map_err(preparing())?;
             readiness.add(&stream, name as u64).map_err(preparing())?;
-            prepared.push(Connection::new(stream, protocol));
+            prepared.push(Connection::new(lane, stream, protocol));
         }
-        Ok(Generator { readiness, connections: prepared, events: Events::new() })
+        Ok(Generator { readiness, connections: prepared, events: Events::default() })
     }
 
     /// Does one operation to each of these records, at most `depth` at once on each connection, and counts how long
     /// each took from the write that sent it to the read that brought its answer.
-    pub(crate) fn run(
+    ///
+    /// # Errors
+    /// A wrong answer, or none.
+    pub fn run(
         &mut self,
         op: Op,
-        order: &[u32],
+        feed: Feed<'_>,
         depth: usize,
         table: &mut Table,
         latencies: &mut Histogram,
     ) -> Result<(), Failure> {
-        let mut step = Step { op, depth, rest: order, table, latencies };
+        let mut step = Step { op, depth, feed, table, latencies };
         let mut busy = 0;
         for (name, connection) in self.connections.iter_mut().enumerate() {
             busy += usize::from(connection.begin_turn(&mut step, &self.readiness, name)?);
@@ -123,8 +180,9 @@ impl<P: Protocol> Generator<P> {
 }
 
 impl<P: Protocol> Connection<P> {
-    fn new(stream: TcpStream, protocol: P) -> Connection<P> {
+    fn new(lane: usize, stream: TcpStream, protocol: P) -> Connection<P> {
         Connection {
+            lane,
             stream,
             protocol,
             outstanding: Vec::new(),
@@ -145,8 +203,7 @@ impl<P: Protocol> Connection<P> {
         readiness: &Readiness,
         name: usize,
     ) -> Result<bool, Failure> {
-        let (these, rest) = step.rest.split_at(step.depth.min(step.rest.len()));
-        step.rest = rest;
+        let these = step.feed.take(self.lane, step.depth);
         self.outstanding.clear();
         self.waiting = these.len();
         if these.is_empty() {
@@ -270,7 +327,7 @@ mod tests {
         }
         let mut latencies = Histogram::new();
         let order: Vec<u32> = (0..10).collect();
-        generator.run(Op::Lookup, &order, 5, &mut table, &mut latencies)?;
+        generator.run(Op::Lookup, Feed::once(&order), 5, &mut table, &mut latencies)?;
         Ok(latencies.count())
     }
 

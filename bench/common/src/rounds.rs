@@ -6,29 +6,31 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::limits::{RUN_BASE, RUN_FACTOR};
 use crate::process;
-use crate::scenarios::{Contender, Reading, Scenario};
+use crate::reading::Reading;
 
 /// What is the same for all runs.
-pub(crate) struct Plan {
+pub struct Plan {
     /// This program, which every run is.
-    pub(crate) program: PathBuf,
-    pub(crate) rounds: usize,
-    pub(crate) records: u32,
-    pub(crate) seconds: f64,
-    pub(crate) server_core: usize,
-    pub(crate) client_core: usize,
-    pub(crate) nice: i32,
+    pub program: PathBuf,
+    /// How often each contender runs.
+    pub rounds: usize,
+    /// What every run is told, beside its scenario, contender, folder and seed.
+    pub arguments: Vec<String>,
+    /// A run is ended after this long.
+    pub limit: Duration,
     /// Servers keep their files in folders of their own below this one.
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
 }
 
 /// One contender in one round.
-pub(crate) struct Outcome {
-    pub(crate) label: &'static str,
-    pub(crate) round: usize,
-    pub(crate) result: Result<Reading, Failure>,
+pub struct Outcome {
+    /// The contender.
+    pub label: &'static str,
+    /// From zero.
+    pub round: usize,
+    /// What it measured.
+    pub result: Result<Reading, Failure>,
 }
 
 /// What the folders of runs begin with; their driver's process id and a random part follow.
@@ -37,10 +39,13 @@ const FOLDER: &str = "run-";
 impl Plan {
     /// Runs these contenders of the scenario. One that fails is reported with its reason and tried again in the next
     /// round.
-    pub(crate) fn run(
+    ///
+    /// # Errors
+    /// If there is no folder for their files.
+    pub fn run(
         &self,
-        scenario: &Scenario,
-        contenders: &[&'static Contender],
+        scenario: &str,
+        contenders: &[&'static str],
         mut progress: impl FnMut(&Outcome),
     ) -> Result<Vec<Outcome>, Failure> {
         std::fs::create_dir_all(&self.data).map_err(Failure::io("creating", &self.data))?;
@@ -49,7 +54,7 @@ impl Plan {
         for round in 0..self.rounds {
             for contender in contenders {
                 let result = self.run_one(scenario, contender, round);
-                let outcome = Outcome { label: contender.label, round, result };
+                let outcome = Outcome { label: contender, round, result };
                 progress(&outcome);
                 outcomes.push(outcome);
             }
@@ -57,21 +62,17 @@ impl Plan {
         Ok(outcomes)
     }
 
-    fn run_one(&self, scenario: &Scenario, contender: &Contender, round: usize) -> Result<Reading, Failure> {
+    fn run_one(&self, scenario: &str, contender: &str, round: usize) -> Result<Reading, Failure> {
         // Removed when it goes out of scope, whatever became of the run.
         let dir = tempfile::Builder::new()
             .prefix(&format!("{FOLDER}{}-", std::process::id()))
             .tempdir_in(&self.data)
             .map_err(Failure::io("creating a folder in", &self.data))?;
         let mut command = Command::new(&self.program);
-        command.args(["--run", scenario.name, "--contender", contender.label]);
+        command.args(["--run", scenario, "--contender", contender]);
         command.args(["--parent", &std::process::id().to_string()]).arg("--dir").arg(dir.path());
-        command.args(["--server-core", &self.server_core.to_string()]);
-        command.args(["--client-core", &self.client_core.to_string(), "--nice", &self.nice.to_string()]);
-        command.args(["--records", &self.records.to_string(), "--seconds", &self.seconds.to_string()]);
-        command.args(["--seed", &round.to_string()]);
-        let limit = RUN_BASE + Duration::from_secs_f64(self.seconds * RUN_FACTOR);
-        let printed = process::output(&mut command, limit)?;
+        command.args(&self.arguments).args(["--seed", &round.to_string()]);
+        let printed = process::output(&mut command, self.limit)?;
         serde_json::from_str(&printed)
             .map_err(|error| Failure::Protocol(format!("what cannot be read ({error}): {printed}")))
     }
@@ -94,7 +95,6 @@ fn remove_remains(data: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenarios::REGISTRY;
 
     #[test]
     fn rounds_are_interleaved_and_leave_no_folder_behind() {
@@ -102,20 +102,14 @@ mod tests {
         let plan = Plan {
             program: "/bin/false".into(),
             rounds: 2,
-            records: 10,
-            seconds: 0.1,
-            server_core: 0,
-            client_core: 0,
-            nice: 0,
+            arguments: Vec::new(),
+            limit: Duration::from_secs(30),
             data: data.path().join("made"),
         };
-        let scenario = &REGISTRY[0];
-        let contenders = [&scenario.contenders[0], &scenario.contenders[1]];
-        let outcomes = plan.run(scenario, &contenders, |_| ()).unwrap();
+        let outcomes = plan.run("scenario", &["one", "two"], |_| ()).unwrap();
         let order: Vec<(&str, usize)> =
             outcomes.iter().map(|outcome| (outcome.label, outcome.round)).collect();
-        let [first, second] = contenders.map(|contender| contender.label);
-        assert_eq!(order, [(first, 0), (second, 0), (first, 1), (second, 1)]);
+        assert_eq!(order, [("one", 0), ("two", 0), ("one", 1), ("two", 1)]);
         assert!(outcomes.iter().all(|outcome| outcome.result.is_err()));
         assert_eq!(std::fs::read_dir(&plan.data).unwrap().count(), 0);
     }

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 
 /// A connection to `redis-server`.
 #[derive(Default)]
-pub(crate) struct Resp {
+pub struct Resp {
     /// Requests of this turn that are answered.
     answered: usize,
 }

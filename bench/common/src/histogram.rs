@@ -12,21 +12,27 @@ const BUCKETS: usize = ((POWERS - PARTS_BITS + 1) as usize) << PARTS_BITS;
 
 /// Counts of durations in nanoseconds.
 #[derive(Debug, Clone)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     counts: Box<[u64; BUCKETS]>,
     count: u64,
     sum: u128,
     longest: u64,
 }
 
+impl Default for Histogram {
+    fn default() -> Self {
+        Histogram::new()
+    }
+}
+
 impl Histogram {
     /// Without samples.
-    pub(crate) fn new() -> Histogram {
+    pub fn new() -> Histogram {
         Histogram { counts: Box::new([0; BUCKETS]), count: 0, sum: 0, longest: 0 }
     }
 
     /// Adds `times` samples of one duration.
-    pub(crate) fn record(&mut self, ns: u64, times: u64) {
+    pub fn record(&mut self, ns: u64, times: u64) {
         self.counts[bucket(ns)] += times;
         self.count += times;
         self.sum += u128::from(ns) * u128::from(times);
@@ -34,18 +40,18 @@ impl Histogram {
     }
 
     /// How many samples there are.
-    pub(crate) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count
     }
 
     /// Their mean, exact; 0 without samples.
-    pub(crate) fn mean(&self) -> f64 {
+    pub fn mean(&self) -> f64 {
         self.sum as f64 / self.count.max(1) as f64
     }
 
     /// The duration that a part of the samples, from 0 to 1, does not exceed, as the middle of its bucket; 0 without
     /// samples.
-    pub(crate) fn percentile(&self, part: f64) -> u64 {
+    pub fn percentile(&self, part: f64) -> u64 {
         // The rank of the sample that is asked for, from 1.
         let rank = ((self.count as f64 * part).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;
@@ -88,7 +94,7 @@ mod tests {
     fn every_duration_falls_into_a_bucket_at_most_a_thirtieth_off() {
         let mut draws = Draws::new(1);
         for _ in 0..100_000 {
-            let ns = draws.next() >> (24 + draws.next() % 40);
+            let ns = draws.draw() >> (24 + draws.draw() % 40);
             let found = middle(bucket(ns));
             let off = found.abs_diff(ns);
             assert!(off <= ns / 32, "{ns} counts as {found}");
@@ -110,7 +116,7 @@ mod tests {
     #[test]
     fn percentiles_are_those_of_the_sorted_samples() {
         let mut draws = Draws::new(7);
-        let mut samples: Vec<u64> = (0..10_001).map(|_| 1000 + draws.next() % 1_000_000).collect();
+        let mut samples: Vec<u64> = (0..10_001).map(|_| 1000 + draws.draw() % 1_000_000).collect();
         let mut histogram = Histogram::new();
         for sample in &samples {
             histogram.record(*sample, 1);

@@ -9,7 +9,7 @@ use crate::workload::Key;
 
 /// Why a run, or all of them, did not happen or cannot be believed.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// A file, socket or process could not be used.
     Io {
         /// What was being done.
@@ -41,13 +41,13 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// For `map_err`: a [`Failure::Io`] that says what was being done, to which file.
-    pub(crate) fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
+    pub fn io(doing: &str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
         let doing = format!("{doing} {}", path.display());
         move |source| Failure::Io { doing, source }
     }
 
     /// For `map_err`: a [`Failure::Io`] that says what was being done.
-    pub(crate) fn while_doing<E: Into<io::Error>, D: Into<String>>(doing: D) -> impl FnOnce(E) -> Failure {
+    pub fn while_doing<E: Into<io::Error>, D: Into<String>>(doing: D) -> impl FnOnce(E) -> Failure {
         move |source| Failure::Io { doing: doing.into(), source: source.into() }
     }
 }

@@ -1,8 +1,8 @@
-//! Children: servers on one core, runs of the load on the other, commands in between. None outlives its parent.
+//! Children: servers on their cores, runs of the load on theirs, commands in between. None outlives its parent.
 //!
 //! ```text
-//!   driver ──▶ bench-kv --run …          pinned to the client's core, dies with the driver
-//!                 └─▶ bench-kv --launch  pinned to the server's core, dies with the run, and becomes the server
+//!   driver ──▶ bench-NAME --run …          pinned to the client's cores, dies with the driver
+//!                 └─▶ bench-NAME --launch  pinned to the server's cores, dies with the run, and becomes the server
 //! ```
 //!
 //! A server that is somebody else's program cannot be told to die with its parent, so a launcher of ours says so to the
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use bench_common::Printed;
+use crate::Printed;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpriority_process, setsid};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::limits::POLL;
 
 /// What the child printed, if it ended well and in time.
-pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
+pub fn output(command: &mut Command, limit: Duration) -> Result<String, Failure> {
     let (mut child, mut printed) = start(command)?;
     let deadline = now() + limit;
     let status = loop {
@@ -35,35 +35,36 @@ pub(crate) fn output(command: &mut Command, limit: Duration) -> Result<String, F
 }
 
 /// A server that runs until this is dropped.
-pub(crate) struct Server {
+pub struct Server {
     child: Kept,
     printed: Printed,
     /// When it was started.
-    pub(crate) started: Instant,
+    pub started: Instant,
 }
 
 impl Server {
-    /// Starts `program` on `core` through the launcher in `launcher`.
-    pub(crate) fn start(
+    /// Starts `program` on these cores through the launcher in `launcher`.
+    pub fn start(
         launcher: &Path,
-        core: usize,
+        cores: &[usize],
         program: &Path,
         arguments: &[String],
     ) -> Result<Server, Failure> {
         let mut command = Command::new(launcher);
-        command.args(["--launch", "--parent", &std::process::id().to_string(), "--core", &core.to_string()]);
+        command.args(["--launch", "--parent", &std::process::id().to_string(), "--cores", &listed(cores)]);
         command.arg("--").arg(program).args(arguments);
         let started = now();
         let (child, printed) = start(&mut command)?;
         Ok(Server { child, printed, started })
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// The process that it is.
+    pub fn pid(&self) -> u32 {
         self.child.child.id()
     }
 
     /// An error if it has ended, with what it said last.
-    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+    pub fn check(&mut self) -> Result<(), Failure> {
         match self.child.child.try_wait().map_err(Failure::while_doing("looking for the server"))? {
             None => Ok(()),
             Some(status) => Err(ended(status, &mut self.printed)?),
@@ -71,10 +72,10 @@ impl Server {
     }
 }
 
-/// Ties this process to its parent, puts it on `core`, and becomes `command`. Returns only if that fails.
-pub(crate) fn launch(parent: u32, core: usize, command: &[String]) -> Result<(), Failure> {
+/// Ties this process to its parent, puts it on these cores, and becomes `command`. Returns only if that fails.
+pub fn launch(parent: u32, cores: &[usize], command: &[String]) -> Result<(), Failure> {
     die_with(parent)?;
-    pin(core)?;
+    pin(cores)?;
     let Some((program, arguments)) = command.split_first() else {
         return Err(Failure::Usage("--launch needs a program".into()));
     };
@@ -83,7 +84,7 @@ pub(crate) fn launch(parent: u32, core: usize, command: &[String]) -> Result<(),
 }
 
 /// A parent that ends, in whatever way, leaves nothing running.
-pub(crate) fn die_with(parent: u32) -> Result<(), Failure> {
+pub fn die_with(parent: u32) -> Result<(), Failure> {
     let tying = || Failure::while_doing("tying itself to its parent");
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(tying())?;
     // It may have ended before it was asked for.
@@ -94,23 +95,34 @@ pub(crate) fn die_with(parent: u32) -> Result<(), Failure> {
 }
 
 /// The cores that this process may use.
-pub(crate) fn allowed_cores() -> Result<Vec<usize>, Failure> {
+///
+/// # Errors
+/// What the system answers.
+pub fn allowed_cores() -> Result<Vec<usize>, Failure> {
     let set = sched_getaffinity(None).map_err(Failure::while_doing("asking for the cores"))?;
     Ok((0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect())
 }
 
-/// From now on this process runs on one core.
-pub(crate) fn pin(core: usize) -> Result<(), Failure> {
+/// From now on this process, and what it starts, runs on these cores alone.
+///
+/// # Errors
+/// If there is no such core.
+pub fn pin(cores: &[usize]) -> Result<(), Failure> {
     let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).map_err(Failure::while_doing(format!("moving to core {core}")))
+    cores.iter().for_each(|core| set.set(*core));
+    sched_setaffinity(None, &set).map_err(Failure::while_doing(format!("moving to cores {}", listed(cores))))
+}
+
+/// Cores as the command line has them.
+fn listed(cores: &[usize]) -> String {
+    cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// From now on this process, and what it starts, has this precedence over others on its core.
 ///
 /// Where the kernel shares cores among sessions first (autogroups), a process is nice to its own session only: so this
 /// one gets a session of its own, and that the precedence.
-pub(crate) fn take_precedence(nice: i32) -> Result<(), Failure> {
+pub fn take_precedence(nice: i32) -> Result<(), Failure> {
     if nice == 0 {
         return Ok(());
     }
@@ -125,17 +137,19 @@ pub(crate) fn take_precedence(nice: i32) -> Result<(), Failure> {
 
 /// Writes a small file.
 #[expect(clippy::disallowed_methods, reason = "a setting of the system or a report, no file of a store")]
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(Failure::io("writing", path))
 }
 
+/// The time.
 #[expect(clippy::disallowed_methods, reason = "time-outs of children, and times to ready, are wall time")]
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 
+/// Waits so long.
 #[expect(clippy::disallowed_methods, reason = "whoever waits for a child has nothing else to do")]
-pub(crate) fn pause(time: Duration) {
+pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 

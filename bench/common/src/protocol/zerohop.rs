@@ -27,10 +27,12 @@ use crate::workload::Records;
 const SLOT_BITS: u32 = 16;
 
 /// Where every record lives.
-pub(crate) struct Routing {
+pub struct Routing {
     keyspace: KeyspaceId,
-    /// The one instance that owns all partitions.
-    instance: SocketAddr,
+    /// Those that own partitions: each is a lane of the load.
+    instances: Vec<SocketAddr>,
+    /// By partition, one of them.
+    owners: Vec<usize>,
     /// By record.
     partitions: Vec<PartitionId>,
     /// By partition.
@@ -39,34 +41,65 @@ pub(crate) struct Routing {
 
 impl Routing {
     /// Asks the manager for the map, and routes all records by it.
-    pub(crate) fn fetch(manager: SocketAddr, keyspace: &str, records: &Records) -> Result<Routing, Failure> {
-        let map = map_of(&mut Opened::hello(manager)?)?;
+    ///
+    /// # Errors
+    /// If it does not answer, or knows no such keyspace.
+    pub fn fetch(manager: SocketAddr, keyspace: &str, records: &Records) -> Result<Routing, Failure> {
+        let map = map_of(manager)?;
         Routing::by(&map, keyspace, records)
+    }
+
+    /// How many instances own partitions: each is a lane.
+    pub fn lanes(&self) -> usize {
+        self.instances.len()
+    }
+
+    /// These records, those of each lane together, in their order.
+    pub fn split(&self, order: &[u32]) -> Vec<Vec<u32>> {
+        let mut lanes = vec![Vec::new(); self.instances.len()];
+        for &index in order {
+            lanes[self.owners[self.partitions[index as usize].get() as usize]].push(index);
+        }
+        lanes
     }
 
     fn by(map: &ClusterMap, name: &str, records: &Records) -> Result<Routing, Failure> {
         let missing = || Failure::Protocol(format!("its map has no keyspace {name}"));
         let (keyspace, found) = map.keyspace_named(name).ok_or_else(missing)?;
-        let mut owners: Vec<_> = found.groups().map(|(_, group)| group.primary).collect();
-        owners.dedup();
-        let [owner] = owners[..] else {
-            return Err(Failure::Protocol(format!(
-                "{name} is spread over several instances; one is measured"
-            )));
-        };
-        let address = map.instance(owner).and_then(|instance| instance.addr.parse().ok());
+        let (mut instances, mut owners) = (Vec::new(), Vec::new());
+        for (_, group) in found.groups() {
+            let address = map.instance(group.primary).and_then(|instance| instance.addr.parse().ok());
+            let address =
+                address.ok_or_else(|| Failure::Protocol("an instance without an IP address".into()))?;
+            owners.push(instances.iter().position(|known| *known == address).unwrap_or(instances.len()));
+            if owners.last() == Some(&instances.len()) {
+                instances.push(address);
+            }
+        }
         Ok(Routing {
             keyspace,
-            instance: address.ok_or_else(|| Failure::Protocol("an instance without an IP address".into()))?,
+            instances,
+            owners,
             partitions: (0..records.count()).map(|index| found.partition(records.key(index))).collect(),
             epochs: found.groups().map(|(_, group)| group.epoch).collect(),
         })
     }
 }
 
+/// The map that a manager has.
+///
+/// # Errors
+/// If it does not answer.
+pub fn map_of(manager: SocketAddr) -> Result<ClusterMap, Failure> {
+    fetched(&mut Opened::hello(manager)?)
+}
+
 /// Whether a node serves: the instance that its map names has looked a record up.
-pub(crate) fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
-    let map = map_of(&mut Opened::hello(manager)?)?;
+///
+/// # Errors
+/// If it has not.
+pub fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
+    let map = map_of(manager)?;
     let key = b"is anybody there";
     let route = map.route(DEFAULT_KEYSPACE, key).map_err(|error| Failure::Protocol(error.to_string()))?;
     let instance =
@@ -85,7 +118,7 @@ pub(crate) fn is_ready(manager: SocketAddr) -> Result<(), Failure> {
 }
 
 /// A connection to an instance of `zerohop node`.
-pub(crate) struct Zerohop {
+pub struct Zerohop {
     routing: Rc<Routing>,
     encoder: Encoder,
     decoder: Decoder,
@@ -108,9 +141,12 @@ struct Lane {
 }
 
 impl Zerohop {
-    /// Connects to the instance and opens a session there.
-    pub(crate) fn open(routing: &Rc<Routing>) -> Result<(TcpStream, Zerohop), Failure> {
-        let mut opened = Opened::hello(routing.instance)?;
+    /// Connects to the instance of a lane and opens a session there.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn open(routing: &Rc<Routing>, lane: usize) -> Result<(TcpStream, Zerohop), Failure> {
+        let mut opened = Opened::hello(routing.instances[lane])?;
         let session = opened.ask(&Message::SessionOpen(SessionOpen), |message| match message {
             Message::SessionOpened(opened) => Some(opened.session),
             _ => None,
@@ -269,7 +305,7 @@ impl Opened {
     }
 }
 
-fn map_of(manager: &mut Opened) -> Result<ClusterMap, Failure> {
+fn fetched(manager: &mut Opened) -> Result<ClusterMap, Failure> {
     let map = manager.ask(&Message::MapGet(MapGet { since: MapEpoch(0) }), |message| match message {
         Message::Map(map) => Some(ClusterMap::decode(map.encoded)),
         _ => None,
@@ -285,7 +321,7 @@ fn refused(refusal: Refusal<'_>) -> Failure {
 mod tests {
     use super::super::testing::reads;
     use super::*;
-    use crate::bare::map_of_one;
+    use crate::maps::map_of_one;
 
     const SESSION: SessionId = SessionId { issued: Timestamp(7), nonce: 9 };
 

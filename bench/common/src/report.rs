@@ -4,43 +4,59 @@ use std::fmt::{self, Write};
 
 use serde::Serialize;
 
+use crate::reading::{Bound, Reading, Target};
 use crate::rounds::Outcome;
-use crate::scenarios::{Bound, Reading, Scenario, Target};
-use bench_common::{Spread, table};
+use crate::{Spread, table};
 
 /// Everything measured of one scenario.
 #[derive(Serialize)]
-pub(crate) struct Summary {
-    pub(crate) scenario: &'static str,
-    pub(crate) about: &'static str,
-    pub(crate) rounds: usize,
-    pub(crate) contenders: Vec<ContenderSummary>,
-    pub(crate) verdicts: Vec<Verdict>,
-    pub(crate) failures: Vec<String>,
+pub struct Summary {
+    /// Its name.
+    pub scenario: &'static str,
+    /// What is done in it.
+    pub about: &'static str,
+    /// How many there were.
+    pub rounds: usize,
+    /// In the order in which they ran.
+    pub contenders: Vec<ContenderSummary>,
+    /// Of each target.
+    pub verdicts: Vec<Verdict>,
+    /// Runs that gave nothing, with their reasons.
+    pub failures: Vec<String>,
     /// As measured: label, round, figures.
-    pub(crate) readings: Vec<(&'static str, usize, Reading)>,
+    pub readings: Vec<(&'static str, usize, Reading)>,
 }
 
 /// One contender over all its rounds.
 #[derive(Serialize)]
-pub(crate) struct ContenderSummary {
-    pub(crate) label: &'static str,
-    pub(crate) figures: Vec<(String, Spread)>,
+pub struct ContenderSummary {
+    /// Its name.
+    pub label: &'static str,
+    /// By name.
+    pub figures: Vec<(String, Spread)>,
 }
 
 /// What became of a target.
 #[derive(Serialize)]
-pub(crate) struct Verdict {
-    pub(crate) what: String,
+pub struct Verdict {
+    /// Which figure, of whom, over whom.
+    pub what: String,
     /// None if there was nothing to take it from.
-    pub(crate) figure: Option<Spread>,
-    pub(crate) bound: Bound,
+    pub figure: Option<Spread>,
+    /// What it is to reach.
+    pub bound: Bound,
     /// Of the median.
-    pub(crate) is_met: bool,
+    pub is_met: bool,
 }
 
 impl Summary {
-    pub(crate) fn of(scenario: &Scenario, rounds: usize, outcomes: Vec<Outcome>) -> Summary {
+    /// Of the scenario of that name, and what is said about it.
+    pub fn of(
+        (scenario, about): (&'static str, &'static str),
+        targets: &[Target],
+        rounds: usize,
+        outcomes: Vec<Outcome>,
+    ) -> Summary {
         let (mut readings, mut failures) = (Vec::new(), Vec::new());
         let mut labels: Vec<&'static str> = Vec::new();
         for Outcome { label, round, result } in outcomes {
@@ -53,11 +69,11 @@ impl Summary {
             }
         }
         Summary {
-            scenario: scenario.name,
-            about: scenario.about,
+            scenario,
+            about,
             rounds,
             contenders: labels.iter().map(|label| ContenderSummary::of(label, &readings)).collect(),
-            verdicts: (scenario.targets)().iter().map(|target| Verdict::of(target, &readings)).collect(),
+            verdicts: targets.iter().map(|target| Verdict::of(target, &readings)).collect(),
             failures,
             readings,
         }
@@ -125,7 +141,10 @@ impl fmt::Display for Verdict {
 const COLUMNS: usize = 4;
 
 /// Prints one summary into `out`.
-pub(crate) fn write(out: &mut String, summary: &Summary) -> fmt::Result {
+///
+/// # Errors
+/// None but what `out` gives.
+pub fn write(out: &mut String, summary: &Summary) -> fmt::Result {
     let Summary { scenario, about, rounds, .. } = summary;
     writeln!(out, "\n# {scenario}: {rounds} rounds\n\n{about}")?;
     for contenders in summary.contenders.chunks(COLUMNS) {
@@ -155,22 +174,18 @@ pub(crate) fn write(out: &mut String, summary: &Summary) -> fmt::Result {
 mod tests {
     use super::*;
     use crate::failure::Failure;
-    use crate::scenarios::Figure;
+    use crate::reading::Figure;
 
-    const SCENARIO: Scenario = Scenario {
-        name: "loop",
-        about: "how",
-        contenders: &[],
-        targets: || {
-            let target = |over, bound| Target { figure: "rate".into(), of: "ours", over, bound };
-            vec![
-                target(&["one", "two"], Bound::AtLeast(0.9)),
-                target(&["one"], Bound::AtMost(0.5)),
-                target(&[], Bound::AtLeast(300.0)),
-                target(&["absent"], Bound::AtLeast(0.0)),
-            ]
-        },
-    };
+    fn summary(outcomes: Vec<Outcome>) -> Summary {
+        let target = |over, bound| Target { figure: "rate".into(), of: "ours", over, bound };
+        let targets = [
+            target(&["one", "two"], Bound::AtLeast(0.9)),
+            target(&["one"], Bound::AtMost(0.5)),
+            target(&[], Bound::AtLeast(300.0)),
+            target(&["absent"], Bound::AtLeast(0.0)),
+        ];
+        Summary::of(("loop", "how"), &targets, 3, outcomes)
+    }
 
     /// Over the better peer: 0.5, 0.9, 1.0.
     fn outcomes() -> Vec<Outcome> {
@@ -187,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_target_is_judged_by_the_median_of_ratios_to_the_best_of_each_round() {
-        let summary = Summary::of(&SCENARIO, 3, outcomes());
+        let summary = summary(outcomes());
         let verdicts = &summary.verdicts;
         assert_eq!(verdicts[0].figure, Some(Spread { median: 0.9, least: 0.5, greatest: 1.0 }));
         assert_eq!(verdicts.iter().map(|one| one.is_met).collect::<Vec<_>>(), [true, false, true, false]);
@@ -204,7 +219,7 @@ mod tests {
     fn a_round_in_which_one_failed_gives_no_ratio_to_it() {
         let mut outcomes = outcomes();
         outcomes[1].result = Err(Failure::Protocol("no".into()));
-        let summary = Summary::of(&SCENARIO, 3, outcomes);
+        let summary = summary(outcomes);
         assert_eq!(summary.verdicts[0].figure.unwrap().least, 0.9);
         assert!(summary.failures[0].contains("one in round 1") && summary.failures[0].contains("no"));
     }

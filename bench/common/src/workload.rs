@@ -4,14 +4,14 @@
 //! ones at a place that depends on key and version: making one costs nothing, and a wrong or stale one shows.
 
 /// Bytes of a key.
-pub(crate) const KEY_BYTES: usize = 15;
+pub const KEY_BYTES: usize = 15;
 /// Bytes of a value.
-pub(crate) const VALUE_BYTES: usize = 132;
+pub const VALUE_BYTES: usize = 132;
 
 /// A record's name.
-pub(crate) type Key = [u8; KEY_BYTES];
+pub type Key = [u8; KEY_BYTES];
 /// A record's content.
-pub(crate) type Value = [u8; VALUE_BYTES];
+pub type Value = [u8; VALUE_BYTES];
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 const MULTIPLIER: u64 = 0xBF58_476D_1CE4_E5B9;
@@ -23,7 +23,7 @@ const CHARACTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 const PLACES: usize = 1 << 16;
 
 /// The records of one seed.
-pub(crate) struct Records {
+pub struct Records {
     keys: Vec<Key>,
     noise: Box<[u8]>,
     seed: u64,
@@ -31,24 +31,24 @@ pub(crate) struct Records {
 
 impl Records {
     /// So many records, numbered from zero.
-    pub(crate) fn new(count: u32, seed: u64) -> Records {
+    pub fn new(count: u32, seed: u64) -> Records {
         let mut draws = Draws::new(seed);
-        let noise = (0..PLACES + VALUE_BYTES).map(|_| draws.next() as u8).collect();
+        let noise = (0..PLACES + VALUE_BYTES).map(|_| draws.draw() as u8).collect();
         Records { keys: (0..count).map(|index| key(seed, index)).collect(), noise, seed }
     }
 
     /// How many there are.
-    pub(crate) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.keys.len() as u32
     }
 
     /// The key of a record.
-    pub(crate) fn key(&self, index: u32) -> &Key {
+    pub fn key(&self, index: u32) -> &Key {
         &self.keys[index as usize]
     }
 
     /// The value that a record has in its `version`.
-    pub(crate) fn value(&self, index: u32, version: u8) -> &Value {
+    pub fn value(&self, index: u32, version: u8) -> &Value {
         let place = mix(self.seed ^ (u64::from(version) << 32 | u64::from(index))) as usize % PLACES;
         match self.noise[place..].first_chunk() {
             Some(value) => value,
@@ -66,29 +66,29 @@ fn key(seed: u64, index: u32) -> Key {
 }
 
 /// A seeded stream of even 64-bit draws.
-pub(crate) struct Draws {
+pub struct Draws {
     state: u64,
 }
 
 impl Draws {
     /// The stream of `seed`.
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Draws { state: mix(seed) }
     }
 
     /// The next draw.
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GAMMA);
         mix(self.state)
     }
 }
 
 /// The numbers below `count` in the order of `seed` (Fisher-Yates).
-pub(crate) fn shuffled(count: u32, seed: u64) -> Vec<u32> {
+pub fn shuffled(count: u32, seed: u64) -> Vec<u32> {
     let mut order: Vec<u32> = (0..count).collect();
     let mut draws = Draws::new(seed);
     for left in (2..=order.len()).rev() {
-        let pick = ((u128::from(draws.next()) * left as u128) >> 64) as usize;
+        let pick = ((u128::from(draws.draw()) * left as u128) >> 64) as usize;
         order.swap(left - 1, pick);
     }
     order

@@ -3,8 +3,8 @@
 //! Rather than `set`, `get`, `delete`, because memcached writes each answer to a `get` by itself, and the answers to
 //! `mg` together.
 
-use super::{Answer, Op, Protocol, Request, Said, line, number};
-use crate::failure::Failure;
+use bench_common::failure::Failure;
+use bench_common::protocol::{Answer, Op, Protocol, Request, Said, line, number};
 
 /// A connection to `memcached`.
 #[derive(Default)]
@@ -19,7 +19,7 @@ impl Protocol for Memcached {
     }
 
     fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
-        const { assert!(crate::workload::VALUE_BYTES == 132) };
+        const { assert!(bench_common::workload::VALUE_BYTES == 132) };
         out.extend_from_slice(match request.op {
             Op::Insert => b"ms ",
             Op::Lookup => b"mg ",
@@ -62,8 +62,8 @@ impl Protocol for Memcached {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{bytes, reads};
     use super::*;
+    use bench_common::protocol::testing::{bytes, reads};
 
     #[test]
     fn requests_are_those_that_memcached_documents() {

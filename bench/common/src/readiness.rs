@@ -11,37 +11,44 @@ use rustix::io::Errno;
 use crate::limits::EVENTS_MAX;
 
 /// The set of sockets that are watched.
-pub(crate) struct Readiness {
+pub struct Readiness {
     epoll: OwnedFd,
 }
 
 /// What a socket is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watch {
+pub enum Watch {
+    /// Bytes, or the end of them.
     Receive,
+    /// Room for bytes.
     Send,
+    /// Either.
     Both,
 }
 
 /// A socket that something can be done with. One that has failed shows as ready for what it is watched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Ready {
+pub struct Ready {
     /// As it was named when it was added.
-    pub(crate) name: u64,
-    pub(crate) receives: bool,
-    pub(crate) sends: bool,
+    pub name: u64,
+    /// Bytes can be read.
+    pub receives: bool,
+    /// Bytes can be written.
+    pub sends: bool,
 }
 
 /// Room for the events of one wait.
-pub(crate) struct Events(Vec<epoll::Event>);
+pub struct Events(Vec<epoll::Event>);
 
-impl Events {
-    pub(crate) fn new() -> Events {
+impl Default for Events {
+    fn default() -> Self {
         Events(Vec::with_capacity(EVENTS_MAX))
     }
+}
 
+impl Events {
     /// Those of the last wait.
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Ready> {
+    pub fn drain(&mut self) -> impl Iterator<Item = Ready> {
         self.0.drain(..).map(|event| {
             let (flags, data) = (event.flags, event.data);
             let failed = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
@@ -55,22 +62,26 @@ impl Events {
 }
 
 impl Readiness {
-    pub(crate) fn new() -> io::Result<Readiness> {
+    /// Of no sockets.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn new() -> io::Result<Readiness> {
         Ok(Readiness { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? })
     }
 
     /// Watches a socket for what comes in.
-    pub(crate) fn add(&self, socket: impl AsFd, name: u64) -> io::Result<()> {
+    pub fn add(&self, socket: impl AsFd, name: u64) -> io::Result<()> {
         Ok(epoll::add(&self.epoll, socket, epoll::EventData::new_u64(name), flags(Watch::Receive))?)
     }
 
     /// Watches a socket for something else from now on.
-    pub(crate) fn change(&self, socket: impl AsFd, name: u64, watch: Watch) -> io::Result<()> {
+    pub fn change(&self, socket: impl AsFd, name: u64, watch: Watch) -> io::Result<()> {
         Ok(epoll::modify(&self.epoll, socket, epoll::EventData::new_u64(name), flags(watch))?)
     }
 
     /// Waits until a socket is ready, or for so long. Whether any is.
-    pub(crate) fn wait(&self, events: &mut Events, limit: Option<Duration>) -> io::Result<bool> {
+    pub fn wait(&self, events: &mut Events, limit: Option<Duration>) -> io::Result<bool> {
         let limit = limit
             .map(|limit| Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() });
         loop {
@@ -100,7 +111,7 @@ mod tests {
     #[test]
     fn a_socket_is_ready_for_what_it_is_watched_for() {
         let (here, mut there) = UnixStream::pair().unwrap();
-        let (readiness, mut events) = (Readiness::new().unwrap(), Events::new());
+        let (readiness, mut events) = (Readiness::new().unwrap(), Events::default());
         readiness.add(&here, 7).unwrap();
         let now = Some(Duration::ZERO);
         assert!(!readiness.wait(&mut events, now).unwrap());

@@ -9,11 +9,11 @@ use crate::failure::Failure;
 
 /// Sums over all threads of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Cpu {
+pub struct Cpu {
     /// It ran, in user or system mode.
-    pub(crate) ran: Duration,
+    pub ran: Duration,
     /// It could have run, and something else had the core.
-    pub(crate) waited: Duration,
+    pub waited: Duration,
 }
 
 impl Cpu {
@@ -21,7 +21,7 @@ impl Cpu {
     /// misses what ended between them: servers keep their threads.
     ///
     /// From `schedstat`, which counts nanoseconds, where `stat` counts hundredths of a second.
-    pub(crate) fn of(pid: u32) -> Result<Cpu, Failure> {
+    pub fn of(pid: u32) -> Result<Cpu, Failure> {
         let tasks = PathBuf::from(format!("/proc/{pid}/task"));
         let reading = || Failure::io("reading the processor time of", &tasks);
         let mut sum = Cpu::default();
@@ -41,19 +41,20 @@ impl Cpu {
         Ok(sum)
     }
 
-    pub(crate) fn since(self, before: Cpu) -> Cpu {
+    /// What was used since an earlier reading.
+    pub fn since(self, before: Cpu) -> Cpu {
         Cpu { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }
 }
 
 /// Of this process, with all its threads.
-pub(crate) fn own_cpu() -> Duration {
+pub fn own_cpu() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// Resident bytes of a process.
-pub(crate) fn resident_bytes(pid: u32) -> Result<u64, Failure> {
+pub fn resident_bytes(pid: u32) -> Result<u64, Failure> {
     let path = PathBuf::from(format!("/proc/{pid}/status"));
     let status = std::fs::read_to_string(&path).map_err(Failure::io("reading", &path))?;
     let kib =
@@ -62,13 +63,13 @@ pub(crate) fn resident_bytes(pid: u32) -> Result<u64, Failure> {
 }
 
 /// Bytes of a file.
-pub(crate) fn file_bytes(path: &Path) -> Result<u64, Failure> {
+pub fn file_bytes(path: &Path) -> Result<u64, Failure> {
     Ok(path.metadata().map_err(Failure::io("looking at", path))?.len())
 }
 
 /// Bytes of a program's file that are loaded to run it: all but what only a debugger reads. From the table of segments
 /// of a 64-bit ELF file.
-pub(crate) fn loaded_bytes(path: &Path) -> Result<u64, Failure> {
+pub fn loaded_bytes(path: &Path) -> Result<u64, Failure> {
     #[expect(clippy::disallowed_methods, reason = "a program that is measured, no file of a store")]
     let bytes = std::fs::read(path).map_err(Failure::io("reading", path))?;
     loaded(&bytes).ok_or_else(|| Failure::Usage(format!("{} is no 64-bit ELF file", path.display())))
