@@ -233,3 +233,41 @@ fn a_store_opens_on_a_full_disk_and_goes_on_when_there_is_room() {
         }
     }
 }
+
+/// Dropped on a full disk, it is not open any more, and nothing that the journal has yet to be told of it comes later between
+/// what is written under its name again.
+#[test]
+fn a_partition_dropped_on_a_full_disk_has_gone_and_its_files_go_once_there_is_room() {
+    let disk = SimulatedDisk::new(3);
+    let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
+    let old = partition(&mut engine, Durability::Sync);
+    engine.write(old, Kind::Put, 0, 1, b"k", b"old").expect("is written");
+    engine.flush().expect("is flushed");
+    disk.set_capacity(Some(0));
+    assert!(matches!(engine.drop_partition(PartitionId(1)), Err(EngineError::DiskFull { .. })));
+    assert_eq!(engine.partitions().count(), 0);
+    let again =
+        engine.partition(PartitionId(1), PartitionOptions { durability: Durability::Sync, index_seed: 7 });
+    assert!(
+        matches!(again, Err(EngineError::DiskFull { .. })),
+        "nothing may be written before its end is told"
+    );
+    engine.maintain(5_000).expect("goes on");
+    disk.set_capacity(None);
+    engine.maintain(5_500).expect("goes on");
+    engine.maintain(6_500).expect("goes on");
+    let folders = |disk: &SimulatedDisk| {
+        use zerohop_engine::disk::Disk;
+        disk.clone().list("").expect("lists").iter().filter(|name| name.name.starts_with("p-")).count()
+    };
+    assert_eq!(folders(&disk), 0, "removed without being asked again");
+    let new = partition(&mut engine, Durability::Sync);
+    engine.write(new, Kind::Put, 0, 2, b"k", b"new").expect("is written");
+    engine.flush().expect("is flushed");
+    disk.crash();
+    drop(engine);
+    let (mut engine, _) = Engine::open(disk.clone(), options(0)).expect("opens");
+    engine.commit_all().expect("commits");
+    let new = partition(&mut engine, Durability::Sync);
+    assert_eq!(engine.lookup_whole(new, b"k").expect("reads"), Some(b"new".to_vec()));
+}

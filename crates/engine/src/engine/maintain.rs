@@ -23,6 +23,8 @@ pub(super) struct Upkeep {
     pub(super) journaling: BTreeSet<Handle>,
     /// The clock at the last call.
     now_ms: u64,
+    /// When removals that have failed are tried again.
+    pub(super) drop_again_ms: u64,
     /// Partitions with a sync under way, in the order in which they were begun.
     syncing: VecDeque<Handle>,
     /// Partitions that are worth a checkpoint.
@@ -48,6 +50,7 @@ impl Upkeep {
             journaling: BTreeSet::new(),
             sync_due: BTreeMap::new(),
             now_ms: 0,
+            drop_again_ms: 0,
             syncing: VecDeque::new(),
             to_checkpoint: VecDeque::new(),
             checkpointing: VecDeque::new(),
@@ -123,6 +126,7 @@ impl<D: Disk> Engine<D> {
         self.poll_syncs()?;
         self.shorten_journal()?;
         self.look_around(now_ms)?;
+        self.end_drops(now_ms)?;
         let checkpoint = self.step_checkpoint(false)?;
         let compaction = self.step_compactions()?;
         Ok(checkpoint || compaction)

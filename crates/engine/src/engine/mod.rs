@@ -1,6 +1,6 @@
 //! One instance's storage: its partitions, its journal, and the disk and memory they share.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 mod due;
 mod durability;
@@ -56,8 +56,8 @@ pub struct Engine<D> {
     journal_stopped: Option<String>,
     partitions: Vec<Option<Box<Store>>>,
     by_id: BTreeMap<PartitionId, Handle>,
-    /// Partitions whose removal has failed half-way: some of their files still stand.
-    dropping: BTreeSet<PartitionId>,
+    /// Partitions whose removal has failed half-way.
+    dropping: BTreeMap<PartitionId, open::Left>,
     /// By their parents: those that are being made of them.
     splits: BTreeMap<PartitionId, Vec<split::Daughter>>,
     upkeep: maintain::Upkeep,
@@ -67,11 +67,15 @@ impl<D: Disk> Engine<D> {
     /// Opens a partition, and creates it if it is new. A partition that nobody writes to costs no file.
     ///
     /// # Errors
-    /// [`EngineError::Stopped`] for one whose removal has failed half-way, and what the disk answers.
+    /// What the disk answers; also to the removal of an older one of this name, if that has failed half-way.
     pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
-        if self.dropping.contains(&id) {
-            let reason = "its removal failed half-way: drop it again, then it can be made anew".into();
-            return Err(EngineError::Stopped { reason });
+        match self.dropping.get(&id) {
+            None => {}
+            Some(open::Left::UntilNextStart) => {
+                let reason = "it was split, and what is left of it goes with a later start".into();
+                return Err(EngineError::Stopped { reason });
+            }
+            Some(_) => self.end_drop(id)?,
         }
         let handle = match self.by_id.get(&id) {
             Some(&handle) => {

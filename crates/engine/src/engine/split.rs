@@ -126,11 +126,7 @@ impl<D: Disk> Engine<D> {
                 left = left.and(self.io.disk.sync_dir(&folder));
             }
         }
-        let left = left.map_err(EngineError::from).and_then(|()| self.drop_partition(parent));
-        if left.is_err() && self.by_id.contains_key(&parent) {
-            // The journal could not be told; its folder says it.
-            self.forget_partition(parent, handle);
-        }
+        let left = left.map_err(EngineError::from).and(self.drop_partition(parent));
         self.evict();
         Ok(left.err())
     }
@@ -138,7 +134,7 @@ impl<D: Disk> Engine<D> {
     /// The parent, if it and the daughters are as they must be.
     fn may_split(&mut self, parent: PartitionId, daughters: &[PartitionId]) -> EngineResult<Handle> {
         let Some(&handle) = self.by_id.get(&parent) else { return Err(EngineError::UnknownPartition) };
-        let is_there = |id: &&PartitionId| self.by_id.contains_key(id) || self.dropping.contains(id);
+        let is_there = |id: &&PartitionId| self.by_id.contains_key(id) || self.dropping.contains_key(id);
         if let Some(id) = daughters.iter().find(is_there) {
             return Err(EngineError::Stopped { reason: format!("partition {id} is there already") });
         }
