@@ -78,6 +78,9 @@ pub const SPLIT_STEPS_PER_BATCH: usize = 4;
 /// When a split that failed is tried again: a full disk may have room by then.
 pub const SPLIT_AGAIN_MS: u64 = 200;
 
+/// When a keyspace that could not be followed to the map is tried again: a disk may be well, or have room, by then.
+pub const FOLLOW_AGAIN_MS: u64 = 500;
+
 /// When to ask again after `Unavailable`: a change of the map is on its way.
 pub const UNAVAILABLE_RETRY_MS: u32 = 20;
 

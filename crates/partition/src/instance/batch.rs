@@ -19,6 +19,7 @@ impl<D: Disk> Instance<D> {
         self.flush(effects);
         let is_shared_touched = self.end_of_batch_shared(effects);
         self.step_splits(effects);
+        self.follow_again(effects);
         if self.table.settle_touched(self.clock.now()) || is_shared_touched {
             self.upkeep.busy_until_ms = self.clock.elapsed_ms() + UPKEEP_BUSY_MS;
         }
@@ -32,7 +33,8 @@ impl<D: Disk> Instance<D> {
         let is_busy = elapsed_ms < self.upkeep.busy_until_ms || self.table.has_unflushed();
         let every_ms = if is_busy { UPKEEP_EVERY_MS } else { UPKEEP_IDLE_MS };
         let upkeep_ms = self.upkeep.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
-        tick_ms.min(upkeep_ms).min(self.groups.next_wake_ms()).min(self.splits.next_wake_ms(elapsed_ms))
+        let again_ms = self.splits.next_wake_ms(elapsed_ms).min(self.unfollowed.next_wake_ms(elapsed_ms));
+        tick_ms.min(upkeep_ms).min(self.groups.next_wake_ms()).min(again_ms)
     }
 
     /// Does a bounded piece of work that nobody waits for. `true`: there is more of it; call again after the next

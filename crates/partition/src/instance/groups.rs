@@ -350,6 +350,7 @@ impl<D: Disk> Instance<D> {
         }
         replica.set_slice(crate::Slice::of(found, id));
         self.groups.insert(keyspace, id, replica);
+        self.splits.inherited(keyspace, id);
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! A new map: partitions come, change and go.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use zerohop_engine::EngineError;
@@ -14,7 +15,21 @@ use super::open::{OpenError, durability, newest_keyspace, open_partition};
 use super::splits::engine_id;
 use super::table::Found;
 use super::{Effects, Instance, relay};
+use crate::limits::FOLLOW_AGAIN_MS;
 use crate::replica::Told;
+
+/// Keyspaces that could not be followed to the map, and when they are tried again, on the clock that is never set.
+#[derive(Debug, Default)]
+pub(super) struct Unfollowed {
+    keyspaces: BTreeSet<KeyspaceId>,
+    again_ms: u64,
+}
+
+impl Unfollowed {
+    pub(super) fn next_wake_ms(&self, elapsed_ms: u64) -> u64 {
+        if self.keyspaces.is_empty() { u64::MAX } else { self.again_ms.max(elapsed_ms + 1) }
+    }
+}
 
 /// Why an instance could not follow a change of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +59,7 @@ impl From<EngineError> for MapChangeError {
 
 impl<D: Disk> Instance<D> {
     /// Follows a change of the map: takes up the partitions that it now holds, applies what was altered, gives away and
-    /// removes what it no longer holds.
+    /// removes what it no longer holds. What fails is tried again.
     ///
     /// # Errors
     /// See [`MapChangeError`].
@@ -73,9 +88,61 @@ impl<D: Disk> Instance<D> {
         }
         for keyspace in keyspaces {
             // One keyspace in trouble must not keep the others from their change.
-            result = result.and(self.follow(keyspace, effects));
+            let followed = self.follow(keyspace, effects);
+            result = result.and(self.note_unfollowed(keyspace, followed));
         }
         result
+    }
+
+    /// A keyspace that could not be followed is tried again, now and then. That there was no room is no reason to be asked
+    /// for another map.
+    fn note_unfollowed(
+        &mut self,
+        keyspace: KeyspaceId,
+        followed: Result<(), MapChangeError>,
+    ) -> Result<(), MapChangeError> {
+        let Err(error) = followed else { return Ok(()) };
+        self.unfollowed.keyspaces.insert(keyspace);
+        self.unfollowed.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
+        match error {
+            MapChangeError::Partition(OpenError::Engine(error @ EngineError::DiskFull { .. })) => {
+                self.counters.trouble(&error);
+                Ok(())
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Tries again what could not be followed; at the end of each batch.
+    pub(super) fn follow_again(&mut self, effects: &mut dyn Effects) {
+        if self.unfollowed.keyspaces.is_empty() || self.clock.elapsed_ms() < self.unfollowed.again_ms {
+            return;
+        }
+        for keyspace in std::mem::take(&mut self.unfollowed.keyspaces) {
+            let followed = self.follow(keyspace, effects);
+            if let Err(error) = self.note_unfollowed(keyspace, followed) {
+                self.counters.trouble_text(error.to_string());
+            }
+        }
+    }
+
+    /// A partition could not be opened: its keyspace is followed again.
+    pub(super) fn follow_later(&mut self, keyspace: KeyspaceId, error: &MapChangeError) {
+        self.unfollowed.keyspaces.insert(keyspace);
+        self.unfollowed.again_ms = self.clock.elapsed_ms() + FOLLOW_AGAIN_MS;
+        self.counters.trouble_text(error.to_string());
+    }
+
+    /// Removes the files of what the map does not give to this instance any more. The engine goes on with what there is no room
+    /// for: removing takes a little as well.
+    fn drop_files(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
+        match self.engine.drop_partition(engine_id(keyspace, self.splits.level(keyspace), id)) {
+            Err(error @ EngineError::DiskFull { .. }) => {
+                self.counters.trouble(&error);
+                Ok(())
+            }
+            other => other.map_err(MapChangeError::from),
+        }
     }
 
     /// Brings what is held of one keyspace in line with the map.
@@ -140,10 +207,7 @@ impl<D: Disk> Instance<D> {
 
     /// The map names others: what is here is needed no more.
     fn drop_shared(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
-        if self.groups.remove(keyspace, id) {
-            self.engine.drop_partition(engine_id(keyspace, self.splits.level(keyspace), id))?;
-        }
-        Ok(())
+        if self.groups.remove(keyspace, id) { self.drop_files(keyspace, id) } else { Ok(()) }
     }
 
     /// Opens, at a start, what the map gives to this instance and others. It is in no group before one names this start.
@@ -227,11 +291,10 @@ impl<D: Disk> Instance<D> {
             None => Failure::UnknownKeyspace { keyspace },
             Some(_) => Failure::Unavailable { retry_after_ms: crate::limits::UNAVAILABLE_RETRY_MS },
         };
-        let Instance { engine, table, splits, history, connections, counters, .. } = self;
+        let Instance { table, history, connections, counters, .. } = self;
         table.release(slot, &failure, &mut relay(history, connections, counters, effects));
         table.remove(slot);
-        engine.drop_partition(engine_id(keyspace, splits.level(keyspace), id))?;
-        Ok(())
+        self.drop_files(keyspace, id)
     }
 }
 

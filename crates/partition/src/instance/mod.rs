@@ -109,6 +109,7 @@ pub struct Instance<D: Disk> {
     table: Table,
     groups: Groups,
     splits: Splits,
+    unfollowed: mapping::Unfollowed,
     history: MapHistory,
     /// The newest keyspace of any map that it has known: one of an id above is still to come, one below that the map
     /// does not have is gone.

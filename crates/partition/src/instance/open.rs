@@ -134,6 +134,7 @@ impl<D: Disk> Instance<D> {
             engine,
             table,
             splits,
+            unfollowed: Default::default(),
             newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),

@@ -15,13 +15,12 @@
 use std::collections::BTreeMap;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult};
+use zerohop_engine::{Engine, EngineResult};
 use zerohop_placement::{Change, ClusterMap, Keyspace, MapDelta};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::clock::Time;
-use super::mapping::MapChangeError;
 use super::{Effects, Instance, relay};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, UNAVAILABLE_RETRY_MS};
 use crate::planted::{Bug, is_planted};
@@ -55,16 +54,17 @@ pub(super) struct Splits {
     levels: BTreeMap<KeyspaceId, u8>,
     /// Parents that serve no more, by keyspace, its splits at that time, and number.
     pending: BTreeMap<(KeyspaceId, u8, PartitionId), Parent>,
-    /// Of daughters that are being opened: what their parents, which others held too, hand down.
+    /// Of daughters that are to be opened: what their parents, which others held too, hand down.
     bequests: BTreeMap<(KeyspaceId, PartitionId), Bequest>,
     again_ms: u64,
+    completed: u64,
 }
 
 /// A parent that waits for its split.
 #[derive(Debug)]
 struct Parent {
-    applied: u64,
-    state: Vec<u8>,
+    /// The log index that its state is as of, and the state; `None`: it was not open, and its log has it.
+    state: Option<(u64, Vec<u8>)>,
     bequest: Option<Bequest>,
 }
 
@@ -95,6 +95,11 @@ impl Splits {
 
     pub(super) fn bequest(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<&Bequest> {
         self.bequests.get(&(keyspace, partition))
+    }
+
+    /// A daughter is open.
+    pub(super) fn inherited(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
+        self.bequests.remove(&(keyspace, partition));
     }
 
     /// When there is something to do, on the clock that is never set.
@@ -187,20 +192,37 @@ impl<D: Disk> Instance<D> {
                 let mut relay = relay(history, connections, counters, effects);
                 table.release(slot, &unavailable(), &mut relay);
                 let Some((_, partition)) = table.remove(slot) else { continue };
-                let (applied, state) = partition.bequeath();
-                let parent = Parent { applied, state, bequest: None };
+                let parent = Parent { state: Some(partition.bequeath()), bequest: None };
                 self.splits.pending.insert((keyspace, old.splits(), place.partition), parent);
             }
             for id in self.groups.of(keyspace) {
                 let Some(mut bequest) = self.bequeath_shared((keyspace, id), effects) else { continue };
-                if follows && old.group(id).is_some_and(|group| group.epoch == bequest.epoch()) {
-                    bequest.follows_at_once();
+                let daughters = found.group(PartitionId(id.0 << 1)).filter(|_| follows);
+                if let Some(daughters) = daughters
+                    && old.group(id).is_some_and(|group| group.epoch == bequest.epoch())
+                {
+                    bequest.follows_at_once(daughters.epoch);
                 }
-                let (applied, state) = (bequest.applied, std::mem::take(&mut bequest.state));
-                let parent = Parent { applied, state, bequest: Some(bequest) };
+                let state = Some((bequest.applied, std::mem::take(&mut bequest.state)));
+                let parent = Parent { state, bequest: Some(bequest) };
                 self.splits.pending.insert((keyspace, old.splits(), id), parent);
             }
+            self.split_unopened(keyspace, found.splits());
             self.splits.set_level(keyspace, found.splits());
+        }
+    }
+
+    /// What is stored of a keyspace and could not be opened is split as well: its daughters begin with what it holds.
+    fn split_unopened(&mut self, keyspace: KeyspaceId, splits: u8) {
+        for (id, _) in self.engine.partitions() {
+            let (of, level, partition) = named(id);
+            let name = (keyspace, level, partition);
+            if of == keyspace && level < splits && !self.splits.pending.contains_key(&name) {
+                let is_last = level == self.splits.level(keyspace);
+                let bequest =
+                    if is_last { self.splits.bequests.remove(&(keyspace, partition)) } else { None };
+                self.splits.pending.insert(name, Parent { state: None, bequest });
+            }
         }
     }
 
@@ -258,25 +280,23 @@ impl<D: Disk> Instance<D> {
         }
         let Some(waiting) = self.splits.pending.get(&name) else { return Ok(()) };
         drop_empty(&mut self.engine, &ids)?;
-        let mut state = (waiting.applied, waiting.state.as_slice());
         let nothing = crate::state::State::default().encode();
-        if is_planted(Bug::SessionsNotSplit) {
-            state.1 = &nothing;
-        }
-        if let Some(error) = self.engine.split_partition(id, &ids, Some(state))? {
+        let state = waiting.state.as_ref().map(|(applied, state)| match is_planted(Bug::SessionsNotSplit) {
+            true => (*applied, nothing.as_slice()),
+            false => (*applied, state.as_slice()),
+        });
+        if let Some(error) = self.engine.split_partition(id, &ids, state)? {
             self.counters.trouble(&error);
         }
+        self.splits.completed += 1;
         let bequest = self.splits.pending.remove(&name).and_then(|parent| parent.bequest);
         for daughter in daughters {
             if let Some(bequest) = &bequest {
                 self.splits.bequests.insert((keyspace, daughter), bequest.clone());
             }
-            let followed = self.follow_one((keyspace, daughter), found, effects);
-            self.splits.bequests.remove(&(keyspace, daughter));
-            match followed {
-                Ok(()) => {}
-                Err(MapChangeError::Partition(super::OpenError::Engine(error))) => return Err(error),
-                Err(other) => return Err(EngineError::Stopped { reason: other.to_string() }),
+            // One that cannot be opened must not keep its sister from it.
+            if let Err(error) = self.follow_one((keyspace, daughter), found, effects) {
+                self.follow_later(keyspace, &error);
             }
         }
         Ok(())
@@ -288,6 +308,12 @@ impl<D: Disk> Instance<D> {
         while !self.splits.pending.is_empty() && self.splits.again_ms <= self.clock.elapsed_ms() {
             self.step_splits(effects);
         }
+    }
+
+    /// How many partitions were split since the start.
+    #[must_use]
+    pub fn splits_completed(&self) -> u64 {
+        self.splits.completed
     }
 
     /// How many partitions wait for their split.
@@ -304,6 +330,7 @@ impl<D: Disk> Instance<D> {
             self.splits.pending.remove(&name);
             result = result.and(self.engine.drop_partition(engine_id(name.0, name.1, name.2)));
         }
+        self.splits.bequests.retain(|(of, _), _| *of != keyspace);
         self.splits.set_level(keyspace, 0);
         result
     }

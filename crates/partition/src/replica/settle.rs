@@ -2,7 +2,7 @@
 
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
-use zerohop_wire::ids::PartitionEpoch;
+use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 use zerohop_wire::messages::{Call, Member};
 
 use super::stream::Stream;
@@ -82,13 +82,18 @@ impl Replica {
                 self.has_unknown_former = false;
             } else {
                 // Whom it has not waited out yet it must wait for when it is promoted again.
-                let waited_for = self.waits.iter().filter(|(_, until_us)| now_us < **until_us);
-                self.former.extend(waited_for.map(|(instance, _)| *instance));
+                let waited_for: Vec<_> = self.unwaited(now_us).collect();
+                self.former.extend(waited_for);
             }
         } else if before.epoch.0 != 0 && before.primary.instance != self.me.instance {
             self.former.insert(before.primary.instance);
         }
         self.has_unknown_former |= before.epoch.0 == 0 || self.view.epoch != before.epoch.next();
+    }
+
+    /// Older primaries that it waits for as a promoted one: what it granted them may still be in use.
+    pub(super) fn unwaited(&self, now_us: u64) -> impl Iterator<Item = InstanceId> + '_ {
+        self.waits.iter().filter(move |(_, until_us)| now_us < **until_us).map(|(instance, _)| *instance)
     }
 
     /// The primary of this epoch answers: it has waited for all before it, and so has nobody else to.

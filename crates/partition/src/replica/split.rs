@@ -1,7 +1,10 @@
 //! What a member of a group that is split hands down: each daughter is a member of a group of its own, with the same log.
 
+use std::collections::BTreeSet;
+
 use zerohop_engine::disk::Disk;
 use zerohop_wire::Failure;
+use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 
 use super::{Context, Effects, Replica, Role, View, failed};
 
@@ -15,21 +18,23 @@ pub(crate) struct Bequest {
     needs_state: bool,
     is_intact: bool,
     has_rot: bool,
-    /// The group that it was in; [`Bequest::follows_at_once`] says whether the split came right after it.
+    /// The group that it was in.
     view: View,
-    former: std::collections::BTreeSet<zerohop_wire::ids::InstanceId>,
+    former: BTreeSet<InstanceId>,
     has_unknown_former: bool,
-    follows: bool,
+    /// See [`Bequest::follows_at_once`].
+    born_in: Option<PartitionEpoch>,
 }
 
 impl Bequest {
-    /// The split is the very next change of the group that was told: no primary in between is unknown.
-    pub(crate) fn follows_at_once(&mut self) {
-        self.follows = true;
+    /// The split is the very next change of the group that was told: no primary in between is unknown. Daughters begin in this
+    /// epoch; whoever is opened in a later one has missed some.
+    pub(crate) fn follows_at_once(&mut self, daughters: PartitionEpoch) {
+        self.born_in = Some(daughters);
     }
 
     /// The epoch of the group that it was in.
-    pub(crate) fn epoch(&self) -> zerohop_wire::ids::PartitionEpoch {
+    pub(crate) fn epoch(&self) -> PartitionEpoch {
         self.view.epoch
     }
 }
@@ -53,6 +58,8 @@ impl Replica {
         if has_settled {
             former.clear();
         }
+        // Promoted, it was still waiting for these: so must whoever takes over from it.
+        former.extend(self.unwaited(context.now_us));
         Bequest {
             applied: self.partition.applied(),
             state: self.partition.state().encode(),
@@ -62,21 +69,20 @@ impl Replica {
             view: self.view.clone(),
             former,
             has_unknown_former: self.has_unknown_former && !has_settled,
-            follows: false,
+            born_in: None,
         }
     }
 
     /// Takes over what the parent handed down, before the map's group is told.
-    pub(crate) fn inherit(&mut self, bequest: &Bequest, epoch: zerohop_wire::ids::PartitionEpoch) {
+    pub(crate) fn inherit(&mut self, bequest: &Bequest, epoch: PartitionEpoch) {
         self.needs_state |= bequest.needs_state;
         self.is_intact &= bequest.is_intact;
         self.has_rot |= bequest.has_rot;
-        if bequest.follows && bequest.view.epoch.0 != 0 {
+        if bequest.born_in == Some(epoch) && bequest.view.epoch.0 != 0 {
             // As if the group before had been this partition's: its primary, unless it is this member, may not know yet.
             self.former.clone_from(&bequest.former);
             self.has_unknown_former = bequest.has_unknown_former;
-            self.view =
-                View { epoch: zerohop_wire::ids::PartitionEpoch(epoch.0 - 1), ..bequest.view.clone() };
+            self.view = View { epoch: PartitionEpoch(epoch.0 - 1), ..bequest.view.clone() };
         }
     }
 

@@ -3,7 +3,7 @@
 mod audit;
 mod held;
 mod mending;
-
+mod splits;
 mod whole;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;

@@ -117,6 +117,39 @@ fn the_target_of_a_move_is_asked_for_as_long_as_the_map_wants_it_and_no_other_fo
     assert_eq!(asks(&mut benches, 1_500), []);
 }
 
+/// Removing takes a little room as well: a member that has gone has gone without, and one that comes back begins anew once
+/// there is room, though no other map is told.
+#[test]
+fn a_full_disk_keeps_nobody_from_leaving_a_group_nor_for_ever_from_coming_back() {
+    let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
+    let one = |instance| Bench::of(instance, SimulatedDisk::new(u64::from(instance)), first_map(2), now).0;
+    let mut benches = [one(1), one(2)];
+    let delta = create_of(benches[0].instance.map(), (9, "shared"), Durability::Sync, 1);
+    benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let primary = benches[0].instance.map().route(KeyspaceId(9), b"k").expect("is there").instance;
+    let other = InstanceId(3 - primary.get());
+    let (first, second) = (primary.get() as usize - 1, other.get() as usize - 1);
+    let group = |epoch, in_sync: &[InstanceId], followers: &[InstanceId]| {
+        let alone = ReplicaGroup::of_one(PartitionEpoch(epoch), primary);
+        let group = ReplicaGroup { in_sync: in_sync.into(), followers: followers.into(), ..alone };
+        vec![Change::SetGroup { keyspace: KeyspaceId(9), partition: PartitionId(0), group }]
+    };
+    let holds = |benches: &[Bench; 2]| benches[second].instance.replicas().count();
+    apply(&mut benches, group(2, &[other], &[]));
+    play(&mut benches, 1_500);
+    benches[first].put(9, "k", "both");
+    play(&mut benches, 200);
+    benches[second].disk.set_capacity(Some(0));
+    apply(&mut benches, group(3, &[], &[]));
+    assert_eq!(holds(&benches), 0);
+    apply(&mut benches, group(4, &[], &[other]));
+    play(&mut benches, 1_500);
+    assert_eq!(holds(&benches), 0, "there is no room");
+    benches[second].disk.set_capacity(None);
+    play(&mut benches, 1_500);
+    assert_eq!(holds(&benches), 1);
+}
+
 #[test]
 fn nobody_serves_while_a_group_recovers_nor_a_process_that_the_map_does_not_name() {
     let mut bench = Bench::new();

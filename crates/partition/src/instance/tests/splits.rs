@@ -259,6 +259,18 @@ fn a_full_disk_puts_the_split_off_until_there_is_room() {
     all_are_there(&mut bench);
 }
 
+/// What a start or a change of the map could not open has a log all the same, and its daughters begin with that: not empty.
+#[test]
+fn what_is_stored_and_not_open_is_split_as_well() {
+    let mut bench = filled(Durability::Sync);
+    let slot = bench.instance.table.of(KeyspaceId(2))[1];
+    drop(bench.instance.table.remove(slot));
+    let delta = split(bench.instance.map());
+    bench.apply(&delta);
+    settle(&mut bench);
+    all_are_there(&mut bench);
+}
+
 #[test]
 fn a_keyspace_dropped_while_it_is_split_leaves_nothing() {
     let mut bench = filled(Durability::Sync);
