@@ -9,6 +9,7 @@ use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::node::NodeArguments;
 use crate::partition::PartitionCommand;
+use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
 use crate::up::UpArguments;
 
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     /// Measures how fast a cluster is.
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Makes the secret of a cluster.
+    #[command(subcommand)]
+    Secret(SecretCommand),
     /// Shows on a folder's files that nothing acknowledged is lost: stores them in a cluster of its own, kills it
     /// half-way, and checks.
     ///

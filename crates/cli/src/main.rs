@@ -10,6 +10,7 @@ mod local;
 mod node;
 mod output;
 mod partition;
+mod secret;
 mod sim;
 mod status;
 mod up;
@@ -43,6 +44,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),
         Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
+        Command::Secret(command) => secret::run(&command),
         Command::Sim(arguments) => sim::run(&arguments),
     }
 }

@@ -7,10 +7,12 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use zerohop_placement::Address;
 use zerohop_session::{Collecting, Error as Reason, Reply, Request, Settings};
+use zerohop_wire::auth::{Credential, Secret};
 
 use crate::driver::{Command, Driver, Token};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::secret::nonces;
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -25,6 +27,9 @@ pub struct Options {
     pub compress_from_bytes: Option<usize>,
     /// What the client calls itself in the servers' logs.
     pub name: String,
+    /// The cluster's secret, which client and servers prove to each other that they know. None by default; then no server
+    /// is asked for a proof.
+    pub secret: Option<Secret>,
 }
 
 impl Default for Options {
@@ -37,6 +42,7 @@ impl Default for Options {
             collecting: Collecting::AsKeyspace,
             compress_from_bytes: None,
             name,
+            secret: None,
         }
     }
 }
@@ -56,8 +62,8 @@ struct Shared {
 
 impl Client {
     /// A client of the cluster of which a manager or instance listens at `endpoint`, `host:port`. It runs on the
-    /// present runtime, which needs I/O and time enabled. Errors: the endpoint is no address, or nobody answers there
-    /// within the options' `connect_deadline`.
+    /// present runtime, which needs I/O and time enabled. Errors: the endpoint is no address, nobody answers there
+    /// within the options' `connect_deadline`, or does not talk to this client, as for want of the cluster's secret.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -76,6 +82,10 @@ impl Client {
         let mut settings = Settings::new(&endpoints, seed());
         settings.compress_from_bytes = options.compress_from_bytes;
         settings.name.clone_from(&options.name);
+        if let Some(secret) = &options.secret {
+            let nonces = nonces().map_err(|error| Error::Runtime { why: error.to_string().into() })?;
+            settings.credential = Some(Credential::of_secret(secret, nonces));
+        }
         let (commands, received) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(settings, received));
         let client = Self { shared: Arc::new(Shared { commands, options }) };

@@ -11,6 +11,7 @@
 //!   logging    where the structured log goes
 //!   clock      the time of day, durations, timestamps
 //!   entropy    random ids
+//!   proofs     the cluster's secret: asking who connects, and answering whom this connects to
 //! ```
 
 pub mod clock;
@@ -21,6 +22,7 @@ pub mod hosts;
 mod instance;
 pub mod logging;
 mod manager;
+mod proofs;
 pub mod reactor;
 mod redis;
 pub mod server;

@@ -20,6 +20,9 @@ impl Features {
     /// Who connects is an instance, and will send what instances tell each other: on no other connection is that taken.
     pub const PEER: Self = Self(2);
 
+    /// Who connects is a manager, and what follows the greeting is what managers tell each other.
+    pub const AGENT: Self = Self(4);
+
     /// Whether all features of `other` are in.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

@@ -39,6 +39,8 @@ pub(crate) enum CommandError {
     Client(zerohop_client::Error),
     /// No cluster could be reached.
     Unreachable(zerohop_client::Error),
+    /// There is no secret in the file that was named.
+    Secret(zerohop_client::SecretFileError),
     /// A manager refused it.
     Refused(String),
     /// The answer is none that this program knows.
@@ -95,6 +97,7 @@ impl fmt::Display for CommandError {
                 "no cluster answers: {error}. Start one with `zerohop up`, or name one with --endpoint or \
                  ZEROHOP_ENDPOINT"
             ),
+            Self::Secret(error) => error.fmt(f),
             Self::Refused(reason) => f.write_str(reason),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")

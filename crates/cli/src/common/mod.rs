@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod ending;
 pub(crate) mod quantity;
 pub(crate) mod runtime;
+pub(crate) mod secret;
 pub(crate) mod shown;
 pub(crate) mod target;
 pub(crate) mod value;

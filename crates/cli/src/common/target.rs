@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use clap::Args;
-use zerohop_client::{Client, Keyspace, Options};
+use zerohop_client::{Client, Keyspace, Options, Reason};
 use zerohop_placement::Address;
 
 use super::ending::CommandError;
 use super::quantity;
+use super::secret::SecretPlace;
 
 /// How long a cluster may take to answer at all. Shorter than an operation may take: that nobody is there is told soon.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -24,6 +25,8 @@ pub(crate) struct Target {
         value_parser = endpoint
     )]
     endpoint: Vec<String>,
+    #[command(flatten)]
+    secret: SecretPlace,
     /// How long to try: 10s, 500ms, 2m.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
     timeout: Duration,
@@ -44,16 +47,27 @@ impl Target {
             deadline: self.timeout,
             connect_deadline: self.timeout.min(CONNECT_MAX),
             name: "zerohop-cli".to_owned(),
+            secret: self.secret.read()?,
             ..Options::default()
         };
         change(&mut options);
         let endpoints: Vec<&str> = self.endpoint.iter().map(String::as_str).collect();
-        Client::connect_with(&endpoints, options).await.map_err(CommandError::Unreachable)
+        Client::connect_with(&endpoints, options).await.map_err(unreachable)
     }
 
     /// Connects and finds a keyspace.
     pub(crate) async fn keyspace(&self, name: &str) -> Result<Keyspace, CommandError> {
         Ok(self.connect().await?.keyspace(name).await?)
+    }
+}
+
+/// Somebody answers who does not talk to this program, or nobody does.
+fn unreachable(error: zerohop_client::Error) -> CommandError {
+    match &error {
+        zerohop_client::Error::Operation { reason, .. } if matches!(**reason, Reason::Refused { .. }) => {
+            CommandError::Client(error)
+        }
+        _ => CommandError::Unreachable(error),
     }
 }
 

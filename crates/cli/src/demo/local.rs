@@ -25,6 +25,7 @@ impl DemoNode {
             data: Some(work.join("node-1")),
             instances: None,
             hosts: Vec::new(),
+            secret_file: None,
             log_level: "error".to_owned(),
             environment: vec![(TEST_DISK_VARIABLE, "")],
         };

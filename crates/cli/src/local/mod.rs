@@ -26,6 +26,7 @@ pub(crate) use self::ports::free_ports;
 pub(crate) use self::ready::{Ready, ReadyInstance};
 
 use crate::common::ending::CommandError;
+use crate::common::secret;
 
 /// How long a node may take until it serves: somewhat longer than it gives itself.
 const START_MAX: Duration = OPEN_WAIT.saturating_add(Duration::from_secs(10));
@@ -50,6 +51,8 @@ pub(crate) struct NodePlan {
     pub(crate) instances: Option<usize>,
     /// Where the managers of all listen, if it starts together with others.
     pub(crate) hosts: Vec<SocketAddr>,
+    /// The file of the cluster's secret, if it has one.
+    pub(crate) secret_file: Option<PathBuf>,
     /// The least severe messages that it logs, to the standard error of this process.
     pub(crate) log_level: String,
     /// Variables of its environment beside those of this process.
@@ -187,6 +190,8 @@ impl NodePlan {
         if let Some(instances) = self.instances {
             command.arg("--instances").arg(instances.to_string());
         }
+        // Also if there is none: what this process was given, or the usual place has, is not for this cluster.
+        command.env(secret::VARIABLE, self.secret_file.as_deref().unwrap_or(Path::new("")));
         command.envs(self.environment.iter().copied());
         // A process group of its own: Ctrl-C reaches this process alone, which then ends its children in order.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);

@@ -38,7 +38,8 @@ pub(super) struct ClusterArguments {
     /// How much this node can take, beside others.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     capacity: u32,
-    /// Lets it listen where other machines can reach it. Whoever can connect can read and write everything.
+    /// Lets it listen where other machines can reach it without a secret. Whoever can connect can read and write
+    /// everything.
     #[arg(long)]
     pub(super) insecure: bool,
 }

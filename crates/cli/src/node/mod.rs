@@ -15,6 +15,7 @@ pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity;
+use crate::common::secret::SecretPlace;
 use crate::local::{Ready, ReadyInstance};
 use crate::output;
 
@@ -38,14 +39,16 @@ pub(crate) struct NodeArguments {
 #[derive(Args, Debug)]
 struct RunArguments {
     /// Where the manager listens, for control requests and HTTP; instances take the following ports. Port 0: all take
-    /// free ones. Other addresses than this machine's own (127.0.0.1 or [::1]) need --insecure, as there are no cluster
-    /// secrets yet [default: as the list of hosts has this node, else 127.0.0.1:7400].
+    /// free ones. Other addresses than this machine's own (127.0.0.1 or [::1]) need --secret-file, or --insecure [default:
+    /// as the list of hosts has this node, else 127.0.0.1:7400].
     #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     place: DataPlace,
     #[command(flatten)]
     cluster: ClusterArguments,
+    #[command(flatten)]
+    secret: SecretPlace,
     /// How many instances [default: as the data was made with; for new data one for each core, at most 8].
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
@@ -92,6 +95,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     let listen = cluster.as_ref().and_then(hosts::listen_of).or(arguments.listen).unwrap_or(LISTEN_DEFAULT);
     let mut options = ServerOptions::new(listen);
     (options.cluster, options.insecure) = (cluster, arguments.cluster.insecure);
+    options.secret = arguments.secret.read()?;
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);

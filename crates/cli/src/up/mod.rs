@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::common::ending::{CommandError, Ending};
 use crate::common::runtime::{StopSignals, runtime};
+use crate::common::secret::SecretPlace;
 use crate::local::{LocalNode, NodePlan, Ready, Starting, free_ports};
 use crate::output;
 
@@ -35,6 +36,8 @@ pub(crate) struct UpArguments {
     /// behind them. 0 chooses free ones.
     #[arg(long, value_name = "PORT", default_value_t = 7400)]
     port: u16,
+    #[command(flatten)]
+    secret: SecretPlace,
     /// The least severe messages that the nodes log, on standard error: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = crate::node::LOG_LEVELS)]
     log_level: String,
@@ -136,12 +139,15 @@ impl UpArguments {
             (Some(folder), false) => Some(folder.clone()),
             (None, false) => Some(PathBuf::from(DATA_DEFAULT)),
         };
+        // What is wrong with it is told once, not by each node.
+        self.secret.read()?;
         let plan = |number: u32, listen: SocketAddr, hosts: &[SocketAddr], instances| NodePlan {
             listen,
             data: data.as_ref().map(|folder| folder.join(format!("node-{number}"))),
             instances,
             hosts: hosts.to_vec(),
             log_level: self.log_level.clone(),
+            secret_file: self.secret.path(),
             environment: Vec::new(),
         };
         let first = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));

@@ -8,5 +8,6 @@ mod demo;
 mod keyspaces;
 mod processes;
 mod records;
+mod secrets;
 mod status;
 mod support;

@@ -62,6 +62,7 @@ impl Bench {
             jobs: jobs_out,
             control: control_out,
             words: None,
+            proofs: None,
         };
         let (opened_out, opened) = sync_channel(2);
         let thread = start(plan, opened_out).unwrap();

@@ -19,6 +19,7 @@ use super::service::InstanceService;
 use crate::clock::Stopwatch;
 use crate::disk::NodeDisk;
 use crate::manager::{Control, Job};
+use crate::proofs::Proofs;
 use crate::reactor::{Driver, Limits, Mailbox, MioDriver, Reactor};
 use crate::server::NodeFolder;
 use crate::server::limits::DAMAGE_TOLD_MAX;
@@ -38,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) control: mpsc::Sender<Control>,
     /// For the control group; `None`: the node stands alone.
     pub(crate) words: Option<mpsc::Sender<Word>>,
+    /// Of the cluster's secret, if it has one.
+    pub(crate) proofs: Option<Proofs>,
 }
 
 /// An instance that serves.
@@ -106,7 +109,7 @@ pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
-    let Plan { place, identity, root, engine, history, mut driver, jobs, words, .. } = plan;
+    let Plan { place, identity, root, engine, history, mut driver, jobs, words, proofs, .. } = plan;
     let stopwatch = Stopwatch::start();
     let disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
     let warning = disk.warning();
@@ -124,6 +127,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     let newest = instance.newest();
     let service = InstanceService::new(instance, place, ceilings, (jobs, words));
     let (mut reactor, mailbox) = Reactor::new(driver, service, Limits::DEFAULT);
+    reactor.prove(proofs);
     // If nobody waits for it any more, nobody would ever tell it to stop.
     let is_awaited =
         opened.try_send((place, Ok(Ready { mailbox, recovered, newest, lived: before.starts }))).is_ok();

@@ -11,7 +11,6 @@ use tokio::time::{sleep, timeout};
 use tracing::warn;
 use zerohop_wire::MAGIC;
 
-use super::cluster::{self, AGENT_MAGIC};
 use super::shared::Shared;
 use super::{frames, http};
 use crate::clock::Stopwatch;
@@ -61,7 +60,6 @@ async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
     let mut first = [0; 1];
     match timeout(GREETING_TIME_OUT, stream.peek(&mut first)).await {
         Ok(Ok(1)) if first[0] == MAGIC[0] => frames::serve(shared, stream).await,
-        Ok(Ok(1)) if first[0] == AGENT_MAGIC[0] => cluster::serve_peer(shared, stream).await,
         Ok(Ok(1)) => http::serve(shared, stream).await,
         // Closed, broken, or silent.
         _ => {}

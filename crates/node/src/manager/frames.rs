@@ -10,12 +10,14 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use zerohop_partition::limits::SESSION_IDLE_MS;
+use zerohop_wire::auth::{Challenge, Guard};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionEpoch};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{
     Decoded, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES, Message, What, choose_version,
 };
 
+use super::cluster;
 use super::shared::Shared;
 use super::{Job, ReplyTo};
 use crate::server::limits::{
@@ -32,6 +34,10 @@ struct Peer<'s> {
     decoder: Decoder,
     encoder: Encoder,
     greeted: bool,
+    /// What it has to prove before it is, and what both have agreed on.
+    proving: Option<(Challenge, Features)>,
+    /// It is another manager: what follows is no frame.
+    is_agent: bool,
     /// How new the peer's map is.
     epoch: MapEpoch,
     /// Control requests that are not yet answered.
@@ -64,6 +70,14 @@ pub(super) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
         }
         if peer.ends {
             return linger(stream).await;
+        }
+        if peer.is_agent {
+            // Nothing comes before the answer that was just sent: else it is no manager.
+            return if received.is_empty() {
+                cluster::serve_peer(shared, stream).await
+            } else {
+                drop(stream)
+            };
         }
         if used > 0 && peer.greeted {
             due = Instant::now() + if received.is_empty() { IDLE_TIME_OUT } else { FRAME_TIME_OUT };
@@ -121,6 +135,8 @@ impl<'s> Peer<'s> {
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
             greeted: false,
+            proving: None,
+            is_agent: false,
             epoch: MapEpoch(0),
             in_flight: 0,
             answers,
@@ -135,7 +151,7 @@ impl<'s> Peer<'s> {
         let mut at = 0;
         let mut expanded = Vec::new();
         self.receives(0);
-        while !self.ends && at < bytes.len() && self.out.len() < OUT_BYTES_MAX {
+        while !self.ends && !self.is_agent && at < bytes.len() && self.out.len() < OUT_BYTES_MAX {
             match self.decoder.decode(&bytes[at..]) {
                 Decoded::Need(need) => {
                     self.make_room(&bytes[at..], need);
@@ -192,12 +208,17 @@ impl<'s> Peer<'s> {
 
     fn take(&mut self, envelope: &Envelope, message: &Message<'_>) {
         if !self.greeted {
-            return match message {
-                Message::Hello(hello) => self.greet(envelope, hello),
-                _ => {
-                    self.fail(envelope, What::HelloExpected.into());
-                    self.ends = true;
-                }
+            return match (message, self.proving.take()) {
+                (Message::Hello(hello), None) => self.greet(envelope, hello),
+                (Message::Prove(prove), Some((challenge, features))) => match challenge.accept(prove) {
+                    Ok(()) => {
+                        self.answer(envelope, &Message::Proved);
+                        self.is_greeted(features);
+                    }
+                    Err(failure) => self.turn_away(envelope, failure),
+                },
+                (_, None) => self.turn_away(envelope, What::HelloExpected.into()),
+                (_, Some(_)) => self.turn_away(envelope, What::ProofExpected.into()),
             };
         }
         let map_epoch = self.shared.history.borrow().map().epoch();
@@ -230,32 +251,52 @@ impl<'s> Peer<'s> {
     }
 
     fn greet(&mut self, envelope: &Envelope, hello: &Hello<'_>) {
-        let about = &self.shared.about;
-        let cluster = self.shared.cluster.get();
-        let is_ours = hello.cluster == ClusterId::default() || hello.cluster == cluster;
-        let chosen = choose_version(hello.version_min, hello.version_max);
-        let version = match chosen {
-            Ok(version) if is_ours && hello.proof_method == 0 => version,
-            Ok(_) => return self.turn_away(envelope, Failure::Unauthorized),
+        let (ack, challenge) = match self.answer_hello(hello) {
+            Ok(answer) => answer,
             Err(failure) => return self.turn_away(envelope, failure),
         };
-        let features = Features::LZ4.common(hello.features);
-        let ack = HelloAck {
+        self.answer(envelope, &Message::HelloAck(ack));
+        self.epoch = hello.map_epoch;
+        self.encoder = Encoder { version: ack.version, ..Encoder::default() };
+        match challenge {
+            Some(challenge) => {
+                self.decoder = Decoder::before_proof(ack.version);
+                self.proving = Some((challenge, ack.features));
+            }
+            None => self.is_greeted(ack.features),
+        }
+    }
+
+    fn answer_hello(&self, hello: &Hello<'_>) -> Result<(HelloAck, Option<Challenge>), Failure<'static>> {
+        let version = choose_version(hello.version_min, hello.version_max)?;
+        let mut proofs = self.shared.proofs.borrow_mut();
+        if proofs.is_some() {
+            // Strangers are told nothing of the cluster.
+            Guard::admits(hello)?;
+        }
+        let cluster = self.shared.cluster.get();
+        if hello.cluster != ClusterId::default() && hello.cluster != cluster {
+            return Err(Failure::OtherCluster);
+        }
+        let agent = if self.shared.cluster_handle().is_some() { Features::AGENT } else { Features(0) };
+        let mut ack = HelloAck {
             version,
-            features,
+            features: Features(Features::LZ4.0 | agent.0).common(hello.features),
             // No instance: those begin at one.
             instance: InstanceId(0),
             cluster,
-            incarnation: about.incarnation,
+            incarnation: self.shared.about.incarnation,
             map_epoch: self.shared.history.borrow().map().epoch(),
             now: self.shared.now(),
             ..HelloAck::default()
         };
-        self.answer(envelope, &Message::HelloAck(ack));
-        self.epoch = hello.map_epoch;
-        self.decoder = Decoder::agreed(version, features);
-        self.encoder = Encoder { version, ..Encoder::default() };
-        self.greeted = true;
+        let challenge = proofs.as_mut().map(|proofs| proofs.guard.challenge(hello, &mut ack)).transpose()?;
+        Ok((ack, challenge))
+    }
+
+    fn is_greeted(&mut self, features: Features) {
+        self.decoder = Decoder::agreed(self.encoder.version, features);
+        (self.greeted, self.is_agent) = (true, features.has(Features::AGENT));
     }
 
     fn turn_away(&mut self, envelope: &Envelope, failure: Failure<'_>) {

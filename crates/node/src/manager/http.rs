@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -24,12 +24,15 @@ use crate::server::limits::{
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const WHAT_TO_SHOW: &str = "the cluster has a secret: send `Authorization: Bearer` and what `zerohop secret bearer` \
+                            prints for it\n";
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
 
 /// Serves one connection until it ends, or has lasted long enough.
 pub(super) async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
     let service = service_fn(|request: Request<Incoming>| async move {
-        Ok::<_, Infallible>(respond(shared, request.method(), request.uri().path()).await)
+        let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        Ok::<_, Infallible>(respond(shared, request.method(), request.uri().path(), shown).await)
     });
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -44,13 +47,24 @@ pub(super) async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
     }
 }
 
-async fn respond(shared: &Rc<Shared>, method: &Method, path: &str) -> Response<Full<Bytes>> {
+async fn respond(
+    shared: &Rc<Shared>,
+    method: &Method,
+    path: &str,
+    shown: Option<&[u8]>,
+) -> Response<Full<Bytes>> {
     if method != Method::GET && method != Method::HEAD {
         let mut response =
             response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET is served here\n".to_owned());
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         // Its body is not read.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        return response;
+    }
+    // Whether a node serves is no secret, and those who watch it for that know none.
+    if path != "/health" && !may_read(shared, shown) {
+        let mut response = response(StatusCode::UNAUTHORIZED, TEXT, WHAT_TO_SHOW.to_owned());
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
     }
     match path {
@@ -73,6 +87,12 @@ async fn respond(shared: &Rc<Shared>, method: &Method, path: &str) -> Response<F
     }
 }
 
+/// Whether whoever shows this knows the cluster's secret, or there is none to know.
+fn may_read(shared: &Shared, shown: Option<&[u8]>) -> bool {
+    let Some(secret) = &shared.about.secret else { return true };
+    shown.and_then(|shown| shown.strip_prefix(b"Bearer ")).is_some_and(|bearer| secret.is_bearer(bearer))
+}
+
 fn response(status: StatusCode, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
@@ -85,6 +105,7 @@ mod tests {
     use http_body_util::BodyExt;
     use tokio::sync::mpsc;
     use zerohop_placement::MapHistory;
+    use zerohop_wire::auth::Secret;
     use zerohop_wire::ids::{Incarnation, NodeId};
     use zerohop_wire::messages::ClusterId;
 
@@ -93,6 +114,10 @@ mod tests {
     use crate::manager::shared::Phase;
 
     fn shared() -> Rc<Shared> {
+        shared_with(None)
+    }
+
+    fn shared_with(secret: Option<Secret>) -> Rc<Shared> {
         let about = About {
             cluster: ClusterId([1; 16]),
             node: NodeId(1),
@@ -100,14 +125,19 @@ mod tests {
             started_ms: 0,
             in_memory: true,
             warning: Some("a disk for tests"),
+            secret,
         };
         Rc::new(Shared::new(about, MapHistory::default(), mpsc::channel(1).0))
     }
 
     fn get(shared: &Rc<Shared>, path: &str) -> (StatusCode, String) {
+        get_showing(shared, path, None)
+    }
+
+    fn get_showing(shared: &Rc<Shared>, path: &str, shown: Option<&str>) -> (StatusCode, String) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let response = respond(shared, &Method::GET, path).await;
+            let response = respond(shared, &Method::GET, path, shown.map(str::as_bytes)).await;
             let status = response.status();
             let body = response.into_body().collect().await.unwrap().to_bytes();
             (status, String::from_utf8(body.to_vec()).unwrap())
@@ -132,6 +162,26 @@ mod tests {
         }
         shared.phase.replace(Phase::Serving);
         assert_eq!(get(&shared, "/health").0, StatusCode::OK);
+    }
+
+    #[test]
+    fn what_tells_of_the_cluster_is_told_to_those_who_know_its_secret() {
+        let secret = Secret::from_text(b"a secret of tests, long enough to be one").unwrap();
+        let bearer = secret.bearer();
+        let shared = shared_with(Some(secret));
+        shared.phase.replace(Phase::Serving);
+        assert_eq!(get(&shared, "/health").0, StatusCode::OK);
+        for path in ["/metrics", "/status", "/", "/health/"] {
+            let refused = |shown: Option<&str>| {
+                let (status, body) = get_showing(&shared, path, shown);
+                assert!(!body.contains(&bearer), "{body}");
+                status == StatusCode::UNAUTHORIZED && body.contains("zerohop secret bearer")
+            };
+            assert!(refused(None) && refused(Some("Bearer ")) && refused(Some(&bearer)), "{path}");
+            assert!(refused(Some(&format!("Bearer {bearer}0"))), "{path}");
+        }
+        let (status, _) = get_showing(&shared, "/metrics", Some(&format!("Bearer {bearer}")));
+        assert_eq!(status, StatusCode::OK);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   listen port ──first byte──┬─ a zerohop frame ──> frames   Hello, Ping, MapGet, SessionOpen; Admin ──> jobs
-//!                             ├─ an agent's magic ─> cluster  messages of other managers
+//!                             │                     └─> cluster   messages of other managers, once they have greeted
 //!                             └─ anything else   ──> http     /metrics /health /status
 //!   instances ── Job (a control request that came there) ──────────────────────────────────────────────> jobs
 //!   jobs, one after the other:  changes (pure) ──> saved ──> history ──> told to every instance ──> answered
@@ -50,11 +50,14 @@ pub(crate) use self::shared::About;
 use self::jobs::Worker;
 use self::shared::Shared;
 use crate::instance::{Ended, words};
+use crate::proofs::Proofs;
 use crate::server::{NodeFolder, ServeError};
 
 /// What the manager is started with.
 pub(crate) struct ManagerPlan {
     pub(crate) about: About,
+    /// Of the cluster's secret, if it has one.
+    pub(crate) proofs: Option<Proofs>,
     pub(crate) folder: NodeFolder,
     pub(crate) standing: Standing,
     pub(crate) history: MapHistory,
@@ -139,10 +142,11 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| fault(format!("no runtime: {error}")))?;
     LocalSet::new().block_on(&runtime, async {
-        let ManagerPlan { about, folder, standing, history, listener, jobs, control, stop } = plan;
+        let ManagerPlan { about, proofs, folder, standing, history, listener, jobs, control, stop } = plan;
         let listener =
             connections::take_over(listener).map_err(|error| fault(format!("no listener: {error}")))?;
         let shared = Rc::new(Shared::new(about, history, jobs.0));
+        shared.proofs.replace(proofs);
         let (over_out, over) = oneshot::channel();
         let (worker, clustered) = match standing {
             Standing::Alone(next_keyspace) => {

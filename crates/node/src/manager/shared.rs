@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::mpsc;
 use zerohop_placement::MapHistory;
+use zerohop_wire::auth::Secret;
 use zerohop_wire::ids::{Incarnation, NodeId, SessionId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
@@ -12,6 +13,7 @@ use super::Job;
 use super::cluster::{ClusterHandle, Follow};
 use super::instances::InstanceHandle;
 use crate::clock::{HybridClock, Stopwatch};
+use crate::proofs::Proofs;
 use crate::server::limits::TROUBLES_MAX;
 
 /// Who the node is.
@@ -27,6 +29,8 @@ pub(crate) struct About {
     pub(crate) in_memory: bool,
     /// What the operator must know about the disk.
     pub(crate) warning: Option<&'static str>,
+    /// The cluster's secret, if it has one.
+    pub(crate) secret: Option<Secret>,
 }
 
 /// How far the node has come.
@@ -53,6 +57,8 @@ pub(super) struct Shared {
     cluster_handle: OnceCell<ClusterHandle>,
     pub(super) follow: Follow,
     pub(super) history: RefCell<MapHistory>,
+    /// Of the cluster's secret, if it has one.
+    pub(super) proofs: RefCell<Option<Proofs>>,
     pub(super) phase: RefCell<Phase>,
     pub(super) instances: OnceCell<Vec<InstanceHandle>>,
     pub(super) jobs: mpsc::Sender<Job>,
@@ -75,6 +81,7 @@ impl Shared {
             cluster_handle: OnceCell::new(),
             follow: Follow::new(),
             history: RefCell::new(history),
+            proofs: RefCell::new(None),
             phase: RefCell::new(Phase::Recovering),
             instances: OnceCell::new(),
             jobs,

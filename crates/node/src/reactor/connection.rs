@@ -1,6 +1,8 @@
 //! One connection: what it has received and not yet understood, what it has to send, and when its patience ends.
 
-use zerohop_wire::{Decoder, Encoder};
+use zerohop_wire::auth::{Caller, Challenge};
+use zerohop_wire::messages::HelloAck;
+use zerohop_wire::{Decoder, Encoder, Features};
 
 use super::counters::Ending;
 use super::driver::Ready;
@@ -11,10 +13,12 @@ use super::limits::{FRAME_BYTES_PER_MS_MIN, Limits};
 pub(super) enum Stage {
     /// No byte has come: it may be of any protocol.
     Fresh,
-    /// This side has connected and greeted, and waits for the answer.
+    /// This side has connected and greeted, and waits for the answer, and then for its proof to be taken.
     Calling,
     /// It speaks ours and has not been greeted.
     Greeting,
+    /// It was greeted, and has to prove that it knows the cluster's secret.
+    Proving,
     /// Both sides have agreed on a version.
     Talking,
     /// It speaks another protocol.
@@ -55,6 +59,14 @@ impl Received {
     }
 }
 
+/// A greeting that was answered, and what both have agreed on once its proof has come.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) challenge: Challenge,
+    pub(super) features: Features,
+    pub(super) is_peer: bool,
+}
+
 /// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -67,6 +79,13 @@ pub(super) struct Connection {
     pub(super) is_ours: bool,
     /// Who connected is another instance.
     pub(super) is_peer: bool,
+    /// It counts among those that have not been greeted or have proved nothing.
+    pub(super) is_stranger: bool,
+    /// What it has to prove, and what comes of that.
+    pub(super) asked: Option<Asked>,
+    /// What this side has to prove, of a connection that it has begun, and then what it was answered.
+    pub(super) caller: Option<Caller>,
+    pub(super) proving: Option<Box<HelloAck>>,
     pub(super) decoder: Decoder,
     pub(super) encoder: Encoder,
 
@@ -116,6 +135,10 @@ impl Connection {
             refused,
             is_ours: false,
             is_peer: false,
+            is_stranger: false,
+            asked: None,
+            caller: None,
+            proving: None,
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
             received: Received::default(),
@@ -221,6 +244,10 @@ impl Connection {
             let time_out_ms = limits.frame_time_out_ms + frame_bytes / FRAME_BYTES_PER_MS_MIN;
             return Some((self.frame_since_ms + time_out_ms, Ending::FrameTimeOut));
         }
+        if self.stage == Stage::Foreign && self.is_stranger {
+            let due_ms = self.stage_since_ms + limits.foreign_time_out_ms;
+            return Some((due_ms, Ending::NotProved));
+        }
         if self.stage == Stage::Foreign {
             // Clients of such protocols keep connections that they do not use, and are not used to losing them. The
             // system's keep-alive finds those whose machine is gone.
@@ -245,6 +272,7 @@ mod tests {
         idle_time_out_ms: 13,
         half_closed_time_out_ms: 17,
         linger_ms: 19,
+        foreign_time_out_ms: 23,
         ..Limits::DEFAULT
     };
 
@@ -267,6 +295,11 @@ mod tests {
             deadline(Connection { ended_ms: Some(1001), in_flight: 1, ..talking() }),
             Some((1018, Ending::HalfClosedTimeOut))
         );
+        let foreign = |is_stranger| Connection { stage: Stage::Foreign, is_stranger, ..talking() };
+        assert_eq!(deadline(foreign(true)), Some((1023, Ending::NotProved)));
+        assert_eq!(deadline(foreign(false)), None, "clients of such protocols keep what they do not use");
+        let proving = Connection { stage: Stage::Proving, ..talking() };
+        assert_eq!(deadline(proving), Some((1005, Ending::HelloTimeOut)));
         let closing = Connection { stage: Stage::Closing(Ending::Misbehaved), ..talking() };
         assert_eq!(deadline(closing), Some((1019, Ending::Misbehaved)));
     }

@@ -9,6 +9,7 @@ use super::connection::{Connection, Stage};
 use super::counters::{Counters, Ending};
 use super::driver::{ConnectionId, Driver};
 use super::limits::{KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, Limits};
+use crate::proofs::Proofs;
 
 /// The table of connections and what is counted over all of them.
 #[derive(Debug)]
@@ -17,6 +18,10 @@ pub(super) struct Connections {
     /// Slots that are free, the last one freed on top.
     free: Vec<u32>,
     pub(super) open: usize,
+    /// Those of them that have not been greeted, or have not proved what they must.
+    pub(super) strangers: usize,
+    /// The cluster's secret, if it has one: both ends prove that they know it.
+    pub(super) proofs: Option<Proofs>,
     /// Connections that have something to send, or must be closed, when the batch ends; each once.
     pub(super) dirty: Vec<ConnectionId>,
     pub(super) unsent_total: usize,
@@ -45,6 +50,8 @@ impl Connections {
             slots: Vec::new(),
             free: Vec::new(),
             open: 0,
+            strangers: 0,
+            proofs: None,
             dirty: Vec::new(),
             unsent_total: 0,
             large_total: 0,
@@ -72,6 +79,20 @@ impl Connections {
         self.open += 1;
     }
 
+    /// Takes up one that somebody else has begun.
+    pub(super) fn open_stranger(&mut self, id: ConnectionId, connection: Connection) {
+        self.strangers += 1;
+        self.open(id, Connection { is_stranger: true, ..connection });
+    }
+
+    /// A connection is no stranger's any more.
+    pub(super) fn is_known(&mut self, id: ConnectionId) {
+        if let Some(connection) = self.get_mut(id) {
+            let was = std::mem::replace(&mut connection.is_stranger, false);
+            self.strangers -= usize::from(was);
+        }
+    }
+
     /// Forgets a connection. Its name is never given again.
     pub(super) fn forget(&mut self, id: ConnectionId, why: Ending) -> bool {
         let Some(slot) = self.slots.get_mut(id.slot as usize).filter(|slot| slot.generation == id.generation)
@@ -82,6 +103,7 @@ impl Connections {
         slot.generation = slot.generation.wrapping_add(1);
         self.unsent_total -= connection.unsent();
         self.large_total -= connection.large_bytes;
+        self.strangers -= usize::from(connection.is_stranger);
         self.buffers.give(std::mem::take(&mut connection.out));
         self.buffers.give(connection.received.empty());
         self.free.push(id.slot);

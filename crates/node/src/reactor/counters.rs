@@ -16,7 +16,9 @@ pub enum Ending {
     Foreign,
     /// All connections were in use.
     TooMany,
-    /// No `Hello` came in time.
+    /// It did not prove that it knows the cluster's secret.
+    NotProved,
+    /// No `Hello` came in time, or no proof.
     HelloTimeOut,
     /// A frame was begun and not ended in time.
     FrameTimeOut,
@@ -36,12 +38,13 @@ pub enum Ending {
 
 impl Ending {
     /// All of them.
-    pub const ALL: [Ending; 13] = [
+    pub const ALL: [Ending; 14] = [
         Ending::Peer,
         Ending::Broken,
         Ending::Misbehaved,
         Ending::Foreign,
         Ending::TooMany,
+        Ending::NotProved,
         Ending::HelloTimeOut,
         Ending::FrameTimeOut,
         Ending::SendTimeOut,
@@ -61,6 +64,7 @@ impl Ending {
             Ending::Misbehaved => "misbehaved",
             Ending::Foreign => "foreign",
             Ending::TooMany => "too_many",
+            Ending::NotProved => "not_proved",
             Ending::HelloTimeOut => "hello_time_out",
             Ending::FrameTimeOut => "frame_time_out",
             Ending::SendTimeOut => "send_time_out",

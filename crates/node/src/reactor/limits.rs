@@ -11,6 +11,10 @@ pub const CONNECTIONS_MAX: usize = 8192;
 /// without a word, as nothing more could be promised to it.
 pub const REFUSALS_MAX: usize = 64;
 
+/// Connections that have not been greeted, or have not proved that they know the cluster's secret: half of all, so that
+/// strangers never take the place of those who are known, and enough for a job's clients that come at the same time.
+pub const STRANGERS_MAX: usize = CONNECTIONS_MAX / 2;
+
 /// When a client that was refused for want of connections should ask again.
 pub const REFUSED_RETRY_MS: u32 = 1_000;
 
@@ -24,8 +28,12 @@ pub const ACCEPTS_PER_TURN_MAX: usize = 64;
 /// Pause after the system would give no more sockets (descriptors or memory used up): trying at once again would spin.
 pub const ACCEPT_RETRY_MS: u64 = 100;
 
-/// Time from connecting to `Hello`. A client sends it at once: this is a round trip over a bad link, and some.
+/// Time from connecting to `Hello`, and again to the proof. A client sends it at once: this is a round trip over a bad link,
+/// and some.
 pub const HELLO_TIME_OUT_MS: u64 = 5_000;
+
+/// Time from connecting to the password of another protocol, where one is needed: a person may type it.
+pub const FOREIGN_TIME_OUT_MS: u64 = 60_000;
 
 /// Time from beginning to connect to another instance until it has answered `Hello`. What is to be said is stale by then;
 /// a lost packet of the greeting is sent again after one second.
@@ -122,8 +130,12 @@ pub struct Limits {
     pub connections_max: usize,
     /// See [`REFUSALS_MAX`].
     pub refusals_max: usize,
+    /// See [`STRANGERS_MAX`].
+    pub strangers_max: usize,
     /// See [`HELLO_TIME_OUT_MS`].
     pub hello_time_out_ms: u64,
+    /// See [`FOREIGN_TIME_OUT_MS`].
+    pub foreign_time_out_ms: u64,
     /// See [`CALL_TIME_OUT_MS`].
     pub call_time_out_ms: u64,
     /// See [`FRAME_TIME_OUT_MS`].
@@ -159,7 +171,9 @@ impl Limits {
     pub const DEFAULT: Limits = Limits {
         connections_max: CONNECTIONS_MAX,
         refusals_max: REFUSALS_MAX,
+        strangers_max: STRANGERS_MAX,
         hello_time_out_ms: HELLO_TIME_OUT_MS,
+        foreign_time_out_ms: FOREIGN_TIME_OUT_MS,
         call_time_out_ms: CALL_TIME_OUT_MS,
         frame_time_out_ms: FRAME_TIME_OUT_MS,
         send_time_out_ms: SEND_TIME_OUT_MS,

@@ -22,6 +22,7 @@ mod connection;
 mod connections;
 mod counters;
 mod driver;
+mod greet;
 mod inbox;
 pub mod limits;
 mod mio_driver;
@@ -52,6 +53,7 @@ pub use self::service::{FOREIGN_ANSWER, Flow, Foreign, RequestToken, Service, Up
 use self::connection::Connection;
 use self::connections::Connections;
 use self::limits::{ACCEPT_RETRY_MS, ACCEPTS_PER_TURN_MAX, NOTICES_PER_TURN_MAX, RECEIVE_BYTES};
+use crate::proofs::Proofs;
 
 /// What this side can do beyond the version of the wire.
 const FEATURES: Features = Features(Features::LZ4.0 | Features::PEER.0);
@@ -117,6 +119,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             stop_ms: None,
         };
         (reactor, mailbox)
+    }
+
+    /// From now on the two ends of every connection prove to each other that they know the cluster's secret, if it has one.
+    pub(crate) fn prove(&mut self, proofs: Option<Proofs>) {
+        self.connections.proofs = proofs;
     }
 
     /// Serves until the service says [`Flow::Stop`].
@@ -211,15 +218,17 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         if !self.accept_ready || self.accept_again_ms.is_some() || self.stop_ms.is_some() {
             return;
         }
-        let Limits { connections_max, refusals_max, .. } = self.connections.limits;
+        let Limits { connections_max, refusals_max, strangers_max, .. } = self.connections.limits;
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             let id = self.connections.next_id();
             match self.driver.accept(id) {
                 Ok(()) => {
                     self.connections.counters.accepted += 1;
-                    let refused = self.connections.open >= connections_max;
-                    let beyond_words = self.connections.open >= connections_max + refusals_max;
-                    self.connections.open(id, Connection::new(self.now.elapsed_ms, refused));
+                    let (open, strangers) = (self.connections.open, self.connections.strangers);
+                    let refused = open >= connections_max || strangers >= strangers_max;
+                    let beyond_words =
+                        open >= connections_max + refusals_max || strangers >= strangers_max + refusals_max;
+                    self.connections.open_stranger(id, Connection::new(self.now.elapsed_ms, refused));
                     if beyond_words {
                         self.close(id, Ending::TooMany);
                     } else {

@@ -2,21 +2,14 @@
 
 use std::io::ErrorKind;
 
-use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
-use zerohop_wire::messages::Hello;
-use zerohop_wire::{
-    Broken, Decoded, Decoder, Encoder, Envelope, Failure, Features, Frame, MAGIC, Message, What,
-    choose_version,
-};
+use zerohop_wire::{Broken, Decoded, Envelope, Failure, Frame, MAGIC, Message, What};
 
-use super::connection::{Received, Stage};
+use super::connection::{Connection, Received, Stage};
 use super::counters::Ending;
 use super::driver::{ConnectionId, Driver};
-use super::limits::{
-    NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, REFUSED_RETRY_MS, SMALL_FRAME_BYTES_MAX,
-};
+use super::limits::{NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX};
 use super::service::{FOREIGN_NO_ROOM, FOREIGN_REFUSED, Foreign, RequestToken, Service};
-use super::{FEATURES, Reactor, replies};
+use super::{Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
     /// One connection's turn: what was left from before, then one read.
@@ -203,7 +196,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                     return at;
                 }
                 (Stage::Fresh, Some(first)) => {
-                    connection.stage = if *first == MAGIC[0] { Stage::Greeting } else { Stage::Foreign };
+                    let is_foreign = *first != MAGIC[0];
+                    connection.stage = if is_foreign { Stage::Foreign } else { Stage::Greeting };
+                    if is_foreign && self.connections.proofs.is_none() {
+                        self.connections.is_known(id);
+                    }
                     continue;
                 }
                 (_, Some(_)) => {}
@@ -261,6 +258,9 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             Err(failure) => self.refuse(id, &envelope, failure),
             Ok(Message::Hello(hello)) if stage == Stage::Greeting => self.greet(id, &envelope, &hello),
             Ok(_) if stage == Stage::Greeting => self.refuse(id, &envelope, What::HelloExpected.into()),
+            Ok(Message::Prove(prove)) if stage == Stage::Proving => self.take_proof(id, &envelope, &prove),
+            Ok(_) if stage == Stage::Proving => self.refuse(id, &envelope, What::ProofExpected.into()),
+            Ok(Message::Prove(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
             Ok(Message::Hello(_)) => self.refuse(id, &envelope, What::Unexpected.into()),
             Ok(message) if message.kind().is_answer() => {
                 self.refuse(id, &envelope, What::Unexpected.into());
@@ -294,63 +294,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.service.peer(id, envelope, message, self.now, &mut replies);
     }
 
-    /// What comes first on a connection that this side has begun.
-    fn take_greeting(&mut self, id: ConnectionId, message: &Message<'_>) {
-        let now = self.now;
-        let answer = match message {
-            Message::HelloAck(ack) if (VERSION_MIN..=VERSION_MAX).contains(&ack.version) => Ok(ack),
-            Message::Answer(Err(failure)) => Err(failure.clone()),
-            _ => Err(What::Unexpected.into()),
-        };
-        if let Ok(ack) = answer
-            && let Some(connection) = self.connections.get_mut(id)
-        {
-            connection.stage = Stage::Talking;
-            connection.stage_since_ms = now.elapsed_ms;
-            connection.decoder = Decoder::agreed(ack.version, ack.features);
-            connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
-        }
-        let is_refused = answer.is_err();
-        self.batch.touched = true;
-        let mut replies = replies(&mut self.connections, &mut self.driver, now);
-        self.service.linked(id, answer, now, &mut replies);
-        if is_refused {
-            self.close(id, Ending::NoAnswer);
-        }
-    }
-
     /// What instances tell each other is answered by no answer but a complaint: one that has been made once would be made for
     /// ever.
     fn take_complaint(&mut self, id: ConnectionId) {
         self.close(id, Ending::Misbehaved);
-    }
-
-    /// Answers `Hello`; from here on the connection speaks the version chosen.
-    fn greet(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
-        let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
-        if refused {
-            let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
-            return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
-        }
-        let chosen = choose_version(hello.version_min, hello.version_max)
-            .and_then(|version| self.service.hello(id, hello, self.now).map(|ack| (version, ack)));
-        let (version, mut ack) = match chosen {
-            Ok(chosen) => chosen,
-            Err(failure) => return self.refuse_and_end(id, envelope, failure, Ending::Misbehaved),
-        };
-        (ack.version, ack.features) = (version, FEATURES.common(hello.features));
-        // Who does not say which cluster it means is no instance of this one.
-        let is_peer = ack.features.has(Features::PEER) && hello.cluster == ack.cluster;
-        let (message, now_ms) = (Message::HelloAck(ack), self.now.elapsed_ms);
-        let envelope = Envelope { time_out_ms: 0, ..*envelope };
-        self.connections.queue(&mut self.driver, id, &envelope, &message, now_ms);
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.stage = Stage::Talking;
-            connection.is_peer = is_peer;
-            connection.stage_since_ms = now_ms;
-            connection.decoder = Decoder::agreed(version, ack.features);
-            connection.encoder = Encoder { version, ..Encoder::default() };
-        }
     }
 
     fn take_foreign(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
@@ -386,8 +333,9 @@ impl<D: Driver, S: Service> Reactor<D, S> {
 
     /// Answers a frame that never became a request. Before the greeting that is the end.
     fn refuse(&mut self, id: ConnectionId, of: &Envelope, failure: Failure<'_>) {
-        let greeting = self.connections.get(id).is_some_and(|connection| connection.stage == Stage::Greeting);
-        if greeting {
+        let is_stage = |connection: &Connection| matches!(connection.stage, Stage::Greeting | Stage::Proving);
+        let is_greeting = self.connections.get(id).is_some_and(is_stage);
+        if is_greeting {
             return self.refuse_and_end(id, of, failure, Ending::Misbehaved);
         }
         self.connections.queue_failure(&mut self.driver, id, of, failure, self.now.elapsed_ms);
@@ -395,7 +343,13 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.batch.requests += 1;
     }
 
-    fn refuse_and_end(&mut self, id: ConnectionId, of: &Envelope, failure: Failure<'_>, why: Ending) {
+    pub(super) fn refuse_and_end(
+        &mut self,
+        id: ConnectionId,
+        of: &Envelope,
+        failure: Failure<'_>,
+        why: Ending,
+    ) {
         self.connections.queue_failure(&mut self.driver, id, of, failure, self.now.elapsed_ms);
         self.connections.close_gently(id, why, self.now.elapsed_ms);
     }

@@ -92,12 +92,16 @@ impl Replies<'_> {
     /// # Errors
     /// The system's; there is no connection then.
     pub fn connect(&mut self, address: SocketAddr, hello: &Hello<'_>) -> io::Result<ConnectionId> {
+        let mut hello = Hello { features: Features(hello.features.0 | FEATURES.0), ..*hello };
+        let caller = match &mut self.connections.proofs {
+            Some(proofs) => Some(proofs.credential.greet(&mut hello).map_err(io::Error::other)?),
+            None => None,
+        };
         let id = self.connections.next_id();
         self.driver.connect(id, address)?;
         self.connections.counters.connected += 1;
-        self.connections.open(id, Connection::calling(self.now.elapsed_ms));
-        let features = Features(hello.features.0 | FEATURES.0);
-        let hello = Message::Hello(Hello { features, ..*hello });
+        self.connections.open(id, Connection { caller, ..Connection::calling(self.now.elapsed_ms) });
+        let hello = Message::Hello(hello);
         self.connections.queue(self.driver, id, &Envelope::default(), &hello, self.now.elapsed_ms);
         Ok(id)
     }
@@ -143,6 +147,12 @@ impl Replies<'_> {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.connections.counters
+    }
+
+    /// Whether the cluster has a secret, so that who connects has to prove something.
+    #[must_use]
+    pub fn asks_proofs(&self) -> bool {
+        self.connections.proofs.is_some()
     }
 
     /// Connections open now.

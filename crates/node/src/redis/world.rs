@@ -151,6 +151,6 @@ impl<D: Disk> World for Here<'_, '_, D> {
     }
 
     fn needs_authentication(&self) -> bool {
-        false
+        self.at.replies.asks_proofs()
     }
 }

@@ -25,12 +25,13 @@ use super::limits::{JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT, WORDS_MAX};
 use super::listen::Listeners;
 use super::{
     Instances, NodeFolder, Running, SavedMember, Server, ServerOptions, StartError, instance_count,
-    no_thread, open_all, random,
+    no_thread, open_all, proofs, random,
 };
 use crate::clock::{Stopwatch, unix_ms};
 use crate::entropy::random_u64;
 use crate::instance::{OpenedHow, Plan};
 use crate::manager::{self, About, ClusterPlan, Control, First, ManagerPlan, Opening, Serve, Standing};
+use crate::proofs::Proofs;
 use crate::reactor::MioDriver;
 
 /// A node's part in a cluster of several nodes.
@@ -59,6 +60,9 @@ pub enum Way {
     /// It joins a cluster that is there; these are managers of it.
     Join(Vec<SocketAddr>),
 }
+
+/// A listener, the instance that it is for, and its proofs.
+type Placed<'a> = (((MioDriver, SocketAddr), &'a InstanceId), Option<Proofs>);
 
 /// Between two looks whether the manager is there still.
 const LOOK: Duration = Duration::from_millis(50);
@@ -110,11 +114,13 @@ pub(super) fn start(
         started_ms: unix_ms(),
         in_memory: options.data.is_none(),
         warning,
+        secret: options.secret.clone(),
     };
     let history = MapHistory::new(Arc::clone(&settings.map));
     let plan = ClusterPlan { settings, log_bytes, first, opening: opening_out, words: words_in };
     let manager_plan = ManagerPlan {
         about,
+        proofs: proofs(options)?,
         folder,
         standing: Standing::InCluster(Box::new(plan)),
         history,
@@ -148,7 +154,9 @@ pub(super) fn start(
     let addresses: Vec<SocketAddr> = drivers.iter().map(|(_, address)| *address).collect();
     let memory_bytes = options.memory_bytes / instances.max(1) as u64;
     let history = MapHistory::new(Arc::clone(&map));
-    let plan_of = |(place, ((driver, _), id)): (usize, ((MioDriver, SocketAddr), &InstanceId))| Plan {
+    let asked: Vec<Option<Proofs>> =
+        ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
+    let plan_of = |(place, (((driver, _), id), proofs)): (usize, Placed<'_>)| Plan {
         place,
         identity: Identity { cluster, instance: *id, incarnation },
         root: options.data.clone(),
@@ -158,8 +166,9 @@ pub(super) fn start(
         jobs: jobs.clone(),
         control: server.control.clone(),
         words: Some(words.clone()),
+        proofs,
     };
-    let plans: Vec<Plan> = drivers.into_iter().zip(&ids).enumerate().map(plan_of).collect();
+    let plans: Vec<Plan> = drivers.into_iter().zip(&ids).zip(asked).enumerate().map(plan_of).collect();
     let Some(running) = &mut server.running else {
         return Err(StartError::Cluster { reason: "it has been stopped".to_owned() });
     };

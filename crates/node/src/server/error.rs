@@ -130,8 +130,9 @@ impl fmt::Display for StartError {
         match self {
             StartError::NotLoopback { listen } => write!(
                 f,
-                "{listen} can be reached from other machines, and this program has no cluster secrets yet, so that whoever \
-                 connects could read and write everything: listen at 127.0.0.1 or [::1], or say --insecure"
+                "{listen} can be reached from other machines, and without a secret whoever connects could read and write \
+                 everything: make one with `zerohop secret new PATH` and give it to every node with --secret-file PATH; or \
+                 listen at 127.0.0.1 or [::1], or say --insecure"
             ),
             StartError::Instances { asked, most } => {
                 write!(f, "{asked} instances: ask for 1 to {most}, or for none in particular")

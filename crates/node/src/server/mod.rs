@@ -34,6 +34,7 @@ use tracing::{error, info};
 use zerohop_engine::EngineOptions;
 use zerohop_partition::instance::Identity;
 use zerohop_placement::MapHistory;
+use zerohop_wire::auth::Secret;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
@@ -54,6 +55,7 @@ use crate::disk::raise_descriptor_limit;
 use crate::entropy::{random_bytes, random_u64};
 use crate::instance::{self, Notice, OpenedHow, Plan, Ready};
 use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, Standing};
+use crate::proofs::Proofs;
 use crate::reactor::Mailbox;
 use crate::redis::Siblings;
 
@@ -70,7 +72,9 @@ pub struct ServerOptions {
     pub memory_bytes: u64,
     /// Its part in a cluster of several nodes. `None`: as the data folder remembers; of new data it stands alone.
     pub cluster: Option<ClusterOptions>,
-    /// It may listen where other machines can reach it, though nobody who connects is asked for a secret.
+    /// The cluster's secret, which whoever connects proves to know, in both directions.
+    pub secret: Option<Secret>,
+    /// Without a secret, it may listen where other machines can reach it all the same.
     pub insecure: bool,
 }
 
@@ -84,6 +88,7 @@ impl ServerOptions {
             instances: None,
             memory_bytes: MEMORY_BYTES_DEFAULT,
             cluster: None,
+            secret: None,
             insecure: false,
         }
     }
@@ -130,7 +135,7 @@ impl Server {
     pub fn start(options: ServerOptions) -> Result<Server, StartError> {
         let stopwatch = Stopwatch::start();
         // Before anything is made that a refusal would leave behind.
-        listen::check(options.listen, options.insecure)?;
+        listen::check(options.listen, options.insecure || options.secret.is_some())?;
         // Connections need them; the usual limit is meant for programs that wait on few.
         raise_descriptor_limit();
         let (mut folder, saved) = match &options.data {
@@ -346,9 +351,11 @@ impl Assembly<'_> {
             started_ms: unix_ms(),
             in_memory: options.data.is_none(),
             warning,
+            secret: options.secret.clone(),
         };
         let manager_plan = ManagerPlan {
             about,
+            proofs: proofs(options)?,
             folder,
             standing: Standing::Alone(saved.next_keyspace),
             history: history.clone(),
@@ -361,7 +368,10 @@ impl Assembly<'_> {
         let (opened_out, opened) = sync_channel::<OpenedHow>(2 * ids.len());
         let mut instances = Instances { opened, threads: Vec::new(), mailboxes: Vec::new() };
         let memory_bytes = options.memory_bytes / ids.len().max(1) as u64;
-        let plans = drivers.into_iter().zip(&ids).enumerate().map(|(place, ((driver, _), id))| Plan {
+        let asked: Vec<Option<Proofs>> =
+            ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
+        let plans = drivers.into_iter().zip(&ids).zip(asked).enumerate();
+        let plans = plans.map(|(place, (((driver, _), id), proofs))| Plan {
             place,
             identity: Identity { cluster: saved.cluster, instance: *id, incarnation },
             root: options.data.clone(),
@@ -371,6 +381,7 @@ impl Assembly<'_> {
             jobs: jobs.clone(),
             control: control.clone(),
             words: None,
+            proofs,
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);
         let running = Running { outcome, manager: Some(thread), instances };
@@ -396,6 +407,11 @@ impl Assembly<'_> {
         server.is_ready(stopwatch);
         Ok(server)
     }
+}
+
+/// The secret, for one thread.
+fn proofs(options: &ServerOptions) -> Result<Option<Proofs>, StartError> {
+    options.secret.as_ref().map(|secret| random(Proofs::new(secret))).transpose()
 }
 
 /// Starts the instances' threads, and waits until all have opened their data. Also the starts that the disks of all of

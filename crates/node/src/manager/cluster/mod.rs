@@ -25,7 +25,7 @@ use zerohop_wire::ids::NodeId;
 use zerohop_wire::messages::ClusterId;
 
 pub(super) use self::follow::{Follow, follow};
-pub(super) use self::peers::{AGENT_MAGIC, serve as serve_peer};
+pub(super) use self::peers::serve as serve_peer;
 pub(super) use self::run::run;
 
 use crate::instance::Word;

@@ -1,9 +1,10 @@
 //! Between managers: messages of agents over connections to the manager's port.
 //!
-//! A connection goes one way and is opened when there is something to send. It begins with [`AGENT_MAGIC`] (8 bytes, of
-//! which the last is the version); then come messages, each as its length (4 bytes), the CRC-32C of its bytes (4) and its
-//! bytes. Nothing is answered on it: agents answer by messages of their own. What finds no room, or nobody, is let lie, and
-//! gossip with it: a queue is never longer than a probe is patient.
+//! A connection goes one way and is opened when there is something to send. It begins with the greeting of every other
+//! connection ([`zerohop_wire::Features::AGENT`] is agreed on, and the cluster's secret proved, if it has one); then come
+//! messages, each as its length (4 bytes), the CRC-32C of its bytes (4) and its bytes. Nothing is answered on it: agents
+//! answer by messages of their own. What finds no room, or nobody, is let lie, and gossip with it: a queue is never longer
+//! than a probe is patient.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,14 +18,16 @@ use tokio::time::{Instant, timeout};
 use tracing::{debug, warn};
 use zerohop_control::limits::AGENT_FRAME_BYTES_MAX;
 use zerohop_placement::Address;
+use zerohop_wire::auth::Caller;
 use zerohop_wire::checksum::crc32c;
+use zerohop_wire::ids::MapEpoch;
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
+use zerohop_wire::messages::{ClusterId, Hello};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, What};
 
 use super::super::shared::Shared;
 use super::{INPUTS_MAX, Input};
 use crate::server::limits::{FRAME_TIME_OUT, SEND_TIME_OUT};
-
-/// How a connection between agents begins. Its first byte is of no other protocol of this port.
-pub(in crate::manager) const AGENT_MAGIC: [u8; 8] = *b"\xa7zhagnt\x01";
 
 /// Messages that wait for one manager.
 const MESSAGES_MAX: usize = 256;
@@ -32,7 +35,7 @@ const MESSAGES_MAX: usize = 256;
 /// Connections of which nothing came for so long are closed; they are opened again when there is something to say.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// How long connecting may take: what is to be said is stale by then.
+/// How long connecting may take, and again the greeting: what is to be said is stale by then.
 const CONNECT_MAX: Duration = Duration::from_millis(1_000);
 
 /// Pause after a manager could not be reached.
@@ -42,12 +45,17 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const PEERS_MAX: usize = 512;
 
 /// The ways to other managers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Peers {
+    shared: Rc<Shared>,
     by: BTreeMap<Address, mpsc::Sender<Vec<u8>>>,
 }
 
 impl Peers {
+    pub(super) fn new(shared: &Rc<Shared>) -> Peers {
+        Peers { shared: Rc::clone(shared), by: BTreeMap::new() }
+    }
+
     /// Sends a message, or lets it lie.
     pub(super) fn send(&mut self, to: Address, bytes: Vec<u8>) {
         if bytes.len() > AGENT_FRAME_BYTES_MAX {
@@ -62,7 +70,7 @@ impl Peers {
                 }
             }
             let (sender, messages) = mpsc::channel(MESSAGES_MAX);
-            spawn_local(carry(to.clone(), messages));
+            spawn_local(carry(Rc::clone(&self.shared), to.clone(), messages));
             self.by.insert(to.clone(), sender);
         }
         if let Some(sender) = self.by.get(&to) {
@@ -72,8 +80,9 @@ impl Peers {
 }
 
 /// Carries messages to one manager until none has come for a while.
-async fn carry(to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
+async fn carry(shared: Rc<Shared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
     let mut stream = None::<TcpStream>;
+    let mut is_told = false;
     while let Ok(Some(first)) = timeout(IDLE_MAX, messages.recv()).await {
         let mut bytes = Vec::new();
         frame(&first, &mut bytes);
@@ -85,7 +94,7 @@ async fn carry(to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
         // A connection that the other side has closed is found out by the first write, or by the second: once more then.
         for _ in 0..2 {
             if stream.is_none() {
-                stream = connect(&to).await;
+                stream = connect(&shared, &to, &mut is_told).await;
             }
             let Some(open) = &mut stream else { break };
             match timeout(SEND_TIME_OUT, open.write_all(&bytes)).await {
@@ -101,7 +110,7 @@ async fn carry(to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
     }
 }
 
-async fn connect(to: &Address) -> Option<TcpStream> {
+async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<TcpStream> {
     let connected = timeout(CONNECT_MAX, TcpStream::connect(to.as_str())).await;
     let mut stream = match connected {
         Ok(Ok(stream)) => stream,
@@ -112,8 +121,97 @@ async fn connect(to: &Address) -> Option<TcpStream> {
         Err(_) => return None,
     };
     stream.set_nodelay(true).ok()?;
-    stream.write_all(&AGENT_MAGIC).await.ok()?;
-    Some(stream)
+    match timeout(CONNECT_MAX, greet(shared, &mut stream)).await {
+        Ok(Ok(())) => {
+            *is_told = false;
+            Some(stream)
+        }
+        Ok(Err(reason)) => {
+            if !std::mem::replace(is_told, true) {
+                warn!(to = to.as_str(), reason, "a manager cannot be talked to");
+            }
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Greets another manager, and has it proved, both ways, that the cluster's secret is known. Errors: why it is of no use, in
+/// words.
+async fn greet(shared: &Shared, stream: &mut TcpStream) -> Result<(), String> {
+    let mut hello = Hello {
+        version_min: VERSION_MIN,
+        version_max: VERSION_MAX,
+        features: Features::AGENT,
+        // Agents tell each other which cluster they mean: whoever joins does not know it yet.
+        cluster: ClusterId::default(),
+        map_epoch: MapEpoch(0),
+        proof_method: 0,
+        nonce: [0; 32],
+        name: "manager",
+    };
+    let words = |failure: Failure<'_>| failure.to_string();
+    let caller = match &mut *shared.proofs.borrow_mut() {
+        Some(proofs) => Some(proofs.credential.greet(&mut hello).map_err(words)?),
+        None => None,
+    };
+    let (ack, prove) = exchange(stream, &Message::Hello(hello), |message| match message {
+        Message::HelloAck(ack) => Caller::check_if_any(caller, ack).map(|prove| (*ack, prove)),
+        other => Err(refusal(other)),
+    })
+    .await?;
+    if !ack.features.has(Features::AGENT) {
+        return Err("it is not a manager of a cluster of several nodes".to_owned());
+    }
+    match prove {
+        None => Ok(()),
+        Some(prove) => {
+            exchange(stream, &Message::Prove(prove), |message| match message {
+                Message::Proved => Ok(()),
+                other => Err(refusal(other)),
+            })
+            .await
+        }
+    }
+}
+
+/// Why the other says something else than it was asked for.
+fn refusal(said: &Message<'_>) -> Failure<'static> {
+    match said {
+        Message::Answer(Err(failure)) => failure.clone().into_owned(),
+        _ => What::Unexpected.into(),
+    }
+}
+
+/// Says one thing and hears the answer.
+async fn exchange<T>(
+    stream: &mut TcpStream,
+    message: &Message<'_>,
+    hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
+) -> Result<T, String> {
+    let lost = |error: std::io::Error| error.to_string();
+    let mut bytes = Vec::new();
+    Encoder::default()
+        .encode(&Envelope::default(), message, &mut bytes)
+        .map_err(|failure| failure.to_string())?;
+    stream.write_all(&bytes).await.map_err(lost)?;
+    bytes.clear();
+    loop {
+        // Bounded by the decoder: a greeting is short.
+        let need = match Decoder::before_hello().decode(&bytes) {
+            Decoded::Need(need) => need,
+            Decoded::Frame { frame, .. } => {
+                let mut expanded = Vec::new();
+                let heard = frame.message(&mut expanded).and_then(|message| hear(&message));
+                return heard.map_err(|failure| failure.to_string());
+            }
+            Decoded::Refused { failure, .. } => return Err(failure.to_string()),
+            Decoded::Broken(broken) => return Err(broken.to_string()),
+        };
+        let at = bytes.len();
+        bytes.resize(need, 0);
+        stream.read_exact(&mut bytes[at..]).await.map_err(lost)?;
+    }
 }
 
 fn frame(message: &[u8], out: &mut Vec<u8>) {
@@ -122,15 +220,9 @@ fn frame(message: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(message);
 }
 
-/// Takes messages of another manager until the connection ends.
+/// Takes messages of another manager, which has greeted, until the connection ends.
 pub(in crate::manager) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
     let Some(cluster) = shared.cluster_handle() else { return };
-    let mut magic = [0; AGENT_MAGIC.len()];
-    match timeout(FRAME_TIME_OUT, stream.read_exact(&mut magic)).await {
-        Ok(Ok(_)) if magic == AGENT_MAGIC => {}
-        Ok(Ok(_)) => return warn!("a manager of another version has connected"),
-        _ => return,
-    }
     let mut last = Instant::now();
     loop {
         let mut head = [0; 8];
@@ -158,14 +250,3 @@ pub(in crate::manager) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream
 }
 
 const _: () = assert!(MESSAGES_MAX < INPUTS_MAX);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_byte_is_of_no_other_protocol_of_the_port() {
-        assert_ne!(AGENT_MAGIC[0], zerohop_wire::MAGIC[0]);
-        assert!(!AGENT_MAGIC[0].is_ascii(), "HTTP begins with a letter");
-    }
-}

@@ -84,7 +84,7 @@ pub(in crate::manager) async fn run(
     let mut runner = Runner {
         shared: Rc::clone(shared),
         agent,
-        peers: Peers::default(),
+        peers: Peers::new(shared),
         store,
         opening,
         first,

@@ -5,6 +5,7 @@ mod links;
 mod misbehaving;
 mod patience;
 mod pressure;
+mod proving;
 mod random;
 
 use super::limits::*;

@@ -1,0 +1,45 @@
+//! Where the cluster's secret is. Only the name of its file is ever an argument or in the environment.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::OsStringValueParser;
+use zerohop_client::{Secret, read_secret};
+
+use super::ending::CommandError;
+
+/// The variable that names the file; empty: there is none, whatever the usual place holds.
+pub(crate) const VARIABLE: &str = "ZEROHOP_SECRET_FILE";
+
+/// Of every command that talks to a cluster or starts one.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SecretPlace {
+    /// The file that holds the cluster's secret, which nobody but its owner may read; `zerohop secret new` makes one
+    /// [default: ~/.config/zerohop/secret, if it is there].
+    #[arg(long, env = VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
+    secret_file: Option<OsString>,
+}
+
+impl SecretPlace {
+    /// Which file it is in, if there is a secret.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match &self.secret_file {
+            Some(path) if path.is_empty() => None,
+            Some(path) => Some(PathBuf::from(path)),
+            None => usual_place().filter(|path| path.exists()),
+        }
+    }
+
+    /// The secret, if there is one.
+    pub(crate) fn read(&self) -> Result<Option<Secret>, CommandError> {
+        self.path().map(|path| read_secret(&path).map_err(CommandError::Secret)).transpose()
+    }
+}
+
+/// As the XDG base directories have it.
+fn usual_place() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let config = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")))?;
+    Some(config.join("zerohop").join("secret"))
+}

@@ -1,0 +1,181 @@
+//! The file of the cluster's secret, and the random numbers of proofs.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::rand::{GetRandomFlags, getrandom};
+use zerohop_wire::auth::{Nonces, Secret, SecretError};
+use zerohop_wire::limits::SECRET_BYTES_MAX;
+
+/// Rights that nobody but the owner may have.
+const OTHERS: u32 = 0o077;
+
+/// Why there is no secret in a file. None of them repeats anything that is in it.
+#[derive(Debug)]
+pub enum SecretFileError {
+    /// The system refuses.
+    System {
+        /// Which file.
+        path: PathBuf,
+        /// What was tried.
+        operation: &'static str,
+        /// What it says.
+        error: io::Error,
+    },
+    /// Others than its owner may read or change it.
+    Open {
+        /// Which file.
+        path: PathBuf,
+        /// Its rights.
+        mode: u32,
+    },
+    /// It is a folder, or something else that is no file.
+    NotAFile {
+        /// Which.
+        path: PathBuf,
+    },
+    /// What is in it is no secret.
+    Text {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: SecretError,
+    },
+}
+
+/// Reads a secret from a file, which nobody but its owner may read.
+///
+/// # Errors
+/// [`SecretFileError`].
+pub fn read_secret(path: &Path) -> Result<Secret, SecretFileError> {
+    let text = read_private(path, SECRET_BYTES_MAX + 2)?;
+    Secret::from_text(&text).map_err(|error| SecretFileError::Text { path: path.to_owned(), error })
+}
+
+/// Makes a file with a new secret, which nobody but its owner may read.
+///
+/// # Errors
+/// [`SecretFileError::System`]; also if there is a file already, which is left as it is.
+pub fn write_new_secret(path: &Path) -> Result<(), SecretFileError> {
+    let failed = |operation| {
+        move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
+    };
+    let random = random_bytes().map_err(failed("drawing random bytes"))?;
+    write_private(path, Secret::new_text(random).as_bytes())
+}
+
+/// Makes a file that nobody but its owner may read.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
+    let failed = |operation| {
+        move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
+    };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
+    let mut file = std::fs::File::from(file.map_err(|errno| failed("making the file")(errno.into()))?);
+    io::Write::write_all(&mut file, bytes).map_err(failed("writing"))?;
+    file.sync_all().map_err(failed("syncing"))
+}
+
+/// At most so many bytes of a file that nobody but its owner may read.
+pub(crate) fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
+    let failed = |operation| {
+        move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
+    };
+    // Not waiting, should it be a pipe that nobody writes.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = rustix::fs::open(path, flags, Mode::empty());
+    let file = std::fs::File::from(file.map_err(|errno| failed("opening")(errno.into()))?);
+    let about = rustix::fs::fstat(&file).map_err(|errno| failed("looking at")(errno.into()))?;
+    if !rustix::fs::FileType::from_raw_mode(about.st_mode).is_file() {
+        return Err(SecretFileError::NotAFile { path: path.to_owned() });
+    }
+    if about.st_mode & OTHERS != 0 {
+        return Err(SecretFileError::Open { path: path.to_owned(), mode: about.st_mode & 0o777 });
+    }
+    let mut bytes = Vec::new();
+    file.take(bytes_max as u64).read_to_end(&mut bytes).map_err(failed("reading"))?;
+    Ok(bytes)
+}
+
+/// Nonces from a seed that the system gives.
+pub(crate) fn nonces() -> io::Result<Nonces> {
+    random_bytes().map(Nonces::new)
+}
+
+fn random_bytes() -> io::Result<[u8; 32]> {
+    let mut bytes = [0; 32];
+    match getrandom(&mut bytes, GetRandomFlags::empty())? {
+        32 => Ok(bytes),
+        _ => Err(io::Error::other("the system gave too few random bytes")),
+    }
+}
+
+impl std::error::Error for SecretFileError {}
+
+impl fmt::Display for SecretFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System { path, operation, error } => {
+                write!(f, "{}: {operation} failed: {error}", path.display())
+            }
+            Self::Open { path, mode } => write!(
+                f,
+                "{path}: others can read or change it (its mode is {mode:04o}), so it is no secret: `chmod 600 {path}`, and \
+                 make a new one if somebody may have read it",
+                path = path.display()
+            ),
+            Self::NotAFile { path } => write!(f, "{}: it is not a file", path.display()),
+            Self::Text { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests make files of all kinds")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn folder() -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("zerohop-secret-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_new_secret_is_read_again_and_never_replaced() {
+        let path = folder().join("new");
+        write_new_secret(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        let secret = read_secret(&path).unwrap();
+        let error = write_new_secret(&path).unwrap_err().to_string();
+        assert!(error.contains("making the file") && error.contains("exists"), "{error}");
+        assert_eq!(read_secret(&path).unwrap(), secret);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_others_may_read_or_is_no_secret_is_refused_in_words_that_do_not_repeat_it() {
+        let path = folder().join("odd");
+        let text = "swordfish";
+        for (mode, bytes, words) in [
+            (0o644, text.repeat(5), "mode is 0644"),
+            (0o640, text.repeat(5), "chmod 600"),
+            (0o602, text.repeat(5), "mode is 0602"),
+            (0o600, text.to_owned(), "has 9 bytes and needs 32"),
+            (0o600, text.repeat(1000), "another file"),
+        ] {
+            std::fs::write(&path, &bytes).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+            let error = read_secret(&path).unwrap_err().to_string();
+            assert!(error.contains(words) && !error.contains(text), "{error}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(read_secret(&path).unwrap_err().to_string().contains("opening failed"));
+        assert!(read_secret(&folder()).unwrap_err().to_string().contains("not a file"));
+    }
+}

@@ -1,0 +1,128 @@
+//! The beginning of a connection, at either end: versions, and proofs that both know the cluster's secret.
+
+use zerohop_wire::auth::{Caller, Challenge, Guard};
+use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
+use zerohop_wire::messages::{Hello, HelloAck, Prove};
+use zerohop_wire::{Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
+
+use super::connection::{Asked, Stage};
+use super::counters::Ending;
+use super::driver::{ConnectionId, Driver};
+use super::limits::REFUSED_RETRY_MS;
+use super::service::Service;
+use super::{FEATURES, Reactor, replies};
+
+impl<D: Driver, S: Service> Reactor<D, S> {
+    /// What comes first on a connection that this side has begun.
+    pub(super) fn take_greeting(&mut self, id: ConnectionId, message: &Message<'_>) {
+        let now_ms = self.now.elapsed_ms;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let (caller, proving) = (connection.caller.take(), connection.proving.take());
+        let answer = match (message, &proving) {
+            (Message::HelloAck(ack), None) if (VERSION_MIN..=VERSION_MAX).contains(&ack.version) => {
+                Caller::check_if_any(caller, ack).map(|prove| (ack, prove))
+            }
+            (Message::Proved, Some(ack)) => Ok((&**ack, None)),
+            (Message::Answer(Err(failure)), _) => Err(failure.clone()),
+            _ => Err(What::Unexpected.into()),
+        };
+        if let Ok((ack, prove)) = &answer {
+            connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
+            if let Some(prove) = prove {
+                // Nothing else is said, and nobody told, before the other side has taken it.
+                connection.decoder = Decoder::before_proof(ack.version);
+                connection.proving = Some(Box::new(**ack));
+                let prove = Message::Prove(*prove);
+                self.connections.queue(&mut self.driver, id, &Envelope::default(), &prove, now_ms);
+                return;
+            }
+            connection.stage = Stage::Talking;
+            connection.stage_since_ms = now_ms;
+            connection.decoder = Decoder::agreed(ack.version, ack.features);
+        }
+        let is_refused = answer.is_err();
+        self.batch.touched = true;
+        let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+        self.service.linked(id, answer.map(|(ack, _)| ack), self.now, &mut replies);
+        if is_refused {
+            self.close(id, Ending::NoAnswer);
+        }
+    }
+
+    /// Answers `Hello`; from here on the connection speaks the version chosen. If the cluster has a secret, nothing but its
+    /// proof is taken next.
+    pub(super) fn greet(&mut self, id: ConnectionId, envelope: &Envelope, hello: &Hello<'_>) {
+        let refused = self.connections.get(id).is_some_and(|connection| connection.refused);
+        if refused {
+            let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
+            return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
+        }
+        let (ack, challenge) = match self.answer_hello(id, hello) {
+            Ok(answer) => answer,
+            Err(failure) => {
+                let is_about_proof = matches!(failure, Failure::AuthRequired | Failure::AuthFailed { .. });
+                let why = if is_about_proof { Ending::NotProved } else { Ending::Misbehaved };
+                return self.refuse_and_end(id, envelope, failure, why);
+            }
+        };
+        // Who does not say which cluster it means is no instance of this one.
+        let is_peer = ack.features.has(Features::PEER) && hello.cluster == ack.cluster;
+        let (message, now_ms) = (Message::HelloAck(ack), self.now.elapsed_ms);
+        let envelope = Envelope { time_out_ms: 0, ..*envelope };
+        self.connections.queue(&mut self.driver, id, &envelope, &message, now_ms);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.stage_since_ms = now_ms;
+        connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
+        match challenge {
+            Some(challenge) => {
+                connection.stage = Stage::Proving;
+                connection.asked = Some(Asked { challenge, features: ack.features, is_peer });
+                connection.decoder = Decoder::before_proof(ack.version);
+            }
+            None => {
+                (connection.stage, connection.is_peer) = (Stage::Talking, is_peer);
+                connection.decoder = Decoder::agreed(ack.version, ack.features);
+                self.connections.is_known(id);
+            }
+        }
+    }
+
+    fn answer_hello(
+        &mut self,
+        id: ConnectionId,
+        hello: &Hello<'_>,
+    ) -> Result<(HelloAck, Option<Challenge>), Failure<'static>> {
+        let version = choose_version(hello.version_min, hello.version_max)?;
+        if self.connections.proofs.is_some() {
+            // Strangers are told nothing of the cluster.
+            Guard::admits(hello)?;
+        }
+        let mut ack = self.service.hello(id, hello, self.now)?;
+        (ack.version, ack.features) = (version, FEATURES.common(hello.features));
+        let proofs = self.connections.proofs.as_mut();
+        let challenge = proofs.map(|proofs| proofs.guard.challenge(hello, &mut ack)).transpose()?;
+        Ok((ack, challenge))
+    }
+
+    /// The proof that was asked for, or another.
+    pub(super) fn take_proof(&mut self, id: ConnectionId, envelope: &Envelope, prove: &Prove) {
+        let now_ms = self.now.elapsed_ms;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let accepted = match connection.asked.take() {
+            Some(Asked { challenge, features, is_peer }) => {
+                challenge.accept(prove).map(|()| (features, is_peer))
+            }
+            None => Err(What::Unexpected.into()),
+        };
+        let (features, is_peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(failure) => return self.refuse_and_end(id, envelope, failure, Ending::NotProved),
+        };
+        (connection.stage, connection.is_peer) = (Stage::Talking, is_peer);
+        connection.stage_since_ms = now_ms;
+        connection.decoder = Decoder::agreed(connection.encoder.version, features);
+        self.connections.is_known(id);
+        let envelope = Envelope { time_out_ms: 0, ..*envelope };
+        self.connections.queue(&mut self.driver, id, &envelope, &Message::Proved, now_ms);
+    }
+}

@@ -1,0 +1,247 @@
+//! Connections of a cluster with a secret, both ends.
+
+use zerohop_wire::auth::{Caller, Challenge, Credential, Guard, Nonces, Secret};
+use zerohop_wire::ids::*;
+use zerohop_wire::messages::*;
+use zerohop_wire::{AuthFault, Decoded, Decoder, Failure, Features, Message, What};
+
+use super::*;
+use crate::proofs::Proofs;
+
+const CLUSTER: ClusterId = ClusterId([7; 16]);
+
+fn secret(text: &str) -> Secret {
+    Secret::from_text(text.repeat(8).as_bytes()).unwrap()
+}
+
+fn credential(text: &str) -> Credential {
+    Credential::of_secret(&secret(text), Nonces::new([2; 32]))
+}
+
+/// A server whose secret is "ours", eight times.
+fn stand(limits: Limits) -> Stand {
+    let mut stand = Stand::new(When::AtOnce, limits);
+    let guard = Guard::new(&secret("ours"), Nonces::new([1; 32]));
+    stand.reactor.prove(Some(Proofs { guard, credential: credential("ours") }));
+    stand
+}
+
+/// The first frame that a peer has got, as `hear` reads it; frames behind it are dropped.
+fn heard<T>(stand: &mut Stand, peer: usize, hear: impl FnOnce(Message<'_>) -> T) -> T {
+    stand.settle();
+    stand.take_all();
+    let bytes = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
+    let Decoded::Frame { frame, .. } = Decoder::before_hello().decode(&bytes) else { panic!("{bytes:02x?}") };
+    let mut scratch = Vec::new();
+    hear(frame.message(&mut scratch).unwrap())
+}
+
+/// Greets with a proof offered, and returns what the answer asks for.
+fn asked(stand: &mut Stand, text: &str, hello: Hello<'static>) -> (usize, Result<Prove, Failure<'static>>) {
+    let mut hello = hello;
+    let caller = credential(text).greet(&mut hello).unwrap();
+    let peer = stand.world.borrow_mut().connect();
+    stand.send(peer, &encoded(1, &Message::Hello(hello)));
+    let prove = heard(stand, peer, |message| match message {
+        Message::HelloAck(ack) => caller.check(&ack),
+        other => panic!("{other:?}"),
+    });
+    (peer, prove)
+}
+
+fn let_in(stand: &mut Stand, hello: Hello<'static>) -> usize {
+    let (peer, prove) = asked(stand, "ours", hello);
+    stand.send(peer, &encoded(2, &Message::Prove(prove.unwrap())));
+    heard(stand, peer, |message| assert_eq!(message, Message::Proved));
+    peer
+}
+
+#[test]
+fn who_proves_it_is_served_and_counts_as_no_stranger() {
+    let mut stand = stand(Limits::DEFAULT);
+    let peer = let_in(&mut stand, hello_message());
+    stand.send(peer, &lookup(5, b"abc"));
+    assert_eq!(stand.answers(peer), [(5, Said::Value(b"abc".to_vec()))]);
+    assert_eq!((stand.reactor.connections.strangers, stand.reactor.connections.open), (0, 1));
+    // Another proof is out of place now.
+    stand.send(peer, &encoded(6, &Message::Prove(Prove { proof: [0; 32] })));
+    assert_eq!(stand.answers(peer), [(6, Said::Failed(What::Unexpected.into()))]);
+    assert!(!stand.is_closed(peer));
+}
+
+#[test]
+fn requests_right_behind_the_proof_are_served() {
+    let mut stand = stand(Limits::DEFAULT);
+    let (peer, prove) = asked(&mut stand, "ours", hello_message());
+    let bytes = [encoded(2, &Message::Prove(prove.unwrap())), lookup(3, b"abc")].concat();
+    stand.send(peer, &bytes);
+    stand.settle();
+    stand.take_all();
+    let taken = std::mem::take(&mut stand.world.borrow_mut().peers[peer].taken);
+    let proved = encoded(2, &Message::Proved).len();
+    assert_eq!(frames(&taken[proved..]), [(3, Said::Value(b"abc".to_vec()))]);
+}
+
+#[test]
+fn whoever_proves_nothing_or_something_else_is_told_why_and_no_request_is_taken() {
+    let mut stand = stand(Limits::DEFAULT);
+    let failed = |fault| Failure::AuthFailed { fault };
+    let odd = Hello { proof_method: 9, ..hello_message() };
+    // Nothing of the cluster is told: not even that it is another one.
+    let other = Hello { cluster: ClusterId([0xbb; 16]), ..hello_message() };
+    for (hello, why) in [
+        (hello_message(), Failure::AuthRequired),
+        (other, Failure::AuthRequired),
+        (odd, failed(AuthFault::Method)),
+    ] {
+        let peer = stand.world.borrow_mut().connect();
+        stand.send(peer, &[encoded(3, &Message::Hello(hello)), lookup(4, b"never read")].concat());
+        assert_eq!(stand.answers(peer), [(3, Said::Failed(why))]);
+    }
+    let wrong = encoded(2, &Message::Prove(Prove { proof: [0; 32] }));
+    for (bytes, id, why) in [
+        (wrong, 2, failed(AuthFault::Proof)),
+        (lookup(2, b"no proof"), 2, What::ProofExpected.into()),
+        (encoded(2, &peer_message()), 2, What::ProofExpected.into()),
+        (hello(), 1, What::ProofExpected.into()),
+    ] {
+        let hello = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
+        let (peer, prove) = asked(&mut stand, "another", hello);
+        assert_eq!(prove, Err(failed(AuthFault::ServerProof)));
+        stand.send(peer, &[bytes, lookup(9, b"never read")].concat());
+        assert_eq!(stand.answers(peer), [(id, Said::Failed(why))]);
+        stand.world.borrow_mut().send_end(peer);
+        stand.settle();
+        assert!(stand.is_closed(peer));
+    }
+    assert_eq!(stand.reactor.service.requests, 0);
+    assert_eq!(stand.counters().peer_messages, 0);
+    stand.pass(limits::LINGER_MS + 1);
+    assert_eq!(stand.counters().ended(Ending::NotProved), 4);
+    assert_eq!((stand.reactor.connections.strangers, stand.reactor.connections.open), (0, 0));
+}
+
+#[test]
+fn a_proof_that_does_not_come_in_time_or_is_large_ends_the_connection() {
+    let mut stand = stand(Limits::DEFAULT);
+    let (silent, _) = asked(&mut stand, "ours", hello_message());
+    stand.pass(limits::HELLO_TIME_OUT_MS + 1);
+    assert!(stand.is_closed(silent));
+    let (large, _) = asked(&mut stand, "ours", hello_message());
+    stand.send(large, &insert(2, &[0; 2000]));
+    let answers = stand.answers(large);
+    assert!(
+        matches!(answers[..], [(2, Said::Failed(Failure::FrameTooLong { limit: 1024, .. }))]),
+        "{answers:?}"
+    );
+    assert_eq!(stand.reactor.connections.large_total, 0);
+}
+
+#[test]
+fn strangers_leave_room_for_those_who_are_known() {
+    let limits = Limits { connections_max: 8, strangers_max: 4, refusals_max: 2, ..Limits::DEFAULT };
+    let mut stand = stand(limits);
+    let known = let_in(&mut stand, hello_message());
+    let silent: Vec<usize> = (0..4).map(|_| stand.world.borrow_mut().connect()).collect();
+    stand.settle();
+    let fifth = stand.world.borrow_mut().connect();
+    stand.send(fifth, &hello());
+    let answers = stand.answers(fifth);
+    assert!(matches!(answers[..], [(1, Said::Failed(Failure::Busy { .. }))]), "{answers:?}");
+    // Beyond those that are told so, nobody is told anything.
+    let more: Vec<usize> = (0..3).map(|_| stand.world.borrow_mut().connect()).collect();
+    stand.settle();
+    assert!(stand.is_closed(more[2]) && !stand.is_closed(silent[0]));
+    stand.send(known, &lookup(5, b"abc"));
+    assert_eq!(stand.answers(known), [(5, Said::Value(b"abc".to_vec()))]);
+    stand.pass(limits::HELLO_TIME_OUT_MS + limits::LINGER_MS + 1);
+    assert!(silent.iter().all(|peer| stand.is_closed(*peer)));
+    let_in(&mut stand, hello_message());
+}
+
+#[test]
+fn what_instances_say_is_taken_from_those_who_have_proved_it() {
+    let mut stand = stand(Limits::DEFAULT);
+    let peer = let_in(&mut stand, Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() });
+    stand.send(peer, &encoded(0, &peer_message()));
+    assert_eq!(stand.answers(peer), []);
+    assert_eq!(stand.counters().peer_messages, 1);
+}
+
+/// Has the reactor call an instance, and answers its greeting as one with this secret does, or with none.
+fn called(stand: &mut Stand, text: Option<&str>) -> (usize, Option<Challenge>) {
+    stand.mailbox.leave(Tell::Call(7401)).unwrap();
+    stand.settle();
+    let (_, peer) = *stand.world.borrow().called.last().unwrap();
+    stand.world.borrow_mut().take_call(peer);
+    let mut ack = HelloAck {
+        version: 1,
+        instance: InstanceId(9),
+        cluster: CLUSTER,
+        features: Features::PEER,
+        ..HelloAck::default()
+    };
+    let challenge = heard(stand, peer, |message| {
+        let Message::Hello(hello) = message else { panic!("{message:?}") };
+        assert_eq!(hello.proof_method, 1);
+        text.map(|text| Guard::new(&secret(text), Nonces::new([3; 32])).challenge(&hello, &mut ack).unwrap())
+    });
+    stand.send(peer, &encoded(0, &Message::HelloAck(ack)));
+    (peer, challenge)
+}
+
+#[test]
+fn an_instance_that_is_called_is_told_nothing_before_both_have_proved_it() {
+    let mut stand = stand(Limits::DEFAULT);
+    let (peer, challenge) = called(&mut stand, Some("ours"));
+    let prove = heard(&mut stand, peer, |message| match message {
+        Message::Prove(prove) => prove,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(challenge.unwrap().accept(&prove), Ok(()));
+    assert_eq!(stand.reactor.service.linked, []);
+    stand.send(peer, &encoded(0, &Message::Proved));
+    stand.settle();
+    assert_eq!(stand.reactor.service.linked, [Some(InstanceId(9))]);
+    stand.mailbox.leave(Tell::Say).unwrap();
+    stand.settle();
+    assert_eq!(stand.take_all(), encoded(0, &peer_message()).len());
+}
+
+#[test]
+fn an_instance_of_another_secret_or_of_none_is_told_nothing() {
+    let mut stand = stand(Limits::DEFAULT);
+    for text in [Some("another"), None] {
+        let (peer, _) = called(&mut stand, text);
+        stand.settle();
+        assert_eq!(stand.take_all(), 0);
+        assert!(stand.is_closed(peer));
+    }
+    // One that does not take the proof, and one that says nothing more.
+    let (peer, _) = called(&mut stand, Some("ours"));
+    let failure = Failure::AuthFailed { fault: AuthFault::Proof };
+    stand.send(peer, &encoded(0, &Message::Answer(Err(failure))));
+    stand.settle();
+    assert!(stand.is_closed(peer));
+    let (peer, _) = called(&mut stand, Some("ours"));
+    stand.pass(limits::CALL_TIME_OUT_MS + 1);
+    assert!(stand.is_closed(peer));
+    assert_eq!(stand.reactor.service.linked, [None, None, None]);
+}
+
+#[test]
+fn a_client_without_a_secret_goes_on_as_ever_where_there_is_none() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let mut offered = hello_message();
+    let caller: Caller = credential("ours").greet(&mut offered).unwrap();
+    let peer = stand.world.borrow_mut().connect();
+    stand.send(peer, &encoded(1, &Message::Hello(offered)));
+    let checked = heard(&mut stand, peer, |message| match message {
+        Message::HelloAck(ack) => caller.check(&ack),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(checked, Err(Failure::AuthFailed { fault: AuthFault::NoSecretThere }));
+    let peer = stand.greeted();
+    assert_eq!(stand.answers(peer), [(1, Said::Ack)]);
+    assert_eq!(stand.reactor.connections.strangers, 0);
+}
