@@ -5,10 +5,17 @@ use crate::replica::Bequest;
 
 /// A member of two groups of three in a row, which has granted the first's primary and is the second's.
 fn promoted() -> Node {
-    let mut node = Node::new(2);
-    node.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+    let mut node = settled();
     grant(&mut node, 1);
     node.tell(Told::Group(view(2, 2, &[3], &[])));
+    node
+}
+
+/// One in sync with a primary that has waited for all before it.
+fn settled() -> Node {
+    let mut node = Node::new(2);
+    node.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+    node.replica.primary_has_started();
     node
 }
 
@@ -69,8 +76,7 @@ fn a_daughter_of_a_primary_that_has_waited_waits_no_more() {
 /// B has never heard of C: it waits for all whom it has granted anything.
 #[test]
 fn a_daughter_that_is_opened_late_waits_for_all_whom_it_has_granted() {
-    let mut node = Node::new(2);
-    node.tell(Told::Group(view(1, 1, &[2, 3], &[])));
+    let mut node = settled();
     let bequest = bequeath(&mut node, 2);
     node.leases.set_map(MapEpoch(3));
     grant(&mut node, 3);
