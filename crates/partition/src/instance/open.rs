@@ -193,6 +193,17 @@ pub(super) fn newest_keyspace(map: &ClusterMap) -> KeyspaceId {
     map.keyspaces().last().map_or(KeyspaceId::NONE, |(id, _)| id)
 }
 
+/// Removes a partition at a start. On a full disk the engine goes on with it once there is room.
+pub(super) fn drop_stored<D: Disk>(
+    engine: &mut Engine<D>,
+    id: zerohop_engine::PartitionId,
+) -> Result<(), EngineError> {
+    match engine.drop_partition(id) {
+        Err(EngineError::DiskFull { .. }) => Ok(()),
+        other => other,
+    }
+}
+
 /// Removes what a drop that a crash interrupted has left behind (keyspace ids are never used again), and what was on disk
 /// of a keyspace that became one in memory, which begins empty.
 fn remove_strangers<D: Disk>(
@@ -217,7 +228,7 @@ fn remove_strangers<D: Disk>(
     });
     let strangers: Vec<_> = strangers.collect();
     for id in &strangers {
-        engine.drop_partition(*id)?;
+        drop_stored(engine, *id)?;
     }
     Ok(strangers.len())
 }

@@ -21,6 +21,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::clock::Time;
+use super::open::drop_stored;
 use super::{Effects, Instance, relay};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, UNAVAILABLE_RETRY_MS};
 use crate::planted::{Bug, is_planted};
@@ -149,7 +150,7 @@ pub(super) fn split_stored<D: Disk>(
         if engine.partition_stats(handle)?.last.1 == 0 {
             // There is nothing to hand down. It was split and is what is left of a folder that a crash kept from going, with
             // daughters that may have taken entries since, or it was never written.
-            engine.drop_partition(id)?;
+            drop_stored(engine, id)?;
         } else if !daughters.is_empty() {
             drop_empty(engine, &daughters)?;
             if let Some(error) = engine.split_partition(id, &daughters, None)? {
