@@ -107,17 +107,16 @@ impl<D: Disk> Instance<D> {
         let engine_options = EngineOptions { checkpoints_begin_alone: false, ..options.engine };
         let (mut engine, report) = Engine::open(disk, engine_options)?;
         let mut opened = Opened { engine: report, ..Opened::default() };
-        split_stored(&mut engine, history.map(), identity.instance)?;
-        opened.removed = remove_strangers(&mut engine, &history, identity.instance)?;
+        let splits = split_stored(&mut engine, history.map(), identity.instance)?;
+        opened.removed = remove_strangers(&mut engine, &history, identity.instance, &splits)?;
         let mut table = Table::default();
         let mut newest = Timestamp::ZERO;
         let mut shared = Vec::new();
-        let mut splits = Splits::default();
-        for (keyspace, found) in history.map().keyspaces() {
-            splits.set_level(keyspace, found.splits());
-        }
         for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
-            let Some(found) = history.map().keyspace(keyspace) else { continue };
+            let Some(found) = history.map().keyspace(keyspace).filter(|_| !splits.awaits(keyspace, id))
+            else {
+                continue;
+            };
             if is_shared(history.map(), identity, group) {
                 shared.push((keyspace, id));
                 continue;
@@ -210,18 +209,22 @@ fn remove_strangers<D: Disk>(
     engine: &mut Engine<D>,
     history: &MapHistory,
     instance: InstanceId,
+    splits: &Splits,
 ) -> Result<usize, OpenError> {
     if history.map().epoch() == MapEpoch(0) {
         return Ok(0);
     }
     let strangers = engine.partitions().map(|(id, _)| id).filter(|id| {
-        let (keyspace, splits, partition) = named(*id);
-        let found = history.map().keyspace(keyspace);
-        // Of a map that is newer than this one: it is on its way here.
-        if found.is_some_and(|found| splits > found.splits()) {
+        let (keyspace, level, partition) = named(*id);
+        if splits.waits((keyspace, level, partition)) {
             return false;
         }
-        let found = found.filter(|found| splits == found.splits());
+        let found = history.map().keyspace(keyspace);
+        // Of a map that is newer than this one: it is on its way here.
+        if found.is_some_and(|found| level > found.splits()) {
+            return false;
+        }
+        let found = found.filter(|found| level == found.splits());
         let on_disk = found.filter(|found| durability(found.config()) != zerohop_engine::Durability::Memory);
         let group = on_disk.and_then(|found| found.group(partition));
         !group.is_some_and(|group| group.members().any(|member| member == instance))

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult};
+use zerohop_engine::{Engine, EngineError, EngineResult};
 use zerohop_placement::{Change, ClusterMap, Keyspace, MapDelta};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
@@ -81,6 +81,11 @@ impl Splits {
         }
     }
 
+    /// Whether this is a parent that waits.
+    pub(super) fn waits(&self, name: (KeyspaceId, u8, PartitionId)) -> bool {
+        self.pending.contains_key(&name)
+    }
+
     /// Whether a partition is among those that have yet to be made.
     pub(super) fn awaits(&self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         if self.pending.is_empty() {
@@ -131,20 +136,24 @@ fn daughters_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, Partiti
         .collect()
 }
 
-/// Splits, at a start, what was stored before its keyspace was split.
+/// Splits, at a start, what was stored before its keyspace was split. For which there is no room on the disk, that waits.
 pub(super) fn split_stored<D: Disk>(
     engine: &mut Engine<D>,
     map: &ClusterMap,
     me: InstanceId,
-) -> EngineResult<()> {
+) -> EngineResult<Splits> {
+    let mut splits = Splits::default();
+    for (keyspace, found) in map.keyspaces() {
+        splits.set_level(keyspace, found.splits());
+    }
     let stored: Vec<_> = engine.partitions().collect();
     for (id, handle) in stored {
-        let (keyspace, splits, parent) = named(id);
-        let Some(found) = map.keyspace(keyspace).filter(|found| found.splits() > splits) else { continue };
+        let name @ (keyspace, level, parent) = named(id);
+        let Some(found) = map.keyspace(keyspace).filter(|found| found.splits() > level) else { continue };
         if found.config().durability == zerohop_placement::Durability::Memory {
             continue;
         }
-        let daughters = daughters_of(found, me, (splits, parent));
+        let daughters = daughters_of(found, me, (level, parent));
         let daughters: Vec<_> =
             daughters.into_iter().map(|daughter| engine_id(keyspace, found.splits(), daughter)).collect();
         if engine.partition_stats(handle)?.last.1 == 0 {
@@ -153,12 +162,16 @@ pub(super) fn split_stored<D: Disk>(
             drop_stored(engine, id)?;
         } else if !daughters.is_empty() {
             drop_empty(engine, &daughters)?;
-            if let Some(error) = engine.split_partition(id, &daughters, None)? {
-                return Err(error);
+            match engine.split_partition(id, &daughters, None) {
+                Ok(None) => splits.completed += 1,
+                Err(EngineError::DiskFull { .. }) => {
+                    splits.pending.insert(name, Parent { state: None, bequest: None });
+                }
+                Ok(Some(error)) | Err(error) => return Err(error),
             }
         }
     }
-    Ok(())
+    Ok(splits)
 }
 
 /// An attempt that failed may have left folders without entries.

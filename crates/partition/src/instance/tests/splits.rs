@@ -259,6 +259,28 @@ fn a_full_disk_puts_the_split_off_until_there_is_room() {
     all_are_there(&mut bench);
 }
 
+#[test]
+fn a_start_on_a_full_disk_puts_the_split_off_until_there_is_room() {
+    for capacity in [Some(0), None] {
+        let bench = filled(Durability::Sync);
+        let map = ClusterMap::clone(bench.instance.map());
+        let map = map.apply(&split(&map)).expect("follows");
+        let Bench { disk, instance, now, .. } = bench;
+        drop(instance);
+        disk.crash();
+        disk.set_capacity(capacity);
+        let (mut bench, opened) = Bench::on(disk, map, now);
+        assert_eq!((bench.instance.splits_pending() > 0, opened.removed), (capacity.is_some(), 0));
+        bench.pass_ms(300);
+        bench.disk.set_capacity(None);
+        for _ in 0..20 {
+            bench.pass_ms(300);
+        }
+        assert_eq!(bench.instance.splits_pending(), 0);
+        all_are_there(&mut bench);
+    }
+}
+
 /// What a start or a change of the map could not open has a log all the same, and its daughters begin with that: not empty.
 #[test]
 fn what_is_stored_and_not_open_is_split_as_well() {
