@@ -1,7 +1,8 @@
-//! `cargo xtask redis`: clients of Redis that nobody here wrote, against a node (`suites/redis`).
+//! `cargo xtask redis`: clients of Redis that nobody here wrote, against a node, and three of which one is killed
+//! (`suites/redis`).
 //!
-//! Its executable `install` gets the clients, in pinned versions, into a folder of the target folder; `run` starts a node and
-//! a redis-server to compare with, and ends both.
+//! Its executable `install` gets the clients, in pinned versions, into a folder of the target folder; `run` starts the nodes
+//! and a redis-server to compare with, and ends all.
 
 use std::process::Command;
 

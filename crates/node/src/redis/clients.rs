@@ -355,6 +355,11 @@ impl Clients {
                 self.desk.reply(asker, bytes);
                 return false;
             }
+            // Nothing waits here for a record: the time-out says that nobody knows what became of it.
+            Answer::Woken if under_way.parked.is_none() => {
+                self.desk.failed(now_ms, under_way, &Failure::TimedOut { version: Timestamp::ZERO });
+                return false;
+            }
             Answer::Reply(_) | Answer::Woken => under_way.parked.take(),
         };
         match parked {
@@ -376,7 +381,6 @@ impl Clients {
                 }
                 true
             }
-            // Nobody waits but what is parked.
             None => false,
         }
     }

@@ -1,0 +1,132 @@
+"""redis-py, plain and as a cluster client, against three nodes of which one is killed: `PID:PORT`, for each."""
+
+import os
+import signal
+import sys
+import threading
+import time
+
+import redis
+from redis.cluster import ClusterNode, RedisCluster
+
+nodes = [tuple(map(int, node.split(":"))) for node in sys.argv[1:]]
+ports = [port for _, port in nodes]
+KEYS = 12
+BEFORE_S, AFTER_S, GAP_MAX_S = 1.5, 5.0, 12.0
+
+
+def plain(port):
+    return redis.Redis(port=port, decode_responses=True, socket_timeout=15)
+
+
+def cluster(at):
+    node = ClusterNode("127.0.0.1", at)
+    return RedisCluster(startup_nodes=[node], decode_responses=True, socket_timeout=15)
+
+
+def all_keys_everywhere():
+    for at, port in enumerate(ports):
+        client, other = plain(port), plain(ports[(at + 1) % len(ports)])
+        pipe = client.pipeline(transaction=False)
+        for n in range(200):
+            pipe.set(f"p{n}", f"{at}-{n}")
+            pipe.get(f"p{n}")
+        assert pipe.execute() == [reply for n in range(200) for reply in (True, f"{at}-{n}")]
+        assert [other.get(f"p{n}") for n in range(200)] == [f"{at}-{n}" for n in range(200)]
+        assert other.mset({"{t}a": at, "{t}b": 2}) and client.mget("{t}a", "{t}b") == [str(at), "2"]
+        assert other.transaction(lambda pipe: (pipe.multi(), pipe.incr("{w}n")), "{w}n") == [at + 1]
+        assert len(set(client.scan_iter("p*", count=100))) == 200 and client.dbsize() == 203
+    client = cluster(ports[0])
+    assert [client.get(f"p{n}") for n in range(200)] == [f"{len(ports) - 1}-{n}" for n in range(200)]
+    # A master of some slots and a replica of others: one node for each instance all the same.
+    assert len(client.get_nodes()) == len(ports)
+    pipe = client.pipeline()
+    for n in range(100):
+        pipe.append(f"p{n}", "!")
+    assert pipe.execute() == [len(f"{len(ports) - 1}-{n}!") for n in range(100)]
+    assert plain(ports[1]).flushall() and plain(ports[2]).dbsize() == 0
+
+
+class Worker(threading.Thread):
+    """Writes rising numbers to keys of its own, and reads them back. An error leaves open whether the last one was written."""
+
+    def __init__(self, name, connect):
+        super().__init__()
+        self.name, self.connect = name, connect
+        self.done, self.failures, self.gap, self.wrong = 0, [], 0.0, []
+        self.acknowledged, self.tried = {}, {}
+
+    def run(self):
+        client, last = None, time.monotonic()
+        while not stop.is_set():
+            try:
+                client = client or self.connect()
+                for n in range(KEYS):
+                    key = f"{self.name}-{n}"
+                    number = self.tried.get(key, 0) + 1
+                    self.tried[key] = number
+                    client.set(key, number)
+                    self.acknowledged[key] = number
+                    found = int(client.get(key))
+                    if found != number:
+                        self.wrong.append((key, found, number))
+                    self.done += 1
+                    self.gap, last = max(self.gap, time.monotonic() - last), time.monotonic()
+            except (redis.RedisError, OSError) as error:
+                self.failures.append(str(error))
+                if isinstance(error, (redis.ConnectionError, OSError)):
+                    client = None
+                    time.sleep(0.02)
+
+
+def reconnecting(order):
+    """Like a client that is given several addresses."""
+
+    def connect():
+        for port in order:
+            client = plain(port)
+            try:
+                client.ping()
+                return client
+            except redis.RedisError:
+                continue
+        raise redis.ConnectionError("no node answers")
+
+    return connect
+
+
+def one_is_killed():
+    workers = [
+        Worker("of-the-killed", reconnecting(ports)),
+        Worker("of-another", reconnecting(ports[1:])),
+        Worker("of-a-third", reconnecting(ports[2:])),
+        Worker("of-the-cluster", lambda: cluster(ports[1])),
+    ]
+    [worker.start() for worker in workers]
+    time.sleep(BEFORE_S)
+    before = [worker.done for worker in workers]
+    os.kill(nodes[0][0], signal.SIGKILL)
+    time.sleep(AFTER_S)
+    stop.set()
+    [worker.join() for worker in workers]
+    left = plain(ports[1])
+    for worker, done in zip(workers, before):
+        assert done > 0 and worker.done > done, f"{worker.name} did not go on: {worker.failures[-3:]}"
+        assert not worker.wrong, (worker.name, worker.wrong)
+        for key, number in worker.acknowledged.items():
+            found = int(left.get(key))
+            assert number <= found <= worker.tried[key], (key, found, number, worker.tried[key])
+        assert worker.gap < GAP_MAX_S, (worker.name, worker.gap)
+        gap, failures = f"{worker.gap:.2f}", len(worker.failures)
+        print(f"redis, a node killed: {worker.name}: {worker.done} writes, longest gap {gap} s, {failures} errors")
+    # Those whose node lives hear of nothing but what is in doubt.
+    for worker in workers[1:3]:
+        others = [text for text in worker.failures if "may have been done or not" not in text]
+        assert not others, (worker.name, others)
+    assert len(plain(ports[2]).execute_command("CLUSTER SHARDS")) >= 2
+    assert "fail" in str(plain(ports[2]).execute_command("CLUSTER NODES"))
+
+
+stop = threading.Event()
+all_keys_everywhere()
+one_is_killed()
