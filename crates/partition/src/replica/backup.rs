@@ -160,14 +160,26 @@ impl Replica {
         self.acknowledge_to(context, to, effects)
     }
 
+    /// Whether the primary is to hear of a flush that is yet to come: under an interval nobody is admitted before.
+    pub(super) fn has_to_flush(&self) -> bool {
+        let is_flushed = self.matched.is_none_or(|matched| self.told_durable >= matched);
+        self.role == Role::Follower && self.is_interval() && !is_flushed
+    }
+
     fn acknowledge_to<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         (to, epoch): (Member, PartitionEpoch),
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
-        let Some(matched) = self.matched.filter(|_| self.ack_due) else { return Ok(()) };
+        let Some(matched) = self.matched.filter(|_| self.ack_due || self.has_to_flush()) else {
+            return Ok(());
+        };
         let durable = context.engine.durable_index(self.partition.handle())?.min(matched);
+        if !self.ack_due && durable <= self.told_durable {
+            return Ok(());
+        }
+        self.told_durable = durable;
         // The rest is told once the flush has ended.
         self.ack_due = self.is_sync() && durable < matched;
         let applied = LogIndex(self.partition.applied());

@@ -69,6 +69,10 @@ pub const PART_INDEXES_MAX: usize = 4_096;
 /// A follower this close behind the log's end may be asked to be admitted; beside, it has all that is committed.
 pub const ADMIT_LAG_ENTRIES: u64 = 256;
 
+/// A follower that holds what was appended within so long keeps up: what it has yet to flush is hardly younger to it than to
+/// its primary. Longer than it takes to send again what was lost.
+pub const KEEPS_UP_US: u64 = 100_000;
+
 /// For how long a request is parked until the group is settled: as long as a failover takes.
 pub const PARKED_US: u64 = 2_000_000;
 

@@ -208,6 +208,8 @@ pub struct Replica {
     /// The commit index that it was told of.
     told_commit: u64,
     ack_due: bool,
+    /// What it has told the primary that it holds durably.
+    told_durable: u64,
     /// When it last said that it needs a whole state.
     reported_us: u64,
     taking: Option<Taking>,
@@ -283,6 +285,7 @@ impl Replica {
             matched: None,
             told_commit: 0,
             ack_due: false,
+            told_durable: 0,
             reported_us: 0,
             taking: None,
             former: BTreeSet::new(),
@@ -512,6 +515,10 @@ impl Replica {
 
     fn is_sync(&self) -> bool {
         self.partition.durability() == Durability::Sync
+    }
+
+    fn is_interval(&self) -> bool {
+        matches!(self.partition.durability(), Durability::Interval { .. })
     }
 
     fn last(&self) -> u64 {

@@ -290,14 +290,8 @@ impl Replica {
 
     fn ask_for_changes<D: Disk>(&mut self, context: &Context<'_, D>, effects: &mut dyn Effects) {
         let now_us = context.now_us;
-        for at in 0..self.streams.len() {
-            let is_sync = self.is_sync();
-            let last = self.last();
-            let stream = &mut self.streams[at];
-            if stream.holds(is_sync) >= stream.target {
-                (stream.target, stream.target_us) = (last, now_us);
-            }
-        }
+        let (is_sync, last) = (self.is_sync(), self.last());
+        self.streams.iter_mut().for_each(|stream| stream.look(is_sync, last, now_us));
         let change = self.change_wanted(context);
         if let Some(change) = change
             && self.asked.is_none_or(|asked| asked.change != change)
@@ -360,11 +354,13 @@ impl Replica {
         candidate.map(|stream| Change::Admit(stream.member))
     }
 
-    /// Whether a follower has all that is committed, and nearly all that is not.
+    /// Whether a follower has all that is committed, and nearly all that is not; under an interval also on its disk, except for
+    /// what any in-sync replica may lose: it may be the only one soon.
     fn is_caught_up(&self, stream: &Stream) -> bool {
         let held = stream.holds(self.is_sync());
         let has_all = held >= self.partition.applied() && held + ADMIT_LAG_ENTRIES >= self.last();
-        stream.is_found && stream.sending.is_none() && has_all
+        let is_flushed = !self.is_interval() || stream.has_flushed();
+        stream.is_found && stream.sending.is_none() && has_all && is_flushed
     }
 }
 

@@ -37,6 +37,7 @@ impl Replica {
         self.matched = None;
         self.told_commit = 0;
         self.ack_due = false;
+        self.told_durable = 0;
         self.taking = None;
         self.mending.begin_anew(false);
         self.forget_audit();

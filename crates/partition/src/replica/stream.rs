@@ -2,7 +2,7 @@
 
 use zerohop_wire::messages::Member;
 
-use super::limits::{BEATS_DOUBLED_MAX, HEARTBEAT_US, IDLE_US, RESEND_US};
+use super::limits::{BEATS_DOUBLED_MAX, HEARTBEAT_US, IDLE_US, KEEPS_UP_US, RESEND_US};
 use super::whole::Sending;
 
 /// See the module. Indexes are of the primary's log.
@@ -30,6 +30,8 @@ pub(super) struct Stream {
     /// By when it must hold `target` not to lag.
     pub(super) target: u64,
     pub(super) target_us: u64,
+    /// The log's end when it was found to keep up, as it has done since.
+    pub(super) kept_up_from: Option<u64>,
     pub(super) sending: Option<Sending>,
     /// It has said that its log cannot be brought up.
     pub(super) is_damaged: bool,
@@ -51,6 +53,7 @@ impl Stream {
             grew_us: now_us,
             target: last,
             target_us: now_us,
+            kept_up_from: None,
             sending: None,
             is_damaged: false,
         }
@@ -67,6 +70,23 @@ impl Stream {
     /// How long it is left alone between two words on how things stand.
     pub(super) fn pause_us(&self, is_there: bool) -> u64 {
         if is_there { (HEARTBEAT_US << self.unanswered.min(BEATS_DOUBLED_MAX)).min(IDLE_US) } else { IDLE_US }
+    }
+
+    /// Sees how far behind the log's end it is.
+    pub(super) fn look(&mut self, is_sync: bool, last: u64, now_us: u64) {
+        if self.holds(is_sync) >= self.target {
+            (self.target, self.target_us) = (last, now_us);
+        }
+        if self.is_found && self.sending.is_none() && now_us < self.target_us + KEEPS_UP_US {
+            self.kept_up_from.get_or_insert(last);
+        } else {
+            self.kept_up_from = None;
+        }
+    }
+
+    /// Whether it has flushed whatever it was sent later than it would have been as one in sync.
+    pub(super) fn has_flushed(&self) -> bool {
+        self.kept_up_from.is_some_and(|from| self.durable >= from)
     }
 
     /// What it holds at the durability that an acknowledgement needs.

@@ -1,5 +1,6 @@
 //! Rules of which each has its own test: members on simulated disks, moved by hand.
 
+mod admission;
 mod audit;
 mod held;
 mod mending;
@@ -14,7 +15,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, Message};
 
-use super::limits::{LAG_US, LEASE_WAIT_US};
+use super::limits::{KEEPS_UP_US, LAG_US, LEASE_WAIT_US};
 use super::{Change, Context, Effects, Leases, Replica, Role, Told, View};
 use crate::event::{Now, Request, Token};
 use crate::partition::open::Options;

@@ -15,6 +15,7 @@ impl Replica {
         let mut wake_us = match self.role {
             Role::Primary => self.primary_wake_us(context),
             Role::InSync | Role::Follower if self.wants_state() => self.reported_us + REPORT_US,
+            Role::Follower if self.has_to_flush() => now_us + SETTLE_US,
             _ => u64::MAX,
         };
         wake_us = wake_us.min(self.mend_wake_us(now_us));

@@ -218,6 +218,7 @@ impl Replica {
         if !is_next && part == 0 && self.taking.as_ref().is_none_or(|taking| taking.as_of != as_of) {
             self.needs_state = true;
             self.matched = None;
+            self.told_durable = 0;
             self.mending.begin_anew(true);
             self.partition.wipe(context.engine, (self.id, self.options))?;
             self.holds_log = false;

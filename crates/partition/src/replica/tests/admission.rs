@@ -1,0 +1,78 @@
+//! Under an interval, who is admitted may soon be all that is left: it must have flushed what the others have.
+
+use super::*;
+
+fn holds_of(matched: u64, durable: u64) -> Call<'static> {
+    let (matched, durable) = (LogIndex(matched), LogIndex(durable));
+    Call::ReplicateAck(Report::Holds { matched, durable, applied: LogIndex(0) })
+}
+
+/// A, alone, with one write; a move begins, and the follower is there.
+fn primary_alone_that_is_to_admit() -> (Node, u64) {
+    let mut a = Node::new(1);
+    a.tell(Told::Group(view(1, 1, &[], &[2])));
+    a.now_us += LEASE_WAIT_US;
+    a.leases.synced(CEILING);
+    a.tell(Told::Tick);
+    a.write(1, b"key", b"value");
+    a.tell(Told::Asked(member(2)));
+    a.granted_by(2);
+    let last = a.replica.log_end().last.index.0;
+    (a, last)
+}
+
+#[test]
+fn a_follower_is_admitted_once_it_has_flushed_what_the_log_had_when_it_had_caught_up() {
+    let (mut a, last) = primary_alone_that_is_to_admit();
+    a.hear(2, 1, &holds_of(last, 0));
+    a.tell(Told::Tick);
+    assert!(a.out.asked.is_empty(), "it would lose all that was flushed here long ago");
+    // What comes meanwhile it need not have flushed: its own interval counts from when that came.
+    a.write(2, b"key", b"other");
+    a.tell(Told::Tick);
+    a.hear(2, 1, &holds_of(last + 1, last));
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked, [Change::Admit(member(2))]);
+}
+
+#[test]
+fn a_follower_that_fell_behind_meanwhile_must_flush_again() {
+    let (mut a, last) = primary_alone_that_is_to_admit();
+    a.hear(2, 1, &holds_of(last, 0));
+    a.write(2, b"key", b"other");
+    for _ in 0..10 {
+        a.now_us += KEEPS_UP_US / 4;
+        a.granted_by(2);
+        a.tell(Told::Tick);
+    }
+    a.hear(2, 1, &holds_of(last + 1, last));
+    a.tell(Told::Tick);
+    assert!(a.out.asked.is_empty(), "what came late is older than its interval tells");
+    a.hear(2, 1, &holds_of(last + 1, last + 1));
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked, [Change::Admit(member(2))]);
+}
+
+#[test]
+fn a_follower_says_when_it_has_flushed_what_it_was_sent() {
+    let mut b = Node::new(2);
+    b.tell(Told::Group(view(1, 1, &[], &[2])));
+    b.entries(1, 1, (name(0, 0), 2), &[entry(1, 1), entry(1, 2)]);
+    let told = |durable| {
+        let (matched, durable, applied) = (LogIndex(2), LogIndex(durable), LogIndex(2));
+        format!("{:?}", Report::Holds { matched, durable, applied })
+    };
+    assert_eq!(b.said(), [told(0)]);
+    b.tell(Told::Tick);
+    assert!(b.said().is_empty(), "nothing is flushed yet");
+    for ms in (0..20).map(|at| at * 20) {
+        b.engine.maintain(ms).expect("goes on");
+    }
+    let mut context =
+        Context { engine: &mut b.engine, now: Now { ms: 5_000 }, now_us: b.now_us, leases: &b.leases };
+    assert!(b.replica.next_wake_us(&mut context) < u64::MAX, "it wakes for it by itself");
+    b.tell(Told::Tick);
+    assert_eq!(b.said(), [told(2)]);
+    b.tell(Told::Tick);
+    assert!(b.said().is_empty(), "once");
+}
