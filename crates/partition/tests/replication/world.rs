@@ -548,5 +548,7 @@ fn is_outcome(failure: &zerohop_wire::Failure<'_>) -> bool {
             | Failure::Rotten
             | Failure::DiskFull
             | Failure::DiskFailed
+            // Nobody waits for a change here: a write may have happened, or not.
+            | Failure::TimedOut { .. }
     )
 }

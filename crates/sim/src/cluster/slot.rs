@@ -10,10 +10,9 @@ use zerohop_partition::replica;
 use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_wire::ids::{Incarnation, RequestId, Timestamp};
 use zerohop_wire::messages::Member;
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
 
 use super::record::{self, Record};
-use crate::history::is_outcome;
 use crate::network::{Arrival, LinkId};
 use crate::node::port::{Port, Taken};
 
@@ -68,17 +67,7 @@ const PEERS: u64 = u64::MAX;
 impl Effects for Collect<'_> {
     fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
         let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
-        // One that stands down says so of writes that may yet be committed: it says nothing of the record.
-        let is_doubt = |failure: &Failure<'_>| *failure == Failure::TimedOut { version: Timestamp::ZERO };
-        let says = |answer: &Result<_, Failure<'_>>| {
-            answer.as_ref().err().is_none_or(|failure| is_outcome(failure) && !is_doubt(failure))
-        };
-        let tells = match message {
-            Message::Answer(answer) => says(answer),
-            Message::BatchAnswer(answers) => answers.iter().any(|answer| says(&answer)),
-            _ => false,
-        };
-        if tells {
+        if port.tells(to.request, message) {
             self.turned.answered.push(place);
         }
         let envelope = Envelope {

@@ -3,8 +3,12 @@
 use std::collections::BTreeSet;
 
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
-use zerohop_wire::messages::{Hello, HelloAck};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
+use zerohop_wire::messages::{Answer, Hello, HelloAck};
+use zerohop_wire::{
+    Decoded, Decoder, Encoder, Envelope, Failure, Features, Kind, Message, What, choose_version,
+};
+
+use crate::history::is_outcome;
 
 /// One connection.
 #[derive(Debug)]
@@ -17,6 +21,8 @@ pub(crate) struct Port {
     input: Vec<u8>,
     pub(crate) out: Vec<u8>,
     in_flight: BTreeSet<RequestId>,
+    /// Those of them that wait for a change of a record: to them, that time is up says what the record is.
+    waits: BTreeSet<RequestId>,
 }
 
 impl Port {
@@ -29,6 +35,7 @@ impl Port {
             input: Vec::new(),
             out: Vec::new(),
             in_flight: BTreeSet::new(),
+            waits: BTreeSet::new(),
         }
     }
 
@@ -75,6 +82,9 @@ impl Port {
                 (Ok(message), true) => {
                     // A client that uses an id twice gets two answers under it; the simulated ones do not.
                     self.in_flight.insert(frame.envelope.request);
+                    if message.kind() == Kind::Wait {
+                        self.waits.insert(frame.envelope.request);
+                    }
                     return Some(Taken::Request(frame.envelope, message));
                 }
             },
@@ -107,6 +117,21 @@ impl Port {
         }
     }
 
+    /// Whether an answer says something about a record, rather than that nobody looked or that it is not known: of a write
+    /// that is `TimedOut`, whoever says so does not know what became of it.
+    pub(crate) fn tells(&self, request: RequestId, message: &Message<'_>) -> bool {
+        let says = |answer: &Answer<'_>| match answer {
+            Err(Failure::TimedOut { .. }) => self.waits.contains(&request),
+            Err(failure) => is_outcome(failure),
+            Ok(_) => true,
+        };
+        match message {
+            Message::Answer(answer) => says(answer),
+            Message::BatchAnswer(answers) => answers.iter().any(|answer| says(&answer)),
+            _ => false,
+        }
+    }
+
     /// Answers a request.
     ///
     /// # Panics
@@ -122,6 +147,7 @@ impl Port {
     /// As [`Port::answer`].
     pub(crate) fn settle(&mut self, request: RequestId) {
         assert!(self.in_flight.remove(&request), "request {request} was answered twice");
+        self.waits.remove(&request);
     }
 
     /// Answers a frame that never became a request. Before the greeting that is the end.
@@ -148,4 +174,31 @@ impl Port {
 pub(crate) enum Taken<'f> {
     Hello(Envelope, Hello<'f>),
     Request(Envelope, Message<'f>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_wire::Timestamp;
+    use zerohop_wire::messages::{Query, Read, Until};
+
+    /// What is told of a request when it is let go, or when its time is up, as `TimedOut`.
+    fn tells_when_timed_out(request: &Message<'_>) -> bool {
+        let mut port = Port { is_greeted: true, ..Port::new() };
+        let envelope = Envelope { request: RequestId(7), ..Envelope::default() };
+        let mut frame = Vec::new();
+        Encoder::default().encode(&envelope, request, &mut frame).expect("fits");
+        port.decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        assert!(matches!(port.take(&frame, &mut Vec::new()), Some(Taken::Request(..))));
+        let told = Message::Answer(Err(Failure::TimedOut { version: Timestamp::ZERO }));
+        port.tells(RequestId(7), &told)
+    }
+
+    #[test]
+    fn that_time_is_up_says_what_a_record_is_to_who_waits_for_it_and_nothing_to_who_writes() {
+        let seen = Timestamp::ZERO;
+        let read = |query| Message::Read { seen, read: Read { key: b"key", query } };
+        assert!(tells_when_timed_out(&read(Query::Wait { until: Until::Present })));
+        assert!(!tells_when_timed_out(&read(Query::Lookup)), "nobody looked, or what was found is in doubt");
+    }
 }
