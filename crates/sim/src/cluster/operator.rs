@@ -17,6 +17,9 @@ const MS: u64 = 1_000;
 /// Whether keyspaces are cut in two while clusters run: what seeds with it have shown is not understood yet.
 const SPLITS: bool = false;
 
+/// An operator removes no node while there are no more than these: as many as keyspaces have copies, at most.
+const NODES_KEPT: usize = 3;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Operator {
@@ -111,8 +114,12 @@ impl Cluster {
         }
     }
 
-    /// A node that is dead, or emptied, leaves for ever.
+    /// A node that is dead, or emptied, leaves for ever, unless too few would remain: with fewer nodes than copies that must
+    /// hold a write, nothing is written any more, as it should be.
     fn remove_a_node(&mut self, map: &ClusterMap) {
+        if map.nodes().len() <= NODES_KEPT {
+            return;
+        }
         let empty = map.nodes().find(|node| {
             node.state() != NodeState::Up
                 && node.instances().all(|one| map.partitions_of(one.id).next().is_none())
@@ -124,7 +131,7 @@ impl Cluster {
         let spare = self.hosts.iter().filter(|host| host.is_up && host.manager.is_none()).map(|host| host.at);
         let spare: Vec<usize> = spare.collect();
         let is_first = self.hosts.iter().all(|host| !host.stays_down);
-        if spare.is_empty() || !is_first || map.nodes().len() <= 3 {
+        if spare.is_empty() || !is_first {
             return;
         }
         let host = *self.streams.node.pick(&spare);
