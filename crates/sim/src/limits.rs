@@ -53,6 +53,13 @@ pub const CLUSTER_CALLS_PER_SECOND: u64 = 100;
 /// Calls that the clients of a cluster make at least, before a run ends.
 pub const CLUSTER_CALLS_MIN: usize = 2_000;
 
+/// How long after the end of all faults they must have made them: with as many a second as in a storm it takes half a minute.
+pub const CLUSTER_CALLS_US: u64 = 300_000_000;
+
+/// How long after the end of all faults a run waits for calls that do not end, though each has a deadline, before it goes on
+/// without them: the checkers name them.
+pub const CLUSTER_CALLS_END_US: u64 = CLUSTER_CALLS_US + 60_000_000;
+
 /// How long after the end of all faults clients of a cluster may still meet their traces: processes that start, dead ones
 /// that are found to be so, groups that are settled, states that are copied.
 pub const CLUSTER_HEALING_US: u64 = 20_000_000;

@@ -39,7 +39,9 @@ use crate::agenda::Agenda;
 use crate::client::Client;
 use crate::coverage::Coverage;
 use crate::history::History;
-use crate::limits::{CLUSTER_CALLS_MIN, CLUSTER_HEALING_US, QUIET_US, START};
+use crate::limits::{
+    CLUSTER_CALLS_END_US, CLUSTER_CALLS_MIN, CLUSTER_CALLS_US, CLUSTER_HEALING_US, QUIET_US, START,
+};
 use crate::network::{Arrival, End, Network, Opener, Travelling};
 use crate::streams::Streams;
 use crate::trace::{Keep, Trace};
@@ -249,7 +251,8 @@ impl Cluster {
             Event::Look => self.look(),
         }
         self.tell_pending();
-        let is_idle = |world: &Self| world.clients.iter().all(|client| client.calls.is_empty());
+        let is_late = self.now() >= self.scenario.heal.after_us(CLUSTER_CALLS_END_US);
+        let is_idle = |world: &Self| is_late || world.clients.iter().all(|client| client.calls.is_empty());
         match self.phase {
             Phase::Quiet if is_idle(self) => {
                 self.phase = Phase::Last;
@@ -264,9 +267,17 @@ impl Cluster {
     }
 
     fn grow_quiet(&mut self) {
-        if self.history.calls.len() < CLUSTER_CALLS_MIN {
+        let count = self.history.calls.len();
+        if count < CLUSTER_CALLS_MIN {
             let later = self.now().after_us(500_000);
-            return self.agenda.at(later, Event::Quiet);
+            if later < self.scenario.heal.after_us(CLUSTER_CALLS_US) {
+                return self.agenda.at(later, Event::Quiet);
+            }
+            let keyspaces = self.watch.live(self.now()).count();
+            self.trouble(
+                "progress",
+                format!("clients have made {count} calls only, on {keyspaces} keyspaces"),
+            );
         }
         self.phase = Phase::Quiet;
     }
