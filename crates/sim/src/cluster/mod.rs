@@ -23,6 +23,7 @@ mod nodes;
 mod operator;
 mod peers;
 mod record;
+mod recovery;
 mod scenario;
 mod slices;
 mod slot;

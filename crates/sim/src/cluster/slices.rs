@@ -103,6 +103,20 @@ mod tests {
     }
 
     #[test]
+    fn nobody_answers_once_another_has_in_a_later_epoch() {
+        let mut slices = split();
+        assert_eq!(slices.answers(place(0, 2), A), Ok(()));
+        assert_eq!(slices.answers(place(0, 3), A), Ok(()));
+        assert_eq!(slices.answers(place(0, 4), B), Ok(()), "promoted");
+        assert_eq!(slices.answers(place(1, 2), A), Ok(()), "another partition");
+        assert_eq!(slices.answers(place(0, 4), B), Ok(()));
+        assert_eq!(slices.answers(place(0, 3), A), Err((PartitionEpoch(4), B)));
+        // What B itself had evaluated before its epoch was raised may leave later.
+        assert_eq!(slices.answers(place(0, 5), B), Ok(()));
+        assert_eq!(slices.answers(place(0, 4), B), Ok(()));
+    }
+
+    #[test]
     fn an_answer_of_before_the_split_is_about_its_partition_of_before() {
         let mut slices = split();
         // 0 has come to epoch 5 at B, while A is at epoch 3 of 1; and is told of the split with the answer on its way out.

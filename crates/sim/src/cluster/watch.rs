@@ -2,23 +2,22 @@
 //! checkers what may have been lost, and when what happened that must not.
 //!
 //! *I4*: see [`super::slices`].
-//! *I1*: a group that goes on with a log in doubt has nobody left who was in sync and still runs.
+//! *I1*: see [`super::recovery`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use zerohop_partition::instance::Place;
-use zerohop_placement::{
-    Change, ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapDelta, NodeState,
-};
+use zerohop_placement::{Change, ClusterMap, Group, GroupState, KeyspaceConfig, MapDelta, NodeState};
 use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionId};
 
 use super::Cluster;
 use super::nodes::Ending;
+use super::recovery::{End, Holder, Judged, judge};
 use super::slices::Slices;
 use crate::history::{History, KeyspaceHistory, Loss};
-use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US, TRACES_US};
+use crate::limits::TRACES_US;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -32,7 +31,7 @@ pub(super) struct Watch {
     keyspaces: BTreeMap<KeyspaceId, Known>,
     slices: Slices,
     /// Processes that have ended.
-    ends: BTreeMap<Incarnation, End>,
+    ends: BTreeMap<Incarnation, Ended>,
     /// Per node: since when something is wrong with its process, and its last pause.
     trouble_since: BTreeMap<usize, Time>,
     pauses: BTreeMap<usize, (Time, Time)>,
@@ -50,7 +49,7 @@ struct Known {
 
 /// The end of a process.
 #[derive(Clone, Copy, Debug)]
-struct End {
+struct Ended {
     at: Time,
     how: Ending,
     /// Up to when its disks and itself were well.
@@ -129,7 +128,7 @@ impl Cluster {
         {
             sound_until = sound_until.min(from);
         }
-        let end = End { at: now, how, sound_until, has_failed: host.has_failed };
+        let end = Ended { at: now, how, sound_until, has_failed: host.has_failed };
         self.watch.ends.insert(host.incarnation, end);
         self.operator_loses();
     }
@@ -269,42 +268,17 @@ impl Cluster {
         let holders = known.holders.get(&partition).cloned().unwrap_or_default();
         let durability = known.history.durability_at(now);
         let partitions = known.config.partitions.get();
-        let end_of = |incarnation: &Incarnation| self.watch.ends.get(incarnation).copied();
-        let holds_all = |(instance, incarnation): &(InstanceId, Incarnation)| match end_of(incarnation) {
-            None => true,
-            Some(end) => {
-                durability == Durability::Sync
-                    && end.how != Ending::DisksLost
-                    && !self.has_lost_disk_since(*instance, end.at)
+        let holders: Vec<Holder> = holders.iter().map(|holder| self.holder(*holder)).collect();
+        let survives_until = match judge(durability, &holders, chosen) {
+            Judged::Whole => return,
+            Judged::MayLack(survives_until) => survives_until,
+            Judged::Passes(passed) => {
+                let what = format!(
+                    "{keyspace}/{partition} goes on with the log of {chosen}, though {passed} was in sync and holds everything"
+                );
+                return self.trouble("I1", what);
             }
         };
-        if holders.iter().any(|holder| holder.0 == chosen && holds_all(holder)) {
-            return;
-        }
-        // Whoever ran when this was decided may have ended since.
-        let runs = |holder: &&(InstanceId, Incarnation)| end_of(&holder.1).is_none();
-        if let Some(runs) = holders.iter().find(runs).or(holders
-            .iter()
-            .find(|one| durability == Durability::Sync && holds_all(one) && one.0 != chosen))
-        {
-            let what = format!(
-                "{keyspace}/{partition} goes on with the log of {chosen}, though {} was in sync and holds everything",
-                runs.0
-            );
-            return self.trouble("I1", what);
-        }
-        let ends: Vec<End> = holders.iter().filter_map(|(_, incarnation)| end_of(incarnation)).collect();
-        let survives = |end: &End| match durability {
-            Durability::Interval { .. } if end.how == Ending::DisksLost => Time(0),
-            Durability::Interval { .. } if end.how == Ending::Stopped && !end.has_failed => end.at,
-            Durability::Interval { ms } => {
-                // The node measures the interval by its own clock, which may run slow.
-                let bound_us = u64::from(ms) * 1_000 * CLOCK_RATE_TRUE / CLOCK_RATE_MIN + INTERVAL_SLACK_US;
-                Time(end.at.min(end.sound_until).0.saturating_sub(bound_us))
-            }
-            _ => Time(0),
-        };
-        let survives_until = ends.iter().map(survives).max().unwrap_or(Time(0));
         self.coverage.losses += 1;
         let text = format_args!(
             "LOSS of {keyspace}/{partition}: {chosen} goes on, all from before {} survives",
@@ -314,7 +288,19 @@ impl Cluster {
         self.watch.losses.push(Loss { keyspace, partition, partitions, down: now, up: now, survives_until });
     }
 
-    /// Whether the disks of an instance have been lost after a time.
+    /// What has become of one who held everything.
+    fn holder(&self, (instance, incarnation): (InstanceId, Incarnation)) -> Holder {
+        // Whoever ran when this was decided may have ended since.
+        let end = self.watch.ends.get(&incarnation).map(|ended| End {
+            at: ended.at,
+            sound_until: ended.sound_until,
+            is_clean: ended.how == Ending::Stopped && !ended.has_failed,
+            has_lost_disks: self.has_lost_disk_since(instance, ended.at),
+        });
+        Holder { instance, end }
+    }
+
+    /// Whether the disks of an instance have been lost at a time or after it.
     fn has_lost_disk_since(&self, instance: InstanceId, at: Time) -> bool {
         let Some((host, _)) = self.host_of(instance) else { return true };
         self.lost_disks.get(&host).is_some_and(|lost| *lost >= at)

@@ -1,13 +1,71 @@
 //! After all faults: every group is whole, and its members hold the same (I6).
 
-use zerohop_partition::replica::Role;
-use zerohop_placement::GroupState;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
+use std::sync::Arc;
+
+use zerohop_partition::replica::{Digest, Role};
+use zerohop_placement::{Group, GroupState, KeyspaceConfig};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::{Cluster, Event, Phase};
 use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US};
 
 const EVERY_US: u64 = 500_000;
+
+/// How a member of a group was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Found {
+    /// Its process does not run, or does not have the partition: why.
+    Not(&'static str),
+    /// It is in this epoch; `None`: it has been removed. What it holds, or why that is not known.
+    In(Option<PartitionEpoch>, Result<Digest, String>),
+}
+
+/// What is to be said of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Judged {
+    Well,
+    /// Not well yet, and why.
+    Not(String),
+    /// All have applied the same entries, and hold different things.
+    Differs(String),
+}
+
+/// Judges a group by what the map and its members say, with so many nodes up.
+fn judge(
+    config: &KeyspaceConfig,
+    nodes_up: usize,
+    group: Group<'_>,
+    found: &[(InstanceId, Found)],
+) -> Judged {
+    let wanted = usize::from(config.replicas).min(nodes_up);
+    let members = group.members().count();
+    if group.state != GroupState::Settled || members != wanted {
+        return Judged::Not(format!("has {members} of {wanted} members: {group:?}"));
+    }
+    if group.in_sync.len() + 1 < usize::from(config.min_in_sync).min(wanted) {
+        return Judged::Not(format!("has too few in sync: {group:?}"));
+    }
+    let mut digests = Vec::new();
+    for (member, found) in found {
+        match found {
+            Found::Not(why) => return Judged::Not(format!("{member} {why}")),
+            Found::In(epoch, _) if *epoch != Some(group.epoch) => {
+                return Judged::Not(format!("{member} is in {epoch:?}, not in {group:?}"));
+            }
+            Found::In(_, Err(why)) => return Judged::Not(format!("no digest of {member}: {why}")),
+            Found::In(_, Ok(digest)) => digests.push((*member, *digest)),
+        }
+    }
+    let differs =
+        |than: fn(&Digest, &Digest) -> bool| digests.iter().any(|(_, one)| than(one, &digests[0].1));
+    if differs(|one, first| one.index != first.index) {
+        return Judged::Not(format!("members have applied different entries: {digests:?}"));
+    }
+    match differs(|one, first| one != first) {
+        true => Judged::Differs(format!("members hold different things: {digests:?}")),
+        false => Judged::Well,
+    }
+}
 
 impl Cluster {
     /// Whether all is well by now; looked at again and again until it should be.
@@ -22,60 +80,116 @@ impl Cluster {
             .keyspaces()
             .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)))
             .collect();
-        let missing = groups.iter().find_map(|(id, partition)| self.is_not_whole(*id, *partition));
         let due = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
-        match missing {
-            None => {}
-            Some(_) if now < due => return self.agenda.at(now.after_us(EVERY_US), Event::Look),
-            Some(why) => self.trouble("whole", why),
+        let judged: Vec<(String, Judged)> = groups
+            .into_iter()
+            .map(|(keyspace, partition)| {
+                (format!("{keyspace}/{partition}"), self.judge_group(keyspace, partition))
+            })
+            .collect();
+        let is_missing = judged.iter().any(|(_, judged)| matches!(judged, Judged::Not(_)));
+        if is_missing && now < due {
+            return self.agenda.at(now.after_us(EVERY_US), Event::Look);
+        }
+        for (name, judged) in judged {
+            match judged {
+                Judged::Well => {}
+                Judged::Not(why) => self.trouble("whole", format!("{name}: {why}")),
+                Judged::Differs(how) => self.trouble("I6", format!("{name}: {how}")),
+            }
         }
         self.phase = Phase::Over;
     }
 
-    /// Why a group is not whole, and its members not alike.
-    fn is_not_whole(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<String> {
-        let name = format!("{keyspace}/{partition}");
-        let map = std::sync::Arc::clone(&self.watch.map);
-        let found = map.keyspace(keyspace)?;
-        let group = found.group(partition)?;
-        let config = found.config();
-        let wanted = usize::from(config.replicas).min(self.nodes_up());
-        let members: Vec<InstanceId> = group.members().collect();
-        if group.state != GroupState::Settled || members.len() != wanted {
-            return Some(format!("{name} has {} of {wanted} members: {group:?}", members.len()));
-        }
-        if group.in_sync.len() + 1 < usize::from(config.min_in_sync).min(wanted) {
-            return Some(format!("{name} has too few in sync: {group:?}"));
-        }
-        if members.len() == 1 {
-            return None;
-        }
-        let mut digests = Vec::new();
-        for member in members {
-            let Some((host, slot)) = self.host_of(member) else {
-                return Some(format!("{member} is nowhere"));
-            };
-            let Some(instance) = &mut self.hosts[host].slots[slot].instance else {
-                return Some(format!("{name}: {member} does not run"));
-            };
-            let replica = instance.replicas().find(|one| (one.0, one.1) == (keyspace, partition));
-            let Some((_, _, replica)) = replica else { return Some(format!("{name} is not on {member}")) };
-            if replica.role() == Role::Removed || replica.view().epoch != group.epoch {
-                let view = replica.view();
-                return Some(format!("{name}: {member} is {:?} in {view:?}, not {group:?}", replica.role()));
-            }
-            match instance.digest(keyspace, partition) {
-                Ok(Some(digest)) => digests.push((member, digest)),
-                other => return Some(format!("{name}: no digest of {member}: {other:?}")),
-            }
-        }
-        let first = digests[0].1;
-        if digests.iter().any(|(_, digest)| digest.index != first.index) {
-            return Some(format!("{name}: members have applied different entries: {digests:?}"));
-        }
-        if digests.iter().any(|(_, digest)| *digest != first) {
-            self.trouble("I6", format!("members of {name} hold different things: {digests:?}"));
-        }
-        None
+    fn judge_group(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Judged {
+        let map = Arc::clone(&self.watch.map);
+        let Some(known) = map.keyspace(keyspace) else { return Judged::Well };
+        let Some(group) = known.group(partition) else { return Judged::Well };
+        let found: Vec<(InstanceId, Found)> =
+            group.members().map(|member| (member, self.find_member(member, keyspace, partition))).collect();
+        judge(known.config(), self.nodes_up(), group, &found)
+    }
+
+    fn find_member(&mut self, member: InstanceId, keyspace: KeyspaceId, partition: PartitionId) -> Found {
+        let Some((host, slot)) = self.host_of(member) else { return Found::Not("is nowhere") };
+        let Some(instance) = &mut self.hosts[host].slots[slot].instance else {
+            return Found::Not("does not run");
+        };
+        let replica = instance.replicas().find(|one| (one.0, one.1) == (keyspace, partition));
+        let Some((_, _, replica)) = replica else { return Found::Not("does not have it") };
+        let epoch = (replica.role() != Role::Removed).then(|| replica.view().epoch);
+        let digest = match instance.digest(keyspace, partition) {
+            Ok(Some(digest)) => Ok(digest),
+            other => Err(format!("{other:?}")),
+        };
+        Found::In(epoch, digest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::KeyspaceName;
+
+    use super::*;
+
+    const A: InstanceId = InstanceId(1);
+    const B: InstanceId = InstanceId(2);
+    const C: InstanceId = InstanceId(3);
+    const EPOCH: PartitionEpoch = PartitionEpoch(7);
+
+    fn config() -> KeyspaceConfig {
+        let name = KeyspaceName::new("kept").unwrap();
+        KeyspaceConfig { replicas: 3, min_in_sync: 2, ..KeyspaceConfig::new(name, 1) }
+    }
+
+    fn group<'g>(in_sync: &'g [InstanceId], followers: &'g [InstanceId]) -> Group<'g> {
+        Group { epoch: EPOCH, primary: A, in_sync, followers, state: GroupState::Settled }
+    }
+
+    fn holds(index: u64, contents: u64) -> Found {
+        Found::In(Some(EPOCH), Ok(Digest { index, records: 1, contents, state: 1 }))
+    }
+
+    fn of(third: Found) -> [(InstanceId, Found); 3] {
+        [(A, holds(9, 4)), (B, holds(9, 4)), (C, third)]
+    }
+
+    #[track_caller]
+    fn is_not(judged: &Judged, why: &str) {
+        assert!(matches!(judged, Judged::Not(told) if told.contains(why)), "{judged:?}");
+    }
+
+    #[test]
+    fn a_group_is_well_if_all_hold_the_same_of_the_same_entries() {
+        let whole = group(&[B], &[C]);
+        assert_eq!(judge(&config(), 5, whole, &of(holds(9, 4))), Judged::Well);
+        let differs = judge(&config(), 5, whole, &of(holds(9, 5)));
+        assert!(matches!(differs, Judged::Differs(_)), "{differs:?}");
+        let mut other = of(holds(9, 4));
+        other[2].1 = Found::In(Some(EPOCH), Ok(Digest { index: 9, records: 1, contents: 4, state: 2 }));
+        assert!(matches!(judge(&config(), 5, whole, &other), Judged::Differs(_)), "sessions count too");
+    }
+
+    #[test]
+    fn whoever_is_behind_or_elsewhere_is_waited_for() {
+        let judged = |third| judge(&config(), 5, group(&[B], &[C]), &of(third));
+        is_not(&judged(holds(8, 3)), "different entries");
+        is_not(&judged(Found::Not("does not run")), "does not run");
+        let digest = Digest { index: 9, records: 1, contents: 4, state: 1 };
+        is_not(&judged(Found::In(Some(PartitionEpoch(6)), Ok(digest))), "is in");
+        is_not(&judged(Found::In(None, Ok(digest))), "is in None");
+        is_not(&judged(Found::In(Some(EPOCH), Err("a disk".to_owned()))), "no digest");
+    }
+
+    #[test]
+    fn a_group_has_as_many_members_as_are_wanted_and_can_be() {
+        let two = [(A, holds(9, 4)), (B, holds(9, 4))];
+        is_not(&judge(&config(), 5, group(&[B], &[]), &two), "2 of 3 members");
+        assert_eq!(judge(&config(), 2, group(&[B], &[]), &two), Judged::Well);
+        let four = [(A, holds(9, 4)), (B, holds(9, 4)), (C, holds(9, 4)), (InstanceId(4), holds(9, 4))];
+        is_not(&judge(&config(), 5, group(&[B], &[C, InstanceId(4)]), &four), "4 of 3 members");
+        is_not(&judge(&config(), 5, group(&[], &[B, C]), &of(holds(9, 4))), "too few in sync");
+        let admitting = Group { state: GroupState::Admitting, ..group(&[B], &[C]) };
+        is_not(&judge(&config(), 5, admitting, &of(holds(9, 4))), "members");
     }
 }

@@ -1,0 +1,135 @@
+//! I1: a group of which all who were in sync have gone goes on with the log of one who still has everything, if there is
+//! one; and if there is none, what may be missing from it.
+//!
+//! Judged when a group that recovered names a primary, of nothing but who held everything before and what became of them.
+
+use zerohop_placement::Durability;
+use zerohop_session::Time;
+use zerohop_wire::ids::InstanceId;
+
+use crate::limits::{CLOCK_RATE_MIN, CLOCK_RATE_TRUE, INTERVAL_SLACK_US};
+
+/// Who held all that was acknowledged in the last group that did not recover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Holder {
+    pub(super) instance: InstanceId,
+    /// The end of the process that held it; none while it runs.
+    pub(super) end: Option<End>,
+}
+
+/// The end of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) at: Time,
+    /// Up to when its disks and itself were well.
+    pub(super) sound_until: Time,
+    /// It stopped in order, with disks that were well.
+    pub(super) is_clean: bool,
+    /// Its disks are lost, with it or since.
+    pub(super) has_lost_disks: bool,
+}
+
+/// What is to be said of a group that goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// It has everything.
+    Whole,
+    /// The end of its log may be missing: what was acknowledged before this is there.
+    MayLack(Time),
+    /// It must not go on like this: this one was in sync and holds everything.
+    Passes(InstanceId),
+}
+
+/// Judges with whose log a group goes on.
+pub(super) fn judge(durability: Durability, holders: &[Holder], chosen: InstanceId) -> Judged {
+    let holds_all = |holder: &&Holder| match holder.end {
+        None => true,
+        Some(end) => durability == Durability::Sync && !end.has_lost_disks,
+    };
+    if holders.iter().filter(holds_all).any(|holder| holder.instance == chosen) {
+        return Judged::Whole;
+    }
+    // Who runs before who has ended and kept its disk.
+    let runs = holders.iter().find(|holder| holder.end.is_none());
+    if let Some(passed) = runs.or(holders.iter().find(holds_all)) {
+        return Judged::Passes(passed.instance);
+    }
+    let survives = |end: End| match durability {
+        Durability::Interval { .. } if end.has_lost_disks => Time(0),
+        Durability::Interval { .. } if end.is_clean => end.at,
+        Durability::Interval { ms } => {
+            // The node measures the interval by its own clock, which may run slow.
+            let bound_us = u64::from(ms) * 1_000 * CLOCK_RATE_TRUE / CLOCK_RATE_MIN + INTERVAL_SLACK_US;
+            Time(end.at.min(end.sound_until).0.saturating_sub(bound_us))
+        }
+        _ => Time(0),
+    };
+    let ends = holders.iter().filter_map(|holder| holder.end);
+    Judged::MayLack(ends.map(survives).max().unwrap_or(Time(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: InstanceId = InstanceId(1);
+    const B: InstanceId = InstanceId(2);
+    const C: InstanceId = InstanceId(3);
+    const INTERVAL: Durability = Durability::Interval { ms: 100 };
+    const SECOND: u64 = 1_000_000;
+
+    fn runs(instance: InstanceId) -> Holder {
+        Holder { instance, end: None }
+    }
+
+    fn ended(instance: InstanceId, at_s: u64) -> Holder {
+        let end =
+            End { at: Time(at_s * SECOND), sound_until: Time::NEVER, is_clean: false, has_lost_disks: false };
+        Holder { instance, end: Some(end) }
+    }
+
+    fn with(mut holder: Holder, change: fn(&mut End)) -> Holder {
+        holder.end.iter_mut().for_each(change);
+        holder
+    }
+
+    #[test]
+    fn whoever_still_runs_is_chosen_and_nobody_in_its_place() {
+        for durability in [Durability::Memory, INTERVAL, Durability::Sync] {
+            assert_eq!(judge(durability, &[ended(A, 5), runs(B)], B), Judged::Whole);
+        }
+        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], A), Judged::Passes(B));
+        assert_eq!(judge(INTERVAL, &[ended(A, 5), runs(B)], C), Judged::Passes(B), "a follower");
+        // Its log may be as long, and under `sync` it is; whoever was in sync does as well as another.
+        assert_eq!(judge(Durability::Sync, &[ended(A, 5), runs(B)], A), Judged::Whole);
+    }
+
+    #[test]
+    fn under_sync_a_disk_that_is_there_holds_everything_and_a_lost_one_nothing() {
+        let lost = |holder| with(holder, |end| end.has_lost_disks = true);
+        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], A), Judged::Whole);
+        assert_eq!(judge(Durability::Sync, &[ended(A, 5), ended(B, 6)], C), Judged::Passes(A));
+        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], A), Judged::Passes(B));
+        assert_eq!(judge(Durability::Sync, &[lost(ended(A, 5)), ended(B, 6)], B), Judged::Whole);
+        assert_eq!(
+            judge(Durability::Sync, &[lost(ended(A, 5)), lost(ended(B, 6))], A),
+            Judged::MayLack(Time(0))
+        );
+    }
+
+    #[test]
+    fn without_sync_what_was_old_enough_when_the_last_ended_is_there() {
+        // 100 ms by a clock that may run slow, and some slack.
+        let bound = 125_000 + INTERVAL_SLACK_US;
+        let both = [ended(A, 5), ended(B, 9)];
+        assert_eq!(judge(INTERVAL, &both, A), Judged::MayLack(Time(9 * SECOND - bound)));
+        assert_eq!(judge(INTERVAL, &both, C), Judged::MayLack(Time(9 * SECOND - bound)));
+        assert_eq!(judge(Durability::Memory, &both, B), Judged::MayLack(Time(0)));
+        let clean = with(ended(B, 9), |end| end.is_clean = true);
+        assert_eq!(judge(INTERVAL, &[ended(A, 5), clean], B), Judged::MayLack(Time(9 * SECOND)));
+        let troubled = with(ended(B, 9), |end| end.sound_until = Time(3 * SECOND));
+        assert_eq!(judge(INTERVAL, &[troubled], B), Judged::MayLack(Time(3 * SECOND - bound)));
+        let lost = with(ended(B, 9), |end| (end.has_lost_disks, end.is_clean) = (true, true));
+        assert_eq!(judge(INTERVAL, &[lost], B), Judged::MayLack(Time(0)));
+    }
+}
