@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use zerohop_placement::PartitionCount;
-use zerohop_wire::ids::MapEpoch;
+use zerohop_wire::ids::{MapEpoch, PartitionId};
 use zerohop_wire::{Broken, Failure};
 
 /// How an operation ended, if not with a reply. All but [`Error::Unknown`] promise that it changed nothing.
@@ -24,6 +24,14 @@ pub enum Error {
         waiting: Waiting,
         /// What had gone wrong before, if anything had.
         last: Option<Box<Trouble>>,
+    },
+    /// The time was up, and the newest map says that nobody serves the partition, nor will before a node that is down returns,
+    /// or an operator gives it up.
+    Lost {
+        /// The partition; other partitions are served as ever.
+        partition: PartitionId,
+        /// How long it was tried, in microseconds.
+        waited_us: u64,
     },
     /// A write was sent and its outcome cannot be had: it was done once, or not at all, and will not be done any more
     /// once the partition has taken up a later write of this session.
@@ -150,6 +158,12 @@ impl fmt::Display for Error {
                 }
                 f.write_str("; nothing was changed: try again, or allow more time")
             }
+            Self::Lost { partition, waited_us } => write!(
+                f,
+                "partition {partition} is lost: all nodes that hold it in sync are down, and none has returned in {} ms. Nothing \
+                 was changed: start one of them again, or see `zerohop recover`",
+                waited_us / 1000
+            ),
             Self::Unknown { why } => {
                 write!(f, "the write may or may not be done ({why}): look the record up before you repeat it")
             }

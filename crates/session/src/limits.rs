@@ -18,8 +18,8 @@ pub const CONNECTIONS_DEFAULT: usize = 1024;
 /// only wait in its buffers.
 pub const WINDOW_FRAMES_DEFAULT: u32 = 1024;
 
-/// Most redirects of one operation. Two are normal while a partition moves; so many say that two servers each send
-/// the client to the other.
+/// Most redirects of one operation by servers that know no newer epoch than the one it was sent by. So many say that two
+/// servers each send the client to the other.
 pub const REDIRECTS_MAX: u8 = 16;
 
 /// Least time between two questions for the map that nothing but failures prompted: a thousand clients of a node that

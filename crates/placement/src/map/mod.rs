@@ -24,6 +24,7 @@ mod groups;
 mod history;
 mod node;
 mod placed;
+mod standing;
 mod table;
 
 pub use address::{Address, AddressError};

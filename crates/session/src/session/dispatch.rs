@@ -119,20 +119,23 @@ impl<T> Session<T> {
 
     /// The answer said that the owner is another. The map has been brought as far as the answer brought it.
     pub(super) fn redirect(&mut self, now: Time, handle: Handle) {
-        let Some(operation) = self.operations.get_mut(handle) else { return };
-        operation.redirects += 1;
-        let (redirects, epoch) = (operation.redirects, operation.epoch);
+        let Some(operation) = self.operations.get(handle) else { return };
+        let epoch = operation.epoch;
         let (keyspace, partition) = (operation.keyspace(), operation.partition);
-        if redirects > REDIRECTS_MAX {
-            return self.give_up(now, handle, |_| Error::NoOwner { redirects }, || Trouble::Overdue);
-        }
         let newer = self.map.keyspace(keyspace).zip(partition).is_some_and(|(keyspace, partition)| {
             keyspace.group(partition).is_some_and(|group| group.epoch > epoch)
         });
-        match newer {
-            true => self.dispatch(now, handle),
-            false => self.rest(now, handle, 0),
+        if newer {
+            // Epochs rise: servers that bring one forward do not lead in circles, however often its group changes.
+            return self.dispatch(now, handle);
         }
+        let Some(operation) = self.operations.get_mut(handle) else { return };
+        operation.redirects += 1;
+        let redirects = operation.redirects;
+        if redirects > REDIRECTS_MAX {
+            return self.give_up(now, handle, |_| Error::NoOwner { redirects }, || Trouble::Overdue);
+        }
+        self.rest(now, handle, 0);
     }
 
     fn place(&mut self, now: Time, handle: Handle) -> Place {

@@ -242,16 +242,27 @@ impl<T> Session<T> {
     fn expire(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let waiting = self.waiting(operation);
+        let lost = self.lost_partition(operation);
         let waited_us = now.since_us(operation.submitted);
         if let State::Flying { flight, .. } = operation.state {
             self.mark_overdue(now, flight);
         }
         let behind = self.trouble_behind(&waiting);
         let clean = |last: Option<Box<Trouble>>| {
+            if let Some(partition) = lost {
+                return Error::Lost { partition, waited_us };
+            }
             let last = last.or_else(|| behind.map(Box::new));
             Error::Deadline { waited_us, waiting, last }
         };
         self.give_up(now, handle, clean, || Trouble::Overdue);
+    }
+
+    /// The partition of an operation, if the map says that nobody will serve it.
+    fn lost_partition(&self, operation: &Operation<T>) -> Option<PartitionId> {
+        let partition = operation.partition?;
+        let group = self.map.keyspace(operation.keyspace())?.group(partition)?;
+        self.map.is_lost(group).then_some(partition)
     }
 
     /// Why what was waited for does not come, if the session has met a reason.

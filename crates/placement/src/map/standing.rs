@@ -1,0 +1,67 @@
+//! Whether anybody serves a partition, as far as the map tells.
+
+use zerohop_wire::ids::InstanceId;
+
+use super::{ClusterMap, Group, GroupState, NodeState};
+
+impl ClusterMap {
+    /// Whether a group waits for members that are down: nobody serves it until one of them returns, or until the operator
+    /// says that they never will (`zerohop recover`). A primary that is down is none if an in-sync replica is up: that takes
+    /// over at once.
+    pub fn is_lost(&self, group: Group<'_>) -> bool {
+        let mut in_sync = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
+        match group.state {
+            GroupState::Settled | GroupState::Admitting => in_sync.all(|instance| self.is_down(instance)),
+            // Had the others sufficed, it would have ended.
+            GroupState::Recovering => in_sync.any(|instance| self.is_down(instance)),
+        }
+    }
+
+    /// Whether the node of an instance is down, or gone.
+    pub fn is_down(&self, instance: InstanceId) -> bool {
+        let node = self.instance(instance).and_then(|instance| self.node(instance.node));
+        node.is_none_or(|node| node.state() == NodeState::Down)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId, PartitionEpoch};
+
+    use super::super::{Address, Change, MapDelta, Node, ReplicaGroup};
+    use super::*;
+
+    #[test]
+    fn a_group_is_lost_if_nobody_in_sync_is_up_or_one_whose_log_counts_is_missing() {
+        let node = |id: u32, state| Node {
+            id: NodeId(id),
+            state,
+            incarnation: Incarnation(1),
+            manager: Address::new(&format!("n{id}:1")).unwrap(),
+            first_instance: InstanceId(id),
+            instances: vec![Address::new(&format!("n{id}:2")).unwrap()],
+        };
+        let states = [NodeState::Down, NodeState::Up, NodeState::Draining];
+        let put = |(id, state)| Change::PutNode(node(id, state));
+        let changes = (1..).zip(states).map(put).collect();
+        let delta = MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
+        let map = ClusterMap::default().apply(&delta).unwrap();
+        let group = |primary: u32, in_sync: &[u32], followers: &[u32], state| ReplicaGroup {
+            in_sync: in_sync.iter().copied().map(InstanceId).collect(),
+            followers: followers.iter().copied().map(InstanceId).collect(),
+            state,
+            ..ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(primary))
+        };
+        let (settled, recovering) = (GroupState::Settled, GroupState::Recovering);
+        for (expected, group) in [
+            (false, group(2, &[1], &[], settled)),
+            (false, group(1, &[3], &[], settled)),
+            (true, group(1, &[], &[2, 3], settled)),
+            (true, group(9, &[], &[2], settled)),
+            (true, group(2, &[1], &[3], recovering)),
+            (false, group(2, &[3], &[1], recovering)),
+        ] {
+            assert_eq!(map.is_lost(group.as_group()), expected, "{group:?}");
+        }
+    }
+}
