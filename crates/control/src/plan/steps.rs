@@ -20,6 +20,9 @@ pub(super) struct Planner<'a> {
     places: BTreeMap<KeyspaceId, BTreeMap<InstanceId, usize>>,
     moves: usize,
     steps: Vec<Regroup>,
+    /// Instances that may hold a copy, those with them that are only away for a while: their copies are not dropped where
+    /// there is nobody to take them.
+    counted: usize,
 }
 
 /// A group that may be moved: it is whole, and nothing is under way.
@@ -42,7 +45,19 @@ impl<'a> Planner<'a> {
                 tally.serve(None, group.primary, load(seen, id, partition));
             }
         }
-        Planner { state, seen, settings, tally, places: BTreeMap::new(), moves: 0, steps: Vec::new() }
+        let is_away =
+            |seat: &super::tally::Seat| seat.state == NodeState::Down && !(seen.given_up)(seat.node);
+        let counted = up + tally.seats().filter(|(_, seat)| is_away(seat)).count();
+        Planner {
+            state,
+            seen,
+            settings,
+            tally,
+            places: BTreeMap::new(),
+            moves: 0,
+            steps: Vec::new(),
+            counted,
+        }
     }
 
     pub(super) fn plan(mut self) -> Vec<Regroup> {
@@ -75,7 +90,7 @@ impl<'a> Planner<'a> {
         if group.state == GroupState::Recovering || self.is_down(group.primary) {
             return false;
         }
-        let wanted = usize::from(config.replicas).min(self.tally.up());
+        let wanted = usize::from(config.replicas).min(self.counted);
         let gone = |planner: &Self, instance: InstanceId| {
             let seat = planner.tally.seat(instance);
             seat.is_none_or(|seat| seat.state == NodeState::Down && (planner.seen.given_up)(seat.node))

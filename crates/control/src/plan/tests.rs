@@ -335,6 +335,30 @@ fn what_a_dead_node_held_is_made_anew_on_the_others() {
 }
 
 #[test]
+fn a_node_that_is_away_for_a_while_keeps_its_copies_also_where_nobody_could_take_them() {
+    let mut bench = Bench::new();
+    let nodes: Vec<NodeId> = (0..3).map(|node| bench.node(node, 1, 1)).collect();
+    bench.keyspace(64, 3, 7);
+    bench.settle();
+    bench.set(nodes[2], NodeState::Down);
+    let loads = BTreeMap::new();
+    for _ in 0..10 {
+        for admission in bench.admissions() {
+            bench.done(admission);
+        }
+        let seen = Seen { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false };
+        for step in plan(&bench.state, &seen, bench.settings) {
+            assert!(!matches!(step.step, GroupStep::RemoveFollower(_)), "{step:?}");
+            bench.done(Command::Regroup(step));
+        }
+    }
+    assert!(bench.held().into_values().all(|held| held == 64), "{:?}", bench.held());
+    // Until it is given up.
+    bench.settle();
+    assert_eq!(bench.held().into_values().filter(|held| *held == 0).count(), 1);
+}
+
+#[test]
 fn a_node_with_twice_the_capacity_holds_twice_as_much() {
     let mut bench = Bench::new();
     for (node, capacity) in [1, 1, 2, 2, 2].into_iter().enumerate() {
