@@ -23,7 +23,7 @@ impl Server {
         let mut process = Command::new("taskset")
             .args(["-c", "0"])
             .arg(&program)
-            .args(["up", "--memory", "--instances", "1", "--port", "0", "--json"])
+            .args(["up", "--nodes", "1", "--memory", "--instances", "1", "--port", "0", "--json"])
             .current_dir(folder)
             .stdout(Stdio::piped())
             .spawn()

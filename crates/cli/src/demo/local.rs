@@ -1,4 +1,4 @@
-//! The demo's own cluster: one node, which is stopped, killed and started again at the same ports.
+//! The demo's own node, which is stopped, killed and started again at the same ports.
 
 use std::path::Path;
 
@@ -26,6 +26,7 @@ impl DemoNode {
             instances: None,
             hosts: Vec::new(),
             secret_file: None,
+            join: None,
             log_level: "error".to_owned(),
             environment: vec![(TEST_DISK_VARIABLE, "")],
         };

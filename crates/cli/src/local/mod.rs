@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   start ──spawn──> child: listens, recovers ──one line of JSON──> Ready
-//!   stop: SIGTERM, wait for a while, SIGKILL          kill: SIGKILL
+//!   stop: SIGINT, wait for a while, SIGKILL           kill: SIGKILL
 //! ```
 //!
 //! No child outlives this process: a child asks the system to be told to end when its parent is gone, even if that
@@ -53,6 +53,8 @@ pub(crate) struct NodePlan {
     pub(crate) hosts: Vec<SocketAddr>,
     /// The file of the cluster's secret, if it has one.
     pub(crate) secret_file: Option<PathBuf>,
+    /// A manager of the cluster that it joins, if there is one.
+    pub(crate) join: Option<SocketAddr>,
     /// The least severe messages that it logs, to the standard error of this process.
     pub(crate) log_level: String,
     /// Variables of its environment beside those of this process.
@@ -88,11 +90,11 @@ impl LocalNode {
         }
     }
 
-    /// Asks it to end.
+    /// Asks it to end, without handing over to other nodes.
     pub(crate) fn ask_to_end(&self) {
         if let Some(pid) = self.pid() {
             // Fails only if it has just ended.
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process(pid, Signal::INT);
         }
     }
 
@@ -182,6 +184,9 @@ impl NodePlan {
         if self.hosts.len() > 1 {
             let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();
             command.arg("--hosts").arg(hosts.join(","));
+        }
+        if let Some(join) = self.join {
+            command.arg("--join").arg(join.to_string());
         }
         match &self.data {
             Some(folder) => command.arg("--data").arg(folder),

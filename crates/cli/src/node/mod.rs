@@ -130,7 +130,7 @@ fn end_with(parent: u32) -> Result<(), CommandError> {
     #[cfg(target_os = "linux")]
     {
         use rustix::process::{Signal, set_parent_process_death_signal};
-        set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| {
+        set_parent_process_death_signal(Some(Signal::INT)).map_err(|error| {
             CommandError::system(
                 "asking for a signal at the parent's end",
                 Path::new("zerohop"),

@@ -19,9 +19,9 @@ const DATA_DEFAULT: &str = "zerohop-data";
 
 #[derive(Args, Debug)]
 pub(crate) struct UpArguments {
-    /// How many nodes, each a process of its own.
-    #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    nodes: u32,
+    /// How many nodes, each a process of its own [default: as many as the data was made with, 3 for new data].
+    #[arg(long, value_name = "COUNT")]
+    nodes: Option<u32>,
     /// How many instances each node has [default: one for each core, of several nodes a share].
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
@@ -57,19 +57,19 @@ struct Up<'a> {
 /// Most nodes of a local cluster: more are a test of the machine.
 const NODES_MAX: u32 = 16;
 
+/// Nodes if nothing else is said: the least that lose nothing, and go on, when one dies.
+const NODES_DEFAULT: u32 = 3;
+
 /// Runs until a signal comes or no node is left.
 pub(crate) fn run(arguments: &UpArguments) -> Result<Ending, CommandError> {
-    if !(1..=NODES_MAX).contains(&arguments.nodes) {
-        let what = format!("a local cluster has 1 to {NODES_MAX} nodes, not {}", arguments.nodes);
-        return Err(CommandError::Usage(what));
-    }
+    let nodes = arguments.count()?;
     // Nodes are started from this, the main thread: see `crate::local`.
-    runtime()?.block_on(serve(arguments))
+    runtime()?.block_on(serve(arguments, nodes))
 }
 
-async fn serve(arguments: &UpArguments) -> Result<Ending, CommandError> {
+async fn serve(arguments: &UpArguments, nodes: u32) -> Result<Ending, CommandError> {
     let mut signals = StopSignals::new()?;
-    let plans = arguments.plans()?;
+    let plans = arguments.plans(nodes)?;
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
         // Dropping the start kills the children.
@@ -133,12 +133,38 @@ async fn stop(nodes: Vec<LocalNode>) -> Result<(), CommandError> {
 }
 
 impl UpArguments {
-    fn plans(&self) -> Result<Vec<NodePlan>, CommandError> {
-        let data = match (&self.data, self.memory) {
+    /// Where the data goes; `None`: nowhere.
+    fn folder(&self) -> Option<PathBuf> {
+        match (&self.data, self.memory) {
             (_, true) => None,
             (Some(folder), false) => Some(folder.clone()),
             (None, false) => Some(PathBuf::from(DATA_DEFAULT)),
-        };
+        }
+    }
+
+    /// How many nodes: as many as there are folders of, if there are any.
+    fn count(&self) -> Result<u32, CommandError> {
+        let found = self.folder().map_or(0, |folder| {
+            let is_there = |number: &u32| folder.join(format!("node-{number}")).is_dir();
+            (1..=NODES_MAX).take_while(is_there).count() as u32
+        });
+        let nodes = self.nodes.unwrap_or(if found == 0 { NODES_DEFAULT } else { found });
+        if !(1..=NODES_MAX).contains(&nodes) {
+            return Err(CommandError::Usage(format!(
+                "a local cluster has 1 to {NODES_MAX} nodes, not {nodes}"
+            )));
+        }
+        if found != 0 && found != nodes {
+            return Err(CommandError::Usage(format!(
+                "the data is that of {found} nodes: leave --nodes out, or name another folder with --data. Nodes join a cluster \
+                 that runs by `zerohop node --join`, and leave it by `zerohop node drain` and `remove`"
+            )));
+        }
+        Ok(nodes)
+    }
+
+    fn plans(&self, nodes: u32) -> Result<Vec<NodePlan>, CommandError> {
+        let data = self.folder();
         // What is wrong with it is told once, not by each node.
         self.secret.read()?;
         let plan = |number: u32, listen: SocketAddr, hosts: &[SocketAddr], instances| NodePlan {
@@ -146,15 +172,16 @@ impl UpArguments {
             data: data.as_ref().map(|folder| folder.join(format!("node-{number}"))),
             instances,
             hosts: hosts.to_vec(),
+            join: None,
             log_level: self.log_level.clone(),
             secret_file: self.secret.path(),
             environment: Vec::new(),
         };
         let first = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        if self.nodes == 1 {
+        if nodes == 1 {
             return Ok(vec![plan(1, first, &[], self.instances)]);
         }
-        let nodes = self.nodes as usize;
+        let nodes = nodes as usize;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let instances = self.instances.unwrap_or(cores / nodes).max(1);
         let no_room = || CommandError::Usage(format!("{nodes} nodes of {instances} instances find no ports"));

@@ -76,7 +76,7 @@ fn a_node_by_itself_says_what_listens_where_and_stops_in_order() {
 fn instances_take_the_ports_behind_the_managers() {
     let port = free_ports(3);
     let arguments = ["--memory", "--instances", "2", "--port", &port.to_string()];
-    let cluster = Serving::start(zerohop(&[&["up", "--json"], &arguments[..]].concat()));
+    let cluster = Serving::start(zerohop(&[&["up", "--nodes", "1", "--json"], &arguments[..]].concat()));
     let node = &cluster.ready["nodes"][0];
     let addresses = [&node["manager"], &node["instances"][0]["addr"], &node["instances"][1]["addr"]];
     let expected: Vec<String> = (0..3).map(|behind| format!("127.0.0.1:{}", port + behind)).collect();

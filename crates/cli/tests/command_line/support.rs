@@ -29,7 +29,7 @@ pub(crate) struct Serving {
 impl Serving {
     /// Starts `zerohop up` at free ports, with these arguments too.
     pub(crate) fn up(arguments: &[impl AsRef<OsStr>]) -> Serving {
-        let mut command = zerohop(&["up", "--port", "0", "--json"]);
+        let mut command = zerohop(&["up", "--nodes", "1", "--port", "0", "--json"]);
         command.args(arguments);
         Serving::start(command)
     }
