@@ -323,12 +323,16 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
 /// What a node that ends in order is primary of is somebody else's long before anybody would have found out.
 #[test]
 fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
-    for leads in [true, false] {
+    for (leads, is_manager) in [(true, true), (false, true), (false, false)] {
         let mut nodes = formed(3, 1);
         keyspace(&mut nodes, 16);
         nodes.run(6 * SECOND);
         let leader = nodes.leader().expect("leads");
-        let at = if leads { leader } else { (leader + 1) % 3 };
+        let at = match is_manager {
+            true if leads => leader,
+            true => (leader + 1) % 3,
+            false => 3,
+        };
         let map =
             |nodes: &Nodes, at: usize| Arc::clone(nodes.machines[at].agent.as_ref().expect("runs").map());
         let node = nodes.machines[at].agent.as_ref().and_then(Agent::node).expect("has joined");

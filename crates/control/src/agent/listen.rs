@@ -75,6 +75,12 @@ impl Agent {
         }
         let effects = gossip.leave(self.now);
         self.gossiped(effects);
+        self.fetch_soon();
+    }
+
+    /// Whether it has said that it goes.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.has_joined() && self.gossip.is_none()
     }
 
     pub(super) fn listening_wake_at(&self) -> Time {

@@ -11,6 +11,8 @@ use super::{Agent, Effect};
 use crate::Time;
 use crate::limits::PIECE_BYTES;
 
+/// Between two looks of a node that leaves: whether others have taken over.
+const LEAVING_POLL_MS: u64 = 30;
 /// Least time between two fetches: a map that changes all the time is not asked for with every change.
 const FETCH_LEAST_MS: u64 = 20;
 /// After which a fetch is taken for lost.
@@ -139,7 +141,11 @@ impl Agent {
         self.fetch.coming = None;
         self.fetch.is_asked = false;
         self.fetch.lost = 0;
-        let wait = self.stream.between(POLL_MS, POLL_MS + POLL_MS / 2);
+        let wait = match self.is_leaving() {
+            // Nobody tells a node of the map that is down.
+            true => LEAVING_POLL_MS,
+            false => self.stream.between(POLL_MS, POLL_MS + POLL_MS / 2),
+        };
         self.fetch.next = self.now.after_ms(wait);
     }
 

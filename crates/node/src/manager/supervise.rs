@@ -1,4 +1,5 @@
-//! The life of the node: serving, until it is told to stop or an instance ends; then all instances are stopped.
+//! The life of the node: serving, until it is told to stop or an instance ends; then all instances are stopped. Told so by
+//! SIGTERM, it first has other nodes take over what it is primary of.
 
 use std::io;
 use std::rc::Rc;
@@ -7,8 +8,9 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_local;
-use tokio::time::{Instant, timeout_at};
-use tracing::{error, info};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tracing::{error, info, warn};
+use zerohop_placement::NodeState;
 use zerohop_wire::ids::InstanceId;
 
 use super::cluster::Input;
@@ -16,7 +18,7 @@ use super::shared::{Phase, Shared};
 use super::{Control, Serve};
 use crate::instance::{Ended, Notice};
 use crate::server::ServeError;
-use crate::server::limits::STOP_WAIT;
+use crate::server::limits::{HAND_OVER_LINGER, HAND_OVER_LOOK, HAND_OVER_WAIT, STOP_WAIT};
 
 /// Returns once the node has ended.
 pub(super) async fn run(
@@ -25,12 +27,21 @@ pub(super) async fn run(
     stop: &Arc<Notify>,
     mut over: oneshot::Receiver<String>,
 ) -> Result<(), ServeError> {
+    let leave = Arc::new(Notify::new());
     let mut over_reason = None;
     let mut ended: Vec<Ended> = Vec::new();
     let why = loop {
         let told = tokio::select! {
             told = control.recv() => told,
             () = stop.notified() => break Phase::Stopping,
+            () = leave.notified() => {
+                tokio::select! {
+                    () = hand_over(shared) => {}
+                    () = stop.notified() => {}
+                    () = leave.notified() => {}
+                }
+                break Phase::Stopping;
+            }
             // Its sender is dropped only with the manager.
             Ok(reason) = &mut over => {
                 error!(reason, "the node has no place in its cluster any more and stops");
@@ -40,7 +51,7 @@ pub(super) async fn run(
         };
         match told {
             Some(Control::Serve(serving)) => serve(shared, serving).await,
-            Some(Control::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop))),
+            Some(Control::Signals(asker)) => drop(asker.try_send(stop_on_signals(stop, &leave))),
             Some(Control::Ended(one)) => {
                 let reason = match &one.how {
                     Ok(()) => "ended without being told to".to_owned(),
@@ -126,11 +137,39 @@ fn id(shared: &Shared, place: usize) -> InstanceId {
     found.map_or(InstanceId(0), |instance| instance.id)
 }
 
-/// Stops the node when the system asks the process to end (SIGTERM), or somebody at the terminal does (SIGINT).
-fn stop_on_signals(stop: &Arc<Notify>) -> io::Result<()> {
-    for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
+/// Has other nodes take over what this one is primary of, while it still serves; for a while, as they may not be there.
+async fn hand_over(shared: &Rc<Shared>) {
+    let Some(cluster) = shared.cluster_handle() else { return };
+    let me = shared.node.get();
+    let map = || Arc::clone(shared.history.borrow().map());
+    let has_others = map().nodes().any(|node| node.id() != me && node.state() != NodeState::Down);
+    if shared.phase() != Phase::Serving || !has_others {
+        return;
+    }
+    info!("handing over to the other nodes");
+    let handed_over = async {
+        if cluster.inputs.send(Input::Leave).await.is_err() {
+            return;
+        }
+        loop {
+            let map = map();
+            if map.node(me).is_none_or(|node| node.state() == NodeState::Down) {
+                shared.follow.reach(map.epoch()).await;
+                return sleep(HAND_OVER_LINGER).await;
+            }
+            sleep(HAND_OVER_LOOK).await;
+        }
+    };
+    if timeout(HAND_OVER_WAIT, handed_over).await.is_err() {
+        warn!(waited = ?HAND_OVER_WAIT, "no other node has taken over");
+    }
+}
+
+/// Stops the node at once when somebody at the terminal asks for it (SIGINT), and in order when the system does (SIGTERM).
+fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
+    for (kind, told) in [(SignalKind::terminate(), leave), (SignalKind::interrupt(), stop)] {
         let mut signals = signal(kind)?;
-        let stop = Arc::clone(stop);
+        let stop = Arc::clone(told);
         spawn_local(async move {
             while signals.recv().await.is_some() {
                 info!(signal = kind.as_raw_value(), "told to stop");

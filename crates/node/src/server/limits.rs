@@ -28,6 +28,16 @@ pub const START_FAILED_WAIT: Duration = Duration::from_secs(10);
 /// How long an instance may take to stop: to answer what is in flight, then to sync and to write its checkpoints.
 pub const STOP_WAIT: Duration = Duration::from_secs(120);
 
+/// How long a node that was asked to end serves on until others have taken over what it was primary of. Without them, or
+/// without a majority of managers, nobody does.
+pub const HAND_OVER_WAIT: Duration = Duration::from_secs(3);
+
+/// How long it serves on after that: the other primaries hear that it has yielded, and its clients whom to ask.
+pub const HAND_OVER_LINGER: Duration = Duration::from_millis(100);
+
+/// Between two looks whether others have taken over.
+pub const HAND_OVER_LOOK: Duration = Duration::from_millis(5);
+
 /// How long the manager may take to say that it listens to signals: it does nothing that takes long but to save the map.
 pub const SIGNALS_WAIT: Duration = Duration::from_secs(10);
 

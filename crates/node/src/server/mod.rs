@@ -211,7 +211,8 @@ impl Server {
         StopHandle(Arc::clone(&self.stop))
     }
 
-    /// From now on SIGTERM and SIGINT (Ctrl-C) stop the server, instead of ending the process.
+    /// From now on SIGTERM and SIGINT (Ctrl-C) stop the server, instead of ending the process: SIGINT at once, SIGTERM after
+    /// other nodes have taken over what this one is primary of, if there are any; another signal ends the waiting.
     ///
     /// # Errors
     /// The system's.

@@ -74,6 +74,8 @@ pub(super) enum Input {
     Opened { intact: bool },
     /// Where logs end.
     LogEnds(Vec<HeldLog>),
+    /// The node is about to end: others are to take over.
+    Leave,
     /// An operator wants something.
     Operate { command: Command, answer: oneshot::Sender<Result<Outcome, Unanswered>> },
 }

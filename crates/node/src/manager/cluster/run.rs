@@ -156,6 +156,7 @@ impl Runner {
                 self.is_opening = true;
             }
             Input::LogEnds(logs) => self.happens(Event::LogEnds(logs)),
+            Input::Leave => self.happens(Event::Leave),
             Input::Operate { command, answer } => {
                 self.next_token += 1;
                 self.answers.insert(self.next_token, answer);
