@@ -9,6 +9,7 @@ use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::node::NodeArguments;
 use crate::partition::PartitionCommand;
+use crate::recover::RecoverArguments;
 use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
 use crate::up::UpArguments;
@@ -34,9 +35,15 @@ pub(crate) enum Command {
     /// Makes, changes, shows and removes keyspaces.
     #[command(subcommand)]
     Keyspace(KeyspaceCommand),
-    /// Tells who holds which partitions.
+    /// Tells who holds which partitions, moves and splits them.
     #[command(subcommand)]
     Partition(PartitionCommand),
+    /// Tells which partitions nobody serves, and goes on without the nodes that would have to return.
+    ///
+    /// A partition is lost while everybody who holds all of its acknowledged writes is down. It is served again as soon as
+    /// one of them returns. If they never will, --accept-loss has the partition go on with the most complete copy that is
+    /// left, or empty if there is none. What only the others had is gone then, even if they return after all.
+    Recover(RecoverArguments),
     /// Reads and writes single records.
     #[command(subcommand)]
     Kv(KvCommand),

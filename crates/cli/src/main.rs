@@ -10,6 +10,7 @@ mod local;
 mod node;
 mod output;
 mod partition;
+mod recover;
 mod secret;
 mod sim;
 mod status;
@@ -39,6 +40,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         }
         Command::Node(arguments) => node::run(&arguments),
         Command::Partition(command) => runtime()?.block_on(partition::run(command)),
+        Command::Recover(arguments) => runtime()?.block_on(recover::run(arguments)),
         Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
         Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),

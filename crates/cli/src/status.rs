@@ -31,6 +31,8 @@ struct ShownStatus {
     /// The cluster's name, in hexadecimal digits.
     cluster: String,
     groups: ShownGroups,
+    /// What an operator should see to, beside the troubles of nodes.
+    warnings: Vec<String>,
 }
 
 /// Replica groups, over all keyspaces.
@@ -42,6 +44,7 @@ struct ShownGroups {
     moving: u32,
     recovering: u32,
     down: u32,
+    lost: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -82,12 +85,19 @@ pub(crate) async fn run(arguments: StatusArguments) -> Result<Ending, CommandErr
 
 impl From<Status> for ShownStatus {
     fn from(status: Status) -> Self {
-        let GroupsStatus { groups, short, rebuilding, moving, recovering, down } =
+        let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } =
             status.groups.unwrap_or_default();
+        let keyspaces: Vec<ShownKeyspace> =
+            status.keyspaces.into_iter().map(ShownKeyspace::in_status).collect();
+        let gone: Vec<u32> =
+            status.nodes.iter().filter(|node| node.state == "down").map(|node| node.id).collect();
+        let mut warnings: Vec<String> = gone.iter().map(|id| format!("node {id} is down")).collect();
+        warnings.extend(keyspaces.iter().flat_map(|keyspace| keyspace.warnings(status.nodes.len())));
         ShownStatus {
-            groups: ShownGroups { groups, short, rebuilding, moving, recovering, down },
+            groups: ShownGroups { groups, short, rebuilding, moving, recovering, down, lost },
             nodes: status.nodes.into_iter().map(Into::into).collect(),
-            keyspaces: status.keyspaces.into_iter().map(Into::into).collect(),
+            keyspaces,
+            warnings,
             map_epoch: status.map_epoch,
             cluster: status.cluster.iter().map(|byte| format!("{byte:02x}")).collect(),
         }
@@ -136,6 +146,10 @@ impl fmt::Display for ShownStatus {
             }
             writeln!(f)?;
             for instance in &node.instances {
+                if *pid == 0 {
+                    writeln!(f, "  instance {}: {}", instance.id, instance.addr)?;
+                    continue;
+                }
                 writeln!(
                     f,
                     "  instance {}: {}, {} partitions, {} records and versions, log {} ({} in memory), {} connections",
@@ -151,18 +165,20 @@ impl fmt::Display for ShownStatus {
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
         }
         self.keyspaces.iter().try_for_each(|keyspace| writeln!(f, "keyspace {keyspace}"))?;
-        let ShownGroups { groups, short, rebuilding, moving, recovering, down } = self.groups;
+        writeln!(f, "map epoch {}", self.map_epoch)?;
+        let ShownGroups { groups, short, rebuilding, moving, recovering, down, lost } = self.groups;
         for (count, what) in [
             (short, "have fewer copies in sync than must hold a write"),
             (rebuilding, "have not as many copies as they are to have"),
             (moving, "are moving"),
             (recovering, "are recovering, and nobody serves them"),
             (down, "have a primary that is down"),
+            (lost, "are lost: nobody serves them before nodes that are down return"),
         ] {
             if count > 0 {
                 writeln!(f, "{count} of {groups} groups {what}")?;
             }
         }
-        Ok(())
+        self.warnings.iter().try_for_each(|warning| writeln!(f, "WARNING: {warning}"))
     }
 }

@@ -14,7 +14,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
     pub ask: Option<Ask>,
 }
 
@@ -42,6 +42,12 @@ pub enum Ask {
     /// Who holds the partitions of a keyspace?
     #[prost(message, tag = "7")]
     ListPartitions(PartitionList),
+    /// Have a partition move, or be placed as the cluster finds best again.
+    #[prost(message, tag = "8")]
+    MovePartition(PartitionMove),
+    /// Go on without members of a partition that will not return.
+    #[prost(message, tag = "9")]
+    RecoverPartition(PartitionRecover),
 }
 
 /// How is the cluster?
@@ -112,6 +118,34 @@ pub struct PartitionList {
     pub first: u32,
 }
 
+/// Have a partition move.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PartitionMove {
+    /// The keyspace's name.
+    #[prost(string, tag = "1")]
+    pub keyspace: String,
+    /// The partition in it.
+    #[prost(uint32, tag = "2")]
+    pub partition: u32,
+    /// The node that it is to be on; unset: wherever the cluster finds best.
+    #[prost(uint32, optional, tag = "3")]
+    pub node: Option<u32>,
+    /// Which of its instances; unset: that which holds least.
+    #[prost(uint32, optional, tag = "4")]
+    pub instance: Option<u32>,
+}
+
+/// Go on without members of a partition that will not return, by the operator's word.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct PartitionRecover {
+    /// The keyspace's name.
+    #[prost(string, tag = "1")]
+    pub keyspace: String,
+    /// The partition in it.
+    #[prost(uint32, tag = "2")]
+    pub partition: u32,
+}
+
 /// Partitions in one answer.
 pub const PARTITIONS_LISTED_MAX: usize = 1024;
 
@@ -149,6 +183,9 @@ pub struct Done {
     /// The epoch of the map in which it is.
     #[prost(uint64, tag = "1")]
     pub map_epoch: u64,
+    /// Of a partition that is to move: the instance that it goes to.
+    #[prost(uint64, tag = "2")]
+    pub number: u64,
 }
 
 /// Who holds partitions.
@@ -183,6 +220,12 @@ pub struct PartitionStatus {
     /// `settled`, `admitting` (it moves) or `recovering` (nobody serves it).
     #[prost(string, tag = "6")]
     pub state: String,
+    /// Nobody serves it, and nobody will before a node that is down returns or an operator gives it up.
+    #[prost(bool, tag = "7")]
+    pub lost: bool,
+    /// Of its members, those whose node is down.
+    #[prost(uint32, repeated, tag = "8")]
+    pub down: Vec<u32>,
 }
 
 /// Why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
@@ -206,6 +249,10 @@ pub const REFUSED_UNKNOWN_NODE: &str = "unknown-node";
 pub const REFUSED_EXISTS: &str = "keyspace-exists";
 /// [`Refused::code`]: a setting is wrong or cannot be changed.
 pub const REFUSED_SETTING: &str = "bad-setting";
+/// [`Refused::code`]: there is no such partition.
+pub const REFUSED_UNKNOWN_PARTITION: &str = "unknown-partition";
+/// [`Refused::code`]: the control group has decided that it is not to be done; the reason says why.
+pub const REFUSED_DECIDED: &str = "refused";
 /// [`Refused::code`]: the node could not do it just now; the reason says why.
 pub const REFUSED_FAILED: &str = "failed";
 
@@ -250,6 +297,9 @@ pub struct GroupsStatus {
     /// The primary of these is down, and nobody can take over.
     #[prost(uint32, tag = "6")]
     pub down: u32,
+    /// Of these nobody serves, and nobody will before a node that is down returns or an operator gives it up.
+    #[prost(uint32, tag = "7")]
+    pub lost: u32,
 }
 
 /// A node.
@@ -343,6 +393,15 @@ pub struct KeyspaceStatus {
     /// Bytes of a blob's chunks.
     #[prost(uint32, tag = "8")]
     pub chunk_bytes: u32,
+    /// Partitions of which fewer copies are in sync than must hold a write. In a status only, as what follows.
+    #[prost(uint32, tag = "9")]
+    pub short: u32,
+    /// Partitions of which there are fewer or more copies than there are to be.
+    #[prost(uint32, tag = "10")]
+    pub rebuilding: u32,
+    /// Partitions that nobody serves, nor will before a node that is down returns.
+    #[prost(uint32, tag = "11")]
+    pub lost: u32,
 }
 
 impl AdminRequest {
@@ -425,6 +484,8 @@ mod tests {
             Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
             Ask::RemoveNode(NodeRemove { node: 3 }),
             Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),
+            Ask::MovePartition(PartitionMove { node: Some(2), ..PartitionMove::default() }),
+            Ask::RecoverPartition(PartitionRecover { keyspace: "papers".into(), partition: 7 }),
         ] {
             let request = AdminRequest::of(ask);
             assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
@@ -439,7 +500,7 @@ mod tests {
         let partition = PartitionStatus { partition: 5, in_sync: vec![1, 2], ..PartitionStatus::default() };
         for answer in [
             AdminAnswer::of(Answer::Status(status)),
-            AdminAnswer::of(Answer::Done(Done { map_epoch: 9 })),
+            AdminAnswer::of(Answer::Done(Done { map_epoch: 9, number: 4 })),
             AdminAnswer::of(Answer::Partitions(Partitions { partitions: vec![partition], count: 256 })),
             AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
         ] {

@@ -7,7 +7,8 @@ use tokio::time::sleep;
 use zerohop_client::Client;
 use zerohop_wire::admin::{
     AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, NodeRemove,
-    NodeStateSet, PartitionList, PartitionStatus, REFUSED_FAILED, Status, StatusGet,
+    NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus, REFUSED_FAILED, Status,
+    StatusGet,
 };
 
 use super::ending::CommandError;
@@ -74,6 +75,37 @@ pub(crate) async fn partitions(
             return Ok(all);
         }
     }
+}
+
+/// One partition of a keyspace; `None`: it has none of this number.
+pub(crate) async fn partition(
+    client: &Client,
+    keyspace: &str,
+    partition: u32,
+) -> Result<Option<PartitionStatus>, CommandError> {
+    let list = PartitionList { keyspace: keyspace.to_owned(), first: partition };
+    match ask(client, Ask::ListPartitions(list)).await? {
+        Answer::Partitions(page) => Ok(page.partitions.into_iter().find(|one| one.partition == partition)),
+        _ => Err(CommandError::Unexpected),
+    }
+}
+
+/// Has a partition move; says to which instance.
+pub(crate) async fn move_partition(client: &Client, asked: PartitionMove) -> Result<u32, CommandError> {
+    match ask(client, Ask::MovePartition(asked)).await? {
+        Answer::Done(done) => u32::try_from(done.number).map_err(|_| CommandError::Unexpected),
+        _ => Err(CommandError::Unexpected),
+    }
+}
+
+/// Has the cluster go on without members of a partition that will not return.
+pub(crate) async fn recover_partition(
+    client: &Client,
+    keyspace: &str,
+    partition: u32,
+) -> Result<(), CommandError> {
+    let recover = PartitionRecover { keyspace: keyspace.to_owned(), partition };
+    done(ask(client, Ask::RecoverPartition(recover)).await?)
 }
 
 fn done(answer: Answer) -> Result<(), CommandError> {

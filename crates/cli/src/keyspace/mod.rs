@@ -10,6 +10,7 @@ mod split;
 use clap::{Args, Subcommand};
 
 pub(crate) use self::settings::ShownKeyspace;
+pub(crate) use self::split::{SplitArguments, run as split};
 
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;

@@ -34,13 +34,63 @@ pub(crate) struct ShownKeyspace {
     id: u32,
     hash: String,
     chunk_bytes: u32,
+    /// How its partitions stand, in a status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    standing: Option<Standing>,
+}
+
+/// How the partitions of a keyspace stand.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Standing {
+    /// Of so many fewer copies are in sync than must hold a write.
+    short: u32,
+    /// Of so many there are not as many copies as there are to be.
+    rebuilding: u32,
+    /// So many nobody serves, before a node that is down returns.
+    lost: u32,
+}
+
+impl ShownKeyspace {
+    /// With how its partitions stand, of so many nodes.
+    pub(crate) fn in_status(status: KeyspaceStatus) -> Self {
+        let KeyspaceStatus { short, rebuilding, lost, .. } = status;
+        Self { standing: Some(Standing { short, rebuilding, lost }), ..Self::from(status) }
+    }
+
+    /// What is wrong with it in a cluster of so many nodes.
+    pub(crate) fn warnings(&self, nodes: usize) -> Vec<String> {
+        let Self { name, replicas, standing, .. } = self;
+        let mut warnings = Vec::new();
+        if *replicas as usize > nodes {
+            warnings.push(format!(
+                "keyspace {name} asks for {replicas} copies of everything, and there are {nodes} nodes to hold them: start \
+                 more, or `zerohop keyspace alter {name} --replicas {nodes}`"
+            ));
+        }
+        let Some(Standing { short, lost, .. }) = standing else { return warnings };
+        if *lost > 0 {
+            warnings.push(format!(
+                "keyspace {name}: {lost} partitions are lost: nobody serves them before nodes that are down return; \
+                 `zerohop recover` tells which"
+            ));
+        }
+        if *short > *lost {
+            warnings.push(format!(
+                "keyspace {name}: {} partitions take no writes, as too few copies are in sync",
+                short - lost
+            ));
+        }
+        warnings
+    }
 }
 
 impl From<KeyspaceStatus> for ShownKeyspace {
     fn from(status: KeyspaceStatus) -> Self {
-        let KeyspaceStatus { id, name, partitions, hash, replicas, min_in_sync, durability, chunk_bytes } =
-            status;
-        ShownKeyspace { name, replicas, min_in_sync, durability, partitions, id, hash, chunk_bytes }
+        let KeyspaceStatus {
+            id, name, partitions, hash, replicas, min_in_sync, durability, chunk_bytes, ..
+        } = status;
+        let standing = None;
+        ShownKeyspace { name, replicas, min_in_sync, durability, partitions, id, hash, chunk_bytes, standing }
     }
 }
 

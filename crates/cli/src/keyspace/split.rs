@@ -17,7 +17,7 @@ pub(crate) struct SplitArguments {
     place: Place,
 }
 
-pub(super) async fn run(arguments: SplitArguments) -> Result<Ending, CommandError> {
+pub(crate) async fn run(arguments: SplitArguments) -> Result<Ending, CommandError> {
     let SplitArguments { name, place } = arguments;
     let client = place.target.connect().await?;
     let keyspace = find(&client, &name).await?;

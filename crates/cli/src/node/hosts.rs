@@ -10,6 +10,9 @@ use zerohop_node::server::{ClusterOptions, Way};
 use super::listen;
 use crate::common::ending::CommandError;
 
+/// The most bytes of the name of a failure domain, and of its value.
+const DOMAIN_BYTES_MAX: usize = 64;
+
 /// The most bytes of a file of hosts that are read.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -33,7 +36,7 @@ pub(super) struct ClusterArguments {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     cluster_name: String,
     /// What fails together with this node, as in rack=a: copies of a partition are kept in different ones.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = domain)]
     domain: Option<String>,
     /// How much this node can take, beside others.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -97,6 +100,19 @@ pub(super) fn listen_of(options: &ClusterOptions) -> Option<SocketAddr> {
     }
 }
 
+/// For clap: the text itself, if it is a name and a value. Nodes of one domain must give it letter by letter alike, so that
+/// nothing is in it that is easily mistaken.
+fn domain(text: &str) -> Result<String, String> {
+    let is_word = |word: &str| {
+        let is_fine = |one: char| one.is_ascii_alphanumeric() || "._-:/".contains(one);
+        !word.is_empty() && word.len() <= DOMAIN_BYTES_MAX && word.chars().all(is_fine)
+    };
+    match text.split_once('=') {
+        Some((name, value)) if is_word(name) && is_word(value) => Ok(text.to_owned()),
+        _ => Err("write NAME=VALUE of letters, digits and . _ - : /, as in rack=a".to_owned()),
+    }
+}
+
 /// A domain's number: nodes that give the same text are in the same one. FNV-1a; zero is nobody's.
 fn domain_of(text: &str) -> u32 {
     let hash =
@@ -151,5 +167,9 @@ mod tests {
     fn domains_of_one_text_are_one() {
         assert_eq!(domain_of("rack=a"), domain_of("rack=a"));
         assert_ne!(domain_of("rack=a"), domain_of("rack=b"));
+        assert_eq!(domain("rack=a").as_deref(), Ok("rack=a"));
+        for bad in ["", "rack", "rack=", "=a", "rack=a b", "rack=a=b", "räck=a"] {
+            assert!(domain(bad).is_err(), "{bad}");
+        }
     }
 }

@@ -1,69 +1,36 @@
-//! `zerohop partition list`: who holds what.
+//! `zerohop partition`: who holds what, and having it elsewhere.
 
-use clap::{Args, Subcommand};
-use serde::Serialize;
-use zerohop_wire::admin::PartitionStatus;
+mod list;
+mod moving;
+mod name;
 
-use crate::common::admin;
+use clap::Subcommand;
+
+pub(crate) use self::name::PartitionName;
+
 use crate::common::ending::{CommandError, Ending};
-use crate::common::target::Target;
-use crate::output;
+use crate::keyspace::{self, SplitArguments};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PartitionCommand {
     /// Tells which instances hold the partitions of a keyspace.
-    List(ListArguments),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct ListArguments {
-    /// The keyspace.
-    #[arg(default_value = "default")]
-    keyspace: String,
-    #[command(flatten)]
-    target: Target,
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Serialize)]
-struct Listed {
-    partition: u32,
-    epoch: u64,
-    primary: u32,
-    in_sync: Vec<u32>,
-    followers: Vec<u32>,
-    state: String,
+    List(list::ListArguments),
+    /// Moves a partition to another node, while it is in use, and waits until it serves there.
+    ///
+    /// The copy there catches up first; then it becomes primary, and the former primary leaves (or the copy that shares the
+    /// node's failure domain). Clients see one redirect. The partition stays there until it is released.
+    Move(moving::MoveArguments),
+    /// Lets a partition that was moved by hand be placed as the cluster finds best again.
+    Release(moving::ReleaseArguments),
+    /// Cuts each partition of a keyspace in two, while it is in use: another name of `keyspace split`.
+    Split(SplitArguments),
 }
 
 pub(crate) async fn run(command: PartitionCommand) -> Result<Ending, CommandError> {
-    let PartitionCommand::List(arguments) = command;
-    let client = arguments.target.connect().await?;
-    let all: Vec<Listed> =
-        admin::partitions(&client, &arguments.keyspace).await?.into_iter().map(Listed::from).collect();
-    if arguments.json {
-        output::json(&all)?;
-        return Ok(Ending::Done);
-    }
-    let some = |instances: &[u32]| match instances {
-        [] => "-".to_owned(),
-        some => some.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
-    };
-    let line = |one: &Listed| {
-        let Listed { partition, epoch, primary, in_sync, followers, state } = one;
-        let (in_sync, followers) = (some(in_sync), some(followers));
-        format!(
-            "{partition}\tepoch {epoch}\tprimary {primary}\tin sync {in_sync}\tfollowing {followers}\t{state}"
-        )
-    };
-    output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))?;
-    Ok(Ending::Done)
-}
-
-impl From<PartitionStatus> for Listed {
-    fn from(status: PartitionStatus) -> Self {
-        let PartitionStatus { partition, epoch, primary, in_sync, followers, state } = status;
-        Listed { partition, epoch, primary, in_sync, followers, state }
+    match command {
+        PartitionCommand::List(arguments) => list::run(arguments).await,
+        PartitionCommand::Move(arguments) => moving::run(arguments).await,
+        PartitionCommand::Release(arguments) => moving::release(arguments).await,
+        PartitionCommand::Split(arguments) => keyspace::split(arguments).await,
     }
 }

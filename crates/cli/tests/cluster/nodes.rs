@@ -53,6 +53,43 @@ impl Cluster {
         self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
+    /// Has another node join; its place.
+    pub(crate) fn join(&mut self) -> usize {
+        let at = self.ports.len();
+        self.ports.push(self.ports[0] + at as u16 * PORTS);
+        self.nodes.push(None);
+        let mut command = self.command(at);
+        command.args(["--join", &self.endpoints()[0], "--listen", &self.endpoints()[at]]);
+        let mut child = command.spawn().unwrap();
+        ready(child.stdout.take().unwrap());
+        self.nodes[at] = Some(child);
+        at
+    }
+
+    /// What the program prints, and how it ends.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
+        let running = self.nodes.iter().position(Option::is_some).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
+        command.args(arguments).env("ZEROHOP_ENDPOINT", &self.endpoints()[running]);
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+    }
+
+    /// The same, done; each line is JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        let (code, out, problems) = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(code, 0, "{arguments:?}: {out} {problems}");
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// Asks a node to end and waits until it has.
+    pub(crate) fn stop(&mut self, node: usize) {
+        let mut child = self.nodes[node].take().unwrap();
+        kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        wait(&mut child);
+    }
+
     pub(crate) fn kill(&mut self, node: usize) {
         let mut child = self.nodes[node].take().unwrap();
         child.kill().unwrap();
@@ -72,20 +109,27 @@ impl Cluster {
         ready(output);
     }
 
-    /// Waits until all nodes are up and every partition has as many copies in sync as it is to have.
-    pub(crate) fn wait_until_whole(&self) {
+    /// Waits until the status is so.
+    pub(crate) fn wait_for(&self, what: &str, is_so: impl Fn(&Value) -> bool) {
         let began = Instant::now();
         loop {
             let status = self.status();
+            if is_so(&status) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "never: {what}: {status:#}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Waits until all nodes are up and every partition has as many copies in sync as it is to have.
+    pub(crate) fn wait_until_whole(&self) {
+        self.wait_for("it is whole", |status| {
             let nodes = status["nodes"].as_array().unwrap();
             let are_up = nodes.len() == self.ports.len() && nodes.iter().all(|node| node["state"] == "up");
             let groups = &status["groups"];
-            if are_up && groups["short"] == 0 && groups["recovering"] == 0 {
-                return;
-            }
-            assert!(began.elapsed() < PATIENCE, "it is never whole: {status:#}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+            are_up && groups["short"] == 0 && groups["recovering"] == 0
+        });
     }
 
     pub(crate) fn stop_in_order(mut self) {
@@ -93,31 +137,27 @@ impl Cluster {
             kill_process(Pid::from_child(child), Signal::TERM).unwrap();
         }
         for child in self.nodes.iter_mut().flatten() {
-            let began = Instant::now();
-            while child.try_wait().unwrap().is_none() {
-                assert!(began.elapsed() < PATIENCE, "a node does not stop");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            assert_eq!(child.wait().unwrap().code(), Some(0));
+            wait(child);
         }
     }
 
-    fn status(&self) -> Value {
-        let running = self.nodes.iter().position(Option::is_some).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
-        command.args(["status", "--json", "--endpoint", &self.endpoints()[running]]);
-        let output = command.output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        serde_json::from_slice(&output.stdout).unwrap()
+    pub(crate) fn status(&self) -> Value {
+        self.json(&["status"]).remove(0)
     }
 
     fn spawn(&self, node: usize) -> Child {
+        let mut command = self.command(node);
+        command.args(["--hosts", &self.endpoints().join(","), "--listen", &self.endpoints()[node]]);
+        command.spawn().unwrap()
+    }
+
+    fn command(&self, node: usize) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
-        command.args(["node", "--json", "--log-level", "error", "--instances", "1"]);
-        command.args(["--hosts", &self.endpoints().join(","), "--listen", &self.endpoints()[node], "--data"]);
+        command.args(["node", "--json", "--log-level", "error", "--instances", "1", "--data"]);
         command.arg(self.folder.join(format!("node-{node}")));
         command.args(["--ends-with-parent", &std::process::id().to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        command
     }
 }
 
@@ -128,6 +168,16 @@ impl Drop for Cluster {
             drop(child.wait());
         }
     }
+}
+
+/// Waits until a node has ended, well.
+fn wait(child: &mut Child) {
+    let began = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < PATIENCE, "a node does not stop");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
 /// Waits until a node says that it serves.

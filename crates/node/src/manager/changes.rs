@@ -5,8 +5,8 @@ use zerohop_placement::{
     PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::admin::{
-    AdminAnswer, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED,
-    REFUSED_SETTING, REFUSED_UNKNOWN,
+    AdminAnswer, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_DECIDED, REFUSED_EXISTS,
+    REFUSED_FAILED, REFUSED_SETTING, REFUSED_UNKNOWN,
 };
 use zerohop_wire::ids::{KeyspaceId, NodeId};
 
@@ -176,6 +176,11 @@ impl Situation<'_> {
 }
 
 impl Refusal {
+    /// It is not to be.
+    pub(super) fn decided(reason: &str) -> Refusal {
+        refusal(REFUSED_DECIDED, reason)
+    }
+
     /// The node itself could not.
     pub(super) fn failed(reason: String) -> Refusal {
         refusal(REFUSED_FAILED, reason)
@@ -203,6 +208,7 @@ pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus 
         min_in_sync: config.min_in_sync.into(),
         durability: config.durability.to_string(),
         chunk_bytes: config.chunk_bytes,
+        ..KeyspaceStatus::default()
     }
 }
 
@@ -290,6 +296,7 @@ mod tests {
             min_in_sync: 1,
             durability: "interval:50ms".into(),
             chunk_bytes: 4096,
+            ..KeyspaceStatus::default()
         };
         assert_eq!(status, expected);
     }

@@ -4,12 +4,13 @@
 use std::rc::Rc;
 
 use tokio::time::timeout;
-use zerohop_control::command::{self, Command};
+use zerohop_control::command::{self, Command, Move, Refusal};
 use zerohop_placement::{Change, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, Answer, Ask, Done, NodeRemove, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN_NODE,
+    AdminAnswer, Answer, Ask, Done, NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED,
+    REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
-use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use super::changes::Decided;
 use super::jobs::decide;
@@ -40,6 +41,20 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         }
         Ask::RemoveNode(NodeRemove { node }) => {
             return of_node(shared, node, |node, _| Command::RemoveNode(node)).await;
+        }
+        Ask::MovePartition(PartitionMove { keyspace, partition, node, instance }) => {
+            let (to, instance) = (node.map(NodeId), instance.map(InstanceId));
+            return of_partition(shared, &keyspace, partition, |keyspace, partition| {
+                Command::Move(Move { keyspace, partition, to, instance })
+            })
+            .await;
+        }
+        Ask::RecoverPartition(PartitionRecover { keyspace, partition }) => {
+            return of_partition(shared, &keyspace, partition, |keyspace, partition| Command::Recover {
+                keyspace,
+                partition,
+            })
+            .await;
         }
         _ => {}
     }
@@ -82,7 +97,29 @@ async fn of_node(
         return AdminAnswer::refused(REFUSED_UNKNOWN_NODE, reason);
     };
     match have_decided(shared, command(id, incarnation)).await {
-        Ok(done) => AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0 })),
+        Ok(done) => AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0, number: done.number })),
+        Err(refused) => refused,
+    }
+}
+
+/// Changes a partition.
+async fn of_partition(
+    shared: &Rc<Shared>,
+    name: &str,
+    partition: u32,
+    command: impl FnOnce(KeyspaceId, PartitionId) -> Command,
+) -> AdminAnswer {
+    let map = shared.history.borrow().map().clone();
+    let Some((id, found)) = map.keyspace_named(name) else {
+        return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}"));
+    };
+    let count = found.config().partitions.get();
+    if partition >= count {
+        let reason = format!("keyspace {name} has {count} partitions, of which the last is {}", count - 1);
+        return AdminAnswer::refused(REFUSED_UNKNOWN_PARTITION, reason);
+    }
+    match have_decided(shared, command(id, PartitionId(partition))).await {
+        Ok(done) => AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0, number: done.number })),
         Err(refused) => refused,
     }
 }
@@ -94,7 +131,13 @@ async fn have_decided(shared: &Rc<Shared>, command: Command) -> Result<command::
         return Err(failed("there is no cluster".to_owned()));
     };
     let done = match cluster.operate(command).await {
-        Ok(outcome) => outcome.result.map_err(|refusal| failed(refusal.to_string()))?,
+        Ok(outcome) => outcome.result.map_err(|refusal| match refusal {
+            // It may be otherwise in a moment.
+            Refusal::StaleIncarnation | Refusal::StaleEpoch { .. } | Refusal::TooOld => {
+                failed(refusal.to_string())
+            }
+            _ => AdminAnswer::refused(REFUSED_DECIDED, refusal.to_string()),
+        })?,
         Err(error) => return Err(failed(error.to_string())),
     };
     match timeout(MAP_WAIT, shared.follow.reach(done.epoch)).await {

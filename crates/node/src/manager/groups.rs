@@ -2,46 +2,62 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_placement::{ClusterMap, Group, GroupState, NodeState};
+use zerohop_placement::{ClusterMap, Group, GroupState};
 use zerohop_wire::admin::{
     AdminAnswer, Answer, GroupsStatus, PARTITIONS_LISTED_MAX, PartitionList, PartitionStatus, Partitions,
     REFUSED_UNKNOWN,
 };
-use zerohop_wire::ids::{InstanceId, NodeId};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId};
 
 /// What a node is in groups: primary, in sync, following.
 pub(super) type Shares = [u32; 3];
 
-/// Counts groups, and what each node is in them.
-pub(super) fn count(map: &ClusterMap) -> (GroupsStatus, BTreeMap<NodeId, Shares>) {
-    let mut status = GroupsStatus::default();
-    let mut shares: BTreeMap<NodeId, Shares> = BTreeMap::new();
-    let owner: BTreeMap<InstanceId, (NodeId, NodeState)> = map
-        .nodes()
-        .flat_map(|node| node.instances().map(move |instance| (instance.id, (node.id(), node.state()))))
-        .collect();
+/// How all groups stand, those of each keyspace, and what each node is in them.
+pub(super) struct Counts {
+    pub(super) all: GroupsStatus,
+    pub(super) keyspaces: BTreeMap<KeyspaceId, GroupsStatus>,
+    pub(super) shares: BTreeMap<NodeId, Shares>,
+}
+
+/// Counts groups.
+pub(super) fn count(map: &ClusterMap) -> Counts {
+    let mut counts =
+        Counts { all: GroupsStatus::default(), keyspaces: BTreeMap::new(), shares: BTreeMap::new() };
+    let owner: BTreeMap<InstanceId, NodeId> =
+        map.nodes().flat_map(|node| node.instances().map(move |instance| (instance.id, node.id()))).collect();
+    let shares = &mut counts.shares;
     let mut add = |instance: InstanceId, share: usize| {
-        if let Some((node, _)) = owner.get(&instance) {
+        if let Some(node) = owner.get(&instance) {
             shares.entry(*node).or_default()[share] += 1;
         }
     };
-    for (_, keyspace) in map.keyspaces() {
+    for (id, keyspace) in map.keyspaces() {
         let config = keyspace.config();
+        let mut status = GroupsStatus::default();
         for (_, group) in keyspace.groups() {
             add(group.primary, 0);
             group.in_sync.iter().for_each(|instance| add(*instance, 1));
             group.followers.iter().for_each(|instance| add(*instance, 2));
-            let is_down = owner.get(&group.primary).is_none_or(|(_, state)| *state == NodeState::Down);
             let copies = group.members().count();
             status.groups += 1;
             status.short += u32::from(1 + group.in_sync.len() < usize::from(config.min_in_sync));
             status.rebuilding += u32::from(copies != usize::from(config.replicas));
             status.moving += u32::from(group.state == GroupState::Admitting);
             status.recovering += u32::from(group.state == GroupState::Recovering);
-            status.down += u32::from(is_down);
+            status.down += u32::from(map.is_down(group.primary));
+            status.lost += u32::from(map.is_lost(group));
         }
+        let all = &mut counts.all;
+        all.groups += status.groups;
+        all.short += status.short;
+        all.rebuilding += status.rebuilding;
+        all.moving += status.moving;
+        all.recovering += status.recovering;
+        all.down += status.down;
+        all.lost += status.lost;
+        counts.keyspaces.insert(id, status);
     }
-    (status, shares)
+    counts
 }
 
 /// A page of a keyspace's partitions.
@@ -50,11 +66,11 @@ pub(super) fn list(map: &ClusterMap, asked: &PartitionList) -> AdminAnswer {
         return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {:?}", asked.keyspace));
     };
     let page = keyspace.groups().skip(asked.first as usize).take(PARTITIONS_LISTED_MAX);
-    let partitions = page.map(|(partition, group)| status_of(partition.0, group)).collect();
+    let partitions = page.map(|(partition, group)| status_of(map, partition.0, group)).collect();
     AdminAnswer::of(Answer::Partitions(Partitions { partitions, count: keyspace.config().partitions.get() }))
 }
 
-fn status_of(partition: u32, group: Group<'_>) -> PartitionStatus {
+fn status_of(map: &ClusterMap, partition: u32, group: Group<'_>) -> PartitionStatus {
     let state = match group.state {
         GroupState::Settled => "settled",
         GroupState::Admitting => "admitting",
@@ -67,5 +83,7 @@ fn status_of(partition: u32, group: Group<'_>) -> PartitionStatus {
         in_sync: group.in_sync.iter().map(|one| one.0).collect(),
         followers: group.followers.iter().map(|one| one.0).collect(),
         state: state.to_owned(),
+        lost: map.is_lost(group),
+        down: group.members().filter(|one| map.is_down(*one)).map(|one| one.0).collect(),
     }
 }

@@ -151,8 +151,8 @@ pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Re
         }
         Ask::AlterKeyspace(settings) => now.alter(&settings),
         Ask::DropKeyspace(named) => now.drop(&named),
-        Ask::SetNodeState(_) | Ask::RemoveNode(_) => {
-            Err(Refusal::failed("this node stands alone: it is all of its cluster".to_owned()))
+        Ask::SetNodeState(_) | Ask::RemoveNode(_) | Ask::MovePartition(_) | Ask::RecoverPartition(_) => {
+            Err(Refusal::decided("this node stands alone: it is all of its cluster"))
         }
         Ask::Status(_) | Ask::ListPartitions(_) => {
             Err(Refusal::failed("a question is not a change".to_owned()))

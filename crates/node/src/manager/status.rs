@@ -1,7 +1,7 @@
 //! How the node is: one answer, for control requests and as JSON.
 
 use serde_json::{Value, json};
-use zerohop_wire::admin::{InstanceStatus, NodeStatus, Status};
+use zerohop_wire::admin::{GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status};
 
 use super::changes;
 use super::groups;
@@ -40,7 +40,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             ..empty
         }
     };
-    let (groups, shares) = groups::count(&map);
+    let groups::Counts { all, keyspaces, shares } = groups::count(&map);
     let nodes = map.nodes().map(|node| {
         let instances = node.instances().enumerate();
         let node_status = NodeStatus {
@@ -50,6 +50,14 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             primaries: shares.get(&node.id()).map_or(0, |shares| shares[0]),
             in_sync: shares.get(&node.id()).map_or(0, |shares| shares[1]),
             following: shares.get(&node.id()).map_or(0, |shares| shares[2]),
+            instances: node
+                .instances()
+                .map(|one| InstanceStatus {
+                    id: one.id.0,
+                    addr: one.addr.to_owned(),
+                    ..InstanceStatus::default()
+                })
+                .collect(),
             ..NodeStatus::default()
         };
         if node.id() != shared.node.get() {
@@ -68,8 +76,15 @@ pub(super) async fn gather(shared: &Shared) -> Status {
         map_epoch: map.epoch().0,
         cluster: shared.cluster.get().0.to_vec(),
         nodes: nodes.collect(),
-        groups: Some(groups),
-        keyspaces: map.keyspaces().map(|(id, keyspace)| changes::status(id, keyspace.config())).collect(),
+        groups: Some(all),
+        keyspaces: map
+            .keyspaces()
+            .map(|(id, keyspace)| {
+                let groups = keyspaces.get(&id).copied().unwrap_or_default();
+                let GroupsStatus { short, rebuilding, lost, .. } = groups;
+                KeyspaceStatus { short, rebuilding, lost, ..changes::status(id, keyspace.config()) }
+            })
+            .collect(),
     }
 }
 
@@ -93,7 +108,7 @@ pub(super) fn to_json(status: &Status) -> Value {
         json!({
             "id": one.id, "name": one.name, "partitions": one.partitions, "hash": one.hash,
             "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
-            "chunk_bytes": one.chunk_bytes,
+            "chunk_bytes": one.chunk_bytes, "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost,
         })
     };
     let cluster: String = status.cluster.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -101,6 +116,7 @@ pub(super) fn to_json(status: &Status) -> Value {
     let groups = json!({
         "groups": groups.groups, "short": groups.short, "rebuilding": groups.rebuilding, "moving": groups.moving,
         "recovering": groups.recovering, "down": groups.down,
+        "lost": groups.lost,
     });
     json!({
         "groups": groups, "map_epoch": status.map_epoch, "cluster": cluster,

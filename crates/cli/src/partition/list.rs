@@ -1,0 +1,68 @@
+//! `zerohop partition list`: who holds what.
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_wire::admin::PartitionStatus;
+
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    /// The keyspace.
+    #[arg(default_value = "default")]
+    keyspace: String,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    partition: u32,
+    epoch: u64,
+    primary: u32,
+    in_sync: Vec<u32>,
+    followers: Vec<u32>,
+    state: String,
+    /// Nobody serves it before a node that is down returns.
+    lost: bool,
+    /// Members whose node is down.
+    down: Vec<u32>,
+}
+
+pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError> {
+    let client = arguments.target.connect().await?;
+    let all: Vec<Listed> =
+        admin::partitions(&client, &arguments.keyspace).await?.into_iter().map(Listed::from).collect();
+    if arguments.json {
+        output::json(&all)?;
+        return Ok(Ending::Done);
+    }
+    let some = |instances: &[u32]| match instances {
+        [] => "-".to_owned(),
+        some => some.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+    };
+    let line = |one: &Listed| {
+        let Listed { partition, epoch, primary, in_sync, followers, state, lost, down } = one;
+        let (in_sync, followers) = (some(in_sync), some(followers));
+        let gone = if down.is_empty() { String::new() } else { format!("\tdown: {}", some(down)) };
+        let state = if *lost { "LOST" } else { state };
+        format!(
+            "{partition}\tepoch {epoch}\tprimary {primary}\tin sync {in_sync}\tfollowing {followers}\t{state}{gone}"
+        )
+    };
+    output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))?;
+    Ok(Ending::Done)
+}
+
+impl From<PartitionStatus> for Listed {
+    fn from(status: PartitionStatus) -> Self {
+        let PartitionStatus { partition, epoch, primary, in_sync, followers, state, lost, down } = status;
+        Listed { partition, epoch, primary, in_sync, followers, state, lost, down }
+    }
+}

@@ -1,0 +1,220 @@
+//! `zerohop partition move` and `release`: asks the control group, and watches the map until it is done.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+use zerohop_wire::admin::{PartitionMove, PartitionStatus};
+
+use super::PartitionName;
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use crate::output::{self, StatusLine};
+
+/// Between two looks at the map.
+const LOOK: Duration = Duration::from_millis(50);
+
+#[derive(Args, Debug)]
+pub(crate) struct MoveArguments {
+    /// Which: KEYSPACE/PARTITION, as in default/17.
+    partition: PartitionName,
+    /// Where to: a node, and which of its instances, both by the numbers that `zerohop status` tells.
+    #[arg(long, value_name = "NODE[:INSTANCE]")]
+    to: Place,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON: a line for each step, and one at the end.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReleaseArguments {
+    /// Which: KEYSPACE/PARTITION, as in default/17.
+    partition: PartitionName,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// A node, and perhaps one of its instances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    node: u32,
+    instance: Option<u32>,
+}
+
+/// How far a move has come, in the order in which that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Step {
+    /// It waits its turn: so many moves at once are enough.
+    Waiting,
+    /// The new copy catches up.
+    Copying,
+    /// It holds everything, and is about to become primary.
+    InSync,
+    /// It serves; a copy that is one too many leaves.
+    Primary,
+    /// It is where it was to be.
+    Done,
+}
+
+/// The JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    keyspace: &'a str,
+    partition: u32,
+    instance: u32,
+    step: Step,
+    epoch: u64,
+}
+
+pub(super) async fn run(arguments: MoveArguments) -> Result<Ending, CommandError> {
+    let MoveArguments { partition: name, to, target, json } = arguments;
+    let client = target.connect().await?;
+    let before = look(&client, &name).await?;
+    let copies = before.in_sync.len() + before.followers.len() + 1;
+    let asked = PartitionMove {
+        keyspace: name.keyspace.clone(),
+        partition: name.partition,
+        node: Some(to.node),
+        instance: to.instance,
+    };
+    let instance = admin::move_partition(&client, asked).await?;
+    let line = StatusLine::new();
+    let (mut last, mut since) = (None, Instant::now());
+    loop {
+        let now = look(&client, &name).await?;
+        let step = step(&now, instance, copies);
+        if last.is_some_and(|last| last != Step::Waiting) && step == Step::Waiting {
+            return Err(CommandError::Refused(format!(
+                "the move of {name} has failed: instance {instance} went away or did not catch up. The partition is where \
+                 it was"
+            )));
+        }
+        if last != Some(step) {
+            (last, since) = (Some(step), Instant::now());
+            tell(json, &line, &name, instance, step, &now)?;
+        }
+        if step == Step::Done {
+            return Ok(Ending::Done);
+        }
+        // Copying takes as long as there is data; the control group gives it up by itself.
+        if step != Step::Copying && since.elapsed() > client.options().deadline {
+            return Err(CommandError::Refused(format!(
+                "the move of {name} to instance {instance} goes on, but nothing has happened for {:?}: `zerohop partition \
+                 list {}` tells how it stands",
+                client.options().deadline,
+                name.keyspace
+            )));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+pub(super) async fn release(arguments: ReleaseArguments) -> Result<Ending, CommandError> {
+    let ReleaseArguments { partition: PartitionName { keyspace, partition }, target } = arguments;
+    let asked = PartitionMove { keyspace, partition, node: None, instance: None };
+    admin::move_partition(&target.connect().await?, asked).await?;
+    Ok(Ending::Done)
+}
+
+async fn look(
+    client: &zerohop_client::Client,
+    name: &PartitionName,
+) -> Result<PartitionStatus, CommandError> {
+    let found = admin::partition(client, &name.keyspace, name.partition).await?;
+    found.ok_or_else(|| {
+        CommandError::Refused(format!("keyspace {} has no partition {}", name.keyspace, name.partition))
+    })
+}
+
+/// How far it has come, of a partition that had so many copies.
+fn step(now: &PartitionStatus, to: u32, copies: usize) -> Step {
+    let has = now.in_sync.len() + now.followers.len() + 1;
+    match now.primary == to {
+        true if has <= copies && now.state == "settled" => Step::Done,
+        true => Step::Primary,
+        false if now.in_sync.contains(&to) => Step::InSync,
+        false if now.followers.contains(&to) => Step::Copying,
+        false => Step::Waiting,
+    }
+}
+
+fn tell(
+    json: bool,
+    line: &StatusLine,
+    name: &PartitionName,
+    instance: u32,
+    step: Step,
+    now: &PartitionStatus,
+) -> Result<(), CommandError> {
+    if json {
+        let PartitionName { keyspace, partition } = name;
+        return output::json(&Shown { keyspace, partition: *partition, instance, step, epoch: now.epoch });
+    }
+    match step {
+        Step::Waiting => line.show(&format!("{name}: waits for its turn")),
+        Step::Copying => line.show(&format!("{name}: instance {instance} catches up")),
+        Step::InSync => line.show(&format!("{name}: instance {instance} is in sync")),
+        Step::Primary => line.show(&format!("{name}: instance {instance} serves; a copy leaves")),
+        Step::Done => {
+            line.show("");
+            return output::result(&format!("{name} is served by instance {instance} (epoch {})", now.epoch));
+        }
+    }
+    Ok(())
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (node, instance) = match text.split_once(':') {
+            Some((node, instance)) => (node, Some(instance)),
+            None => (text, None),
+        };
+        let number = |text: &str| {
+            text.parse()
+                .map_err(|_| "write NODE or NODE:INSTANCE, by their numbers, as in 4 or 4:7".to_owned())
+        };
+        Ok(Place { node: number(node)?, instance: instance.map(number).transpose()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_nodes_or_instances_of_them() {
+        assert_eq!("4".parse(), Ok(Place { node: 4, instance: None }));
+        assert_eq!("4:7".parse(), Ok(Place { node: 4, instance: Some(7) }));
+        for bad in ["", "x", "4:", ":7", "4:7:1", "-1"] {
+            assert!(bad.parse::<Place>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_steps_of_a_move_are_told_by_who_is_what() {
+        let group = |primary, in_sync: &[u32], followers: &[u32], state: &str| PartitionStatus {
+            primary,
+            in_sync: in_sync.to_vec(),
+            followers: followers.to_vec(),
+            state: state.to_owned(),
+            ..PartitionStatus::default()
+        };
+        for (expected, now) in [
+            (Step::Waiting, group(1, &[2], &[3], "settled")),
+            (Step::Copying, group(1, &[2], &[9, 3], "admitting")),
+            (Step::InSync, group(1, &[2, 9], &[3], "settled")),
+            (Step::Primary, group(9, &[1, 2], &[3], "settled")),
+            (Step::Done, group(9, &[2], &[3], "settled")),
+        ] {
+            assert_eq!(step(&now, 9, 3), expected, "{now:?}");
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! `zerohop recover`: partitions that nobody serves, and the operator's word that whoever held them will not return.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+use zerohop_client::Client;
+use zerohop_wire::admin::PartitionStatus;
+
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use crate::output;
+use crate::partition::PartitionName;
+
+/// Between two looks at the map.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Partitions told one by one; of more only the first.
+const TOLD_MAX: usize = 20;
+
+#[derive(Args, Debug)]
+pub(crate) struct RecoverArguments {
+    /// Which partitions: KEYSPACE/PARTITION, as in default/17.
+    #[arg(value_name = "KEYSPACE/PARTITION", conflicts_with = "all_lost")]
+    partitions: Vec<PartitionName>,
+    /// All that are lost.
+    #[arg(long)]
+    all_lost: bool,
+    /// Goes on with what is left. What only those had that are down is gone for good, even if they return.
+    #[arg(long)]
+    accept_loss: bool,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What becomes, or became, of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Left {
+    /// Copies that are up were in sync, or the most complete of them is known: at most what a flush had not reached is gone.
+    InSync,
+    /// Only followers are up: what was written last is gone, as far as they were behind.
+    Followers,
+    /// Nothing is left.
+    Nothing,
+}
+
+/// The JSON of a partition.
+#[derive(Serialize)]
+struct Shown {
+    keyspace: String,
+    partition: u32,
+    /// Members that are down.
+    down: Vec<u32>,
+    /// Members that are up.
+    up: Vec<u32>,
+    left: Left,
+    /// Whether it goes on without those that are down.
+    recovered: bool,
+    /// Who serves it then.
+    primary: Option<u32>,
+}
+
+struct Lost {
+    name: PartitionName,
+    status: PartitionStatus,
+}
+
+pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandError> {
+    let RecoverArguments { partitions, all_lost, accept_loss, target, json } = arguments;
+    if accept_loss && partitions.is_empty() && !all_lost {
+        let what =
+            "name the partitions to give up, or say --all-lost; `zerohop recover` alone tells which are lost";
+        return Err(CommandError::Usage(what.to_owned()));
+    }
+    let client = target.connect().await?;
+    let lost = find(&client, &partitions).await?;
+    if lost.is_empty() {
+        match json {
+            true => output::json(&Vec::<Shown>::new())?,
+            false => output::result("No partition is lost; there is nothing to recover.")?,
+        }
+        return Ok(Ending::Done);
+    }
+    if !accept_loss {
+        return Err(ask(json, lost)?);
+    }
+    for Lost { name, .. } in &lost {
+        let asked = admin::recover_partition(&client, &name.keyspace, name.partition).await;
+        if let Err(error) = asked {
+            // One of its members may just have returned.
+            let is_lost = admin::partition(&client, &name.keyspace, name.partition).await?;
+            if is_lost.is_none_or(|one| one.lost) {
+                return Err(error);
+            }
+        }
+    }
+    let after = wait(&client, &lost).await?;
+    let shown: Vec<Shown> = lost.iter().zip(&after).map(|(lost, primary)| lost.shown(*primary)).collect();
+    tell_done(json, &shown)?;
+    match shown.iter().all(|one| one.recovered) {
+        true => Ok(Ending::Done),
+        false => Err(CommandError::Refused(
+            "not all are served yet: copies that are up have not told what they hold. They go on as soon as they have; \
+             `zerohop recover` tells which are left"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Those that are lost, of all or of those that were named.
+async fn find(client: &Client, named: &[PartitionName]) -> Result<Vec<Lost>, CommandError> {
+    let keyspaces: BTreeSet<String> = match named {
+        [] => admin::status(client).await?.keyspaces.into_iter().map(|one| one.name).collect(),
+        named => named.iter().map(|one| one.keyspace.clone()).collect(),
+    };
+    let mut lost = Vec::new();
+    for keyspace in keyspaces {
+        let all = admin::partitions(client, &keyspace).await?;
+        if let Some(none) =
+            named.iter().find(|one| one.keyspace == keyspace && one.partition as usize >= all.len())
+        {
+            let count = all.len();
+            return Err(CommandError::Usage(format!(
+                "{none}: the keyspace has {count} partitions, from 0 on"
+            )));
+        }
+        for status in all.into_iter().filter(|status| status.lost) {
+            let name = PartitionName { keyspace: keyspace.clone(), partition: status.partition };
+            if named.is_empty() || named.contains(&name) {
+                lost.push(Lost { name, status });
+            }
+        }
+    }
+    Ok(lost)
+}
+
+/// Tells what is lost and what would become of it; the error says how to have that.
+fn ask(json: bool, lost: Vec<Lost>) -> Result<CommandError, CommandError> {
+    let shown: Vec<Shown> = lost.iter().map(|one| one.shown(None)).collect();
+    match json {
+        true => output::json(&shown)?,
+        false => {
+            let lines: Vec<String> = shown.iter().take(TOLD_MAX).map(Shown::line).collect();
+            output::result(&lines.join("\n"))?;
+            if shown.len() > TOLD_MAX {
+                output::result(&format!("… and {} more", shown.len() - TOLD_MAX))?;
+            }
+        }
+    }
+    Ok(CommandError::Refused(format!(
+        "{} partitions are lost. They are served again as soon as a node returns that held them in sync. If none ever will, \
+         `zerohop recover --accept-loss --all-lost` goes on with what is left",
+        shown.len()
+    )))
+}
+
+/// Waits until all are served again; says by whom.
+async fn wait(client: &Client, lost: &[Lost]) -> Result<Vec<Option<u32>>, CommandError> {
+    let due = Instant::now() + client.options().deadline;
+    loop {
+        let mut after = Vec::new();
+        for Lost { name, .. } in lost {
+            let now = admin::partition(client, &name.keyspace, name.partition).await?;
+            let served = now.filter(|now| !now.lost && now.state != "recovering");
+            after.push(served.map(|now| now.primary));
+        }
+        if after.iter().all(Option::is_some) || Instant::now() >= due {
+            return Ok(after);
+        }
+        sleep(LOOK).await;
+    }
+}
+
+fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
+    if json {
+        return output::json(&shown);
+    }
+    let count = |left| shown.iter().filter(|one| one.recovered && one.left == left).count();
+    for (count, what) in [
+        (
+            count(Left::InSync),
+            "go on with the most complete copy: up to an interval of writes may be missing",
+        ),
+        (count(Left::Followers), "go on with a follower: what it had not yet been sent is missing"),
+        (count(Left::Nothing), "begin empty: everything that was in them is gone"),
+    ] {
+        if count > 0 {
+            output::result(&format!("{count} partitions {what}"))?;
+        }
+    }
+    Ok(())
+}
+
+impl Lost {
+    fn shown(&self, primary: Option<u32>) -> Shown {
+        let PartitionStatus { primary: before, in_sync, followers, down, state, .. } = &self.status;
+        let is_up = |one: &&u32| !down.contains(one);
+        let members = || std::iter::once(before).chain(in_sync).chain(followers);
+        let up: Vec<u32> = members().filter(is_up).copied().collect();
+        // While a group recovers, what a member was before its node started again is not known any more.
+        let left = match up.is_empty() {
+            true => Left::Nothing,
+            false if state == "recovering" => Left::InSync,
+            false => Left::Followers,
+        };
+        Shown {
+            keyspace: self.name.keyspace.clone(),
+            partition: self.name.partition,
+            down: down.clone(),
+            up,
+            left,
+            recovered: primary.is_some(),
+            primary,
+        }
+    }
+}
+
+impl Shown {
+    fn line(&self) -> String {
+        let Shown { keyspace, partition, down, up, left, .. } = self;
+        let some = |instances: &[u32]| instances.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        let left = match left {
+            Left::InSync => {
+                format!("left: instances {} (up to an interval of writes may be missing)", some(up))
+            }
+            Left::Followers => format!("left: followers {} (the last writes may be missing)", some(up)),
+            Left::Nothing => "nothing is left: it would begin empty".to_owned(),
+        };
+        format!("{keyspace}/{partition}: instances {} are down; {left}", some(down))
+    }
+}
