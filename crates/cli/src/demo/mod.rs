@@ -1,17 +1,20 @@
-//! `zerohop demo`: a cluster's whole job on real files, with a kill in the middle.
+//! `zerohop demo`: a cluster's whole job on real files, with kills in the middle.
 //!
 //! ```text
 //!   source ──load──> keyspace demo-first ──stop, start──> check            every file right
 //!   source ──load──> keyspace demo-again ──check both──> every file right, and nothing else there
 //!                │
 //!                └── half-way: SIGKILL of the node, start; the client goes on by itself
+//!
+//!   source ──load──> three nodes ──SIGKILL of one half-way, return, a fourth joins, one is emptied──> check
 //! ```
 //!
-//! Both keyspaces have `sync` durability. The node that is killed runs on a disk that forgets what was not synced, so
+//! Both keyspaces of the first part have `sync` durability. The node that is killed runs on a disk that forgets what was not synced, so
 //! the kill is a power cut. Nothing is stored twice by the demo itself: a file that was acknowledged before the kill
 //! and is lost by it stays lost, and is found missing.
 
 mod check;
+mod cluster;
 mod error;
 mod lanes;
 mod limits;
@@ -49,6 +52,9 @@ use crate::output;
 const FIRST: &str = "demo-first";
 const AGAIN: &str = "demo-again";
 
+/// The folder of the cluster's nodes.
+const CLUSTER: &str = "cluster";
+
 #[derive(Args, Debug)]
 pub(crate) struct DemoArguments {
     /// The folder whose files are stored. Folders called `target` or `.git` are skipped, links are not followed
@@ -67,6 +73,9 @@ pub(crate) struct DemoArguments {
     /// Kills the node once it has acknowledged so many files, rather than half of them.
     #[arg(long, value_name = "FILES", hide = true)]
     kill_after: Option<u64>,
+    /// Leaves the cluster of several nodes out.
+    #[arg(long, hide = true)]
+    one_node: bool,
 }
 
 /// Runs the demo and prints its report.
@@ -85,8 +94,8 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
     let finished = runtime()?.block_on(async {
         let mut signals = StopSignals::new()?;
         tokio::select! {
-            finished = rounds(&source, work.path(), arguments.kill_after, &mut report) => finished.map(|()| true),
-            // What the rounds hold is dropped, which kills the node.
+            finished = parts(&source, work.path(), arguments, &mut report) => finished.map(|()| true),
+            // What the parts hold is dropped, which kills the nodes.
             () = signals.come() => Ok(false),
         }
     })?;
@@ -100,6 +109,24 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<Ending, CommandError> {
         false => output::result(&report.to_string())?,
     }
     Ok(if report.ok { Ending::Done } else { Ending::No })
+}
+
+async fn parts(
+    source: &Arc<Source>,
+    work: &Path,
+    arguments: &DemoArguments,
+    report: &mut Report,
+) -> Result<(), CommandError> {
+    let kill_after = arguments.kill_after;
+    rounds(source, work, kill_after, report).await?;
+    if arguments.one_node {
+        return Ok(());
+    }
+    let mut found = cluster::run(source, &work.join(CLUSTER), kill_after).await?;
+    report.faulty += found.files - found.whole;
+    report.faults.append(&mut found.faults);
+    report.cluster = Some(found);
+    Ok(())
 }
 
 async fn rounds(

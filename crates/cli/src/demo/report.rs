@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::cluster::ClusterReport;
 use super::limits::FAULTS_SHOWN_MAX;
 
 /// The report. Sizes in bytes, times in seconds, rates in megabytes (10^6 bytes) a second.
@@ -51,6 +52,8 @@ pub(crate) struct Report {
     pub(crate) faulty: u64,
     /// Which, up to a thousand of each check.
     pub(crate) faults: Vec<Fault>,
+    /// The second part: several nodes.
+    pub(super) cluster: Option<ClusterReport>,
     /// What the node reports of its disk.
     pub(crate) damage: Vec<String>,
     /// Where the data is, if it was kept.
@@ -74,7 +77,8 @@ impl Report {
             && self.first_whole == self.files
             && self.again_whole == self.again_files
             && self.verified == self.acknowledged
-            && self.strangers == 0;
+            && self.strangers == 0
+            && self.cluster.as_ref().is_none_or(ClusterReport::is_well);
     }
 }
 
@@ -131,6 +135,7 @@ impl fmt::Display for Report {
             self.files + self.again_files,
             self.strangers
         )?;
+        self.cluster.iter().try_for_each(|cluster| write!(f, "{cluster}"))?;
         writeln!(f)?;
         for fault in self.faults.iter().take(FAULTS_SHOWN_MAX) {
             writeln!(f, "  LOST OR WRONG: {} {}", fault.path, fault.what)?;
@@ -184,6 +189,7 @@ mod tests {
             acknowledged: 5,
             verified: 5,
             killed: true,
+            cluster: Some(ClusterReport { files: 10, whole: 10, ..ClusterReport::default() }),
             ..Report::default()
         }
     }
@@ -193,7 +199,7 @@ mod tests {
         let mut report = good();
         report.judge();
         assert!(report.ok && report.to_string().ends_with("Nothing that was acknowledged is lost."));
-        let spoil: [fn(&mut Report); 8] = [
+        let spoil: [fn(&mut Report); 9] = [
             |report| report.faulty = 1,
             |report| report.damage.push("rot".to_owned()),
             |report| report.killed = false,
@@ -202,6 +208,7 @@ mod tests {
             |report| report.again_whole -= 1,
             |report| report.verified -= 1,
             |report| report.strangers = 1,
+            |report| report.cluster.as_mut().unwrap().whole -= 1,
         ];
         for (at, spoil) in spoil.iter().enumerate() {
             let mut report = good();

@@ -58,6 +58,13 @@ fn the_report_tells_what_was_there_and_that_the_node_was_killed() {
     assert_eq!(report["verified"], acknowledged);
     assert_eq!((&report["faulty"], &report["strangers"]), (&0.into(), &0.into()));
     assert_eq!(report["data"], Value::Null);
+    // Three nodes of which one is killed, a fourth, and one that is emptied.
+    let cluster = &report["cluster"];
+    for (what, is) in [("nodes", 3), ("replicas", 3), ("min_in_sync", 2), ("files", 62), ("whole", 62)] {
+        assert_eq!(cluster[what], is, "{what}: {cluster}");
+    }
+    assert_eq!(cluster["verified"], cluster["acknowledged"]);
+    assert!(cluster["join_copies"].as_u64() > Some(0), "{cluster}");
 }
 
 #[test]
@@ -65,7 +72,7 @@ fn what_was_acknowledged_is_whole_whenever_the_node_is_killed() {
     let root = tempfile::tempdir().unwrap();
     make_files(root.path(), 300);
     for kill_after in [1, 40, 302, 1_000_000] {
-        let report = report(root.path(), &["--kill-after", &kill_after.to_string()]);
+        let report = report(root.path(), &["--one-node", "--kill-after", &kill_after.to_string()]);
         assert!(report["acknowledged"].as_u64().unwrap() >= kill_after.min(302), "{report}");
         assert_eq!(report["verified"], report["acknowledged"]);
         assert_eq!(report["again_whole"], 302);
@@ -81,13 +88,13 @@ fn people_get_a_few_lines_and_no_progress_where_there_is_no_terminal() {
     assert!(text.starts_with("7 files, 3.1 MB below "), "{text}");
     assert!(text.contains("(1 folders skipped)"), "{text}");
     assert!(text.ends_with("Nothing that was acknowledged is lost.\n"), "{text}");
-    assert_eq!((text.lines().count(), output.stderr.len()), (9, 0), "{text}");
+    assert_eq!((text.lines().count(), output.stderr.len()), (14, 0), "{text}");
 }
 
 #[test]
 fn an_empty_folder_is_well_and_a_file_or_nothing_is_told() {
     let root = tempfile::tempdir().unwrap();
-    let report = report(root.path(), &[]);
+    let report = report(root.path(), &["--one-node"]);
     assert_eq!((&report["files"], &report["acknowledged"]), (&0.into(), &0.into()));
     let file = root.path().join("file");
     std::fs::write(&file, "x").unwrap();
@@ -104,7 +111,7 @@ fn data_stays_where_it_was_asked_for_and_is_not_stored_itself() {
     let root = tempfile::tempdir().unwrap();
     make_files(root.path(), 3);
     let data = root.path().join("data");
-    let report = report(root.path(), &["--data", data.to_str().unwrap()]);
+    let report = report(root.path(), &["--one-node", "--data", data.to_str().unwrap()]);
     assert_eq!((&report["files"], &report["skipped_folders"]), (&5.into(), &2.into()));
     assert_eq!(report["data"], data.to_str().unwrap());
     let again = demo(root.path(), &["--data", data.to_str().unwrap()]);
@@ -125,7 +132,7 @@ fn the_temporary_folder_is_removed_unless_it_is_to_be_kept() {
     let temporary = tempfile::tempdir().unwrap();
     let run = |more: &[&str]| {
         let mut command = zerohop(&["demo"]);
-        command.arg(root.path()).args(more).env("TMPDIR", temporary.path());
+        command.arg(root.path()).arg("--one-node").args(more).env("TMPDIR", temporary.path());
         assert!(command.output().unwrap().status.success());
         std::fs::read_dir(temporary.path()).unwrap().count()
     };

@@ -1,0 +1,262 @@
+//! The demo's second part: three nodes that hold everything three times, of which one is killed while files are stored. It
+//! comes back, a fourth joins and takes its share, and another is emptied; then every file must be whole.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+use zerohop_client::{Client, Options};
+use zerohop_node::clock::Stopwatch;
+use zerohop_placement::KeyspaceName;
+use zerohop_wire::admin::{KeyspaceSettings, NodeStatus, Status};
+
+use super::check;
+use super::error::DemoError;
+use super::limits::{DEADLINE, PARTITIONS};
+use super::load;
+use super::progress::Progress;
+use super::report::{Fault, rate};
+use super::source::Source;
+use crate::common::admin;
+use crate::common::ending::CommandError;
+use crate::local::{LocalNode, NodePlan, Starting, free_ports};
+use crate::output::StatusLine;
+
+/// Nodes at first.
+const NODES: u16 = 3;
+
+/// Ports of a node: its manager's and one instance's.
+const PORTS: u16 = 2;
+
+/// Which node is killed, and which is emptied, from 0: neither is the other.
+const KILLED: usize = 1;
+const EMPTIED: usize = 2;
+
+/// Between two looks how the cluster is.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The keyspace.
+const KEYSPACE: &str = "demo-cluster";
+
+/// What came of it, as the report has it. Times in seconds, rates in megabytes (10^6 bytes) a second.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct ClusterReport {
+    pub(super) nodes: u16,
+    /// Copies of every file, and how many must hold it before it is acknowledged.
+    pub(super) replicas: u32,
+    pub(super) min_in_sync: u32,
+    pub(super) write_seconds: f64,
+    pub(super) write_mb_per_second: f64,
+    /// Files acknowledged before one node was killed.
+    pub(super) acknowledged: u64,
+    /// Files acknowledged before or after.
+    pub(super) files: u64,
+    /// Until the killed node was there again, and in step.
+    pub(super) return_seconds: f64,
+    /// Until the fourth node had its share, and how many copies of partitions that was.
+    pub(super) join_seconds: f64,
+    pub(super) join_copies: u32,
+    /// Until the emptied node held nothing.
+    pub(super) drain_seconds: f64,
+    /// Files that are whole at the end, those acknowledged before the kill among them.
+    pub(super) whole: u64,
+    pub(super) verified: u64,
+    pub(super) strangers: u64,
+    #[serde(skip)]
+    pub(super) faults: Vec<Fault>,
+}
+
+impl ClusterReport {
+    /// Whether everything is as it must be.
+    pub(super) fn is_well(&self) -> bool {
+        self.whole == self.files && self.verified == self.acknowledged && self.strangers == 0
+    }
+}
+
+impl fmt::Display for ClusterReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "  cluster  {:>8.1} MB/s   {:.2} s, {} nodes, {} copies, {} of them in step; one node killed after {} files",
+            self.write_mb_per_second,
+            self.write_seconds,
+            self.nodes,
+            self.replicas,
+            self.min_in_sync,
+            self.acknowledged
+        )?;
+        writeln!(
+            f,
+            "  return   {:>8.0} ms     until the killed node was there again and held everything",
+            self.return_seconds * 1e3
+        )?;
+        writeln!(
+            f,
+            "  grow     {:>8.0} ms     until a fourth node had its share, {} copies of partitions",
+            self.join_seconds * 1e3,
+            self.join_copies
+        )?;
+        writeln!(f, "  shrink   {:>8.0} ms     until another was emptied", self.drain_seconds * 1e3)?;
+        writeln!(
+            f,
+            "  verify   {:>8} files  of {} are whole after all that; {} strange keys",
+            self.whole, self.files, self.strangers
+        )
+    }
+}
+
+/// Does all of it in a folder that is new.
+pub(super) async fn run(
+    source: &Arc<Source>,
+    folder: &Path,
+    kill_after: Option<u64>,
+) -> Result<ClusterReport, CommandError> {
+    let plans = plans(folder)?;
+    let (founders, fourth) = plans.split_at(usize::from(NODES));
+    let starting = founders.iter().map(Starting::spawn).collect::<Result<Vec<_>, CommandError>>()?;
+    let mut nodes = Vec::new();
+    for one in starting {
+        nodes.push(one.ready().await?);
+    }
+    let client = connect(&nodes).await?;
+    let settings = KeyspaceSettings {
+        name: KEYSPACE.to_owned(),
+        partitions: Some(PARTITIONS),
+        ..KeyspaceSettings::default()
+    };
+    let made = admin::create(&client, settings).await?;
+    // What is not used need not be copied about.
+    let single = KeyspaceSettings {
+        name: KeyspaceName::default_keyspace().to_string(),
+        replicas: Some(1),
+        min_in_sync: Some(1),
+        ..KeyspaceSettings::default()
+    };
+    admin::alter(&client, single).await?;
+    let mut report = ClusterReport {
+        nodes: NODES,
+        replicas: made.replicas,
+        min_in_sync: made.min_in_sync,
+        ..ClusterReport::default()
+    };
+    let keyspace = client.keyspace(KEYSPACE).await?;
+
+    // Stores everything; one node is killed in the middle, and nobody does anything about it.
+    let progress = Arc::new(Progress::default());
+    let total = source.files.len();
+    let kill_after = kill_after.unwrap_or(total as u64 / 2).max(1).min(total as u64);
+    let victim = nodes.remove(KILLED);
+    let stopwatch = Stopwatch::start();
+    let killing = async {
+        progress.reached(kill_after).await;
+        progress.note_kill();
+        victim.kill().await
+    };
+    let loading = async { Ok::<_, CommandError>(load::load(&keyspace, source, &progress).await?) };
+    let both = async { tokio::try_join!(loading, killing) };
+    let (loaded, ()) = progress.watch("storing in a cluster, with a kill", total, both).await?;
+    let files = Arc::new(loaded.files);
+    report.write_seconds = stopwatch.elapsed().as_secs_f64();
+    report.write_mb_per_second = rate(files.iter().map(|file| file.bytes).sum(), stopwatch.elapsed());
+    report.files = files.len() as u64;
+    report.acknowledged = files.iter().filter(|file| file.before_kill).count() as u64;
+
+    let line = StatusLine::new();
+    line.show("the killed node comes back");
+    let stopwatch = Stopwatch::start();
+    nodes.insert(KILLED, LocalNode::start(&founders[KILLED]).await?);
+    settled(&client, "the killed node did not get in step again", |_| true).await?;
+    report.return_seconds = stopwatch.elapsed().as_secs_f64();
+
+    line.show("a fourth node joins and takes its share");
+    let stopwatch = Stopwatch::start();
+    for plan in fourth {
+        nodes.push(LocalNode::start(plan).await?);
+    }
+    let id = nodes[usize::from(NODES)].ready.id;
+    let has_its_share = |status: &Status| {
+        let copies: u32 = status.keyspaces.iter().map(|one| one.partitions * one.replicas).sum();
+        held(status, id) + 1 >= copies / (u32::from(NODES) + 1)
+    };
+    let status = settled(&client, "the fourth node did not get its share", has_its_share).await?;
+    (report.join_seconds, report.join_copies) = (stopwatch.elapsed().as_secs_f64(), held(&status, id));
+
+    line.show("a node is emptied");
+    let stopwatch = Stopwatch::start();
+    let id = nodes[EMPTIED].ready.id;
+    admin::set_node_state(&client, id, "draining").await?;
+    settled(&client, "a node was not emptied", |status| held(status, id) == 0).await?;
+    report.drain_seconds = stopwatch.elapsed().as_secs_f64();
+    drop(line);
+
+    let progress = Arc::new(Progress::default());
+    let checking = async {
+        let checked = check::check(&keyspace, &files, &progress).await?;
+        Ok::<_, DemoError>((checked, check::strangers(&keyspace, &files).await?))
+    };
+    let (checked, strangers) = progress.watch("verifying the cluster", files.len(), checking).await?;
+    (report.whole, report.verified) = (checked.whole, checked.whole_before_kill);
+    (report.strangers, report.faults) = (strangers, checked.faults);
+    nodes.iter().for_each(LocalNode::ask_to_end);
+    for node in nodes {
+        node.stop().await?;
+    }
+    Ok(report)
+}
+
+/// Those that start together, and one that joins them.
+fn plans(folder: &Path) -> Result<Vec<NodePlan>, CommandError> {
+    let first = free_ports(PORTS * (NODES + 1))
+        .ok_or_else(|| CommandError::Node("no free ports were found for the demo's cluster".to_owned()))?;
+    let at = |node: u16| SocketAddr::new(first.ip(), first.port() + node * PORTS);
+    let hosts: Vec<SocketAddr> = (0..NODES).map(at).collect();
+    let plan = |node: u16| NodePlan {
+        listen: at(node),
+        data: Some(folder.join(format!("node-{}", node + 1))),
+        instances: Some(1),
+        hosts: if node < NODES { hosts.clone() } else { Vec::new() },
+        secret_file: None,
+        join: (node == NODES).then_some(first),
+        log_level: "error".to_owned(),
+        environment: Vec::new(),
+    };
+    Ok((0..=NODES).map(plan).collect())
+}
+
+async fn connect(nodes: &[LocalNode]) -> Result<Client, CommandError> {
+    let options = Options { deadline: DEADLINE, name: "zerohop-demo".to_owned(), ..Options::default() };
+    let endpoints: Vec<&str> = nodes.iter().map(|node| node.ready.manager.as_str()).collect();
+    Client::connect_with(&endpoints, options).await.map_err(CommandError::Unreachable)
+}
+
+/// Waits until all nodes are there, every partition has all of its copies, nothing moves, and it is so.
+async fn settled(
+    client: &Client,
+    what: &str,
+    is_so: impl Fn(&Status) -> bool,
+) -> Result<Status, CommandError> {
+    let due = Instant::now() + DEADLINE;
+    loop {
+        let status = admin::status(client).await?;
+        let groups = status.groups.unwrap_or_default();
+        let is_whole = [groups.short, groups.rebuilding, groups.moving, groups.recovering, groups.down];
+        let are_there = status.nodes.iter().all(|node| node.state != "down");
+        if are_there && is_whole == [0; 5] && is_so(&status) {
+            return Ok(status);
+        }
+        if Instant::now() >= due {
+            return Err(CommandError::Node(format!("{what} within {DEADLINE:?}")));
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Copies of partitions that a node holds.
+fn held(status: &Status, id: u32) -> u32 {
+    let of = |node: &NodeStatus| node.primaries + node.in_sync + node.following;
+    status.nodes.iter().find(|node| node.id == id).map_or(0, of)
+}
