@@ -179,7 +179,7 @@ pub(crate) enum Taken<'f> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zerohop_wire::Timestamp;
+    use zerohop_wire::ids::Timestamp;
     use zerohop_wire::messages::{Query, Read, Until};
 
     /// What is told of a request when it is let go, or when its time is up, as `TimedOut`.
