@@ -53,6 +53,10 @@ pub const CLUSTER_CALLS_PER_SECOND: u64 = 100;
 /// Calls that the clients of a cluster make at least, before a run ends.
 pub const CLUSTER_CALLS_MIN: usize = 2_000;
 
+/// Events of a run of a cluster: ten times as many as the busiest has. With more of them, somebody wants something again and again
+/// in no time.
+pub const CLUSTER_EVENTS_MAX: u64 = 5_000_000;
+
 /// How long after the end of all faults they must have made them: with as many a second as in a storm it takes half a minute.
 pub const CLUSTER_CALLS_US: u64 = 300_000_000;
 

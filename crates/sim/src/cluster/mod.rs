@@ -41,7 +41,8 @@ use crate::client::Client;
 use crate::coverage::Coverage;
 use crate::history::History;
 use crate::limits::{
-    CLUSTER_CALLS_END_US, CLUSTER_CALLS_MIN, CLUSTER_CALLS_US, CLUSTER_HEALING_US, QUIET_US, START,
+    CLUSTER_CALLS_END_US, CLUSTER_CALLS_MIN, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_HEALING_US,
+    QUIET_US, START,
 };
 use crate::network::{Arrival, End, Network, Opener, Travelling};
 use crate::streams::Streams;
@@ -209,6 +210,10 @@ impl Cluster {
         {
             self.happen(event);
             self.put_on_the_way();
+            if self.trace.count() > CLUSTER_EVENTS_MAX {
+                self.trouble("progress", "somebody turns round and round: too many events".to_owned());
+                break;
+            }
         }
         self.finish();
     }
