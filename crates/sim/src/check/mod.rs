@@ -8,9 +8,11 @@
 //!   once                   a token stands in a record at most once; one whose write was denied, never
 //!   written                nothing is returned that nobody wrote
 //!   order                  versions rise from one write to the next
+//!   cycles                 transactions on lists have an order that explains every read and respects real time
 //!   progress               every call ends by its deadline, and once faults have ended, well
 //! ```
 
+pub mod cycles;
 mod linear;
 mod lossy;
 mod model;
