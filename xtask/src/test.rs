@@ -168,11 +168,13 @@ fn plants(shop: &Workshop) -> Result<String, Failure> {
     let own: &[&str] = &["--test", "planted"];
     let control: &[&str] = &["--test", "planted", "--test", "votes", "--test", "agents_planted"];
     let replication: &[&str] = &["--lib", "--test", "replication", "--", "planted", "each_rule_broken"];
+    let transaction: &[&str] = &["--test", "simulation", "--", "planted"];
     for (package, tests, blind) in [
         ("zerohop-engine", own, "the histories in crates/engine/tests have become blind to it"),
         ("zerohop-sim", own, "the simulator has become blind to it"),
         ("zerohop-control", control, "the simulation in crates/control/tests has become blind to it"),
         ("zerohop-partition", replication, "crates/partition/tests/replication has become blind to it"),
+        ("zerohop-transaction", transaction, "crates/transaction/tests/simulation has become blind to it"),
     ] {
         let mut cargo = shop.cargo();
         cargo.args(["test", "--package", package, "--features", "planted-bugs", "--locked"]).args(tests);

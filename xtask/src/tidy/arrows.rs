@@ -8,9 +8,9 @@ use super::manifest::{Dependency, Kind, Manifest, Manifests};
 /// The floors, from the ground; `*` stands for one folder name.
 const FLOORS: [&[&str]; 7] = [
     &["crates/wire", "crates/engine"],
-    &["crates/placement", "crates/resp"],
+    &["crates/placement", "crates/resp", "crates/transaction"],
     &["crates/partition", "crates/control"],
-    &["crates/transaction", "crates/session"],
+    &["crates/session"],
     &["crates/node", "crates/sim", "crates/client"],
     &["crates/gateways/*", "crates/layers/*"],
     &["crates/cli", "python"],

@@ -1,0 +1,341 @@
+//! Bytes of messages and log entries: integers little-endian, lists and bytes behind their lengths. The layouts are in
+//! `docs/protocols/transactions.md`.
+//!
+//! Decoding takes any bytes: it never panics, and allocates no more than a small multiple of what it is given.
+
+use std::fmt;
+
+use bytes::Bytes;
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+
+use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
+use crate::item::{Access, Body, Item, Items, Part};
+use crate::limits::ITEMS_MAX;
+use crate::reason::{Reason, Refusal};
+
+/// The version that is written; no other is known yet.
+pub const VERSION: u8 = 1;
+
+/// Why bytes are no message, entry or list of items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodecError {
+    /// A version that is not known here.
+    Version {
+        /// Which.
+        found: u8,
+    },
+    /// A kind that is not known in this version.
+    Kind {
+        /// Which.
+        found: u8,
+    },
+    /// More than a limit allows.
+    TooLong,
+    /// The bytes end too soon, go on too long, or contradict each other.
+    Damaged,
+}
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CodecError::Version { found } => {
+                write!(
+                    f,
+                    "version {found} of transactions is not known here (known: {VERSION}); use a newer zerohop"
+                )
+            }
+            CodecError::Kind { found } => write!(f, "kind {found} of transactions is not known"),
+            CodecError::TooLong => write!(f, "what is told of a transaction is longer than allowed"),
+            CodecError::Damaged => write!(f, "what is told of a transaction is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for CodecError {}
+
+/// Bytes being written.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    pub(crate) out: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn u8(&mut self, value: u8) {
+        self.out.push(value);
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) {
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) {
+        self.out.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn count(&mut self, count: usize) {
+        // What is written was checked against the limits, which are all below.
+        self.u32(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.out.extend_from_slice(bytes);
+    }
+
+    pub(crate) fn place(&mut self, place: Place) {
+        self.u32(place.keyspace.0);
+        self.u64(place.point);
+    }
+
+    pub(crate) fn id(&mut self, id: TransactionId) {
+        self.place(id.decider);
+        self.stage(StageId { session: id.session, sequence: id.sequence });
+    }
+
+    pub(crate) fn stage(&mut self, id: StageId) {
+        self.u64(id.session.issued.0);
+        self.u64(id.session.nonce);
+        self.u64(id.sequence.0);
+    }
+
+    pub(crate) fn stages(&mut self, ids: &[StageId]) {
+        self.count(ids.len());
+        ids.iter().for_each(|id| self.stage(*id));
+    }
+
+    pub(crate) fn attempt(&mut self, attempt: Attempt) {
+        self.u64(attempt.epoch.0);
+        self.u64(attempt.counter);
+    }
+
+    pub(crate) fn floor(&mut self, floor: Floor) {
+        self.u32(floor.span.keyspace.0);
+        self.u64(floor.span.first);
+        self.u64(floor.span.last);
+        self.u64(floor.index.0);
+    }
+
+    pub(crate) fn durability(&mut self, durability: Durability) {
+        self.u8(durability as u8);
+    }
+
+    pub(crate) fn refusal(&mut self, refusal: Refusal) {
+        self.u8(refusal.reason.number());
+        self.u32(refusal.item);
+    }
+
+    pub(crate) fn access(&mut self, access: Access) {
+        let (number, kind) = match access {
+            Access::Read => (0, 0),
+            Access::Write => (1, 0),
+            Access::Transform(kind) => (2, kind),
+        };
+        self.u8(number);
+        self.u8(kind);
+    }
+
+    pub(crate) fn item(&mut self, item: &Item) {
+        self.u64(item.cell);
+        self.access(item.access);
+        self.u8(u8::from(item.seen.is_some()) | if matches!(item.body, Body::Staged(_)) { 2 } else { 0 });
+        if let Some(seen) = item.seen {
+            self.u64(seen.0);
+        }
+        match &item.body {
+            Body::Inline(bytes) => self.bytes(bytes),
+            Body::Staged(id) => self.stage(*id),
+        }
+    }
+
+    pub(crate) fn parts(&mut self, parts: &[Part]) {
+        self.count(parts.len());
+        for part in parts {
+            self.place(part.place);
+            self.durability(part.durability);
+            match &part.items {
+                Items::Inline(items) => {
+                    self.u8(0);
+                    self.count(items.len());
+                    items.iter().for_each(|item| self.item(item));
+                }
+                Items::Staged(id) => {
+                    self.u8(1);
+                    self.stage(*id);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes being read. Each field is `None` where they end too soon.
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes }
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.bytes.split_first_chunk()?;
+        self.bytes = rest;
+        Some(*taken)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// A number of things of at least `bytes_min` bytes each: no more than the bytes can hold, nor than the limit.
+    pub(crate) fn count(&mut self, bytes_min: usize, limit: usize) -> Option<usize> {
+        let count = self.u32()? as usize;
+        (count <= limit && count <= self.bytes.len() / bytes_min).then_some(count)
+    }
+
+    pub(crate) fn bytes(&mut self, limit: usize) -> Option<Bytes> {
+        let length = self.count(1, limit)?;
+        let (taken, rest) = self.bytes.split_at_checked(length)?;
+        self.bytes = rest;
+        Some(Bytes::copy_from_slice(taken))
+    }
+
+    pub(crate) fn list<T>(
+        &mut self,
+        (bytes_min, limit): (usize, usize),
+        mut one: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let count = self.count(bytes_min, limit)?;
+        (0..count).map(|_| one(self)).collect()
+    }
+
+    pub(crate) fn index(&mut self) -> Option<LogIndex> {
+        self.u64().map(LogIndex)
+    }
+
+    pub(crate) fn timestamp(&mut self) -> Option<Timestamp> {
+        self.u64().map(Timestamp)
+    }
+
+    pub(crate) fn place(&mut self) -> Option<Place> {
+        Some(Place { keyspace: KeyspaceId(self.u32()?), point: self.u64()? })
+    }
+
+    pub(crate) fn id(&mut self) -> Option<TransactionId> {
+        let decider = self.place()?;
+        let StageId { session, sequence } = self.stage()?;
+        Some(TransactionId { decider, session, sequence })
+    }
+
+    pub(crate) fn stage(&mut self) -> Option<StageId> {
+        let session = SessionId { issued: self.timestamp()?, nonce: self.u64()? };
+        Some(StageId { session, sequence: Sequence(self.u64()?) })
+    }
+
+    pub(crate) fn stages(&mut self, limit: usize) -> Option<Vec<StageId>> {
+        self.list((24, limit), Self::stage)
+    }
+
+    pub(crate) fn attempt(&mut self) -> Option<Attempt> {
+        Some(Attempt { epoch: PartitionEpoch(self.u64()?), counter: self.u64()? })
+    }
+
+    pub(crate) fn floor(&mut self) -> Option<Floor> {
+        let span = Span { keyspace: KeyspaceId(self.u32()?), first: self.u64()?, last: self.u64()? };
+        (span.first <= span.last).then_some(())?;
+        Some(Floor { span, index: self.index()? })
+    }
+
+    pub(crate) fn durability(&mut self) -> Option<Durability> {
+        match self.u8()? {
+            0 => Some(Durability::Memory),
+            1 => Some(Durability::Interval),
+            2 => Some(Durability::Sync),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn refusal(&mut self) -> Option<Refusal> {
+        Some(Refusal { reason: Reason::from_number(self.u8()?)?, item: self.u32()? })
+    }
+
+    pub(crate) fn access(&mut self) -> Option<Access> {
+        match (self.u8()?, self.u8()?) {
+            (0, 0) => Some(Access::Read),
+            (1, 0) => Some(Access::Write),
+            (2, kind) => Some(Access::Transform(kind)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn item(&mut self) -> Option<Item> {
+        let (cell, access, flags) = (self.u64()?, self.access()?, self.u8()?);
+        (flags & !3 == 0).then_some(())?;
+        let seen = if flags & 1 != 0 { Some(self.timestamp()?) } else { None };
+        let body = match flags & 2 {
+            0 => Body::Inline(self.bytes(crate::limits::INLINE_BYTES_MAX)?),
+            _ => Body::Staged(self.stage()?),
+        };
+        Some(Item { cell, access, seen, body })
+    }
+
+    /// Parts, of at most [`ITEMS_MAX`] items in all.
+    pub(crate) fn parts(&mut self) -> Option<Vec<Part>> {
+        let mut left = ITEMS_MAX;
+        self.list((18, crate::limits::PARTICIPANTS_MAX), |from| {
+            let (place, durability) = (from.place()?, from.durability()?);
+            let items = match from.u8()? {
+                0 => Items::Inline(from.list((ITEM_BYTES_MIN, left), Self::item)?),
+                1 => Items::Staged(from.stage()?),
+                _ => return None,
+            };
+            if let Items::Inline(items) = &items {
+                left -= items.len();
+            }
+            Some(Part { place, durability, items })
+        })
+    }
+}
+
+/// Cell, access, flags, length of nothing.
+const ITEM_BYTES_MIN: usize = 15;
+
+/// A list of items as it is staged, where it is too long to travel with the transaction: version (1), number (4), items.
+#[must_use]
+pub fn encode_items(items: &[Item]) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.u8(VERSION);
+    out.count(items.len());
+    items.iter().for_each(|item| out.item(item));
+    out.out
+}
+
+/// Reads a staged list of items.
+///
+/// # Errors
+/// See [`CodecError`].
+pub fn decode_items(bytes: &[u8]) -> Result<Vec<Item>, CodecError> {
+    if bytes.len() > crate::limits::STAGED_ITEMS_BYTES_MAX {
+        return Err(CodecError::TooLong);
+    }
+    let mut from = Reader::new(bytes);
+    match from.u8() {
+        Some(VERSION) => {}
+        Some(found) => return Err(CodecError::Version { found }),
+        None => return Err(CodecError::Damaged),
+    }
+    let items = from.list((ITEM_BYTES_MIN, ITEMS_MAX), Reader::item);
+    items.filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
+}

@@ -1,0 +1,249 @@
+//! What a partition logs of transactions, and its bytes.
+
+use bytes::Bytes;
+use zerohop_wire::ids::{LogIndex, Timestamp};
+
+use crate::codec::{CodecError, Reader, VERSION, Writer};
+use crate::id::{Attempt, Durability, Floor, Place, StageId, TransactionId};
+use crate::item::Access;
+use crate::limits::{
+    EFFECT_BYTES_MAX, ENCODED_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX, RESULT_BYTES_MAX,
+    STAGED_PIECE_BYTES_MAX, STAGED_PIECES_MAX,
+};
+use crate::reason::Refusal;
+
+/// One log entry. What it does to the replicated state is in [`crate::State::apply`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Intents, and what will be done if the transaction commits.
+    Prepare {
+        /// Of which.
+        id: TransactionId,
+        /// Under which number.
+        attempt: Attempt,
+        /// By which name the decider knows this partition.
+        place: Place,
+        /// How durable the transaction's entries are.
+        durability: Durability,
+        /// It commits at this timestamp or later.
+        proposal: Timestamp,
+        /// Cells, each once, ascending, and how they are locked.
+        locks: Vec<(u64, Access)>,
+        /// Staged pieces that must not expire.
+        pinned: Vec<StageId>,
+        /// What to change, for the partition.
+        effect: Bytes,
+        /// What is returned.
+        result: Bytes,
+    },
+    /// A prepared attempt has come to nothing.
+    Release {
+        /// Of which.
+        id: TransactionId,
+        /// It and all below.
+        attempt: Attempt,
+    },
+    /// What was prepared is done.
+    Apply {
+        /// Which.
+        id: TransactionId,
+        /// The index of its `Prepare`.
+        prepared: LogIndex,
+        /// Its version.
+        timestamp: Timestamp,
+        /// The index of the decision in the decider's log.
+        decision: LogIndex,
+    },
+    /// The decision. This entry is the transaction.
+    Commit {
+        /// Which.
+        id: TransactionId,
+        /// Under which number all have prepared.
+        attempt: Attempt,
+        /// Its version.
+        timestamp: Timestamp,
+        /// How durable its entries are.
+        durability: Durability,
+        /// The others, in order, with the index of each one's `Prepare`.
+        participants: Vec<(Place, LogIndex)>,
+        /// Staged pieces of the decider's own part.
+        pinned: Vec<StageId>,
+        /// What to change here.
+        effect: Bytes,
+        /// What the items return, by part.
+        results: Vec<Bytes>,
+    },
+    /// The decision not to do it.
+    Abort {
+        /// Which.
+        id: TransactionId,
+        /// Who refused it.
+        by: Place,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// All participants have acknowledged the decision.
+    Finish {
+        /// Which.
+        id: TransactionId,
+    },
+    /// What is below this floor was finished by its decider.
+    Forget {
+        /// See [`Floor`].
+        floor: Floor,
+    },
+    /// Bytes for a transaction to come.
+    Stage {
+        /// By which name it refers to them.
+        id: StageId,
+        /// The bytes.
+        bytes: Bytes,
+    },
+    /// These are not waited for any more.
+    Expire {
+        /// Which.
+        ids: Vec<StageId>,
+    },
+}
+
+impl Entry {
+    /// The entry as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u8(VERSION);
+        out.u8(self.kind());
+        match self {
+            Entry::Prepare { id, attempt, place, durability, proposal, locks, pinned, effect, result } => {
+                out.id(*id);
+                out.attempt(*attempt);
+                out.place(*place);
+                out.durability(*durability);
+                out.u64(proposal.0);
+                out.count(locks.len());
+                for (cell, access) in locks {
+                    out.u64(*cell);
+                    out.access(*access);
+                }
+                out.stages(pinned);
+                out.bytes(effect);
+                out.bytes(result);
+            }
+            Entry::Release { id, attempt } => {
+                out.id(*id);
+                out.attempt(*attempt);
+            }
+            Entry::Apply { id, prepared, timestamp, decision } => {
+                out.id(*id);
+                out.u64(prepared.0);
+                out.u64(timestamp.0);
+                out.u64(decision.0);
+            }
+            Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, results } => {
+                out.id(*id);
+                out.attempt(*attempt);
+                out.u64(timestamp.0);
+                out.durability(*durability);
+                out.count(participants.len());
+                for (place, prepared) in participants {
+                    out.place(*place);
+                    out.u64(prepared.0);
+                }
+                out.stages(pinned);
+                out.bytes(effect);
+                out.count(results.len());
+                results.iter().for_each(|result| out.bytes(result));
+            }
+            Entry::Abort { id, by, refusal } => {
+                out.id(*id);
+                out.place(*by);
+                out.refusal(*refusal);
+            }
+            Entry::Finish { id } => out.id(*id),
+            Entry::Forget { floor } => out.floor(*floor),
+            Entry::Stage { id, bytes } => {
+                out.stage(*id);
+                out.bytes(bytes);
+            }
+            Entry::Expire { ids } => out.stages(ids),
+        }
+        out.out
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// See [`CodecError`].
+    pub fn decode(bytes: &[u8]) -> Result<Entry, CodecError> {
+        if bytes.len() > ENCODED_BYTES_MAX {
+            return Err(CodecError::TooLong);
+        }
+        let mut from = Reader::new(bytes);
+        let kind = match (from.u8(), from.u8()) {
+            (Some(VERSION), Some(kind)) => kind,
+            (Some(found), _) if found != VERSION => return Err(CodecError::Version { found }),
+            _ => return Err(CodecError::Damaged),
+        };
+        if !(1..=9).contains(&kind) {
+            return Err(CodecError::Kind { found: kind });
+        }
+        read(kind, &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
+    }
+
+    /// The number by which it is stored.
+    #[must_use]
+    pub const fn kind(&self) -> u8 {
+        match self {
+            Entry::Prepare { .. } => 1,
+            Entry::Release { .. } => 2,
+            Entry::Apply { .. } => 3,
+            Entry::Commit { .. } => 4,
+            Entry::Abort { .. } => 5,
+            Entry::Finish { .. } => 6,
+            Entry::Forget { .. } => 7,
+            Entry::Stage { .. } => 8,
+            Entry::Expire { .. } => 9,
+        }
+    }
+}
+
+fn read(kind: u8, from: &mut Reader<'_>) -> Option<Entry> {
+    Some(match kind {
+        1 => {
+            let (id, attempt, place) = (from.id()?, from.attempt()?, from.place()?);
+            let (durability, proposal) = (from.durability()?, from.timestamp()?);
+            let locks = from.list((10, ITEMS_MAX), |from| Some((from.u64()?, from.access()?)))?;
+            locks.is_sorted_by(|one, next| one.0 < next.0).then_some(())?;
+            let pinned = from.stages(ITEMS_MAX + 1)?;
+            let (effect, result) = (from.bytes(EFFECT_BYTES_MAX)?, from.bytes(RESULT_BYTES_MAX)?);
+            Entry::Prepare { id, attempt, place, durability, proposal, locks, pinned, effect, result }
+        }
+        2 => Entry::Release { id: from.id()?, attempt: from.attempt()? },
+        3 => Entry::Apply {
+            id: from.id()?,
+            prepared: from.index()?,
+            timestamp: from.timestamp()?,
+            decision: from.index()?,
+        },
+        4 => {
+            let (id, attempt, timestamp) = (from.id()?, from.attempt()?, from.timestamp()?);
+            let durability = from.durability()?;
+            let participants =
+                from.list((20, PARTICIPANTS_MAX), |from| Some((from.place()?, from.index()?)))?;
+            let pinned = from.stages(ITEMS_MAX + 1)?;
+            let effect = from.bytes(EFFECT_BYTES_MAX)?;
+            let mut left = RESULT_BYTES_MAX;
+            let results = from.list((4, PARTICIPANTS_MAX), |from| {
+                let result = from.bytes(left)?;
+                left -= result.len();
+                Some(result)
+            })?;
+            Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, results }
+        }
+        5 => Entry::Abort { id: from.id()?, by: from.place()?, refusal: from.refusal()? },
+        6 => Entry::Finish { id: from.id()? },
+        7 => Entry::Forget { floor: from.floor()? },
+        8 => Entry::Stage { id: from.stage()?, bytes: from.bytes(STAGED_PIECE_BYTES_MAX)? },
+        _ => Entry::Expire { ids: from.stages(STAGED_PIECES_MAX)? },
+    })
+}

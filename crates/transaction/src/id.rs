@@ -1,0 +1,105 @@
+//! The names of transactions, of their attempts, and of those who take part.
+
+use std::fmt;
+
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId};
+
+/// Whoever holds this point of the hash space of this keyspace: so is a partition named in transactions, since it may
+/// move, and be split, between a question and its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// A hash of the partition's slice.
+    pub point: u64,
+}
+
+/// A slice of a keyspace's hash space: what one partition holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The first hash.
+    pub first: u64,
+    /// The last hash.
+    pub last: u64,
+}
+
+impl Span {
+    /// Whether a place lies in it.
+    #[must_use]
+    pub fn has(&self, place: Place) -> bool {
+        self.keyspace == place.keyspace && self.first <= place.point && place.point <= self.last
+    }
+}
+
+/// A transaction: the request of a session, and where it is decided. Sequences count per session and partition, so the
+/// decider's place belongs to the name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransactionId {
+    /// Where it is decided, fixed when it was first sent.
+    pub decider: Place,
+    /// Whose it is.
+    pub session: SessionId,
+    /// Which of the session's requests to the decider.
+    pub sequence: Sequence,
+}
+
+/// An attempt to have a transaction prepared. A decider numbers all its attempts in one row, and a new primary's are
+/// above all of its predecessors', so no number is used twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt {
+    /// Under which epoch of the decider's partition.
+    pub epoch: PartitionEpoch,
+    /// Which of that epoch's, from 1.
+    pub counter: u64,
+}
+
+/// Bytes that were staged: the request that brought them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StageId {
+    /// Whose.
+    pub session: SessionId,
+    /// Which of the session's requests to the partition that holds them.
+    pub sequence: Sequence,
+}
+
+/// What a decider tells about itself in every message: below this index of its log, every decision in these places is
+/// finished, so whatever is remembered of them may be forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// The decider's slice.
+    pub span: Span,
+    /// The index of the oldest unfinished decision, or above all decisions.
+    pub index: LogIndex,
+}
+
+/// How durable a keyspace is, in the order in which one asks for more than another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Durability {
+    /// In memory only.
+    #[default]
+    Memory,
+    /// Flushed every so often.
+    Interval,
+    /// On disk before it is acknowledged.
+    Sync,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{:016x}", self.keyspace, self.point)
+    }
+}
+
+impl fmt::Display for TransactionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}@{}", self.session, self.sequence, self.decider)
+    }
+}
+
+impl fmt::Display for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.epoch, self.counter)
+    }
+}

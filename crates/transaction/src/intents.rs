@@ -1,0 +1,259 @@
+//! Who holds what, who queues for it, and which reads wait for whom. In memory only: what is prepared is in the state.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_wire::ids::Timestamp;
+
+use crate::effect::Ticket;
+use crate::id::TransactionId;
+use crate::item::{Access, Item};
+use crate::planted::{Bug, is_planted};
+
+/// Cells, each once, ascending, and how they are locked.
+pub(crate) type Locks = Vec<(u64, Access)>;
+
+/// One taking of intents; a number that is never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Holder(u64);
+
+/// Who waits in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// A transaction that goes along its chain.
+    Chain(TransactionId),
+    /// The decider's own part.
+    Own(TransactionId),
+    /// A write of one record.
+    Write(Ticket),
+}
+
+#[derive(Debug, Default)]
+struct Cell {
+    held: BTreeMap<Holder, Access>,
+    queue: BTreeMap<u64, Access>,
+}
+
+#[derive(Debug)]
+struct Holding {
+    locks: Locks,
+    /// It commits at this or later; once that is known, exactly then.
+    at: Timestamp,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    who: Who,
+    locks: Locks,
+}
+
+#[derive(Debug)]
+struct Reading {
+    ticket: Ticket,
+    cell: u64,
+    /// A read of what was at this time waits for nobody who commits later.
+    limit: Timestamp,
+    waits: BTreeSet<Holder>,
+}
+
+/// The table of one partition.
+#[derive(Debug, Default)]
+pub(crate) struct Intents {
+    cells: BTreeMap<u64, Cell>,
+    holdings: BTreeMap<Holder, Holding>,
+    /// By arrival.
+    waiters: BTreeMap<u64, Waiter>,
+    /// Arrivals that may have become ready.
+    stirred: BTreeSet<u64>,
+    reads: BTreeMap<u64, Reading>,
+    by_holder: BTreeMap<Holder, BTreeSet<u64>>,
+    next: u64,
+}
+
+/// What the items of one transaction lock, taken together: several accesses to one cell are the strongest of them.
+pub(crate) fn locks_of(items: &[Item]) -> Locks {
+    let mut locks: BTreeMap<u64, Access> = BTreeMap::new();
+    for item in items {
+        locks
+            .entry(item.cell)
+            .and_modify(|access| {
+                if *access != item.access {
+                    *access = Access::Write;
+                }
+            })
+            .or_insert(item.access);
+    }
+    locks.into_iter().collect()
+}
+
+fn are_compatible(one: Access, other: Access) -> bool {
+    match (one, other) {
+        (Access::Read, Access::Read) => true,
+        (Access::Transform(one), Access::Transform(other)) => one == other,
+        _ => false,
+    }
+}
+
+impl Intents {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Whether nobody holds, or queues for, what is in the way of these.
+    pub(crate) fn are_free(&self, locks: &Locks) -> bool {
+        self.are_free_before(locks, u64::MAX)
+    }
+
+    fn are_free_before(&self, locks: &Locks, arrival: u64) -> bool {
+        locks.iter().all(|(cell, access)| {
+            self.cells.get(cell).is_none_or(|cell| {
+                let mut others =
+                    cell.held.values().chain(cell.queue.range(..arrival).map(|(_, access)| access));
+                others.all(|other| are_compatible(*access, *other))
+            })
+        })
+    }
+
+    /// Takes all of them, which must be free or be those of one who was granted them.
+    pub(crate) fn take(&mut self, locks: Locks, at: Timestamp) -> Holder {
+        let holder = Holder(self.number());
+        for (cell, access) in &locks {
+            self.cells.entry(*cell).or_default().held.insert(holder, *access);
+        }
+        self.holdings.insert(holder, Holding { locks, at });
+        holder
+    }
+
+    /// The timestamp at which a holder commits is known.
+    pub(crate) fn decided(&mut self, holder: Holder, at: Timestamp) {
+        if let Some(holding) = self.holdings.get_mut(&holder) {
+            holding.at = at;
+        }
+    }
+
+    /// Whether a transform of this holder may be applied at `at`: on none of its cells may anybody commit before.
+    pub(crate) fn is_lowest(&self, holder: Holder, at: Timestamp) -> bool {
+        let Some(holding) = self.holdings.get(&holder) else { return true };
+        let transforms = holding.locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
+        transforms
+            .filter_map(|(cell, _)| self.cells.get(cell))
+            .flat_map(|cell| cell.held.keys())
+            .all(|other| *other == holder || self.holdings.get(other).is_none_or(|other| other.at >= at))
+    }
+
+    /// Lets go of what a holder holds. `at` is its version, if it has changed anything. Returns the reads that waited
+    /// for nobody else.
+    pub(crate) fn release(&mut self, holder: Holder, at: Option<Timestamp>) -> Vec<Ticket> {
+        let Some(holding) = self.holdings.remove(&holder) else { return Vec::new() };
+        for (number, _) in &holding.locks {
+            let Some(cell) = self.cells.get_mut(number) else { continue };
+            cell.held.remove(&holder);
+            self.stirred.extend(cell.queue.keys());
+            if cell.held.is_empty() && cell.queue.is_empty() {
+                self.cells.remove(number);
+            }
+        }
+        let mut ready = Vec::new();
+        for number in self.by_holder.remove(&holder).unwrap_or_default() {
+            let Some(reading) = self.reads.get_mut(&number) else { continue };
+            reading.waits.remove(&holder);
+            // Transforms beside it that may have the same version: what is read now would bear their version without
+            // them. Those that come later are proposed above.
+            if let Some(at) = at {
+                let (cell, limit) = (reading.cell, reading.limit.min(at));
+                let more = standing(&self.cells, &self.holdings, cell, limit);
+                for other in more {
+                    reading.waits.insert(other);
+                    self.by_holder.entry(other).or_default().insert(number);
+                }
+            }
+            if reading.waits.is_empty() {
+                ready.extend(self.reads.remove(&number).map(|reading| reading.ticket));
+            }
+        }
+        ready
+    }
+
+    /// Queues behind everybody who is there.
+    pub(crate) fn queue(&mut self, who: Who, locks: Locks) -> u64 {
+        let arrival = self.number();
+        for (cell, access) in &locks {
+            self.cells.entry(*cell).or_default().queue.insert(arrival, *access);
+        }
+        self.waiters.insert(arrival, Waiter { who, locks });
+        arrival
+    }
+
+    /// Leaves the queue.
+    pub(crate) fn unqueue(&mut self, arrival: u64) -> Option<(Who, Locks)> {
+        let waiter = self.waiters.remove(&arrival)?;
+        self.stirred.remove(&arrival);
+        for (number, _) in &waiter.locks {
+            let Some(cell) = self.cells.get_mut(number) else { continue };
+            cell.queue.remove(&arrival);
+            self.stirred.extend(cell.queue.range(arrival..).map(|(arrival, _)| *arrival));
+            if cell.held.is_empty() && cell.queue.is_empty() {
+                self.cells.remove(number);
+            }
+        }
+        Some((waiter.who, waiter.locks))
+    }
+
+    /// Takes the first out of the queue for whom everything is free: it is to take its intents, or give up, at once.
+    pub(crate) fn pop_ready(&mut self) -> Option<(Who, Locks)> {
+        while let Some(arrival) = self.stirred.pop_first() {
+            let is_ready =
+                self.waiters.get(&arrival).is_some_and(|waiter| self.are_free_before(&waiter.locks, arrival));
+            if is_ready {
+                return self.unqueue(arrival);
+            }
+        }
+        None
+    }
+
+    /// Reads a cell as it is (`limit` is [`Timestamp::MAX`]) or was at `limit`: at once (true), or once those who stand
+    /// there now have ended.
+    pub(crate) fn read(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> bool {
+        let waits = standing(&self.cells, &self.holdings, cell, limit);
+        let is_at_past = limit < Timestamp::MAX;
+        if waits.is_empty()
+            || is_planted(Bug::ReadsWaitForNothing) && !is_at_past
+            || is_planted(Bug::ReadAboveProposal) && is_at_past
+        {
+            return true;
+        }
+        let number = self.number();
+        for holder in &waits {
+            self.by_holder.entry(*holder).or_default().insert(number);
+        }
+        self.reads.insert(number, Reading { ticket, cell, limit, waits });
+        false
+    }
+
+    /// Whether somebody is about to change a cell.
+    pub(crate) fn stands(&self, cell: u64) -> bool {
+        !standing(&self.cells, &self.holdings, cell, Timestamp::MAX).is_empty()
+    }
+
+    /// Transactions and writes that queue, and reads that wait.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        (self.waiters.len(), self.reads.len())
+    }
+
+    /// Whether nobody holds anything or waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.holdings.is_empty() && self.waiters.is_empty() && self.reads.is_empty()
+    }
+}
+
+/// Those who may change a cell at or below `limit`.
+fn standing(
+    cells: &BTreeMap<u64, Cell>,
+    holdings: &BTreeMap<Holder, Holding>,
+    cell: u64,
+    limit: Timestamp,
+) -> BTreeSet<Holder> {
+    let held = cells.get(&cell).into_iter().flat_map(|cell| &cell.held);
+    let changing = held.filter(|(_, access)| **access != Access::Read).map(|(holder, _)| *holder);
+    changing.filter(|holder| holdings.get(holder).is_some_and(|one| one.at <= limit)).collect()
+}

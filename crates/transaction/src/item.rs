@@ -1,0 +1,122 @@
+//! What a transaction asks for: items, grouped by the partition that holds them.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+
+use crate::id::{Durability, Place, StageId, TransactionId};
+use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX};
+use crate::reason::Reason;
+
+/// What an item does to what it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// Looks only.
+    Read,
+    /// May change it, in a way that depends on what it is, or returns something.
+    Write,
+    /// Changes it by a transform of this kind that returns nothing: those of one kind commute.
+    Transform(u8),
+}
+
+/// The bytes of an operation, opaque here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// As they travel.
+    Inline(Bytes),
+    /// As they were staged at the partition.
+    Staged(StageId),
+}
+
+/// One operation on one cell: a record, a chunk, or a number in one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// The hash under which it is locked. Two cells of one hash only wait for each other needlessly.
+    pub cell: u64,
+    /// How it is locked.
+    pub access: Access,
+    /// The version that the client has read, which must still be the newest; [`Timestamp::ZERO`]: it saw nothing there.
+    pub seen: Option<Timestamp>,
+    /// What to do, for [`crate::Host::evaluate`].
+    pub body: Body,
+}
+
+/// The items of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Items {
+    /// As they travel.
+    Inline(Vec<Item>),
+    /// Their encoding ([`crate::codec`]) was staged at the partition.
+    Staged(StageId),
+}
+
+/// What a transaction asks of one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub place: Place,
+    /// How durable its keyspace is.
+    pub durability: Durability,
+    /// What.
+    pub items: Items,
+}
+
+impl Part {
+    /// Where it stands in the one order of all partitions, in which chains go and whose last one decides. Keyspaces in
+    /// memory come first, so that nothing durable hangs on them.
+    #[must_use]
+    pub fn order(&self) -> (bool, KeyspaceId, u64) {
+        (self.durability != Durability::Memory, self.place.keyspace, self.place.point)
+    }
+}
+
+/// A transaction as its client sends it to the decider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its name.
+    pub id: TransactionId,
+    /// Its parts, in the order of [`Part::order`]; the last is the decider's.
+    pub parts: Vec<Part>,
+}
+
+impl Request {
+    /// The most that any of its partitions asks for.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.parts.iter().map(|part| part.durability).max().unwrap_or_default()
+    }
+
+    /// Checks order and limits. Errors: `Malformed`, `TooLong`.
+    pub fn check(&self) -> Result<(), Reason> {
+        let Some(own) = self.parts.last() else { return Err(Reason::Malformed) };
+        let is_ordered = self.parts.windows(2).all(|pair| pair[0].order() < pair[1].order());
+        if !is_ordered || own.place != self.id.decider {
+            return Err(Reason::Malformed);
+        }
+        let (items, bytes) = self.parts.iter().fold((0, 0), |sum, part| match &part.items {
+            Items::Inline(items) => {
+                (sum.0 + items.len(), sum.1 + items.iter().map(inline_bytes).sum::<usize>())
+            }
+            Items::Staged(_) => sum,
+        });
+        let fits = self.parts.len() <= PARTICIPANTS_MAX && items <= ITEMS_MAX && bytes <= INLINE_BYTES_MAX;
+        if fits { Ok(()) } else { Err(Reason::TooLong) }
+    }
+}
+
+fn inline_bytes(item: &Item) -> usize {
+    match &item.body {
+        Body::Inline(bytes) => bytes.len(),
+        Body::Staged(_) => 0,
+    }
+}
+
+/// The staged pieces that these items refer to.
+pub(crate) fn staged_in(items: &[Item]) -> BTreeSet<StageId> {
+    let staged = items.iter().filter_map(|item| match &item.body {
+        Body::Staged(id) => Some(*id),
+        Body::Inline(_) => None,
+    });
+    staged.collect()
+}

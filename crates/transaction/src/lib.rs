@@ -1,0 +1,43 @@
+//! Transactions over several partitions: how they are committed, and what reads wait for. One value of
+//! [`Transactions`] belongs to the primary of a partition, which asks it before it reads or writes, hands it requests,
+//! messages and committed entries, and carries out its effects. No clock, no thread, no disk.
+//!
+//! ```text
+//!   request ──> decider ──Prepare──> participant          host      versions, evaluation, clock: the partition's
+//!               │   ▲                 │  │ Prepare entry  intents   who holds what, who queues, who reads
+//!               │   └────Prepared─────┘  ▼                state     what the committed log says: of all members
+//!               ▼                       log               message, entry, codec    their bytes
+//!   Commit entry: this is the transaction                 transactions/            decider and participant
+//!               │──────Commit───────> Apply entry
+//!               ▼                       │
+//!   client <── answer     Finish <──────┘ Applied
+//! ```
+//!
+//! `docs/protocols/transactions.md` has states, messages, and why each rule is there.
+
+pub mod codec;
+mod effect;
+mod entry;
+mod host;
+mod id;
+mod intents;
+mod item;
+pub mod limits;
+mod message;
+pub mod planted;
+mod reason;
+mod state;
+mod time;
+mod transactions;
+
+pub use codec::CodecError;
+pub use effect::{Effect, Outcome, Ticket};
+pub use entry::Entry;
+pub use host::{Evaluated, Host, Known};
+pub use id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
+pub use item::{Access, Body, Item, Items, Part, Request};
+pub use message::{Message, What};
+pub use reason::{Reason, Refusal};
+pub use state::{Install, State};
+pub use time::Time;
+pub use transactions::{Go, Transactions};

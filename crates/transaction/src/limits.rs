@@ -1,0 +1,90 @@
+//! Every bound of transactions, each with its reason. A length is compared with its bound before anything is allocated
+//! for it; reaching one is a typed refusal.
+
+use zerohop_wire::limits::ENTRY_PAYLOAD_BYTES_MAX;
+
+/// Most items of one transaction. Each is an intent in memory and a few bytes in the log until the end; a job that
+/// touches more is a task that can be resumed, not a transaction.
+pub const ITEMS_MAX: usize = 16_384;
+
+/// Most partitions of one transaction: the decider's entry names all of them, with 20 bytes each.
+pub const PARTICIPANTS_MAX: usize = 4_096;
+
+/// Most bytes of operations that travel inside one transaction; what is more is staged first, and referred to. A chain
+/// carries them from partition to partition.
+pub const INLINE_BYTES_MAX: usize = 1 << 20;
+
+/// Most bytes that a transaction may have staged at one partition.
+pub const STAGED_BYTES_MAX: u64 = 1 << 30;
+
+/// Most bytes of one staged piece: it is one log entry.
+pub const STAGED_PIECE_BYTES_MAX: usize = 16 << 20;
+
+/// Most pieces that one partition holds staged; each takes a line in its checkpoint.
+pub const STAGED_PIECES_MAX: usize = 65_536;
+
+/// Longest list of items that is itself staged.
+pub const STAGED_ITEMS_BYTES_MAX: usize = STAGED_PIECE_BYTES_MAX;
+
+/// Most bytes that one partition may log as what a transaction changes there. More is staged.
+pub const EFFECT_BYTES_MAX: usize = 4 << 20;
+
+/// Most bytes that the items of one transaction return, in all: they are kept for a client that repeats its request.
+pub const RESULT_BYTES_MAX: usize = 1 << 20;
+
+/// Most transactions that hold intents in one partition.
+pub const HOLDERS_MAX: usize = 65_536;
+
+/// Most transactions and writes that queue in one partition; more are refused.
+pub const QUEUE_MAX: usize = 65_536;
+
+/// Most reads that wait for intents in one partition.
+pub const READS_MAX: usize = 65_536;
+
+/// Most transactions that one partition decides at a time.
+pub const RUNNING_MAX: usize = 16_384;
+
+/// Most decisions that one partition keeps for participants that have not acknowledged them.
+pub const DECISIONS_MAX: usize = 65_536;
+
+/// Released attempts remembered so that a late copy of their `Prepare` takes no intents. Safety does not rest on it.
+pub const RELEASED_MAX: usize = 4_096;
+
+/// Questions about one unknown transaction that are answered together, once it is logged as aborted.
+pub const ASKERS_MAX: usize = 64;
+
+/// Most unknown transactions that are being logged as aborted at a time; who asks about more asks again.
+pub const UNKNOWN_MAX: usize = 4_096;
+
+/// Most transactions whose release is repeated; who does not hear of another asks.
+pub const RELEASING_MAX: usize = 16_384;
+
+/// Most applied transactions remembered until their deciders have finished them. Beyond it nothing is prepared.
+pub const APPLIED_MAX: usize = 262_144;
+
+/// Most deciders whose floors are remembered until the next tick.
+pub const FLOORS_MAX: usize = 1_024;
+
+/// After so long a message that was not answered is sent again.
+pub const RESEND_US: u64 = 200_000;
+
+/// After so long a participant asks the decider. Longer than a chain of some partitions takes.
+pub const ASK_US: u64 = 1_000_000;
+
+/// After so long a participant asks whether it may forget what it has applied, if no message of the decider has told.
+pub const FORGET_ASK_US: u64 = 5_000_000;
+
+/// A transaction that is not decided after so long is aborted by its decider: a partition may be gone for good.
+pub const TRANSACTION_US_MAX: u64 = 10_000_000;
+
+/// Staged data that no `Prepare` has pinned expires after so long.
+pub const STAGED_US_MAX: u64 = 60_000_000;
+
+/// Longest encoded message or entry. Checked before it is decoded.
+pub const ENCODED_BYTES_MAX: usize = ENTRY_PAYLOAD_BYTES_MAX;
+
+// What a partition logs of one transaction fits one entry.
+const _: () = assert!(ITEMS_MAX * 16 + EFFECT_BYTES_MAX + RESULT_BYTES_MAX < ENCODED_BYTES_MAX);
+const _: () = assert!(STAGED_PIECE_BYTES_MAX + 64 < ENCODED_BYTES_MAX);
+// What travels of one transaction fits one message, also where every item is a participant's only one.
+const _: () = assert!(INLINE_BYTES_MAX + ITEMS_MAX * 64 + PARTICIPANTS_MAX * 32 < ENCODED_BYTES_MAX);

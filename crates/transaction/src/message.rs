@@ -1,0 +1,249 @@
+//! What partitions tell each other about a transaction, and its bytes.
+
+use bytes::Bytes;
+use zerohop_wire::ids::{LogIndex, Timestamp};
+
+use crate::codec::{CodecError, Reader, VERSION, Writer};
+use crate::id::{Attempt, Durability, Floor, Place, TransactionId};
+use crate::item::Part;
+use crate::limits::{ENCODED_BYTES_MAX, RESULT_BYTES_MAX};
+use crate::reason::Refusal;
+
+/// One message, from one partition to another. Each may be lost, late, overtaken and repeated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Whom it is for.
+    pub to: Place,
+    /// Who sends it.
+    pub from: Place,
+    /// Which transaction it is about.
+    pub id: TransactionId,
+    /// What it says.
+    pub what: What,
+}
+
+/// What a message says. The first five come from the decider, or along the chain; the others go to the decider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Take all intents of the first part, and log what its items will do.
+    Prepare {
+        /// Under which number.
+        attempt: Attempt,
+        /// Queue if something is in the way, and pass the rest on once prepared. Otherwise say `Busy`.
+        chain: bool,
+        /// How durable all entries of the transaction are to be.
+        durability: Durability,
+        /// See [`Floor`].
+        floor: Floor,
+        /// The receiver's part; in a chain, those behind it too, without the decider's.
+        parts: Vec<Part>,
+    },
+    /// The attempt, and all below, have come to nothing.
+    Release {
+        /// Which.
+        attempt: Attempt,
+        /// See [`Floor`].
+        floor: Floor,
+    },
+    /// It is decided: apply what you have prepared.
+    Commit {
+        /// The attempt that was decided.
+        attempt: Attempt,
+        /// The index of the receiver's `Prepare` that was decided.
+        prepared: LogIndex,
+        /// When.
+        timestamp: Timestamp,
+        /// The index of the decision.
+        decision: LogIndex,
+        /// How durable the entry is to be.
+        durability: Durability,
+        /// See [`Floor`].
+        floor: Floor,
+    },
+    /// It is aborted, or finished long ago: whatever you hold of it, drop it.
+    Drop {
+        /// See [`Floor`].
+        floor: Floor,
+    },
+    /// The intents are taken, and the log entry is committed.
+    Prepared {
+        /// Under which number.
+        attempt: Attempt,
+        /// It may commit at this timestamp or later.
+        proposal: Timestamp,
+        /// The index of the log entry.
+        prepared: LogIndex,
+        /// What its items return.
+        result: Bytes,
+    },
+    /// Something is in the way.
+    Busy {
+        /// Of which attempt.
+        attempt: Attempt,
+    },
+    /// It cannot be done.
+    Refused {
+        /// Under which number.
+        attempt: Attempt,
+        /// Why not.
+        refusal: Refusal,
+    },
+    /// Nothing is held of this attempt or any below.
+    Released {
+        /// Which.
+        attempt: Attempt,
+    },
+    /// The decision is carried out, and logged.
+    Applied {
+        /// Which.
+        decision: LogIndex,
+    },
+    /// What was decided is not held here, nor known to have been applied.
+    NotHeld {
+        /// Which decision.
+        decision: LogIndex,
+    },
+    /// What has become of it?
+    Ask {
+        /// The attempt under which it is held.
+        attempt: Attempt,
+    },
+}
+
+impl Message {
+    /// The message as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u8(VERSION);
+        out.u8(self.what.kind());
+        out.place(self.to);
+        out.place(self.from);
+        out.id(self.id);
+        match &self.what {
+            What::Prepare { attempt, chain, durability, floor, parts } => {
+                out.attempt(*attempt);
+                out.u8(u8::from(*chain));
+                out.durability(*durability);
+                out.floor(*floor);
+                out.parts(parts);
+            }
+            What::Release { attempt, floor } => {
+                out.attempt(*attempt);
+                out.floor(*floor);
+            }
+            What::Commit { attempt, prepared, timestamp, decision, durability, floor } => {
+                out.attempt(*attempt);
+                out.u64(prepared.0);
+                out.u64(timestamp.0);
+                out.u64(decision.0);
+                out.durability(*durability);
+                out.floor(*floor);
+            }
+            What::Drop { floor } => out.floor(*floor),
+            What::Prepared { attempt, proposal, prepared, result } => {
+                out.attempt(*attempt);
+                out.u64(proposal.0);
+                out.u64(prepared.0);
+                out.bytes(result);
+            }
+            What::Busy { attempt } | What::Released { attempt } | What::Ask { attempt } => {
+                out.attempt(*attempt)
+            }
+            What::Refused { attempt, refusal } => {
+                out.attempt(*attempt);
+                out.refusal(*refusal);
+            }
+            What::Applied { decision } | What::NotHeld { decision } => out.u64(decision.0),
+        }
+        out.out
+    }
+
+    /// Reads a message.
+    ///
+    /// # Errors
+    /// See [`CodecError`].
+    pub fn decode(bytes: &[u8]) -> Result<Message, CodecError> {
+        if bytes.len() > ENCODED_BYTES_MAX {
+            return Err(CodecError::TooLong);
+        }
+        let mut from = Reader::new(bytes);
+        let kind = match (from.u8(), from.u8()) {
+            (Some(VERSION), Some(kind)) => kind,
+            (Some(found), _) if found != VERSION => return Err(CodecError::Version { found }),
+            _ => return Err(CodecError::Damaged),
+        };
+        if !(1..=11).contains(&kind) {
+            return Err(CodecError::Kind { found: kind });
+        }
+        read(kind, &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
+    }
+}
+
+fn read(kind: u8, bytes: &mut Reader<'_>) -> Option<Message> {
+    let (to, from, id) = (bytes.place()?, bytes.place()?, bytes.id()?);
+    let what = match kind {
+        1 => {
+            let (attempt, chain, durability) = (bytes.attempt()?, bytes.u8()?, bytes.durability()?);
+            (chain <= 1).then_some(())?;
+            let (floor, parts) = (bytes.floor()?, bytes.parts()?);
+            // A receiver without a part, or one that was not asked, is nobody's.
+            parts.first().filter(|part| part.place == to)?;
+            What::Prepare { attempt, chain: chain == 1, durability, floor, parts }
+        }
+        2 => What::Release { attempt: bytes.attempt()?, floor: bytes.floor()? },
+        3 => What::Commit {
+            attempt: bytes.attempt()?,
+            prepared: bytes.index()?,
+            timestamp: bytes.timestamp()?,
+            decision: bytes.index()?,
+            durability: bytes.durability()?,
+            floor: bytes.floor()?,
+        },
+        4 => What::Drop { floor: bytes.floor()? },
+        5 => What::Prepared {
+            attempt: bytes.attempt()?,
+            proposal: bytes.timestamp()?,
+            prepared: bytes.index()?,
+            result: bytes.bytes(RESULT_BYTES_MAX)?,
+        },
+        6 => What::Busy { attempt: bytes.attempt()? },
+        7 => What::Refused { attempt: bytes.attempt()?, refusal: bytes.refusal()? },
+        8 => What::Released { attempt: bytes.attempt()? },
+        9 => What::Applied { decision: bytes.index()? },
+        10 => What::NotHeld { decision: bytes.index()? },
+        _ => What::Ask { attempt: bytes.attempt()? },
+    };
+    Some(Message { to, from, id, what })
+}
+
+impl What {
+    /// The number by which it travels.
+    #[must_use]
+    pub const fn kind(&self) -> u8 {
+        match self {
+            What::Prepare { .. } => 1,
+            What::Release { .. } => 2,
+            What::Commit { .. } => 3,
+            What::Drop { .. } => 4,
+            What::Prepared { .. } => 5,
+            What::Busy { .. } => 6,
+            What::Refused { .. } => 7,
+            What::Released { .. } => 8,
+            What::Applied { .. } => 9,
+            What::NotHeld { .. } => 10,
+            What::Ask { .. } => 11,
+        }
+    }
+
+    /// What the decider tells about itself, if it is the decider's.
+    pub(crate) fn floor(&self) -> Option<Floor> {
+        match self {
+            What::Prepare { floor, .. }
+            | What::Release { floor, .. }
+            | What::Commit { floor, .. }
+            | What::Drop { floor } => Some(*floor),
+            _ => None,
+        }
+    }
+}

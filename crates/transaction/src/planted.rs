@@ -1,0 +1,79 @@
+//! Bugs that can be planted, so that a test can show that the simulation finds them. Without the feature `planted-bugs`
+//! there are none: the checks are constants.
+
+/// A bug to plant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// Versions read are not checked when a transaction is prepared.
+    ReadsUnchecked,
+    /// A read of several items is confirmed whatever intents stand.
+    ConfirmIgnoresIntents,
+    /// Reads wait for no intent.
+    ReadsWaitForNothing,
+    /// A participant frees its intents once it has answered that it is prepared.
+    FreedBeforeDecision,
+    /// The timestamp is fixed without the last proposal.
+    TimestampTooEarly,
+    /// A decision is forgotten once it was told, before all have acknowledged it.
+    ForgottenBeforeFinished,
+    /// Answers to an earlier attempt count.
+    EarlierAttemptCounts,
+    /// The decider keeps its own intents while the transaction goes along the chain.
+    OwnKeptInChain,
+    /// An unknown transaction is told to be aborted, and not logged so.
+    UnknownNotLogged,
+    /// A `Prepare` that comes again after the end is prepared again, and applied by a repeated `Commit`.
+    RepeatedPrepareApplied,
+    /// A read at a timestamp does not wait for intents that were proposed below it.
+    ReadAboveProposal,
+    /// A transform is installed again when its `Commit` comes again.
+    TransformTwice,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 12] = [
+        Bug::ReadsUnchecked,
+        Bug::ConfirmIgnoresIntents,
+        Bug::ReadsWaitForNothing,
+        Bug::FreedBeforeDecision,
+        Bug::TimestampTooEarly,
+        Bug::ForgottenBeforeFinished,
+        Bug::EarlierAttemptCounts,
+        Bug::OwnKeptInChain,
+        Bug::UnknownNotLogged,
+        Bug::RepeatedPrepareApplied,
+        Bug::ReadAboveProposal,
+        Bug::TransformTwice,
+    ];
+}
+
+#[cfg(feature = "planted-bugs")]
+mod chosen {
+    use std::cell::Cell;
+
+    use super::Bug;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in the transactions of this thread, or none.
+    pub fn plant(bug: Option<Bug>) {
+        PLANTED.set(bug);
+    }
+
+    pub(crate) fn is_planted(bug: Bug) -> bool {
+        PLANTED.get() == Some(bug)
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+pub(crate) use chosen::is_planted;
+#[cfg(feature = "planted-bugs")]
+pub use chosen::plant;
+
+#[cfg(not(feature = "planted-bugs"))]
+pub(crate) const fn is_planted(_: Bug) -> bool {
+    false
+}

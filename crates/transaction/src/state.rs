@@ -1,0 +1,246 @@
+//! What all members of a partition's group know of its transactions: a function of the committed log, and of nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use zerohop_wire::ids::{LogIndex, Timestamp};
+
+use crate::entry::Entry;
+use crate::id::{Attempt, Durability, Floor, Place, StageId, TransactionId};
+use crate::intents::Locks;
+
+/// A prepared transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Prepared {
+    pub(crate) index: LogIndex,
+    pub(crate) attempt: Attempt,
+    pub(crate) place: Place,
+    pub(crate) durability: Durability,
+    pub(crate) proposal: Timestamp,
+    pub(crate) locks: Locks,
+    pub(crate) pinned: Vec<StageId>,
+    pub(crate) effect: Bytes,
+    pub(crate) result: Bytes,
+}
+
+/// A decision that some participant may not have carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) index: LogIndex,
+    pub(crate) attempt: Attempt,
+    pub(crate) timestamp: Timestamp,
+    pub(crate) durability: Durability,
+    pub(crate) participants: Vec<(Place, LogIndex)>,
+}
+
+/// Something that is staged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Staged {
+    pub(crate) bytes: u64,
+    pub(crate) pinned: Option<TransactionId>,
+}
+
+/// What a committed entry changes in the records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Install {
+    /// Of which transaction.
+    pub id: TransactionId,
+    /// Its version.
+    pub timestamp: Timestamp,
+    /// What [`crate::Host::evaluate`] gave.
+    pub effect: Bytes,
+    /// Staged pieces that the effect may refer to, and that are let go of now.
+    pub pinned: Vec<StageId>,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    pub(crate) prepared: BTreeMap<TransactionId, Prepared>,
+    /// Applied, with the index of the decision, and not known to be finished.
+    pub(crate) applied: BTreeMap<TransactionId, (LogIndex, Timestamp)>,
+    pub(crate) decisions: BTreeMap<TransactionId, Decision>,
+    /// The indices of the decisions.
+    unfinished: BTreeSet<LogIndex>,
+    pub(crate) staged: BTreeMap<StageId, Staged>,
+    /// The last entry applied.
+    pub(crate) last: LogIndex,
+}
+
+impl State {
+    /// Applies a committed entry: on every member, in the order of the log. What records are to change is returned.
+    #[must_use]
+    pub fn apply(&mut self, index: LogIndex, entry: &Entry) -> Option<Install> {
+        self.last = self.last.max(index);
+        match entry {
+            Entry::Prepare { id, attempt, place, durability, proposal, locks, pinned, effect, result } => {
+                let prepared = Prepared {
+                    index,
+                    attempt: *attempt,
+                    place: *place,
+                    durability: *durability,
+                    proposal: *proposal,
+                    locks: locks.clone(),
+                    pinned: pinned.clone(),
+                    effect: effect.clone(),
+                    result: result.clone(),
+                };
+                self.pin(pinned, Some(*id));
+                self.prepared.insert(*id, prepared);
+            }
+            Entry::Release { id, attempt } => {
+                if self.prepared.get(id).is_some_and(|prepared| prepared.attempt <= *attempt)
+                    && let Some(prepared) = self.prepared.remove(id)
+                {
+                    self.pin(&prepared.pinned, None);
+                }
+            }
+            Entry::Apply { id, prepared, timestamp, decision } => {
+                self.applied.insert(*id, (*decision, *timestamp));
+                if self.prepared.get(id).is_some_and(|held| held.index == *prepared) {
+                    let prepared = self.prepared.remove(id)?;
+                    return Some(self.install(*id, *timestamp, prepared.effect, prepared.pinned));
+                }
+            }
+            Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, .. } => {
+                if !participants.is_empty() {
+                    let decision = Decision {
+                        index,
+                        attempt: *attempt,
+                        timestamp: *timestamp,
+                        durability: *durability,
+                        participants: participants.clone(),
+                    };
+                    self.decisions.insert(*id, decision);
+                    self.unfinished.insert(index);
+                }
+                return Some(self.install(*id, *timestamp, effect.clone(), pinned.clone()));
+            }
+            Entry::Finish { id } => {
+                self.finish(id);
+            }
+            Entry::Forget { floor } => {
+                self.applied
+                    .retain(|id, (decision, _)| !floor.span.has(id.decider) || *decision >= floor.index);
+            }
+            Entry::Stage { id, bytes } => {
+                self.staged.insert(*id, Staged { bytes: bytes.len() as u64, pinned: None });
+            }
+            Entry::Expire { ids } => {
+                self.staged.retain(|id, staged| staged.pinned.is_some() || !ids.contains(id));
+            }
+            Entry::Abort { .. } => {}
+        }
+        None
+    }
+
+    pub(crate) fn finish(&mut self, id: &TransactionId) {
+        if let Some(decision) = self.decisions.remove(id) {
+            self.unfinished.remove(&decision.index);
+        }
+    }
+
+    fn pin(&mut self, pinned: &[StageId], by: Option<TransactionId>) {
+        for id in pinned {
+            if let Some(staged) = self.staged.get_mut(id) {
+                staged.pinned = by;
+            }
+        }
+    }
+
+    fn install(
+        &mut self,
+        id: TransactionId,
+        timestamp: Timestamp,
+        effect: Bytes,
+        pinned: Vec<StageId>,
+    ) -> Install {
+        for id in &pinned {
+            self.staged.remove(id);
+        }
+        Install { id, timestamp, effect, pinned }
+    }
+
+    /// The index of the oldest decision that is not finished, or the one above all that is applied.
+    #[must_use]
+    pub fn oldest_unfinished(&self) -> LogIndex {
+        self.unfinished.first().copied().unwrap_or(self.last.next())
+    }
+
+    /// Whether a floor lets something be forgotten.
+    pub(crate) fn is_below(&self, floor: Floor) -> bool {
+        self.applied.iter().any(|(id, (decision, _))| floor.span.has(id.decider) && *decision < floor.index)
+    }
+
+    /// Whether a keyspace could be split, or deleted, as far as the log says: no intent, no unfinished decision.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.prepared.is_empty() && self.decisions.is_empty()
+    }
+
+    /// Whether nothing at all is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.is_quiet() && self.applied.is_empty() && self.staged.is_empty()
+    }
+
+    /// The highest timestamp in it: the clock of whoever becomes primary is to be above.
+    #[must_use]
+    pub fn newest(&self) -> Timestamp {
+        let prepared = self.prepared.values().map(|one| one.proposal);
+        let decided = self.decisions.values().map(|one| one.timestamp);
+        let applied = self.applied.values().map(|(_, at)| *at);
+        prepared.chain(decided).chain(applied).max().unwrap_or_default()
+    }
+
+    /// Entries, with indices, of which [`State::restore`] makes this state: for checkpoints and for members that take a
+    /// whole state. What is staged and not referred to by them is the caller's to add, as `Stage` before all others.
+    #[must_use]
+    pub fn entries(&self) -> Vec<(LogIndex, Entry)> {
+        let mut entries = Vec::new();
+        for (id, one) in &self.prepared {
+            let entry = Entry::Prepare {
+                id: *id,
+                attempt: one.attempt,
+                place: one.place,
+                durability: one.durability,
+                proposal: one.proposal,
+                locks: one.locks.clone(),
+                pinned: one.pinned.clone(),
+                effect: one.effect.clone(),
+                result: one.result.clone(),
+            };
+            entries.push((one.index, entry));
+        }
+        for (id, one) in &self.decisions {
+            let entry = Entry::Commit {
+                id: *id,
+                attempt: one.attempt,
+                timestamp: one.timestamp,
+                durability: one.durability,
+                participants: one.participants.clone(),
+                pinned: Vec::new(),
+                effect: Bytes::new(),
+                results: Vec::new(),
+            };
+            entries.push((one.index, entry));
+        }
+        for (id, (decision, timestamp)) in &self.applied {
+            let (prepared, decision, timestamp) = (LogIndex(0), *decision, *timestamp);
+            entries.push((self.last, Entry::Apply { id: *id, prepared, timestamp, decision }));
+        }
+        entries
+    }
+
+    /// A state as of a commit index, out of what [`State::entries`] has given.
+    #[must_use]
+    pub fn restore<'e>(last: LogIndex, entries: impl IntoIterator<Item = (LogIndex, &'e Entry)>) -> State {
+        let mut state = State::default();
+        for (index, entry) in entries {
+            // What they change in the records is in the records.
+            let _ = state.apply(index, entry);
+        }
+        state.last = last;
+        state
+    }
+}

@@ -1,0 +1,348 @@
+//! The last of a transaction's partitions: it asks the others, decides, and tells.
+
+use bytes::Bytes;
+use zerohop_wire::ids::Timestamp;
+
+use super::{Answer, Own, Running, Telling, Transactions, send};
+use crate::effect::{Effect, Outcome, Ticket};
+use crate::entry::Entry;
+use crate::host::Host;
+use crate::id::{Attempt, Place, StageId, TransactionId};
+use crate::intents::{Locks, Who};
+use crate::item::{Access, Part, Request};
+use crate::limits::{DECISIONS_MAX, QUEUE_MAX, RESEND_US, RESULT_BYTES_MAX, RUNNING_MAX, TRANSACTION_US_MAX};
+use crate::message::What;
+use crate::planted::{Bug, is_planted};
+use crate::reason::{Reason, Refusal};
+use crate::time::Time;
+
+impl Running {
+    fn others(&self) -> &[Part] {
+        self.request.parts.split_last().map_or(&[], |(_, others)| others)
+    }
+
+    fn has_all_answers(&self) -> bool {
+        self.others().iter().all(|part| self.answers.contains_key(&part.place))
+    }
+}
+
+impl Transactions {
+    /// A client's request, of which the session table, over what is appended too, knows no outcome, and which may still
+    /// begin. One that runs already is answered under the newest ticket only.
+    ///
+    /// # Errors
+    /// Nothing is done, and nothing is logged: the request contradicts itself or a limit, or there is no room.
+    pub fn request(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        (ticket, request): (Ticket, Request),
+        effects: &mut Vec<Effect>,
+    ) -> Result<(), Reason> {
+        let id = request.id;
+        if let Some(running) = self.running.get_mut(&id) {
+            running.ticket = Some(ticket);
+            return Ok(());
+        }
+        if let Some(asked) = self.unknown.get_mut(&id) {
+            asked.ticket = Some(ticket);
+            return Ok(());
+        }
+        request.check()?;
+        if !self.span.has(id.decider) {
+            return Err(Reason::Misplaced);
+        }
+        let decisions = self.state.decisions.len() + self.running.len();
+        if self.running.len() >= RUNNING_MAX || decisions >= DECISIONS_MAX {
+            return Err(Reason::Overloaded);
+        }
+        let running = Running {
+            request,
+            ticket: Some(ticket),
+            attempt: self.next_attempt(),
+            chain: false,
+            answers: Default::default(),
+            own: Own::Free,
+            is_deciding: false,
+            ends_at: now.after_us(TRANSACTION_US_MAX),
+            resend_at: now.after_us(RESEND_US),
+        };
+        self.running.insert(id, running);
+        self.begin(now, host, id, effects);
+        self.pump(now, host, effects);
+        Ok(())
+    }
+
+    fn next_attempt(&mut self) -> Attempt {
+        self.attempts += 1;
+        Attempt { epoch: self.epoch, counter: self.attempts }
+    }
+
+    /// Side by side: own intents first, then everybody else's at once, and nobody queues.
+    fn begin(&mut self, now: Time, host: &mut impl Host, id: TransactionId, effects: &mut Vec<Effect>) {
+        let Some(running) = self.running.get(&id) else { return };
+        let is_alone = running.others().is_empty();
+        match self.own_locks(host, id) {
+            Err(refusal) => self.abort(id, (id.decider, refusal), effects),
+            Ok(locks) if self.intents.are_free(&locks) => {
+                self.take_own(host, id, effects);
+                self.ask_others(id, effects);
+            }
+            Ok(locks) if is_alone => self.queue_own(id, locks, effects),
+            Ok(_) => self.go_in_chain(now, id, effects),
+        }
+    }
+
+    fn own_locks(&self, host: &impl Host, id: TransactionId) -> Result<Locks, Refusal> {
+        let part = self.running.get(&id).and_then(|running| running.request.parts.last());
+        let needs = self.needs(host, part.ok_or(Reason::Malformed)?)?;
+        // What is logged of the decider's part is its change itself, so it waits for whoever may commit below, and nobody
+        // is let in beside it.
+        let alone = |access| if matches!(access, Access::Transform(_)) { Access::Write } else { access };
+        Ok(needs.locks.into_iter().map(|(cell, access)| (cell, alone(access))).collect())
+    }
+
+    fn queue_own(&mut self, id: TransactionId, locks: Locks, effects: &mut Vec<Effect>) {
+        if self.intents.waiting().0 >= QUEUE_MAX {
+            return self.abort(id, (id.decider, Reason::Overloaded.into()), effects);
+        }
+        let arrival = self.intents.queue(Who::Own(id), locks);
+        if let Some(running) = self.running.get_mut(&id) {
+            running.own = Own::Queued(arrival);
+        }
+    }
+
+    /// The decider's own intents are free.
+    fn take_own(&mut self, host: &mut impl Host, id: TransactionId, effects: &mut Vec<Effect>) {
+        let Some(part) = self.running.get(&id).and_then(|running| running.request.parts.last()) else {
+            return;
+        };
+        let needs = self.needs(host, part);
+        let evaluated = needs.and_then(|needs| Ok((self.evaluate(host, &needs.items)?, needs)));
+        let ((effect, result), needs) = match evaluated {
+            Ok(evaluated) => evaluated,
+            Err(refusal) => return self.abort(id, (id.decider, refusal), effects),
+        };
+        let Ok(locks) = self.own_locks(host, id) else { return };
+        let proposal = host.propose();
+        let holder = self.intents.take(locks, proposal);
+        if let Some(running) = self.running.get_mut(&id) {
+            running.own = Own::Held { holder, proposal, effect, result, pinned: needs.pinned };
+        }
+        self.decide_if_all(id, effects);
+    }
+
+    /// Who queued for the decider's own part is the first in the queue.
+    pub(super) fn own_turn(&mut self, host: &mut impl Host, id: TransactionId, effects: &mut Vec<Effect>) {
+        if self.running.get(&id).is_some_and(|running| !running.is_deciding) {
+            self.take_own(host, id, effects);
+        }
+    }
+
+    /// Sends `Prepare` to all who have not answered, or along the chain.
+    pub(super) fn ask_others(&self, id: TransactionId, effects: &mut Vec<Effect>) {
+        let Some(running) = self.running.get(&id).filter(|running| !running.is_deciding) else { return };
+        let (attempt, durability, floor) = (running.attempt, running.request.durability(), self.floor());
+        let others = running.others();
+        if running.chain && !running.has_all_answers() {
+            let what = What::Prepare { attempt, chain: true, durability, floor, parts: others.to_vec() };
+            return effects.extend(others.first().map(|first| send(first.place, id.decider, id, what)));
+        }
+        for part in others.iter().filter(|part| !running.answers.contains_key(&part.place)) {
+            let what = What::Prepare { attempt, chain: false, durability, floor, parts: vec![part.clone()] };
+            effects.push(send(part.place, id.decider, id, what));
+        }
+    }
+
+    /// Something was in the way: all are freed, and the transaction queues at one after the other.
+    fn go_in_chain(&mut self, now: Time, id: TransactionId, effects: &mut Vec<Effect>) {
+        self.free_others(now, id, effects);
+        if !is_planted(Bug::OwnKeptInChain) {
+            self.free_own(id, None, effects);
+        }
+        let attempt = self.next_attempt();
+        if let Some(running) = self.running.get_mut(&id) {
+            running.attempt = attempt;
+            running.chain = true;
+            running.answers.clear();
+            running.resend_at = now.after_us(RESEND_US);
+        }
+        self.ask_others(id, effects);
+    }
+
+    fn free_own(&mut self, id: TransactionId, at: Option<Timestamp>, effects: &mut Vec<Effect>) {
+        let Some(running) = self.running.get_mut(&id) else { return };
+        match std::mem::replace(&mut running.own, Own::Free) {
+            Own::Held { holder, .. } => self.release_intents(holder, at, effects),
+            Own::Queued(arrival) => {
+                self.intents.unqueue(arrival);
+            }
+            Own::Free => {}
+        }
+    }
+
+    pub(super) fn prepared(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        (from, id, attempt): (Place, TransactionId, Attempt),
+        answer: Answer,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
+        let counts = running.attempt == attempt || is_planted(Bug::EarlierAttemptCounts);
+        if !counts || !running.others().iter().any(|part| part.place == from) {
+            return;
+        }
+        if host.is_ahead(answer.proposal) {
+            return self.abort(id, (from, Reason::ClockAhead.into()), effects);
+        }
+        running.answers.insert(from, answer);
+        running.resend_at = now.after_us(RESEND_US);
+        if !running.has_all_answers() {
+            return;
+        }
+        if running.chain && matches!(running.own, Own::Free) {
+            // The decider is the last of the chain.
+            match self.own_locks(host, id) {
+                Err(refusal) => self.abort(id, (id.decider, refusal), effects),
+                Ok(locks) if self.intents.are_free(&locks) => self.take_own(host, id, effects),
+                Ok(locks) => self.queue_own(id, locks, effects),
+            }
+        } else {
+            self.decide_if_all(id, effects);
+        }
+    }
+
+    pub(super) fn busy(
+        &mut self,
+        now: Time,
+        (from, id, attempt): (Place, TransactionId, Attempt),
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(running) = self.running.get(&id) else { return };
+        let is_asked = running.others().iter().any(|part| part.place == from);
+        if running.attempt == attempt && !running.chain && !running.is_deciding && is_asked {
+            self.go_in_chain(now, id, effects);
+        }
+    }
+
+    pub(super) fn refused(
+        &mut self,
+        (from, id, attempt): (Place, TransactionId, Attempt),
+        refusal: Refusal,
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(running) = self.running.get(&id) else { return };
+        let is_asked = running.others().iter().any(|part| part.place == from);
+        if running.attempt == attempt && is_asked {
+            self.abort(id, (from, refusal), effects);
+        }
+    }
+
+    /// All have prepared: the timestamp is fixed, and the decision logged.
+    fn decide_if_all(&mut self, id: TransactionId, effects: &mut Vec<Effect>) {
+        let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
+        let all = running.has_all_answers();
+        let Own::Held { proposal, effect, result, pinned, .. } = &running.own else { return };
+        if !all {
+            return;
+        }
+        let mut proposals: Vec<Timestamp> = running.answers.values().map(|answer| answer.proposal).collect();
+        proposals.push(*proposal);
+        if is_planted(Bug::TimestampTooEarly) && proposals.len() > 1 {
+            proposals.sort_unstable();
+            proposals.pop();
+        }
+        let timestamp = proposals.into_iter().max().unwrap_or_default();
+        let prepared =
+            |part: &Part| running.answers.get(&part.place).map(|answer| (part.place, answer.prepared));
+        let result_of = |part: &Part| running.answers.get(&part.place).map(|answer| answer.result.clone());
+        let mut results: Vec<Bytes> = running.others().iter().filter_map(result_of).collect();
+        results.push(result.clone());
+        if results.iter().map(Bytes::len).sum::<usize>() > RESULT_BYTES_MAX {
+            return self.abort(id, (id.decider, Reason::TooLong.into()), effects);
+        }
+        let durability = running.request.durability();
+        let entry = Entry::Commit {
+            id,
+            attempt: running.attempt,
+            timestamp,
+            durability,
+            participants: running.others().iter().filter_map(prepared).collect(),
+            pinned: pinned.clone(),
+            effect: effect.clone(),
+            results,
+        };
+        running.is_deciding = true;
+        effects.push(Effect::Append { entry, durability });
+    }
+
+    /// Decides not to do it, unless it is decided.
+    pub(super) fn abort(
+        &mut self,
+        id: TransactionId,
+        (by, refusal): (Place, Refusal),
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
+        running.is_deciding = true;
+        let durability = running.request.durability();
+        effects.push(Effect::Append { entry: Entry::Abort { id, by, refusal }, durability });
+    }
+
+    /// The decision is in the log: it is answered and told.
+    pub(super) fn is_decided(&mut self, now: Time, entry: &Entry, effects: &mut Vec<Effect>) {
+        let Entry::Commit { id, timestamp, participants, results, .. } = entry else { return };
+        self.free_own(*id, Some(*timestamp), effects);
+        if let Some(ticket) = self.running.remove(id).and_then(|running| running.ticket) {
+            let outcome = Outcome::Committed { timestamp: *timestamp, results: results.clone() };
+            effects.push(Effect::Answer { ticket, outcome });
+        }
+        if participants.is_empty() {
+            return;
+        }
+        self.telling.insert(*id, Telling::new(now.after_us(RESEND_US)));
+        self.tell(*id, effects);
+        if is_planted(Bug::ForgottenBeforeFinished) {
+            self.telling.remove(id);
+            self.state.finish(id);
+        }
+    }
+
+    pub(super) fn is_aborted(
+        &mut self,
+        now: Time,
+        id: TransactionId,
+        (by, refusal): (Place, Refusal),
+        effects: &mut Vec<Effect>,
+    ) {
+        let outcome = Outcome::Aborted { by, refusal };
+        if let Some(asked) = self.unknown.remove(&id) {
+            let floor = self.floor();
+            effects
+                .extend(asked.places.iter().map(|place| send(*place, id.decider, id, What::Drop { floor })));
+            effects.extend(asked.ticket.map(|ticket| Effect::Answer { ticket, outcome: outcome.clone() }));
+        }
+        if self.running.contains_key(&id) {
+            self.free_own(id, None, effects);
+            self.free_others(now, id, effects);
+            let ticket = self.running.remove(&id).and_then(|running| running.ticket);
+            effects.extend(ticket.map(|ticket| Effect::Answer { ticket, outcome }));
+        }
+    }
+}
+
+impl Telling {
+    pub(super) fn new(resend_at: Time) -> Telling {
+        Telling { acknowledged: Default::default(), lost: Default::default(), resend_at, is_finishing: false }
+    }
+}
+
+/// Staged pieces of a decider's own part need no pin in the log before the decision; they are kept while it runs.
+pub(super) fn pinned_by(own: &Own) -> &[StageId] {
+    match own {
+        Own::Held { pinned, .. } => pinned,
+        _ => &[],
+    }
+}

@@ -1,0 +1,355 @@
+//! The primary's view of a partition's transactions: what is committed ([`State`]), and what is under way.
+//!
+//! All that is not in the state is lost with the primary, and nothing that was answered rests on it: a participant
+//! answers what is committed in its log, a decider tells what is committed in its own.
+
+mod decider;
+mod participant;
+mod reads;
+mod recovery;
+mod staging;
+mod timers;
+
+pub use reads::Go;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use zerohop_wire::ids::{LogIndex, PartitionEpoch, Timestamp};
+
+use crate::effect::{Effect, Ticket};
+use crate::entry::Entry;
+use crate::host::Host;
+use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
+use crate::intents::{Holder, Intents, Locks, Who};
+use crate::item::{Item, Items, Part, Request};
+use crate::message::{Message, What};
+use crate::reason::{Reason, Refusal};
+use crate::state::State;
+use crate::time::Time;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Transactions {
+    span: Span,
+    epoch: PartitionEpoch,
+    /// Attempts of this epoch so far.
+    attempts: u64,
+    state: State,
+    intents: Intents,
+
+    // As a participant.
+    held: BTreeMap<TransactionId, Held>,
+    queued: BTreeMap<TransactionId, Queued>,
+    /// A `Prepare` of a higher attempt, which waits until the lower one is released.
+    next: BTreeMap<TransactionId, Message>,
+    /// Decided, but somebody may commit below on one of its cells.
+    deferred: BTreeSet<TransactionId>,
+    released: BTreeMap<TransactionId, Attempt>,
+    released_order: VecDeque<TransactionId>,
+    /// When to ask whether what was applied may be forgotten.
+    forget_at: BTreeMap<TransactionId, Time>,
+    floors: Vec<Floor>,
+    /// When staged pieces expire, unless they are pinned then.
+    expire_at: BTreeMap<StageId, Time>,
+    writes: BTreeMap<Ticket, Holder>,
+
+    // As a decider.
+    running: BTreeMap<TransactionId, Running>,
+    /// Unknown ones that were asked about, being logged as aborted.
+    unknown: BTreeMap<TransactionId, Asked>,
+    telling: BTreeMap<TransactionId, Telling>,
+    releasing: BTreeMap<TransactionId, Releasing>,
+}
+
+/// A transaction that holds intents here.
+#[derive(Debug)]
+struct Held {
+    holder: Holder,
+    attempt: Attempt,
+    place: Place,
+    durability: Durability,
+    proposal: Timestamp,
+    result: Bytes,
+    stage: Stage,
+    /// What it changes has a transform beside others.
+    has_transform: bool,
+    /// In a chain: whom to pass it on to.
+    onward: Option<(Floor, Vec<Part>)>,
+    decided: Option<Decided>,
+    ask_at: Time,
+    /// `Commit` came again while it was being applied.
+    is_repeated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The `Prepare` entry is appended.
+    Preparing,
+    /// It is committed.
+    Prepared(LogIndex),
+    /// The entry that ends it is appended.
+    Ending,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Decided {
+    timestamp: Timestamp,
+    decision: LogIndex,
+    prepared: LogIndex,
+}
+
+/// A transaction that waits in the queue.
+#[derive(Debug)]
+struct Queued {
+    arrival: u64,
+    message: Message,
+    items: Vec<Item>,
+    ask_at: Time,
+}
+
+/// A transaction that is being decided here.
+#[derive(Debug)]
+struct Running {
+    request: Request,
+    ticket: Option<Ticket>,
+    attempt: Attempt,
+    chain: bool,
+    answers: BTreeMap<Place, Answer>,
+    own: Own,
+    /// The entry with the decision is appended.
+    is_deciding: bool,
+    ends_at: Time,
+    resend_at: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Answer {
+    proposal: Timestamp,
+    prepared: LogIndex,
+    result: Bytes,
+}
+
+/// The decider's own part, of which nothing is logged before the decision.
+#[derive(Debug)]
+enum Own {
+    Free,
+    Queued(u64),
+    Held { holder: Holder, proposal: Timestamp, effect: Bytes, result: Bytes, pinned: Vec<StageId> },
+}
+
+/// Who has asked about an unknown transaction.
+#[derive(Debug, Default)]
+struct Asked {
+    places: BTreeSet<Place>,
+    ticket: Option<Ticket>,
+}
+
+/// A decision being told.
+#[derive(Debug)]
+struct Telling {
+    acknowledged: BTreeSet<Place>,
+    lost: BTreeSet<Place>,
+    resend_at: Time,
+    is_finishing: bool,
+}
+
+/// An attempt that has come to nothing, and who may still hold it.
+#[derive(Debug)]
+struct Releasing {
+    attempt: Attempt,
+    places: BTreeSet<Place>,
+    resend_at: Time,
+}
+
+/// What a part needs: its items, its locks, and the staged pieces that it pins.
+struct Needs {
+    items: Vec<Item>,
+    locks: Locks,
+    pinned: Vec<StageId>,
+}
+
+impl Transactions {
+    /// For a primary, once the mark of its epoch is committed: `state` is that of all entries up to it. Holds the intents
+    /// of all that is prepared, and goes on telling what is decided.
+    #[must_use]
+    pub fn new(now: Time, span: Span, epoch: PartitionEpoch, state: State) -> Transactions {
+        let mut one = Transactions {
+            span,
+            epoch,
+            attempts: 0,
+            intents: Intents::default(),
+            held: BTreeMap::new(),
+            queued: BTreeMap::new(),
+            next: BTreeMap::new(),
+            deferred: BTreeSet::new(),
+            released: BTreeMap::new(),
+            released_order: VecDeque::new(),
+            forget_at: BTreeMap::new(),
+            floors: Vec::new(),
+            expire_at: BTreeMap::new(),
+            writes: BTreeMap::new(),
+            running: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            telling: BTreeMap::new(),
+            releasing: BTreeMap::new(),
+            state,
+        };
+        one.resume(now);
+        one
+    }
+
+    /// A message for this partition has come. Those for others are ignored, as are answers nobody waits for.
+    pub fn message(&mut self, now: Time, host: &mut impl Host, message: Message, effects: &mut Vec<Effect>) {
+        if !self.span.has(message.to) {
+            return;
+        }
+        if let Some(floor) = message.what.floor() {
+            self.note_floor(floor);
+        }
+        let Message { to, from, id, what } = message;
+        match what {
+            What::Prepare { .. } => self.prepare(now, host, Message { to, from, id, what }, effects),
+            What::Release { attempt, .. } => self.release(to, id, attempt, effects),
+            What::Commit { attempt, prepared, timestamp, decision, .. } => {
+                host.raise(timestamp);
+                let decided = Decided { timestamp, decision, prepared };
+                self.commit((to, id), attempt, decided, effects);
+            }
+            What::Drop { .. } => self.drop_held(to, id, effects),
+            What::Prepared { attempt, proposal, prepared, result } => {
+                let answer = Answer { proposal, prepared, result };
+                self.prepared(now, host, (from, id, attempt), answer, effects);
+            }
+            What::Busy { attempt } => self.busy(now, (from, id, attempt), effects),
+            What::Refused { attempt, refusal } => self.refused((from, id, attempt), refusal, effects),
+            What::Released { attempt } => self.released(from, id, attempt),
+            What::Applied { decision } => self.acknowledged(from, id, decision, effects),
+            What::NotHeld { decision } => self.not_held(from, id, decision, effects),
+            What::Ask { attempt } => self.asked(host, (from, id, attempt), effects),
+        }
+        self.pump(now, host, effects);
+    }
+
+    /// An entry of an [`Effect::Append`] is committed, at this index of the log.
+    pub fn committed(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        index: LogIndex,
+        entry: &Entry,
+        effects: &mut Vec<Effect>,
+    ) {
+        let install = self.state.apply(index, entry);
+        if let Some(install) = &install {
+            host.raise(install.timestamp);
+            host.install(install);
+        }
+        match entry {
+            Entry::Prepare { id, attempt, .. } => self.is_prepared(now, index, (*id, *attempt), effects),
+            Entry::Release { id, attempt } => self.is_released(now, host, (*id, *attempt), effects),
+            Entry::Apply { id, decision, timestamp, .. } => {
+                self.is_applied(now, host, (*id, *decision, *timestamp), install.as_ref(), effects);
+            }
+            Entry::Commit { .. } => self.is_decided(now, entry, effects),
+            Entry::Abort { id, by, refusal } => self.is_aborted(now, *id, (*by, *refusal), effects),
+            Entry::Finish { id } => {
+                self.telling.remove(id);
+            }
+            Entry::Forget { .. } => {
+                let applied = &self.state.applied;
+                self.forget_at.retain(|id, _| applied.contains_key(id));
+            }
+            Entry::Stage { id, .. } => {
+                self.expire_at.insert(*id, now.after_us(crate::limits::STAGED_US_MAX));
+            }
+            Entry::Expire { ids } => ids.iter().for_each(|id| {
+                self.expire_at.remove(id);
+            }),
+        }
+        self.pump(now, host, effects);
+    }
+
+    /// What the committed log says.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Whether nothing is held, queued, running or remembered.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.state.is_empty()
+            && self.intents.is_empty()
+            && self.running.is_empty()
+            && self.unknown.is_empty()
+            && self.telling.is_empty()
+            && self.releasing.is_empty()
+    }
+
+    fn floor(&self) -> Floor {
+        Floor { span: self.span, index: self.state.oldest_unfinished() }
+    }
+
+    fn release_intents(&mut self, holder: Holder, at: Option<Timestamp>, effects: &mut Vec<Effect>) {
+        effects.extend(self.intents.release(holder, at).into_iter().map(Effect::Read));
+    }
+
+    /// Gives what has become free to whoever is first in the queue.
+    fn pump(&mut self, now: Time, host: &mut impl Host, effects: &mut Vec<Effect>) {
+        while let Some((who, locks)) = self.intents.pop_ready() {
+            match who {
+                Who::Chain(id) => {
+                    if let Some(Queued { message, items, .. }) = self.queued.remove(&id) {
+                        self.take(now, host, (message, items), effects);
+                    }
+                }
+                Who::Own(id) => self.own_turn(host, id, effects),
+                Who::Write(ticket) => {
+                    let holder = self.intents.take(locks, Timestamp::ZERO);
+                    self.writes.insert(ticket, holder);
+                    effects.push(Effect::Write(ticket));
+                }
+            }
+        }
+    }
+
+    /// Items, locks and staged pieces of a part.
+    fn needs(&self, host: &impl Host, part: &Part) -> Result<Needs, Refusal> {
+        let mut pinned = BTreeSet::new();
+        let items = match &part.items {
+            Items::Inline(items) => items.clone(),
+            Items::Staged(id) => {
+                let bytes = host.staged(id).ok_or(Reason::StagedGone)?;
+                pinned.insert(*id);
+                crate::codec::decode_items(&bytes).map_err(|_| Reason::Malformed)?
+            }
+        };
+        pinned.extend(crate::item::staged_in(&items));
+        if pinned.iter().any(|id| !self.state.staged.contains_key(id)) {
+            return Err(Reason::StagedGone.into());
+        }
+        let locks = crate::intents::locks_of(&items);
+        Ok(Needs { items, locks, pinned: pinned.into_iter().collect() })
+    }
+
+    /// Checks what the client has read, and evaluates.
+    fn evaluate(&self, host: &impl Host, items: &[Item]) -> Result<(Bytes, Bytes), Refusal> {
+        if !crate::planted::is_planted(crate::planted::Bug::ReadsUnchecked) {
+            for (number, item) in items.iter().enumerate() {
+                if item.seen.is_some_and(|seen| host.version(item) != seen) {
+                    return Err(Refusal { reason: Reason::ReadChanged, item: number as u32 });
+                }
+            }
+        }
+        let evaluated = host.evaluate(items)?;
+        let fits = evaluated.effect.len() <= crate::limits::EFFECT_BYTES_MAX
+            && evaluated.result.len() <= crate::limits::RESULT_BYTES_MAX;
+        if fits { Ok((evaluated.effect, evaluated.result)) } else { Err(Reason::TooLong.into()) }
+    }
+}
+
+/// An effect that sends.
+fn send(to: Place, from: Place, id: TransactionId, what: What) -> Effect {
+    Effect::Send(Message { to, from, id, what })
+}

@@ -1,0 +1,351 @@
+//! A partition that takes part in transactions which others decide.
+
+use zerohop_wire::ids::{LogIndex, Timestamp};
+
+use super::{Decided, Held, Queued, Stage, Transactions, send};
+use crate::effect::Effect;
+use crate::entry::Entry;
+use crate::host::Host;
+use crate::id::{Attempt, Place, TransactionId};
+use crate::intents::Who;
+use crate::item::{Access, Item};
+use crate::limits::{APPLIED_MAX, ASK_US, FORGET_ASK_US, HOLDERS_MAX, QUEUE_MAX, RELEASED_MAX};
+use crate::message::{Message, What};
+use crate::planted::{Bug, is_planted};
+use crate::reason::Reason;
+use crate::state::Install;
+use crate::time::Time;
+
+impl Transactions {
+    pub(super) fn prepare(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        message: Message,
+        effects: &mut Vec<Effect>,
+    ) {
+        let What::Prepare { attempt, chain, parts, .. } = &message.what else { return };
+        let (id, attempt, chain) = (message.id, *attempt, *chain);
+        let Some(part) = parts.first() else { return };
+        let refuse = |reason: Reason| {
+            send(id.decider, part.place, id, What::Refused { attempt, refusal: reason.into() })
+        };
+        // A decider that asks itself, or one partition twice, has grouped items by an older map.
+        if self.running.contains_key(&id) {
+            return effects.push(refuse(Reason::Misplaced));
+        }
+        if self.state.applied.contains_key(&id) && !is_planted(Bug::RepeatedPrepareApplied) {
+            return;
+        }
+        if let Some(held) = self.held.get(&id) {
+            if held.place != part.place {
+                effects.push(refuse(Reason::Misplaced));
+            } else if attempt == held.attempt {
+                self.answer_again(id, &message, effects);
+            } else if attempt > held.attempt {
+                self.supersede(id, message, effects);
+            }
+            return;
+        }
+        if let Some(queued) = self.queued.get(&id) {
+            let What::Prepare { attempt: known, .. } = &queued.message.what else { return };
+            // Of the same number: it keeps its place.
+            if attempt <= *known {
+                return;
+            }
+            let arrival = queued.arrival;
+            self.queued.remove(&id);
+            self.intents.unqueue(arrival);
+        }
+        if self.released.get(&id).is_some_and(|released| attempt <= *released) {
+            return;
+        }
+        if self.held.len() >= HOLDERS_MAX || self.state.applied.len() >= APPLIED_MAX {
+            return effects.push(refuse(Reason::Overloaded));
+        }
+        let needs = match self.needs(host, part) {
+            Ok(needs) => needs,
+            Err(refusal) => {
+                let what = What::Refused { attempt, refusal };
+                return effects.push(send(id.decider, part.place, id, what));
+            }
+        };
+        if self.intents.are_free(&needs.locks) {
+            self.take(now, host, (message, needs.items), effects);
+        } else if !chain {
+            effects.push(send(id.decider, part.place, id, What::Busy { attempt }));
+        } else if self.queued.len() >= QUEUE_MAX {
+            effects.push(refuse(Reason::Overloaded));
+        } else {
+            let arrival = self.intents.queue(Who::Chain(id), needs.locks);
+            let ask_at = now.after_us(ASK_US);
+            self.queued.insert(id, Queued { arrival, message, items: needs.items, ask_at });
+        }
+    }
+
+    /// The same attempt again: whoever is prepared says so again, and passes it on again.
+    fn answer_again(&mut self, id: TransactionId, message: &Message, effects: &mut Vec<Effect>) {
+        let What::Prepare { chain, floor, parts, .. } = &message.what else { return };
+        let Some(held) = self.held.get_mut(&id) else { return };
+        if *chain && parts.len() > 1 {
+            held.onward = Some((*floor, parts[1..].to_vec()));
+        }
+        if let Stage::Prepared(index) = held.stage
+            && held.decided.is_none()
+        {
+            self.say_prepared(id, index, effects);
+        }
+    }
+
+    /// A higher attempt: the lower one is released first, and it is looked at again then.
+    fn supersede(&mut self, id: TransactionId, message: Message, effects: &mut Vec<Effect>) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        if held.decided.is_some() {
+            return;
+        }
+        if held.stage != Stage::Ending {
+            held.stage = Stage::Ending;
+            let entry = Entry::Release { id, attempt: held.attempt };
+            effects.push(Effect::Append { entry, durability: held.durability });
+        }
+        let number = |message: &Message| match &message.what {
+            What::Prepare { attempt, .. } => *attempt,
+            _ => Attempt::default(),
+        };
+        if self.next.get(&id).is_none_or(|known| number(known) < number(&message)) {
+            self.next.insert(id, message);
+        }
+    }
+
+    /// Takes intents that are free, if what was read is still so, and logs what will be done.
+    pub(super) fn take(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        (message, items): (Message, Vec<Item>),
+        effects: &mut Vec<Effect>,
+    ) {
+        let id = message.id;
+        let What::Prepare { attempt, chain, durability, floor, parts } = message.what else { return };
+        let mut parts = parts.into_iter();
+        let Some(part) = parts.next() else { return };
+        // Staged pieces may have expired while it was queued.
+        let needs = self.needs(host, &part);
+        let evaluated = needs.and_then(|needs| Ok((self.evaluate(host, &items)?, needs)));
+        let ((effect, result), needs) = match evaluated {
+            Ok(evaluated) => evaluated,
+            Err(refusal) => {
+                return effects.push(send(id.decider, part.place, id, What::Refused { attempt, refusal }));
+            }
+        };
+        let proposal = host.propose();
+        let holder = self.intents.take(needs.locks.clone(), proposal);
+        let held = Held {
+            holder,
+            attempt,
+            place: part.place,
+            durability,
+            proposal,
+            result: result.clone(),
+            stage: Stage::Preparing,
+            has_transform: needs.locks.iter().any(|(_, access)| matches!(access, Access::Transform(_))),
+            onward: chain.then(|| (floor, parts.collect())),
+            decided: None,
+            ask_at: now.after_us(ASK_US),
+            is_repeated: false,
+        };
+        self.held.insert(id, held);
+        let entry = Entry::Prepare {
+            id,
+            attempt,
+            place: part.place,
+            durability,
+            proposal,
+            locks: needs.locks,
+            pinned: needs.pinned,
+            effect,
+            result,
+        };
+        effects.push(Effect::Append { entry, durability });
+    }
+
+    pub(super) fn is_prepared(
+        &mut self,
+        now: Time,
+        index: LogIndex,
+        (id, attempt): (TransactionId, Attempt),
+        effects: &mut Vec<Effect>,
+    ) {
+        let Some(held) = self.held.get_mut(&id) else { return };
+        if held.attempt != attempt || held.stage != Stage::Preparing {
+            return;
+        }
+        held.stage = Stage::Prepared(index);
+        held.ask_at = now.after_us(ASK_US);
+        let holder = held.holder;
+        self.say_prepared(id, index, effects);
+        if is_planted(Bug::FreedBeforeDecision) {
+            self.release_intents(holder, None, effects);
+        }
+    }
+
+    fn say_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<Effect>) {
+        let Some(held) = self.held.get(&id) else { return };
+        let (attempt, proposal) = (held.attempt, held.proposal);
+        let what = What::Prepared { attempt, proposal, prepared: index, result: held.result.clone() };
+        effects.push(send(id.decider, held.place, id, what));
+        if let Some((floor, parts)) = &held.onward
+            && let Some(next) = parts.first()
+        {
+            let (floor, durability, parts) = (*floor, held.durability, parts.clone());
+            let to = next.place;
+            let what = What::Prepare { attempt, chain: true, durability, floor, parts };
+            effects.push(send(to, held.place, id, what));
+        }
+    }
+
+    /// The decider says that an attempt has come to nothing.
+    pub(super) fn release(
+        &mut self,
+        to: Place,
+        id: TransactionId,
+        attempt: Attempt,
+        effects: &mut Vec<Effect>,
+    ) {
+        let is_lower = |message: &Message| matches!(&message.what, What::Prepare { attempt: one, .. } if *one <= attempt);
+        if self.next.get(&id).is_some_and(is_lower) {
+            self.next.remove(&id);
+        }
+        if let Some(queued) = self.queued.get(&id).filter(|queued| is_lower(&queued.message)) {
+            self.intents.unqueue(queued.arrival);
+            self.queued.remove(&id);
+        }
+        if let Some(held) = self.held.get_mut(&id).filter(|held| held.attempt <= attempt) {
+            if held.stage != Stage::Ending && held.decided.is_none() {
+                held.stage = Stage::Ending;
+                let entry = Entry::Release { id, attempt };
+                effects.push(Effect::Append { entry, durability: held.durability });
+            }
+            return;
+        }
+        self.remember_released(id, attempt);
+        effects.push(send(id.decider, to, id, What::Released { attempt }));
+    }
+
+    /// The decider says that it is over.
+    pub(super) fn drop_held(&mut self, to: Place, id: TransactionId, effects: &mut Vec<Effect>) {
+        self.next.remove(&id);
+        let held = self.held.get(&id).map(|held| held.attempt);
+        let queued = self.queued.get(&id).and_then(|queued| match &queued.message.what {
+            What::Prepare { attempt, .. } => Some(*attempt),
+            _ => None,
+        });
+        if let Some(attempt) = held.max(queued) {
+            self.release(to, id, attempt, effects);
+        }
+    }
+
+    fn remember_released(&mut self, id: TransactionId, attempt: Attempt) {
+        if let Some(known) = self.released.get_mut(&id) {
+            *known = attempt.max(*known);
+            return;
+        }
+        if self.released_order.len() >= RELEASED_MAX
+            && let Some(oldest) = self.released_order.pop_front()
+        {
+            self.released.remove(&oldest);
+        }
+        self.released.insert(id, attempt);
+        self.released_order.push_back(id);
+    }
+
+    pub(super) fn is_released(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        (id, attempt): (TransactionId, Attempt),
+        effects: &mut Vec<Effect>,
+    ) {
+        if let Some(held) = self.held.get(&id).filter(|held| held.attempt <= attempt) {
+            let (place, holder) = (held.place, held.holder);
+            self.held.remove(&id);
+            self.release_intents(holder, None, effects);
+            self.remember_released(id, attempt);
+            effects.push(send(id.decider, place, id, What::Released { attempt }));
+        }
+        self.apply_deferred(effects);
+        if let Some(message) = self.next.remove(&id) {
+            self.prepare(now, host, message, effects);
+        }
+    }
+
+    /// The decision has come.
+    pub(super) fn commit(
+        &mut self,
+        (to, id): (Place, TransactionId),
+        attempt: Attempt,
+        decided: Decided,
+        effects: &mut Vec<Effect>,
+    ) {
+        let repeated_is_applied = is_planted(Bug::RepeatedPrepareApplied);
+        if let Some(held) = self.held.get_mut(&id) {
+            if held.decided.is_some() {
+                held.is_repeated = true;
+                return;
+            }
+            let is_it = held.stage == Stage::Prepared(decided.prepared) && held.attempt == attempt;
+            if let Stage::Prepared(index) = held.stage
+                && (is_it || repeated_is_applied)
+            {
+                held.decided = Some(Decided { prepared: index, ..decided });
+                let holder = held.holder;
+                self.intents.decided(holder, decided.timestamp);
+                self.deferred.insert(id);
+                return self.apply_deferred(effects);
+            }
+        }
+        let what = match self.state.applied.get(&id) {
+            Some((decision, _)) => What::Applied { decision: *decision },
+            None => What::NotHeld { decision: decided.decision },
+        };
+        effects.push(send(id.decider, to, id, what));
+    }
+
+    /// Logs what is decided and has nobody below it on any of its cells any more.
+    fn apply_deferred(&mut self, effects: &mut Vec<Effect>) {
+        let ready: Vec<TransactionId> =
+            self.deferred.iter().copied().filter(|id| self.may_apply(*id)).collect();
+        for id in ready {
+            self.deferred.remove(&id);
+            let Some(held) = self.held.get_mut(&id) else { continue };
+            let Some(Decided { timestamp, decision, prepared }) = held.decided else { continue };
+            held.stage = Stage::Ending;
+            let entry = Entry::Apply { id, prepared, timestamp, decision };
+            effects.push(Effect::Append { entry, durability: held.durability });
+        }
+    }
+
+    fn may_apply(&self, id: TransactionId) -> bool {
+        let Some(held) = self.held.get(&id) else { return true };
+        held.decided.is_none_or(|decided| self.intents.is_lowest(held.holder, decided.timestamp))
+    }
+
+    pub(super) fn is_applied(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        (id, decision, timestamp): (TransactionId, LogIndex, Timestamp),
+        install: Option<&Install>,
+        effects: &mut Vec<Effect>,
+    ) {
+        self.forget_at.insert(id, now.after_us(FORGET_ASK_US));
+        let Some(held) = self.held.remove(&id) else { return };
+        if is_planted(Bug::TransformTwice) && held.has_transform && held.is_repeated {
+            install.into_iter().for_each(|install| host.install(install));
+        }
+        self.next.remove(&id);
+        self.release_intents(held.holder, Some(timestamp), effects);
+        effects.push(send(id.decider, held.place, id, What::Applied { decision }));
+        self.apply_deferred(effects);
+    }
+}

@@ -1,0 +1,93 @@
+//! What reads and writes of single records wait for, and confirmations of reads of several.
+
+use zerohop_wire::ids::Timestamp;
+
+use super::{Time, Transactions};
+use crate::effect::{Effect, Ticket};
+use crate::host::Host;
+use crate::intents::{Locks, Who};
+use crate::item::{Access, Item};
+use crate::limits::{QUEUE_MAX, READS_MAX};
+use crate::planted::{Bug, is_planted};
+use crate::reason::Reason;
+
+/// When a read or a write may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Go {
+    /// At once.
+    Now,
+    /// With the effect that names its ticket.
+    Later,
+}
+
+impl Transactions {
+    /// A read of what a cell is now. It waits for those intents that are there, and for no later ones.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many wait.
+    pub fn read(&mut self, ticket: Ticket, cell: u64) -> Result<Go, Reason> {
+        self.read_below(ticket, cell, Timestamp::MAX)
+    }
+
+    /// A read of what a cell was at `at`: it waits for all who may commit at `at` or before, and from now on nobody else
+    /// does.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many wait.
+    pub fn read_at(
+        &mut self,
+        host: &mut impl Host,
+        ticket: Ticket,
+        cell: u64,
+        at: Timestamp,
+    ) -> Result<Go, Reason> {
+        host.raise(at);
+        // `MAX` stands for the present.
+        self.read_below(ticket, cell, at.min(Timestamp(u64::MAX - 1)))
+    }
+
+    fn read_below(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> Result<Go, Reason> {
+        if self.intents.waiting().1 >= READS_MAX {
+            return Err(Reason::Overloaded);
+        }
+        Ok(if self.intents.read(ticket, cell, limit) { Go::Now } else { Go::Later })
+    }
+
+    /// The second round of a read of several items: whether each still has the version that was read, and nobody is about
+    /// to change it. `items` name what was read, and `seen` the version.
+    #[must_use]
+    pub fn confirm(&self, host: &impl Host, items: &[Item]) -> bool {
+        items.iter().all(|item| {
+            let stands = self.intents.stands(item.cell) && !is_planted(Bug::ConfirmIgnoresIntents);
+            !stands && item.seen.is_some_and(|seen| host.version(item) == seen)
+        })
+    }
+
+    /// A write of one record, an expiry too. `Now`: it is evaluated and appended before anything else is asked here.
+    /// `Later`: it holds its cells from its effect on, until [`Self::leave`].
+    ///
+    /// # Errors
+    /// `Overloaded` if too many wait.
+    pub fn write(&mut self, ticket: Ticket, cells: &[u64]) -> Result<Go, Reason> {
+        let mut locks: Locks = cells.iter().map(|cell| (*cell, Access::Write)).collect();
+        locks.sort_unstable();
+        locks.dedup();
+        if self.intents.are_free(&locks) {
+            return Ok(Go::Now);
+        }
+        if self.intents.waiting().0 >= QUEUE_MAX {
+            return Err(Reason::Overloaded);
+        }
+        self.intents.queue(Who::Write(ticket), locks);
+        Ok(Go::Later)
+    }
+
+    /// A write that had to wait is appended.
+    pub fn leave(&mut self, now: Time, host: &mut impl Host, ticket: Ticket, effects: &mut Vec<Effect>) {
+        if let Some(holder) = self.writes.remove(&ticket) {
+            self.release_intents(holder, None, effects);
+            self.pump(now, host, effects);
+        }
+    }
+}

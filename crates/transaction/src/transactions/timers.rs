@@ -1,0 +1,111 @@
+//! What is done when nothing comes.
+
+use super::{Stage, Transactions, send};
+use crate::effect::Effect;
+use crate::entry::Entry;
+use crate::host::Host;
+use crate::id::{Durability, StageId, TransactionId};
+use crate::limits::{ASK_US, FORGET_ASK_US, RESEND_US, STAGED_US_MAX};
+use crate::message::What;
+use crate::reason::Reason;
+use crate::time::Time;
+
+impl Transactions {
+    /// Time has passed: overdue messages are sent again, questions asked, transactions that take too long aborted, what may
+    /// be forgotten forgotten. Goes through everything that is under way: to be called some times a second.
+    pub fn tick(&mut self, now: Time, host: &mut impl Host, effects: &mut Vec<Effect>) {
+        self.tick_participant(now, effects);
+        self.tick_decider(now, effects);
+        self.tick_staged(now, effects);
+        self.pump(now, host, effects);
+    }
+
+    fn tick_participant(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        for (id, held) in &mut self.held {
+            let waits = matches!(held.stage, Stage::Prepared(_)) && held.decided.is_none();
+            if waits && held.ask_at <= now {
+                held.ask_at = now.after_us(ASK_US);
+                let what = What::Ask { attempt: held.attempt };
+                effects.push(send(id.decider, held.place, *id, what));
+            }
+        }
+        // Those who queue too: a row of them that their deciders have forgotten would else take its turns one by one.
+        for (id, queued) in &mut self.queued {
+            if queued.ask_at <= now
+                && let What::Prepare { attempt, .. } = &queued.message.what
+            {
+                queued.ask_at = now.after_us(ASK_US);
+                effects.push(send(id.decider, queued.message.to, *id, What::Ask { attempt: *attempt }));
+            }
+        }
+        for floor in std::mem::take(&mut self.floors) {
+            if !self.state.is_below(floor) {
+                continue;
+            }
+            let entry = Entry::Forget { floor };
+            effects.push(Effect::Append { entry, durability: Durability::Memory });
+        }
+        for (id, at) in &mut self.forget_at {
+            if *at <= now
+                && let Some((decision, _)) = self.state.applied.get(id)
+            {
+                *at = now.after_us(FORGET_ASK_US);
+                let from = crate::id::Place { keyspace: self.span.keyspace, point: self.span.first };
+                effects.push(send(id.decider, from, *id, What::Applied { decision: *decision }));
+            }
+        }
+    }
+
+    fn tick_decider(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let late: Vec<TransactionId> =
+            self.running.iter().filter(|(_, one)| one.ends_at <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            self.abort(id, (id.decider, Reason::TimedOut.into()), effects);
+        }
+        let mut ask = Vec::new();
+        for (id, running) in &mut self.running {
+            if running.resend_at <= now {
+                running.resend_at = now.after_us(RESEND_US);
+                ask.push(*id);
+            }
+        }
+        ask.into_iter().for_each(|id| self.ask_others(id, effects));
+        let mut tell = Vec::new();
+        for (id, telling) in &mut self.telling {
+            if telling.resend_at <= now && !telling.is_finishing {
+                telling.resend_at = now.after_us(RESEND_US);
+                tell.push(*id);
+            }
+        }
+        tell.into_iter().for_each(|id| self.tell(id, effects));
+        let mut release = Vec::new();
+        for (id, releasing) in &mut self.releasing {
+            if releasing.resend_at <= now {
+                releasing.resend_at = now.after_us(RESEND_US);
+                release.push(*id);
+            }
+        }
+        release.into_iter().for_each(|id| self.say_released_again(id, effects));
+    }
+
+    /// Staged data that nobody has pinned expires.
+    fn tick_staged(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let used: Vec<StageId> =
+            self.running.values().flat_map(|one| super::decider::pinned_by(&one.own)).copied().collect();
+        let mut ids = Vec::new();
+        for (id, at) in &mut self.expire_at {
+            let Some(staged) = self.state.staged.get(id) else { continue };
+            if staged.pinned.is_some() || used.contains(id) {
+                *at = now.after_us(STAGED_US_MAX);
+            } else if *at <= now {
+                *at = now.after_us(STAGED_US_MAX);
+                ids.push(*id);
+            }
+        }
+        if !ids.is_empty() {
+            effects.push(Effect::Append { entry: Entry::Expire { ids }, durability: Durability::Memory });
+        }
+        let staged = &self.state.staged;
+        self.expire_at.retain(|id, _| staged.contains_key(id));
+    }
+}

@@ -1,0 +1,186 @@
+//! Messages and entries as bytes: pinned by golden vectors, read back as they were written, and refused when they are not
+//! whole.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use zerohop_transaction::codec::{decode_items, encode_items};
+use zerohop_transaction::{
+    Access, Attempt, Body, CodecError, Durability, Entry, Floor, Item, Items, Message, Part, Place, Reason,
+    Refusal, Span, StageId, TransactionId, What,
+};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+
+fn place(keyspace: u32, point: u64) -> Place {
+    Place { keyspace: KeyspaceId(keyspace), point }
+}
+
+fn id() -> TransactionId {
+    let session = SessionId { issued: Timestamp(0x0102), nonce: 0x0304 };
+    TransactionId { decider: place(2, 0x0506), session, sequence: Sequence(7) }
+}
+
+fn stage() -> StageId {
+    StageId { session: id().session, sequence: Sequence(3) }
+}
+
+fn attempt() -> Attempt {
+    Attempt { epoch: PartitionEpoch(9), counter: 10 }
+}
+
+fn floor() -> Floor {
+    Floor { span: Span { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(11) }
+}
+
+fn items() -> Vec<Item> {
+    let body = || Body::Inline(Bytes::from_static(b"op"));
+    vec![
+        Item { cell: 1, access: Access::Read, seen: Some(Timestamp(5)), body: body() },
+        Item { cell: 2, access: Access::Write, seen: None, body: Body::Staged(stage()) },
+        Item { cell: 3, access: Access::Transform(4), seen: Some(Timestamp::ZERO), body: body() },
+    ]
+}
+
+fn messages() -> Vec<Message> {
+    let parts = vec![
+        Part { place: place(1, 0x0708), durability: Durability::Sync, items: Items::Inline(items()) },
+        Part { place: place(2, 1), durability: Durability::Memory, items: Items::Staged(stage()) },
+    ];
+    let (attempt, floor, durability) = (attempt(), floor(), Durability::Interval);
+    let (prepared, decision, timestamp) = (LogIndex(12), LogIndex(13), Timestamp(14));
+    let refusal = Refusal { reason: Reason::ReadChanged, item: 2 };
+    let says = vec![
+        What::Prepare { attempt, chain: true, durability, floor, parts },
+        What::Release { attempt, floor },
+        What::Commit { attempt, prepared, timestamp, decision, durability, floor },
+        What::Drop { floor },
+        What::Prepared { attempt, proposal: timestamp, prepared, result: Bytes::from_static(b"result") },
+        What::Busy { attempt },
+        What::Refused { attempt, refusal },
+        What::Released { attempt },
+        What::Applied { decision },
+        What::NotHeld { decision },
+        What::Ask { attempt },
+    ];
+    let to_message = |what| Message { to: place(1, 0x0708), from: place(2, 0x0506), id: id(), what };
+    says.into_iter().map(to_message).collect()
+}
+
+fn entries() -> Vec<Entry> {
+    let (id, attempt, durability, timestamp) = (id(), attempt(), Durability::Sync, Timestamp(14));
+    let (effect, pinned) = (Bytes::from_static(b"effect"), vec![stage()]);
+    let participants = vec![(place(1, 0x0708), LogIndex(12))];
+    let results = vec![Bytes::from_static(b"one"), Bytes::new()];
+    vec![
+        Entry::Prepare {
+            id,
+            attempt,
+            place: place(1, 0x0708),
+            durability,
+            proposal: timestamp,
+            locks: vec![(1, Access::Read), (2, Access::Transform(4))],
+            pinned: pinned.clone(),
+            effect: effect.clone(),
+            result: Bytes::from_static(b"result"),
+        },
+        Entry::Release { id, attempt },
+        Entry::Apply { id, prepared: LogIndex(12), timestamp, decision: LogIndex(13) },
+        Entry::Commit { id, attempt, timestamp, durability, participants, pinned, effect, results },
+        Entry::Abort { id, by: id.decider, refusal: Reason::Unknown.into() },
+        Entry::Finish { id },
+        Entry::Forget { floor: floor() },
+        Entry::Stage { id: stage(), bytes: Bytes::from_static(b"staged") },
+        Entry::Expire { ids: vec![stage()] },
+    ]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Bytes that every later version must still read.
+fn golden(name: &str, vectors: Vec<Vec<u8>>) {
+    let text: String = vectors.iter().map(|bytes| hex(bytes) + "\n").collect();
+    let pinned = match name {
+        "messages" => include_str!("golden/messages.hex"),
+        "entries" => include_str!("golden/entries.hex"),
+        _ => include_str!("golden/items.hex"),
+    };
+    assert_eq!(text, pinned, "the bytes of {name} have changed: old ones must still be read");
+}
+
+#[test]
+fn messages_are_as_pinned_and_read_back() {
+    golden("messages", messages().iter().map(Message::encode).collect());
+    for message in messages() {
+        assert_eq!(Message::decode(&message.encode()), Ok(message));
+    }
+}
+
+#[test]
+fn entries_are_as_pinned_and_read_back() {
+    golden("entries", entries().iter().map(Entry::encode).collect());
+    for entry in entries() {
+        assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
+    }
+}
+
+#[test]
+fn staged_items_are_as_pinned_and_read_back() {
+    golden("items", vec![encode_items(&items())]);
+    assert_eq!(decode_items(&encode_items(&items())), Ok(items()));
+}
+
+#[test]
+fn what_is_cut_or_too_long_is_refused() {
+    let refuses = |whole: &[u8], is_read: &dyn Fn(&[u8]) -> bool| {
+        assert!((0..whole.len()).all(|end| !is_read(&whole[..end])));
+        assert!(!is_read(&[whole, b"0"].concat()));
+    };
+    for message in messages() {
+        refuses(&message.encode(), &|bytes| Message::decode(bytes).is_ok());
+    }
+    for entry in entries() {
+        refuses(&entry.encode(), &|bytes| Entry::decode(bytes).is_ok());
+    }
+    refuses(&encode_items(&items()), &|bytes| decode_items(bytes).is_ok());
+}
+
+#[test]
+fn other_versions_and_kinds_are_told() {
+    let mut bytes = messages().remove(3).encode();
+    bytes[1] = 77;
+    assert_eq!(Message::decode(&bytes), Err(CodecError::Kind { found: 77 }));
+    assert_eq!(Entry::decode(&bytes), Err(CodecError::Kind { found: 77 }));
+    bytes[0] = 2;
+    assert_eq!(Message::decode(&bytes), Err(CodecError::Version { found: 2 }));
+    assert_eq!(Entry::decode(&bytes), Err(CodecError::Version { found: 2 }));
+    assert_eq!(decode_items(&bytes), Err(CodecError::Version { found: 2 }));
+}
+
+#[test]
+fn counts_beyond_what_is_there_allocate_nothing() {
+    let mut bytes = entries().pop().unwrap().encode();
+    bytes[2..6].copy_from_slice(&u32::MAX.to_le_bytes());
+    assert_eq!(Entry::decode(&bytes), Err(CodecError::Damaged));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused_or_read_back(
+        number in 0..20_usize,
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut all: Vec<Vec<u8>> = messages().iter().map(Message::encode).collect();
+        all.extend(entries().iter().map(Entry::encode));
+        let mut bytes = all.swap_remove(number);
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        if let Ok(message) = Message::decode(&bytes) {
+            prop_assert_eq!(message.encode(), bytes.clone());
+        }
+        if let Ok(entry) = Entry::decode(&bytes) {
+            prop_assert_eq!(entry.encode(), bytes);
+        }
+    }
+}

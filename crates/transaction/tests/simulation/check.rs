@@ -1,0 +1,73 @@
+//! What must hold of a seed that was played.
+
+use super::client::Map;
+use super::cycles::{self, Action, Fate, Transaction, Why};
+use super::store::Value;
+use super::world::World;
+
+/// What does not hold.
+pub fn check(world: &mut World) -> Vec<String> {
+    let mut wrong = std::mem::take(&mut world.seen.wrong);
+    if !world.has_ended() {
+        wrong.push("I5: not everything has ended".to_owned());
+        for group in &world.groups {
+            wrong.extend(
+                group
+                    .primary
+                    .as_ref()
+                    .map(|one| format!("{:?}", one.transactions).chars().take(3000).collect()),
+            );
+        }
+    }
+    let faults = &world.faults;
+    let is_calm = faults.lost + faults.late + faults.failover_ms == 0;
+    if is_calm && world.seen.counts.contains_key("aborted: timed out") {
+        wrong.push("I5: a transaction was not decided in time, and nothing kept it from being".to_owned());
+    }
+    let stores =
+        || world.groups.iter().filter_map(|group| group.primary.as_ref()).map(|one| &one.records.store);
+    wrong.extend(stores().filter_map(|store| store.wrong.clone()));
+    let numbers = stores().flat_map(|store| store.all()).filter_map(|(_, value)| match value {
+        Value::Number(number) => Some(*number),
+        Value::List(_) => None,
+    });
+    let sum: i64 = numbers.sum();
+    if sum != 0 {
+        wrong.push(format!("accounts add up to {sum} in the end"));
+    }
+    for (cell, at, value) in &world.seen.snapshots {
+        let store = stores().nth(Map::group_of(*cell));
+        let was = store.map(|store| store.below(*cell, *at).1);
+        if was.as_ref() != Some(value) {
+            wrong.push(format!("a snapshot of {cell:x} at {at} has shown {value:?}, and it was {was:?}"));
+        }
+    }
+    // In the end all is read.
+    let lists = stores().flat_map(|store| store.all()).filter_map(|(key, value)| match value {
+        Value::List(values) => Some(Action::Read { key, values: values.clone() }),
+        Value::Number(_) => None,
+    });
+    let actions = lists.collect();
+    let end = u64::MAX;
+    let last = Transaction { begin: end - 1, end: Some(end), fate: Fate::Committed, actions };
+    let mut history = world.seen.history.clone();
+    history.push(last);
+    if let Err(anomaly) = cycles::check(&history) {
+        let about = |number: &usize| format!("{number}: {:?}", history[*number]);
+        let told: Vec<String> = match &anomaly {
+            cycles::Anomaly::Cycle(edges) => edges.iter().map(|(from, _, _)| about(from)).collect(),
+            _ => Vec::new(),
+        };
+        wrong.push(format!("no order explains it: {anomaly:?} {told:#?}"));
+    }
+    // Timestamps are in an order that explains it too.
+    for (from, to, why) in cycles::dependencies(&history).unwrap_or_default() {
+        let of = |number: usize| world.seen.timestamps.get(&number);
+        if let (Some(one), Some(other)) = (of(from), of(to))
+            && (one > other || one == other && why != Why::ReadWrite)
+        {
+            wrong.push(format!("{from} comes before {to} ({why:?}), but {one} is not before {other}"));
+        }
+    }
+    wrong
+}

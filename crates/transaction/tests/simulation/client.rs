@@ -1,0 +1,468 @@
+//! Simulated clients: what they ask for, and what they make of the answers.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zerohop_transaction::codec::encode_items;
+use zerohop_transaction::{
+    Durability, Item, Items, Outcome, Part, Place, Reason, Request, StageId, TransactionId,
+};
+use zerohop_wire::ids::{KeyspaceId, Sequence, SessionId, Timestamp};
+
+use super::cycles::{Action, Fate, Transaction};
+use super::group::Told;
+use super::random::Random;
+use super::store::{LIST, Op, Value, decode_values};
+
+/// What a client sends to a partition.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    Transaction { request: Request, lowest: u64, after: Timestamp },
+    Read { cell: u64, at: Option<Timestamp> },
+    Confirm { items: Vec<Item> },
+    Local { session: SessionId, sequence: u64, cell: u64, op: Op },
+    Stage { id: StageId, bytes: Bytes },
+}
+
+/// What a client is about.
+#[derive(Clone, Debug)]
+enum Goal {
+    /// A transaction with these operations; some are done by what was read before.
+    Transaction { ops: Vec<(u64, Op)>, read_first: Vec<u64>, is_staged: bool },
+    /// A read of several cells that is confirmed.
+    Confirmed { cells: Vec<u64>, tries: u32 },
+    /// A read of several cells as they were.
+    Snapshot { cells: Vec<u64>, at: Timestamp },
+    /// One read, one write.
+    Single { cell: u64, op: Op },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Reading,
+    Confirming,
+    Staging,
+    Committing,
+}
+
+/// One client: a session that does one thing after another.
+pub struct Client {
+    pub process: usize,
+    session: SessionId,
+    sequences: BTreeMap<usize, u64>,
+    after: Timestamp,
+    goal: Option<Goal>,
+    phase: Phase,
+    /// What is under way: call, partition, request.
+    pub pending: BTreeMap<u64, (usize, Ask)>,
+    /// Calls of it that were never sent.
+    pub unsent: Vec<u64>,
+    got: BTreeMap<u64, (Timestamp, Value)>,
+    has_refusal: bool,
+    /// The order in which the cells of lookups stand in the results, by part.
+    lookups: Vec<u64>,
+    /// The present transaction's place in the history.
+    entry: usize,
+    begin: u64,
+    pub done: u32,
+}
+
+/// What all clients have seen.
+#[derive(Default)]
+pub struct Seen {
+    pub history: Vec<Transaction>,
+    /// Timestamps of committed transactions, by place in the history.
+    pub timestamps: BTreeMap<usize, Timestamp>,
+    /// Who did it, and the order in which each process did.
+    pub snapshots: Vec<(u64, Timestamp, Value)>,
+    pub wrong: Vec<String>,
+    pub counts: BTreeMap<&'static str, u64>,
+    next_value: u64,
+    next_call: u64,
+    next_process: usize,
+}
+
+impl Seen {
+    pub fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+}
+
+/// The partitions as clients see them.
+pub struct Map {
+    pub durabilities: Vec<Durability>,
+}
+
+impl Map {
+    pub fn group_of(cell: u64) -> usize {
+        (cell >> 60) as usize
+    }
+
+    pub fn place(&self, cell: u64) -> Place {
+        let keyspace = if self.durabilities[Map::group_of(cell)] == Durability::Memory { 9 } else { 1 };
+        Place { keyspace: KeyspaceId(keyspace), point: cell }
+    }
+}
+
+impl Client {
+    pub fn new(seen: &mut Seen) -> Client {
+        seen.next_process += 1;
+        let process = seen.next_process;
+        Client {
+            process,
+            session: SessionId { issued: Timestamp(1), nonce: process as u64 },
+            sequences: BTreeMap::new(),
+            after: Timestamp::ZERO,
+            goal: None,
+            phase: Phase::Reading,
+            pending: BTreeMap::new(),
+            unsent: Vec::new(),
+            got: BTreeMap::new(),
+            has_refusal: false,
+            lookups: Vec::new(),
+            entry: usize::MAX,
+            begin: 0,
+            done: 0,
+        }
+    }
+
+    pub fn is_free(&self) -> bool {
+        self.goal.is_none()
+    }
+
+    fn ask(&mut self, seen: &mut Seen, group: usize, ask: Ask) {
+        seen.next_call += 1;
+        self.pending.insert(seen.next_call, (group, ask));
+        self.unsent.push(seen.next_call);
+    }
+
+    /// Begins something. `now` orders events; `wall` is a time of day.
+    pub fn begin(&mut self, seen: &mut Seen, map: &Map, random: &mut Random, (now, wall): (u64, Timestamp)) {
+        let groups = map.durabilities.len() as u64;
+        let list = |random: &mut Random| random.below(groups) << 60 | LIST | random.below(2);
+        let accounts: Vec<u64> = (0..groups).flat_map(|group| [group << 60, group << 60 | 1]).collect();
+        let value = |seen: &mut Seen| {
+            seen.next_value += 1;
+            seen.next_value
+        };
+        self.begin = now;
+        self.got.clear();
+        self.entry = usize::MAX;
+        let goal = match random.below(100) {
+            0..25 => {
+                let mut ops = Vec::new();
+                for _ in 0..1 + random.below(4) {
+                    let cell = list(random);
+                    let op = if random.chance(400) { Op::Lookup } else { Op::Append(value(seen)) };
+                    ops.push((cell, op));
+                }
+                Goal::Transaction { ops, read_first: Vec::new(), is_staged: random.chance(100) }
+            }
+            25..45 => {
+                let mut read_first: Vec<u64> = (0..1 + random.below(2)).map(|_| list(random)).collect();
+                read_first.dedup();
+                let cell = if random.chance(500) { read_first[0] } else { list(random) };
+                Goal::Transaction { ops: vec![(cell, Op::Append(value(seen)))], read_first, is_staged: false }
+            }
+            45..60 => {
+                let (one, other) = (random.below(accounts.len() as u64), random.below(accounts.len() as u64));
+                let amount = 1 + random.below(9) as i64;
+                let (one, other) = (accounts[one as usize], accounts[other as usize]);
+                let mut ops = vec![(one, Op::Add(-amount)), (other, Op::Add(amount))];
+                if random.chance(200) {
+                    ops.push((list(random), Op::Append(value(seen))));
+                }
+                Goal::Transaction { ops, read_first: Vec::new(), is_staged: false }
+            }
+            60..65 => {
+                let ops = accounts.iter().map(|cell| (*cell, Op::Lookup)).collect();
+                Goal::Transaction { ops, read_first: Vec::new(), is_staged: false }
+            }
+            65..75 => {
+                let cells = (0..2 + random.below(2)).map(|_| list(random)).collect();
+                Goal::Confirmed { cells, tries: 0 }
+            }
+            75..80 => Goal::Confirmed { cells: accounts, tries: 0 },
+            80..85 => {
+                let at = Timestamp::from_millis(wall.millis().saturating_sub(random.below(3) * 20));
+                let mut cells = accounts;
+                cells.extend((0..2).map(|_| list(random)));
+                Goal::Snapshot { cells, at }
+            }
+            85..94 => Goal::Single { cell: list(random), op: Op::Lookup },
+            _ => Goal::Single { cell: list(random), op: Op::Append(value(seen)) },
+        };
+        self.goal = Some(goal.clone());
+        match goal {
+            Goal::Transaction { ops, read_first, .. } => {
+                if read_first.is_empty() {
+                    self.commit(seen, map, &ops, &[]);
+                } else {
+                    self.read(seen, &read_first, None);
+                }
+            }
+            Goal::Confirmed { cells, .. } => self.read(seen, &cells, None),
+            Goal::Snapshot { cells, at } => self.read(seen, &cells, Some(at)),
+            Goal::Single { cell, op: Op::Lookup } => self.read(seen, &[cell], None),
+            Goal::Single { cell, op } => {
+                self.phase = Phase::Committing;
+                self.note(seen, &[(cell, op)], Fate::Unknown);
+                let group = Map::group_of(cell);
+                let sequence = self.next_sequence(group);
+                self.ask(seen, group, Ask::Local { session: self.session, sequence, cell, op });
+            }
+        }
+    }
+
+    fn next_sequence(&mut self, group: usize) -> u64 {
+        let sequence = self.sequences.entry(group).or_default();
+        *sequence += 1;
+        *sequence
+    }
+
+    fn read(&mut self, seen: &mut Seen, cells: &[u64], at: Option<Timestamp>) {
+        self.phase = Phase::Reading;
+        for cell in cells {
+            self.ask(seen, Map::group_of(*cell), Ask::Read { cell: *cell, at });
+        }
+    }
+
+    /// Puts what it does into the history, with what it has read so far.
+    fn note(&mut self, seen: &mut Seen, ops: &[(u64, Op)], fate: Fate) {
+        let mut actions: Vec<Action> = self
+            .got
+            .iter()
+            .filter_map(|(cell, (_, value))| match value {
+                Value::List(values) => Some(Action::Read { key: *cell, values: values.clone() }),
+                Value::Number(_) => None,
+            })
+            .collect();
+        actions.extend(ops.iter().filter_map(|(cell, op)| match op {
+            Op::Append(value) => Some(Action::Append { key: *cell, value: *value }),
+            _ => None,
+        }));
+        self.entry = seen.history.len();
+        seen.history.push(Transaction { begin: self.begin, end: None, fate, actions });
+    }
+
+    fn commit(&mut self, seen: &mut Seen, map: &Map, ops: &[(u64, Op)], read_first: &[u64]) {
+        self.note(seen, ops, Fate::Unknown);
+        let mut parts: BTreeMap<usize, Vec<Item>> = BTreeMap::new();
+        // Lookups first, so that they return what was before.
+        for (cell, op) in ops.iter().filter(|(_, op)| *op == Op::Lookup) {
+            parts.entry(Map::group_of(*cell)).or_default().push(op.item(*cell, None));
+        }
+        for cell in read_first {
+            let seen = self.got.get(cell).map(|(version, _)| *version);
+            let item = Item { access: zerohop_transaction::Access::Read, ..Op::Lookup.item(*cell, seen) };
+            parts.entry(Map::group_of(*cell)).or_default().push(item);
+        }
+        for (cell, op) in ops.iter().filter(|(_, op)| *op != Op::Lookup) {
+            parts.entry(Map::group_of(*cell)).or_default().push(op.item(*cell, None));
+        }
+        let mut parts: Vec<Part> = parts
+            .into_iter()
+            .map(|(group, items)| Part {
+                place: map.place(items[0].cell),
+                durability: map.durabilities[group],
+                items: Items::Inline(items),
+            })
+            .collect();
+        parts.sort_by_key(Part::order);
+        self.lookups.clear();
+        for part in &parts {
+            let Items::Inline(items) = &part.items else { continue };
+            let lookups = items.iter().filter(|item| item.access == zerohop_transaction::Access::Read);
+            self.lookups.extend(lookups.map(|item| item.cell));
+        }
+        let is_staged = matches!(self.goal, Some(Goal::Transaction { is_staged: true, .. }));
+        if is_staged {
+            self.phase = Phase::Staging;
+            for part in &mut parts {
+                let group = Map::group_of(part.place.point);
+                let id = StageId { session: self.session, sequence: Sequence(self.next_sequence(group)) };
+                let Items::Inline(items) = &part.items else { continue };
+                let bytes = Bytes::from(encode_items(items));
+                self.ask(seen, group, Ask::Stage { id, bytes });
+                part.items = Items::Staged(id);
+            }
+        }
+        let decider = parts[parts.len() - 1].place;
+        let group = Map::group_of(decider.point);
+        let sequence = self.next_sequence(group);
+        let id = TransactionId { decider, session: self.session, sequence: Sequence(sequence) };
+        let ask = Ask::Transaction { request: Request { id, parts }, lowest: sequence, after: self.after };
+        if is_staged {
+            // Under call 0 until all is staged.
+            self.pending.insert(0, (group, ask));
+        } else {
+            self.phase = Phase::Committing;
+            self.ask(seen, group, ask);
+        }
+    }
+
+    /// An answer has come.
+    pub fn told(&mut self, seen: &mut Seen, map: &Map, (call, told): (u64, Told), now: u64) {
+        let Some((_, ask)) = self.pending.remove(&call) else { return };
+        match (ask, told) {
+            (Ask::Read { cell, .. }, Told::Value(version, value)) => {
+                self.got.insert(cell, (version, value));
+            }
+            (Ask::Confirm { .. }, Told::Confirmed(is)) => self.has_refusal |= !is,
+            (Ask::Stage { .. }, Told::Staged) => {}
+            (Ask::Transaction { .. }, Told::Outcome(outcome)) => return self.ended(seen, outcome, now),
+            (Ask::Local { .. }, Told::Written(at)) => {
+                let outcome = Outcome::Committed { timestamp: at, results: Vec::new() };
+                return self.ended(seen, outcome, now);
+            }
+            (ask, told) => panic!("{told:?} for {ask:?}"),
+        }
+        if self.pending.keys().any(|call| *call != 0) {
+            return;
+        }
+        let Some(goal) = self.goal.clone() else { return };
+        match (self.phase, goal) {
+            (Phase::Staging, _) => {
+                if let Some((group, ask)) = self.pending.remove(&0) {
+                    self.phase = Phase::Committing;
+                    self.ask(seen, group, ask);
+                }
+            }
+            (Phase::Reading, Goal::Transaction { ops, read_first, .. }) => {
+                self.commit(seen, map, &ops, &read_first);
+            }
+            (Phase::Reading, Goal::Confirmed { cells, .. }) => {
+                self.phase = Phase::Confirming;
+                self.has_refusal = false;
+                let mut by_group: BTreeMap<usize, Vec<Item>> = BTreeMap::new();
+                for cell in &cells {
+                    let item = Op::Lookup.item(*cell, Some(self.got[cell].0));
+                    by_group.entry(Map::group_of(*cell)).or_default().push(item);
+                }
+                for (group, items) in by_group {
+                    self.ask(seen, group, Ask::Confirm { items });
+                }
+            }
+            (Phase::Confirming, Goal::Confirmed { cells, tries }) => {
+                if !self.has_refusal {
+                    seen.count("reads confirmed");
+                    self.finish_read(seen, now);
+                } else if tries == 0 {
+                    self.goal = Some(Goal::Confirmed { cells: cells.clone(), tries: 1 });
+                    self.read(seen, &cells, None);
+                } else {
+                    // After two failures the read runs as a transaction.
+                    seen.count("reads as transactions");
+                    self.got.clear();
+                    let ops: Vec<(u64, Op)> = cells.iter().map(|cell| (*cell, Op::Lookup)).collect();
+                    let goal =
+                        Goal::Transaction { ops: ops.clone(), read_first: Vec::new(), is_staged: false };
+                    self.goal = Some(goal);
+                    self.commit(seen, map, &ops, &[]);
+                }
+            }
+            (Phase::Reading, Goal::Snapshot { at, .. }) => {
+                seen.count("snapshots");
+                self.check_accounts(seen, map);
+                let got = std::mem::take(&mut self.got);
+                seen.snapshots.extend(got.into_iter().map(|(cell, (_, value))| (cell, at, value)));
+                self.rest();
+            }
+            (Phase::Reading, Goal::Single { .. }) => {
+                seen.count("reads of one");
+                self.finish_read(seen, now);
+            }
+            (phase, goal) => panic!("{phase:?} of {goal:?}"),
+        }
+        if matches!(self.goal, Some(Goal::Confirmed { .. })) && self.pending.is_empty() {
+            self.check_accounts(seen, map);
+            self.rest();
+        }
+    }
+
+    /// A read that rests on no transaction is one by itself.
+    fn finish_read(&mut self, seen: &mut Seen, now: u64) {
+        self.note(seen, &[], Fate::Committed);
+        let entry = self.entry;
+        seen.history[entry].end = Some(now);
+        if matches!(self.goal, Some(Goal::Single { .. })) {
+            self.rest();
+        }
+    }
+
+    /// If all accounts were read, they add up to nothing.
+    fn check_accounts(&self, seen: &mut Seen, map: &Map) {
+        let numbers: Vec<i64> = self
+            .got
+            .values()
+            .filter_map(|(_, value)| match value {
+                Value::Number(number) => Some(*number),
+                Value::List(_) => None,
+            })
+            .collect();
+        if numbers.len() == 2 * map.durabilities.len() && numbers.iter().sum::<i64>() != 0 {
+            seen.wrong
+                .push(format!("accounts do not add up, as read by process {}: {:?}", self.process, self.got));
+        }
+    }
+
+    fn ended(&mut self, seen: &mut Seen, outcome: Outcome, now: u64) {
+        let entry = self.entry;
+        seen.history[entry].end = Some(now);
+        match outcome {
+            Outcome::Committed { timestamp, results } => {
+                seen.count("committed");
+                seen.history[entry].fate = Fate::Committed;
+                seen.timestamps.insert(entry, timestamp);
+                if timestamp <= self.after && !results.is_empty() {
+                    seen.wrong.push(format!("{timestamp} after {} in one session", self.after));
+                }
+                self.after = self.after.max(timestamp);
+                let values: Vec<Value> = results.iter().flat_map(|result| decode_values(result)).collect();
+                let has_reads = !self.got.is_empty();
+                for (cell, value) in self.lookups.iter().zip(values) {
+                    match &value {
+                        Value::List(values) if !has_reads => {
+                            let read = Action::Read { key: *cell, values: values.clone() };
+                            seen.history[entry].actions.push(read);
+                        }
+                        Value::List(values) => {
+                            if self.got.get(cell).is_some_and(|got| got.1 != Value::List(values.clone())) {
+                                seen.wrong.push("a read that was checked is another".to_owned());
+                            }
+                        }
+                        Value::Number(_) => {}
+                    }
+                }
+                let numbers: Vec<i64> = results
+                    .iter()
+                    .flat_map(|result| decode_values(result))
+                    .filter_map(|value| match value {
+                        Value::Number(number) => Some(number),
+                        Value::List(_) => None,
+                    })
+                    .collect();
+                if !numbers.is_empty() && numbers.iter().sum::<i64>() != 0 {
+                    seen.wrong.push(format!("accounts do not add up in a transaction: {numbers:?}"));
+                }
+            }
+            Outcome::Aborted { refusal, .. } => {
+                seen.count(match refusal.reason {
+                    Reason::ReadChanged => "aborted: read changed",
+                    Reason::Unknown => "aborted: unknown",
+                    Reason::TimedOut => "aborted: timed out",
+                    _ => "aborted: other",
+                });
+                seen.history[entry].fate = Fate::Aborted;
+            }
+        }
+        self.rest();
+    }
+
+    fn rest(&mut self) {
+        self.goal = None;
+        self.pending.clear();
+        self.got.clear();
+        self.done += 1;
+    }
+}

@@ -1,0 +1,374 @@
+//! One simulated partition: a log of which the committed part survives, a primary that may be replaced at any moment, and
+//! deposed primaries that do not know it yet.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zerohop_transaction::{
+    Durability, Effect, Entry, Evaluated, Host, Install, Item, Known, Message, Outcome, Refusal, Span,
+    StageId, State, Ticket, Time, TransactionId, Transactions, What,
+};
+use zerohop_wire::ids::{LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+
+use super::store::{Op, Store, Value};
+
+/// An entry of the log.
+#[derive(Clone, Debug)]
+pub enum Logged {
+    /// A new primary begins.
+    Mark,
+    /// Of transactions, with the lowest sequence that its client waits for, if it is an outcome.
+    Of(Entry, u64),
+    /// A write of one record.
+    Local { session: SessionId, sequence: u64, cell: u64, op: Op, at: Timestamp },
+}
+
+/// Outcomes of one session.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    pub lowest: u64,
+    pub outcomes: BTreeMap<u64, Outcome>,
+}
+
+/// Who waits for what.
+#[derive(Clone, Debug)]
+pub enum Asked {
+    /// A transaction.
+    Transaction { client: usize, call: u64 },
+    /// A read of one cell, now or as it was.
+    Read { client: usize, call: u64, cell: u64, at: Option<Timestamp> },
+    /// A write of one record.
+    Local { client: usize, call: u64, session: SessionId, sequence: u64, cell: u64, op: Op },
+}
+
+/// What is told a client.
+#[derive(Clone, Debug)]
+pub enum Told {
+    Outcome(Outcome),
+    Value(Timestamp, Value),
+    Confirmed(bool),
+    Written(Timestamp),
+    Staged,
+}
+
+/// What leaves a primary.
+#[derive(Clone, Debug)]
+pub enum Out {
+    Message(Message),
+    Client { client: usize, call: u64, told: Told },
+    Loss(TransactionId),
+}
+
+/// What the state machine sees of the partition.
+pub struct Records {
+    pub span: Span,
+    pub store: Store,
+    pub sessions: BTreeMap<SessionId, Session>,
+    pub clock: Timestamp,
+    /// The time of day here, which differs from others'.
+    pub wall: Timestamp,
+}
+
+impl Host for Records {
+    fn propose(&mut self) -> Timestamp {
+        self.clock = self.clock.next().max(self.wall);
+        self.clock
+    }
+
+    fn raise(&mut self, to: Timestamp) {
+        self.clock = self.clock.max(to);
+    }
+
+    fn is_ahead(&self, timestamp: Timestamp) -> bool {
+        timestamp.millis() > self.wall.millis() + 500
+    }
+
+    fn version(&self, item: &Item) -> Timestamp {
+        self.store.newest(item.cell).0
+    }
+
+    fn evaluate(&self, items: &[Item]) -> Result<Evaluated, Refusal> {
+        self.store.evaluate(items, |cell| self.span.first <= cell && cell <= self.span.last)
+    }
+
+    fn install(&mut self, install: &Install) {
+        self.store.install(&install.effect, install.timestamp);
+        install.pinned.iter().for_each(|id| {
+            self.store.staged.remove(id);
+        });
+    }
+
+    fn staged(&self, id: &StageId) -> Option<Bytes> {
+        self.store.staged.get(id).cloned()
+    }
+
+    fn known(&self, id: &TransactionId) -> Known {
+        let session = self.sessions.get(&id.session);
+        let is_over = session.is_some_and(|session| {
+            id.sequence.0 < session.lowest || session.outcomes.contains_key(&id.sequence.0)
+        });
+        if is_over { Known::Over } else { Known::Unknown }
+    }
+}
+
+/// One primary.
+pub struct Primary {
+    pub epoch: u64,
+    pub instance: usize,
+    pub records: Records,
+    pub transactions: Transactions,
+    /// Appended and not committed, behind the log.
+    pub appended: Vec<Logged>,
+    /// What waits for the log to be committed up to there.
+    held: Vec<(usize, Out)>,
+    pub out: Vec<Out>,
+    pub asked: BTreeMap<Ticket, Asked>,
+    tickets: u64,
+    /// The lowest sequences that requests have told.
+    lowest: BTreeMap<TransactionId, u64>,
+}
+
+/// A partition.
+pub struct Group {
+    pub span: Span,
+    pub durability: Durability,
+    pub log: Vec<Logged>,
+    pub primary: Option<Primary>,
+    pub deposed: Vec<Primary>,
+    pub epoch: u64,
+    pub instance: usize,
+    pub skew_ms: u64,
+    /// Above everything that any primary has given or followed.
+    pub ceiling: Timestamp,
+}
+
+impl Group {
+    /// What the committed log says.
+    fn replay(&self) -> (State, Store, BTreeMap<SessionId, Session>) {
+        let (mut state, mut store, mut sessions) = (State::default(), Store::default(), BTreeMap::new());
+        for (number, logged) in self.log.iter().enumerate() {
+            let index = LogIndex(number as u64 + 1);
+            if let Logged::Of(entry, _) = logged {
+                if let Some(install) = state.apply(index, entry) {
+                    store.install(&install.effect, install.timestamp);
+                    install.pinned.iter().for_each(|id| {
+                        store.staged.remove(id);
+                    });
+                }
+                note_staged(&mut store, entry);
+            }
+            if let Logged::Local { cell, op, at, .. } = logged {
+                store.change(*cell, *op, *at);
+            }
+            note_outcome(&mut sessions, logged);
+        }
+        (state, store, sessions)
+    }
+
+    /// Makes a new primary of what is committed, and of so many entries that are not.
+    pub fn begin(&mut self, now: Time, wall: Timestamp, through_checkpoint: bool) {
+        self.log.push(Logged::Mark);
+        let (mut state, store, sessions) = self.replay();
+        if through_checkpoint {
+            let entries = state.entries();
+            let staged: Vec<(LogIndex, Entry)> = store
+                .staged
+                .iter()
+                .map(|(id, bytes)| (LogIndex(1), Entry::Stage { id: *id, bytes: bytes.clone() }))
+                .collect();
+            let all = staged.iter().chain(&entries).map(|(index, entry)| (*index, entry));
+            let restored = State::restore(LogIndex(self.log.len() as u64), all);
+            let mut same = state.clone();
+            let _ =
+                same.apply(LogIndex(self.log.len() as u64), &Entry::Finish { id: TransactionId::default() });
+            assert_eq!(restored, same, "a checkpoint does not bring back what was");
+            state = restored;
+        }
+        let clock = self.ceiling.max(state.newest());
+        let records = Records { span: self.span, store, sessions, clock, wall };
+        let transactions = Transactions::new(now, self.span, PartitionEpoch(self.epoch), state);
+        self.primary = Some(Primary {
+            epoch: self.epoch,
+            instance: self.instance,
+            records,
+            transactions,
+            appended: Vec::new(),
+            held: Vec::new(),
+            out: Vec::new(),
+            asked: BTreeMap::new(),
+            tickets: 0,
+            lowest: BTreeMap::new(),
+        });
+    }
+
+    /// Takes the primary away. Of what it has appended, so many entries survive.
+    pub fn depose(&mut self, kept: usize) {
+        if let Some(mut primary) = self.primary.take() {
+            self.ceiling = self.ceiling.max(primary.records.clock);
+            let rest = primary.appended.split_off(kept.min(primary.appended.len()));
+            self.log.append(&mut primary.appended);
+            // It goes on as if nothing had been committed.
+            primary.appended = rest;
+            primary.out.clear();
+            primary.held.clear();
+            self.deposed.push(primary);
+        }
+        self.epoch += 1;
+    }
+
+    /// The next entries are committed.
+    pub fn commit(&mut self, now: Time, count: usize) {
+        let Some(primary) = &mut self.primary else { return };
+        for _ in 0..count.min(primary.appended.len()) {
+            let logged = primary.appended.remove(0);
+            self.log.push(logged.clone());
+            let index = LogIndex(self.log.len() as u64);
+            note_outcome(&mut primary.records.sessions, &logged);
+            if let Logged::Of(entry, _) = &logged {
+                note_staged(&mut primary.records.store, entry);
+                let mut effects = Vec::new();
+                primary.transactions.committed(now, &mut primary.records, index, entry, &mut effects);
+                primary.carry_out(now, effects, self.log.len());
+            }
+            let committed = self.log.len();
+            let (ready, held) =
+                std::mem::take(&mut primary.held).into_iter().partition(|(at, _)| *at <= committed);
+            primary.held = held;
+            primary.out.extend(Vec::<(usize, Out)>::into_iter(ready).map(|(_, out)| out));
+        }
+    }
+}
+
+fn note_staged(store: &mut Store, entry: &Entry) {
+    match entry {
+        Entry::Stage { id, bytes } => {
+            store.staged.insert(*id, bytes.clone());
+        }
+        Entry::Expire { ids } => ids.iter().for_each(|id| {
+            store.staged.remove(id);
+        }),
+        _ => {}
+    }
+}
+
+fn note_outcome(sessions: &mut BTreeMap<SessionId, Session>, logged: &Logged) {
+    let (session, sequence, lowest, outcome) = match logged {
+        Logged::Of(Entry::Commit { id, timestamp, results, .. }, lowest) => {
+            let outcome = Outcome::Committed { timestamp: *timestamp, results: results.clone() };
+            (id.session, id.sequence, *lowest, outcome)
+        }
+        Logged::Of(Entry::Abort { id, by, refusal }, lowest) => {
+            (id.session, id.sequence, *lowest, Outcome::Aborted { by: *by, refusal: *refusal })
+        }
+        Logged::Local { session, sequence, at, .. } => {
+            let outcome = Outcome::Committed { timestamp: *at, results: Vec::new() };
+            (*session, Sequence(*sequence), 0, outcome)
+        }
+        _ => return,
+    };
+    let known = sessions.entry(session).or_default();
+    known.lowest = known.lowest.max(lowest);
+    known.outcomes.insert(sequence.0, outcome);
+    let lowest = known.lowest;
+    known.outcomes.retain(|sequence, _| *sequence >= lowest);
+}
+
+impl Primary {
+    pub fn ticket(&mut self, asked: Asked) -> Ticket {
+        self.tickets += 1;
+        self.asked.insert(Ticket(self.tickets), asked);
+        Ticket(self.tickets)
+    }
+
+    pub fn note_lowest(&mut self, id: TransactionId, lowest: u64) {
+        self.lowest.insert(id, lowest);
+    }
+
+    /// `log` is the length of the committed log.
+    pub fn carry_out(&mut self, now: Time, effects: Vec<Effect>, log: usize) {
+        for effect in effects {
+            match effect {
+                Effect::Append { entry, .. } => {
+                    // Through bytes, as in a log.
+                    let entry = Entry::decode(&entry.encode()).unwrap();
+                    let lowest = match &entry {
+                        Entry::Commit { id, .. } | Entry::Abort { id, .. } => {
+                            self.lowest.remove(id).unwrap_or_default()
+                        }
+                        _ => 0,
+                    };
+                    self.appended.push(Logged::Of(entry, lowest));
+                }
+                Effect::Send(message) => {
+                    let rests_on_nothing = matches!(
+                        message.what,
+                        What::Prepare { .. } | What::Release { .. } | What::Commit { .. } | What::Ask { .. }
+                    );
+                    let at = if rests_on_nothing { 0 } else { log + self.appended.len() };
+                    self.hold(at, log, Out::Message(message));
+                }
+                Effect::Answer { ticket, outcome } => {
+                    if let Some(Asked::Transaction { client, call }) = self.asked.remove(&ticket) {
+                        self.hold(0, log, Out::Client { client, call, told: Told::Outcome(outcome) });
+                    }
+                }
+                Effect::Read(ticket) => self.read_now(ticket, log),
+                Effect::Write(ticket) => {
+                    self.write_now(ticket, log);
+                    let mut more = Vec::new();
+                    self.transactions.leave(now, &mut self.records, ticket, &mut more);
+                    self.carry_out(now, more, log);
+                }
+                Effect::Loss { id, .. } => self.out.push(Out::Loss(id)),
+            }
+        }
+    }
+
+    pub fn hold(&mut self, at: usize, log: usize, out: Out) {
+        if at <= log {
+            self.out.push(out);
+        } else {
+            self.held.push((at, out));
+        }
+    }
+
+    /// Answers over all that is appended, once that is committed.
+    pub fn answer(&mut self, (client, call): (usize, u64), told: Told, log: usize) {
+        self.hold(log + self.appended.len(), log, Out::Client { client, call, told });
+    }
+
+    pub fn read_now(&mut self, ticket: Ticket, log: usize) {
+        let Some(Asked::Read { client, call, cell, at }) = self.asked.remove(&ticket) else { return };
+        let (version, value) = match at {
+            Some(at) => self.records.store.below(cell, at),
+            None => self.records.store.newest(cell),
+        };
+        self.answer((client, call), Told::Value(version, value), log);
+    }
+
+    pub fn write_now(&mut self, ticket: Ticket, log: usize) {
+        let Some(Asked::Local { client, call, session, sequence, cell, op }) = self.asked.remove(&ticket)
+        else {
+            return;
+        };
+        // It may have come again while it waited.
+        let is_mine = |logged: &&Logged| matches!(logged, Logged::Local { session: one, sequence: number, .. } if *one == session && *number == sequence);
+        let appended = self.appended.iter().find(is_mine).cloned();
+        let lowest = self.records.sessions.get(&session).map_or(0, |known| known.lowest);
+        if appended.is_none() && sequence < lowest {
+            return;
+        }
+        let done =
+            self.records.sessions.get(&session).and_then(|known| known.outcomes.get(&sequence)).cloned();
+        let at = match (appended, done) {
+            (Some(Logged::Local { at, .. }), _) | (_, Some(Outcome::Committed { timestamp: at, .. })) => at,
+            _ => {
+                let at = self.records.propose();
+                self.records.store.change(cell, op, at);
+                self.appended.push(Logged::Local { session, sequence, cell, op, at });
+                at
+            }
+        };
+        self.answer((client, call), Told::Written(at), log);
+    }
+}

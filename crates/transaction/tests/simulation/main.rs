@@ -1,0 +1,77 @@
+//! Whole transactions in a small world: partitions with logs of which the committed part survives, primaries that are
+//! replaced at any moment and moved, deposed ones that do not know it yet, a network that loses, repeats, delays and
+//! reorders, clients that repeat and vanish. What comes of a seed is checked: an order explains all that was read, accounts
+//! add up, snapshots are what was, and in the end nothing is left of any transaction.
+#![allow(missing_docs, unreachable_pub, clippy::print_stdout, clippy::unwrap_used)]
+
+mod check;
+mod client;
+#[path = "../../../sim/src/check/cycles.rs"]
+mod cycles;
+mod group;
+#[cfg(feature = "planted-bugs")]
+mod planted;
+mod random;
+mod store;
+mod world;
+
+use std::collections::BTreeMap;
+
+use world::World;
+
+/// Plays one seed. What does not hold, and what was seen.
+pub fn play(seed: u64, traced: bool) -> (Vec<String>, BTreeMap<&'static str, u64>, World) {
+    let mut world = World::new(seed, traced);
+    world.play();
+    (check::check(&mut world), world.seen.counts.clone(), world)
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let from = number("ZEROHOP_SEED").unwrap_or(1);
+    from..from + number("ZEROHOP_SEEDS").unwrap_or(150)
+}
+
+#[test]
+fn transactions_are_strictly_serializable_and_end() {
+    let mut totals: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let is_traced = std::env::var("ZEROHOP_TRACE").is_ok();
+    for seed in seeds() {
+        let (wrong, counts, world) = play(seed, is_traced);
+        if is_traced {
+            world.trace.iter().flatten().for_each(|line| println!("{line}"));
+        }
+        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
+        counts.into_iter().for_each(|(what, count)| *totals.entry(what).or_default() += count);
+    }
+    println!("{totals:#?}");
+    if std::env::var("ZEROHOP_SEED").is_err() {
+        let missing: Vec<_> =
+            SEEN.iter().filter(|what| totals.get(*what).is_none_or(|count| *count == 0)).collect();
+        assert!(missing.is_empty(), "never seen in any seed: {missing:?}");
+    }
+}
+
+/// What must have been seen: a simulation in which it does not happen would find nothing, quietly.
+const SEEN: [&str; 20] = [
+    "Prepare",
+    "Release",
+    "Commit",
+    "Drop",
+    "Prepared",
+    "Busy",
+    "Refused",
+    "Released",
+    "Applied",
+    "NotHeld",
+    "Ask",
+    "committed",
+    "aborted: read changed",
+    "aborted: unknown",
+    "reads confirmed",
+    "reads as transactions",
+    "snapshots",
+    "reads of one",
+    "failovers",
+    "clients vanished",
+];

@@ -1,0 +1,40 @@
+//! Every planted bug is found within so many seeds. That nothing is found without one, the other test shows.
+
+use zerohop_transaction::planted::{Bug, plant};
+
+/// Within so many seeds each is found.
+const SEEDS: u64 = 600;
+
+/// The first seed that finds it, and what it finds.
+fn found(bug: Bug, seeds: u64) -> Option<(u64, String)> {
+    plant(Some(bug));
+    // What panics is found as well; where, nobody needs to read.
+    std::panic::set_hook(Box::new(|_| {}));
+    let found = (1..=seeds).find_map(|seed| {
+        let run = std::panic::catch_unwind(|| super::play(seed, false).0);
+        match run {
+            Ok(wrong) => wrong.into_iter().next().map(|what| (seed, what)),
+            Err(_) => Some((seed, "an assertion".to_owned())),
+        }
+    });
+    let _ = std::panic::take_hook();
+    plant(None);
+    found
+}
+
+#[test]
+fn planted_bugs_are_found() {
+    let wanted = std::env::var("ZEROHOP_BUG").ok();
+    let seeds = std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        if wanted.as_ref().is_some_and(|wanted| *wanted != format!("{bug:?}")) {
+            continue;
+        }
+        match found(bug, seeds) {
+            Some((seed, what)) => println!("{bug:?}: seed {seed}: {what:.150}"),
+            None => missed.push(format!("{bug:?}")),
+        }
+    }
+    assert!(missed.is_empty(), "not found within {seeds} seeds: {missed:?}");
+}

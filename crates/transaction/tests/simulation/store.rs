@@ -1,0 +1,188 @@
+//! The records of one simulated partition, every version of them, and the operations on them.
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use zerohop_transaction::{Access, Body, Evaluated, Item, Reason, Refusal, StageId};
+use zerohop_wire::ids::Timestamp;
+
+/// What a record is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A list, to which values are appended.
+    List(Vec<u64>),
+    /// A number, to which is added, or which is set.
+    Number(i64),
+}
+
+/// What an item does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Lookup,
+    Append(u64),
+    Add(i64),
+    Set(i64),
+}
+
+/// Cells with this bit are lists, the others numbers.
+pub const LIST: u64 = 8;
+
+impl Op {
+    pub fn encode(self) -> Bytes {
+        let (number, value) = match self {
+            Op::Lookup => (0, 0),
+            Op::Append(value) => (1, value),
+            Op::Add(value) => (2, value as u64),
+            Op::Set(value) => (3, value as u64),
+        };
+        let mut out = BytesMut::new();
+        out.put_u8(number);
+        out.put_u64_le(value);
+        out.freeze()
+    }
+
+    pub fn decode(bytes: &[u8]) -> Op {
+        let value = u64::from_le_bytes(bytes[1..9].try_into().unwrap());
+        match bytes[0] {
+            0 => Op::Lookup,
+            1 => Op::Append(value),
+            2 => Op::Add(value as i64),
+            _ => Op::Set(value as i64),
+        }
+    }
+
+    pub fn item(self, cell: u64, seen: Option<Timestamp>) -> Item {
+        let access = match self {
+            Op::Lookup => Access::Read,
+            Op::Add(_) => Access::Transform(1),
+            Op::Append(_) | Op::Set(_) => Access::Write,
+        };
+        Item { cell, access, seen, body: Body::Inline(self.encode()) }
+    }
+}
+
+/// The record that was never written.
+fn nothing(cell: u64) -> Value {
+    if cell & LIST != 0 { Value::List(Vec::new()) } else { Value::Number(0) }
+}
+
+/// All versions of all records, as of a commit index, with what the primary has appended alone.
+#[derive(Clone, Debug, Default)]
+pub struct Store {
+    cells: BTreeMap<u64, BTreeMap<Timestamp, Value>>,
+    pub staged: BTreeMap<StageId, Bytes>,
+    /// What contradicts the order of versions.
+    pub wrong: Option<String>,
+}
+
+impl Store {
+    pub fn newest(&self, cell: u64) -> (Timestamp, Value) {
+        self.below(cell, Timestamp::MAX)
+    }
+
+    /// What it was at a time.
+    pub fn below(&self, cell: u64, at: Timestamp) -> (Timestamp, Value) {
+        let versions = self.cells.get(&cell).and_then(|versions| versions.range(..=at).next_back());
+        versions.map_or_else(|| (Timestamp::ZERO, nothing(cell)), |(at, value)| (*at, value.clone()))
+    }
+
+    pub fn change(&mut self, cell: u64, op: Op, at: Timestamp) {
+        let (newest, value) = self.newest(cell);
+        let is_wrong = match op {
+            Op::Add(_) => at < newest,
+            _ => at <= newest,
+        };
+        if is_wrong {
+            self.wrong = Some(format!("version {at} of {cell:x} comes after {newest}: {op:?}"));
+        }
+        let value = match (value, op) {
+            (Value::List(mut list), Op::Append(value)) => {
+                list.push(value);
+                Value::List(list)
+            }
+            (Value::Number(number), Op::Add(value)) => Value::Number(number + value),
+            (_, Op::Set(value)) => Value::Number(value),
+            (value, op) => panic!("{op:?} of {value:?}"),
+        };
+        self.cells.entry(cell).or_default().insert(at.max(newest), value);
+    }
+
+    pub fn evaluate(&self, items: &[Item], owns: impl Fn(u64) -> bool) -> Result<Evaluated, Refusal> {
+        let (mut effect, mut result) = (BytesMut::new(), Vec::new());
+        for item in items {
+            if !owns(item.cell) {
+                return Err(Reason::Misplaced.into());
+            }
+            let bytes = match &item.body {
+                Body::Inline(bytes) => bytes,
+                Body::Staged(id) => &self.staged[id],
+            };
+            match Op::decode(bytes) {
+                Op::Lookup => result.push(self.newest(item.cell).1),
+                op => {
+                    effect.put_u64_le(item.cell);
+                    effect.put(op.encode());
+                }
+            }
+        }
+        Ok(Evaluated { effect: effect.freeze(), result: encode_values(&result) })
+    }
+
+    pub fn install(&mut self, effect: &[u8], at: Timestamp) {
+        for change in effect.chunks(17) {
+            let cell = u64::from_le_bytes(change[..8].try_into().unwrap());
+            // A list may be appended to twice by one transaction.
+            self.change_within(cell, Op::decode(&change[8..]), at);
+        }
+    }
+
+    fn change_within(&mut self, cell: u64, op: Op, at: Timestamp) {
+        match op {
+            Op::Append(value) if self.newest(cell).0 == at && self.newest(cell).1 != nothing(cell) => {
+                let Some(Value::List(list)) = self.cells.get_mut(&cell).and_then(|one| one.get_mut(&at))
+                else {
+                    return;
+                };
+                list.push(value);
+            }
+            op => self.change(cell, op, at),
+        }
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = (u64, &Value)> {
+        self.cells.iter().filter_map(|(cell, versions)| Some((*cell, versions.last_key_value()?.1)))
+    }
+}
+
+pub fn encode_values(values: &[Value]) -> Bytes {
+    let mut out = BytesMut::new();
+    for value in values {
+        match value {
+            Value::List(list) => {
+                out.put_u64_le(list.len() as u64);
+                list.iter().for_each(|value| out.put_u64_le(*value));
+            }
+            Value::Number(number) => {
+                out.put_u64_le(u64::MAX);
+                out.put_i64_le(*number);
+            }
+        }
+    }
+    out.freeze()
+}
+
+pub fn decode_values(bytes: &[u8]) -> Vec<Value> {
+    let words: Vec<u64> = bytes.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    let (mut values, mut at) = (Vec::new(), 0);
+    while at < words.len() {
+        if words[at] == u64::MAX {
+            values.push(Value::Number(words[at + 1] as i64));
+            at += 2;
+        } else {
+            let end = at + 1 + words[at] as usize;
+            values.push(Value::List(words[at + 1..end].to_vec()));
+            at = end;
+        }
+    }
+    values
+}

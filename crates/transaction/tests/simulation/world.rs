@@ -1,0 +1,506 @@
+//! Partitions, clients and what is between them, under one clock and from one seed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zerohop_transaction::{Durability, Message, Span, Time};
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+
+use super::client::{Ask, Client, Map, Seen};
+use super::group::{Asked, Group, Out, Primary, Told};
+use super::random::Random;
+
+/// Which faults there are, and how often: in thousandths.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    pub lost: u64,
+    pub repeated: u64,
+    pub late: u64,
+    pub stale_map: u64,
+    /// Each, every so many milliseconds, on average.
+    pub failover_ms: u64,
+    pub vanish_ms: u64,
+    /// Clients ask again after so long.
+    pub again_us: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    /// A message between partitions, as bytes.
+    Deliver {
+        group: usize,
+        instance: usize,
+        bytes: Vec<u8>,
+    },
+    Request {
+        group: usize,
+        instance: usize,
+        client: usize,
+        process: usize,
+        call: u64,
+        ask: Ask,
+    },
+    Answer {
+        client: usize,
+        process: usize,
+        call: u64,
+        told: Told,
+    },
+    Commit {
+        group: usize,
+        epoch: u64,
+    },
+    Tick {
+        group: usize,
+    },
+    Again {
+        client: usize,
+    },
+    Next {
+        client: usize,
+    },
+    Failover {
+        group: usize,
+    },
+    Promote {
+        group: usize,
+    },
+    Vanish {
+        client: usize,
+    },
+    Heal,
+}
+
+pub struct World {
+    pub groups: Vec<Group>,
+    clients: Vec<Client>,
+    pub seen: Seen,
+    map: Map,
+    pub faults: Faults,
+    is_healed: bool,
+    calls_each: u32,
+    now: u64,
+    events: BTreeMap<(u64, u64), Event>,
+    numbers: u64,
+    random: Random,
+    pub trace: Option<VecDeque<String>>,
+    pub instances: usize,
+}
+
+/// Faults end after this.
+const FAULTS_US: u64 = 8_000_000;
+/// Everything has ended by then.
+const END_US: u64 = 200_000_000;
+
+impl World {
+    pub fn new(seed: u64, traced: bool) -> World {
+        let mut random = Random::new(seed);
+        let count = 2 + random.below(3) as usize;
+        let is_memory = random.chance(300);
+        let is_calm = random.chance(150);
+        let mut some = |most: u64| if is_calm || random.chance(400) { 0 } else { random.below(most) };
+        let faults = Faults {
+            lost: some(100),
+            repeated: some(150),
+            late: some(150),
+            stale_map: some(200),
+            failover_ms: some(3000),
+            vanish_ms: some(3000),
+            again_us: 100_000 + some(20) * 100_000,
+        };
+        let durabilities: Vec<Durability> = (0..count)
+            .map(|group| if is_memory && group + 1 == count { Durability::Memory } else { Durability::Sync })
+            .collect();
+        let groups = durabilities
+            .iter()
+            .enumerate()
+            .map(|(group, durability)| {
+                let keyspace = KeyspaceId(if *durability == Durability::Memory { 9 } else { 1 });
+                let first = (group as u64) << 60;
+                Group {
+                    span: Span { keyspace, first, last: first | ((1 << 60) - 1) },
+                    durability: *durability,
+                    log: Vec::new(),
+                    primary: None,
+                    deposed: Vec::new(),
+                    epoch: 1,
+                    instance: group,
+                    skew_ms: random.below(100),
+                    ceiling: Timestamp::ZERO,
+                }
+            })
+            .collect();
+        let mut seen = Seen::default();
+        let clients = (0..2 + random.below(5)).map(|_| Client::new(&mut seen)).collect();
+        let mut world = World {
+            groups,
+            clients,
+            seen,
+            map: Map { durabilities },
+            faults,
+            is_healed: false,
+            calls_each: 30,
+            now: 0,
+            events: BTreeMap::new(),
+            numbers: 0,
+            random,
+            trace: traced.then(VecDeque::new),
+            instances: count,
+        };
+        for group in 0..count {
+            world.begin_primary(group);
+            world.after(50_000, Event::Tick { group });
+            world.plan_failover(group);
+        }
+        for client in 0..world.clients.len() {
+            world.after(client as u64 * 100, Event::Next { client });
+            world.after(300_000, Event::Again { client });
+            world.plan_vanish(client);
+        }
+        world.after(FAULTS_US, Event::Heal);
+        world
+    }
+
+    fn note(&mut self, what: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(trace) = &mut self.trace {
+            trace.push_back(format!("{now:>10} {}", what()));
+        }
+    }
+
+    fn after(&mut self, us: u64, event: Event) {
+        self.numbers += 1;
+        self.events.insert((self.now + us, self.numbers), event);
+    }
+
+    fn wall(&self, group: usize) -> Timestamp {
+        Timestamp::from_millis(1_000_000 + self.now / 1000 + self.groups[group].skew_ms)
+    }
+
+    fn chance(&mut self, parts: u64) -> bool {
+        !self.is_healed && self.random.chance(parts)
+    }
+
+    fn plan_failover(&mut self, group: usize) {
+        if self.faults.failover_ms > 0 {
+            let us = self.random.below(2000 * self.faults.failover_ms);
+            self.after(us, Event::Failover { group });
+        }
+    }
+
+    fn plan_vanish(&mut self, client: usize) {
+        if self.faults.vanish_ms > 0 {
+            let us = self.random.below(2000 * self.faults.vanish_ms);
+            self.after(us, Event::Vanish { client });
+        }
+    }
+
+    fn begin_primary(&mut self, group: usize) {
+        let (now, wall) = (Time(self.now), self.wall(group));
+        let through_checkpoint = self.random.chance(300);
+        self.groups[group].begin(now, wall, through_checkpoint);
+    }
+
+    /// Plays until everything has ended, or nothing more can.
+    pub fn play(&mut self) {
+        while let Some(((at, _), event)) = self.events.pop_first() {
+            self.now = at;
+            if at > END_US || self.is_healed && self.has_ended() {
+                break;
+            }
+            self.happen(event);
+        }
+    }
+
+    /// Whether all clients are done, and nothing is left of their transactions.
+    pub fn has_ended(&self) -> bool {
+        self.clients.iter().all(|client| client.is_free() && client.done >= self.calls_each)
+            && self.groups.iter().all(|group| {
+                group
+                    .primary
+                    .as_ref()
+                    .is_some_and(|one| one.transactions.is_idle() && one.appended.is_empty())
+            })
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Deliver { group, instance, bytes } => {
+                let message = Message::decode(&bytes).unwrap();
+                self.note(|| format!("to {group}/{instance}: {} {:?}", message.id, message.what));
+                let prefers_old = self.random.chance(200);
+                self.with(group, instance, prefers_old, |primary, now, log| {
+                    let mut effects = Vec::new();
+                    primary.transactions.message(now, &mut primary.records, message, &mut effects);
+                    primary.carry_out(now, effects, log);
+                });
+            }
+            Event::Request { group, instance, client, process, call, ask } => {
+                if self.clients[client].process == process || self.random.chance(500) {
+                    self.note(|| format!("asks {group}/{instance}: client {client} call {call} {ask:?}"));
+                    self.with(group, instance, false, |primary, now, log| {
+                        serve(primary, now, log, (client, call), ask);
+                    });
+                }
+            }
+            Event::Answer { client, process, call, told } => {
+                if self.clients[client].process == process {
+                    self.note(|| format!("client {client} call {call} is told {told:?}"));
+                    self.numbers += 1;
+                    let now = self.numbers;
+                    self.clients[client].told(&mut self.seen, &self.map, (call, told), now);
+                    self.send_asks(client);
+                    if self.clients[client].is_free() {
+                        let us = self.random.below(20_000);
+                        self.after(us, Event::Next { client });
+                    }
+                }
+            }
+            Event::Commit { group, epoch } => {
+                if self.groups[group].epoch == epoch {
+                    let count = 1 + self.random.below(4) as usize;
+                    self.groups[group].commit(Time(self.now), count);
+                    self.carry(group);
+                }
+            }
+            Event::Tick { group } => {
+                self.after(50_000, Event::Tick { group });
+                self.tick(group);
+            }
+            Event::Again { client } => {
+                self.after(self.faults.again_us, Event::Again { client });
+                self.send_again(client);
+            }
+            Event::Next { client } => self.next_call(client),
+            Event::Failover { group } => self.fail_over(group),
+            Event::Promote { group } => {
+                if self.groups[group].primary.is_none() {
+                    self.begin_primary(group);
+                    let epoch = self.groups[group].epoch;
+                    self.note(|| format!("{group} has a primary of epoch {epoch}"));
+                }
+            }
+            Event::Vanish { client } => {
+                if !self.is_healed && self.clients[client].done + 5 < self.calls_each {
+                    let done = self.clients[client].done;
+                    self.clients[client] = Client::new(&mut self.seen);
+                    self.clients[client].done = done;
+                    self.seen.count("clients vanished");
+                    self.plan_vanish(client);
+                    self.after(1000, Event::Next { client });
+                }
+            }
+            Event::Heal => {
+                self.is_healed = true;
+                self.groups.iter_mut().for_each(|group| group.deposed.clear());
+            }
+        }
+    }
+
+    fn next_call(&mut self, client: usize) {
+        if self.clients[client].is_free() && self.clients[client].done < self.calls_each {
+            self.numbers += 1;
+            let group = self.random.below(self.groups.len() as u64) as usize;
+            let when = (self.numbers, self.wall(group));
+            self.clients[client].begin(&mut self.seen, &self.map, &mut self.random, when);
+            self.send_asks(client);
+        }
+    }
+
+    /// Sends what the client has to say.
+    fn send_asks(&mut self, client: usize) {
+        let unsent = std::mem::take(&mut self.clients[client].unsent);
+        unsent.into_iter().for_each(|call| self.send_ask(client, call));
+    }
+
+    /// Sends everything again that was not answered.
+    fn send_again(&mut self, client: usize) {
+        let calls: Vec<u64> =
+            self.clients[client].pending.keys().copied().filter(|call| *call != 0).collect();
+        calls.into_iter().for_each(|call| self.send_ask(client, call));
+    }
+
+    fn send_ask(&mut self, client: usize, call: u64) {
+        let process = self.clients[client].process;
+        let Some((group, ask)) = self.clients[client].pending.get(&call).cloned() else { return };
+        let instance = self.instance_of(group);
+        self.transmit(Event::Request { group, instance, client, process, call, ask });
+    }
+
+    fn instance_of(&mut self, group: usize) -> usize {
+        let present = self.groups[group].instance;
+        if self.chance(self.faults.stale_map) {
+            let old = self.random.below(self.groups[group].deposed.len() as u64 + 1) as usize;
+            return self.groups[group].deposed.get(old).map_or(present, |one| one.instance);
+        }
+        present
+    }
+
+    fn transmit(&mut self, event: Event) {
+        let copies =
+            if self.chance(self.faults.lost) { 0 } else { 1 + u64::from(self.chance(self.faults.repeated)) };
+        for _ in 0..copies {
+            let mut us = 100 + self.random.below(3000);
+            if self.chance(self.faults.late) {
+                let is_very_late = self.random.chance(200);
+                us += self.random.below(if is_very_late { 7_000_000 } else { 600_000 });
+            }
+            self.after(us, event.clone());
+        }
+    }
+
+    fn tick(&mut self, group: usize) {
+        let (now, wall) = (Time(self.now), self.wall(group));
+        let one = &mut self.groups[group];
+        let log = one.log.len();
+        for primary in one.primary.iter_mut().chain(&mut one.deposed) {
+            primary.records.wall = wall;
+            let mut effects = Vec::new();
+            primary.transactions.tick(now, &mut primary.records, &mut effects);
+            primary.carry_out(now, effects, log);
+        }
+        self.carry(group);
+    }
+
+    /// Lets whoever is, or takes itself for, the primary at an instance do something.
+    fn with(
+        &mut self,
+        group: usize,
+        instance: usize,
+        prefers_old: bool,
+        act: impl FnOnce(&mut Primary, Time, usize),
+    ) {
+        let now = Time(self.now);
+        let wall = self.wall(group);
+        let one = &mut self.groups[group];
+        let log = one.log.len();
+        let present = one.primary.as_mut().filter(|primary| primary.instance == instance);
+        let old = one.deposed.iter_mut().rev().find(|primary| primary.instance == instance);
+        let chosen = if prefers_old { old.or(present) } else { present.or(old) };
+        if let Some(primary) = chosen {
+            primary.records.wall = wall;
+            act(primary, now, log);
+        }
+        self.carry(group);
+    }
+
+    /// Carries out what primaries have to send, and has what they have appended committed after a while.
+    fn carry(&mut self, group: usize) {
+        let one = &mut self.groups[group];
+        let epoch = one.epoch;
+        let mut outs: Vec<Out> = Vec::new();
+        for primary in &mut one.deposed {
+            // It may not answer: it has no leases. What a decider says to participants is no answer.
+            let says = |out: &Out| matches!(out, Out::Message(message) if message.what.kind() <= 3 || message.what.kind() == 11);
+            outs.extend(std::mem::take(&mut primary.out).into_iter().filter(says));
+        }
+        let mut is_behind = false;
+        if let Some(primary) = &mut one.primary {
+            outs.append(&mut primary.out);
+            is_behind = !primary.appended.is_empty();
+        }
+        if is_behind {
+            let is_slow = self.random.chance(100);
+            let us = 200 + self.random.below(if is_slow { 60_000 } else { 3000 });
+            self.after(us, Event::Commit { group, epoch });
+        }
+        for out in outs {
+            match out {
+                Out::Message(message) => {
+                    let group = self.groups.iter().position(|one| one.span.has(message.to)).unwrap();
+                    self.seen.count(NAMES[usize::from(message.what.kind()) - 1]);
+                    let instance = self.instance_of(group);
+                    let bytes = message.encode();
+                    self.transmit(Event::Deliver { group, instance, bytes });
+                }
+                Out::Client { client, call, told } => {
+                    // Of a client that has vanished, nobody hears it.
+                    let process = self.clients[client].process;
+                    self.transmit(Event::Answer { client, process, call, told });
+                }
+                Out::Loss(id) => self.seen.wrong.push(format!("{id}: what was decided is not held")),
+            }
+        }
+    }
+
+    fn fail_over(&mut self, group: usize) {
+        if self.is_healed {
+            return;
+        }
+        self.plan_failover(group);
+        if self.groups[group].primary.is_none() {
+            return;
+        }
+        self.seen.count("failovers");
+        let kept = self.random.below(8) as usize;
+        let moves = self.random.chance(600);
+        if moves {
+            self.groups[group].instance = self.instances;
+            self.instances += 1;
+        }
+        self.groups[group].depose(kept);
+        if self.groups[group].deposed.len() > 2 {
+            self.groups[group].deposed.remove(0);
+        }
+        self.note(|| format!("{group} has no primary; {kept} entries kept at most"));
+        let is_long = self.random.chance(300);
+        let us = self.random.below(if is_long { 3_000_000 } else { 300_000 });
+        self.after(us, Event::Promote { group });
+    }
+}
+
+/// By kind.
+pub const NAMES: [&str; 11] = [
+    "Prepare", "Release", "Commit", "Drop", "Prepared", "Busy", "Refused", "Released", "Applied", "NotHeld",
+    "Ask",
+];
+
+/// What a primary does with a client's request.
+fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u64), ask: Ask) {
+    match ask {
+        Ask::Transaction { request, lowest, after } => {
+            let id = request.id;
+            let session = primary.records.sessions.entry(id.session).or_default();
+            if let Some(outcome) = session.outcomes.get(&id.sequence.0).cloned() {
+                return primary.answer((client, call), Told::Outcome(outcome), log);
+            }
+            if id.sequence.0 < session.lowest {
+                return;
+            }
+            zerohop_transaction::Host::raise(&mut primary.records, after);
+            primary.note_lowest(id, lowest);
+            let ticket = primary.ticket(Asked::Transaction { client, call });
+            let mut effects = Vec::new();
+            let asked = (ticket, request);
+            primary.transactions.request(now, &mut primary.records, asked, &mut effects).unwrap();
+            primary.carry_out(now, effects, log);
+        }
+        Ask::Read { cell, at } => {
+            let ticket = primary.ticket(Asked::Read { client, call, cell, at });
+            let go = match at {
+                Some(at) => primary.transactions.read_at(&mut primary.records, ticket, cell, at),
+                None => primary.transactions.read(ticket, cell),
+            };
+            if go == Ok(zerohop_transaction::Go::Now) {
+                primary.read_now(ticket, log);
+            }
+        }
+        Ask::Confirm { items } => {
+            let is = primary.transactions.confirm(&primary.records, &items);
+            primary.answer((client, call), Told::Confirmed(is), log);
+        }
+        Ask::Local { session, sequence, cell, op } => {
+            let ticket = primary.ticket(Asked::Local { client, call, session, sequence, cell, op });
+            if primary.transactions.write(ticket, &[cell]) == Ok(zerohop_transaction::Go::Now) {
+                primary.write_now(ticket, log);
+            }
+        }
+        Ask::Stage { id, bytes } => {
+            let mut effects = Vec::new();
+            if !primary.records.store.staged.contains_key(&id) {
+                primary.transactions.stage((id, bytes), Durability::Sync, &mut effects).unwrap();
+            }
+            primary.carry_out(now, effects, log);
+            primary.answer((client, call), Told::Staged, log);
+        }
+    }
+}
