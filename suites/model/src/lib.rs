@@ -6,6 +6,7 @@
 //!   lease       which grants may be in use                            crates/partition/src/replica/lease.rs
 //!   world       what is remembered, and what is under way             check    what must hold
 //!   rules       what can be left out, to see it noticed               bounds   how much is tried
+//!   commit      a transaction over three partitions                   crates/transaction/src/transactions
 //! ```
 //!
 //! One partition, three members, the control group as one decider. Messages are lost, repeated, late and overtaken; processes
@@ -15,6 +16,7 @@
 
 pub mod bounds;
 mod check;
+pub mod commit;
 pub mod control;
 mod lease;
 pub mod log;
