@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::workshop::{Failure, Workshop, run as run_command};
 
 /// Benchmarks, each with a package whose program it starts.
-const PROGRAMS: &[(&str, &str)] = &[("kv", "zerohop"), ("resp", "zerohop")];
+const PROGRAMS: &[(&str, &str)] = &[("cluster", "zerohop"), ("kv", "zerohop"), ("resp", "zerohop")];
 
 /// Runs the benchmark named first in `words`, the rest being its arguments; with no words, lists what there is.
 pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //!   machine, statistics, markdown    where it was measured, medians over rounds, tables
-//!   rounds, reading, report          runs in turn, what each measured, what became of targets
+//!   driver, rounds, reading, report  runs in turn, what each measured, what became of targets
 //!   process, printed, usage          children that end with their parent, and what they used
 //!   generator, protocol, workload    the load: connections of one thread, checked answers
 //! ```
 
+pub mod driver;
 pub mod failure;
 pub mod generator;
 pub mod histogram;

@@ -8,13 +8,16 @@
 //! A server that is somebody else's program cannot be told to die with its parent, so a launcher of ours says so to the
 //! system, and then turns into it under the same process id.
 
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 use crate::Printed;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpriority_process, setsid};
+use rustix::process::{
+    Pid, Signal, getppid, kill_process, set_parent_process_death_signal, setpriority_process, setsid,
+};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::failure::Failure;
@@ -63,6 +66,42 @@ impl Server {
         self.child.child.id()
     }
 
+    /// Kills it, as a crash would.
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn kill(&mut self) -> Result<(), Failure> {
+        self.child.child.kill().map_err(Failure::while_doing("killing a server"))?;
+        self.child.child.wait().map_err(Failure::while_doing("waiting for a killed server"))?;
+        Ok(())
+    }
+
+    /// Asks it to end, and waits.
+    ///
+    /// # Errors
+    /// If it has not ended well within the limit.
+    pub fn end(&mut self, limit: Duration) -> Result<(), Failure> {
+        kill_process(Pid::from_child(&self.child.child), Signal::TERM)
+            .map_err(Failure::while_doing("asking a server to end"))?;
+        let deadline = now() + limit;
+        loop {
+            match self.child.child.try_wait().map_err(Failure::while_doing("waiting for a server"))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(ended(status, &mut self.printed)?),
+                None if now() >= deadline => return Err(Failure::TimedOut(limit)),
+                None => pause(END_POLL),
+            }
+        }
+    }
+
+    /// What it has printed so far.
+    ///
+    /// # Errors
+    /// If that cannot be read.
+    pub fn printed(&mut self) -> Result<String, Failure> {
+        self.printed.stdout().map_err(keeping())
+    }
+
     /// An error if it has ended, with what it said last.
     pub fn check(&mut self) -> Result<(), Failure> {
         match self.child.child.try_wait().map_err(Failure::while_doing("looking for the server"))? {
@@ -70,6 +109,50 @@ impl Server {
             Some(status) => Err(ended(status, &mut self.printed)?),
         }
     }
+}
+
+/// How often a server that was asked to end is looked at.
+const END_POLL: Duration = Duration::from_millis(2);
+
+/// The first of so many ports in a row that are free at the moment.
+///
+/// # Errors
+/// If there are none.
+#[expect(clippy::disallowed_methods, reason = "the only way to find a free port is to take it")]
+pub fn free_ports(count: u16) -> Result<u16, Failure> {
+    let looking = || Failure::while_doing("looking for free ports");
+    const TRIES: usize = 100;
+    for _ in 0..TRIES {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(looking())?;
+        let first = listener.local_addr().map_err(looking())?.port();
+        let is_free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        if first.checked_add(count).is_some() && (1..count).all(|behind| is_free(first + behind)) {
+            return Ok(first);
+        }
+    }
+    Err(Failure::Usage(format!("no {count} free ports in a row on 127.0.0.1")))
+}
+
+/// The installed program of that name, or what to run to have it.
+///
+/// # Errors
+/// If it is not there.
+pub fn installed(name: &str, install: &str) -> Result<PathBuf, String> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("no {name} in PATH (run {install})"))
+}
+
+/// The program of ours that is built beside this one.
+///
+/// # Errors
+/// If it is not there.
+pub fn beside(own_program: &Path, name: &str) -> Result<PathBuf, String> {
+    let program = own_program.with_file_name(name);
+    let missing = format!("no {} (run cargo build --release -p {name})", program.display());
+    if program.is_file() { Ok(program) } else { Err(missing) }
 }
 
 /// Ties this process to its parent, puts it on these cores, and becomes `command`. Returns only if that fails.
@@ -207,6 +290,32 @@ mod tests {
         let result = output(&mut shell("echo fine; echo broken >&2; exit 3"), Duration::from_secs(30));
         let text = result.unwrap_err().to_string();
         assert!(text.contains('3') && text.contains("broken") && !text.contains("fine"), "{text}");
+    }
+
+    #[test]
+    fn a_server_that_is_asked_to_end_must_end_well() {
+        let started = |script: &str| {
+            let (child, printed) = start(&mut shell(script)).unwrap();
+            let mut server = Server { child, printed, started: now() };
+            while server.printed().unwrap().is_empty() {
+                pause(POLL);
+            }
+            server
+        };
+        let limit = Duration::from_secs(30);
+        let ready = "echo ready; while :; do sleep 0.01; done";
+        started(&format!("trap 'exit 0' TERM; {ready}")).end(limit).unwrap();
+        assert!(started(&format!("trap 'exit 3' TERM; {ready}")).end(limit).is_err());
+        let deaf = started(&format!("trap '' TERM; {ready}")).end(Duration::from_millis(50));
+        assert!(matches!(deaf, Err(Failure::TimedOut(_))), "{deaf:?}");
+    }
+
+    #[test]
+    fn free_ports_come_in_rows() {
+        let first = free_ports(3).unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the only way to see that a port is free")]
+        let bound = [0, 1, 2].map(|behind| TcpListener::bind((Ipv4Addr::LOCALHOST, first + behind)).is_ok());
+        assert_eq!(bound, [true; 3]);
     }
 
     #[test]

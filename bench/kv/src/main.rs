@@ -18,16 +18,15 @@ mod scenarios;
 mod subjects;
 mod work;
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bench_common::Machine;
+use bench_common::driver::{self, is_wanted, json, own_program, print, say};
 use bench_common::failure::Failure;
 use bench_common::process;
-use bench_common::reading::Figure;
 use bench_common::report::{self, Summary};
 use bench_common::rounds::{Outcome, Plan};
 use clap::Parser;
@@ -155,11 +154,6 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         say("bench-kv: a debug build: the figures say nothing; use cargo run --release");
     }
     let program = own_program()?;
-    // The program is target/release/bench-kv.
-    let target = program
-        .ancestors()
-        .nth(2)
-        .ok_or_else(|| Failure::Usage(format!("{} is in no target folder", program.display())))?;
     let plan = Plan {
         rounds: arguments.rounds,
         arguments: [
@@ -173,7 +167,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         .flat_map(|(name, value)| [name.to_owned(), value])
         .collect(),
         limit: limits::RUN_BASE + Duration::from_secs_f64(arguments.seconds * limits::RUN_FACTOR),
-        data: target.join("bench-data"),
+        data: driver::data_folder(&program)?,
         program: program.clone(),
     };
     let mut report = Report {
@@ -188,7 +182,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     };
     for scenario in REGISTRY.iter().filter(|scenario| is_wanted(&arguments.scenario, scenario.name)) {
         let contenders = contenders(arguments, scenario, &program, &mut report.missing);
-        let progress = |outcome: &Outcome| say(&progress(scenario, &plan, outcome));
+        let progress = |outcome: &Outcome| say(&driver::progress(scenario.name, plan.rounds, outcome));
         let outcomes = plan.run(scenario.name, &contenders, progress)?;
         let about = (scenario.name, scenario.about);
         let summary = Summary::of(about, &(scenario.targets)(), plan.rounds, outcomes);
@@ -249,10 +243,6 @@ fn check(arguments: &Arguments) -> Result<usize, Failure> {
     Ok(client_core)
 }
 
-fn is_wanted(wanted: &[String], name: &str) -> bool {
-    wanted.is_empty() || wanted.iter().any(|one| one == name)
-}
-
 /// Those that are wanted and whose programs are there; the others are added to `missing`.
 fn contenders(
     arguments: &Arguments,
@@ -272,40 +262,4 @@ fn contenders(
         }
     };
     scenario.contenders.iter().filter(wanted).filter(is_there).map(|contender| contender.label).collect()
-}
-
-fn progress(scenario: &Scenario, plan: &Plan, outcome: &Outcome) -> String {
-    let Outcome { label, round, result } = outcome;
-    let what = match result {
-        Ok(reading) => {
-            // Rates, or everything where nothing is a rate.
-            let rates = |figure: &&Figure| figure.name.ends_with("K op/s");
-            let mut told: Vec<_> = reading.figures.iter().filter(rates).collect();
-            if told.is_empty() {
-                told = reading.figures.iter().collect();
-            }
-            let told = told.iter().map(|figure| format!("{} {:.2}", figure.name, figure.value));
-            told.collect::<Vec<_>>().join(", ")
-        }
-        Err(error) => format!("FAILED: {error}"),
-    };
-    format!("{}, round {}/{}: {label}: {what}", scenario.name, round + 1, plan.rounds)
-}
-
-fn own_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe().map_err(Failure::while_doing("finding this program"))
-}
-
-fn json(what: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(what)
-        .map_err(|error| Failure::Protocol(format!("what cannot be told as JSON: {error}")))
-}
-
-fn print(text: &str) -> Result<(), Failure> {
-    writeln!(std::io::stdout().lock(), "{text}").map_err(Failure::while_doing("printing"))
-}
-
-/// To standard error, and not worth failing for.
-fn say(text: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }

@@ -1,7 +1,7 @@
 //! What is measured: how each server is started, and when it counts as ready.
 
 use std::io::{Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -59,29 +59,20 @@ pub(crate) struct Running {
 impl Subject {
     /// Its program, if it is there.
     pub(crate) fn program(self, own_program: &Path) -> Result<PathBuf, String> {
-        let installed = |name: &str| {
-            let folders = std::env::var_os("PATH").unwrap_or_default();
-            std::env::split_paths(&folders)
-                .map(|folder| folder.join(name))
-                .find(|path| path.is_file())
-                .ok_or_else(|| format!("no {name} in PATH (run bench/kv/install)"))
-        };
+        let installed = |name| process::installed(name, "bench/kv/install");
         match self {
             Subject::Bare => Ok(own_program.into()),
             Subject::Redis { .. } => installed("redis-server"),
             Subject::Memcached => installed("memcached"),
-            Subject::Zerohop { .. } => {
-                let beside = own_program.with_file_name("zerohop");
-                let missing = format!("no {} (run cargo build --release -p zerohop)", beside.display());
-                if beside.is_file() { Ok(beside) } else { Err(missing) }
-            }
+            Subject::Zerohop { .. } => process::beside(own_program, "zerohop"),
         }
     }
 
     /// Starts it and waits until it answers.
     pub(crate) fn start(self, place: &Place) -> Result<Running, Failure> {
         let program = self.program(&place.own_program).map_err(Failure::Usage)?;
-        let port = free_ports()?;
+        // The port behind it is that of a node's instance.
+        let port = process::free_ports(2)?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let arguments = self.arguments(port, &place.dir);
         let mut server = Server::start(&place.own_program, &[place.core], &program, &arguments)?;
@@ -156,21 +147,6 @@ fn greeting(address: SocketAddr, question: &[u8], answer: &[u8]) -> Result<(), F
     if said == answer { Ok(()) } else { Err(Failure::Protocol(String::from_utf8_lossy(&said).into_owned())) }
 }
 
-/// A port that is free at the moment, and the one after it, where a node's instance listens.
-#[expect(clippy::disallowed_methods, reason = "the only way to find a free port is to take it")]
-fn free_ports() -> Result<u16, Failure> {
-    let looking = || Failure::while_doing("looking for free ports");
-    const TRIES: usize = 100;
-    for _ in 0..TRIES {
-        let first = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(looking())?;
-        let port = first.local_addr().map_err(looking())?.port();
-        if port < u16::MAX && TcpListener::bind((Ipv4Addr::LOCALHOST, port + 1)).is_ok() {
-            return Ok(port);
-        }
-    }
-    Err(Failure::Usage("no two free ports in a row on 127.0.0.1".into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,13 +157,5 @@ mod tests {
         let at = arguments.iter().position(|argument| argument == "--save").unwrap();
         assert_eq!(arguments[at + 1], "");
         assert_eq!(arguments[at + 2..], ["--appendonly", "yes", "--appendfsync", "always"]);
-    }
-
-    #[test]
-    fn free_ports_come_in_pairs() {
-        let port = free_ports().unwrap();
-        #[expect(clippy::disallowed_methods, reason = "the only way to see that a port is free")]
-        let bound = [port, port + 1].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
-        assert_eq!(bound, [true, true]);
     }
 }

@@ -1,0 +1,250 @@
+//! etcd's own protocol, gRPC over HTTP/2, by hand: one request at a time on each connection, the cheapest client there is,
+//! so that etcd and not its client is measured.
+//!
+//! A request is a HEADERS and a DATA frame; the names of its headers are told once for each connection and by number from
+//! then on (RFC 7541, no Huffman code). Of an answer only the message is read: one that failed has none.
+
+use std::net::{SocketAddr, TcpStream};
+
+use bench_common::failure::Failure;
+use bench_common::protocol::{Answer, Op, Protocol, Request, Said, connect};
+
+/// What a connection begins with: the preface, empty settings, and room for 2 GiB of answers, more than any run has.
+const PREFACE: &[u8] =
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x04\x08\0\0\0\0\0\x7f\xff\0\0";
+
+/// Types of frames, and their flags.
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+const END_HEADERS: u8 = 4;
+const FRAME_HEAD: usize = 9;
+
+/// The first index of the table of headers that a connection builds up.
+const DYNAMIC: usize = 62;
+
+/// A connection to one member.
+pub(crate) struct Etcd {
+    authority: String,
+    /// Frames that go before the next request: the preface, acknowledgements.
+    due: Vec<u8>,
+    /// Of the request under way; odd numbers rise.
+    stream: u32,
+    /// Headers told so far, by what they say.
+    told: Vec<&'static str>,
+    block: Vec<u8>,
+}
+
+impl Etcd {
+    /// Connects to a member.
+    pub(crate) fn open(member: SocketAddr) -> Result<(TcpStream, Etcd), Failure> {
+        let (told, block) = (Vec::new(), Vec::new());
+        let etcd = Etcd { authority: member.to_string(), due: PREFACE.to_vec(), stream: 0, told, block };
+        Ok((connect(member)?, etcd))
+    }
+
+    /// A header of this connection: its name is the `name`th of the static table or, at 0, said in full.
+    fn header(&mut self, what: &'static str, name: (u8, &str), value: &str) {
+        if let Some(at) = self.told.iter().position(|told| *told == what) {
+            self.block.push(0x80 | (DYNAMIC + self.told.len() - 1 - at) as u8);
+            return;
+        }
+        self.told.push(what);
+        self.block.push(0x40 | name.0);
+        let said = [Some(name.1).filter(|_| name.0 == 0), Some(value)];
+        for text in said.into_iter().flatten() {
+            // Shorter than 127 bytes: one byte says how long.
+            self.block.push(text.len() as u8);
+            self.block.extend_from_slice(text.as_bytes());
+        }
+    }
+}
+
+impl Protocol for Etcd {
+    fn begin_turn(&mut self) {}
+
+    fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+        let path = match request.op {
+            Op::Insert => "/etcdserverpb.KV/Put",
+            Op::Lookup => "/etcdserverpb.KV/Range",
+            Op::Remove => return Err(Failure::Usage("nothing is removed from etcd here".into())),
+        };
+        out.append(&mut self.due);
+        self.stream = if self.stream == 0 { 1 } else { self.stream + 2 };
+        self.block.clear();
+        // `:method POST` and `:scheme http` of the static table.
+        self.block.extend_from_slice(&[0x83, 0x86]);
+        self.header(path, (4, ":path"), path);
+        let authority = std::mem::take(&mut self.authority);
+        self.header("authority", (1, ":authority"), &authority);
+        self.authority = authority;
+        self.header("content-type", (31, "content-type"), "application/grpc");
+        self.header("te", (0, "te"), "trailers");
+        frame(out, HEADERS, END_HEADERS, self.stream, self.block.len());
+        out.extend_from_slice(&self.block);
+
+        // PutRequest { key = 1, value = 2 }, RangeRequest { key = 1 }.
+        let value = Some(request.value.as_slice()).filter(|_| request.op == Op::Insert);
+        let length = 2 + request.key.len() + value.map_or(0, |value| 3 + value.len());
+        frame(out, DATA, END_STREAM, self.stream, 5 + length);
+        out.push(0);
+        out.extend_from_slice(&(length as u32).to_be_bytes());
+        out.extend_from_slice(&[0x0a, request.key.len() as u8]);
+        out.extend_from_slice(request.key);
+        if let Some(value) = value {
+            const { assert!(bench_common::workload::VALUE_BYTES >> 7 == 1) };
+            out.extend_from_slice(&[0x12, 0x80 | value.len() as u8, 1]);
+            out.extend_from_slice(value);
+        }
+        Ok(())
+    }
+
+    fn answer<'b>(&'b mut self, op: Op, bytes: &'b [u8]) -> Result<Answer<'b>, Failure> {
+        let (mut at, mut message) = (0, None);
+        let mut due = Vec::new();
+        loop {
+            let Some(head) = bytes.get(at..at + FRAME_HEAD) else { return Ok(Answer::Unfinished) };
+            let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+            let (kind, flags) = (head[3], head[4]);
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            let begin = at + FRAME_HEAD;
+            let Some(body) = bytes.get(begin..begin + length) else { return Ok(Answer::Unfinished) };
+            at = begin + length;
+            match kind {
+                SETTINGS if flags & ACK == 0 => frame(&mut due, SETTINGS, ACK, 0, 0),
+                PING if flags & ACK == 0 => {
+                    frame(&mut due, PING, ACK, 0, length);
+                    due.extend_from_slice(body);
+                }
+                GOAWAY => return Err(Failure::Protocol("that it is going away".into())),
+                DATA if stream == self.stream => message = Some(body),
+                _ => {}
+            }
+            if stream == self.stream && flags & END_STREAM != 0 && matches!(kind, DATA | HEADERS) {
+                break;
+            }
+        }
+        self.due.append(&mut due);
+        let said = match message {
+            // One byte that says uncompressed, four that say how long.
+            Some([0, _, _, _, _, message @ ..]) if op == Op::Lookup => value_of(message)?,
+            Some([0, ..]) => Said::Done,
+            _ => Said::Other("a call that failed".into()),
+        };
+        Ok(Answer::Whole { used: at, slot: 0, said })
+    }
+}
+
+fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, length: usize) {
+    out.extend_from_slice(&(length as u32).to_be_bytes()[1..]);
+    out.extend_from_slice(&[kind, flags]);
+    out.extend_from_slice(&stream.to_be_bytes());
+}
+
+/// RangeResponse { kvs = 2: KeyValue { value = 5 } }.
+fn value_of(response: &[u8]) -> Result<Said<'_>, Failure> {
+    let Some(found) = field(response, 2)? else { return Ok(Said::Absent) };
+    Ok(field(found, 5)?.map_or(Said::Absent, Said::Value))
+}
+
+/// The bytes of the first field of that number in a message of Protocol Buffers.
+fn field(mut message: &[u8], wanted: u64) -> Result<Option<&[u8]>, Failure> {
+    let broken = || Failure::Protocol("a message that is none".into());
+    while !message.is_empty() {
+        let tag = varint(&mut message).ok_or_else(broken)?;
+        let number = varint(&mut message).ok_or_else(broken)?;
+        match tag & 7 {
+            0 => {}
+            2 => {
+                let bytes = message.get(..number as usize).ok_or_else(broken)?;
+                if tag >> 3 == wanted {
+                    return Ok(Some(bytes));
+                }
+                message = &message[bytes.len()..];
+            }
+            _ => return Err(broken()),
+        }
+    }
+    Ok(None)
+}
+
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (first, rest) = bytes.split_first()?;
+        *bytes = rest;
+        number |= u64::from(first & 0x7f) << shift;
+        if first & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bench_common::protocol::testing;
+
+    fn fresh() -> Etcd {
+        let (told, block) = (Vec::new(), Vec::new());
+        Etcd { authority: "127.0.0.1:2379".into(), due: Vec::new(), stream: 1, told, block }
+    }
+
+    /// Frames of type, flags, stream and body, as bytes.
+    fn frames(of: &[(u8, u8, u32, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (kind, flags, stream, body) in of {
+            frame(&mut out, *kind, *flags, *stream, body.len());
+            out.extend_from_slice(body);
+        }
+        out
+    }
+
+    #[test]
+    fn headers_are_told_once_and_by_number_from_then_on() {
+        let mut etcd = Etcd { stream: 0, ..fresh() };
+        let (first, ..) = testing::bytes(&mut etcd, Op::Insert);
+        assert_eq!(&first[..FRAME_HEAD], [0, 0, first[2], HEADERS, END_HEADERS, 0, 0, 0, 1]);
+        assert_eq!(&first[9..13], [0x83, 0x86, 0x44, 20]);
+        assert!(first.windows(16).any(|window| window == b"application/grpc"));
+        let (second, key, value) = testing::bytes(&mut etcd, Op::Insert);
+        let block = [0x83, 0x86, 65, 64, 63, 62].map(|at: u8| at | 0x80);
+        let message = [&[0x0a, 15][..], &key, &[0x12, 0x84, 1], &value].concat();
+        let data = [&[0, 0, 0, 0, message.len() as u8][..], &message].concat();
+        assert_eq!(second, frames(&[(HEADERS, END_HEADERS, 3, &block), (DATA, END_STREAM, 3, &data)]));
+        // Another path takes a place of its own, and moves the others on.
+        let (third, ..) = testing::bytes(&mut etcd, Op::Lookup);
+        assert_eq!(&third[9..13], [0x83, 0x86, 0x44, 21]);
+        let (fourth, ..) = testing::bytes(&mut etcd, Op::Insert);
+        assert_eq!(&fourth[9..12], [0x83, 0x86, 0x80 | 66]);
+    }
+
+    #[test]
+    fn answers_are_told_apart() {
+        let (head, tail) =
+            ((HEADERS, END_HEADERS, 1, &b"x"[..]), (HEADERS, END_HEADERS | END_STREAM, 1, &b"y"[..]));
+        let put = frames(&[head, (DATA, 0, 1, b"\0\0\0\0\x02\x0a\0"), tail]);
+        testing::reads(fresh, Op::Insert, &put, Said::Done);
+        let found = b"\0\0\0\0\x0e\x0a\x02\x08\x01\x12\x06\x0a\x01k\x2a\x01v\x20\x01";
+        testing::reads(fresh, Op::Lookup, &frames(&[head, (DATA, 0, 1, found), tail]), Said::Value(b"v"));
+        testing::reads(fresh, Op::Lookup, &frames(&[head, (DATA, 0, 1, b"\0\0\0\0\0"), tail]), Said::Absent);
+        testing::reads(fresh, Op::Insert, &frames(&[tail]), Said::Other("a call that failed".into()));
+    }
+
+    #[test]
+    fn settings_and_pings_are_acknowledged_with_the_next_request() {
+        let mut etcd = fresh();
+        let tail = (DATA, END_STREAM, 1, &b"\0\0\0\0\0"[..]);
+        let bytes = frames(&[(SETTINGS, 0, 0, b"abcdef"), (PING, 0, 0, b"12345678"), tail]);
+        etcd.answer(Op::Insert, &bytes[..bytes.len() - 1]).unwrap();
+        etcd.answer(Op::Insert, &bytes).unwrap();
+        let (next, ..) = testing::bytes(&mut etcd, Op::Insert);
+        let acknowledged = frames(&[(SETTINGS, ACK, 0, b""), (PING, ACK, 0, b"12345678")]);
+        assert!(next.starts_with(&acknowledged), "{next:?}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Every bound of a run, with its reason.
+
+use std::time::Duration;
+
+/// Nodes of every cluster, and members of etcd.
+pub(crate) const NODES: usize = 3;
+
+/// Clients, each with one request outstanding.
+pub(crate) const CLIENTS: usize = 32;
+
+/// More rounds than this prove nothing more.
+pub(crate) const ROUNDS_MAX: usize = 100;
+
+/// Rounds unless told otherwise: medians over seven settle.
+pub(crate) const ROUNDS: usize = 7;
+
+/// Measured time of each operation, or under load before and after a fault, unless told otherwise.
+pub(crate) const SECONDS: f64 = 3.0;
+
+/// Longest measured time.
+pub(crate) const SECONDS_MAX: f64 = 600.0;
+
+/// Records unless told otherwise: etcd takes two seconds to take so many, one at a time on each connection.
+pub(crate) const RECORDS: u32 = 10_000;
+
+/// Most records.
+pub(crate) const RECORDS_MAX: u32 = 1_000_000;
+
+/// Part of the measured time that is run before, and not counted.
+pub(crate) const WARM_UP: f64 = 0.2;
+
+/// Times around that all nodes are restarted, unless told otherwise.
+pub(crate) const TURNS: usize = 10;
+
+/// Most times around.
+pub(crate) const TURNS_MAX: usize = 1000;
+
+/// How long a cluster may take until it serves, or until all copies are in sync again.
+pub(crate) const WHOLE: Duration = Duration::from_secs(60);
+
+/// How often a cluster is asked whether it serves: bounds the error of the time to ready.
+pub(crate) const START_POLL: Duration = Duration::from_millis(2);
+
+/// How often a map is asked for after a node was killed: bounds the error of the time to new primaries.
+pub(crate) const MAP_POLL: Duration = Duration::from_millis(5);
+
+/// How often a cluster is asked whether all copies are in sync.
+pub(crate) const STATUS_POLL: Duration = Duration::from_millis(100);
+
+/// How long an administrator's command may take.
+pub(crate) const COMMAND: Duration = Duration::from_secs(20);
+
+/// How long one operation of a client is tried: longer than any fault here lasts, so that none fails for its time-out alone.
+pub(crate) const OPERATION: Duration = Duration::from_secs(30);
+
+/// How long a node may take to end when asked to.
+pub(crate) const END: Duration = Duration::from_secs(30);
+
+/// A run is ended after this much and [`RUN_FACTOR`] times its measured time: starting, loading, reading back, stopping.
+pub(crate) const RUN_BASE: Duration = Duration::from_secs(150);
+
+/// Warm-up, insertion, lookup, before and after a fault, on a machine with other work.
+pub(crate) const RUN_FACTOR: f64 = 10.0;
+
+/// What one restart of one node may add to that.
+pub(crate) const RESTART: Duration = Duration::from_secs(15);
+
+/// Fewest records: more than all clients have requests outstanding at any one server.
+pub(crate) const RECORDS_MIN: u32 = 1000;

@@ -1,0 +1,124 @@
+//! What is compared with what, and what a cluster is held to.
+
+use bench_common::failure::Failure;
+use bench_common::reading::{Bound, Target};
+
+use crate::servers::Setting;
+use crate::work::Work;
+
+/// Contenders that do the same, each in a process of its own with servers of its own.
+pub(crate) struct Scenario {
+    /// On the command line.
+    pub(crate) name: &'static str,
+    /// What is done; stands above the table.
+    pub(crate) about: &'static str,
+    pub(crate) contenders: &'static [Contender],
+    /// What the figures must reach.
+    pub(crate) targets: fn() -> Vec<Target>,
+}
+
+/// One column of a table.
+pub(crate) struct Contender {
+    pub(crate) label: &'static str,
+    pub(crate) work: Work,
+}
+
+const fn load(durability: &'static str, replicas: u8, min_in_sync: u8) -> Work {
+    Work::Load(Setting { durability, replicas, min_in_sync })
+}
+
+/// All of them, in the order of the report.
+pub(crate) const REGISTRY: &[Scenario] = &[
+    Scenario {
+        name: "etcd",
+        about: "32 connections with one request outstanding each, keys of 15 and values of 132 bytes, over records that are \
+                there. Zerohop: three nodes of one instance each, 256 partitions, of three copies (two in sync) with interval \
+                or sync durability, and of one copy. etcd: three members, asked all alike, or the leader alone; its lookups \
+                are linearizable, as zerohop's are.",
+        contenders: &[
+            Contender { label: "interval", work: load("interval", 3, 2) },
+            Contender { label: "etcd", work: Work::LoadEtcd { is_at_leader: false } },
+            Contender { label: "sync", work: load("sync", 3, 2) },
+            Contender { label: "etcd, leader", work: Work::LoadEtcd { is_at_leader: true } },
+            Contender { label: "one copy", work: load("interval", 1, 1) },
+        ],
+        targets: || {
+            let at_least = |figure: &str, of, over, bound| Target {
+                figure: figure.into(),
+                of,
+                over,
+                bound: Bound::AtLeast(bound),
+            };
+            vec![
+                at_least("insert K op/s", "interval", &["etcd", "etcd, leader"], 12.0),
+                at_least("insert K op/s", "sync", &["etcd", "etcd, leader"], 5.0),
+                at_least("insert K op/s", "interval", &["one copy"], 0.45),
+                at_least("lookup K op/s", "interval", &["one copy"], 0.9),
+            ]
+        },
+    },
+    Scenario {
+        name: "failover",
+        about: "32 Rust clients insert over and over, one at a time; a node is killed with SIGKILL, each round another. New \
+                primaries: from the kill until a survivor's map has none that is dead. The longest gap is that between two \
+                acknowledgements of any one client. Three copies, two in sync, interval durability.",
+        contenders: &[Contender { label: "zerohop", work: Work::Failover }],
+        targets: || {
+            let bounds = [
+                ("new primaries ms", 2000.0),
+                ("longest gap ms", 3000.0),
+                ("failed operations", 0.0),
+                ("lost writes", 0.0),
+            ];
+            at_most(&bounds)
+        },
+    },
+    Scenario {
+        name: "rolling",
+        about: "The same clients, while each node is stopped with SIGTERM and started again, one after the other, as many times \
+                around as --turns says. The next follows once all copies are in sync.",
+        contenders: &[Contender { label: "zerohop", work: Work::Rolling }],
+        targets: || at_most(&[("failed operations", 0.0), ("lost writes", 0.0)]),
+    },
+    Scenario {
+        name: "start",
+        about: "`zerohop up --nodes 3` on an empty folder, until it has taken a record of three copies.",
+        contenders: &[Contender { label: "zerohop", work: Work::Start }],
+        targets: || at_most(&[("serving after ms", 1000.0)]),
+    },
+];
+
+fn at_most(bounds: &[(&str, f64)]) -> Vec<Target> {
+    let target = |(figure, bound): &(&str, f64)| Target {
+        figure: (*figure).into(),
+        of: "zerohop",
+        over: &[],
+        bound: Bound::AtMost(*bound),
+    };
+    bounds.iter().map(target).collect()
+}
+
+/// What the contender of that name in the scenario of that name does.
+pub(crate) fn find(scenario: &str, label: &str) -> Result<Work, Failure> {
+    let of_it = REGISTRY.iter().filter(|found| found.name == scenario).flat_map(|found| found.contenders);
+    let found = of_it.into_iter().find(|contender| contender.label == label);
+    found
+        .map(|contender| contender.work)
+        .ok_or_else(|| Failure::Usage(format!("scenario {scenario} has no contender {label}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_name_contenders_of_their_scenario() {
+        for scenario in REGISTRY {
+            for target in (scenario.targets)() {
+                for label in target.over.iter().chain([&target.of]) {
+                    assert!(find(scenario.name, label).is_ok(), "{}: {label}", scenario.name);
+                }
+            }
+        }
+    }
+}

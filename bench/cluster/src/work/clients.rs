@@ -1,0 +1,138 @@
+//! The Rust client under faults: 32 of them, each with its own connections and its own records, which it inserts over and
+//! over, one at a time; it remembers what was acknowledged, and its longest gap between two acknowledgements.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use bench_common::failure::Failure;
+use bench_common::process::now;
+use bench_common::workload::Records;
+use tokio::runtime::Builder;
+use tokio::task::{LocalSet, spawn_local};
+use zerohop_client::{Client, Error, Keyspace, Options};
+
+use crate::limits::{CLIENTS, OPERATION};
+use crate::servers::KEYSPACE;
+
+/// What one client has seen.
+struct Inserted {
+    client: usize,
+    /// Of each of its records, in their order: the version acknowledged last, and the one tried last.
+    versions: Vec<(u8, u8)>,
+    acknowledged: u64,
+    failed: u64,
+    gap: Duration,
+    /// What the first failure said.
+    said: Option<String>,
+}
+
+/// What all have seen, and what is found in the end.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) acknowledged: u64,
+    pub(crate) failed: u64,
+    pub(crate) lost: u64,
+    pub(crate) gap: Duration,
+    /// What the first failure said.
+    pub(crate) said: Option<String>,
+}
+
+/// Runs all of them until they are told to stop, and says when they have begun. Then reads everything back.
+pub(crate) fn insert_until(
+    stop: &Arc<AtomicBool>,
+    begun: &Sender<()>,
+    endpoints: &[SocketAddr],
+    records: Records,
+) -> Result<Seen, Failure> {
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::while_doing("starting the clients' runtime"))?;
+    LocalSet::new().block_on(&runtime, async {
+        let records = Rc::new(records);
+        let mut tasks = Vec::with_capacity(CLIENTS);
+        for client in 0..CLIENTS {
+            let keyspace = connect(endpoints).await?;
+            tasks.push(spawn_local(insert(client, keyspace, Rc::clone(&records), Arc::clone(stop))));
+        }
+        // Whoever does not listen any more has told them to stop.
+        let _ = begun.send(());
+        let mut all = Vec::with_capacity(CLIENTS);
+        for task in tasks {
+            all.push(task.await.map_err(|error| Failure::Protocol(error.to_string()))?);
+        }
+        read_back(all, &connect(endpoints).await?, &records).await
+    })
+}
+
+async fn read_back(all: Vec<Inserted>, keyspace: &Keyspace, records: &Records) -> Result<Seen, Failure> {
+    let mut seen = Seen::default();
+    for inserted in all {
+        seen.acknowledged += inserted.acknowledged;
+        seen.failed += inserted.failed;
+        seen.gap = seen.gap.max(inserted.gap);
+        seen.said = seen.said.or(inserted.said);
+        let own = (inserted.client as u32..records.count()).step_by(CLIENTS);
+        for (index, (acknowledged, tried)) in own.zip(inserted.versions) {
+            let found = keyspace.lookup_bytes(records.key(index)).await.map_err(said)?;
+            let is = |version| found.as_deref() == Some(records.value(index, version).as_slice());
+            // A write of which nothing is known may be done or not; without an acknowledged one it may be absent.
+            let is_right = is(acknowledged) || is(tried) || (acknowledged == 0 && found.is_none());
+            seen.lost += u64::from(!is_right);
+        }
+    }
+    Ok(seen)
+}
+
+async fn connect(endpoints: &[SocketAddr]) -> Result<Keyspace, Failure> {
+    let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
+    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let options = Options { deadline: OPERATION, ..Options::default() };
+    let client = Client::connect_with(&endpoints, options).await.map_err(said)?;
+    client.keyspace(KEYSPACE).await.map_err(said)
+}
+
+/// Versions are numbers of a byte, and 0 stands for none: behind 255 they begin again at 1.
+async fn insert(client: usize, keyspace: Keyspace, records: Rc<Records>, stop: Arc<AtomicBool>) -> Inserted {
+    let own: Vec<u32> = (client as u32..records.count()).step_by(CLIENTS).collect();
+    let mut seen = Inserted {
+        client,
+        versions: vec![(0, 0); own.len()],
+        acknowledged: 0,
+        failed: 0,
+        gap: Duration::ZERO,
+        said: None,
+    };
+    let mut last = now();
+    for at in (0..own.len()).cycle() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (acknowledged, tried) = &mut seen.versions[at];
+        *tried = tried.checked_add(1).unwrap_or(1);
+        match keyspace.insert(records.key(own[at]), records.value(own[at], *tried)).await {
+            Ok(_) => {
+                *acknowledged = *tried;
+                seen.acknowledged += 1;
+                let passed = now();
+                seen.gap = seen.gap.max(passed - last);
+                last = passed;
+            }
+            Err(error) => {
+                seen.failed += 1;
+                seen.said.get_or_insert(error.to_string());
+            }
+        }
+    }
+    // Who waits at the end has waited so long.
+    seen.gap = seen.gap.max(now() - last);
+    seen
+}
+
+fn said(error: Error) -> Failure {
+    Failure::Protocol(error.to_string())
+}

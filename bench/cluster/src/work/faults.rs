@@ -1,0 +1,127 @@
+//! A node is killed, or all are restarted one by one, while 32 clients insert.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use bench_common::failure::Failure;
+use bench_common::process::{now, pause};
+use bench_common::protocol::map_of;
+use bench_common::reading::Reading;
+use bench_common::workload::Records;
+use zerohop_placement::ClusterMap;
+
+use super::Orders;
+use super::clients::{Seen, insert_until};
+use crate::limits::{MAP_POLL, NODES, WHOLE};
+use crate::servers::{Cluster, KEYSPACE, Place, Setting};
+
+/// Of the keyspace that is inserted into.
+const SETTING: Setting = Setting { durability: "interval", replicas: 3, min_in_sync: 2 };
+
+/// A node is killed that leads partitions: each round another.
+pub(super) fn failover(place: Place, orders: &Orders) -> Result<Reading, Failure> {
+    let before = Duration::from_secs_f64(orders.seconds);
+    under_load(place, orders, |cluster, reading| {
+        pause(before);
+        let map = map_of(cluster.addresses[0])?;
+        let leads = |node: &usize| led_by(&map, cluster.addresses[*node]).is_ok_and(|led| led > 0);
+        let from = orders.seed as usize;
+        let victim = (from..from + NODES).map(|node| node % NODES).find(leads);
+        let victim = victim.ok_or_else(|| Failure::Protocol("nobody leads anything".into()))?;
+        let (address, survivor) = (cluster.addresses[victim], cluster.addresses[(victim + 1) % NODES]);
+        let led = led_by(&map, address)?;
+        let start = now();
+        cluster.kill(victim)?;
+        loop {
+            // The time at which the map was asked for counts: it had been decided by then.
+            let asked = now();
+            if map_of(survivor).and_then(|map| led_by(&map, address)).is_ok_and(|led| led == 0) {
+                reading.put("partitions led", led as f64);
+                reading.put("new primaries ms", (asked - start).as_secs_f64() * 1e3);
+                break;
+            }
+            if asked - start > WHOLE {
+                return Err(Failure::Protocol("no new primaries".into()));
+            }
+            pause(MAP_POLL);
+        }
+        pause(before);
+        Ok(())
+    })
+}
+
+/// Each node is asked to end and started again; the next one follows when all copies are in sync.
+pub(super) fn rolling(place: Place, orders: &Orders) -> Result<Reading, Failure> {
+    let turns = orders.turns;
+    under_load(place, orders, |cluster, reading| {
+        let (mut ending, mut whole) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..turns {
+            for node in 0..NODES {
+                let start = now();
+                cluster.end(node)?;
+                let ended = now();
+                cluster.start(node)?;
+                cluster.wait_until_whole()?;
+                ending += ended - start;
+                whole += now() - ended;
+            }
+        }
+        let restarts = (turns * NODES) as f64;
+        reading.put("restarts", restarts);
+        reading.put("to end ms", ending.as_secs_f64() * 1e3 / restarts);
+        reading.put("to be whole again ms", whole.as_secs_f64() * 1e3 / restarts);
+        Ok(())
+    })
+}
+
+/// Runs clients in a thread of their own while `disturb` has the cluster. Servers are started from this, the main thread: they
+/// end with the thread that started them.
+fn under_load(
+    place: Place,
+    orders: &Orders,
+    disturb: impl FnOnce(&mut Cluster, &mut Reading) -> Result<(), Failure>,
+) -> Result<Reading, Failure> {
+    let mut cluster = Cluster::of_zerohop(place)?;
+    cluster.create_keyspace(SETTING)?;
+    let endpoints = cluster.addresses.clone();
+    let records = Records::new(orders.records, orders.seed);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (begin, begun) = channel();
+    let mut reading = Reading::default();
+    thread::scope(|scope| {
+        let clients = scope.spawn(|| insert_until(&stop, &begin, &endpoints, records));
+        // If they cannot begin, their end says why.
+        let has_begun = begun.recv_timeout(WHOLE).is_ok();
+        let start = now();
+        let disturbed = if has_begun { disturb(&mut cluster, &mut reading) } else { Ok(()) };
+        let took = (now() - start).as_secs_f64();
+        stop.store(true, Ordering::Relaxed);
+        let seen = clients.join().map_err(|_| Failure::Protocol("the clients have panicked".into()))?;
+        // What befell the servers says more than what the clients met.
+        disturbed?;
+        cluster.check()?;
+        let Seen { acknowledged, failed, lost, gap, said } = seen?;
+        reading.put("K op/s", acknowledged as f64 / took / 1e3);
+        reading.put("longest gap ms", gap.as_secs_f64() * 1e3);
+        reading.put("failed operations", failed as f64);
+        reading.put("lost writes", lost as f64);
+        if let Some(said) = said {
+            bench_common::driver::say(&format!("bench-cluster: the first failure: {said}"));
+        }
+        Ok(reading)
+    })
+}
+
+/// How many partitions of the keyspace the node leads whose manager listens there.
+fn led_by(map: &ClusterMap, manager: SocketAddr) -> Result<usize, Failure> {
+    let missing = || Failure::Protocol(format!("a map without {manager} or {KEYSPACE}"));
+    let manager = manager.to_string();
+    let node = map.nodes().find(|node| node.manager() == manager).ok_or_else(missing)?;
+    let (_, keyspace) = map.keyspace_named(KEYSPACE).ok_or_else(missing)?;
+    let is_its = |primary| map.instance(primary).is_some_and(|found| found.node == node.id());
+    Ok(keyspace.groups().filter(|(_, group)| is_its(group.primary)).count())
+}

@@ -1,0 +1,95 @@
+//! Inserts, then lookups: 32 connections, one request outstanding on each, driven by one thread; the same for all.
+//!
+//! A connection asks one server. Of zerohop each goes to an instance and asks for the records whose partitions that leads,
+//! as the map says; a third of the connections for each node. Of etcd, which forwards, they go to all members or to the
+//! leader alone.
+
+use std::net::TcpStream;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bench_common::failure::Failure;
+use bench_common::generator::{Feed, Generator, Table};
+use bench_common::histogram::Histogram;
+use bench_common::process::now;
+use bench_common::protocol::{Op, Protocol, Routing, Zerohop};
+use bench_common::reading::Reading;
+use bench_common::usage::own_cpu;
+use bench_common::workload::{Records, shuffled};
+
+use super::Orders;
+use crate::etcd::Etcd;
+use crate::limits::{CLIENTS, WARM_UP};
+use crate::servers::{Cluster, KEYSPACE, Place, Setting};
+
+/// Connections, each with the number of the list of records that it asks for.
+type Connections<P> = Vec<(usize, TcpStream, P)>;
+
+pub(super) fn on_zerohop(setting: Setting, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+    let mut cluster = Cluster::of_zerohop(place)?;
+    cluster.create_keyspace(setting)?;
+    let table = Table::new(Records::new(orders.records, orders.seed));
+    let routing = Rc::new(Routing::fetch(cluster.addresses[0], KEYSPACE, table.records())?);
+    let lanes = routing.split(&shuffled(orders.records, orders.seed));
+    let open = |lane| Zerohop::open(&routing, lane).map(|(stream, protocol)| (lane, stream, protocol));
+    let connections = (0..CLIENTS).map(|client| open(client % lanes.len())).collect::<Result<_, _>>()?;
+    let reading = measure(connections, &lanes, table, &cluster, orders);
+    // If a server has ended, that says more than what the load met.
+    cluster.check()?;
+    reading
+}
+
+pub(super) fn on_etcd(is_at_leader: bool, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+    let mut cluster = Cluster::of_etcd(place)?;
+    let members = match is_at_leader {
+        true => vec![cluster.addresses[cluster.leader()?]],
+        false => cluster.addresses.clone(),
+    };
+    let order = shuffled(orders.records, orders.seed);
+    let lanes: Vec<Vec<u32>> = (0..members.len())
+        .map(|lane| order.iter().skip(lane).step_by(members.len()).copied().collect())
+        .collect();
+    let open = |lane: usize| Etcd::open(members[lane]).map(|(stream, protocol)| (lane, stream, protocol));
+    let connections = (0..CLIENTS).map(|client| open(client % lanes.len())).collect::<Result<_, _>>()?;
+    let table = Table::new(Records::new(orders.records, orders.seed));
+    let reading = measure(connections, &lanes, table, &cluster, orders);
+    cluster.check()?;
+    reading
+}
+
+fn measure<P: Protocol>(
+    connections: Connections<P>,
+    lanes: &[Vec<u32>],
+    mut table: Table,
+    cluster: &Cluster,
+    orders: &Orders,
+) -> Result<Reading, Failure> {
+    let mut generator = Generator::of_lanes(connections)?;
+    generator.run(Op::Insert, Feed::of_lanes(lanes, None), 1, &mut table, &mut Histogram::new())?;
+    let mut reading = Reading::default();
+    for (op, name) in [(Op::Insert, "insert"), (Op::Lookup, "lookup")] {
+        let mut for_seconds = |seconds: f64| {
+            let (servers, client, start) = (cluster.cpu()?, own_cpu(), now());
+            let mut latencies = Histogram::new();
+            let feed = Feed::of_lanes(lanes, Some(start + Duration::from_secs_f64(seconds)));
+            generator.run(op, feed, 1, &mut table, &mut latencies)?;
+            let took = (now() - start).as_secs_f64();
+            Ok::<_, Failure>((latencies, took, cluster.cpu()?.since(servers), own_cpu() - client))
+        };
+        for_seconds(orders.seconds * WARM_UP)?;
+        let (latencies, took, servers, client) = for_seconds(orders.seconds)?;
+        let ops = latencies.count() as f64;
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        let mut put = |figure: &str, value: f64| reading.put(&format!("{name} {figure}"), value);
+        put("K op/s", ops / took / 1e3);
+        put("mean us", latencies.mean() / 1e3);
+        for (figure, part) in [("p50 us", 0.5), ("p99 us", 0.99), ("p99.9 us", 0.999)] {
+            put(figure, latencies.percentile(part) as f64 / 1e3);
+        }
+        put("servers' CPU us/op", us(servers.ran) / ops);
+        put("client CPU us/op", us(client) / ops);
+        put("client busy %", client.as_secs_f64() * 100.0 / took);
+        put("servers kept waiting us/op", us(servers.waited) / ops);
+    }
+    Ok(reading)
+}

@@ -1,0 +1,51 @@
+//! What is done to a cluster, in the process of one run.
+
+mod clients;
+mod faults;
+mod load;
+mod start;
+
+use bench_common::failure::Failure;
+use bench_common::reading::Reading;
+
+use crate::servers::{Place, Setting};
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Inserts, then lookups, on a keyspace that is set so.
+    Load(Setting),
+    /// The same on etcd.
+    LoadEtcd {
+        /// All clients at the leader; else the members share them.
+        is_at_leader: bool,
+    },
+    /// A node is killed under load.
+    Failover,
+    /// Each node is stopped and started again under load, as many times around as is told.
+    Rolling,
+    /// From nothing to serving.
+    Start,
+}
+
+/// What a run is told.
+pub(crate) struct Orders {
+    pub(crate) records: u32,
+    /// Measured time of each operation.
+    pub(crate) seconds: f64,
+    /// Times around, of [`Work::Rolling`].
+    pub(crate) turns: usize,
+    /// The round: other records in each, the same for all contenders.
+    pub(crate) seed: u64,
+}
+
+/// Starts the servers, does the work, ends the servers.
+pub(crate) fn run(work: Work, place: Place, orders: &Orders) -> Result<Reading, Failure> {
+    match work {
+        Work::Load(setting) => load::on_zerohop(setting, place, orders),
+        Work::LoadEtcd { is_at_leader } => load::on_etcd(is_at_leader, place, orders),
+        Work::Failover => faults::failover(place, orders),
+        Work::Rolling => faults::rolling(place, orders),
+        Work::Start => start::from_nothing(&place),
+    }
+}
