@@ -27,6 +27,10 @@ pub const SEGMENTS_MAX: usize = 1 << 20;
 /// half a byte an entry, and at most this many entries to step over.
 pub const SAMPLE_EVERY: u32 = 16;
 
+/// Of the segment that is appended to, the places of the last entries are known: those in flight to other members of a partition
+/// that is not busy, and the one before them. 8 bytes each.
+pub const RECENT_ENTRIES: usize = 4;
+
 /// An entry above this size goes to its segment once; the journal then holds its head only.
 pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
 

@@ -17,6 +17,7 @@ pub mod entry;
 pub mod header;
 pub(crate) mod locate;
 pub mod rebrand;
+mod recent;
 pub mod scan;
 pub(crate) mod segment;
 

@@ -16,6 +16,7 @@ use crate::limits::BLOCK_BYTES;
 use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
 use crate::log::header::{Footer, HEADER_BYTES, Header};
+use crate::log::recent::Recent;
 
 /// A segment of one partition's log.
 // The first line of the cache is what every read and write asks for; then what entries count from; then what a write and
@@ -58,6 +59,7 @@ pub(crate) struct Segment {
     /// Bytes of removals, which compaction may drop once nothing older can come back.
     pub(crate) removal_bytes: u64,
     samples: Vec<(u32, u32)>,
+    recent: Recent,
     /// Somebody reads the file (a copy to another node, a compaction): it is not removed.
     pub(crate) pins: u32,
     /// Its entries cannot be counted from the base of a segment before it: it is not merged with that.
@@ -89,6 +91,7 @@ impl Segment {
             removal_bytes: 0,
             entries: 0,
             samples: Vec::new(),
+            recent: Recent::default(),
             sealed: false,
             pins: 0,
             is_alone: false,
@@ -131,9 +134,11 @@ impl Segment {
 
     /// Takes the fields of an entry that stands at `offset` into account.
     pub(crate) fn note(&mut self, meta: &Meta, offset: u64, entry_bytes: usize) {
+        let place = ((meta.index - self.first_index()) as u32, offset as u32);
         if self.entries.is_multiple_of(crate::limits::SAMPLE_EVERY) {
-            self.samples.push(((meta.index - self.first_index()) as u32, offset as u32));
+            self.samples.push(place);
         }
+        self.recent.note(place.0, place.1);
         self.entries += 1;
         self.last_index = meta.index;
         self.last_epoch = meta.epoch;
@@ -145,6 +150,9 @@ impl Segment {
     /// Where to begin looking for the entry of that log index.
     pub(crate) fn sample_before(&self, index: u64) -> u64 {
         let wanted = index.saturating_sub(self.first_index());
+        if let Some(offset) = self.recent.before(wanted.min(u32::MAX.into()) as u32) {
+            return offset;
+        }
         let after = self.samples.partition_point(|&(i, _)| u64::from(i) <= wanted);
         match after.checked_sub(1) {
             Some(at) => u64::from(self.samples[at].1),
@@ -155,6 +163,7 @@ impl Segment {
     /// Forgets what is known of its entries: it is about to be read from the first on.
     pub(crate) fn forget_notes(&mut self) {
         self.samples.clear();
+        self.recent.forget();
         (self.entries, self.dead_bytes, self.removal_bytes) = (0, 0, 0);
         self.dead = Dead::unknown();
     }
@@ -555,6 +564,7 @@ impl Segment {
             block.truncate(within);
         }
         self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
+        self.recent.forget();
         self.dead.forget_from(bytes);
         self.mended.retain(|&number| (number as usize) < self.blocks.len());
         self.uncached = self.uncached.min(bytes);
