@@ -48,6 +48,10 @@ pub const SETTLE_US: u64 = 50_000;
 /// How long what was sent may be unacknowledged before it is sent again.
 pub const RESEND_US: u64 = 60_000;
 
+/// How long a member may be behind in what is committed before it is told so beside new entries, which tell it too: a message to each
+/// for every entry of a partition that is written now and then would cost as much as the entry.
+pub const COMMIT_US: u64 = 25_000;
+
 /// How soon a stream may step back again: entries that overtook each other bring one complaint each.
 pub const REWIND_US: u64 = 2_000;
 

@@ -7,8 +7,8 @@ use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
 use zerohop_wire::{Many, pack};
 
 use super::limits::{
-    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES, REWIND_US, STEP_BYTES,
-    WINDOW_ENTRIES,
+    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES, REWIND_US,
+    STEP_BYTES, WINDOW_ENTRIES,
 };
 use super::settle::NO_MARK;
 use super::stream::Stream;
@@ -226,7 +226,7 @@ impl Replica {
         match stream.sent_us {
             0 => 0,
             _ if has_all => u64::MAX,
-            sent_us if stream.is_found && is_there && stream.told_commit < commit => sent_us + REWIND_US,
+            sent_us if stream.is_found && is_there && stream.told_commit < commit => sent_us + COMMIT_US,
             sent_us => sent_us + stream.pause_us(is_there),
         }
     }

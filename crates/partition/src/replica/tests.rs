@@ -2,6 +2,7 @@
 
 mod admission;
 mod audit;
+mod commit;
 mod held;
 mod mending;
 mod splits;
