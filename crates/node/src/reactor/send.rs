@@ -4,6 +4,7 @@ use std::io::{ErrorKind, IoSlice};
 
 use super::Reactor;
 use super::connection::Stage;
+use super::connections::Connections;
 use super::counters::Ending;
 use super::driver::{ConnectionId, Driver};
 use super::service::Service;
@@ -23,7 +24,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.dirty = false;
         if connection.doomed.is_none() && connection.writable && connection.unsent() > 0 {
-            self.write(id);
+            self.connections.write(&mut self.driver, id, self.now.elapsed_ms);
         }
         let Some(connection) = self.connections.get_mut(id) else { return };
         if let Some(why) = connection.doomed {
@@ -42,13 +43,15 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.enqueue(id);
         self.watch(id);
     }
+}
 
-    /// One call of the system.
-    fn write(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+impl Connections {
+    /// Writes what waits to be sent on a connection: one call of the system.
+    pub(super) fn write(&mut self, driver: &mut dyn Driver, id: ConnectionId, now_ms: u64) {
+        let Some(connection) = self.get_mut(id) else { return };
         let before = connection.unsent();
         let written = loop {
-            match self.driver.write(id, &[IoSlice::new(&connection.out[connection.sent..])]) {
+            match driver.write(id, &[IoSlice::new(&connection.out[connection.sent..])]) {
                 Ok(written) => break written,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break 0,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -59,7 +62,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
         };
         if written > 0 {
-            connection.send_since_ms = self.now.elapsed_ms;
+            connection.send_since_ms = now_ms;
         }
         if written < before {
             connection.writable = false;
@@ -73,10 +76,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             connection.sent = 0;
             let mut buffer = std::mem::take(&mut connection.out);
             buffer.clear();
-            self.connections.buffers.give(buffer);
+            self.buffers.give(buffer);
         }
-        self.connections.unsent_total -= written;
-        self.connections.counters.writes += 1;
-        self.connections.counters.bytes_out += written as u64;
+        self.unsent_total -= written;
+        self.counters.writes += 1;
+        self.counters.bytes_out += written as u64;
     }
 }

@@ -281,6 +281,9 @@ impl<D: Disk> Instance<D> {
         if self.groups.is_empty() {
             return false;
         }
+        if self.with_groups(effects, |by, context, relay| by.send_ahead(context, relay)) {
+            effects.send_now();
+        }
         self.flush_shared(effects);
         self.look_after_leases(effects);
         // What was appended in this batch is sent with its end, gathered by the owner for each peer.

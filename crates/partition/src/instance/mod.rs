@@ -90,6 +90,9 @@ pub trait Effects {
     /// does no harm; so an owner without other nodes lets it lie.
     fn send(&mut self, _to: Member, _envelope: &Envelope, _message: &Message<'_>) {}
 
+    /// A flush follows, which takes its time: what was sent so far may go out before it, so that others flush meanwhile.
+    fn send_now(&mut self) {}
+
     /// Asks the control group for a change of the group at this place, if its epoch is still this one. Repeated until the
     /// map has another.
     fn ask_control(&mut self, _place: Place, _change: crate::replica::Change) {}
