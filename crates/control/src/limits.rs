@@ -49,6 +49,9 @@ pub const HEARTBEAT_TICKS: usize = 2;
 /// Least ticks without a leader's word before an election; the most are twice as many, less one.
 pub const ELECTION_TICKS: usize = 10;
 
+/// Ticks between two attempts of the first founder to be elected: the others come about as soon as it does.
+pub const FOUNDING_TICKS: u64 = 2;
+
 /// Ticks caught up with at once after a pause: enough for an election, not for several.
 pub const TICKS_AT_ONCE_MAX: u64 = 2 * ELECTION_TICKS as u64;
 

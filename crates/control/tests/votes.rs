@@ -66,15 +66,44 @@ impl Member {
     }
 }
 
-/// The terms in which the two candidates lead, if they do.
-fn elect() -> [Option<u64>; 2] {
+/// Three that found a control group.
+fn founders() -> [Member; 3] {
     let founders: Vec<ManagerInfo> = (1..=3)
         .map(|id| ManagerInfo {
             id: ManagerId(id),
             addr: Address::new(&format!("m-{id}:1")).expect("is one"),
         })
         .collect();
-    let [mut one, mut other, mut voter] = [1, 2, 3].map(|id| Member::new(ManagerId(id), &founders));
+    [1, 2, 3].map(|id| Member::new(ManagerId(id), &founders))
+}
+
+#[test]
+fn the_first_founder_leads_as_soon_as_another_is_there_and_no_other_is_in_such_a_hurry() {
+    let [mut one, mut other, _] = founders();
+    let tick = |member: &mut Member| {
+        member.now += 50_000;
+        member.give(Event::Tick);
+    };
+    // Nobody is there yet.
+    for _ in 0..5 {
+        tick(&mut one);
+        one.sent.clear();
+        tick(&mut other);
+        assert!(other.sent.is_empty(), "it waits for a leader's word");
+    }
+    for _ in 0..2 {
+        tick(&mut one);
+        for _ in 0..4 {
+            one.deliver(&mut other);
+            other.deliver(&mut one);
+        }
+    }
+    assert!(one.manager.leading().is_some());
+}
+
+/// The terms in which the two candidates lead, if they do.
+fn elect() -> [Option<u64>; 2] {
+    let [mut one, mut other, mut voter] = founders();
     // Both ask whether they would be voted for, before either asks for the vote itself; neither hears of the other.
     for candidate in [&mut one, &mut other] {
         while candidate.sent.is_empty() && candidate.now < 2 * ELECTION_US {

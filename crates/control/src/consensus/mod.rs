@@ -12,7 +12,7 @@ use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::command::{ManagerId, Request};
 use crate::limits::{
-    ELECTION_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX, LOG_TRAIL_ENTRIES,
+    ELECTION_TICKS, FOUNDING_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX, LOG_TRAIL_ENTRIES,
     MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_LOST_TICKS, UNCOMMITTED_BYTES_MAX,
 };
 use crate::planted::{self, Bug};
@@ -82,11 +82,14 @@ pub(crate) struct Consensus {
     outputs: Vec<Output>,
 }
 
+/// Of what a control group begins with. Whoever has led is of a higher one.
+const FOUNDING_TERM: u64 = 1;
+
 /// A log of a new control group: every founder begins with the same members and the same state.
 pub(crate) fn found(id: ManagerId, founders: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
     let mut snapshot = Snapshot::default();
     let meta = snapshot.mut_metadata();
-    (meta.index, meta.term) = (1, 1);
+    (meta.index, meta.term) = (1, FOUNDING_TERM);
     meta.mut_conf_state().set_voters(founders.iter().map(|founder| founder.0).collect());
     snapshot.data = state.into();
     let mut writer = Writer::default();
@@ -180,6 +183,7 @@ impl Consensus {
     pub(crate) fn tick(&mut self) {
         self.ticks += 1;
         self.core.tick();
+        self.stand_for_first();
         self.give_snapshots_up();
         self.pump();
     }
@@ -444,6 +448,18 @@ impl Consensus {
             if waits {
                 self.core.report_snapshot(to, SnapshotStatus::Failure);
             }
+        }
+    }
+
+    /// In a group that was founded just now nobody waits for a leader's word: none has ever had one. One of them stands, again and
+    /// again until most of the others have come.
+    fn stand_for_first(&mut self) {
+        let raft = &self.core.raft;
+        let is_founding = raft.hard_state().term <= FOUNDING_TERM && raft.leader_id == 0;
+        let is_first = raft.prs().conf().voters().ids().iter().min() == Some(self.id.0);
+        if is_founding && is_first && self.ticks.is_multiple_of(FOUNDING_TICKS) {
+            // Refused only to who is no voter, and that it is.
+            let _ = self.core.campaign();
         }
     }
 
