@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use zerohop_wire::auth::{Caller, Credential, Guard, Nonces, Secret};
+use zerohop_wire::auth::{Caller, Credential, Guard, Nonces, Secret, Token};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck};
 use zerohop_wire::{Decoded, Decoder, Features, Message};
 
@@ -21,6 +21,11 @@ fuzz_target!(|bytes: &[u8]| {
         name: "fuzz",
     };
     let Ok(caller) = Credential::of_secret(&secret, Nonces::new([2; 32])).greet(&mut mine) else { return };
+    // As the password of another protocol.
+    assert_eq!(guard.token_shown(bytes), None, "a stranger's token was believed");
+    if let Ok(token) = Token::from_text(bytes) {
+        assert_eq!(token.text().as_bytes(), bytes.trim_ascii());
+    }
     let mut challenge = None;
     let mut rest = bytes;
     while let Decoded::Frame { frame, used } = Decoder::before_hello().decode(rest) {
@@ -28,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
             Ok(Message::Hello(hello)) => {
                 let mut ack = HelloAck { version: 1, ..HelloAck::default() };
                 challenge = guard.challenge(&hello, &mut ack).ok();
-                assert_eq!(challenge.is_some(), hello.proof_method == 1);
+                assert_eq!(challenge.is_some(), matches!(hello.proof_method, 1 | 2));
             }
             Ok(Message::HelloAck(ack)) => {
                 assert!(caller.clone().check(&ack).is_err(), "a stranger was believed");

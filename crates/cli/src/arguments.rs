@@ -12,6 +12,7 @@ use crate::partition::PartitionCommand;
 use crate::recover::RecoverArguments;
 use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
+use crate::token::TokenCommand;
 use crate::up::UpArguments;
 
 /// One storage system for supercomputing and data-analytics jobs.
@@ -53,6 +54,9 @@ pub(crate) enum Command {
     /// Makes the secret of a cluster.
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// Makes, lists and revokes tokens: what those may do who do not know the secret.
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Shows on a folder's files that nothing acknowledged is lost: stores them in a cluster of its own, kills it
     /// half-way, and checks.
     ///

@@ -14,6 +14,7 @@ mod recover;
 mod secret;
 mod sim;
 mod status;
+mod token;
 mod up;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Secret(command) => secret::run(&command),
+        Command::Token(command) => runtime()?.block_on(token::run(command)),
         Command::Sim(arguments) => sim::run(&arguments),
     }
 }

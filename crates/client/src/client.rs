@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use zerohop_placement::Address;
 use zerohop_session::{Collecting, Error as Reason, Reply, Request, Settings};
-use zerohop_wire::auth::{Credential, Secret};
+use zerohop_wire::auth::{self, Credential, Secret};
 
 use crate::driver::{Command, Driver, Token};
 use crate::error::Error;
@@ -30,6 +30,8 @@ pub struct Options {
     /// The cluster's secret, which client and servers prove to each other that they know. None by default; then no server
     /// is asked for a proof.
     pub secret: Option<Secret>,
+    /// A token of the cluster, for a client that is not to know its secret. It goes before the secret. None by default.
+    pub token: Option<auth::Token>,
 }
 
 impl Default for Options {
@@ -43,6 +45,7 @@ impl Default for Options {
             compress_from_bytes: None,
             name,
             secret: None,
+            token: None,
         }
     }
 }
@@ -82,10 +85,12 @@ impl Client {
         let mut settings = Settings::new(&endpoints, seed());
         settings.compress_from_bytes = options.compress_from_bytes;
         settings.name.clone_from(&options.name);
-        if let Some(secret) = &options.secret {
-            let nonces = nonces().map_err(|error| Error::Runtime { why: error.to_string().into() })?;
-            settings.credential = Some(Credential::of_secret(secret, nonces));
-        }
+        let nonces = || nonces().map_err(|error| Error::Runtime { why: error.to_string().into() });
+        settings.credential = match (&options.token, &options.secret) {
+            (Some(token), _) => Some(Credential::of_token(token, nonces()?)),
+            (None, Some(secret)) => Some(Credential::of_secret(secret, nonces()?)),
+            (None, None) => None,
+        };
         let (commands, received) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(settings, received));
         let client = Self { shared: Arc::new(Shared { commands, options }) };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
-use zerohop_wire::auth::{Nonces, Secret, SecretError};
+use zerohop_wire::auth::{Nonces, NotAToken, Secret, SecretError, Token};
 use zerohop_wire::limits::SECRET_BYTES_MAX;
 
 /// Rights that nobody but the owner may have.
@@ -36,6 +36,11 @@ pub enum SecretFileError {
         /// Which.
         path: PathBuf,
     },
+    /// What is in it is no token.
+    Token {
+        /// Which file.
+        path: PathBuf,
+    },
     /// What is in it is no secret.
     Text {
         /// Which file.
@@ -54,6 +59,29 @@ pub fn read_secret(path: &Path) -> Result<Secret, SecretFileError> {
     Secret::from_text(&text).map_err(|error| SecretFileError::Text { path: path.to_owned(), error })
 }
 
+/// Reads a token from a file, which nobody but its owner may read.
+///
+/// # Errors
+/// [`SecretFileError`].
+pub fn read_token(path: &Path) -> Result<Token, SecretFileError> {
+    let text = read_private(path, SECRET_BYTES_MAX)?;
+    Token::from_text(&text).map_err(|_| SecretFileError::Token { path: path.to_owned() })
+}
+
+/// Draws the number of a new token and makes a file with it, which nobody but its owner may read. The cluster knows the token
+/// only once it has been told of its number.
+///
+/// # Errors
+/// As [`write_new_secret`].
+pub fn write_new_token(path: &Path, secret: &Secret) -> Result<Token, SecretFileError> {
+    let error =
+        |error| SecretFileError::System { path: path.to_owned(), operation: "drawing random bytes", error };
+    let [a, b, c, d, e, f, g, h, ..] = random_bytes().map_err(error)?;
+    let token = secret.token(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+    write_private(path, format!("{}\n", token.text()).as_bytes())?;
+    Ok(token)
+}
+
 /// Makes a file with a new secret, which nobody but its owner may read.
 ///
 /// # Errors
@@ -67,7 +95,7 @@ pub fn write_new_secret(path: &Path) -> Result<(), SecretFileError> {
 }
 
 /// Makes a file that nobody but its owner may read.
-pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
+fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
     let failed = |operation| {
         move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
     };
@@ -79,7 +107,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileE
 }
 
 /// At most so many bytes of a file that nobody but its owner may read.
-pub(crate) fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
+fn read_private(path: &Path, bytes_max: usize) -> Result<Vec<u8>, SecretFileError> {
     let failed = |operation| {
         move |error: io::Error| SecretFileError::System { path: path.to_owned(), operation, error }
     };
@@ -127,6 +155,7 @@ impl fmt::Display for SecretFileError {
                 path = path.display()
             ),
             Self::NotAFile { path } => write!(f, "{}: it is not a file", path.display()),
+            Self::Token { path } => write!(f, "{}: {NotAToken}", path.display()),
             Self::Text { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }

@@ -11,9 +11,11 @@
 //!   logging    where the structured log goes
 //!   clock      the time of day, durations, timestamps
 //!   entropy    random ids
+//!   access     what a connection may do: everything, or what its token permits
 //!   proofs     the cluster's secret: asking who connects, and answering whom this connects to
 //! ```
 
+mod access;
 pub mod clock;
 pub mod disk;
 pub mod embedded;

@@ -21,7 +21,8 @@ pub use codec::DecodeError;
 pub use hash::HashKind;
 pub use keyspace::{ConfigError, Durability, KeyspaceConfig, KeyspaceName};
 pub use map::{
-    Address, Change, ClusterMap, Group, GroupState, Groups, InstanceRef, Keyspace, MapDelta, MapError,
-    MapHistory, Node, NodeRef, NodeState, ReplicaGroup, Ring, Route, RouteError, Since,
+    Address, Change, ClusterMap, Grant, Group, GroupState, Groups, InstanceRef, Keyspace, MapDelta, MapError,
+    MapHistory, Node, NodeRef, NodeState, Permissions, ReplicaGroup, Ring, Route, RouteError, Since,
+    TokenEntry,
 };
 pub use partitions::{PartitionCount, partition_of};

@@ -21,6 +21,12 @@ pub const INSTANCES_PER_NODE_MAX: usize = 255;
 /// Most keyspaces. Each costs every client its partitions' table; names beneath one keyspace are free.
 pub const KEYSPACES_MAX: usize = 1024;
 
+/// Most tokens: each client holds what all permit. Those who are many share one, or have one for each program.
+pub const TOKENS_MAX: usize = 1024;
+
+/// Most keyspaces of which a token tells apart what it permits: more are granted by one that is for all.
+pub const GRANTS_MAX: usize = 64;
+
 /// Most copies that a keyspace may ask for.
 pub const REPLICAS_MAX: u8 = 8;
 

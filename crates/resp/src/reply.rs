@@ -71,7 +71,8 @@ impl<'a> ReplyWriter<'a> {
         let word = match failure {
             Failure::DiskFull | Failure::MemoryFull => "OOM",
             Failure::DiskFailed | Failure::Rotten => "MISCONF",
-            Failure::Unauthorized => "NOAUTH",
+            Failure::Unauthorized | Failure::AuthRequired | Failure::AuthFailed { .. } => "NOAUTH",
+            Failure::Forbidden { .. } => "NOPERM",
             Failure::WrongType { .. } => "WRONGTYPE",
             Failure::Busy { .. } | Failure::Unavailable { .. } => "TRYAGAIN",
             Failure::TooFewInSync { .. } => "NOREPLICAS",

@@ -14,7 +14,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22")]
     pub ask: Option<Ask>,
 }
 
@@ -48,6 +48,15 @@ pub enum Ask {
     /// Go on without members of a partition that will not return.
     #[prost(message, tag = "9")]
     RecoverPartition(PartitionRecover),
+    /// Make a token good.
+    #[prost(message, tag = "20")]
+    PutToken(TokenPut),
+    /// Make a token good for nothing.
+    #[prost(message, tag = "21")]
+    RevokeToken(TokenRevoke),
+    /// Which tokens are there?
+    #[prost(message, tag = "22")]
+    ListTokens(TokenList),
 }
 
 /// How is the cluster?
@@ -146,6 +155,43 @@ pub struct PartitionRecover {
     pub partition: u32,
 }
 
+/// Make a token good. Who asks has made the token itself, of the secret and the number: it never travels.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TokenPut {
+    /// Its number, drawn at random.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// What people call it.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// What it permits.
+    #[prost(message, repeated, tag = "3")]
+    pub grants: Vec<TokenGrant>,
+}
+
+/// What a token permits in a keyspace.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TokenGrant {
+    /// The keyspace's name; empty: all that there are and will be.
+    #[prost(string, tag = "1")]
+    pub keyspace: String,
+    /// [`crate::Permission`]s, a bit for each.
+    #[prost(uint32, tag = "2")]
+    pub permissions: u32,
+}
+
+/// Make a token good for nothing.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TokenRevoke {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub name: String,
+}
+
+/// Which tokens are there?
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct TokenList {}
+
 /// Partitions in one answer.
 pub const PARTITIONS_LISTED_MAX: usize = 1024;
 
@@ -153,7 +199,7 @@ pub const PARTITIONS_LISTED_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminAnswer {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 20")]
     pub answer: Option<Answer>,
 }
 
@@ -175,6 +221,31 @@ pub enum Answer {
     /// Who holds partitions.
     #[prost(message, tag = "5")]
     Partitions(Partitions),
+    /// The tokens.
+    #[prost(message, tag = "20")]
+    Tokens(Tokens),
+}
+
+/// The tokens.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Tokens {
+    /// By number.
+    #[prost(message, repeated, tag = "1")]
+    pub tokens: Vec<TokenStatus>,
+}
+
+/// A token.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct TokenStatus {
+    /// Its number.
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// Its name.
+    #[prost(string, tag = "2")]
+    pub name: String,
+    /// What it permits.
+    #[prost(message, repeated, tag = "3")]
+    pub grants: Vec<TokenGrant>,
 }
 
 /// It is done.
@@ -245,6 +316,10 @@ pub const REFUSED_REQUEST: &str = "bad-request";
 pub const REFUSED_UNKNOWN: &str = "unknown-keyspace";
 /// [`Refused::code`]: there is no such node.
 pub const REFUSED_UNKNOWN_NODE: &str = "unknown-node";
+/// [`Refused::code`]: there is no such token.
+pub const REFUSED_UNKNOWN_TOKEN: &str = "unknown-token";
+/// [`Refused::code`]: the token of the connection does not permit it.
+pub const REFUSED_FORBIDDEN: &str = "forbidden";
 /// [`Refused::code`]: there is a keyspace of this name.
 pub const REFUSED_EXISTS: &str = "keyspace-exists";
 /// [`Refused::code`]: a setting is wrong or cannot be changed.
@@ -486,6 +561,9 @@ mod tests {
             Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),
             Ask::MovePartition(PartitionMove { node: Some(2), ..PartitionMove::default() }),
             Ask::RecoverPartition(PartitionRecover { keyspace: "papers".into(), partition: 7 }),
+            Ask::PutToken(TokenPut { id: 7, name: "robot".into(), grants: vec![TokenGrant::default()] }),
+            Ask::RevokeToken(TokenRevoke { name: "robot".into() }),
+            Ask::ListTokens(TokenList {}),
         ] {
             let request = AdminRequest::of(ask);
             assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
@@ -502,6 +580,7 @@ mod tests {
             AdminAnswer::of(Answer::Status(status)),
             AdminAnswer::of(Answer::Done(Done { map_epoch: 9, number: 4 })),
             AdminAnswer::of(Answer::Partitions(Partitions { partitions: vec![partition], count: 256 })),
+            AdminAnswer::of(Answer::Tokens(Tokens { tokens: vec![TokenStatus::default()] })),
             AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
         ] {
             assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));

@@ -8,7 +8,7 @@ use zerohop_client::Client;
 use zerohop_wire::admin::{
     AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, NodeRemove,
     NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus, REFUSED_FAILED, Status,
-    StatusGet,
+    StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -56,6 +56,24 @@ pub(crate) async fn set_node_state(client: &Client, node: u32, state: &str) -> R
 /// Has a node that holds nothing leave.
 pub(crate) async fn remove_node(client: &Client, node: u32) -> Result<(), CommandError> {
     done(ask(client, Ask::RemoveNode(NodeRemove { node })).await?)
+}
+
+/// Makes a token good.
+pub(crate) async fn put_token(client: &Client, token: TokenPut) -> Result<(), CommandError> {
+    done(ask(client, Ask::PutToken(token)).await?)
+}
+
+/// Makes a token good for nothing.
+pub(crate) async fn revoke_token(client: &Client, name: &str) -> Result<(), CommandError> {
+    done(ask(client, Ask::RevokeToken(TokenRevoke { name: name.to_owned() })).await?)
+}
+
+/// All tokens.
+pub(crate) async fn tokens(client: &Client) -> Result<Vec<TokenStatus>, CommandError> {
+    match ask(client, Ask::ListTokens(TokenList {})).await? {
+        Answer::Tokens(found) => Ok(found.tokens),
+        _ => Err(CommandError::Unexpected),
+    }
 }
 
 /// All partitions of a keyspace.

@@ -1,9 +1,12 @@
 //! Which cluster a command talks to, and how long it tries.
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use zerohop_client::{Client, Keyspace, Options, Reason};
+use clap::builder::OsStringValueParser;
+use zerohop_client::{Client, Keyspace, Options, Reason, Secret, read_token};
 use zerohop_placement::Address;
 
 use super::ending::CommandError;
@@ -27,6 +30,9 @@ pub(crate) struct Target {
     endpoint: Vec<String>,
     #[command(flatten)]
     secret: SecretPlace,
+    /// The file that holds a token, for those who do not know the secret. It goes before the secret.
+    #[arg(long, env = "ZEROHOP_TOKEN_FILE", value_name = "PATH", value_parser = OsStringValueParser::new())]
+    token_file: Option<OsString>,
     /// How long to try: 10s, 500ms, 2m.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = quantity::duration)]
     timeout: Duration,
@@ -43,16 +49,30 @@ impl Target {
         &self,
         change: impl FnOnce(&mut Options),
     ) -> Result<Client, CommandError> {
+        let token = self.token_file.as_ref().filter(|path| !path.is_empty());
+        let token =
+            token.map(|path| read_token(Path::new(path)).map_err(CommandError::Secret)).transpose()?;
         let mut options = Options {
             deadline: self.timeout,
             connect_deadline: self.timeout.min(CONNECT_MAX),
             name: "zerohop-cli".to_owned(),
-            secret: self.secret.read()?,
+            secret: if token.is_some() { None } else { self.secret.read()? },
+            token,
             ..Options::default()
         };
         change(&mut options);
         let endpoints: Vec<&str> = self.endpoint.iter().map(String::as_str).collect();
         Client::connect_with(&endpoints, options).await.map_err(unreachable)
+    }
+
+    /// The cluster's secret, which this command cannot do without.
+    pub(crate) fn secret(&self) -> Result<Secret, CommandError> {
+        self.secret.read()?.ok_or_else(|| {
+            CommandError::Usage(
+                "this needs the cluster's secret: say --secret-file PATH, or set ZEROHOP_SECRET_FILE"
+                    .to_owned(),
+            )
+        })
     }
 
     /// Connects and finds a keyspace.

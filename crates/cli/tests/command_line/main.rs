@@ -11,3 +11,4 @@ mod records;
 mod secrets;
 mod status;
 mod support;
+mod tokens;

@@ -11,7 +11,7 @@ use std::sync::mpsc;
 use crate::support::{PATIENCE, Serving, code, output, stderr, stdout, zerohop};
 
 /// Makes a file with a new secret.
-fn new_secret(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn new_secret(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     let made = zerohop(&["secret".as_ref(), "new".as_ref(), path.as_os_str()]).output().unwrap();
     assert_eq!((code(&made), stdout(&made).as_str()), (0, ""), "{made:?}");
@@ -19,7 +19,7 @@ fn new_secret(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Runs the program against a cluster, with this secret.
-fn run_with(cluster: &Serving, secret: Option<&Path>, arguments: &[&str]) -> Output {
+pub(crate) fn run_with(cluster: &Serving, secret: Option<&Path>, arguments: &[&str]) -> Output {
     let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     if let Some(path) = secret {
@@ -34,7 +34,7 @@ fn refusal(cluster: &Serving, secret: Option<&Path>) -> String {
     stderr(&refused)
 }
 
-fn up(secret: &Path, arguments: &[&str]) -> Serving {
+pub(crate) fn up(secret: &Path, arguments: &[&str]) -> Serving {
     let mut command = zerohop(&["up", "--port", "0", "--json", "--memory", "--instances", "1"]);
     command.args(arguments).arg("--secret-file").arg(secret);
     Serving::start(command)

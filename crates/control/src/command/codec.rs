@@ -81,6 +81,8 @@ impl Request {
                 to: one.to.map(NodeId::get),
                 instance: one.instance.map(InstanceId::get),
             }),
+            Command::PutToken(token) => proto::Command::PutToken(one(Change::PutToken(token.clone()))),
+            Command::RemoveToken(id) => proto::Command::RemoveToken(*id),
             Command::SetManagers(managers) => proto::Command::SetManagers(write_managers(managers)),
         };
         let Request { id, after, .. } = self;
@@ -133,6 +135,11 @@ impl Request {
                 to: one.to.map(NodeId),
                 instance: one.instance.map(InstanceId),
             }),
+            proto::Command::PutToken(bytes) => match read_one(&bytes)? {
+                Change::PutToken(token) => Command::PutToken(token),
+                _ => return Err(CommandError::new("a token is described by something else")),
+            },
+            proto::Command::RemoveToken(id) => Command::RemoveToken(id),
             proto::Command::SetManagers(managers) => Command::SetManagers(read_managers(&managers)?),
         };
         let id = RequestId { origin: request.origin, number: request.number };

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use zerohop_placement::{Address, KeyspaceConfig, NodeState};
+use zerohop_placement::{Address, KeyspaceConfig, NodeState, TokenEntry};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
 
 mod codec;
@@ -97,6 +97,10 @@ pub enum Command {
     },
     /// An operator's word where a partition is to be.
     Move(Move),
+    /// A token is good from now on, for this; or for something else than before.
+    PutToken(TokenEntry),
+    /// A token is good for nothing any more.
+    RemoveToken(u64),
     /// The control group is to be these, at most [`crate::limits::MANAGERS_MAX`]; the leader gets there step by step.
     SetManagers(Vec<ManagerInfo>),
 }

@@ -1,6 +1,7 @@
 //! What was written is read, and other bytes are refused.
 
 use proptest::prelude::*;
+use zerohop_placement::{Grant, Permissions};
 use zerohop_wire::ids::MapEpoch;
 
 use super::*;
@@ -57,6 +58,15 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::Recover { keyspace, partition },
         Command::Move(Move { keyspace, partition, to: Some(NodeId(0)), instance: Some(InstanceId(0)) }),
         Command::Move(Move { keyspace, partition, to: None, instance: None }),
+        Command::PutToken(
+            TokenEntry::new(
+                9,
+                "robot".parse().unwrap(),
+                vec![Grant { keyspace, permissions: Permissions::from_bits(3).unwrap() }],
+            )
+            .unwrap(),
+        ),
+        Command::RemoveToken(9),
         Command::SetManagers(vec![ManagerInfo { id: ManagerId(1), addr: address("m:1") }]),
     ]
 }

@@ -172,6 +172,14 @@ impl State {
             Command::Held(held) => self.held(held, draft),
             Command::Recover { keyspace, partition } => self.recover(*keyspace, *partition, draft),
             Command::Move(asked) => self.move_partition(asked),
+            Command::PutToken(token) => {
+                draft.changes.push(Change::PutToken(token.clone()));
+                Ok(token.id)
+            }
+            Command::RemoveToken(id) => {
+                draft.changes.push(Change::RemoveToken(*id));
+                Ok(*id)
+            }
             Command::SetManagers(managers) => self.set_managers(managers),
         }
     }

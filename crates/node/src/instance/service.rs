@@ -9,6 +9,7 @@ use zerohop_control::command::{HeldLog, LogEnd};
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{Identity, Instance, Time};
+use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, Call, EntryName, Hello, HelloAck, Peer};
 use zerohop_wire::{Envelope, Failure, Message};
@@ -18,6 +19,7 @@ use super::histogram::Histogram;
 use super::links::Links;
 use super::notice::{Figures, Notice, Word};
 use super::outlet::{Effected, Outlet};
+use crate::access::permits_request;
 use crate::clock::Stopwatch;
 use crate::manager::{Job, ReplyTo};
 use crate::reactor::{
@@ -82,7 +84,8 @@ impl<D: Disk> InstanceService<D> {
     /// Hands a control request to the manager, which answers it by [`Notice::Admin`].
     fn forward(&mut self, token: RequestToken, encoded: &[u8], replies: &mut Replies<'_>) {
         let reply = ReplyTo::Instance { place: self.place, ask: self.next_ask };
-        match self.manager.try_send(Job { encoded: encoded.to_vec(), reply }) {
+        let access = replies.access(token.connection);
+        match self.manager.try_send(Job { encoded: encoded.to_vec(), access, reply }) {
             Ok(()) => {
                 self.forwarded.insert(self.next_ask, token);
                 self.next_ask += 1;
@@ -147,6 +150,12 @@ impl<D: Disk> Service for InstanceService<D> {
             self.batch_since = Stopwatch::start();
         }
         self.batch += 1;
+        let access = replies.access(token.connection);
+        if access != Access::All
+            && let Err(failure) = permits_request(self.instance.map(), access, envelope.keyspace, &message)
+        {
+            return replies.fail(token, PartitionEpoch(0), failure);
+        }
         if let Message::Admin(admin) = message {
             return self.forward(token, admin.encoded, replies);
         }

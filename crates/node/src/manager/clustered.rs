@@ -15,12 +15,26 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionId
 use super::changes::Decided;
 use super::jobs::decide;
 use super::shared::Shared;
+use super::tokens;
 use crate::server::limits::MAP_WAIT;
 
 /// Carries a change out.
 pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
     if let Some(reason) = shared.phase().why_not() {
         return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
+    }
+    let changed = tokens::change(shared.history.borrow().map(), &ask);
+    if let Some(change) = changed {
+        let command = match change {
+            Ok(Change::PutToken(token)) => Command::PutToken(token),
+            Ok(Change::RemoveToken(id)) => Command::RemoveToken(id),
+            Ok(_) => return AdminAnswer::refused(REFUSED_FAILED, "a token is nothing else"),
+            Err(refused) => return refused,
+        };
+        return match have_decided(shared, command).await {
+            Ok(done) => AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0, number: 0 })),
+            Err(refused) => refused,
+        };
     }
     match ask {
         Ask::SetNodeState(set) => {

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use zerohop_partition::limits::SESSION_IDLE_MS;
-use zerohop_wire::auth::{Challenge, Guard};
+use zerohop_wire::auth::{Access, Challenge, Guard};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionEpoch};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{
@@ -20,6 +20,7 @@ use zerohop_wire::{
 use super::cluster;
 use super::shared::Shared;
 use super::{Job, ReplyTo};
+use crate::access::permits_request;
 use crate::server::limits::{
     ADMIN_IN_FLIGHT_MAX, FRAME_TIME_OUT, GREETING_TIME_OUT, IDLE_TIME_OUT, JOBS_RETRY_MS, LINGER,
     MANAGER_BODY_BYTES_MAX, OUT_BYTES_MAX, RECEIVING_BYTES_MAX, SEND_TIME_OUT,
@@ -34,6 +35,8 @@ struct Peer<'s> {
     decoder: Decoder,
     encoder: Encoder,
     greeted: bool,
+    /// What it may do then.
+    access: Access,
     /// What it has to prove before it is, and what both have agreed on.
     proving: Option<(Challenge, Features)>,
     /// It is another manager: what follows is no frame.
@@ -135,6 +138,7 @@ impl<'s> Peer<'s> {
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
             greeted: false,
+            access: Access::All,
             proving: None,
             is_agent: false,
             epoch: MapEpoch(0),
@@ -211,8 +215,9 @@ impl<'s> Peer<'s> {
             return match (message, self.proving.take()) {
                 (Message::Hello(hello), None) => self.greet(envelope, hello),
                 (Message::Prove(prove), Some((challenge, features))) => match challenge.accept(prove) {
-                    Ok(()) => {
+                    Ok(access) => {
                         self.answer(envelope, &Message::Proved);
+                        self.access = access;
                         self.is_greeted(features);
                     }
                     Err(failure) => self.turn_away(envelope, failure),
@@ -222,6 +227,11 @@ impl<'s> Peer<'s> {
             };
         }
         let map_epoch = self.shared.history.borrow().map().epoch();
+        let permitted =
+            permits_request(self.shared.history.borrow().map(), self.access, envelope.keyspace, message);
+        if let Err(failure) = permitted {
+            return self.fail(envelope, failure);
+        }
         match message {
             Message::Ping(ping) => {
                 self.epoch = ping.map_epoch;
@@ -296,7 +306,9 @@ impl<'s> Peer<'s> {
 
     fn is_greeted(&mut self, features: Features) {
         self.decoder = Decoder::agreed(self.encoder.version, features);
-        (self.greeted, self.is_agent) = (true, features.has(Features::AGENT));
+        // Tokens are for clients.
+        self.is_agent = features.has(Features::AGENT) && self.access == Access::All;
+        self.greeted = true;
     }
 
     fn turn_away(&mut self, envelope: &Envelope, failure: Failure<'_>) {
@@ -310,7 +322,7 @@ impl<'s> Peer<'s> {
             return self.fail(envelope, busy);
         }
         let reply = ReplyTo::Here { envelope: *envelope, sender: self.answers.clone() };
-        match self.shared.jobs.try_send(Job { encoded: admin.encoded.to_vec(), reply }) {
+        match self.shared.jobs.try_send(Job { encoded: admin.encoded.to_vec(), access: self.access, reply }) {
             Ok(()) => self.in_flight += 1,
             Err(_) => self.fail(envelope, busy),
         }

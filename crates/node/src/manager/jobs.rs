@@ -8,13 +8,13 @@ use tokio::task::spawn_local;
 use tokio::time::Instant;
 use tracing::{error, info};
 use zerohop_placement::{Change, MapDelta};
-use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, REFUSED_FAILED, REFUSED_REQUEST};
+use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, Done, REFUSED_FAILED, REFUSED_REQUEST};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::changes::{Decided, Refusal, Situation};
 use super::instances::tell;
 use super::shared::Shared;
-use super::{Job, ReplyTo, clustered, groups, status};
+use super::{Job, ReplyTo, clustered, groups, status, tokens};
 use crate::entropy::random_u64;
 use crate::instance::Notice;
 use crate::server::limits::MAP_WAIT;
@@ -43,8 +43,16 @@ impl Worker {
 
     /// Carries out what comes. It ends with the manager.
     pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(Job { encoded, reply }) = jobs.recv().await {
-            match AdminRequest::from_bytes(&encoded) {
+        while let Some(Job { encoded, access, reply }) = jobs.recv().await {
+            let request = AdminRequest::from_bytes(&encoded);
+            if let Ok(AdminRequest { ask: Some(ask) }) = &request {
+                let permitted = tokens::may_ask(self.shared.history.borrow().map(), access, ask);
+                if let Err(refused) = permitted {
+                    send(&self.shared, reply, &refused).await;
+                    continue;
+                }
+            }
+            match request {
                 // Questions need not wait for changes, nor changes for those who are slow to say how they stand.
                 Ok(AdminRequest { ask: Some(Ask::Status(_)) }) => {
                     let shared = Rc::clone(&self.shared);
@@ -55,6 +63,10 @@ impl Worker {
                 }
                 Ok(AdminRequest { ask: Some(Ask::ListPartitions(list)) }) => {
                     let answer = groups::list(self.shared.history.borrow().map(), &list);
+                    send(&self.shared, reply, &answer).await;
+                }
+                Ok(AdminRequest { ask: Some(Ask::ListTokens(_)) }) => {
+                    let answer = tokens::list(self.shared.history.borrow().map());
                     send(&self.shared, reply, &answer).await;
                 }
                 // The control group puts them in order, and may take its time.
@@ -86,6 +98,13 @@ impl Worker {
         if let Some(reason) = self.shared.phase().why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
         }
+        let changed = tokens::change(self.shared.history.borrow().map(), &ask);
+        if let Some(change) = changed {
+            return match change {
+                Ok(change) => self.change_token(change).await,
+                Err(refused) => refused,
+            };
+        }
         let next_keyspace = self.alone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
         let decided = match decide(&self.shared, ask, next_keyspace) {
             Ok(decided) => decided,
@@ -97,6 +116,15 @@ impl Worker {
         match self.carry_out(Arc::new(delta)).await {
             Ok(()) => done,
             Err(answer) => answer,
+        }
+    }
+
+    async fn change_token(&mut self, change: Change) -> AdminAnswer {
+        let from = self.shared.history.borrow().map().epoch();
+        let delta = MapDelta { from, to: from.next(), changes: vec![change] };
+        match self.carry_out(Arc::new(delta)).await {
+            Ok(()) => AdminAnswer::of(Answer::Done(Done { map_epoch: from.next().0, number: 0 })),
+            Err(refused) => refused,
         }
     }
 
@@ -151,10 +179,11 @@ pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Re
         }
         Ask::AlterKeyspace(settings) => now.alter(&settings),
         Ask::DropKeyspace(named) => now.drop(&named),
+        Ask::PutToken(_) | Ask::RevokeToken(_) => Err(Refusal::decided("a token is no keyspace")),
         Ask::SetNodeState(_) | Ask::RemoveNode(_) | Ask::MovePartition(_) | Ask::RecoverPartition(_) => {
             Err(Refusal::decided("this node stands alone: it is all of its cluster"))
         }
-        Ask::Status(_) | Ask::ListPartitions(_) => {
+        Ask::Status(_) | Ask::ListPartitions(_) | Ask::ListTokens(_) => {
             Err(Refusal::failed("a question is not a change".to_owned()))
         }
     }?;
@@ -185,6 +214,8 @@ fn describe(delta: &MapDelta) -> String {
         Change::DropKeyspace(id) => format!("keyspace {id} dropped"),
         Change::SplitKeyspace(id) => format!("keyspace {id} split"),
         Change::HasSplit { keyspace, splits } => format!("keyspace {keyspace} was split {splits} times"),
+        Change::PutToken(token) => format!("token {} ({:016x}) put", token.name, token.id),
+        Change::RemoveToken(id) => format!("token {id:016x} revoked"),
         Change::PutNode(node) => format!("node {} put", node.id),
         Change::RemoveNode(id) => format!("node {id} removed"),
         Change::SetGroup { keyspace, partition, .. } => {

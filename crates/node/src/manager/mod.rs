@@ -26,6 +26,7 @@ mod process;
 mod shared;
 mod status;
 mod supervise;
+mod tokens;
 
 use std::io;
 use std::net::TcpListener;
@@ -40,6 +41,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::LocalSet;
 use zerohop_placement::MapHistory;
 use zerohop_wire::Envelope;
+use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 
 pub(crate) use self::cluster::{ClusterPlan, First, Opening};
@@ -81,6 +83,8 @@ pub(crate) enum Standing {
 pub(crate) struct Job {
     /// The request, as it came.
     pub(crate) encoded: Vec<u8>,
+    /// What whoever asks may do.
+    pub(crate) access: Access,
     pub(crate) reply: ReplyTo,
 }
 

@@ -1,6 +1,6 @@
 //! One connection: what it has received and not yet understood, what it has to send, and when its patience ends.
 
-use zerohop_wire::auth::{Caller, Challenge};
+use zerohop_wire::auth::{Access, Caller, Challenge};
 use zerohop_wire::messages::HelloAck;
 use zerohop_wire::{Decoder, Encoder, Features};
 
@@ -79,6 +79,8 @@ pub(super) struct Connection {
     pub(super) is_ours: bool,
     /// Who connected is another instance.
     pub(super) is_peer: bool,
+    /// What it may do, once it has proved who it is; or if there is nothing to prove.
+    pub(super) access: Access,
     /// It counts among those that have not been greeted or have proved nothing.
     pub(super) is_stranger: bool,
     /// What it has to prove, and what comes of that.
@@ -135,6 +137,7 @@ impl Connection {
             refused,
             is_ours: false,
             is_peer: false,
+            access: Access::All,
             is_stranger: false,
             asked: None,
             caller: None,

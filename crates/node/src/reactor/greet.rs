@@ -1,6 +1,6 @@
 //! The beginning of a connection, at either end: versions, and proofs that both know the cluster's secret.
 
-use zerohop_wire::auth::{Caller, Challenge, Guard};
+use zerohop_wire::auth::{Access, Caller, Challenge, Guard};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{Hello, HelloAck, Prove};
 use zerohop_wire::{Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
@@ -110,15 +110,17 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let accepted = match connection.asked.take() {
             Some(Asked { challenge, features, is_peer }) => {
-                challenge.accept(prove).map(|()| (features, is_peer))
+                challenge.accept(prove).map(|access| (features, is_peer, access))
             }
             None => Err(What::Unexpected.into()),
         };
-        let (features, is_peer) = match accepted {
+        let (features, is_peer, access) = match accepted {
             Ok(accepted) => accepted,
             Err(failure) => return self.refuse_and_end(id, envelope, failure, Ending::NotProved),
         };
-        (connection.stage, connection.is_peer) = (Stage::Talking, is_peer);
+        // Tokens are for clients.
+        connection.is_peer = is_peer && access == Access::All;
+        (connection.stage, connection.access) = (Stage::Talking, access);
         connection.stage_since_ms = now_ms;
         connection.decoder = Decoder::agreed(connection.encoder.version, features);
         self.connections.is_known(id);

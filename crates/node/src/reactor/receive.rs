@@ -8,7 +8,7 @@ use super::connection::{Connection, Received, Stage};
 use super::counters::Ending;
 use super::driver::{ConnectionId, Driver};
 use super::limits::{NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX};
-use super::service::{FOREIGN_NO_ROOM, FOREIGN_REFUSED, Foreign, RequestToken, Service};
+use super::service::{FOREIGN_NO_ROOM, FOREIGN_REFUSED, FOREIGN_UNKNOWN, Foreign, RequestToken, Service};
 use super::{Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
@@ -76,6 +76,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (need, held_before) = (connection.need, connection.large_bytes);
         let is_foreign = connection.stage == Stage::Foreign;
+        if is_foreign && connection.is_stranger {
+            // Strangers get no large buffers.
+            self.connections.queue_bytes(id, FOREIGN_UNKNOWN, self.now.elapsed_ms);
+            return self.connections.close_gently(id, Ending::NotProved, self.now.elapsed_ms);
+        }
         let mut received = std::mem::take(&mut connection.received);
         received.compact();
         let held = received.bytes.len();

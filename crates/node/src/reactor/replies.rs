@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
+use zerohop_wire::auth::Access;
 use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::messages::Hello;
 use zerohop_wire::{Envelope, Failure, Features, Message};
@@ -158,6 +159,27 @@ impl Replies<'_> {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.connections.counters
+    }
+
+    /// What a connection may do.
+    #[must_use]
+    #[inline]
+    pub fn access(&self, id: ConnectionId) -> Access {
+        self.connections.get(id).map_or(Access::All, |connection| connection.access)
+    }
+
+    /// The token that a client of another protocol has shown, if it was made with the cluster's secret.
+    #[must_use]
+    pub(crate) fn token_shown(&self, text: &[u8]) -> Option<Access> {
+        self.connections.proofs.as_ref()?.guard.token_shown(text)
+    }
+
+    /// A client of another protocol has shown a token that is good.
+    pub(crate) fn is_let_in(&mut self, id: ConnectionId, access: Access) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.access = access;
+            self.connections.is_known(id);
+        }
     }
 
     /// Whether the cluster has a secret, so that who connects has to prove something.

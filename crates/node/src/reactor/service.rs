@@ -70,6 +70,9 @@ pub(super) const FOREIGN_REFUSED: &[u8] = b"-ERR max number of clients reached\r
 /// What such a client is told when large commands that are still coming hold as much memory as they may.
 pub(super) const FOREIGN_NO_ROOM: &[u8] = b"-OOM too many large commands are coming in: try again\r\n";
 
+/// What such a client is told that begins a large command before it has shown a token.
+pub(super) const FOREIGN_UNKNOWN: &[u8] = b"-NOAUTH Authentication required.\r\n";
+
 /// What a reactor serves. All methods are called on the reactor's thread, one at a time.
 ///
 /// ```text

@@ -3,14 +3,16 @@
 use zerohop_engine::disk::Disk;
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::{Layout, Place, Ran, ServerInfo, Ticket, Unit, World, failure_reply};
-use zerohop_wire::Failure;
+use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::{Failure, Permission};
 
 use super::clients::Client;
 use super::desk::{Asker, At, Desk, encoded, may_come_again};
 use super::lanes::Lane;
 use super::limits::BUSY_RETRY_MS;
 use super::members::{has_slots, layout, partition_of_slot, split};
+use crate::access::permits;
 use crate::manager::resident_bytes;
 use crate::reactor::{CONNECTIONS_MAX, ConnectionId};
 
@@ -34,6 +36,17 @@ impl<D: Disk> World for Here<'_, '_, D> {
             failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
             return Ran::Done;
         };
+        let access = at.replies.access(*connection);
+        if access != Access::All {
+            // Many commands that change something answer with what was there before.
+            let needed: &[Permission] =
+                if unit.may_write() { &[Permission::Write, Permission::Read] } else { &[Permission::Read] };
+            let permitted = needed.iter().try_for_each(|one| permits(map, access, to.keyspace, *one));
+            if let Err(failure) = permitted {
+                failure_reply(&failure, reply);
+                return Ran::Done;
+            }
+        }
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
         let lane = Lane { connection: *connection, to };
         // What it has asked of this partition before and what waits still goes first.
@@ -146,8 +159,14 @@ impl<D: Disk> World for Here<'_, '_, D> {
         }
     }
 
-    fn authenticate(&mut self, _user: &[u8], _password: &[u8]) -> bool {
-        false
+    fn authenticate(&mut self, user: &[u8], password: &[u8]) -> bool {
+        let Some(access @ Access::Token(id)) = self.at.replies.token_shown(password) else { return false };
+        let Some(token) = self.at.instance.map().token(id) else { return false };
+        if user != b"default" && user != token.name.as_str().as_bytes() {
+            return false;
+        }
+        self.at.replies.is_let_in(self.connection, access);
+        true
     }
 
     fn needs_authentication(&self) -> bool {

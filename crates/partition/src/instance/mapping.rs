@@ -306,7 +306,7 @@ fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
         | Change::DropKeyspace(id)
         | Change::SplitKeyspace(id) => Some(*id),
         Change::SetGroup { keyspace, .. } | Change::HasSplit { keyspace, .. } => Some(*keyspace),
-        Change::PutNode(_) | Change::RemoveNode(_) => None,
+        Change::PutNode(_) | Change::RemoveNode(_) | Change::PutToken(_) | Change::RemoveToken(_) => None,
     };
     let mut ids: Vec<KeyspaceId> = delta.changes.iter().filter_map(of).collect();
     ids.sort_unstable();

@@ -123,6 +123,7 @@ fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
         | Change::SplitKeyspace(id) => *id == keyspace,
         Change::SetGroup { keyspace: of, .. } | Change::HasSplit { keyspace: of, .. } => *of == keyspace,
         Change::PutNode(_) | Change::RemoveNode(_) => true,
+        Change::PutToken(_) | Change::RemoveToken(_) => false,
     };
     delta.changes.iter().filter(about).count() == 1
 }

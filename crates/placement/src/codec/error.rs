@@ -68,6 +68,8 @@ pub enum DecodeError {
         /// Why not.
         what: &'static str,
     },
+    /// A token permits nothing, or grants are out of order.
+    Token,
     /// Not a number of partitions.
     Partitions(PartitionCountError),
     /// Not a name of a keyspace.
@@ -96,7 +98,7 @@ impl fmt::Display for DecodeError {
             Self::Version { found } => {
                 write!(
                     f,
-                    "it is of version {found}, and this program reads 1 and 2: use the same release everywhere"
+                    "it is of version {found}, and this program reads 1 to 5: use the same release everywhere"
                 )
             }
             Self::VersionNeeded { found } => {
@@ -107,6 +109,7 @@ impl fmt::Display for DecodeError {
             Self::Trailing { bytes } => write!(f, "{bytes} bytes follow its end"),
             Self::TooMany { what, count, limit } => write!(f, "{count} {what}, of at most {limit}"),
             Self::Unknown { what, number } => write!(f, "{number} is no {what}"),
+            Self::Token => f.write_str("a token permits nothing, or a keyspace twice"),
             Self::Text { at } => write!(f, "the text at byte {at} is not UTF-8"),
             Self::Placed { what } => write!(f, "groups that cannot be placed so: {what}"),
             Self::Partitions(error) => error.fmt(f),

@@ -27,6 +27,8 @@ const VERSION_GROUP_STATES: u16 = 2;
 const VERSION_HAS_SPLIT: u16 = 3;
 /// Keyspaces whose groups are placed, with exceptions.
 const VERSION_PLACED: u16 = 4;
+/// Tokens.
+const VERSION_TOKENS: u16 = 5;
 
 /// Magic, version, reserved, from, to, number of changes.
 const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
@@ -50,6 +52,12 @@ const HAS_SPLIT: u8 = 8;
 /// Kind, keyspace, splits.
 const HAS_SPLIT_BYTES: usize = 1 + 4 + 1;
 const CREATE_PLACED: u8 = 9;
+const PUT_TOKEN: u8 = 10;
+/// Kind, number, length of the name, number of grants.
+const TOKEN_BYTES_FIXED: usize = 1 + 8 + 1 + 1;
+/// Keyspace, permissions.
+const GRANT_BYTES: usize = 4 + 1;
+const REMOVE_TOKEN: u8 = 11;
 
 /// How the members of placed groups are told.
 const ROWS: u8 = 0;
@@ -105,7 +113,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_PLACED).contains(&version) {
+        if !(VERSION..=VERSION_TOKENS).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         if reader.array()? != [0; 2] {
@@ -127,6 +135,9 @@ impl MapDelta {
 }
 
 fn version_needed(changes: &[Change]) -> u16 {
+    if changes.iter().any(|change| matches!(change, Change::PutToken(_) | Change::RemoveToken(_))) {
+        return VERSION_TOKENS;
+    }
     let placed = |change: &Change| match change {
         Change::CreateKeyspace { groups, .. } => groups.table().parts().0.is_some(),
         _ => false,
@@ -165,7 +176,10 @@ pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
         let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
         CHANGE_BYTES_MIN + CONFIG_BYTES_MIN + keyspace.config().name.as_str().len() + groups + has_split
     });
-    HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>()
+    let tokens = map
+        .tokens()
+        .map(|token| TOKEN_BYTES_FIXED + token.name.as_str().len() + token.grants().len() * GRANT_BYTES);
+    HEADER_BYTES + nodes * NODE_BYTES_FIXED + addresses + keyspaces.sum::<usize>() + tokens.sum::<usize>()
 }
 
 fn write_change(bytes: &mut Vec<u8>, change: &Change) {
@@ -213,6 +227,20 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
             bytes.push(HAS_SPLIT);
             bytes.extend_from_slice(&keyspace.get().to_le_bytes());
             bytes.push(*splits);
+        }
+        Change::PutToken(token) => {
+            bytes.push(PUT_TOKEN);
+            bytes.extend_from_slice(&token.id.to_le_bytes());
+            write_text(bytes, token.name.as_str());
+            bytes.push(byte(token.grants().len(), "a token has at most 64 grants"));
+            for grant in token.grants() {
+                bytes.extend_from_slice(&grant.keyspace.get().to_le_bytes());
+                bytes.push(grant.permissions.bits());
+            }
+        }
+        Change::RemoveToken(id) => {
+            bytes.push(REMOVE_TOKEN);
+            bytes.extend_from_slice(&id.to_le_bytes());
         }
     }
 }

@@ -3,13 +3,16 @@
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
-    ALTER_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError, EXCEPTION_BYTES,
+    ALTER_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError, EXCEPTION_BYTES, GRANT_BYTES,
     GROUP_BYTES_MIN, GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, PUT_NODE,
-    REMOVE_NODE, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
+    PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
 use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN};
-use crate::map::{Address, Change, GroupFault, Groups, Members, Node, Placed, ReplicaGroup, Ring, Table};
+use crate::map::{
+    Address, Change, Grant, GroupFault, Groups, Members, Node, Permissions, Placed, ReplicaGroup, Ring,
+    Table, TokenEntry,
+};
 use crate::partitions::PartitionCount;
 
 /// A place in the bytes.
@@ -124,8 +127,26 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
         }
         SPLIT_KEYSPACE => Change::SplitKeyspace(KeyspaceId(reader.u32()?)),
         HAS_SPLIT => Change::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
+        PUT_TOKEN => Change::PutToken(token(reader)?),
+        REMOVE_TOKEN => Change::RemoveToken(reader.u64()?),
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
     })
+}
+
+fn token(reader: &mut Reader<'_>) -> Result<TokenEntry, DecodeError> {
+    let id = reader.u64()?;
+    let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
+    let count = usize::from(reader.u8()?);
+    reader.room_for(count, GRANT_BYTES)?;
+    let mut grants = Vec::new();
+    for _ in 0..count {
+        let keyspace = KeyspaceId(reader.u32()?);
+        let bits = reader.u8()?;
+        let unknown = DecodeError::Unknown { what: "set of permissions", number: u32::from(bits) };
+        grants.push(Grant { keyspace, permissions: Permissions::from_bits(bits).ok_or(unknown)? });
+    }
+    let is_sorted = grants.is_sorted();
+    TokenEntry::new(id, name, grants).filter(|_| is_sorted).ok_or(DecodeError::Token)
 }
 
 fn placed(reader: &mut Reader<'_>, partitions: u32) -> Result<Groups, DecodeError> {

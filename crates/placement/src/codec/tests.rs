@@ -5,7 +5,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, P
 
 use super::*;
 use crate::map::testing::{history, node, steps};
-use crate::map::{Address, MapError, ReplicaGroup};
+use crate::map::{Address, Grant, MapError, Permissions, ReplicaGroup, TokenEntry};
 use crate::partitions::PartitionCount;
 
 /// One change of each kind, with every field set apart from its neighbours.
@@ -130,6 +130,47 @@ fn how_often_a_keyspace_was_split_takes_the_third_version() {
 }
 
 #[test]
+fn tokens_take_the_fifth_version() {
+    const GOLDEN_5: &str = "
+        5a484d44 0500 0000 0500000000000000 0900000000000000 02000000
+        0a 8877665544332211 05 726f626f74 02 00000000 01 03000000 06
+        0b 0900000000000000";
+    let grant = |keyspace, bits| Grant {
+        keyspace: KeyspaceId(keyspace),
+        permissions: Permissions::from_bits(bits).unwrap(),
+    };
+    let name: crate::KeyspaceName = "robot".parse().unwrap();
+    let put = TokenEntry::new(0x1122_3344_5566_7788, name.clone(), vec![grant(3, 6), grant(0, 1)]).unwrap();
+    let changes = vec![Change::PutToken(put), Change::RemoveToken(9)];
+    let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes };
+    let digits: Vec<u32> = GOLDEN_5.chars().filter_map(|c| c.to_digit(16)).collect();
+    let bytes: Vec<u8> = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect();
+    assert_eq!(delta.encode(), bytes);
+    assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+    let with = |at: usize, byte: u8| {
+        let mut bytes = bytes.clone();
+        bytes[at] = byte;
+        MapDelta::decode(&bytes).unwrap_err()
+    };
+    let grants_at = HEADER_BYTES + TOKEN_BYTES_FIXED + 5;
+    assert_eq!(with(4, 4), DecodeError::VersionNeeded { found: 4 });
+    assert_eq!(with(grants_at, 3), DecodeError::Token, "one keyspace twice");
+    assert_eq!(with(grants_at, 4), DecodeError::Token, "out of order");
+    assert!(matches!(with(grants_at + 4, 0), DecodeError::Unknown { number: 0, .. }));
+    assert!(matches!(with(grants_at + 4, 8), DecodeError::Unknown { number: 8, .. }));
+    assert!(matches!(with(grants_at - 1, 200), DecodeError::Cut { .. }));
+    // A name is one token's.
+    let put = |id| Change::PutToken(TokenEntry::new(id, name.clone(), vec![grant(0, 1)]).unwrap());
+    let delta = |changes| MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes };
+    let taken = ClusterMap::default().apply(&delta(vec![put(1), put(2)]));
+    assert_eq!(taken, Err(MapError::TokenNameTaken { name: name.clone() }));
+    let map = ClusterMap::default().apply(&delta(vec![put(1), put(1)])).unwrap();
+    assert_eq!((map.tokens().len(), map.token(1).is_some()), (1, true));
+    let gone = ClusterMap::default().apply(&delta(vec![Change::RemoveToken(1)]));
+    assert_eq!(gone, Err(MapError::UnknownToken { token: 1 }));
+}
+
+#[test]
 fn numbers_cover_every_variant_and_never_collide() {
     for kind in HashKind::ALL {
         assert_eq!(HASHES.iter().filter(|(_, known)| *known == kind).count(), 1);
@@ -163,10 +204,10 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 5), Err(DecodeError::Version { found: 5 }));
+    assert_eq!(with_byte(4, 6), Err(DecodeError::Version { found: 6 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
-    assert_eq!(with_byte(28, 10), Err(DecodeError::Unknown { what: "kind of change", number: 10 }));
+    assert_eq!(with_byte(28, 12), Err(DecodeError::Unknown { what: "kind of change", number: 12 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
     assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));
     assert_eq!(with_byte(49, b';'), Err(DecodeError::Address(crate::map::AddressError::Port)));

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
-use super::{Change, ClusterMap, Group, Groups, Keyspace, MapDelta, MapError, Node, NodeTable, ReplicaGroup};
+use super::{
+    Change, ClusterMap, Group, Groups, Keyspace, MapDelta, MapError, Node, NodeTable, ReplicaGroup,
+    TokenEntry,
+};
 use crate::codec;
 use crate::keyspace::KeyspaceConfig;
-use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX};
+use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX};
 
 /// How large a map may be. Everything that travels keeps to the defaults; others are for measuring what larger maps would
 /// cost.
@@ -58,6 +61,7 @@ struct Draft<'a> {
     /// Nodes that change, or go.
     nodes: BTreeMap<NodeId, Option<Node>>,
     keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
+    tokens: Arc<BTreeMap<u64, TokenEntry>>,
     /// Groups that were set, in keyspaces that are not new.
     set: BTreeSet<(KeyspaceId, PartitionId)>,
     /// Keyspaces of which all groups are new.
@@ -72,6 +76,7 @@ impl<'a> Draft<'a> {
             old,
             nodes: BTreeMap::new(),
             keyspaces: old.keyspaces.clone(),
+            tokens: Arc::clone(&old.tokens),
             set: BTreeSet::new(),
             renewed: BTreeSet::new(),
             loose: BTreeSet::new(),
@@ -104,9 +109,26 @@ impl<'a> Draft<'a> {
                 Change::SetGroup { keyspace, partition, group } => self.set(*keyspace, *partition, group)?,
                 Change::SplitKeyspace(id) => self.split(*id)?,
                 Change::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
+                Change::PutToken(token) => self.put_token(token)?,
+                Change::RemoveToken(id) => {
+                    let gone = Arc::make_mut(&mut self.tokens).remove(id);
+                    gone.ok_or(MapError::UnknownToken { token: *id })?;
+                }
             }
         }
         Ok(self)
+    }
+
+    fn put_token(&mut self, token: &TokenEntry) -> Result<(), MapError> {
+        if self.tokens.values().any(|other| other.id != token.id && other.name == token.name) {
+            return Err(MapError::TokenNameTaken { name: token.name.clone() });
+        }
+        let tokens = Arc::make_mut(&mut self.tokens);
+        tokens.insert(token.id, token.clone());
+        match tokens.len() {
+            count if count > TOKENS_MAX => Err(MapError::TooManyTokens { tokens: count }),
+            _ => Ok(()),
+        }
     }
 
     fn keyspace(&mut self, id: KeyspaceId) -> Result<&mut Keyspace, MapError> {
@@ -219,7 +241,7 @@ impl<'a> Draft<'a> {
             false => Arc::new(self.old.nodes.changed(&self.nodes, bounds.nodes)?),
         };
         self.order_rings(&nodes)?;
-        let map = ClusterMap { epoch, nodes, keyspaces: self.keyspaces };
+        let map = ClusterMap { epoch, nodes, keyspaces: self.keyspaces, tokens: self.tokens };
         // Instances of nodes that changed which are no more, and those that started again.
         let (mut gone, mut restarted) = (false, BTreeSet::new());
         for old in self.nodes.keys().filter_map(|id| self.old.nodes.get(*id)) {

@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 
-use super::{ClusterMap, Groups, MapError, Node, ReplicaGroup};
+use super::{ClusterMap, Groups, MapError, Node, ReplicaGroup, TokenEntry};
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::CHANGES_MAX;
 
@@ -61,6 +61,10 @@ pub enum Change {
         /// How often: at least once, and no more than it has bits that name a partition.
         splits: u8,
     },
+    /// A token is new, or permits something else.
+    PutToken(TokenEntry),
+    /// A token is revoked.
+    RemoveToken(u64),
 }
 
 impl MapDelta {
@@ -97,6 +101,11 @@ impl ClusterMap {
             let has_split = (splits > 0).then_some(Change::HasSplit { keyspace: id, splits });
             std::iter::once(create).chain(has_split)
         });
-        MapDelta { from: MapEpoch(0), to: self.epoch(), changes: nodes.chain(keyspaces).collect() }
+        let tokens = self.tokens().map(|token| Change::PutToken(token.clone()));
+        MapDelta {
+            from: MapEpoch(0),
+            to: self.epoch(),
+            changes: nodes.chain(keyspaces).chain(tokens).collect(),
+        }
     }
 }

@@ -6,7 +6,9 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch
 
 use super::GroupFault;
 use crate::keyspace::{ConfigError, KeyspaceName};
-use crate::limits::{CHANGES_MAX, INSTANCES_PER_NODE_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX};
+use crate::limits::{
+    CHANGES_MAX, INSTANCES_PER_NODE_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX,
+};
 
 /// Why a delta is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +103,21 @@ pub enum MapError {
         keyspace: KeyspaceId,
         /// How often it is said to have been split.
         splits: u8,
+    },
+    /// More tokens than a map may have.
+    TooManyTokens {
+        /// How many.
+        tokens: usize,
+    },
+    /// There is no such token to revoke.
+    UnknownToken {
+        /// Its number.
+        token: u64,
+    },
+    /// Another token has this name.
+    TokenNameTaken {
+        /// The name.
+        name: KeyspaceName,
     },
     /// The groups of a keyspace stand in a ring of more instances than there are.
     RingTooLarge {
@@ -221,6 +238,15 @@ impl fmt::Display for MapError {
                 f,
                 "keyspace {keyspace} cannot have been split {splits} times: that is told once, of a new one, and it has fewer bits"
             ),
+            Self::TooManyTokens { tokens } => {
+                write!(f, "{tokens} tokens, of at most {TOKENS_MAX}: revoke those that nobody uses")
+            }
+            Self::UnknownToken { token } => {
+                write!(f, "there is no token {token:016x}: it was revoked already")
+            }
+            Self::TokenNameTaken { name } => {
+                write!(f, "there is a token {name} already: use another name, or revoke it first")
+            }
             Self::RingTooLarge { keyspace, instances } => {
                 write!(
                     f,

@@ -26,6 +26,7 @@ mod node;
 mod placed;
 mod standing;
 mod table;
+mod token;
 
 pub use address::{Address, AddressError};
 pub use apply::Bounds;
@@ -37,6 +38,7 @@ pub use groups::Groups;
 pub use history::{MapHistory, Since};
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
 pub use placed::Ring;
+pub use token::{Grant, Permissions, TokenEntry};
 
 use node::NodeTable;
 use table::GroupTable;
@@ -48,6 +50,7 @@ pub struct ClusterMap {
     epoch: MapEpoch,
     nodes: Arc<NodeTable>,
     keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
+    tokens: Arc<BTreeMap<u64, TokenEntry>>,
 }
 
 /// A keyspace in a map.
@@ -115,6 +118,16 @@ impl ClusterMap {
     /// The keyspace of this name: a search through all, meant for opening one, not for every request.
     pub fn keyspace_named(&self, name: &str) -> Option<(KeyspaceId, &Keyspace)> {
         self.keyspaces().find(|(_, keyspace)| keyspace.config.name.as_str() == name)
+    }
+
+    /// The token of this number, if it is good.
+    pub fn token(&self, id: u64) -> Option<&TokenEntry> {
+        self.tokens.get(&id)
+    }
+
+    /// The tokens, by number.
+    pub fn tokens(&self) -> impl ExactSizeIterator<Item = &TokenEntry> {
+        self.tokens.values()
     }
 
     /// The partitions whose group names this instance, in whatever role.

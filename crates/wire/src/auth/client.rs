@@ -3,7 +3,7 @@
 use hmac::Mac;
 
 use super::mac::{Key, Side, Transcript, hello_bytes};
-use super::{METHOD_NONE, METHOD_SECRET, Nonces, Secret};
+use super::{METHOD_NONE, METHOD_SECRET, METHOD_TOKEN, Nonces, Secret, Token};
 use crate::error::{AuthFault, Failure};
 use crate::messages::{Hello, HelloAck, Prove};
 
@@ -11,6 +11,8 @@ use crate::messages::{Hello, HelloAck, Prove};
 #[derive(Clone, Debug)]
 pub struct Credential {
     key: Key,
+    /// The number of the token that it is.
+    token: Option<u64>,
     nonces: Nonces,
 }
 
@@ -18,6 +20,7 @@ pub struct Credential {
 #[derive(Clone, Debug)]
 pub struct Caller {
     key: Key,
+    method: u8,
     hello: Vec<u8>,
 }
 
@@ -25,7 +28,13 @@ impl Credential {
     /// The cluster's secret itself.
     #[must_use]
     pub fn of_secret(secret: &Secret, nonces: Nonces) -> Self {
-        Credential { key: secret.connect_key(), nonces }
+        Credential { key: secret.connect_key(), token: None, nonces }
+    }
+
+    /// A token.
+    #[must_use]
+    pub fn of_token(token: &Token, nonces: Nonces) -> Self {
+        Credential { key: token.key.clone(), token: Some(token.id), nonces }
     }
 
     /// Has a greeting offer a proof: sets its method and nonce. It must be sent as it is then.
@@ -34,13 +43,17 @@ impl Credential {
     /// The greeting could not be sent either: its name is too long.
     pub fn greet(&mut self, hello: &mut Hello<'_>) -> Result<Caller, Failure<'static>> {
         (hello.proof_method, hello.nonce) = (METHOD_SECRET, self.nonces.draw());
+        if let Some(id) = self.token {
+            hello.proof_method = METHOD_TOKEN;
+            hello.nonce[..8].copy_from_slice(&id.to_le_bytes());
+        }
         Caller::of(self.key.clone(), hello)
     }
 }
 
 impl Caller {
     pub(super) fn of(key: Key, hello: &Hello<'_>) -> Result<Caller, Failure<'static>> {
-        Ok(Caller { key, hello: hello_bytes(hello)? })
+        Ok(Caller { key, method: hello.proof_method, hello: hello_bytes(hello)? })
     }
 
     /// Looks at the answer to the greeting; returns the client's own proof, to be sent next.
@@ -50,7 +63,7 @@ impl Caller {
     pub fn check(self, ack: &HelloAck) -> Result<Prove, Failure<'static>> {
         let failed = |fault| Err(Failure::AuthFailed { fault });
         match ack.proof.method {
-            METHOD_SECRET => {}
+            method if method == self.method => {}
             METHOD_NONE => return failed(AuthFault::NoSecretThere),
             _ => return failed(AuthFault::Method),
         }

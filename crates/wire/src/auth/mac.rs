@@ -104,6 +104,11 @@ pub(super) fn hello_bytes(hello: &Hello<'_>) -> Result<Vec<u8>, Failure<'static>
     Ok(bytes)
 }
 
+/// Two digits for each byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |text, byte| text + &format!("{byte:02x}"))
+}
+
 /// A hash under this key.
 pub(super) fn keyed(key: &[u8]) -> HmacSha256 {
     match HmacSha256::new_from_slice(key) {

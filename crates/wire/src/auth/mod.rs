@@ -17,17 +17,32 @@ mod mac;
 mod nonces;
 mod secret;
 mod server;
+mod token;
 
 pub use client::{Caller, Credential};
 pub use nonces::Nonces;
 pub use secret::{Secret, SecretError};
 pub use server::{Challenge, Guard};
+pub use token::{NotAToken, TOKEN_TEXT_BYTES, Token};
 
 /// No proof is offered, or asked for.
 pub const METHOD_NONE: u8 = 0;
 
 /// HMAC-SHA-256 under a key that is made of the cluster's secret.
 pub const METHOD_SECRET: u8 = 1;
+
+/// The same under the key of a token, whose number is in the first 8 bytes of the client's nonce.
+pub const METHOD_TOKEN: u8 = 2;
+
+/// What a connection may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Everything: there is no secret, or it was proved.
+    #[default]
+    All,
+    /// What the map grants the token of this number.
+    Token(u64),
+}
 
 #[cfg(test)]
 mod tests;

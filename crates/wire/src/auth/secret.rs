@@ -4,7 +4,8 @@ use std::fmt;
 
 use hmac::Mac;
 
-use super::mac::{Key, keyed};
+use super::Token;
+use super::mac::{Key, hex, keyed};
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
 /// What the nodes of a cluster know and others prove that they know. It shows itself nowhere: not in logs, not in errors.
@@ -65,14 +66,17 @@ impl Secret {
             && bearer.bytes().zip(shown).fold(0, |differs, (one, two)| differs | (one ^ two)) == 0
     }
 
+    /// The token of this number.
+    #[must_use]
+    pub fn token(&self, id: u64) -> Token {
+        let purpose = [&b"token 1"[..], &id.to_le_bytes()].concat();
+        Token { id, key: self.0.derive(&purpose) }
+    }
+
     /// The key under which both sides of a connection prove that they know it.
     pub(super) fn connect_key(&self) -> Key {
         self.0.derive(b"connect 1")
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |text, byte| text + &format!("{byte:02x}"))
 }
 
 impl fmt::Display for SecretError {

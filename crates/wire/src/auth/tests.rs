@@ -60,7 +60,7 @@ fn who_knows_the_secret_is_let_in_and_believes_the_server() {
     let caller = credential(&secret()).greet(&mut hello).unwrap();
     let challenge = guard(&secret()).challenge(&hello, &mut ack).unwrap();
     let prove = caller.check(&ack).unwrap();
-    assert_eq!(challenge.accept(&prove), Ok(()));
+    assert_eq!(challenge.accept(&prove), Ok(Access::All));
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_proof_serves_once_and_for_its_own_side_only() {
     let challenge = guard.challenge(&sent, &mut answer).unwrap();
     let prove = caller.check(&answer).unwrap();
     assert_eq!(challenge.clone().accept(&Prove { proof: answer.proof.proof }), failed(AuthFault::Proof));
-    assert_eq!(challenge.accept(&prove), Ok(()));
+    assert_eq!(challenge.accept(&prove), Ok(Access::All));
     // The same greeting again, overheard, and the same proof.
     let mut again = ack();
     let challenge = guard.challenge(&sent, &mut again).unwrap();
@@ -154,6 +154,7 @@ fn proofs_are_those_of_the_specification() {
     };
     row("connect-key", shown(secret().connect_key().bytes()));
     row("bearer", secret().bearer());
+    row("token-of-1", secret().token(1).text());
     row("server-proof", shown(&ack.proof.proof));
     row("client-proof", shown(&prove.proof));
 }
@@ -173,6 +174,37 @@ fn secrets_are_long_enough_and_shown_nowhere() {
     assert!(!shown.contains("00010203") && !shown.contains(&bearer) && !shown.contains(", 1"), "{shown}");
     assert!(secret().is_bearer(bearer.as_bytes()));
     assert!(!secret().is_bearer(b"") && !secret().is_bearer(other_secret().bearer().as_bytes()));
+}
+
+#[test]
+fn a_token_opens_what_is_its_own_and_is_known_again_by_its_number_alone() {
+    let token = secret().token(0x0123_4567_89ab_cdef);
+    assert_eq!(Token::from_text(format!(" {}\n", token.text()).as_bytes()), Ok(token.clone()));
+    assert!(token.text().len() == TOKEN_TEXT_BYTES && token.text().starts_with("zht1-0123456789abcdef"));
+    let shown = format!("{token:?}");
+    assert!(!shown.contains(&token.text()[21..]), "{shown}");
+    for wrong in [&token.text()[1..], &token.text()[..84], "zht1-", "", &token.text().to_uppercase()] {
+        assert_eq!(Token::from_text(wrong.as_bytes()), Err(NotAToken), "{wrong}");
+    }
+    let guard_of = |text: &Secret| guard(text);
+    assert_eq!(guard_of(&secret()).token_shown(token.text().as_bytes()), Some(Access::Token(token.id())));
+    assert_eq!(guard_of(&other_secret()).token_shown(token.text().as_bytes()), None);
+    for (of, id, expected) in [
+        (secret(), token.id(), Ok(Access::Token(token.id()))),
+        (other_secret(), token.id(), failed(AuthFault::ServerProof)),
+        // Whoever has one token has not another.
+        (secret(), 7, failed(AuthFault::ServerProof)),
+    ] {
+        let (mut hello, mut ack) = (hello(), ack());
+        let mut one = Credential::of_token(&token, Nonces::new([7; 32]));
+        let mut caller = one.greet(&mut hello).unwrap();
+        if id != token.id() {
+            hello.nonce[..8].copy_from_slice(&id.to_le_bytes());
+            caller = one.greet(&mut { hello }).unwrap();
+        }
+        let challenge = guard(&of).challenge(&hello, &mut ack).unwrap();
+        assert_eq!(caller.check(&ack).and_then(|prove| challenge.accept(&prove)), expected);
+    }
 }
 
 #[test]

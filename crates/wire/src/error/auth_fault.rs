@@ -17,5 +17,7 @@ numbered!(
         Method = 4, "the way of proving that was chosen is not known here: bring the older program up to date";
         /// The server asks for a proof where none was agreed on.
         NotAsked = 5, "the server wants another proof than was offered";
+        /// No such token, or no longer.
+        Token = 6, "the token is unknown to this cluster, or was revoked: ask its administrator for another";
     }
 );

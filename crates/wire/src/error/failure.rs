@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{AuthFault, ErrorCode, What};
+use super::{AuthFault, ErrorCode, Permission, What};
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -80,6 +80,13 @@ pub enum Failure<'a> {
     },
     /// Who answers is of another cluster than the one that is meant; the connection closes after this.
     OtherCluster,
+    /// The token of the connection does not permit this.
+    Forbidden {
+        /// What it would need.
+        permission: Permission,
+        /// In which keyspace; none: in all.
+        keyspace: KeyspaceId,
+    },
     /// There is no record of this key.
     NotFound,
     /// The record is bytes and the operation wants a list, or the other way round.
@@ -217,6 +224,7 @@ impl Failure<'_> {
             Self::AuthRequired => Failure::AuthRequired,
             Self::AuthFailed { fault } => Failure::AuthFailed { fault },
             Self::OtherCluster => Failure::OtherCluster,
+            Self::Forbidden { permission, keyspace } => Failure::Forbidden { permission, keyspace },
             Self::NotFound => Failure::NotFound,
             Self::WrongType { found } => Failure::WrongType { found },
             Self::ConditionFailed { version, found } => Failure::ConditionFailed { version, found },
@@ -252,6 +260,7 @@ impl Failure<'_> {
             Self::AuthRequired => ErrorCode::AuthRequired,
             Self::AuthFailed { .. } => ErrorCode::AuthFailed,
             Self::OtherCluster => ErrorCode::OtherCluster,
+            Self::Forbidden { .. } => ErrorCode::Forbidden,
             Self::NotFound => ErrorCode::NotFound,
             Self::WrongType { .. } => ErrorCode::WrongType,
             Self::ConditionFailed { .. } => ErrorCode::ConditionFailed,

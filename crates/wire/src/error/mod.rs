@@ -6,12 +6,14 @@
 mod auth_fault;
 mod failure;
 mod parts;
+mod permission;
 mod sentence;
 mod what;
 
 pub use auth_fault::AuthFault;
 pub use failure::{Advice, Failure};
 pub(crate) use parts::Parts;
+pub use permission::Permission;
 pub use what::What;
 
 use crate::numbered::numbered;
@@ -48,6 +50,8 @@ numbered!(
         AuthFailed = 112, "AuthFailed";
         /// See [`Failure::OtherCluster`].
         OtherCluster = 113, "OtherCluster";
+        /// See [`Failure::Forbidden`].
+        Forbidden = 114, "Forbidden";
         /// See [`Failure::NotFound`].
         NotFound = 200, "NotFound";
         /// See [`Failure::WrongType`].

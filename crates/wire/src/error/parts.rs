@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{AuthFault, ErrorCode, Failure, What};
+use super::{AuthFault, ErrorCode, Failure, Permission, What};
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -35,6 +35,9 @@ impl Failure<'_> {
             Self::AnswerTooLong { length } => parts.number = *length,
             Self::UnknownKeyspace { keyspace } => parts.detail = keyspace.0,
             Self::AuthFailed { fault } => parts.detail = fault.number(),
+            Self::Forbidden { permission, keyspace } => {
+                (parts.detail, parts.number) = (u32::from(permission.number()), u64::from(keyspace.0));
+            }
             Self::WrongType { found } => parts.record = found.number(),
             Self::ConditionFailed { version, found } => {
                 (parts.version, parts.record) = (*version, RecordType::optional_number(*found));
@@ -105,6 +108,15 @@ impl<'a> Failure<'a> {
                 None => Self::Other { code },
             },
             ErrorCode::OtherCluster => Self::OtherCluster,
+            ErrorCode::Forbidden => {
+                let permission = u8::try_from(detail).ok().and_then(Permission::from_number);
+                match (permission, u32::try_from(number)) {
+                    (Some(permission), Ok(keyspace)) => {
+                        Self::Forbidden { permission, keyspace: KeyspaceId(keyspace) }
+                    }
+                    _ => Self::Other { code },
+                }
+            }
             ErrorCode::NotFound => Self::NotFound,
             ErrorCode::WrongType => {
                 Self::WrongType { found: RecordType::from_number(record).ok_or(What::Outcome)? }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Failure;
+use crate::ids::KeyspaceId;
 
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -42,9 +43,20 @@ impl fmt::Display for Failure<'_> {
                 "there is no keyspace {keyspace}: create it with `zerohop keyspace create`, or fetch the map again"
             ),
             Self::AuthRequired => f.write_str(
-                "the cluster has a secret: name the file that holds it, with --secret-file or ZEROHOP_SECRET_FILE",
+                "the cluster has a secret: name the file that holds it, with --secret-file or ZEROHOP_SECRET_FILE, or a \
+                 token's, with --token-file or ZEROHOP_TOKEN_FILE",
             ),
             Self::AuthFailed { fault } => fault.fmt(f),
+            Self::Forbidden { permission, keyspace: KeyspaceId::NONE } => write!(
+                f,
+                "the token does not permit this: it needs `{permission}` in all keyspaces; ask the cluster's administrator, \
+                 or give the secret"
+            ),
+            Self::Forbidden { permission, keyspace } => write!(
+                f,
+                "the token does not permit this: it needs `{permission}` in keyspace {keyspace}; ask the cluster's \
+                 administrator for one that has it"
+            ),
             Self::OtherCluster => f.write_str(
                 "a node of another cluster answers there: check the address, and the hosts or the name of the cluster",
             ),

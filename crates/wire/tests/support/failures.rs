@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::RecordType;
-use zerohop_wire::{AuthFault, Failure, What};
+use zerohop_wire::{AuthFault, Failure, Permission, What};
 
 /// One failure of every code, and one of an unknown code, with these fields.
 pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
@@ -26,6 +26,7 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
         Failure::AuthRequired,
         Failure::AuthFailed { fault: AuthFault::ALL[n[0] as usize % AuthFault::ALL.len()] },
         Failure::OtherCluster,
+        Failure::Forbidden { permission: Permission::Write, keyspace: KeyspaceId(n[2] as u32) },
         Failure::NotFound,
         Failure::WrongType { found: RecordType::List },
         Failure::ConditionFailed {

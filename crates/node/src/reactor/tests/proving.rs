@@ -1,6 +1,6 @@
 //! Connections of a cluster with a secret, both ends.
 
-use zerohop_wire::auth::{Caller, Challenge, Credential, Guard, Nonces, Secret};
+use zerohop_wire::auth::{Access, Caller, Challenge, Credential, Guard, Nonces, Secret};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{AuthFault, Decoded, Decoder, Failure, Features, Message, What};
@@ -168,6 +168,27 @@ fn what_instances_say_is_taken_from_those_who_have_proved_it() {
     assert_eq!(stand.counters().peer_messages, 1);
 }
 
+#[test]
+fn a_token_lets_a_client_in_and_makes_no_instance_of_it() {
+    let mut stand = stand(Limits::DEFAULT);
+    let mut hello = Hello { cluster: CLUSTER, features: Features::PEER, ..hello_message() };
+    let token = secret("ours").token(7);
+    let caller = Credential::of_token(&token, Nonces::new([2; 32])).greet(&mut hello).unwrap();
+    let peer = stand.world.borrow_mut().connect();
+    stand.send(peer, &encoded(1, &Message::Hello(hello)));
+    let prove = heard(&mut stand, peer, |message| match message {
+        Message::HelloAck(ack) => caller.check(&ack).unwrap(),
+        other => panic!("{other:?}"),
+    });
+    stand.send(peer, &encoded(2, &Message::Prove(prove)));
+    heard(&mut stand, peer, |message| assert_eq!(message, Message::Proved));
+    stand.send(peer, &encoded(3, &peer_message()));
+    assert_eq!(stand.answers(peer), [(3, Said::Failed(What::Unexpected.into()))]);
+    assert_eq!(stand.counters().peer_messages, 0);
+    let (_, connection) = stand.reactor.connections.iter().next().unwrap();
+    assert_eq!(connection.access, Access::Token(7));
+}
+
 /// Has the reactor call an instance, and answers its greeting as one with this secret does, or with none.
 fn called(stand: &mut Stand, text: Option<&str>) -> (usize, Option<Challenge>) {
     stand.mailbox.leave(Tell::Call(7401)).unwrap();
@@ -198,7 +219,7 @@ fn an_instance_that_is_called_is_told_nothing_before_both_have_proved_it() {
         Message::Prove(prove) => prove,
         other => panic!("{other:?}"),
     });
-    assert_eq!(challenge.unwrap().accept(&prove), Ok(()));
+    assert_eq!(challenge.unwrap().accept(&prove), Ok(Access::All));
     assert_eq!(stand.reactor.service.linked, []);
     stand.send(peer, &encoded(0, &Message::Proved));
     stand.settle();

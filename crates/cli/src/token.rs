@@ -1,0 +1,198 @@
+//! `zerohop token`: what those may do who do not know the cluster's secret.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use zerohop_client::write_new_token;
+use zerohop_wire::Permission;
+use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
+
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use crate::output;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Makes a token and writes it into a file, which nobody but you may read. It needs the cluster's secret.
+    ///
+    /// Clients name the file with --token-file or ZEROHOP_TOKEN_FILE; for clients of Redis what is in it is the password. The
+    /// token itself never reaches the cluster, which knows it by its number.
+    New(NewArguments),
+    /// Lists the tokens and what they permit.
+    List(ListArguments),
+    /// Makes a token good for nothing, also on connections that are open.
+    Revoke(RevokeArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NewArguments {
+    /// What people call it.
+    name: String,
+    /// What it permits in a keyspace, as in papers=read,write; `admin` is to alter, split and drop it. May be given several
+    /// times.
+    #[arg(long, value_name = "KEYSPACE=PERMISSIONS", value_parser = grant)]
+    keyspace: Vec<Grant>,
+    /// What it permits in all keyspaces, also in those made later; with `admin`, everything.
+    #[arg(long, value_name = "PERMISSIONS", value_parser = permissions)]
+    all: Option<u32>,
+    /// The file [default: NAME.token in the current folder].
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RevokeArguments {
+    /// Its name.
+    name: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What is permitted in one keyspace.
+#[derive(Clone, Debug)]
+struct Grant {
+    keyspace: String,
+    permissions: u32,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    /// Its number, in hexadecimal digits.
+    id: String,
+    name: String,
+    grants: Vec<ShownGrant>,
+}
+
+#[derive(Serialize)]
+struct ShownGrant {
+    /// None: all.
+    keyspace: Option<String>,
+    permissions: Vec<&'static str>,
+}
+
+pub(crate) async fn run(command: TokenCommand) -> Result<Ending, CommandError> {
+    match command {
+        TokenCommand::New(arguments) => new(arguments).await,
+        TokenCommand::List(ListArguments { target, json }) => {
+            let tokens = admin::tokens(&target.connect().await?).await?;
+            let shown: Vec<Shown> = tokens.into_iter().map(Shown::from).collect();
+            match json {
+                true => output::json(&shown)?,
+                false => shown.iter().try_for_each(|token| output::result(&token.line()))?,
+            }
+            Ok(Ending::Done)
+        }
+        TokenCommand::Revoke(RevokeArguments { name, target }) => {
+            admin::revoke_token(&target.connect().await?, &name).await?;
+            Ok(Ending::Done)
+        }
+    }
+}
+
+async fn new(arguments: NewArguments) -> Result<Ending, CommandError> {
+    let NewArguments { name, keyspace, all, file, target } = arguments;
+    let mut grants: Vec<TokenGrant> = keyspace
+        .into_iter()
+        .map(|Grant { keyspace, permissions }| TokenGrant { keyspace, permissions })
+        .collect();
+    grants.extend(all.map(|permissions| TokenGrant { keyspace: String::new(), permissions }));
+    if grants.is_empty() {
+        let what = "say what it permits: --keyspace NAME=read,write, or --all read";
+        return Err(CommandError::Usage(what.to_owned()));
+    }
+    let secret = target.secret()?;
+    let client = target.connect().await?;
+    let path = file.unwrap_or_else(|| PathBuf::from(format!("{}.token", name.replace('/', "_"))));
+    let token = write_new_token(&path, &secret).map_err(CommandError::Secret)?;
+    let put = TokenPut { id: token.id(), name: name.clone(), grants };
+    if let Err(error) = admin::put_token(&client, put).await {
+        // It opens nothing.
+        drop(std::fs::remove_file(&path));
+        return Err(error);
+    }
+    output::problem(&format!(
+        "Token {name} is in {}. Whoever has it may do what it permits.",
+        path.display()
+    ));
+    Ok(Ending::Done)
+}
+
+impl From<TokenStatus> for Shown {
+    fn from(status: TokenStatus) -> Self {
+        let grant = |grant: TokenGrant| {
+            let has = |one: &&Permission| grant.permissions & u32::from(one.number()) != 0;
+            ShownGrant {
+                permissions: Permission::ALL.iter().filter(has).map(|one| one.text()).collect(),
+                keyspace: Some(grant.keyspace).filter(|name| !name.is_empty()),
+            }
+        };
+        Shown {
+            id: format!("{:016x}", status.id),
+            name: status.name,
+            grants: status.grants.into_iter().map(grant).collect(),
+        }
+    }
+}
+
+impl Shown {
+    fn line(&self) -> String {
+        let grants: Vec<String> = self
+            .grants
+            .iter()
+            .map(|grant| {
+                let keyspace = grant.keyspace.as_deref().unwrap_or("all keyspaces");
+                format!("{keyspace}: {}", grant.permissions.join(","))
+            })
+            .collect();
+        format!("{}\t{}\t{}", self.name, self.id, grants.join("; "))
+    }
+}
+
+/// For clap.
+fn grant(text: &str) -> Result<Grant, String> {
+    let (keyspace, list) =
+        text.split_once('=').ok_or("write KEYSPACE=PERMISSIONS, as in papers=read,write")?;
+    if keyspace.is_empty() {
+        return Err("name a keyspace, as in papers=read; --all is for all of them".to_owned());
+    }
+    Ok(Grant { keyspace: keyspace.to_owned(), permissions: permissions(list)? })
+}
+
+/// For clap: a bit for each.
+fn permissions(text: &str) -> Result<u32, String> {
+    text.split(',').try_fold(0, |bits, name| {
+        let found = Permission::ALL.iter().find(|one| one.text() == name);
+        let one = found.ok_or_else(|| format!("{name:?} is no permission: write read, write or admin"))?;
+        Ok(bits | u32::from(one.number()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_read_and_nonsense_is_not() {
+        assert_eq!(permissions("read"), Ok(1));
+        assert_eq!(permissions("write,read,admin"), Ok(7));
+        for bad in ["", "reads", "read,", "READ", "read write"] {
+            assert!(permissions(bad).is_err(), "{bad}");
+        }
+        let papers = grant("papers=read,write").unwrap();
+        assert_eq!((papers.keyspace.as_str(), papers.permissions), ("papers", 3));
+        assert!(grant("papers").is_err() && grant("=read").is_err() && grant("papers=").is_err());
+    }
+}

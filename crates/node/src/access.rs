@@ -1,0 +1,127 @@
+//! What a connection may do: everything, or what the map grants its token. Looked up in the map at each request, so that a
+//! revoked token is of no use from the next change of the map on; of a connection that may do everything nothing is looked
+//! up.
+
+use zerohop_placement::ClusterMap;
+use zerohop_wire::auth::Access;
+use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::messages::Operation;
+use zerohop_wire::{AuthFault, Failure, Message, Permission};
+
+/// Whether this is permitted in a keyspace; of none: in all.
+///
+/// # Errors
+/// It is not, or the token is not good any more.
+pub(crate) fn permits(
+    map: &ClusterMap,
+    access: Access,
+    keyspace: KeyspaceId,
+    permission: Permission,
+) -> Result<(), Failure<'static>> {
+    let Access::Token(id) = access else { return Ok(()) };
+    match map.token(id) {
+        Some(token) if token.permissions(keyspace).has(permission) => Ok(()),
+        Some(_) => Err(Failure::Forbidden { permission, keyspace }),
+        None => Err(Failure::AuthFailed { fault: AuthFault::Token }),
+    }
+}
+
+/// Whether a request about records is permitted. Whoever is let in may ask for what is about the connection and the map, as
+/// long as the token is good; control requests are looked at by the manager.
+///
+/// # Errors
+/// As [`permits`].
+pub(crate) fn permits_request(
+    map: &ClusterMap,
+    access: Access,
+    keyspace: KeyspaceId,
+    message: &Message<'_>,
+) -> Result<(), Failure<'static>> {
+    let Access::Token(id) = access else { return Ok(()) };
+    let may = |permission| permits(map, access, keyspace, permission);
+    match message {
+        Message::Read { .. } | Message::Scan(_) => may(Permission::Read),
+        Message::Write { .. } => may(Permission::Write),
+        Message::Batch(batch) => batch.operations.iter().try_for_each(|operation| match operation {
+            Operation::Read(_) => may(Permission::Read),
+            Operation::Write(_) => may(Permission::Write),
+        }),
+        Message::Hello(_)
+        | Message::Prove(_)
+        | Message::Ping(_)
+        | Message::SessionOpen(_)
+        | Message::MapGet(_)
+        | Message::Admin(_)
+            if map.token(id).is_some() =>
+        {
+            Ok(())
+        }
+        Message::Ping(_) | Message::SessionOpen(_) | Message::MapGet(_) | Message::Admin(_) => {
+            Err(Failure::AuthFailed { fault: AuthFault::Token })
+        }
+        // Whatever comes later needs to be thought about first.
+        _ => may(Permission::Admin),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::{Change, Grant, MapDelta, Permissions, TokenEntry};
+    use zerohop_wire::Many;
+    use zerohop_wire::ids::{MapEpoch, Timestamp};
+    use zerohop_wire::messages::{
+        Batch, Change as Write_, Condition, Expiry, Ping, Query, Read, Scan, Stamp, Write,
+    };
+
+    use super::*;
+
+    const ROBOT: Access = Access::Token(7);
+    const READABLE: KeyspaceId = KeyspaceId(1);
+    const WRITABLE: KeyspaceId = KeyspaceId(2);
+
+    fn map() -> ClusterMap {
+        let grant = |keyspace, permission| Grant { keyspace, permissions: Permissions::of([permission]) };
+        let grants = vec![grant(READABLE, Permission::Read), grant(WRITABLE, Permission::Write)];
+        let token = TokenEntry::new(7, "robot".parse().unwrap(), grants).unwrap();
+        let changes = vec![Change::PutToken(token)];
+        ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap()
+    }
+
+    fn forbidden(keyspace: KeyspaceId, permission: Permission) -> Result<(), Failure<'static>> {
+        Err(Failure::Forbidden { permission, keyspace })
+    }
+
+    #[test]
+    fn each_request_needs_what_it_does() {
+        let map = map();
+        let read = Read { key: b"k", query: Query::Lookup };
+        let insert = Write_::Insert { value: b"v", expiry: Expiry::Never };
+        let write = Write { key: b"k", condition: Condition::Always, change: insert };
+        let lookup = Message::Read { seen: Timestamp::ZERO, read };
+        let scan = Message::Scan(Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 1 });
+        let insert = Message::Write { stamp: Stamp::default(), write };
+        let (reads, writes) = ([Operation::Read(read)], [Operation::Write(write)]);
+        let both = [reads[0], writes[0]];
+        let batch = |operations| {
+            Message::Batch(Batch { stamp: Stamp::default(), operations: Many::given(operations) })
+        };
+        let asks = |access, keyspace, message: &Message<'_>| permits_request(&map, access, keyspace, message);
+        for message in [&lookup, &scan, &batch(&reads)] {
+            assert_eq!(asks(ROBOT, READABLE, message), Ok(()));
+            assert_eq!(asks(ROBOT, WRITABLE, message), forbidden(WRITABLE, Permission::Read));
+        }
+        for message in [&insert, &batch(&writes)] {
+            assert_eq!(asks(ROBOT, WRITABLE, message), Ok(()));
+            assert_eq!(asks(ROBOT, READABLE, message), forbidden(READABLE, Permission::Write));
+        }
+        assert_eq!(asks(ROBOT, READABLE, &batch(&both)), forbidden(READABLE, Permission::Write));
+        assert_eq!(asks(ROBOT, WRITABLE, &batch(&both)), forbidden(WRITABLE, Permission::Read));
+        let ping = Message::Ping(Ping::default());
+        assert_eq!(asks(ROBOT, KeyspaceId::NONE, &ping), Ok(()));
+        let revoked = Err(Failure::AuthFailed { fault: AuthFault::Token });
+        for message in [&lookup, &insert, &batch(&both), &ping] {
+            assert_eq!(asks(Access::All, READABLE, message), Ok(()));
+            assert_eq!(asks(Access::Token(8), READABLE, message), revoked);
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Control requests about tokens, and what a token may ask the manager.
+
+use zerohop_placement::{Change, ClusterMap, Grant, KeyspaceName, Permissions, TokenEntry};
+use zerohop_wire::admin::{
+    AdminAnswer, Answer, Ask, REFUSED_FORBIDDEN, REFUSED_SETTING, REFUSED_UNKNOWN, REFUSED_UNKNOWN_TOKEN,
+    TokenGrant, TokenPut, TokenRevoke, TokenStatus, Tokens,
+};
+use zerohop_wire::auth::Access;
+use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::{Failure, Permission};
+
+use crate::access::permits;
+
+/// Whether whoever has this access may ask this.
+pub(super) fn may_ask(map: &ClusterMap, access: Access, ask: &Ask) -> Result<(), AdminAnswer> {
+    let named = |name: &str| map.keyspace_named(name).map_or(KeyspaceId::NONE, |(id, _)| id);
+    let permitted = match ask {
+        // Whoever is let in may see how the cluster is.
+        Ask::Status(_) | Ask::ListPartitions(_) => {
+            let any = Permission::ALL.iter().any(|one| {
+                map.keyspaces().any(|(id, _)| permits(map, access, id, *one).is_ok())
+                    || permits(map, access, KeyspaceId::NONE, *one).is_ok()
+            });
+            if any { Ok(()) } else { permits(map, access, KeyspaceId::NONE, Permission::Read) }
+        }
+        Ask::AlterKeyspace(settings) => permits(map, access, named(&settings.name), Permission::Admin),
+        Ask::DropKeyspace(dropped) => permits(map, access, named(&dropped.name), Permission::Admin),
+        // All else is about the whole cluster.
+        _ => permits(map, access, KeyspaceId::NONE, Permission::Admin),
+    };
+    permitted.map_err(|failure: Failure<'_>| AdminAnswer::refused(REFUSED_FORBIDDEN, failure.to_string()))
+}
+
+/// What a request about tokens makes of the map; `None`: it is about something else.
+pub(super) fn change(map: &ClusterMap, ask: &Ask) -> Option<Result<Change, AdminAnswer>> {
+    match ask {
+        Ask::PutToken(asked) => Some(put(map, asked)),
+        Ask::RevokeToken(TokenRevoke { name }) => {
+            let found = map.tokens().find(|token| token.name.as_str() == name);
+            Some(found.map(|token| Change::RemoveToken(token.id)).ok_or_else(|| {
+                let reason =
+                    format!("there is no token {name:?}: `zerohop token list` has those that there are");
+                AdminAnswer::refused(REFUSED_UNKNOWN_TOKEN, reason)
+            }))
+        }
+        _ => None,
+    }
+}
+
+fn put(map: &ClusterMap, asked: &TokenPut) -> Result<Change, AdminAnswer> {
+    let wrong = |reason: String| AdminAnswer::refused(REFUSED_SETTING, reason);
+    let name = asked.name.parse::<KeyspaceName>().map_err(|error| wrong(error.to_string()))?;
+    let mut grants = Vec::new();
+    for TokenGrant { keyspace, permissions } in &asked.grants {
+        let id = match keyspace.as_str() {
+            "" => KeyspaceId::NONE,
+            name => map.keyspace_named(name).map(|(id, _)| id).ok_or_else(|| {
+                AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {name:?}"))
+            })?,
+        };
+        let bits = u8::try_from(*permissions).ok().and_then(Permissions::from_bits);
+        let permissions = bits.ok_or_else(|| wrong(format!("{permissions} is no set of permissions")))?;
+        grants.push(Grant { keyspace: id, permissions });
+    }
+    let token = TokenEntry::new(asked.id, name, grants);
+    let no_token = || wrong("a token permits something, and says it once for each keyspace".to_owned());
+    Ok(Change::PutToken(token.ok_or_else(no_token)?))
+}
+
+/// All tokens.
+pub(super) fn list(map: &ClusterMap) -> AdminAnswer {
+    let shown = |token: &TokenEntry| TokenStatus {
+        id: token.id,
+        name: token.name.to_string(),
+        grants: token.grants().iter().filter_map(|grant| granted(map, grant)).collect(),
+    };
+    AdminAnswer::of(Answer::Tokens(Tokens { tokens: map.tokens().map(shown).collect() }))
+}
+
+/// `None`: the keyspace is gone.
+fn granted(map: &ClusterMap, grant: &Grant) -> Option<TokenGrant> {
+    let keyspace = match grant.keyspace {
+        KeyspaceId::NONE => String::new(),
+        id => map.keyspace(id)?.config().name.to_string(),
+    };
+    Some(TokenGrant { keyspace, permissions: u32::from(grant.permissions.bits()) })
+}

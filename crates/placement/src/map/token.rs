@@ -1,0 +1,120 @@
+//! Tokens in a map: what each permits. Their keys are nowhere: nodes make them of the secret and the number.
+
+use zerohop_wire::Permission;
+use zerohop_wire::ids::KeyspaceId;
+
+use crate::keyspace::KeyspaceName;
+use crate::limits::GRANTS_MAX;
+
+/// Permissions together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Permissions(u8);
+
+/// What a token permits in one keyspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Grant {
+    /// The keyspace; none: all that there are and will be.
+    pub keyspace: KeyspaceId,
+    /// What is permitted in it.
+    pub permissions: Permissions,
+}
+
+/// A token, as the map has it. Revoked, it is not in the map any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenEntry {
+    /// Its number, drawn at random and never given again.
+    pub id: u64,
+    /// What people call it.
+    pub name: KeyspaceName,
+    /// By keyspace, each once.
+    grants: Vec<Grant>,
+}
+
+impl Permissions {
+    /// All there are.
+    pub const ALL: Permissions = Permissions(7);
+
+    /// None, and these.
+    pub fn of(permissions: impl IntoIterator<Item = Permission>) -> Permissions {
+        Permissions(permissions.into_iter().fold(0, |bits, one| bits | one.number()))
+    }
+
+    /// From their bits; `None` if none is set, or one that has no meaning.
+    pub fn from_bits(bits: u8) -> Option<Permissions> {
+        (bits != 0 && bits & !Permissions::ALL.0 == 0).then_some(Permissions(bits))
+    }
+
+    /// A bit for each.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether one is among them.
+    pub fn has(self, permission: Permission) -> bool {
+        self.0 & permission.number() != 0
+    }
+
+    /// Their names, separated by commas.
+    pub fn names(self) -> String {
+        let names: Vec<&str> =
+            Permission::ALL.iter().filter(|one| self.has(**one)).map(|one| one.text()).collect();
+        names.join(",")
+    }
+}
+
+impl TokenEntry {
+    /// A token. `None`: it permits nothing, too much is told, or a keyspace is told twice or in vain.
+    pub fn new(id: u64, name: KeyspaceName, mut grants: Vec<Grant>) -> Option<TokenEntry> {
+        grants.sort_unstable();
+        let is_set = |grant: &Grant| Permissions::from_bits(grant.permissions.0).is_some();
+        let is_once = grants.windows(2).all(|pair| pair[0].keyspace != pair[1].keyspace);
+        let is_valid = (1..=GRANTS_MAX).contains(&grants.len()) && is_once && grants.iter().all(is_set);
+        is_valid.then_some(TokenEntry { id, name, grants })
+    }
+
+    /// What it permits, by keyspace; that in all keyspaces first.
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    /// What it permits in a keyspace; for none: what it permits in all.
+    pub fn permissions(&self, keyspace: KeyspaceId) -> Permissions {
+        let of = |id: KeyspaceId| self.grants.iter().find(|grant| grant.keyspace == id);
+        let bits = |id: KeyspaceId| of(id).map_or(0, |grant| grant.permissions.0);
+        Permissions(bits(KeyspaceId::NONE) | bits(keyspace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(grants: &[(u32, u8)]) -> Option<TokenEntry> {
+        let grants = grants.iter().map(|(keyspace, bits)| Grant {
+            keyspace: KeyspaceId(*keyspace),
+            permissions: Permissions(*bits),
+        });
+        TokenEntry::new(7, "robot".parse().unwrap(), grants.collect())
+    }
+
+    #[test]
+    fn what_is_granted_in_all_keyspaces_is_granted_in_each() {
+        let token = entry(&[(3, 2), (0, 1)]).unwrap();
+        let of = |keyspace| token.permissions(KeyspaceId(keyspace)).names();
+        assert_eq!([of(0), of(3), of(4)], ["read", "read,write", "read"]);
+        assert!(token.permissions(KeyspaceId(3)).has(Permission::Write));
+        assert!(!token.permissions(KeyspaceId(4)).has(Permission::Write));
+    }
+
+    #[test]
+    fn a_token_that_permits_nothing_or_says_it_twice_is_none() {
+        assert!(entry(&[(1, 7), (2, 4)]).is_some());
+        for bad in [&[][..], &[(1, 0)], &[(1, 8)], &[(1, 1), (1, 2)]] {
+            assert_eq!(entry(bad), None, "{bad:?}");
+        }
+        let many: Vec<(u32, u8)> = (0..=GRANTS_MAX as u32).map(|keyspace| (keyspace, 1)).collect();
+        assert!(entry(&many).is_none() && entry(&many[1..]).is_some());
+        assert_eq!(Permissions::of([Permission::Read, Permission::Admin]).names(), "read,admin");
+        assert_eq!(Permissions::from_bits(7), Some(Permissions::ALL));
+    }
+}
