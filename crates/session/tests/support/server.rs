@@ -219,7 +219,7 @@ impl Cluster {
                 encode(envelope, &Message::HelloAck(ack))
             }
             Message::Prove(prove) => match self.challenges.remove(&id).map(|asked| asked.accept(&prove)) {
-                Some(Ok(())) => {
+                Some(Ok(_)) => {
                     self.proved.insert(id);
                     encode(envelope, &Message::Proved)
                 }
