@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(second, frames(&[(HEADERS, END_HEADERS, 3, &block), (DATA, END_STREAM, 3, &data)]));
         // Another path takes a place of its own, and moves the others on.
         let (third, ..) = testing::bytes(&mut etcd, Op::Lookup);
-        assert_eq!(&third[9..13], [0x83, 0x86, 0x44, 21]);
+        assert_eq!(&third[9..13], [0x83, 0x86, 0x44, 22]);
         let (fourth, ..) = testing::bytes(&mut etcd, Op::Insert);
         assert_eq!(&fourth[9..12], [0x83, 0x86, 0x80 | 66]);
     }
