@@ -166,11 +166,17 @@ pub fn dependencies(history: &[Transaction]) -> Result<Vec<Edge>, Anomaly> {
             edge(writers[&(*key, pair[0])], writers[&(*key, pair[1])], Why::WriteWrite);
         }
     }
+    // Of whom anything was read, nothing may be missing, whatever its client was told.
+    let mut happened: BTreeSet<usize> = longest
+        .iter()
+        .flat_map(|(key, (_, values))| values.iter().map(|value| writers[&(*key, *value)]))
+        .collect();
+    happened.extend((0..history.len()).filter(|one| history[*one].fate == Fate::Committed));
     // What is committed and not in the longest list comes behind it.
     let mut unseen: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for ((key, value), writer) in &writers {
         let is_seen = longest.get(key).is_some_and(|(_, values)| values.contains(value));
-        if !is_seen && history[*writer].fate == Fate::Committed {
+        if !is_seen && happened.contains(writer) {
             unseen.entry(*key).or_default().push(*writer);
             if let Some(last) = longest.get(key).and_then(|(_, values)| values.last()) {
                 edge(writers[&(*key, *last)], *writer, Why::WriteWrite);
@@ -387,7 +393,7 @@ mod tests {
             committed(2, 3, &[append(X, 2)]),
             committed(4, 5, &[read(X, &[2])]),
         ];
-        assert_eq!(cycle_of(&history), [Why::ReadWrite, Why::RealTime]);
+        assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::RealTime]);
     }
 
     #[test]
