@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::cluster::Limits;
 use crate::cluster::kinds::{Kind, Kinds, SCENARIOS};
 use crate::coverage::Coverage;
-use crate::limits::CLUSTER_CALLS_MIN;
+use crate::limits::CLUSTER_OPERATIONS_MIN;
 use crate::run::{Run, run, run_cluster};
 use crate::trace::Keep;
 
@@ -146,8 +146,8 @@ pub fn simulate(arguments: &Arguments, say: &mut dyn FnMut(&str)) -> Ended {
             break;
         }
     }
-    let is_batch = played >= BATCH_SEEDS && arguments.scenario == "all";
-    let missing = if is_batch { coverage.missing_in_clusters(played) } else { Vec::new() };
+    let is_whole = arguments.scenario == "all" && play.limits == Limits::default();
+    let missing = if is_whole { coverage.missing_in_clusters(played) } else { Vec::new() };
     match arguments.json {
         true => say(&json(&arguments.scenario, played, &failed, &missing, &coverage)),
         false => {
@@ -162,9 +162,6 @@ pub fn simulate(arguments: &Arguments, say: &mut dyn FnMut(&str)) -> Ended {
 
 /// Violations shown of one seed: the first ones tell the most.
 const VIOLATIONS_SHOWN: usize = 5;
-
-/// So many seeds must have seen everything: the rarest come in one of ten.
-const BATCH_SEEDS: u64 = 60;
 
 /// Takes kinds of faults, clients and storms away as long as the same checker still finds something.
 fn shrink<'a>(play: Play<'a>, seed: u64, failed: &Run) -> (Play<'a>, usize) {
@@ -210,7 +207,7 @@ fn json(scenario: &str, played: u64, failed: &[u64], missing: &[&str], coverage:
     let counts: Vec<String> =
         coverage.counts().into_iter().map(|(name, count)| format!("{}: {count}", quoted(name))).collect();
     format!(
-        "{{\"scenario\": {}, \"seeds\": {played}, \"failed\": [{}], \"missing\": [{}], \"calls_each_min\": {CLUSTER_CALLS_MIN}, \"seen\": {{{}}}}}",
+        "{{\"scenario\": {}, \"seeds\": {played}, \"failed\": [{}], \"missing\": [{}], \"operations_each_min\": {CLUSTER_OPERATIONS_MIN}, \"seen\": {{{}}}}}",
         quoted(scenario),
         numbers.join(", "),
         missing.join(", "),

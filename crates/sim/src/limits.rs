@@ -50,8 +50,8 @@ pub const SPLITS_MAX: u8 = 2;
 /// Calls of all clients of a cluster in a second of a storm.
 pub const CLUSTER_CALLS_PER_SECOND: u64 = 100;
 
-/// Calls that the clients of a cluster make at least, before a run ends.
-pub const CLUSTER_CALLS_MIN: usize = 2_000;
+/// Operations of which the clients of a cluster know the outcome, at least, before a run ends.
+pub const CLUSTER_OPERATIONS_MIN: u64 = 2_000;
 
 /// Events of a run of a cluster: ten times as many as the busiest has. With more of them, somebody wants something again and again
 /// in no time.

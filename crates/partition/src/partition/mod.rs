@@ -42,6 +42,7 @@ pub struct Partition {
     held: Held,
     waits: Waits,
     sweep_at_ms: u64,
+    answered_again: u64,
     sieve: sieve::Sieve,
     buffers: Buffers,
 }
@@ -75,6 +76,8 @@ pub struct Stats {
     pub commit: u64,
     /// Records removed as its sister's since it was opened, as long as there may be more; see [`Stats::own_of`].
     pub removed_of_sisters: Option<u64>,
+    /// Writes that came again since it was opened, and were answered with their first outcome.
+    pub answered_again: u64,
 }
 
 impl Stats {
@@ -197,6 +200,7 @@ impl Partition {
             last: self.group.last(),
             commit: self.state.applied,
             removed_of_sisters: self.removed_of_sisters(),
+            answered_again: self.answered_again,
         }
     }
 

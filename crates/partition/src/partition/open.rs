@@ -185,6 +185,7 @@ impl Partition {
             held: Held::default(),
             waits: Waits::default(),
             sweep_at_ms: 0,
+            answered_again: 0,
             sieve: Default::default(),
             buffers: Buffers::default(),
         };

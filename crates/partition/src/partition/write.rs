@@ -37,6 +37,7 @@ impl Partition {
     ) {
         if stamp.session.is_some() {
             if let Some((index, outcome)) = self.first_outcome(stamp.session, sequence) {
+                self.answered_again += 1;
                 self.deliver(to, index, &outcome.answer(), effects);
                 return;
             }

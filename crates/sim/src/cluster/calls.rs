@@ -157,11 +157,18 @@ impl Cluster {
             let mut scratch = Vec::new();
             let writes = frame.message(&mut scratch).is_ok_and(|message| carries_writes(&message));
             if writes && self.streams.network.chance(self.scenario.network.repeats, 1000) {
-                let late_us = match self.streams.network.below(3) {
+                let mut late_us = match self.streams.network.below(3) {
                     // Its partition has another primary by then.
                     0 => self.streams.network.below(4_000 * MS),
                     _ => self.streams.network.below(self.scenario.network.repeat_us + 1),
                 };
+                // Its session is forgotten by then.
+                if let Some((from, until)) = self.scenario.sleep
+                    && self.now() < from
+                    && self.streams.network.chance(1, 3)
+                {
+                    late_us += until.since_us(self.now());
+                }
                 let at = self.now().after_us(late_us);
                 self.agenda.at(at, Event::Repeat { place, frame: rest[..used].to_vec() });
                 // Whatever its client is told of the first copy, the second may be taken up.
@@ -297,6 +304,7 @@ impl Cluster {
             call.clock_ms.1 = u64::MAX;
         }
         self.trace.say(now, format_args!("call #{at} ends: {}", call.end));
+        self.coverage.operations += u64::from(call.end.is_definite());
         self.coverage.ended_call(call);
         let (keyspace, key) = (call.keyspace, &call.operation.key);
         match &call.end {

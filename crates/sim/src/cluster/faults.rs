@@ -20,6 +20,8 @@ pub(super) enum Fault {
     DiskWell { host: usize, life: u32 },
     /// A process that was just promoted is killed.
     Restart { host: usize, life: u32 },
+    /// Clients do nothing for longer than their sessions are remembered.
+    Sleep,
 }
 
 /// Kinds that strike at drawn moments of a storm. The others are always there, or the operator's.
@@ -48,6 +50,9 @@ const STRIKES: [Kind; 19] = [
 impl Cluster {
     pub(super) fn schedule_faults(&mut self) {
         self.schedule_next();
+        if let Some((from, _)) = self.scenario.sleep {
+            self.agenda.at(from, Event::Fault(Fault::Sleep));
+        }
     }
 
     fn schedule_next(&mut self) {
@@ -92,6 +97,11 @@ impl Cluster {
                 for slot in 0..self.hosts[host].slots.len() {
                     self.hosts[host].slots[slot].disk.set_latency(Latency::default());
                 }
+            }
+            Fault::Sleep => {
+                let until = self.scenario.sleep.map_or(now, |(_, until)| until);
+                self.coverage.fault(Kind::Sleeps);
+                (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
             }
             Fault::Restart { host, life } if self.hosts[host].life == life && self.hosts[host].is_up => {
                 self.coverage.fault(Kind::Restarts);

@@ -37,11 +37,12 @@ pub enum Kind {
     ManagerLosses,
     QuorumLosses,
     TotalRestarts,
+    Sleeps,
 }
 
 impl Kind {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Kind; 30] = [
+    pub const ALL: [Kind; 31] = [
         Kind::Loss,
         Kind::Repeats,
         Kind::Reordering,
@@ -72,6 +73,7 @@ impl Kind {
         Kind::ManagerLosses,
         Kind::QuorumLosses,
         Kind::TotalRestarts,
+        Kind::Sleeps,
     ];
 
     /// What a person reads.
@@ -108,6 +110,7 @@ impl Kind {
             Kind::ManagerLosses => "losses of the leading manager",
             Kind::QuorumLosses => "losses of the control quorum",
             Kind::TotalRestarts => "restarts of all",
+            Kind::Sleeps => "clients idle for longer than sessions are remembered",
         }
     }
 }
@@ -232,6 +235,7 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::ClockJumps,
             Kind::NodePauses,
             Kind::ClientPauses,
+            Kind::Sleeps,
             Kind::Kills,
             Kind::Cuts,
         ]),

@@ -41,8 +41,7 @@ use crate::client::Client;
 use crate::coverage::Coverage;
 use crate::history::History;
 use crate::limits::{
-    CLUSTER_CALLS_END_US, CLUSTER_CALLS_MIN, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_HEALING_US,
-    QUIET_US, START,
+    CLUSTER_CALLS_END_US, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_OPERATIONS_MIN, QUIET_US, START,
 };
 use crate::network::{Arrival, End, Network, Opener, Travelling};
 use crate::streams::Streams;
@@ -273,17 +272,14 @@ impl Cluster {
     }
 
     fn grow_quiet(&mut self) {
-        let count = self.history.calls.len();
-        if count < CLUSTER_CALLS_MIN {
+        let count = self.coverage.operations;
+        if count < CLUSTER_OPERATIONS_MIN {
             let later = self.now().after_us(500_000);
             if later < self.scenario.heal.after_us(CLUSTER_CALLS_US) {
                 return self.agenda.at(later, Event::Quiet);
             }
             let keyspaces = self.watch.live(self.now()).count();
-            self.trouble(
-                "progress",
-                format!("clients have made {count} calls only, on {keyspaces} keyspaces"),
-            );
+            self.trouble("progress", format!("only {count} operations were done, on {keyspaces} keyspaces"));
         }
         self.phase = Phase::Quiet;
     }
@@ -361,7 +357,6 @@ impl Cluster {
         self.watch.tell(&mut self.history);
         self.coverage.events = self.trace.count();
         self.coverage.simulated_us = self.agenda.now().since_us(START);
-        self.coverage.operations =
-            self.history.calls.iter().filter(|call| call.end.is_definite()).count() as u64;
+        self.coverage.short_runs = u64::from(self.coverage.operations < CLUSTER_OPERATIONS_MIN);
     }
 }

@@ -353,6 +353,7 @@ impl Cluster {
                 self.coverage.states_taken += counts.states_taken;
                 self.coverage.lapses += counts.lapses;
                 self.coverage.parked += counts.parked;
+                self.coverage.answered_again += replica.stats().answered_again;
             }
         }
     }

@@ -13,6 +13,9 @@ use crate::streams::Draw;
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
+/// Longer than sessions are remembered by a clock that runs slow, and until somebody looks for idle ones.
+const SLEEP_US_MIN: u64 = 660 * SECOND;
+
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
@@ -30,6 +33,8 @@ pub(crate) struct Scenario {
     pub(crate) keyspaces: Vec<Kept>,
     /// Times at which clients are busy and faults begin; between them little happens.
     pub(crate) storms: Vec<(Time, Time)>,
+    /// Between two of them, in some runs: a time in which no client asks for anything, and sessions are forgotten.
+    pub(crate) sleep: Option<(Time, Time)>,
     /// When faults end.
     pub(crate) heal: Time,
     pub(crate) clients: usize,
@@ -99,7 +104,7 @@ impl Scenario {
     /// Draws everything, whatever the limits: what they take away shifts nothing else.
     pub(crate) fn new(random: &mut Random, limits: Limits) -> Self {
         let mut kinds = Kinds::NONE;
-        for kind in Kind::ALL {
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Sleeps) {
             // Most of what may go wrong takes somebody who is cut off or gone.
             let chance = match kind {
                 Kind::Cuts | Kind::Kills | Kind::PowerLosses => 2,
@@ -108,6 +113,10 @@ impl Scenario {
             if random.chance(chance, 3) {
                 kinds = kinds.with(kind);
             }
+        }
+        // It takes as long as several other runs, and shows most by requests that come after it.
+        if random.fork(1).chance(1, 10) {
+            kinds = kinds.with(Kind::Sleeps).with(Kind::RepeatedRequests);
         }
         let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
         let nodes = random.between(3, 7) as usize;
@@ -119,7 +128,9 @@ impl Scenario {
         let rack = *random.pick(&[1, 1, 2]);
         let interval_ms = *random.pick(&[20, 100, 500]);
         let keyspaces = keyspaces(random, interval_ms);
-        let (storms, heal) = storms(random, limits.storms);
+        let (mut storms, mut heal) = storms(random, limits.storms);
+        let sleep = random.fork(2).between(SLEEP_US_MIN, SLEEP_US_MIN + 60 * SECOND);
+        let sleep = if kinds.has(Kind::Sleeps) { lie_down(&mut storms, &mut heal, sleep) } else { None };
         let clients = random.between(3, 7) as usize;
         let depth = *random.pick(&[1, 2, 4]);
         let is_hot = random.chance(1, 3);
@@ -134,6 +145,7 @@ impl Scenario {
             rack,
             keyspaces,
             storms,
+            sleep,
             heal,
             clients: clients.min(limits.clients),
             depth,
@@ -207,6 +219,17 @@ fn storms(random: &mut Random, most: usize) -> (Vec<(Time, Time)>, Time) {
         (false, Some((_, to))) => to.after_us(5 * SECOND),
     };
     (storms, heal)
+}
+
+/// Moves all but the first half of the storms back to make room for a sleep, if there are two of them.
+fn lie_down(storms: &mut [(Time, Time)], heal: &mut Time, sleep_us: u64) -> Option<(Time, Time)> {
+    let (early, late) = storms.split_at_mut(storms.len() / 2);
+    let from = early.last()?.1;
+    for (begin, end) in late {
+        (*begin, *end) = (begin.after_us(sleep_us), end.after_us(sleep_us));
+    }
+    *heal = heal.after_us(sleep_us);
+    Some((from, from.after_us(sleep_us)))
 }
 
 fn network(random: &mut Random, kinds: Kinds) -> NetworkFaults {
