@@ -45,6 +45,10 @@ fn judge(
     if group.in_sync.len() + 1 < usize::from(config.min_in_sync).min(wanted) {
         return Judged::Not(format!("has too few in sync: {group:?}"));
     }
+    if members == 1 {
+        // There is nobody to compare it with.
+        return Judged::Well;
+    }
     let mut digests = Vec::new();
     for (member, found) in found {
         match found {
