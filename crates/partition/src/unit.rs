@@ -40,6 +40,11 @@ pub trait Program {
     /// Why it could not go on, usually what the unit has said.
     fn run<D: Disk>(&mut self, unit: &mut Unit<'_, D>, reply: &mut Vec<u8>)
     -> Result<bool, Failure<'static>>;
+
+    /// Whether it may change anything: what only reads is run also while there are too few copies to write to.
+    fn may_write(&self) -> bool {
+        true
+    }
 }
 
 /// What became of a program.

@@ -27,6 +27,10 @@ pub(super) struct Waits {
 }
 
 impl Program for Execution<'_> {
+    fn may_write(&self) -> bool {
+        self.unit.may_write()
+    }
+
     #[inline]
     fn run<D: Disk>(
         &mut self,

@@ -76,7 +76,8 @@ impl Replica {
         self.partition.step(context.engine, context.now, Event::Request(*request), effects)
     }
 
-    /// Runs a unit ([`crate::Partition::run`]), which cannot be parked: what cannot be answered now is refused.
+    /// Runs a unit ([`crate::Partition::run`]), which cannot be parked: what cannot be answered now is refused. One that only
+    /// reads needs no copies.
     ///
     /// # Errors
     /// As there; `Unavailable` while this primary may not answer, `WrongOwner` without what has changed from others.
@@ -91,8 +92,8 @@ impl Replica {
             let epoch = self.view.map_epoch;
             return Err(Failure::WrongOwner { epoch, delta: std::borrow::Cow::Borrowed(&[]) });
         }
-        // What it will do is not known before: it may write.
-        if !self.may_answer(context) || !self.has_copies() || self.parked.has_writes() {
+        let may_run = !program.may_write() || self.has_copies() && !self.parked.has_writes();
+        if !self.may_answer(context) || !may_run {
             return Err(unavailable());
         }
         self.partition.run(context.engine, context.now, token, (program, reply), effects)
