@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "the one place that asks the system for the time")]
 
+mod test_offset;
+
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use zerohop_wire::ids::Timestamp;
@@ -55,7 +57,8 @@ impl Stopwatch {
 /// Milliseconds since 1970; 0 if the system's clock stands before that.
 #[must_use]
 pub fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    let ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    ms.saturating_add_signed(test_offset::offset_ms())
 }
 
 #[cfg(test)]

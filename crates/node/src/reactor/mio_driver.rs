@@ -6,7 +6,7 @@ use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -15,6 +15,7 @@ use rustix::net::sockopt;
 
 use super::driver::{ConnectionId, Driver, Event, Now, Ready};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
+use crate::clock::unix_ms;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -105,8 +106,7 @@ impl Driver for MioDriver {
     }
 
     fn now(&mut self) -> Now {
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { elapsed_ms: self.started.elapsed().as_millis() as u64, unix_ms: unix.as_millis() as u64 }
+        Now { elapsed_ms: self.started.elapsed().as_millis() as u64, unix_ms: unix_ms() }
     }
 
     fn waker(&self) -> Waker {

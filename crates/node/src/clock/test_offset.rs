@@ -1,0 +1,43 @@
+//! A time of day that tests set: `ZEROHOP_TEST_CLOCK` names a file, whose milliseconds, negative ones too, are added to the
+//! system's. The file may change while the node runs, and be missing: then nothing is added.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::Builder;
+use std::time::Duration;
+
+use tracing::warn;
+
+/// The variable of the environment.
+const VARIABLE: &str = "ZEROHOP_TEST_CLOCK";
+
+/// Between two looks at the file.
+const LOOK: Duration = Duration::from_millis(10);
+
+static OFFSET_MS: AtomicI64 = AtomicI64::new(0);
+static IS_SET: OnceLock<bool> = OnceLock::new();
+
+/// What is added to the time of day, in milliseconds: 0, but in tests.
+pub(super) fn offset_ms() -> i64 {
+    if *IS_SET.get_or_init(begin) { OFFSET_MS.load(Ordering::Relaxed) } else { 0 }
+}
+
+/// Begins to look at the file, if one is named.
+fn begin() -> bool {
+    let Some(file) = std::env::var_os(VARIABLE).map(PathBuf::from) else { return false };
+    warn!(file = %file.display(), "{VARIABLE}: THIS IS A CLOCK FOR TESTS");
+    look(&file);
+    let looks = Builder::new().name("zerohop-test-clock".to_owned()).spawn(move || {
+        loop {
+            std::thread::sleep(LOOK);
+            look(&file);
+        }
+    });
+    looks.is_ok()
+}
+
+fn look(file: &std::path::Path) {
+    let offset_ms = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+    OFFSET_MS.store(offset_ms.unwrap_or(0), Ordering::Relaxed);
+}
