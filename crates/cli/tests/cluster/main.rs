@@ -11,6 +11,7 @@ mod loads;
 mod moves;
 mod nodes;
 mod recovery;
+mod redis;
 mod rolling;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use zerohop_client::Client;
 
 use self::loads::{Load, check, connect};
 use self::nodes::Cluster;
+use self::redis::Redis;
 
 /// How long anything here may take before the test fails: far longer than it does, also on a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -76,6 +78,9 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
         // Has connections to all nodes, and the map as it is before the pause.
         let old = connect(&cluster.endpoints()).await;
         store_all(&old, &keys, &before).await;
+        // A client of Redis knows no map: what it asks is answered by whoever is asked, if that believes that it may.
+        let mut plain = Redis::connect(&cluster.instance(node));
+        keys.iter().for_each(|key| assert_eq!(plain.ask(&format!("GET {key}")), before));
         cluster.pause(node, true);
         let others: Vec<String> = cluster
             .endpoints()
@@ -96,9 +101,28 @@ async fn a_node_that_was_paused_answers_nothing_that_is_over_when_it_goes_on() {
             looks.spawn(async move { keyspace.lookup_bytes(key.as_str()).await.unwrap() });
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
+        for key in &keys {
+            plain.send(&format!("GET {key}"));
+            plain.send(&format!("APPEND {key} !"));
+        }
         cluster.pause(node, false);
+        let mut acknowledged = Vec::new();
+        for key in &keys {
+            assert_eq!(plain.reply(), after, "{key}: read by a former primary");
+            // Done by whoever may, or nobody knows.
+            let reply = plain.reply();
+            let is_done = reply == (after.len() + 1).to_string();
+            assert!(is_done || reply.starts_with('-'), "{key}: written by a former primary: {reply}");
+            acknowledged.extend(is_done.then_some(key));
+        }
         while let Some(found) = looks.join_next().await {
-            assert_eq!(found.unwrap().as_deref(), Some(after.as_bytes()));
+            let found = found.unwrap().unwrap_or_default();
+            // With what the client of Redis adds, or before that.
+            assert_eq!(String::from_utf8_lossy(&found).trim_end_matches('!'), after);
+        }
+        for key in acknowledged {
+            let found = Redis::connect(&cluster.instance((node + 1) % 3)).ask(&format!("GET {key}"));
+            assert_eq!(found, format!("{after}!"), "{key}: what a former primary has acknowledged");
         }
         cluster.wait_until_whole();
     }

@@ -90,6 +90,11 @@ impl Cluster {
         wait(&mut child);
     }
 
+    /// Where a node's instance listens.
+    pub(crate) fn instance(&self, node: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[node] + 1)
+    }
+
     pub(crate) fn kill(&mut self, node: usize) {
         let mut child = self.nodes[node].take().unwrap();
         child.kill().unwrap();
