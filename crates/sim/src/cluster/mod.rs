@@ -41,7 +41,8 @@ use crate::client::Client;
 use crate::coverage::Coverage;
 use crate::history::History;
 use crate::limits::{
-    CLUSTER_CALLS_END_US, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_OPERATIONS_MIN, QUIET_US, START,
+    CLUSTER_CALLS_END_US, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_HEALING_US, CLUSTER_OPERATIONS_MIN,
+    QUIET_US, START,
 };
 use crate::network::{Arrival, End, Network, Opener, Travelling};
 use crate::streams::Streams;
