@@ -1,0 +1,41 @@
+//! A disk so small that it can be filled.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A file system in memory, until it is dropped.
+pub(crate) struct Small(PathBuf);
+
+impl Small {
+    /// Mounts one of this size at a folder, which is made. `None`: this user may not.
+    pub(crate) fn mount(folder: &Path, size: &str) -> Option<Small> {
+        std::fs::create_dir_all(folder).unwrap();
+        let mut command = Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(folder);
+        let is_mounted = command.output().is_ok_and(|output| output.status.success());
+        is_mounted.then(|| Small(folder.to_owned()))
+    }
+
+    /// Takes all the room that is left.
+    pub(crate) fn fill(&self) {
+        let mut file = std::fs::File::create(self.ballast()).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+    }
+
+    /// Gives it back.
+    pub(crate) fn free(&self) {
+        std::fs::remove_file(self.ballast()).unwrap();
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.0.join("ballast-of-a-test")
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // Whoever has files open there is gone by then, or holds on to it until it is.
+        drop(Command::new("umount").arg("-l").arg(&self.0).output());
+    }
+}

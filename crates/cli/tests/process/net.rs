@@ -1,0 +1,111 @@
+//! Where nodes and clients run: on loopback addresses of their own, or each node in a network namespace of its own, joined by a
+//! router that can be told to let nothing pass from one to another.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Where nodes run.
+#[derive(Debug)]
+pub(crate) enum Net {
+    /// On 127.A.B.2 and following: no other test uses these.
+    Loopback { a: u8, b: u8 },
+    /// In namespaces whose names begin so. Clients run where the router is, and are never cut off.
+    Spaces { name: String, nodes: usize },
+}
+
+static MADE: AtomicU16 = AtomicU16::new(0);
+
+impl Net {
+    pub(crate) fn loopback() -> Net {
+        let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        Net::Loopback {
+            a: 64 + (process % 128) as u8,
+            b: (process / 128 % 16 * 16) as u8 + (made % 16) as u8,
+        }
+    }
+
+    /// Namespaces for so many nodes. `None`: this user may not make any, or there is no `ip`.
+    pub(crate) fn spaces(nodes: usize) -> Option<Net> {
+        if !rustix::process::geteuid().is_root() || Command::new("ip").arg("-V").output().is_err() {
+            return None;
+        }
+        let name = format!("zht{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let net = Net::Spaces { name: name.clone(), nodes };
+        ip(&format!("netns add {name}-r"));
+        ip(&format!("-n {name}-r link set lo up"));
+        ip(&format!("netns exec {name}-r sysctl -q -w net.ipv4.ip_forward=1"));
+        for node in 0..nodes {
+            let space = format!("{name}-{node}");
+            ip(&format!("netns add {space}"));
+            ip(&format!("link add name n{node} netns {name}-r type veth peer name eth0 netns {space}"));
+            ip(&format!("-n {name}-r addr add 10.77.{node}.1/24 dev n{node}"));
+            ip(&format!("-n {name}-r link set n{node} up"));
+            ip(&format!("-n {space} addr add 10.77.{node}.2/24 dev eth0"));
+            ip(&format!("-n {space} link set eth0 up"));
+            ip(&format!("-n {space} link set lo up"));
+            ip(&format!("-n {space} route add default via 10.77.{node}.1"));
+        }
+        Some(net)
+    }
+
+    pub(crate) fn address(&self, node: usize) -> String {
+        match self {
+            Net::Loopback { a, b } => format!("127.{a}.{b}.{}", node + 2),
+            Net::Spaces { .. } => format!("10.77.{node}.2"),
+        }
+    }
+
+    /// A program that runs where a node does.
+    pub(crate) fn node(&self, node: usize, program: &Path) -> Command {
+        match self {
+            Net::Loopback { .. } => Command::new(program),
+            Net::Spaces { name, .. } => inside(&format!("{name}-{node}"), program),
+        }
+    }
+
+    /// A program that runs where clients do.
+    pub(crate) fn client(&self, program: &Path) -> Command {
+        match self {
+            Net::Loopback { .. } => Command::new(program),
+            Net::Spaces { name, .. } => inside(&format!("{name}-r"), program),
+        }
+    }
+
+    /// From now on nothing passes from one node to another; what goes the other way does.
+    pub(crate) fn cut(&self, from: usize, to: usize) {
+        self.rule("add", from, to);
+    }
+
+    /// It passes again.
+    pub(crate) fn heal(&self, from: usize, to: usize) {
+        self.rule("del", from, to);
+    }
+
+    fn rule(&self, how: &str, from: usize, to: usize) {
+        let Net::Spaces { name, .. } = self else { panic!("nobody stands between loopback addresses") };
+        let (from, to) = (self.address(from), self.address(to));
+        ip(&format!("-n {name}-r rule {how} from {from} to {to} blackhole"));
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        if let Net::Spaces { name, nodes } = self {
+            for space in (0..*nodes).map(|node| node.to_string()).chain(["r".to_owned()]) {
+                drop(Command::new("ip").args(["netns", "del", &format!("{name}-{space}")]).output());
+            }
+        }
+    }
+}
+
+fn inside(space: &str, program: &Path) -> Command {
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", space]).arg(program);
+    command
+}
+
+fn ip(words: &str) {
+    let output = Command::new("ip").args(words.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
