@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
 use zerohop_wire::messages::{Call, Member};
 
-use super::limits::{CEILING_AHEAD_MS, CEILING_STEP_MS, LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US};
+use super::limits::{CEILING_AHEAD_MS, CEILING_STEP_MS, LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US};
 use crate::planted::{Bug, is_planted};
 
 /// The grants of one instance. Times are microseconds of its own clock, which never runs backwards.
@@ -16,6 +16,9 @@ use crate::planted::{Bug, is_planted};
 pub struct Leases {
     me: Member,
     started_us: u64,
+    /// When it last looked what was to be asked, and since when it has done so without a pause.
+    looked_us: u64,
+    on_time_us: u64,
     map_epoch: MapEpoch,
     held: BTreeMap<InstanceId, Held>,
     asked_us: BTreeMap<InstanceId, u64>,
@@ -46,6 +49,8 @@ impl Leases {
         Leases {
             me,
             started_us: now_us,
+            looked_us: now_us,
+            on_time_us: now_us,
             map_epoch: MapEpoch(0),
             held: BTreeMap::new(),
             asked_us: BTreeMap::new(),
@@ -68,6 +73,8 @@ impl Leases {
 
     /// What is to be asked of these now; to be called often.
     pub fn ask(&mut self, now_us: u64, of: impl IntoIterator<Item = Member>) -> Vec<(Member, Call<'static>)> {
+        self.on_time_us = self.on_time_since_us(now_us);
+        self.looked_us = now_us;
         let mut calls = Vec::new();
         for member in of {
             let asked_us = self.asked_us.entry(member.instance).or_insert(0);
@@ -119,6 +126,19 @@ impl Leases {
         let Some(held) = self.held.get(&of.instance) else { return false };
         let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerGrantUsed);
         held.from == of && now_us < held.until_us && is_known_map
+    }
+
+    /// Since when this instance has looked after its leases without a pause of more than [`ON_TIME_US`]; now, if it is
+    /// late. What others did before that it cannot judge: their answers may have waited here.
+    #[must_use]
+    pub fn on_time_since_us(&self, now_us: u64) -> u64 {
+        if now_us.saturating_sub(self.looked_us) > ON_TIME_US { now_us } else { self.on_time_us }
+    }
+
+    /// When that was asked for which a member has granted last; 0: nothing yet.
+    pub(crate) fn granted_us(&self, of: Member) -> u64 {
+        let held = self.held.get(&of.instance).filter(|held| held.from == of);
+        held.map_or(0, |held| held.until_us.saturating_sub(LEASE_US))
     }
 
     /// Below which this instance's timestamps must stay where these members must be able to take over.
@@ -214,6 +234,20 @@ pub(super) mod tests {
         assert!(!a.holds(2_000 + LEASE_US, b.me()));
         // The granter waits for longer than that, from a later moment on.
         assert!(b.ended_us(a.me().instance, MapEpoch(1)) > 50_000 + LEASE_US);
+    }
+
+    #[test]
+    fn who_was_away_is_on_time_from_its_return_on() {
+        let (mut a, _) = pair();
+        for at in 1..=20 {
+            a.ask(1_000 + at * ON_TIME_US, []);
+        }
+        let last_us = 1_000 + 20 * ON_TIME_US;
+        assert_eq!(a.on_time_since_us(last_us + ON_TIME_US), 1_000);
+        let back_us = last_us + ON_TIME_US + 1;
+        assert_eq!(a.on_time_since_us(back_us), back_us, "before it looks again, too");
+        a.ask(back_us, []);
+        assert_eq!(a.on_time_since_us(back_us + ON_TIME_US), back_us);
     }
 
     #[test]

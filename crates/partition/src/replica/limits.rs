@@ -20,6 +20,14 @@ pub const CEILING_STEP_MS: u64 = 20;
 /// After so long a replica that does not hold what it was sent, or says nothing, is reported.
 pub const LAG_US: u64 = 1_000_000;
 
+/// The longest pause between two looks at its leases of an instance that is on time: half as much again as between two
+/// renewals. Whoever was away for longer has missed the answers of others, and does not blame them for it.
+pub const ON_TIME_US: u64 = LEASE_RENEW_US + LEASE_RENEW_US / 2;
+
+/// After so long a replica is reported also by a primary that has not been on time for [`LAG_US`]: else one that hangs
+/// would hold up writes for as long as the machine of its primary is overloaded.
+pub const LAG_SURE_US: u64 = 10 * LAG_US;
+
 /// How often a change of the group is asked for until the epoch is another.
 pub const ASK_AGAIN_US: u64 = 200_000;
 

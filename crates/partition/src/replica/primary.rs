@@ -7,8 +7,8 @@ use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
 use zerohop_wire::{Many, pack};
 
 use super::limits::{
-    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, LAG_US, LEASE_US, MESSAGE_BYTES, MESSAGE_ENTRIES, REWIND_US,
-    STEP_BYTES, WINDOW_ENTRIES,
+    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
+    REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
 };
 use super::settle::NO_MARK;
 use super::stream::Stream;
@@ -346,10 +346,8 @@ impl Replica {
             return None;
         }
         let laggard = self.streams.iter().find(|stream| {
-            let misses_lease = now_us >= self.settled_us + LEASE_US + LEASE_US / 4
-                && !context.leases.holds(now_us, stream.member);
-            let lags = now_us >= stream.target_us + LAG_US;
-            self.view.in_sync.contains(&stream.member) && (misses_lease || lags || stream.is_damaged)
+            let is_late = now_us >= self.blame_due_us(context, stream);
+            self.view.in_sync.contains(&stream.member) && (is_late || stream.is_damaged)
         });
         if let Some(laggard) = laggard {
             return Some(Change::Remove(laggard.member));
@@ -371,6 +369,24 @@ impl Replica {
                     || context.leases.holds(now_us, stream.member) && self.is_caught_up(stream))
         });
         candidate.map(|stream| Change::Admit(stream.member))
+    }
+
+    /// When an in-sync replica is to be reported, as things stand: once it has granted nothing that was asked for within
+    /// [`LAG_US`], or has not held for so long what it was to hold; but not by a primary that was late itself meanwhile, and
+    /// has not heard it in time. [`u64::MAX`]: there is nothing to blame it for.
+    pub(super) fn blame_due_us<D: Disk>(&self, context: &Context<'_, D>, stream: &Stream) -> u64 {
+        let mut since_us = u64::MAX;
+        if !context.leases.holds(context.now_us, stream.member) {
+            since_us = self.settled_us.max(context.leases.granted_us(stream.member));
+        }
+        if stream.holds(self.is_sync()) < self.last() {
+            since_us = since_us.min(stream.target_us);
+        }
+        if since_us == u64::MAX {
+            return u64::MAX;
+        }
+        let on_time_us = context.leases.on_time_since_us(context.now_us);
+        since_us.max(on_time_us).saturating_add(LAG_US).min(since_us.saturating_add(LAG_SURE_US))
     }
 
     /// Whether a follower has all that is committed, and nearly all that is not; under an interval also on its disk, except for

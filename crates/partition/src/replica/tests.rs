@@ -2,6 +2,7 @@
 
 mod admission;
 mod audit;
+mod blame;
 mod commit;
 mod held;
 mod mending;

@@ -3,7 +3,7 @@
 
 use zerohop_engine::disk::Disk;
 
-use super::limits::{ASK_AGAIN_US, LAG_US, LEASE_US, NAP_US, POLL_US, REPORT_US, SETTLE_US, WINDOW_ENTRIES};
+use super::limits::{ASK_AGAIN_US, LAG_US, NAP_US, POLL_US, REPORT_US, SETTLE_US, WINDOW_ENTRIES};
 use super::settle::NO_MARK;
 use super::stream::Stream;
 use super::{Asked, Change, Context, Replica, Role};
@@ -52,12 +52,7 @@ impl Replica {
         for stream in &self.streams {
             at(self.stream_wake_us(context, stream));
             if !is_removing && self.view.in_sync.contains(&stream.member) {
-                if !context.leases.holds(now_us, stream.member) {
-                    at(self.settled_us + LEASE_US + LEASE_US / 4);
-                }
-                if stream.holds(self.is_sync()) < self.last() {
-                    at(stream.target_us + LAG_US);
-                }
+                at(self.blame_due_us(context, stream));
             }
         }
         wake_us
