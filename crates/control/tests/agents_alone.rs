@@ -234,7 +234,8 @@ fn of_two_processes_of_one_node_one_ends() {
     let joined = |at: usize| nodes.machines[at].agent.as_ref().is_some_and(Agent::has_joined);
     assert!(joined(copy) && !joined(3));
     let map = &nodes.machines[0].map;
-    assert_eq!(map.node(NodeId(4)).expect("is there").incarnation(), nodes.machines[copy].incarnation);
+    let number = nodes.machines[copy].number.expect("the map has it");
+    assert_eq!(map.node(number).expect("is there").incarnation(), nodes.machines[copy].incarnation);
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_placement::{ClusterMap, GroupState, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
+use super::calm::Calm;
 use crate::Time;
 use crate::command::{Command, RequestId};
 use crate::limits::LOADS_MAX;
@@ -25,6 +26,14 @@ pub struct LeadSettings {
     pub plan_ms: u64,
     /// How long a report that a node does not answer counts.
     pub report_ms: u64,
+    /// How long no node must have gone down or come back until primaries are evened: whoever flaps should have none.
+    pub calm_ms: u64,
+    /// A node that goes down so soon after it has come back flaps: it waits until it may come back again.
+    pub flap_ms: u64,
+    /// How long it waits the first time; twice as long each time after that.
+    pub back_ms: u64,
+    /// How long it waits at most.
+    pub back_max_ms: u64,
     /// How much a plan does at once.
     pub plan: PlanSettings,
 }
@@ -36,6 +45,10 @@ impl Default for LeadSettings {
             move_max_ms: 600_000,
             plan_ms: 100,
             report_ms: 1_000,
+            calm_ms: 5_000,
+            flap_ms: 10_000,
+            back_ms: 500,
+            back_max_ms: 4_000,
             plan: PlanSettings::default(),
         }
     }
@@ -49,6 +62,7 @@ pub(super) struct Lead {
     /// Who said when that a node does not answer, though gossip may say that it does.
     reports: BTreeMap<NodeId, BTreeMap<NodeId, (Incarnation, Time)>>,
     loads: BTreeMap<(KeyspaceId, PartitionId), u32>,
+    calm: Calm,
     /// Since when this manager knows nodes to be down, and groups to admit.
     down_since: BTreeMap<NodeId, Time>,
     admitting_since: BTreeMap<(KeyspaceId, PartitionId), (PartitionEpoch, Time)>,
@@ -80,6 +94,7 @@ impl Lead {
     /// Another leads, or this one does again: what was proposed may have been replaced.
     pub(super) fn release(&mut self) {
         self.in_flight.clear();
+        self.calm = Calm::default();
         self.down_since.clear();
         self.admitting_since.clear();
     }
@@ -94,15 +109,17 @@ impl Lead {
     /// What to propose now.
     pub(super) fn commands(&mut self, now: Time, state: &State, settings: LeadSettings) -> Vec<Command> {
         self.forget_old(now, state.map(), settings);
+        self.calm.note(now, state.map(), settings);
         if !self.in_flight.is_empty() {
             return Vec::new();
         }
-        let verdicts = self.states(state);
+        let verdicts = self.states(now, state);
         if !verdicts.is_empty() || now < self.next_plan {
             return verdicts;
         }
         self.next_plan = now.after_ms(settings.plan_ms);
         self.note_times(now, state.map());
+        self.calm.note_needed(state.map());
         let overdue_since = |since: &Time| now.since_us(*since) > settings.move_max_ms * 1000;
         let seen = Seen {
             loads: &self.loads,
@@ -116,12 +133,13 @@ impl Lead {
                     .get(&(keyspace, partition))
                     .is_some_and(|(of, since)| *of == epoch && overdue_since(since))
             },
+            is_calm: self.calm.is_calm(now, settings),
         };
         plan::plan(state, &seen, settings.plan).into_iter().map(Command::Regroup).collect()
     }
 
     /// Nodes whose state is not what is said of them.
-    fn states(&self, state: &State) -> Vec<Command> {
+    fn states(&self, now: Time, state: &State) -> Vec<Command> {
         let map = state.map();
         let up = map.nodes().filter(|node| node.state() != NodeState::Down).count();
         let mut commands = Vec::new();
@@ -138,10 +156,12 @@ impl Lead {
                 (NodeState::Up | NodeState::Draining, Some(false)) => NodeState::Down,
                 (NodeState::Up | NodeState::Draining, _) if unreachable => NodeState::Down,
                 // What the operator wanted of it is not over because it was away.
-                (NodeState::Down, Some(true)) if reported == 0 => match state.facts(id).draining {
-                    true => NodeState::Draining,
-                    false => NodeState::Up,
-                },
+                (NodeState::Down, Some(true)) if reported == 0 && self.calm.may_return(now, id) => {
+                    match state.facts(id).draining {
+                        true => NodeState::Draining,
+                        false => NodeState::Up,
+                    }
+                }
                 _ => continue,
             };
             commands.push(Command::SetNodeState { node: id, incarnation, state: becomes });
@@ -182,52 +202,195 @@ impl Lead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Join, Request};
-    use zerohop_placement::Address;
+    use crate::command::{Asker, GroupStep, Join, Regroup, Request};
+    use zerohop_placement::{Address, KeyspaceConfig, PartitionCount};
+    use zerohop_wire::ids::InstanceId;
+
+    /// A state, and how to change it.
+    struct Bench {
+        state: State,
+        number: u64,
+    }
+
+    const INCARNATION: Incarnation = Incarnation(1);
+
+    impl Bench {
+        fn new(nodes: u32) -> Bench {
+            let mut bench = Bench { state: State::new(Vec::new()), number: 0 };
+            for at in 0..nodes {
+                let address = |port| Address::new(&format!("n{at}:{port}")).unwrap();
+                bench.done(Command::Join(Join {
+                    node: None,
+                    replaces: Incarnation(0),
+                    incarnation: INCARNATION,
+                    manager: address(1),
+                    instances: vec![address(2)],
+                    domain: at,
+                    capacity: 1,
+                    intact: true,
+                }));
+            }
+            bench
+        }
+
+        fn keyspace(&mut self, partitions: u32) {
+            let partitions = PartitionCount::new(partitions).unwrap();
+            let name = "papers".parse().unwrap();
+            let config =
+                KeyspaceConfig { partitions, replicas: 3, min_in_sync: 3, ..KeyspaceConfig::new(name, 5) };
+            self.done(Command::CreateKeyspace(config));
+        }
+
+        fn done(&mut self, command: Command) {
+            self.number += 1;
+            let id = RequestId { origin: 1, number: self.number };
+            let applied = self.state.apply(&Request { id, after: self.state.mark(), command });
+            applied.outcome.result.unwrap();
+        }
+
+        fn set(&mut self, node: u32, state: NodeState) {
+            self.done(Command::SetNodeState { node: NodeId(node), incarnation: INCARNATION, state });
+        }
+
+        fn is_up(&self, node: u32) -> bool {
+            self.state.map().node(NodeId(node)).unwrap().state() == NodeState::Up
+        }
+
+        fn primaries_on(&self, node: u32) -> usize {
+            let map = self.state.map();
+            let groups = map.keyspaces().flat_map(|(_, keyspace)| keyspace.groups());
+            groups.filter(|(_, group)| map.instance(group.primary).unwrap().node == NodeId(node)).count()
+        }
+
+        /// Lets a leader do what it wants for so long, and primaries admit whom they should.
+        fn run(&mut self, lead: &mut Lead, now: &mut Time, ms: u64) {
+            for _ in 0..ms / 50 {
+                *now = now.after_ms(50);
+                for command in lead.commands(*now, &self.state, LeadSettings::default()) {
+                    self.done(command);
+                }
+                let mut admissions = Vec::new();
+                for (keyspace, found) in self.state.map().keyspaces() {
+                    for (partition, group) in found.groups() {
+                        let is_up = |one: &InstanceId| {
+                            let map = self.state.map();
+                            map.node(map.instance(*one).unwrap().node).unwrap().state() == NodeState::Up
+                        };
+                        if group.in_sync.len() < 2
+                            && let Some(ready) = group.followers.iter().copied().find(is_up)
+                        {
+                            let by = Asker::Instance(group.primary, INCARNATION);
+                            let (epoch, step) = (group.epoch, GroupStep::Admit(ready));
+                            admissions.push(Regroup { keyspace, partition, epoch, by, step });
+                        }
+                    }
+                }
+                for one in admissions {
+                    self.done(Command::Regroup(one));
+                }
+            }
+        }
+    }
+
+    /// Three nodes that answer and share the primaries of a keyspace, under a leader that has led for long.
+    fn three_even_nodes() -> (Bench, Lead, Time) {
+        let (mut bench, mut lead, mut now) = (Bench::new(3), Lead::default(), Time(0));
+        bench.keyspace(16);
+        for node in 1..=3 {
+            lead.verdict(NodeId(node), INCARNATION, true);
+        }
+        bench.run(&mut lead, &mut now, 20_000);
+        assert!([1, 2, 3].iter().all(|node| bench.primaries_on(*node) >= 5));
+        (bench, lead, now)
+    }
+
+    #[test]
+    fn who_has_flapped_is_given_primaries_only_once_it_is_calm() {
+        let (mut bench, mut lead, mut now) = three_even_nodes();
+        lead.verdict(NodeId(3), INCARNATION, false);
+        bench.run(&mut lead, &mut now, 200);
+        lead.verdict(NodeId(3), INCARNATION, true);
+        bench.run(&mut lead, &mut now, 4_500);
+        assert!(bench.is_up(3));
+        assert_eq!(bench.primaries_on(3), 0);
+        // Also by a leader that has not seen it.
+        lead.release();
+        bench.run(&mut lead, &mut now, 4_500);
+        assert_eq!(bench.primaries_on(3), 0);
+        bench.run(&mut lead, &mut now, 1_500);
+        assert!(bench.primaries_on(3) >= 5);
+    }
+
+    #[test]
+    fn who_flaps_comes_back_later_each_time_and_at_once_after_a_while() {
+        let (mut bench, mut lead, mut now) = three_even_nodes();
+        let mut flap = |lead: &mut Lead, now: &mut Time| {
+            lead.verdict(NodeId(3), INCARNATION, false);
+            bench.run(lead, now, 100);
+            assert!(!bench.is_up(3));
+            lead.verdict(NodeId(3), INCARNATION, true);
+            let from = *now;
+            while !bench.is_up(3) {
+                bench.run(lead, now, 50);
+            }
+            let back_ms = now.since_us(from) / 1_000;
+            bench.run(lead, now, 1_000);
+            back_ms
+        };
+        for (least, most) in
+            [(0, 200), (350, 600), (850, 1_100), (1_850, 2_100), (3_850, 4_100), (3_850, 4_100)]
+        {
+            let back_ms = flap(&mut lead, &mut now);
+            assert!((least..=most).contains(&back_ms), "after {back_ms} ms, not {least} to {most}");
+        }
+        assert!(flap(&mut lead, &mut now.after_ms(10_000)) <= 200, "that was long ago");
+    }
+
+    #[test]
+    fn who_alone_can_serve_a_partition_comes_back_at_once() {
+        let (mut bench, mut lead, mut now) = three_even_nodes();
+        for _ in 0..3 {
+            for alive in [false, true] {
+                lead.verdict(NodeId(3), INCARNATION, alive);
+                bench.run(&mut lead, &mut now, 2_500);
+            }
+        }
+        // The others are gone, one after the other, so that it serves everything; and then it is down too.
+        for gone in [1, 2] {
+            lead.verdict(NodeId(gone), INCARNATION, false);
+            bench.run(&mut lead, &mut now, 1_000);
+        }
+        assert_eq!(bench.primaries_on(3), 16);
+        lead.verdict(NodeId(3), INCARNATION, false);
+        bench.run(&mut lead, &mut now, 200);
+        assert!(!bench.is_up(3));
+        lead.verdict(NodeId(3), INCARNATION, true);
+        bench.run(&mut lead, &mut now, 100);
+        assert!(bench.is_up(3));
+    }
 
     #[test]
     fn a_node_that_was_being_emptied_when_it_died_is_emptied_on_when_it_returns() {
-        let mut state = State::new(Vec::new());
-        let mut number = 0;
-        let mut done = |state: &mut State, command: Command| {
-            number += 1;
-            let id = RequestId { origin: 1, number };
-            let applied = state.apply(&Request { id, after: state.mark(), command });
-            applied.outcome.result.unwrap();
-        };
-        let incarnation = Incarnation(1);
-        for at in 0..2 {
-            let address = |port| Address::new(&format!("n{at}:{port}")).unwrap();
-            let join = Join {
-                node: None,
-                replaces: Incarnation(0),
-                incarnation,
-                manager: address(1),
-                instances: vec![address(2)],
-                domain: at,
-                capacity: 1,
-                intact: true,
-            };
-            done(&mut state, Command::Join(join));
-        }
+        let mut bench = Bench::new(2);
+        let incarnation = INCARNATION;
         let node = NodeId(1);
         for becomes in [NodeState::Draining, NodeState::Down] {
-            done(&mut state, Command::SetNodeState { node, incarnation, state: becomes });
+            bench.set(1, becomes);
         }
         let mut lead = Lead::default();
         for one in [1, 2] {
             lead.verdict(NodeId(one), incarnation, true);
         }
         let settings = LeadSettings::default();
-        let commands = lead.commands(Time(0), &state, settings);
+        let commands = lead.commands(Time(0), &bench.state, settings);
         let back = Command::SetNodeState { node, incarnation, state: NodeState::Draining };
         assert_eq!(commands, std::slice::from_ref(&back));
-        done(&mut state, back);
-        assert_eq!(lead.states(&state), []);
+        bench.done(back);
+        assert_eq!(lead.states(Time(0), &bench.state), []);
         // Until the operator says otherwise.
-        done(&mut state, Command::SetNodeState { node, incarnation, state: NodeState::Up });
-        done(&mut state, Command::SetNodeState { node, incarnation, state: NodeState::Down });
+        bench.set(1, NodeState::Up);
+        bench.set(1, NodeState::Down);
         let up = Command::SetNodeState { node, incarnation, state: NodeState::Up };
-        assert_eq!(lead.states(&state), [up]);
+        assert_eq!(lead.states(Time(0), &bench.state), [up]);
     }
 }

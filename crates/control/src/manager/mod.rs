@@ -13,6 +13,7 @@ use crate::limits::{COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, TICK_MS, TICKS_AT_ONCE_M
 use crate::planted::{self, Bug};
 use crate::state::State;
 
+mod calm;
 mod lead;
 
 pub use lead::LeadSettings;

@@ -49,6 +49,8 @@ pub struct Seen<'a> {
     pub given_up: &'a dyn Fn(NodeId) -> bool,
     /// Moves whose target has not caught up in all the time that it was given: they are abandoned.
     pub overdue: &'a dyn Fn(KeyspaceId, PartitionId, PartitionEpoch) -> bool,
+    /// No node has gone down or come back lately: primaries are evened only then.
+    pub is_calm: bool,
 }
 
 /// The next steps, at most one for each group. Done one after another, they lead to a state in which there are none: then

@@ -288,9 +288,10 @@ impl<'a> Planner<'a> {
     }
 
     /// Primaries change places with in-sync replicas where that makes what is asked of them more even. It copies nothing,
-    /// but every such change is a redirect for clients, so it waits for moves to end.
+    /// but every such change is a redirect for clients, so it waits for moves to end, and for nodes to be left alone: who
+    /// flaps would be given primaries only to lose them again.
     fn even_primaries(&mut self, quiet: &[Quiet<'_>]) {
-        if self.moves > 0 || !self.steps.is_empty() {
+        if self.moves > 0 || !self.steps.is_empty() || !self.seen.is_calm {
             return;
         }
         for Quiet { keyspace, partition, group, is_pinned } in quiet {

@@ -111,7 +111,7 @@ impl Bench {
     fn settle(&mut self) {
         for _ in 0..20_000 {
             let loads = self.loads.clone();
-            let seen = Seen { loads: &loads, given_up: &|_| true, overdue: &|_, _, _| false };
+            let seen = Seen { loads: &loads, given_up: &|_| true, overdue: &|_, _, _| false, is_calm: true };
             let steps = plan(&self.state, &seen, self.settings);
             assert!(steps.len() <= self.settings.steps_max);
             let admissions = self.admissions();
@@ -346,7 +346,7 @@ fn a_node_that_is_away_for_a_while_keeps_its_copies_also_where_nobody_could_take
         for admission in bench.admissions() {
             bench.done(admission);
         }
-        let seen = Seen { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false };
+        let seen = Seen { loads: &loads, given_up: &|_| false, overdue: &|_, _, _| false, is_calm: true };
         for step in plan(&bench.state, &seen, bench.settings) {
             assert!(!matches!(step.step, GroupStep::RemoveFollower(_)), "{step:?}");
             bench.done(Command::Regroup(step));
