@@ -321,6 +321,71 @@ fn a_founder_waits_for_all_the_others_and_for_none_if_there_is_none() {
     assert!(refused.err().expect("is refused").to_string().contains("lost"));
 }
 
+/// What it sends to this one, of effects.
+fn sent_to(effects: &[Effect], whom: &Address) -> Vec<Vec<u8>> {
+    let to_it = effects.iter().filter_map(|effect| match effect {
+        Effect::Send { to, bytes, .. } if to == whom => Some(bytes.clone()),
+        _ => None,
+    });
+    to_it.collect()
+}
+
+/// Gives what it is told, and what is answered to it, to the one and the other until neither says anything.
+fn exchange(now: Time, (one, other): (&mut Agent, &mut Agent), effects: &[Effect]) -> Vec<Effect> {
+    let own = one.settings().manager.clone();
+    let mut told = sent_to(effects, &other.settings().manager);
+    let mut of_one = Vec::new();
+    for _ in 0..20 {
+        let answers: Vec<Effect> =
+            told.iter().flat_map(|bytes| other.handle(now, Event::Received { bytes })).collect();
+        let heard = sent_to(&answers, &own);
+        let effects: Vec<Effect> =
+            heard.iter().flat_map(|bytes| one.handle(now, Event::Received { bytes })).collect();
+        told = sent_to(&effects, &other.settings().manager);
+        of_one.extend(effects);
+    }
+    of_one
+}
+
+#[test]
+fn a_founder_whose_asks_were_lost_is_not_taken_for_one_that_lost_its_log() {
+    let founders: Vec<ManagerInfo> =
+        (1..=3).map(|id| ManagerInfo { id: ManagerId(id), addr: address(&format!("m-{id}:1")) }).collect();
+    let open = |at: usize, incarnation: u64| {
+        let control = Control::Found { id: founders[at].id, founders: founders.clone() };
+        let settings = Settings::new(1, CLUSTER, Incarnation(incarnation), founders[at].addr.clone());
+        Agent::open(Time(0), Settings { control, ..settings }).expect("opens").0
+    };
+    let tick = |agent: &mut Agent, now: Time| agent.handle(now, Event::Tick);
+    let (mut one, mut two, mut three) = (open(0, 11), open(1, 12), open(2, 13));
+    // All hear of each other but the first of the third: the second founds, then the first on its word.
+    let asks = tick(&mut three, Time(1_000));
+    for bytes in sent_to(&asks, &founders[1].addr) {
+        two.handle(Time(1_000), Event::Received { bytes: &bytes });
+    }
+    let asks = tick(&mut one, Time(2_000));
+    exchange(Time(2_000), (&mut one, &mut two), &asks);
+    let asks = tick(&mut two, Time(200_000));
+    exchange(Time(200_000), (&mut two, &mut one), &asks);
+    let asks = tick(&mut one, Time(SECOND));
+    exchange(Time(SECOND), (&mut one, &mut two), &asks);
+    let founded = [&one, &two, &three].map(|agent| agent.manager().is_some());
+    assert_eq!(founded, [true, true, false]);
+    // The first has not heard of the third by itself.
+    let asks = tick(&mut three, Time(SECOND));
+    let effects = exchange(Time(SECOND), (&mut three, &mut one), &asks);
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Ended(_))), "{effects:?}");
+    assert!(three.manager().is_some());
+    // Another start of the third, without a log, has lost it.
+    for by in [&mut one, &mut two] {
+        let mut again = open(2, 14);
+        let asks = tick(&mut again, Time(2 * SECOND));
+        let effects = exchange(Time(2 * SECOND), (&mut again, by), &asks);
+        let lost = Effect::Ended(Ended::FoundedBefore { by: by.settings().manager.clone() });
+        assert!(effects.contains(&lost), "{effects:?}");
+    }
+}
+
 /// What a node that ends in order is primary of is somebody else's long before anybody would have found out.
 #[test]
 fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {

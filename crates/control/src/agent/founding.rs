@@ -1,6 +1,10 @@
 //! The first start of a control group. A founder whose log is lost must not found again under its old number: it might
 //! vote twice. So it founds only if all founders have been heard from and none of them has a log, or if one that has
-//! founded says that it had heard of this very start before it did.
+//! founded says that this very start had been heard from before that.
+//!
+//! Whoever founds on another's word passes on what that one had heard, not what it heard itself: a start that only it
+//! heard from may be that of a founder that has founded and lost its log since, and one that it has not heard from has
+//! lost nothing.
 
 use std::collections::BTreeMap;
 
@@ -68,6 +72,7 @@ impl Agent {
             incarnation: self.settings.incarnation,
             founded: self.founding.is_none(),
             expects: self.founded_with.get(from).copied().unwrap_or(Incarnation(0)),
+            heard: self.founded_with.clone().into_iter().collect(),
         };
         self.founder_heard(from, incarnation);
         self.send(from, body);
@@ -77,6 +82,7 @@ impl Agent {
         &mut self,
         from: &Address,
         (incarnation, founded, expects): (Incarnation, bool, Incarnation),
+        heard: Vec<(Address, Incarnation)>,
     ) {
         let is_other = |one: &ManagerInfo| one.addr == *from;
         if !self.founding.as_ref().is_some_and(|founding| founding.founders.iter().any(is_other)) {
@@ -86,7 +92,7 @@ impl Agent {
             self.founder_heard(from, incarnation);
             self.found_if_all_heard();
         } else if expects == self.settings.incarnation {
-            self.found();
+            self.found(heard.into_iter().collect());
         } else {
             self.end(Ended::FoundedBefore { by: from.clone() });
         }
@@ -104,12 +110,14 @@ impl Agent {
     fn found_if_all_heard(&mut self) {
         let Some(founding) = &self.founding else { return };
         if founding.heard.len() + 1 >= founding.founders.len() || is_planted(Bug::FoundsUnasked) {
-            self.found();
+            let heard = founding.heard.clone();
+            self.found(heard);
         }
     }
 
-    fn found(&mut self) {
-        let Some(Founding { id, founders, heard, .. }) = self.founding.take() else { return };
+    /// Founds; these starts had been heard from when the first of all did.
+    fn found(&mut self, heard: BTreeMap<Address, Incarnation>) {
+        let Some(Founding { id, founders, .. }) = self.founding.take() else { return };
         let log = Manager::found(id, &founders);
         match Manager::open(self.now, &log, self.manager_settings()) {
             Ok((manager, _)) => {

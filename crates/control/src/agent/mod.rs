@@ -73,7 +73,8 @@ pub struct Agent {
     seat: Option<Manager>,
     seat_leader: Option<ManagerId>,
     founding: Option<Founding>,
-    /// The starts of other founders that it had heard from when it founded.
+    /// The starts of founders without a log that had been heard from when the first one founded; empty if it has not
+    /// founded in this start.
     founded_with: BTreeMap<Address, Incarnation>,
     pieces: Pieces,
     group: Group,
@@ -362,8 +363,8 @@ impl Agent {
             Body::Reports { by, about } => self.take_reports(&from, by, &about),
             Body::Loads(loads) => self.loaded(&loads),
             Body::FounderAsks { incarnation } => self.founder_asks(&from, incarnation),
-            Body::FounderIs { incarnation, founded, expects } => {
-                self.founder_is(&from, (incarnation, founded, expects));
+            Body::FounderIs { incarnation, founded, expects, heard } => {
+                self.founder_is(&from, (incarnation, founded, expects), heard);
             }
         }
     }

@@ -12,8 +12,8 @@ use zerohop_wire::messages::ClusterId;
 use crate::command::proto::Place;
 use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId, read_managers, write_managers};
 use crate::limits::{
-    AGENT_FRAME_BYTES_MAX, GOSSIP_DATAGRAM_BYTES_MAX, LOADS_TOLD_MAX, MAP_PIECES_MAX, MESSAGE_PIECES_MAX,
-    PIECE_BYTES, REPORTS_MAX,
+    AGENT_FRAME_BYTES_MAX, GOSSIP_DATAGRAM_BYTES_MAX, LOADS_TOLD_MAX, MANAGERS_MAX, MAP_PIECES_MAX,
+    MESSAGE_PIECES_MAX, PIECE_BYTES, REPORTS_MAX,
 };
 
 mod proto;
@@ -101,14 +101,16 @@ pub enum Body {
         /// Its start.
         incarnation: Incarnation,
     },
-    /// How it stands.
+    /// How a founder stands.
     FounderIs {
         /// Its start.
         incarnation: Incarnation,
         /// Whether it has a log, or knows of a map.
         founded: bool,
-        /// Which start of the asker it had heard from when it founded; zero if none.
+        /// Which start of the asker had been heard from when it founded; zero if none.
         expects: Incarnation,
+        /// If it founded in this start: all the starts that had been heard from.
+        heard: Vec<(Address, Incarnation)>,
     },
     /// The addressee is of another cluster than the sender, who names its own.
     OtherCluster,
@@ -267,11 +269,18 @@ fn write(body: &Body) -> proto::Body {
         Body::FounderAsks { incarnation } => {
             proto::Body::FounderAsks(proto::FounderAsks { incarnation: incarnation.get() })
         }
-        Body::FounderIs { incarnation, founded, expects } => proto::Body::FounderIs(proto::FounderIs {
-            incarnation: incarnation.get(),
-            founded: *founded,
-            expects: expects.get(),
-        }),
+        Body::FounderIs { incarnation, founded, expects, heard } => {
+            let start = |(founder, incarnation): &(Address, Incarnation)| proto::FounderStart {
+                founder: founder.as_str().to_owned(),
+                incarnation: incarnation.get(),
+            };
+            proto::Body::FounderIs(proto::FounderIs {
+                incarnation: incarnation.get(),
+                founded: *founded,
+                expects: expects.get(),
+                heard: heard.iter().map(start).collect(),
+            })
+        }
         Body::OtherCluster => proto::Body::OtherCluster(proto::OtherCluster {}),
     }
 }
@@ -344,11 +353,20 @@ fn read(body: proto::Body) -> Result<Body, MessageError> {
             Body::Loads(loads.loads.iter().map(load).collect())
         }
         proto::Body::FounderAsks(asks) => Body::FounderAsks { incarnation: Incarnation(asks.incarnation) },
-        proto::Body::FounderIs(is) => Body::FounderIs {
-            incarnation: Incarnation(is.incarnation),
-            founded: is.founded,
-            expects: Incarnation(is.expects),
-        },
+        proto::Body::FounderIs(is) if is.heard.len() > MANAGERS_MAX => {
+            return Err(wrong("more founders than there may be"));
+        }
+        proto::Body::FounderIs(is) => {
+            let start = |one: &proto::FounderStart| {
+                Ok((Address::new(&one.founder).map_err(wrong)?, Incarnation(one.incarnation)))
+            };
+            Body::FounderIs {
+                incarnation: Incarnation(is.incarnation),
+                founded: is.founded,
+                expects: Incarnation(is.expects),
+                heard: is.heard.iter().map(start).collect::<Result<_, MessageError>>()?,
+            }
+        }
         proto::Body::OtherCluster(_) => Body::OtherCluster,
     })
 }

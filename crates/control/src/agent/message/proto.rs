@@ -159,6 +159,16 @@ pub(super) struct FounderIs {
     pub(super) founded: bool,
     #[prost(fixed64, tag = "3")]
     pub(super) expects: u64,
+    #[prost(message, repeated, tag = "4")]
+    pub(super) heard: Vec<FounderStart>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FounderStart {
+    #[prost(string, tag = "1")]
+    pub(super) founder: String,
+    #[prost(fixed64, tag = "2")]
+    pub(super) incarnation: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

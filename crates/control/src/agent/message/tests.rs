@@ -52,10 +52,14 @@ fn bodies() -> Vec<Body> {
         Body::Reports { by: NodeId(1), about: vec![(NodeId(2), Incarnation(3)); REPORTS_MAX] },
         Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX]),
         Body::FounderAsks { incarnation: Incarnation(4) },
-        Body::FounderIs { incarnation: Incarnation(4), founded: true, expects: Incarnation(5) },
+        founder(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX]),
         Body::OtherCluster,
     ]);
     bodies
+}
+
+fn founder(heard: Vec<(Address, Incarnation)>) -> Body {
+    Body::FounderIs { incarnation: Incarnation(4), founded: true, expects: Incarnation(5), heard }
 }
 
 fn message(body: Body) -> Message {
@@ -87,6 +91,9 @@ fn what_is_longer_than_it_may_be_is_refused() {
     assert!(refused(Body::Reports { by: NodeId(1), about }).contains("more reports"));
     assert!(
         refused(Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX + 1])).contains("more")
+    );
+    assert!(
+        refused(founder(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX + 1])).contains("founders")
     );
     let mut other = message(Body::OtherCluster).encode();
     other[0] = 9;
