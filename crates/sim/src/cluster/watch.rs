@@ -311,8 +311,9 @@ impl Cluster {
         self.trace.say(self.now(), format_args!("control: {keyspace}/{partition} may have lost"));
     }
 
-    /// Nodes that are up, as control has it.
-    pub(super) fn nodes_up(&self) -> usize {
-        self.watch.map.nodes().filter(|node| node.state() == NodeState::Up).count()
+    /// Instances of nodes that are up, as control has it: a node with two may hold two copies, where there are too few others.
+    pub(super) fn instances_up(&self) -> usize {
+        let up = self.watch.map.nodes().filter(|node| node.state() == NodeState::Up);
+        up.map(|node| node.instances().count()).sum()
     }
 }

@@ -30,14 +30,14 @@ enum Judged {
     Differs(String),
 }
 
-/// Judges a group by what the map and its members say, with so many nodes up.
+/// Judges a group by what the map and its members say, with so many instances up.
 fn judge(
     config: &KeyspaceConfig,
-    nodes_up: usize,
+    instances_up: usize,
     group: Group<'_>,
     found: &[(InstanceId, Found)],
 ) -> Judged {
-    let wanted = usize::from(config.replicas).min(nodes_up);
+    let wanted = usize::from(config.replicas).min(instances_up);
     let members = group.members().count();
     if group.state != GroupState::Settled || members != wanted {
         return Judged::Not(format!("has {members} of {wanted} members: {group:?}"));
@@ -111,7 +111,7 @@ impl Cluster {
         let Some(group) = known.group(partition) else { return Judged::Well };
         let found: Vec<(InstanceId, Found)> =
             group.members().map(|member| (member, self.find_member(member, keyspace, partition))).collect();
-        judge(known.config(), self.nodes_up(), group, &found)
+        judge(known.config(), self.instances_up(), group, &found)
     }
 
     fn find_member(&mut self, member: InstanceId, keyspace: KeyspaceId, partition: PartitionId) -> Found {
