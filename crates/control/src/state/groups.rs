@@ -172,7 +172,12 @@ impl View<'_> {
         }
         let mut next = group.to_group();
         if self.is_down(group.primary) {
-            let heir = heir(partition, group.in_sync, |instance| self.is_down(instance))?;
+            let is_down = |instance| self.is_down(instance);
+            let follower = || match planted::is_planted(Bug::PromotesFollower) {
+                true => heir(partition, group.followers, is_down),
+                false => None,
+            };
+            let heir = heir(partition, group.in_sync, is_down).or_else(follower)?;
             hand_over(&mut next, heir);
         }
         let (down, up): (Vec<_>, Vec<_>) = next.in_sync.iter().partition(|instance| self.is_down(**instance));
@@ -250,6 +255,7 @@ fn heir(
 /// An in-sync replica becomes primary, and the old one follows.
 fn hand_over(group: &mut ReplicaGroup, heir: InstanceId) {
     group.in_sync.retain(|instance| *instance != heir);
+    group.followers.retain(|instance| *instance != heir);
     let old = std::mem::replace(&mut group.primary, heir);
     group.followers.push(old);
 }
