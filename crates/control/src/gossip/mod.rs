@@ -103,6 +103,8 @@ pub struct Gossip {
     alive: BTreeMap<NodeId, Incarnation>,
     stream: Stream,
     next_announce: Time,
+    /// It was away the last time, too.
+    was_late: bool,
     name: Name,
 }
 
@@ -127,6 +129,7 @@ impl Gossip {
             alive: BTreeMap::new(),
             stream: Stream::new(!seed),
             next_announce: now,
+            was_late: false,
             name,
         }
     }
@@ -141,6 +144,7 @@ impl Gossip {
     /// Time has passed. Nodes of the map that are not known yet are told that this one is here, a few at a time.
     pub fn tick(&mut self, now: Time, map: &ClusterMap) -> Vec<GossipEffect> {
         let mut effects = Vec::new();
+        self.forgive_own_lateness(now);
         while let Some(entry) = self.timers.first_entry().filter(|entry| entry.key().0 <= now) {
             let timer = entry.remove();
             let of_suspect = matches!(timer, Timer::ChangeSuspectToDown { .. });
@@ -165,6 +169,23 @@ impl Gossip {
             }
         }
         effects
+    }
+
+    /// Time in which this process was away does not count: answers and words of suspects may wait to be read, and the pauses
+    /// between what foca does are there for them to come. All of it is done so much later, and, unless this process is away all
+    /// the time, only once what waits has been read.
+    fn forgive_own_lateness(&mut self, now: Time) {
+        let Some(((first, _), _)) = self.timers.first_key_value() else { return };
+        let late_us = now.since_us(*first);
+        if *first > now || late_us < LATE_MS * 1000 {
+            self.was_late &= *first > now;
+            return;
+        }
+        self.was_late = !self.was_late;
+        // If it was away the last time too, some of it counts: somebody has to notice who is dead.
+        let longer_us = if self.was_late { late_us + READ_MS * 1000 } else { late_us - LATE_MS * 1000 };
+        let timers = std::mem::take(&mut self.timers).into_iter();
+        self.timers = timers.map(|((at, made), timer)| ((at.after_us(longer_us), made), timer)).collect();
     }
 
     /// Tells the others that this node goes, so that nobody has to find out. Nothing is to be done with it any more.
@@ -220,6 +241,12 @@ impl Gossip {
         doing.effects
     }
 }
+
+/// Whoever comes so late was away: as long as a probe waits for its answer, by default.
+const LATE_MS: u64 = 50;
+
+/// In which who was away reads what has waited for it.
+const READ_MS: u64 = 50;
 
 /// How often a node that goes says so.
 const LEAVES: usize = 2;

@@ -17,6 +17,8 @@ struct Field {
     order: u64,
     random: Stream,
     loss_per_mille: u64,
+    /// When each node is given a processor next, if there are too few: it does nothing in between.
+    slots: Option<Vec<u64>>,
     /// When who said of whom that it does not answer.
     verdicts: Vec<(u64, usize, NodeId, bool)>,
 }
@@ -40,7 +42,7 @@ impl Field {
         let gossip = |id: u32, seed| Some(start(id, 0, Time(0), seed));
         let nodes = (0..nodes).map(|id| gossip(id, random.next_u64())).collect();
         let (agenda, verdicts) = (BTreeMap::new(), Vec::new());
-        Field { now: 0, map, nodes, agenda, order: 0, random, loss_per_mille, verdicts }
+        Field { now: 0, map, nodes, agenda, order: 0, random, loss_per_mille, slots: None, verdicts }
     }
 
     fn run(&mut self, until: u64) {
@@ -67,6 +69,39 @@ impl Field {
                     GossipEffect::Verdict { node, alive, .. } => {
                         self.verdicts.push((self.now, at, node, alive));
                     }
+                }
+            }
+        }
+    }
+
+    /// Nodes that are given a processor only now and then: they see how late it is, and then what has come meanwhile.
+    fn run_in_slots(&mut self, until: u64, pauses: &std::ops::Range<u64>) {
+        while self.now < until {
+            let slots = self.slots.get_or_insert_with(|| vec![self.now; self.nodes.len()]);
+            let Some((at, slot)) = slots.iter().copied().enumerate().min_by_key(|(_, slot)| *slot) else {
+                return;
+            };
+            slots[at] = slot + self.random.between(pauses.start, pauses.end);
+            self.now = slot;
+            let waiting: Vec<_> = self
+                .agenda
+                .iter()
+                .filter(|((time, _), (to, _))| *time <= slot && *to == at)
+                .map(|(key, _)| *key)
+                .collect();
+            let Some(node) = self.nodes[at].as_mut() else {
+                waiting.iter().for_each(|key| drop(self.agenda.remove(key)));
+                continue;
+            };
+            let mut effects = node.tick(Time(slot), &self.map);
+            for (_, bytes) in waiting.iter().filter_map(|key| self.agenda.remove(key)) {
+                effects.extend(node.receive(Time(slot), &bytes));
+                effects.extend(node.tick(Time(slot), &self.map));
+            }
+            for effect in effects {
+                match effect {
+                    GossipEffect::Send { to, bytes } => self.send(to, bytes),
+                    GossipEffect::Verdict { node, alive, .. } => self.verdicts.push((slot, at, node, alive)),
                 }
             }
         }
@@ -155,6 +190,28 @@ fn a_node_that_was_taken_for_dead_by_mistake_is_heard_again() {
     field.run(10_000_000);
     for node in &field.nodes[..3] {
         assert_eq!(node.as_ref().unwrap().answers(NodeId(3)), Some(Incarnation(103)));
+    }
+}
+
+#[test]
+fn who_is_late_itself_does_not_take_others_for_dead_but_who_is_dead_is_noticed() {
+    for (pauses, most_ms) in
+        [(100_000..300_000, 5_000), (200_000..600_000, 9_000), (500_000..800_000, 16_000)]
+    {
+        for seed in 0..20 {
+            let mut field = Field::new(3, 0, seed);
+            field.run(3_000_000);
+            field.run_in_slots(23_000_000, &pauses);
+            assert_eq!(field.downs(), 0, "{pauses:?} us, seed {seed}: a living one is dead");
+            field.nodes[1] = None;
+            let died = field.now;
+            while field.downs() == 0 {
+                field.run_in_slots(field.now + 100_000, &pauses);
+                let after_ms = (field.now - died) / 1_000;
+                assert!(after_ms < most_ms, "{pauses:?} us, seed {seed}: not noticed after {after_ms} ms");
+            }
+            assert!(field.verdicts.iter().all(|(_, _, node, alive)| *alive || *node == NodeId(1)));
+        }
     }
 }
 
