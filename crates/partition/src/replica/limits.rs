@@ -34,8 +34,9 @@ pub const ASK_AGAIN_US: u64 = 200_000;
 /// How often a peer hears of its primary while something is unacknowledged: losses are found by it.
 pub const HEARTBEAT_US: u64 = 30_000;
 
-/// How often one does that does not answer, or whose lease is not there. Who has said that it holds and has applied
-/// everything hears nothing: leases tell whether it is there, and an idle partition should cost nothing.
+/// How often one does that does not answer, or whose lease is not there, and a follower under an interval that has not
+/// said that it has flushed everything. Who has said that, and that it holds and has applied everything, hears nothing:
+/// leases tell whether it is there, and an idle partition should cost nothing.
 pub const IDLE_US: u64 = 500_000;
 
 /// So often the pause between two heartbeats that are not answered is doubled, up to [`IDLE_US`].

@@ -7,7 +7,7 @@ use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Report};
 use zerohop_wire::{Many, pack};
 
 use super::limits::{
-    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
+    ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
     REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
 };
 use super::settle::NO_MARK;
@@ -242,8 +242,12 @@ impl Replica {
             && stream.next == last + 1
             && stream.holds(self.is_sync()) >= last
             && stream.applied >= commit;
+        // Its word that it has flushed comes by itself, once: if it is lost, the follower is not admitted.
+        let owes_flush =
+            self.is_interval() && stream.durable < last && self.view.followers.contains(&stream.member);
         match stream.sent_us {
             0 => 0,
+            sent_us if has_all && owes_flush => sent_us + IDLE_US,
             _ if has_all => u64::MAX,
             sent_us if stream.is_found && is_there && stream.told_commit < commit => sent_us + COMMIT_US,
             sent_us => sent_us + stream.pause_us(is_there),

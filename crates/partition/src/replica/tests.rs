@@ -17,7 +17,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, Message};
 
-use super::limits::{KEEPS_UP_US, LAG_US, LEASE_WAIT_US};
+use super::limits::{IDLE_US, KEEPS_UP_US, LAG_US, LEASE_WAIT_US};
 use super::{Change, Context, Effects, Leases, Replica, Role, Told, View};
 use crate::event::{Now, Request, Token};
 use crate::partition::open::Options;

@@ -76,3 +76,28 @@ fn a_follower_says_when_it_has_flushed_what_it_was_sent() {
     b.tell(Told::Tick);
     assert!(b.said().is_empty(), "once");
 }
+
+#[test]
+fn a_follower_whose_word_that_it_has_flushed_was_lost_is_asked_again() {
+    let (mut a, last) = primary_alone_that_is_to_admit();
+    let holds_all = |durable| {
+        let (matched, durable, applied) = (LogIndex(last), LogIndex(durable), LogIndex(last));
+        Call::ReplicateAck(Report::Holds { matched, durable, applied })
+    };
+    let beats = |a: &mut Node| {
+        a.out.sent.clear();
+        for _ in 0..8 {
+            a.now_us += IDLE_US / 4;
+            a.granted_by(2);
+            a.tell(Told::Tick);
+        }
+        a.said().into_iter().filter(|said| said.ends_with(": 0")).count()
+    };
+    a.hear(2, 1, &holds_all(0));
+    a.tell(Told::Tick);
+    assert!((1..=3).contains(&beats(&mut a)), "its answer tells what it has flushed");
+    a.hear(2, 1, &holds_all(last));
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked, [Change::Admit(member(2))]);
+    assert_eq!(beats(&mut a), 0, "an idle partition costs nothing");
+}
