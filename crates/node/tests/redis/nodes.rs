@@ -151,8 +151,15 @@ fn what_is_longer_than_a_frame_goes_to_another_node_and_back() {
     for tag in 0..4 {
         let (a, b) = (format!("{{{tag}}}a"), format!("{{{tag}}}b"));
         let words: [&[u8]; 5] = [b"MSET", a.as_bytes(), &value(b'a'), b.as_bytes(), &value(b'b')];
-        redis.stream.write_all(&command(&words)).unwrap();
-        assert_eq!(redis.reply(), ok());
+        // Where the machine is so busy that a group changes meanwhile, what became of it is in doubt: it may be repeated.
+        let stored = (0..5).any(|_| {
+            redis.stream.write_all(&command(&words)).unwrap();
+            let reply = redis.reply();
+            let in_doubt = matches!(&reply, Reply::Error(text) if text.contains("may have been done or not"));
+            assert!(in_doubt || reply == ok(), "{reply:?}");
+            !in_doubt
+        });
+        assert!(stored);
         let both = [value(b'a'), value(b'b')].map(|bytes| Reply::Bulk(Some(bytes)));
         assert!(redis.ask(&format!("MGET {a} {b}")) == Reply::Array(Some(both.to_vec())));
         assert_eq!(redis.ask(&format!("DEL {a} {b}")), Reply::Number(2));

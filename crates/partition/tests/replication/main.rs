@@ -63,7 +63,7 @@ fn seeds() -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("ZEROHOP_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 1..1 + number("ZEROHOP_SEEDS").unwrap_or(30),
+        None => 1..1 + number("ZEROHOP_SEEDS").unwrap_or(60),
     }
 }
 
@@ -82,7 +82,7 @@ fn nothing_acknowledged_is_lost_and_one_answers_at_a_time() {
         totals.add(&ended.totals);
     }
     println!("{count} seeds: {totals:?}");
-    if count >= 30 {
+    if count >= 60 {
         let Totals { promotions, truncations, states, lapses, admissions, removals, .. } = totals;
         let Totals { readmissions, restarts_of_all, moves, operations, .. } = totals;
         let Totals { rot_found, mended, disk_failures, audits, .. } = totals;
