@@ -127,6 +127,23 @@ fn a_wait_sees_a_state_that_came_and_went_within_one_flush() {
     assert_eq!(rig.answer(token(1)).and_then(|a| a.bytes()), Some(b"one".to_vec()));
 }
 
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_waits_that_nobody_wakes_are_seen() {
+    use crate::planted::{Bug, plant};
+    let is_woken = || {
+        let mut rig = Rig::new(Durability::Memory);
+        read(&mut rig, 1, b"k", Query::Wait { until: Until::Present });
+        write(&mut rig, 2, b"k", insert(b"one"));
+        rig.answer(token(1)).is_some()
+    };
+    assert!(is_woken());
+    plant(Some(Bug::WaitsNotWoken));
+    let woken = is_woken();
+    plant(None);
+    assert!(!woken);
+}
+
 #[test]
 fn after_a_failed_flush_whatever_rests_on_it_is_answered_with_doubt_and_nothing_hangs() {
     let mut rig = Rig::new(Durability::Sync);
