@@ -9,11 +9,15 @@ pub(crate) struct Small(PathBuf);
 
 impl Small {
     /// Mounts one of this size at a folder, which is made. `None`: this user may not.
+    ///
+    /// # Panics
+    /// It cannot be mounted by root.
     pub(crate) fn mount(folder: &Path, size: &str) -> Option<Small> {
         std::fs::create_dir_all(folder).unwrap();
         let mut command = Command::new("mount");
         command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(folder);
         let is_mounted = command.output().is_ok_and(|output| output.status.success());
+        assert!(is_mounted || !rustix::process::geteuid().is_root(), "{command:?} has failed");
         is_mounted.then(|| Small(folder.to_owned()))
     }
 

@@ -173,7 +173,7 @@ fn the_disk_of_a_node_fills_up_and_has_room_again() {
 fn spaces(name: &str) -> Option<Net> {
     let net = Net::spaces(NODES);
     if net.is_none() {
-        eprintln!("{name}: not run, as it needs root and the program `ip` (package iproute2)");
+        eprintln!("{name}: not run, as it needs root");
     }
     net
 }
