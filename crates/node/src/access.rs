@@ -5,7 +5,7 @@
 use zerohop_placement::ClusterMap;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::Operation;
+use zerohop_wire::messages::{Change, Operation, Write};
 use zerohop_wire::{AuthFault, Failure, Message, Permission};
 
 /// Whether this is permitted in a keyspace; of none: in all.
@@ -39,12 +39,17 @@ pub(crate) fn permits_request(
 ) -> Result<(), Failure<'static>> {
     let Access::Token(id) = access else { return Ok(()) };
     let may = |permission| permits(map, access, keyspace, permission);
+    // One that fails is answered with the whole record.
+    let may_write = |write: &Write<'_>| match write.change {
+        Change::CompareSwap { .. } => may(Permission::Write).and_then(|()| may(Permission::Read)),
+        _ => may(Permission::Write),
+    };
     match message {
         Message::Read { .. } | Message::Scan(_) => may(Permission::Read),
-        Message::Write { .. } => may(Permission::Write),
+        Message::Write { write, .. } => may_write(write),
         Message::Batch(batch) => batch.operations.iter().try_for_each(|operation| match operation {
             Operation::Read(_) => may(Permission::Read),
-            Operation::Write(_) => may(Permission::Write),
+            Operation::Write(write) => may_write(&write),
         }),
         Message::Hello(_)
         | Message::Prove(_)
@@ -66,12 +71,10 @@ pub(crate) fn permits_request(
 
 #[cfg(test)]
 mod tests {
-    use zerohop_placement::{Change, Grant, MapDelta, Permissions, TokenEntry};
+    use zerohop_placement::{Change as MapChange, Grant, MapDelta, Permissions, TokenEntry};
     use zerohop_wire::Many;
     use zerohop_wire::ids::{MapEpoch, Timestamp};
-    use zerohop_wire::messages::{
-        Batch, Change as Write_, Condition, Expiry, Ping, Query, Read, Scan, Stamp, Write,
-    };
+    use zerohop_wire::messages::{Batch, Condition, Expiry, Ping, Query, Read, Scan, Stamp};
 
     use super::*;
 
@@ -83,7 +86,7 @@ mod tests {
         let grant = |keyspace, permission| Grant { keyspace, permissions: Permissions::of([permission]) };
         let grants = vec![grant(READABLE, Permission::Read), grant(WRITABLE, Permission::Write)];
         let token = TokenEntry::new(7, "robot".parse().unwrap(), grants).unwrap();
-        let changes = vec![Change::PutToken(token)];
+        let changes = vec![MapChange::PutToken(token)];
         ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap()
     }
 
@@ -95,7 +98,7 @@ mod tests {
     fn each_request_needs_what_it_does() {
         let map = map();
         let read = Read { key: b"k", query: Query::Lookup };
-        let insert = Write_::Insert { value: b"v", expiry: Expiry::Never };
+        let insert = Change::Insert { value: b"v", expiry: Expiry::Never };
         let write = Write { key: b"k", condition: Condition::Always, change: insert };
         let lookup = Message::Read { seen: Timestamp::ZERO, read };
         let scan = Message::Scan(Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 1 });
@@ -114,6 +117,10 @@ mod tests {
             assert_eq!(asks(ROBOT, WRITABLE, message), Ok(()));
             assert_eq!(asks(ROBOT, READABLE, message), forbidden(READABLE, Permission::Write));
         }
+        let swap = Change::CompareSwap { expected: None, new: None };
+        let swap = Message::Write { stamp: Stamp::default(), write: Write { change: swap, ..write } };
+        assert_eq!(asks(ROBOT, WRITABLE, &swap), forbidden(WRITABLE, Permission::Read));
+        assert_eq!(asks(ROBOT, READABLE, &swap), forbidden(READABLE, Permission::Write));
         assert_eq!(asks(ROBOT, READABLE, &batch(&both)), forbidden(READABLE, Permission::Write));
         assert_eq!(asks(ROBOT, WRITABLE, &batch(&both)), forbidden(WRITABLE, Permission::Read));
         let ping = Message::Ping(Ping::default());
