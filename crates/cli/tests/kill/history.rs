@@ -9,7 +9,7 @@ use crate::Stand;
 pub(crate) enum Rules {
     /// All.
     All,
-    /// Those acknowledged so long before it.
+    /// Those acknowledged so long before it, and [`Stand::late`].
     Before(Duration),
 }
 
@@ -50,7 +50,9 @@ impl<S: Clone + PartialEq + std::fmt::Debug> History<S> {
             (None, _) => false,
             (Some(_), Rules::All) => true,
             // An answer that comes soon after the kill may have been on its way before it.
-            (Some(at), Rules::Before(window)) => at + window <= stand.killed_at || at >= stand.up_at,
+            (Some(at), Rules::Before(window)) => {
+                at + window + stand.late <= stand.killed_at || at >= stand.up_at
+            }
         };
         let oldest = self.states.iter().rposition(must_be_there).unwrap_or(0);
         let Some(at) = self.states[oldest..].iter().rposition(|state| state.state == found) else {
@@ -58,8 +60,9 @@ impl<S: Clone + PartialEq + std::fmt::Debug> History<S> {
             let before_kill = expected.acknowledged.map(|at| stand.killed_at.saturating_duration_since(at));
             let older = self.states.iter().rposition(|state| state.state == found);
             panic!(
-                "key {key}, {rules:?}: found {found:?}, {}; {:?} must be there, acknowledged {before_kill:?} before the \
-                 kill",
+                "key {key}, {rules:?}, {:?} late: found {found:?}, {}; {:?} must be there, acknowledged {before_kill:?} \
+                 before the kill",
+                stand.late,
                 older.map_or("never written".to_owned(), |at| format!("{} writes older", oldest - at)),
                 expected.state
             );
@@ -69,7 +72,7 @@ impl<S: Clone + PartialEq + std::fmt::Debug> History<S> {
         let is_synced = |state: &State<S>| match (state.acknowledged, rules) {
             (None, _) => false,
             (Some(_), Rules::All) => true,
-            (Some(at), Rules::Before(window)) => at + window <= stand.killed_at,
+            (Some(at), Rules::Before(window)) => at + window + stand.late <= stand.killed_at,
         };
         let synced = self.states.iter().rposition(is_synced).unwrap_or(0);
         self.states.drain(..synced);
