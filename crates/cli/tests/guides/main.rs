@@ -27,7 +27,8 @@ use std::path::{Path, PathBuf};
 use self::play::play;
 
 /// What is played with nothing but the program itself, from the root of the sources.
-const GUIDES: [&str; 3] = ["README.md", "docs/guide/command-line.md", "docs/guide/security.md"];
+const GUIDES: [&str; 4] =
+    ["docs/guide/quick-start.md", "README.md", "docs/guide/command-line.md", "docs/guide/security.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
