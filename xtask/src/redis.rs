@@ -23,5 +23,15 @@ pub fn run(shop: &Workshop) -> Result<String, Failure> {
         Command::new(suite.join("run")).arg(shop.target.join("debug").join("zerohop")).arg(&home),
         "a client of Redis was not served as it expects, shown above; docs/guide/redis.md tells what works",
     )?;
-    Ok("redis-cli, redis-benchmark, redis-py, ioredis".to_owned())
+    // The guide's own examples, with the same clients.
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", home.join("venv").join("bin").display());
+    run_command(
+        shop.cargo()
+            .args(["test", "--quiet", "--locked", "--package", "zerohop", "--test", "guides"])
+            .env("ZEROHOP_GUIDES", "docs/guide/redis.md")
+            .env("PATH", path),
+        "docs/guide/redis.md says what is not so, shown above",
+    )?;
+    Ok("redis-cli, redis-benchmark, redis-py, ioredis, the guide".to_owned())
 }

@@ -10,7 +10,7 @@ pub(crate) struct Command {
     pub(crate) prints: Option<Vec<String>>,
 }
 
-/// The commands of all blocks marked `sh` or `console`, in order.
+/// The commands of all blocks marked `sh`, `console` or `python`, in order.
 pub(crate) fn commands(guide: &str) -> Vec<Command> {
     let mut commands = Vec::new();
     let mut lines = guide.lines().enumerate();
@@ -24,10 +24,18 @@ pub(crate) fn commands(guide: &str) -> Vec<Command> {
         match mark.trim() {
             "sh" => commands.extend(listed(&block)),
             "console" => commands.extend(transcript(&block)),
+            "python" => commands.extend(script(&block)),
             _ => {}
         }
     }
     commands
+}
+
+/// A program for Python, which must end well.
+fn script(block: &[(usize, &str)]) -> Option<Command> {
+    let lines: Vec<&str> = block.iter().map(|(_, line)| *line).collect();
+    let text = format!("python3 - <<'END OF SCRIPT'\n{}\nEND OF SCRIPT", lines.join("\n"));
+    block.first().map(|(line, _)| Command { line: *line, text, prints: None })
 }
 
 /// Commands one after the other; one may go over several lines.

@@ -6,7 +6,8 @@
 //!
 //! A block that is marked `sh` is a list of commands, each of which must end well. One marked `console` is a transcript:
 //! behind each `$ ` stands a command, below it what it prints. Numbers and what is as long as a checksum may differ, and `…`
-//! stands for anything. `zerohop up` and `zerohop node` run on in the background, until the guide ends. Each guide
+//! stands for anything. One marked
+//! `python` is a program. `zerohop up` and `zerohop node` run on in the background, until the guide ends. Each guide
 //! has a loopback of its own where that is permitted, so that the ports of the guides are free; else it takes those of the machine.
 //! What is not to be run is in blocks marked `text`.
 
