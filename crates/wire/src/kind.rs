@@ -32,6 +32,8 @@ numbered!(
         Wait = 0x0106, "wait";
         /// Reads a page of the keys of a partition.
         Scan = 0x0107, "scan";
+        /// Asks whether a record is still what was read of it.
+        Confirm = 0x0108, "confirm";
         /// Several operations on records of one partition.
         Batch = 0x0200, "batch";
         /// Stores a value.
@@ -54,6 +56,10 @@ numbered!(
         Trim = 0x0209, "trim";
         /// Changes a number inside a bytes record.
         Transform = 0x020A, "transform";
+        /// Does a transaction over any partitions.
+        Transact = 0x0210, "transact";
+        /// Brings what a transaction will refer to.
+        Stage = 0x0211, "stage";
         /// Entries of a partition's log, from its primary to another member.
         Replicate = 0x0300, "replicate";
         /// What a member holds, or where its log differs.
@@ -86,6 +92,8 @@ numbered!(
         UnitAsk = 0x030E, "unit_ask";
         /// What became of it.
         UnitTold = 0x030F, "unit_told";
+        /// A message of the transaction protocol.
+        Transaction = 0x0310, "transaction";
         /// Answers `Hello`.
         HelloAck = 0x8001, "hello_ack";
         /// Answers `Ping`.
@@ -102,6 +110,8 @@ numbered!(
         Answer = 0x8100, "answer";
         /// Answers `Batch`.
         BatchAnswer = 0x8200, "batch_answer";
+        /// Answers `Transact`.
+        Transacted = 0x8210, "transacted";
     }
 );
 

@@ -32,7 +32,7 @@ mod version;
 
 pub use decode::{Broken, Decoded, Decoder, Frame};
 pub use encode::Encoder;
-pub use error::{Advice, AuthFault, ErrorCode, Failure, Permission, What};
+pub use error::{AbortReason, Advice, AuthFault, ErrorCode, Failure, Permission, What};
 pub use header::{Envelope, Flags, HEADER_BYTES, Header, MAGIC};
 pub use kind::Kind;
 pub use many::{Element, Many, pack};

@@ -41,6 +41,12 @@ pub const ENTRIES_MAX: u32 = 4096;
 /// Longest payload of a log entry: a value, and what a partition puts around it.
 pub const ENTRY_PAYLOAD_BYTES_MAX: usize = VALUE_BYTES_MAX + (32 << 10);
 
+/// Most items of one transaction: each is an intent in memory and a few bytes in the log until the end.
+pub const TRANSACTION_ITEMS_MAX: u32 = 16_384;
+
+/// Most bytes that are staged at once for a transaction: one log entry, which holds its name beside them.
+pub const STAGED_PIECE_BYTES_MAX: usize = VALUE_BYTES_MAX;
+
 /// Longest cursor of a scan: opaque to clients, at most a key and its place.
 pub const CURSOR_BYTES_MAX: usize = KEY_BYTES_MAX + 64;
 

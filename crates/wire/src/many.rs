@@ -50,6 +50,18 @@ impl<'a, T: Element<'a>> Many<'a, T> {
         Ok(Self(Form::Packed { count, bytes }))
     }
 
+    /// All the elements that [`pack`] has written into these bytes, however many. Checks all of them. Errors: as
+    /// [`Self::packed`].
+    pub fn all(bytes: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut rest, mut count) = (bytes, 0);
+        while !rest.is_empty() {
+            T::take(&mut rest)?;
+            count += 1;
+        }
+        check_count::<T>(count as usize)?;
+        Ok(Self(Form::Packed { count, bytes }))
+    }
+
     /// How many.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{
-    AuthFault, Decoded, Decoder, Encoder, Envelope, ErrorCode, Failure, Features, Kind, Many, Message, What,
+    AbortReason, AuthFault, Decoded, Decoder, Encoder, Envelope, ErrorCode, Failure, Features, Kind, Many,
+    Message, What,
 };
 
 const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
@@ -48,6 +49,7 @@ fn for_each_vector(check: &mut dyn FnMut(&str, &str, &Message<'_>)) {
     reads(check);
     writes(check);
     batches(check);
+    transactions(check);
     outcomes(check);
     peers(check);
     errors(check);
@@ -109,6 +111,7 @@ fn reads(check: Check<'_>) {
     read("wait_absent", "until there is no record", Query::Wait { until: Until::Absent });
     read("wait_present", "until there is one", Query::Wait { until: Until::Present });
     read("wait_changed", "until the version is another", Query::Wait { until: Until::Changed(VERSION) });
+    read("confirm", "whether the version is the same", Query::Confirm { version: VERSION });
     let scan = Scan { seen: SEEN, cursor: b"from here", prefix: b"user/", keys_max: 1000 };
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
 }
@@ -174,6 +177,18 @@ fn batches(check: Check<'_>) {
     check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Many::given(&answers)));
 }
 
+fn transactions(check: Check<'_>) {
+    check("transact", "opaque parts", &Message::Transact(Transact { stamp: STAMP, parts: b"parts" }));
+    check("stage", "a piece", &Message::Stage(Stage { stamp: STAMP, piece: b"piece" }));
+    let answers = [
+        ItemAnswer(Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" })),
+        ItemAnswer(Ok(Outcome::Done { version: Timestamp::MAX, number: 0 })),
+        ItemAnswer(Err(Failure::NotFound)),
+    ];
+    let transacted = Transacted { version: VERSION, answers: Many::given(&answers) };
+    check("transacted", "a value, done, not found", &Message::Transacted(transacted));
+}
+
 fn peers(check: Check<'_>) {
     let member = |instance, incarnation| Member {
         instance: InstanceId(instance),
@@ -228,6 +243,7 @@ fn peers(check: Check<'_>) {
     let empty = UnitTold { total: 0, piece: b"", ..told };
     let verdict = Verdict::NotRun;
     peer("unit_told_not_run", "unit 9 was not run", Call::UnitTold(UnitTold { verdict, ..empty }));
+    peer("transaction", "an opaque message", Call::Transaction(b"message"));
     let verdict = Verdict::Waits(1_700_000_000_123);
     peer("unit_told_waits", "unit 9 waits", Call::UnitTold(UnitTold { verdict, ..empty }));
 }
@@ -261,6 +277,9 @@ fn errors(check: Check<'_>) {
             // The one that the vector was made with, however many there are now.
             Failure::BadRequest { .. } => Failure::from(What::HalfSession),
             Failure::AuthFailed { .. } => Failure::AuthFailed { fault: AuthFault::Proof },
+            Failure::Aborted { .. } => {
+                Failure::Aborted { reason: AbortReason::ReadChanged, part: 1, item: 2 }
+            }
             other => other,
         };
         let known = ErrorCode::from_number(failure.code());

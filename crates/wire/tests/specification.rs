@@ -2,7 +2,7 @@
 #![allow(missing_docs, reason = "a test")]
 
 use zerohop_wire::messages::{RecordType, Shape};
-use zerohop_wire::{AuthFault, ErrorCode, Kind, What, limits};
+use zerohop_wire::{AbortReason, AuthFault, ErrorCode, Kind, What, limits};
 
 const SPECIFICATION: &str = include_str!("../../../docs/protocols/wire.md");
 
@@ -24,6 +24,9 @@ fn the_specification_has_a_row_for_every_number() {
     for fault in AuthFault::ALL {
         assert_says(&format!("\n| {} | {fault} |\n", fault.number()));
     }
+    for reason in AbortReason::ALL {
+        assert_says(&format!("\n| {} | {reason} |\n", reason.number()));
+    }
     for shape in Shape::ALL {
         assert_says(&format!("\n| {} | {shape} |", shape.number()));
     }
@@ -44,6 +47,8 @@ fn the_specification_states_the_limits() {
         ("frames have at most ", limits::HELLO_BODY_BYTES_MAX as u64, " bytes"),
         ("a text of 32 to ", limits::SECRET_BYTES_MAX as u64, " bytes"),
         ("; ", limits::BATCH_ITEMS_MAX.into(), " operations in a batch"),
+        ("has at most ", limits::TRANSACTION_ITEMS_MAX.into(), " items"),
+        ("the piece, at most ", limits::STAGED_PIECE_BYTES_MAX as u64, " bytes"),
         ("keys at most, 1 to ", limits::SCAN_PAGE_KEYS_MAX.into(), " "),
     ];
     for (before, number, after) in stated {

@@ -3,6 +3,7 @@
 pub(crate) mod append;
 mod bits;
 mod compare_swap;
+mod confirm;
 mod expire;
 mod extend;
 mod increment;
@@ -205,6 +206,7 @@ pub(crate) fn read<'o, D: Disk>(
         Query::Lookup | Query::Wait { .. } => lookup::answer(view, read.key, shape, Range::ALL, out),
         Query::LookupRange { range } => lookup::answer(view, read.key, shape, range, out),
         Query::Inspect => inspect::answer(shape),
+        Query::Confirm { version } => confirm::answer(shape, version),
         Query::GetBit { offset } => bits::get(view, read.key, shape, offset, out),
         Query::CountBits { range } => bits::count(view, read.key, shape, range, out),
     }

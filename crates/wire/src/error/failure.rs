@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{AuthFault, ErrorCode, Permission, What};
+use super::{AbortReason, AuthFault, ErrorCode, Permission, What};
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -112,6 +112,15 @@ pub enum Failure<'a> {
     NotANumber,
     /// The counter would leave the range of 64 signed bits.
     Overflow,
+    /// The transaction was not done, nor will be.
+    Aborted {
+        /// Why not.
+        reason: AbortReason,
+        /// Which of its parts said so, from zero; [`AbortReason::NONE`]: none in particular.
+        part: u32,
+        /// Which item of that part, from zero; [`AbortReason::NONE`]: none in particular.
+        item: u32,
+    },
     /// The partition is not served here, or not at the epoch that the request named.
     WrongOwner {
         /// The epoch of the map after the delta is applied.
@@ -230,6 +239,7 @@ impl Failure<'_> {
             Self::ConditionFailed { version, found } => Failure::ConditionFailed { version, found },
             Self::NotANumber => Failure::NotANumber,
             Self::Overflow => Failure::Overflow,
+            Self::Aborted { reason, part, item } => Failure::Aborted { reason, part, item },
             Self::Busy { retry_after_ms } => Failure::Busy { retry_after_ms },
             Self::Unavailable { retry_after_ms } => Failure::Unavailable { retry_after_ms },
             Self::TooFewInSync { in_sync, needed } => Failure::TooFewInSync { in_sync, needed },
@@ -267,6 +277,7 @@ impl Failure<'_> {
             Self::CompareFailed { .. } => ErrorCode::CompareFailed,
             Self::NotANumber => ErrorCode::NotANumber,
             Self::Overflow => ErrorCode::Overflow,
+            Self::Aborted { .. } => ErrorCode::Aborted,
             Self::WrongOwner { .. } => ErrorCode::WrongOwner,
             Self::Busy { .. } => ErrorCode::Busy,
             Self::Unavailable { .. } => ErrorCode::Unavailable,

@@ -3,6 +3,7 @@
 //! A [`Failure`] travels in an answer in place of an outcome (see [`crate::messages::Answer`]); the encoders of this
 //! crate return the same type, so that a key too long reads the same whether the client or the server noticed.
 
+mod abort_reason;
 mod auth_fault;
 mod failure;
 mod parts;
@@ -10,6 +11,7 @@ mod permission;
 mod sentence;
 mod what;
 
+pub use abort_reason::AbortReason;
 pub use auth_fault::AuthFault;
 pub use failure::{Advice, Failure};
 pub(crate) use parts::Parts;
@@ -64,6 +66,8 @@ numbered!(
         NotANumber = 204, "NotANumber";
         /// See [`Failure::Overflow`].
         Overflow = 205, "Overflow";
+        /// See [`Failure::Aborted`].
+        Aborted = 206, "Aborted";
         /// See [`Failure::WrongOwner`].
         WrongOwner = 300, "WrongOwner";
         /// See [`Failure::Busy`].

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{AuthFault, ErrorCode, Failure, Permission, What};
+use super::{AbortReason, AuthFault, ErrorCode, Failure, Permission, What};
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -47,6 +47,9 @@ impl Failure<'_> {
                 if let Some(seen) = seen {
                     (parts.record, parts.payload) = (RecordType::Bytes.number(), seen);
                 }
+            }
+            Self::Aborted { reason, part, item } => {
+                (parts.detail, parts.number) = (reason.number(), u64::from(*part) | u64::from(*item) << 32);
             }
             Self::WrongOwner { epoch, delta } => (parts.number, parts.payload) = (epoch.0, delta),
             Self::Busy { retry_after_ms } | Self::Unavailable { retry_after_ms } => {
@@ -130,6 +133,10 @@ impl<'a> Failure<'a> {
             }
             ErrorCode::NotANumber => Self::NotANumber,
             ErrorCode::Overflow => Self::Overflow,
+            ErrorCode::Aborted => match AbortReason::from_number(detail) {
+                Some(reason) => Self::Aborted { reason, part: number as u32, item: (number >> 32) as u32 },
+                None => Self::Other { code },
+            },
             ErrorCode::WrongOwner => {
                 Self::WrongOwner { epoch: MapEpoch(number), delta: Cow::Borrowed(payload) }
             }

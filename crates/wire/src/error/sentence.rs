@@ -82,6 +82,7 @@ impl fmt::Display for Failure<'_> {
             Self::Overflow => {
                 f.write_str("the counter would leave the range of 64 signed bits; it is unchanged")
             }
+            Self::Aborted { reason, .. } => write!(f, "the transaction was not done: {reason}"),
             Self::WrongOwner { epoch, .. } => write!(
                 f,
                 "the partition is served elsewhere: apply the changes to map epoch {epoch} and ask its owner"

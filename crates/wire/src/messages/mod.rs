@@ -12,6 +12,7 @@ mod read;
 mod record;
 mod scan;
 mod session;
+mod transact;
 mod transform;
 mod unit;
 mod write;
@@ -26,6 +27,7 @@ pub(crate) use record::check_value;
 pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
 pub use session::{SessionOpen, SessionOpened, Stamp};
+pub use transact::{ItemAnswer, Stage, Transact, Transacted};
 pub use transform::{Brings, Number, NumberType, Operator, Transform};
 pub use unit::{UnitAsk, UnitTold, Verdict};
 pub use write::{Change, Write};
@@ -81,12 +83,18 @@ pub enum Message<'a> {
     },
     /// Several operations on records.
     Batch(Batch<'a>),
+    /// A transaction over any partitions.
+    Transact(Transact<'a>),
+    /// What a transaction will refer to.
+    Stage(Stage<'a>),
     /// From one instance to another.
     Peer(Peer<'a>),
     /// Answers `Read`, `Scan` and `Write`, and any request that failed.
     Answer(Answer<'a>),
     /// Answers `Batch`.
     BatchAnswer(Many<'a, Answer<'a>>),
+    /// Answers `Transact`.
+    Transacted(Transacted<'a>),
 }
 
 impl<'a> Message<'a> {
@@ -113,6 +121,9 @@ impl<'a> Message<'a> {
             Self::Peer(peer) => peer.call.kind(),
             Self::Answer(_) => Kind::Answer,
             Self::BatchAnswer(_) => Kind::BatchAnswer,
+            Self::Transact(_) => Kind::Transact,
+            Self::Stage(_) => Kind::Stage,
+            Self::Transacted(_) => Kind::Transacted,
         }
     }
 
@@ -130,6 +141,9 @@ impl<'a> Message<'a> {
             Self::Answer(answer) => return answer::put(answer, out),
             Self::Batch(batch) => return batch.put(out),
             Self::BatchAnswer(answers) => return answer::put_many(answers, out),
+            Self::Transact(transact) => return transact.put(out),
+            Self::Stage(stage) => return stage.put(out),
+            Self::Transacted(transacted) => return transacted.put(out),
             Self::Scan(scan) => return scan.put(out),
             Self::Peer(peer) => return peer.put(out),
             Self::Hello(hello) => return hello.put(out),
@@ -154,7 +168,8 @@ impl<'a> Message<'a> {
             | Kind::Inspect
             | Kind::GetBit
             | Kind::CountBits
-            | Kind::Wait => {
+            | Kind::Wait
+            | Kind::Confirm => {
                 let (mut fields, rest) = FieldReader::<8>::split(body)?;
                 Self::Read { seen: Timestamp(fields.u64()), read: Read::take(kind, rest)? }
             }
@@ -174,6 +189,9 @@ impl<'a> Message<'a> {
             Kind::Answer => Self::Answer(answer::take(body)?),
             Kind::Batch => Self::Batch(Batch::take(body)?),
             Kind::BatchAnswer => Self::BatchAnswer(answer::take_many(body)?),
+            Kind::Transact => Self::Transact(Transact::take(body)?),
+            Kind::Stage => Self::Stage(Stage::take(body)?),
+            Kind::Transacted => Self::Transacted(Transacted::take(body)?),
             Kind::Scan => Self::Scan(Scan::take(body)?),
             Kind::Replicate
             | Kind::ReplicateAck
@@ -190,7 +208,8 @@ impl<'a> Message<'a> {
             | Kind::DigestTold
             | Kind::DigestDiffers
             | Kind::UnitAsk
-            | Kind::UnitTold => Self::Peer(Peer::take(kind, body)?),
+            | Kind::UnitTold
+            | Kind::Transaction => Self::Peer(Peer::take(kind, body)?),
             Kind::Hello => Self::Hello(Hello::take(body)?),
             Kind::HelloAck => Self::HelloAck(HelloAck::take(body)?),
             Kind::Prove => Self::Prove(Prove::take(body)?),

@@ -179,6 +179,8 @@ pub enum Call<'a> {
     UnitAsk(UnitAsk<'a>),
     /// See there. It goes back on the connection on which the unit came.
     UnitTold(UnitTold<'a>),
+    /// A message of the transaction protocol, as that encodes it.
+    Transaction(&'a [u8]),
 }
 
 impl EntryName {
@@ -263,6 +265,7 @@ impl Call<'_> {
             Self::DigestDiffers(_) => Kind::DigestDiffers,
             Self::UnitAsk(_) => Kind::UnitAsk,
             Self::UnitTold(_) => Kind::UnitTold,
+            Self::Transaction(_) => Kind::Transaction,
         }
     }
 }
@@ -317,6 +320,7 @@ impl<'a> Peer<'a> {
             Call::EntryGot(entry) => return entry.put(out),
             Call::UnitAsk(ask) => return ask.put(out),
             Call::UnitTold(told) => return told.put(out),
+            Call::Transaction(message) => return Ok(message),
         }
         Ok(&[])
     }
@@ -404,6 +408,7 @@ impl<'a> Call<'a> {
             }
             Kind::UnitAsk => Self::UnitAsk(UnitAsk::take(body)?),
             Kind::UnitTold => Self::UnitTold(UnitTold::take(body)?),
+            Kind::Transaction => Self::Transaction(body),
             _ => {
                 let mut rest = body;
                 let entry = <LogEntry<'a> as Element<'a>>::take(&mut rest)?;

@@ -43,6 +43,12 @@ pub enum Query<'a> {
         /// Which bytes.
         range: Range,
     },
+    /// Whether the record's version is still this one, and no transaction is about to change it: the second round of a
+    /// read of several records. It waits for nobody. Answers `Done`, number 1 if so, else 0.
+    Confirm {
+        /// What a read before has told; zero: there was no record.
+        version: Timestamp,
+    },
     /// Waits until the record is as asked, then answers as `Lookup` does; `TimedOut` after the time-out in the header.
     Wait {
         /// What to wait for.
@@ -96,6 +102,7 @@ impl<'a> Read<'a> {
             Query::Inspect => Kind::Inspect,
             Query::GetBit { .. } => Kind::GetBit,
             Query::CountBits { .. } => Kind::CountBits,
+            Query::Confirm { .. } => Kind::Confirm,
             Query::Wait { .. } => Kind::Wait,
         }
     }
@@ -113,6 +120,10 @@ impl<'a> Read<'a> {
             Query::GetBit { offset } => {
                 check_bit(offset)?;
                 let fields: [u8; 16] = layout(|to| to.bytes(open(0)).u64(offset));
+                out.extend_from_slice(&fields);
+            }
+            Query::Confirm { version } => {
+                let fields: [u8; 16] = layout(|to| to.bytes(open(0)).u64(version.0));
                 out.extend_from_slice(&fields);
             }
             Query::Wait { until } => {
@@ -153,6 +164,10 @@ impl<'a> Read<'a> {
                 let (offset, rest) = one_u64(rest)?;
                 check_bit(offset)?;
                 (Query::GetBit { offset }, rest)
+            }
+            Kind::Confirm => {
+                let (version, rest) = one_u64(rest)?;
+                (Query::Confirm { version: Timestamp(version) }, rest)
             }
             Kind::Wait => {
                 let (version, rest) = one_u64(rest)?;

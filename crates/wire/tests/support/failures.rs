@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::RecordType;
-use zerohop_wire::{AuthFault, Failure, Permission, What};
+use zerohop_wire::{AbortReason, AuthFault, Failure, Permission, What};
 
 /// One failure of every code, and one of an unknown code, with these fields.
 pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
@@ -37,6 +37,11 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
         Failure::CompareFailed { version, seen: None },
         Failure::NotANumber,
         Failure::Overflow,
+        Failure::Aborted {
+            reason: AbortReason::ALL[n[0] as usize % AbortReason::ALL.len()],
+            part: n[1] as u32,
+            item: n[2] as u32,
+        },
         Failure::WrongOwner { epoch: MapEpoch(n[1]), delta: bytes },
         Failure::Busy { retry_after_ms },
         Failure::Unavailable { retry_after_ms },

@@ -21,7 +21,7 @@ pub struct Seed {
 }
 
 /// Kinds of seed that [`with_message`] tells apart.
-pub const PICKS: usize = 15;
+pub const PICKS: usize = 16;
 
 pub fn seed() -> impl Strategy<Value = Seed> {
     let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..most);
@@ -61,6 +61,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
     let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     let operations: Vec<Operation<'_>> = (0..).zip(&slices).map(|(i, v)| operation(seed, i, v)).collect();
     let answers: Vec<Answer<'_>> = (0..).zip(&slices).map(|(i, v)| answer(seed, i, v, &slices)).collect();
+    let item_answers: Vec<ItemAnswer<'_>> = answers.iter().cloned().map(ItemAnswer).collect();
     let keys: Vec<ScannedKey<'_>> = slices.iter().map(|k| scanned(k, n[0])).collect();
     let entries: Vec<LogEntry<'_>> = (0..).zip(&slices).map(|(i, v)| log_entry(seed, i, v)).collect();
     let epoch = MapEpoch(n[1]);
@@ -109,6 +110,14 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         },
         11 => Message::MapGet(MapGet { since: epoch }),
         12 => Message::Map(Map { epoch, since: MapEpoch(n[0]), encoded: value }),
+        14 => match sub % 3 {
+            0 => Message::Transact(Transact { stamp: stamp(n), parts: value }),
+            1 => Message::Stage(Stage { stamp: stamp(n), piece: value }),
+            _ => Message::Transacted(Transacted {
+                version: Timestamp(n[0]),
+                answers: Many::given(&item_answers),
+            }),
+        },
         13 => Message::Peer(peer(seed, &entries)),
         _ => match sub % 2 {
             0 => Message::Admin(Admin { encoded: value }),
@@ -131,7 +140,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
     let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
     let slice = Slice { as_of: name, from: n[0] as u32, through: n[1] as u32 };
-    let call = match seed.sub % 18 {
+    let call = match seed.sub % 19 {
         0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
         1 => Call::ReplicateAck(Report::Holds {
             matched: LogIndex(n[3]),
@@ -182,6 +191,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
                 piece: &seed.value,
             })
         }
+        17 => Call::Transaction(&seed.value),
         _ => Call::EntryGot(log_entry(seed, 0, &seed.value)),
     };
     Peer { from: member(n[0]), to: member(n[1]), call }
@@ -222,7 +232,7 @@ fn range(n: &[u64; 5]) -> Range {
 
 fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Read<'a> {
     let n = &seed.n;
-    let query = match sub % 10 {
+    let query = match sub % 11 {
         0 => Query::Lookup,
         1 => Query::LookupRange { range: range(n) },
         2 => Query::Inspect,
@@ -232,6 +242,7 @@ fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Read<'a> {
         6 => Query::Wait { until: Until::Differs(value) },
         7 => Query::Wait { until: Until::Absent },
         8 => Query::Wait { until: Until::Present },
+        9 => Query::Confirm { version: Timestamp(n[1]) },
         _ => Query::Wait { until: Until::Changed(Timestamp(n[1])) },
     };
     Read { key: &seed.key, query }

@@ -194,6 +194,10 @@ impl History {
             (Query::LookupRange { range }, _) => self.now.lookup(key, *range),
             (Query::Wait { until }, _) if !self.now.holds(key, until) => return None,
             (Query::Wait { .. }, _) => self.now.lookup(key, Range::ALL),
+            (Query::Confirm { version: seen }, _) => {
+                let number = u64::from(version == *seen);
+                Answered::of(&Ok(Outcome::Done { version, number }))
+            }
             (Query::Inspect, None) => Answered::of(&Err(Failure::NotFound)),
             (Query::Inspect, Some(known)) => Answered::of(&Ok(Outcome::Info {
                 version,

@@ -280,8 +280,9 @@ impl World {
     }
 
     fn query(&mut self) -> Query<'static> {
-        match self.random.below(6) {
+        match self.random.below(7) {
             0..2 => Query::Lookup,
+            6 => Query::Confirm { version: Timestamp(self.random.below(2)) },
             2 => Query::LookupRange { range: self.range() },
             3 => Query::Inspect,
             4 => Query::GetBit { offset: self.random.below(40) },

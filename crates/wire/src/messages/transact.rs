@@ -1,0 +1,112 @@
+//! Transactions, as clients ask for them and are answered: `docs/protocols/transactions.md`.
+//!
+//! What a transaction does is told by its parts, which travel as the transaction protocol encodes them: here they are
+//! bytes, as a map is.
+
+use super::answer::Answer;
+use super::session::Stamp;
+use crate::error::Failure;
+use crate::fields::{FieldReader, layout};
+use crate::ids::Timestamp;
+use crate::limits::{STAGED_PIECE_BYTES_MAX, TRANSACTION_ITEMS_MAX};
+use crate::many::{Element, Many};
+
+/// A transaction, to the partition that decides it: its last part's. Answers `Transacted`, or `Aborted`.
+///
+/// The stamp (40), and the parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transact<'a> {
+    /// Its place in the session, among the session's writes to the decider's partition.
+    pub stamp: Stamp,
+    /// What is asked of each partition, in the global order of partitions.
+    pub parts: &'a [u8],
+}
+
+/// Bytes that a transaction will refer to by the session and the sequence of this stamp, to the partition of the part
+/// that does. Answers `Done`, number 0, once they are held.
+///
+/// The stamp (40), and the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage<'a> {
+    /// Its place in the session, and the name of the piece.
+    pub stamp: Stamp,
+    /// An operation, or a list of items; at most `STAGED_PIECE_BYTES_MAX`.
+    pub piece: &'a [u8],
+}
+
+/// A transaction was done, at this version. 16 bytes: version (8), number of answers (4), zero (4); then the answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transacted<'a> {
+    /// The version of all that it changed.
+    pub version: Timestamp,
+    /// The answers to its items, in the order in which it named them: the first part's, and so on. A version of
+    /// `Timestamp::MAX` in one stands for the transaction's, which nobody knew when it was evaluated.
+    pub answers: Many<'a, ItemAnswer<'a>>,
+}
+
+/// The answer to one item of a transaction: as in the answer to a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemAnswer<'a>(pub Answer<'a>);
+
+impl<'a> Element<'a> for ItemAnswer<'a> {
+    const COUNT_MAX: u32 = TRANSACTION_ITEMS_MAX;
+
+    fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
+        self.0.put(out)
+    }
+
+    fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
+        <Answer<'a> as Element<'a>>::take(bytes).map(Self)
+    }
+}
+
+impl<'a> Transact<'a> {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        out.extend_from_slice(&self.stamp.encode()?);
+        Ok(self.parts)
+    }
+
+    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (stamp, parts) = Stamp::split(body)?;
+        Ok(Self { stamp, parts })
+    }
+}
+
+impl<'a> Stage<'a> {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        check_piece(self.piece)?;
+        out.extend_from_slice(&self.stamp.encode()?);
+        Ok(self.piece)
+    }
+
+    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (stamp, piece) = Stamp::split(body)?;
+        check_piece(piece)?;
+        Ok(Self { stamp, piece })
+    }
+}
+
+impl<'a> Transacted<'a> {
+    pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
+        let fields: [u8; 16] = layout(|to| to.u64(self.version.0).u32(self.answers.count()).zeros(4));
+        out.extend_from_slice(&fields);
+        self.answers.put(out)
+    }
+
+    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        let (mut fields, rest) = FieldReader::<16>::split(body)?;
+        let (version, count) = (Timestamp(fields.u64()), fields.u32());
+        fields.zeros(4);
+        fields.done()?;
+        Ok(Self { version, answers: Many::packed(count, rest)? })
+    }
+}
+
+/// Errors: the piece is longer than `STAGED_PIECE_BYTES_MAX`.
+fn check_piece(piece: &[u8]) -> Result<(), Failure<'static>> {
+    if piece.len() > STAGED_PIECE_BYTES_MAX {
+        let (length, limit) = (piece.len() as u64, STAGED_PIECE_BYTES_MAX as u32);
+        return Err(Failure::ValueTooLong { length, limit });
+    }
+    Ok(())
+}
