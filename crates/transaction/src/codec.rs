@@ -312,6 +312,28 @@ impl<'a> Reader<'a> {
 /// Cell, access, flags, length of nothing.
 const ITEM_BYTES_MIN: usize = 15;
 
+/// The parts of a transaction as its client sends them: version (1), parts.
+#[must_use]
+pub fn encode_parts(parts: &[Part]) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.u8(VERSION);
+    out.parts(parts);
+    out.out
+}
+
+/// Reads the parts of a transaction. Their order is for [`crate::Request::check`].
+///
+/// # Errors
+/// See [`CodecError`].
+pub fn decode_parts(bytes: &[u8]) -> Result<Vec<Part>, CodecError> {
+    if bytes.len() > crate::limits::ENCODED_BYTES_MAX {
+        return Err(CodecError::TooLong);
+    }
+    let mut from = versioned(bytes)?;
+    let parts = from.parts();
+    parts.filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
+}
+
 /// A list of items as it is staged, where it is too long to travel with the transaction: version (1), number (4), items.
 #[must_use]
 pub fn encode_items(items: &[Item]) -> Vec<u8> {
@@ -330,12 +352,17 @@ pub fn decode_items(bytes: &[u8]) -> Result<Vec<Item>, CodecError> {
     if bytes.len() > crate::limits::STAGED_ITEMS_BYTES_MAX {
         return Err(CodecError::TooLong);
     }
-    let mut from = Reader::new(bytes);
-    match from.u8() {
-        Some(VERSION) => {}
-        Some(found) => return Err(CodecError::Version { found }),
-        None => return Err(CodecError::Damaged),
-    }
+    let mut from = versioned(bytes)?;
     let items = from.list((ITEM_BYTES_MIN, ITEMS_MAX), Reader::item);
     items.filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
+}
+
+/// What is behind the version.
+fn versioned(bytes: &[u8]) -> Result<Reader<'_>, CodecError> {
+    let mut from = Reader::new(bytes);
+    match from.u8() {
+        Some(VERSION) => Ok(from),
+        Some(found) => Err(CodecError::Version { found }),
+        None => Err(CodecError::Damaged),
+    }
 }

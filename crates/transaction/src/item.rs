@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::messages::{Brings, Change, Condition, Operation, Transform, Write};
 
 use crate::id::{Durability, Place, StageId, TransactionId};
 use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX};
@@ -18,6 +19,23 @@ pub enum Access {
     Write,
     /// Changes it by a transform of this kind that returns nothing: those of one kind commute.
     Transform(u8),
+}
+
+impl Access {
+    /// How an operation on a record is locked; clients and participants agree on it.
+    #[must_use]
+    pub fn of(operation: &Operation<'_>) -> Access {
+        match operation {
+            Operation::Read(_) => Access::Read,
+            Operation::Write(Write { condition: Condition::Always, change, .. }) => match change {
+                Change::Transform(Transform { brings: Brings::Nothing, operator, .. }) => {
+                    Access::Transform(operator.number())
+                }
+                _ => Access::Write,
+            },
+            Operation::Write(_) => Access::Write,
+        }
+    }
 }
 
 /// The bytes of an operation, opaque here.
@@ -119,4 +137,31 @@ pub(crate) fn staged_in(items: &[Item]) -> BTreeSet<StageId> {
         Body::Inline(_) => None,
     });
     staged.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::messages::{NumberType, Operator, Query, Read};
+
+    use super::*;
+
+    #[test]
+    fn only_transforms_that_bring_nothing_and_depend_on_nothing_stand_side_by_side() {
+        let add = Transform {
+            operator: Operator::Add,
+            number: NumberType::I64,
+            operand: 1,
+            offset: 0,
+            brings: Brings::Nothing,
+        };
+        let access =
+            |condition, change| Access::of(&Operation::Write(Write { key: b"k", condition, change }));
+        assert_eq!(access(Condition::Always, Change::Transform(add)), Access::Transform(1));
+        assert_eq!(access(Condition::IfPresent, Change::Transform(add)), Access::Write);
+        let tells = Transform { brings: Brings::Old, ..add };
+        assert_eq!(access(Condition::Always, Change::Transform(tells)), Access::Write);
+        assert_eq!(access(Condition::Always, Change::Remove), Access::Write);
+        let read = Operation::Read(Read { key: b"k", query: Query::Lookup });
+        assert_eq!(Access::of(&read), Access::Read);
+    }
 }

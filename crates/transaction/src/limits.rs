@@ -1,11 +1,11 @@
 //! Every bound of transactions, each with its reason. A length is compared with its bound before anything is allocated
 //! for it; reaching one is a typed refusal.
 
-use zerohop_wire::limits::ENTRY_PAYLOAD_BYTES_MAX;
+use zerohop_wire::limits::{ENTRY_PAYLOAD_BYTES_MAX, TRANSACTION_ITEMS_MAX};
 
 /// Most items of one transaction. Each is an intent in memory and a few bytes in the log until the end; a job that
 /// touches more is a task that can be resumed, not a transaction.
-pub const ITEMS_MAX: usize = 16_384;
+pub const ITEMS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
 /// Most partitions of one transaction: the decider's entry names all of them, with 20 bytes each.
 pub const PARTICIPANTS_MAX: usize = 4_096;
@@ -18,7 +18,7 @@ pub const INLINE_BYTES_MAX: usize = 1 << 20;
 pub const STAGED_BYTES_MAX: u64 = 1 << 30;
 
 /// Most bytes of one staged piece: it is one log entry.
-pub const STAGED_PIECE_BYTES_MAX: usize = 16 << 20;
+pub const STAGED_PIECE_BYTES_MAX: usize = zerohop_wire::limits::STAGED_PIECE_BYTES_MAX;
 
 /// Most pieces that one partition holds staged; each takes a line in its checkpoint.
 pub const STAGED_PIECES_MAX: usize = 65_536;

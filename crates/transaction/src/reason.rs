@@ -1,5 +1,7 @@
 //! Why a transaction is aborted.
 
+use zerohop_wire::AbortReason;
+
 /// Why a transaction is aborted: what its client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
@@ -53,6 +55,23 @@ impl Reason {
     }
 }
 
+impl From<Reason> for AbortReason {
+    fn from(reason: Reason) -> AbortReason {
+        match reason {
+            Reason::ReadChanged => AbortReason::ReadChanged,
+            Reason::ConditionFailed => AbortReason::ConditionFailed,
+            Reason::Misplaced => AbortReason::Misplaced,
+            Reason::StagedGone => AbortReason::StagedGone,
+            Reason::Overloaded => AbortReason::Overloaded,
+            Reason::TimedOut => AbortReason::TimedOut,
+            Reason::Unknown => AbortReason::Unknown,
+            Reason::TooLong => AbortReason::TooLong,
+            Reason::Malformed => AbortReason::Malformed,
+            Reason::ClockAhead => AbortReason::ClockAhead,
+        }
+    }
+}
+
 /// A refusal, and what it is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
@@ -70,5 +89,18 @@ impl Refusal {
 impl From<Reason> for Refusal {
     fn from(reason: Reason) -> Refusal {
         Refusal { reason, item: Refusal::NO_ITEM }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_one_number_everywhere() {
+        for reason in Reason::ALL {
+            assert_eq!(u32::from(reason.number()), AbortReason::from(reason).number());
+        }
+        assert_eq!((Reason::ALL.len(), Refusal::NO_ITEM), (AbortReason::ALL.len(), AbortReason::NONE));
     }
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use zerohop_transaction::codec::{decode_items, encode_items};
+use zerohop_transaction::codec::{decode_items, decode_parts, encode_items, encode_parts};
 use zerohop_transaction::{
     Access, Attempt, Body, CodecError, Durability, Entry, Floor, Item, Items, Message, Part, Place, Reason,
     Refusal, Span, StageId, TransactionId, What,
@@ -40,11 +40,15 @@ fn items() -> Vec<Item> {
     ]
 }
 
-fn messages() -> Vec<Message> {
-    let parts = vec![
+fn parts() -> Vec<Part> {
+    vec![
         Part { place: place(1, 0x0708), durability: Durability::Sync, items: Items::Inline(items()) },
         Part { place: place(2, 1), durability: Durability::Memory, items: Items::Staged(stage()) },
-    ];
+    ]
+}
+
+fn messages() -> Vec<Message> {
+    let parts = parts();
     let (attempt, floor, durability) = (attempt(), floor(), Durability::Interval);
     let (prepared, decision, timestamp) = (LogIndex(12), LogIndex(13), Timestamp(14));
     let refusal = Refusal { reason: Reason::ReadChanged, item: 2 };
@@ -103,6 +107,7 @@ fn golden(name: &str, vectors: Vec<Vec<u8>>) {
     let pinned = match name {
         "messages" => include_str!("golden/messages.hex"),
         "entries" => include_str!("golden/entries.hex"),
+        "parts" => include_str!("golden/parts.hex"),
         _ => include_str!("golden/items.hex"),
     };
     assert_eq!(text, pinned, "the bytes of {name} have changed: old ones must still be read");
@@ -131,6 +136,12 @@ fn staged_items_are_as_pinned_and_read_back() {
 }
 
 #[test]
+fn parts_are_as_pinned_and_read_back() {
+    golden("parts", vec![encode_parts(&parts())]);
+    assert_eq!(decode_parts(&encode_parts(&parts())), Ok(parts()));
+}
+
+#[test]
 fn what_is_cut_or_too_long_is_refused() {
     let refuses = |whole: &[u8], is_read: &dyn Fn(&[u8]) -> bool| {
         assert!((0..whole.len()).all(|end| !is_read(&whole[..end])));
@@ -142,6 +153,7 @@ fn what_is_cut_or_too_long_is_refused() {
     for entry in entries() {
         refuses(&entry.encode(), &|bytes| Entry::decode(bytes).is_ok());
     }
+    refuses(&encode_parts(&parts()), &|bytes| decode_parts(bytes).is_ok());
     refuses(&encode_items(&items()), &|bytes| decode_items(bytes).is_ok());
 }
 
