@@ -5,7 +5,7 @@
 //!     │
 //!     └─ partition ── log: segments ── disk
 //!                 ├── hash index: where the newest version of a key stands
-//!                 ├── side table: lists, older versions
+//!                 ├── side table: lists, chunks, older versions
 //!                 └── checkpoint, compaction: in small steps, when the owner calls `maintain`
 //! ```
 //!
@@ -38,10 +38,12 @@ pub use engine::write::NewEntry;
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
 pub use log::entry::{
-    FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Kind, Meta, split_trailer,
+    FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Kind, Meta, split_trailer,
 };
 pub use log::{EntryRef, LogSizes};
 pub use side::chains::{Part, TrimTo};
+pub use side::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, lay_over};
+pub use store::chunk::ChunkState;
 pub use store::read::{Body, Hint, Inspected, Parts, PartsOf, Record};
 pub use store::recover::PartitionReport;
 

@@ -1,6 +1,6 @@
-//! The bytes on disk: today's writer writes what is pinned in `corpus/v2`, and today's reader reads it and `corpus/v1`.
+//! The bytes on disk: today's writer writes what is pinned in `corpus/v3`, and today's reader reads it and the older ones.
 //!
-//! A change of format adds `corpus/v3` and keeps reading the others. To write the files of a new version, run this test with
+//! A change of format adds `corpus/v4` and keeps reading the others. To write the files of a new version, run this test with
 //! `ZEROHOP_WRITE_CORPUS=1`.
 #![expect(clippy::disallowed_methods, reason = "reads and writes the pinned files of this folder")]
 
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::{
-    Durability, Engine, EngineOptions, FLAG_JOINED, FLAG_LIST, Handle, Kind, Meta, PartitionId,
-    PartitionOptions, RecoveryReport,
+    ChunkHead, Durability, Engine, EngineOptions, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, Handle, Kind, Meta,
+    PartitionId, PartitionOptions, RecoveryReport,
 };
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -39,6 +39,14 @@ fn list_of(values: &[&[u8]]) -> Vec<u8> {
     payload
 }
 
+/// The first covers all, one of the others is zeros without bytes, the last lies partly over them.
+fn part_of_chunk(n: u32) -> Vec<u8> {
+    let (offset, length) = [(0, 500), (100, 50), (400, 200), (120, 20)][n as usize];
+    let head = ChunkHead { offset, length, stamp: [n as u8; 16] };
+    let bytes = if n == 2 { Vec::new() } else { vec![0xC0 + n as u8; length as usize] };
+    [&head.encode()[..], &bytes].concat()
+}
+
 /// A fixed history that leaves every kind of file, block, entry and record behind.
 fn write_everything() -> Files {
     let disk = SimulatedDisk::new(1);
@@ -58,6 +66,10 @@ fn write_everything() -> Files {
     for n in 0..10u8 {
         write(&mut engine, Kind::Remove, 0, &[b'k', n], b"");
         write(&mut engine, Kind::Append, 0x40, b"bytes", &[n; 3]);
+    }
+    for n in 0..4u32 {
+        let kind = if n == 0 { Kind::Put } else { Kind::Append };
+        write(&mut engine, kind, FLAG_CHUNK, b"chunk", &part_of_chunk(n));
     }
     let to = engine.trim_point(p, b"list", 31).expect("reads").expect("some are left");
     write(&mut engine, Kind::Trim, FLAG_LIST, b"list", &to.encode());
@@ -128,12 +140,12 @@ fn the_writer_writes_the_bytes_that_are_pinned() {
     let written = write_everything();
     if std::env::var_os("ZEROHOP_WRITE_CORPUS").is_some() {
         for (path, bytes) in &written {
-            let path = corpus("v2").join(path);
+            let path = corpus("v3").join(path);
             std::fs::create_dir_all(path.parent().expect("has a folder")).expect("is made");
             std::fs::write(path, bytes).expect("is written");
         }
     }
-    let pinned = pinned(&corpus("v2"), "");
+    let pinned = pinned(&corpus("v3"), "");
     assert_eq!(written.keys().collect::<Vec<_>>(), pinned.keys().collect::<Vec<_>>());
     for (path, bytes) in &pinned {
         let (contents, room) = written[path].split_at(bytes.len().min(written[path].len()));
@@ -159,6 +171,18 @@ fn files_of_version_2_are_read_and_a_unit_without_its_end_is_cut_off() {
     let whole = engine.lookup_whole(q, b"joined, whole").expect("can be read");
     assert_eq!(whole.as_deref(), Some(&b"first"[..]));
     assert_eq!(engine.lookup_whole(q, b"joined, without its end").expect("can be read"), None);
+}
+
+#[test]
+fn files_of_version_3_are_read_with_their_chunks() {
+    let (mut engine, _) = read_everything("v3", 0);
+    let p = partition(&mut engine, 1, Durability::DEFAULT);
+    let mut wanted = [vec![0xC0; 400], vec![0; 200]].concat();
+    wanted[100..150].fill(0xC1);
+    wanted[120..140].fill(0xC3);
+    assert_eq!(engine.lookup_whole(p, b"chunk").expect("can be read"), Some(wanted));
+    let state = engine.chunk_state(p, b"chunk").expect("can be read").expect("is there");
+    assert_eq!((state.parts, state.stamp), (4, [3; 16]));
 }
 
 /// A disk with these files, and so many zeros behind those of the journal.

@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `zerohckp` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version, 2; 1 had no chunks |
 //! | 12 | 4 | salt |
 //! | 16 | 8 | partition |
 //! | 24 | 8 | commit index: every entry up to it is in here |
@@ -21,10 +21,11 @@
 //! | --- | --- |
 //! | 1 entries | 12 bytes each: fragment (4), location (8, see [`crate::index::location`]) |
 //! | 2 chain | fragment (4), flags (4: bit 0 list), skipped units (8), trimmed by (8), applied (8), key length (4), parts (4), key, parts of 16: log index (8), entry bytes (4), units (4). A further block with the same key carries further parts. |
+//! | 7 chunk | as a chain, with parts of 20: log index (8), entry bytes (4), bytes it covers (4), where in the chunk (4) |
 //! | 3 extra | what an upper layer added, opaque |
 //! | 4 segments | 56 bytes each: slot (4), generation (4), first index (8), last index (8), dead bytes (8), removal bytes (8), file bytes (8), resume at (8) |
 //! | 6 samples | of a segment that was still open: slot (4), then 8 bytes each: log index less the first (4), offset (4) |
-//! | 5 end | number of entries (8), number of chain blocks (8), bytes of the file before this block (8), commit index when the last page of the index was written (8): entries up to it may be in here |
+//! | 5 end | number of entries (8), number of chain and chunk blocks (8), bytes of the file before this block (8), commit index when the last page of the index was written (8): entries up to it may be in here |
 //!
 //! The file counts only with its end block: one that was cut short is none.
 
@@ -40,9 +41,14 @@ pub const BLOCK_HEAD_BYTES: usize = 12;
 /// Parts of a chain in one block at most.
 pub const PARTS_PER_BLOCK_MAX: usize = 1 << 15;
 const MAGIC: &[u8; 8] = b"zerohckp";
-const VERSION: u32 = 1;
+/// The version that is written.
+const VERSION: u32 = 2;
+/// The oldest that is read: it has no chunks.
+const VERSION_MIN: u32 = 1;
 const SEGMENT_ROW_BYTES: usize = 56;
 const CHAIN_HEAD_BYTES: usize = 40;
+const PART_BYTES: usize = 16;
+const CHUNK_PART_BYTES: usize = PART_BYTES + 4;
 
 /// What the header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,9 +104,9 @@ impl Header {
             return Err("the checkpoint header is damaged".into());
         }
         let version = u32_at(bytes, 8);
-        if version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&version) {
             return Err(format!(
-                "checkpoint format {version} is not known here (known: {VERSION}); use a newer zerohop"
+                "checkpoint format {version} is not known here (known: up to {VERSION}); use a newer zerohop"
             ));
         }
         let header = Header {
@@ -155,6 +161,8 @@ pub struct ChainPiece<'a> {
     pub key: &'a [u8],
     /// Its parts.
     pub parts: Vec<Part>,
+    /// Of a chunk, where each part begins.
+    pub offsets: Option<Vec<u32>>,
 }
 
 /// A block's contents.
@@ -202,7 +210,7 @@ pub fn encode_block(salt: u32, block: &Block<'_>, out: &mut Vec<u8>) {
         }
         Block::Chain(chain) => {
             encode_chain(chain, out);
-            2
+            if chain.offsets.is_some() { 7 } else { 2 }
         }
         Block::Extra(bytes) => {
             out.extend_from_slice(bytes);
@@ -255,10 +263,14 @@ fn encode_chain(chain: &ChainPiece<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&(chain.key.len() as u32).to_le_bytes());
     out.extend_from_slice(&(chain.parts.len() as u32).to_le_bytes());
     out.extend_from_slice(chain.key);
+    let mut offsets = chain.offsets.iter().flatten();
     for part in &chain.parts {
         out.extend_from_slice(&part.index.to_le_bytes());
         out.extend_from_slice(&part.entry_bytes.to_le_bytes());
         out.extend_from_slice(&part.units.to_le_bytes());
+        if let Some(offset) = offsets.next() {
+            out.extend_from_slice(&offset.to_le_bytes());
+        }
     }
 }
 
@@ -278,7 +290,7 @@ pub fn decode_block(salt: u32, bytes: &[u8]) -> Option<Block<'_>> {
         1 if body.len().is_multiple_of(12) => {
             Block::Entries(body.chunks_exact(12).map(|e| (u32_at(e, 0), u64_at(e, 4))).collect())
         }
-        2 => Block::Chain(decode_chain(body)?),
+        kind @ (2 | 7) => Block::Chain(decode_chain(body, kind == 7)?),
         3 => Block::Extra(body),
         4 if body.len().is_multiple_of(SEGMENT_ROW_BYTES) => {
             Block::Segments(body.chunks_exact(SEGMENT_ROW_BYTES).map(decode_row).collect())
@@ -310,14 +322,15 @@ fn decode_row(row: &[u8]) -> SegmentRow {
     }
 }
 
-fn decode_chain(body: &[u8]) -> Option<ChainPiece<'_>> {
+fn decode_chain(body: &[u8], is_chunk: bool) -> Option<ChainPiece<'_>> {
+    let part_bytes = if is_chunk { CHUNK_PART_BYTES } else { PART_BYTES };
     if body.len() < CHAIN_HEAD_BYTES {
         return None;
     }
     let (key_bytes, count) = (u32_at(body, 32) as usize, u32_at(body, 36) as usize);
     if key_bytes > KEY_BYTES_MAX
         || count > PARTS_PER_BLOCK_MAX
-        || body.len() != CHAIN_HEAD_BYTES + key_bytes + 16 * count
+        || body.len() != CHAIN_HEAD_BYTES + key_bytes + part_bytes * count
     {
         return None;
     }
@@ -330,7 +343,8 @@ fn decode_chain(body: &[u8]) -> Option<ChainPiece<'_>> {
         trimmed_by: u64_at(body, 16),
         applied: u64_at(body, 24),
         key,
-        parts: parts.chunks_exact(16).map(part_of).collect(),
+        parts: parts.chunks_exact(part_bytes).map(part_of).collect(),
+        offsets: is_chunk.then(|| parts.chunks_exact(part_bytes).map(|p| u32_at(p, PART_BYTES)).collect()),
     })
 }
 

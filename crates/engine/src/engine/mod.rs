@@ -257,12 +257,18 @@ impl<D: Disk> Engine<D> {
     }
 
     /// The contents of a record put together: a bytes record's bytes, or a list's values as its parts hold them, each
-    /// part's four bytes of count left out. `None` if there is none.
+    /// part's four bytes of count left out; a chunk's up to the end of what was written. `None` if there is none.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
     pub fn lookup_whole(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<Vec<u8>>> {
         let Some(record) = self.lookup(handle, key)? else { return Ok(None) };
+        if record.is_chunk {
+            let Some(state) = self.chunk_state(handle, key)? else { return Ok(None) };
+            let mut whole = Vec::new();
+            self.read_chunk(handle, key, 0..state.end, &mut whole)?;
+            return Ok(Some(whole));
+        }
         let is_list = record.is_list;
         let start = if is_list { 4 } else { 0 };
         match record.body {

@@ -6,6 +6,7 @@ use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::log::EntryRef;
+use crate::store::chunk::ChunkState;
 use crate::store::read::{Inspected, PartsOf};
 
 impl<D: Disk> Engine<D> {
@@ -70,6 +71,31 @@ impl<D: Disk> Engine<D> {
     pub fn parts_of(&mut self, handle: Handle, key: &[u8], units: Range<u64>) -> EngineResult<PartsOf> {
         let (io, store) = self.store(handle)?;
         store.parts_of(io, key, units)
+    }
+
+    /// What a key's chunk is, without its contents; `None` if there is none, or what there is is no chunk.
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn chunk_state(&mut self, handle: Handle, key: &[u8]) -> EngineResult<Option<ChunkState>> {
+        let (io, store) = self.store(handle)?;
+        store.chunk_state(io, key)
+    }
+
+    /// Appends these bytes of a key's chunk to `out`: zeros where nobody wrote, or there is no chunk. What is asked for is
+    /// allocated: the caller bounds it.
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn read_chunk(
+        &mut self,
+        handle: Handle,
+        key: &[u8],
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        store.read_chunk(io, key, range, out)
     }
 
     /// The part of a key's hash that [`Engine::scan`] walks by: a page holds all keys of the fragments from its cursor

@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `zerohjnl` |
-//! | 8 | 4 | format version, 2; 1 had no units, and did not tell that a cut begins |
+//! | 8 | 4 | format version, 3; 1 had no units, and did not tell that a cut begins, 2 had no chunks |
 //! | 12 | 4 | salt of this file |
 //! | 16 | 8 | number of this file |
 //! | 24 | 4 | zero |
@@ -42,8 +42,9 @@ pub const HEADER_BYTES: usize = 32;
 pub const RECORD_BYTES: usize = 48;
 const MAGIC: &[u8; 8] = b"zerohjnl";
 /// The version that is written.
-const VERSION: u32 = 2;
-/// The oldest that is read: it differs in having no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`Record::CutBegins`] only.
+const VERSION: u32 = 3;
+/// The oldest that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`Record::CutBegins`], and up to 2 there was no
+/// [`FLAG_CHUNK`](crate::FLAG_CHUNK).
 const VERSION_MIN: u32 = 1;
 
 /// The header of a journal file.

@@ -37,7 +37,7 @@ pub enum Kind {
     /// The record is gone. The payload, if any, belongs to upper layers.
     Remove = 2,
     /// The record gains this payload at its end, and exists from then on. For a list the payload begins with the
-    /// number of its values (4 bytes); for bytes each byte counts one.
+    /// number of its values (4 bytes); for bytes each byte counts one; a chunk is written to where the payload says.
     Append = 3,
     /// The record loses units (values of a list, bytes) at its head: the payload is their number (8 bytes).
     Trim = 4,
@@ -94,6 +94,10 @@ pub const FLAG_TRAILER: u8 = 2;
 /// carry it are a *unit*: it is committed whole, and recovery cuts one off whose last entry is lost.
 pub const FLAG_JOINED: u8 = 4;
 
+/// Flag: the record is a chunk, bytes written at offsets; see [`ChunkHead`](crate::ChunkHead). Not together with
+/// [`FLAG_LIST`].
+pub const FLAG_CHUNK: u8 = 8;
+
 /// Flags an upper layer may use as it likes; the engine returns them with the value.
 pub const FLAGS_FOR_UPPER_LAYERS: u8 = 0xF0;
 
@@ -115,7 +119,7 @@ pub fn split_trailer(flags: u8, payload: &[u8]) -> (&[u8], &[u8]) {
 pub struct Meta {
     /// What it does.
     pub kind: Kind,
-    /// [`FLAG_LIST`], [`FLAG_TRAILER`], [`FLAG_JOINED`] and the upper layers' bits.
+    /// [`FLAG_LIST`], [`FLAG_CHUNK`], [`FLAG_TRAILER`], [`FLAG_JOINED`] and the upper layers' bits.
     pub flags: u8,
     /// The epoch of the primary that numbered it.
     pub epoch: u32,

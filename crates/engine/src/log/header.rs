@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `zerohseg` |
-//! | 8 | 4 | format version, 2; 1 had no units |
+//! | 8 | 4 | format version, 3; 1 had no units, 2 no chunks |
 //! | 12 | 4 | salt of this file |
 //! | 16 | 8 | partition |
 //! | 24 | 8 | first log index it may hold |
@@ -42,8 +42,9 @@ pub const TRAILER_BYTES: usize = 16;
 const MAGIC: &[u8; 8] = b"zerohseg";
 const TRAILER_MAGIC: &[u8; 4] = b"zhft";
 /// The version that is written.
-const VERSION: u32 = 2;
-/// The oldest that is read: it differs in having no [`FLAG_JOINED`](crate::FLAG_JOINED) only.
+const VERSION: u32 = 3;
+/// The oldest that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED), and up to 2 there was no
+/// [`FLAG_CHUNK`](crate::FLAG_CHUNK).
 const VERSION_MIN: u32 = 1;
 const FOOTER_FIXED_BYTES: usize = 28 + HEADER_BYTES;
 

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::log::entry::{Meta, u64_at};
+use super::extents::{ChunkHead, Extents};
+use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, Meta, u64_at};
 
 /// One part of a record: an entry of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct Part {
     pub index: u64,
     /// Bytes of the whole entry, for the account of dead space.
     pub entry_bytes: u32,
-    /// Values (of a list) or bytes in it.
+    /// Values (of a list) or bytes in it; of a chunk, bytes that it covers.
     pub units: u32,
 }
 
@@ -40,6 +41,20 @@ impl TrimTo {
     }
 }
 
+/// What a record is: bytes, if neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(crate) is_list: bool,
+    pub(crate) is_chunk: bool,
+}
+
+impl Form {
+    /// As an entry's flags say.
+    pub(crate) fn of(flags: u8) -> Form {
+        Form { is_list: flags & FLAG_LIST != 0, is_chunk: flags & FLAG_CHUNK != 0 }
+    }
+}
+
 /// A record of several parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Chain {
@@ -57,6 +72,8 @@ pub(crate) struct Chain {
     pub(crate) applied: u64,
     /// The fields of an entry that changed it. Not kept in checkpoints.
     pub(crate) changed_by: Option<Meta>,
+    /// Of a chunk, where its parts lie.
+    pub(crate) extents: Option<Box<Extents>>,
 }
 
 impl Chain {
@@ -68,6 +85,30 @@ impl Chain {
     /// The fields of the entry that changed it last, if they are known here: else they stand in the log.
     pub(crate) fn newest(&self) -> Option<Meta> {
         self.changed_by.filter(|meta| meta.index == self.applied)
+    }
+
+    /// A record of parts of this form that has none yet.
+    pub(crate) fn new(key: &[u8], form: Form) -> Chain {
+        let extents = form.is_chunk.then(Box::default);
+        Chain { key: key.into(), is_list: form.is_list, extents, ..Chain::default() }
+    }
+
+    pub(crate) fn form(&self) -> Form {
+        Form { is_list: self.is_list, is_chunk: self.extents.is_some() }
+    }
+
+    /// Adds a part: one of a chunk with what its entry says, unless that is rotten. Returns the parts that it hides.
+    pub(crate) fn add(&mut self, part: Part, head: Option<ChunkHead>) -> Vec<Part> {
+        let mut gone = Vec::new();
+        if let Some(extents) = &mut self.extents {
+            let offset = head.map_or(0, |head| head.offset);
+            gone = extents.hide(&mut self.parts, offset, part.units);
+            extents.offsets.push_back(offset);
+            extents.stamp = head.map(|head| head.stamp);
+            self.units -= gone.iter().map(|part| u64::from(part.units)).sum::<u64>();
+        }
+        self.push(part);
+        gone
     }
 
     pub(crate) fn push(&mut self, part: Part) {
@@ -91,6 +132,10 @@ impl Chain {
     pub(crate) fn forget(&mut self, missing: &[u64]) {
         if self.parts.front().is_some_and(|first| missing.contains(&first.index)) {
             self.skipped = 0;
+        }
+        if let Some(extents) = &mut self.extents {
+            let mut parts = self.parts.iter();
+            extents.offsets.retain(|_| parts.next().is_none_or(|part| !missing.contains(&part.index)));
         }
         self.parts.retain(|p| !missing.contains(&p.index));
         let whole: u64 = self.parts.iter().map(|p| u64::from(p.units)).sum();
@@ -176,7 +221,11 @@ impl Chains {
                 .slots
                 .iter()
                 .flatten()
-                .map(|c| size_of::<Chain>() + c.key.len() + c.parts.capacity() * size_of::<Part>())
+                .map(|c| {
+                    let offsets =
+                        c.extents.as_ref().map_or(0, |e| size_of::<Extents>() + 4 * e.offsets.capacity());
+                    size_of::<Chain>() + c.key.len() + c.parts.capacity() * size_of::<Part>() + offsets
+                })
                 .sum::<usize>()
     }
 }

@@ -2,4 +2,5 @@
 //! segments can be rewritten and moved under them.
 
 pub(crate) mod chains;
+pub(crate) mod extents;
 pub(crate) mod versions;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::chains::Part;
+use super::chains::{Form, Part};
 
 /// What a record was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum Was {
     /// One entry, by log index.
     Entry(u64),
     /// Several parts.
-    Chain { is_list: bool, parts: Vec<Part>, skipped: u64 },
+    Chain { form: Form, parts: Vec<Part>, skipped: u64 },
     /// The parts up to this log index of the next state, which is a chain: appending costs no copy.
     Shorter { through: u64 },
 }

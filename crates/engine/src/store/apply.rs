@@ -11,8 +11,9 @@ use crate::index::Found;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
 use crate::log::Placed;
-use crate::log::entry::{FLAG_LIST, Kind, Meta, split_trailer};
-use crate::side::chains::{Chain, Part, TrimTo};
+use crate::log::entry::{FLAG_CHUNK, Kind, Meta, crc, split_trailer};
+use crate::side::chains::{Chain, Form, Part, TrimTo};
+use crate::side::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
 use crate::side::versions::{Older, Was};
 
 /// What the index holds of a key.
@@ -41,10 +42,19 @@ impl Store {
         own_key.clear();
         // A rotten payload does not matter here: the key then leads to the entry, and reading it tells.
         let result = match self.log.read_key(&mut io.disk, position, &mut scratch) {
-            Ok((entry, _)) => {
+            Ok((entry, is_checked)) => {
                 own_key.extend_from_slice(entry.key);
-                let units = units_of(meta.kind, meta.flags, entry.payload);
-                let payload = if meta.kind == Kind::Trim { entry.payload.to_vec() } else { Vec::new() };
+                let head = entry.head;
+                let (mut units, mut payload) = (units_of(meta.kind, meta.flags, entry.payload), Vec::new());
+                if meta.kind == Kind::Trim {
+                    payload.extend_from_slice(entry.payload);
+                } else if meta.flags & FLAG_CHUNK != 0 {
+                    // Where it lies stands in the payload: that of a rotten one is not believed.
+                    match !is_checked && crc(entry.payload) != head.payload_crc {
+                        true => units = COVERS_UNKNOWN,
+                        false => payload.extend(entry.payload.iter().take(CHUNK_HEAD_BYTES)),
+                    }
+                }
                 self.apply(io, (meta, placed, None), &own_key, &payload, units)
             }
             Err(error) => Err(error),
@@ -53,7 +63,8 @@ impl Store {
         result
     }
 
-    /// Applies a committed entry. `payload` is needed of a trim only. A hint is of the same key.
+    /// Applies a committed entry. `payload` is needed of a trim, and of a chunk its head, if that is as it was written. A
+    /// hint is of the same key.
     pub(crate) fn apply<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -82,7 +93,16 @@ impl Store {
         match meta.kind {
             Kind::Put => self.apply_put(meta, placed, fragment, key, held),
             Kind::Remove => self.apply_remove(meta, fragment, key, held),
-            Kind::Append => self.apply_append(meta, placed, fragment, key, units, held),
+            Kind::Append => {
+                let part = Part { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
+                self.apply_append(
+                    io,
+                    (meta, placed, ChunkHead::decode(payload)),
+                    (fragment, key),
+                    part,
+                    held,
+                )?;
+            }
             Kind::Trim => self.apply_trim(meta, fragment, key, payload, held),
             Kind::Mark | Kind::Synced | Kind::Footer => {}
         }
@@ -126,64 +146,78 @@ impl Store {
         }
     }
 
-    fn apply_append(
+    fn apply_append<D: Disk>(
         &mut self,
-        meta: &Meta,
-        placed: Placed,
-        fragment: u32,
-        key: &[u8],
-        units: u32,
+        io: &mut Io<D>,
+        (meta, placed, head): (&Meta, Placed, Option<ChunkHead>),
+        (fragment, key): (u32, &[u8]),
+        part: Part,
         held: Option<Held>,
-    ) {
+    ) -> EngineResult<()> {
         let Some(held) = held else {
             self.keep_absence(meta, fragment, key);
             self.index.insert(fragment, Store::location_of(placed));
-            return;
+            return Ok(());
         };
-        let is_list = meta.flags & FLAG_LIST != 0;
-        let part = Part { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
-        if held.seen.is_list != is_list && !held.seen.is_unreadable() {
+        let form = Form::of(meta.flags);
+        if held.seen.form != form && !held.seen.is_unreadable() {
             // Upper layers refuse this before it gets here; should one come, it replaces the record. It is kept as a
             // record of parts, by which compaction knows what the other kind's entries were replaced by.
             self.retire(meta, fragment, key, &held);
-            let mut chain = Chain { key: key.into(), is_list, ..Chain::default() };
-            chain.push(part);
+            let mut chain = Chain::new(key, form);
+            chain.add(part, head);
             chain.note(meta);
             let id = self.chains.add(chain);
             self.index.replace(held.found, Location::chain(id));
-            return;
+            return Ok(());
         }
         match held.location.place() {
-            Place::Entry(_) => {
-                self.keep_version(meta, fragment, key, Was::Entry(held.seen.newest_index), Vec::new());
+            Place::Entry(position) => {
                 // What cannot be read stays a part, and reading the record says so until it is replaced or removed.
-                let mut chain = Chain { key: key.into(), is_list, ..Chain::default() };
-                chain.push(held.seen.as_part());
-                chain.push(part);
+                let (first, first_head) = match form.is_chunk {
+                    true => self.chunk_part(io, position, held.seen.as_part())?,
+                    false => (held.seen.as_part(), None),
+                };
+                self.keep_version(meta, fragment, key, Was::Entry(held.seen.newest_index), Vec::new());
+                let mut chain = Chain::new(key, form);
+                chain.add(first, first_head);
+                chain.add(part, head);
                 chain.note(meta);
                 let id = self.chains.add(chain);
                 self.index.replace(held.found, Location::chain(id));
             }
             Place::Chain(id) => {
                 let through = self.chains.get(id).applied;
-                self.keep_version(meta, fragment, key, Was::Shorter { through }, Vec::new());
+                // Parts of a chunk may be hidden by the new one: then the older version holds them.
+                let was = (form.is_chunk && self.keeps_versions()).then(|| was_chain(self.chains.get(id)));
                 let chain = self.chains.get_mut(id);
-                chain.push(part);
+                let gone = chain.add(part, head);
                 chain.note(meta);
+                match was.filter(|_| !gone.is_empty()) {
+                    Some(was) => self.keep_version(meta, fragment, key, was, gone),
+                    None => {
+                        gone.iter().for_each(|part| self.bury(part.index, part.entry_bytes));
+                        self.keep_version(meta, fragment, key, Was::Shorter { through }, Vec::new());
+                    }
+                }
             }
         }
+        Ok(())
     }
 
     fn apply_trim(&mut self, meta: &Meta, fragment: u32, key: &[u8], payload: &[u8], held: Option<Held>) {
         let (payload, _) = split_trailer(meta.flags, payload);
         let (Some(held), Some(to)) = (held, TrimTo::decode(payload)) else { return };
+        if held.seen.form.is_chunk {
+            return;
+        }
         let id = match held.location.place() {
             Place::Chain(id) => id,
             Place::Entry(_) => {
                 if to.part != held.seen.newest_index {
                     return;
                 }
-                let mut chain = Chain { key: key.into(), is_list: held.seen.is_list, ..Chain::default() };
+                let mut chain = Chain::new(key, held.seen.form);
                 chain.push(held.seen.as_part());
                 let id = self.chains.add(chain);
                 self.index.replace(held.found, Location::chain(id));
@@ -257,9 +291,5 @@ impl Store {
 }
 
 fn was_chain(chain: &Chain) -> Was {
-    Was::Chain {
-        is_list: chain.is_list,
-        parts: chain.parts.iter().copied().collect(),
-        skipped: chain.skipped,
-    }
+    Was::Chain { form: chain.form(), parts: chain.parts.iter().copied().collect(), skipped: chain.skipped }
 }

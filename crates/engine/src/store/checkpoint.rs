@@ -226,6 +226,7 @@ impl Store {
                 Place::Chain(id) => {
                     let chain = self.chains.get(id);
                     let (front, back) = chain.parts.as_slices();
+                    let mut offsets = chain.extents.as_ref().map(|extents| extents.offsets.iter().copied());
                     for parts in front.chunks(PARTS_PER_BLOCK_MAX).chain(back.chunks(PARTS_PER_BLOCK_MAX)) {
                         let piece = ChainPiece {
                             fragment,
@@ -235,6 +236,7 @@ impl Store {
                             applied: chain.applied,
                             key: &chain.key,
                             parts: parts.to_vec(),
+                            offsets: offsets.as_mut().map(|all| all.by_ref().take(parts.len()).collect()),
                         };
                         encode_block(salt, &Block::Chain(piece), &mut writing.buffer);
                         writing.chains += 1;

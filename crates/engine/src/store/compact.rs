@@ -24,11 +24,12 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Location, Place};
 use crate::io::Io;
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
-use crate::log::entry::{self, Decoded, FLAG_JOINED, FLAG_LIST, Head, Kind, Meta};
+use crate::log::entry::{self, Decoded, FLAG_JOINED, Head, Kind, Meta};
 use crate::log::header::{Header, salt_of};
 use crate::log::segment::Segment;
 use crate::log::{EntryRef, FIRST_ENTRY_AT, entry_of, push_footer};
 use crate::planted::{Bug, is_planted};
+use crate::side::chains::Form;
 
 /// Compaction of one partition.
 #[derive(Default)]
@@ -441,7 +442,7 @@ impl Store {
             let chain = self.chains.get(id);
             let was_trimmed_off = chain.trimmed_by > meta.index
                 && chain.parts.front().is_none_or(|part| part.index > meta.index);
-            let is_other_kind = chain.is_list != (meta.flags & FLAG_LIST != 0);
+            let is_other_kind = chain.form() != Form::of(meta.flags);
             is_other_kind || meta.kind == Kind::Put && was_trimmed_off
         };
         matches!(meta.kind, Kind::Put | Kind::Append)

@@ -14,16 +14,18 @@ use crate::index::HashIndex;
 use crate::index::location::Location;
 use crate::io::Io;
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{FLAG_LIST, HEAD_BYTES, Kind, Meta, split_trailer, u32_at};
+use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, split_trailer, u32_at};
 use crate::log::{Log, Placed};
 use crate::planted::{Bug, is_planted};
 use crate::side::chains::Chains;
+use crate::side::extents::{COVERS_UNKNOWN, ChunkHead};
 use crate::side::versions::Versions;
 use crate::{Damage, Durability};
 
 mod apply;
 pub(crate) mod checkpoint;
 pub(crate) mod choose;
+pub(crate) mod chunk;
 pub(crate) mod compact;
 mod copy;
 mod mend;
@@ -334,7 +336,7 @@ impl Store {
     }
 }
 
-/// How many units (values or bytes) an entry's payload holds.
+/// How many units (values or bytes) an entry's payload holds, or covers of a chunk.
 pub(crate) fn units_of(kind: Kind, flags: u8, payload: &[u8]) -> u32 {
     let (payload, _) = split_trailer(flags, payload);
     match kind {
@@ -344,6 +346,9 @@ pub(crate) fn units_of(kind: Kind, flags: u8, payload: &[u8]) -> u32 {
             } else {
                 u32_at(payload, 0)
             }
+        }
+        Kind::Append | Kind::Put if flags & FLAG_CHUNK != 0 => {
+            ChunkHead::decode(payload).map_or(COVERS_UNKNOWN, |head| head.length)
         }
         _ => payload.len() as u32,
     }

@@ -8,10 +8,10 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::Found;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
-use crate::log::entry::{FLAG_LIST, HEAD_BYTES, Kind, crc, decode_head_unchecked, split_trailer};
+use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, crc, decode_head_unchecked, split_trailer};
 use crate::log::{EntryRef, entry_of};
 use crate::planted::{Bug, is_planted};
-use crate::side::chains::{Chain, Part, TrimTo, trim_point};
+use crate::side::chains::{Chain, Form, Part, TrimTo, trim_point};
 use crate::side::versions::Was;
 
 /// Pages of the index that one slice of the keys is looked for in.
@@ -22,7 +22,7 @@ const SLICE_PAGES_MAX: usize = 8;
 pub(crate) struct Seen {
     /// Log index of the newest entry of the record.
     pub(crate) newest_index: u64,
-    pub(crate) is_list: bool,
+    pub(crate) form: Form,
     pub(crate) entry_bytes: u32,
     pub(crate) units: u32,
     /// Of the newest entry; zero for a record of parts.
@@ -35,12 +35,12 @@ pub(crate) struct Seen {
 
 impl Seen {
     fn of_chain(chain: &Chain) -> Seen {
-        Seen { newest_index: chain.applied, is_list: chain.is_list, ..Seen::UNREADABLE }
+        Seen { newest_index: chain.applied, form: chain.form(), ..Seen::UNREADABLE }
     }
 
     const UNREADABLE: Seen = Seen {
         newest_index: 0,
-        is_list: false,
+        form: Form { is_list: false, is_chunk: false },
         entry_bytes: 0,
         units: 0,
         timestamp: 0,
@@ -52,7 +52,8 @@ impl Seen {
     /// What the record is, if it is one entry and that is sure.
     pub(crate) fn inspected(&self, hint: Hint) -> Option<Inspected> {
         self.is_checked.then_some(Inspected {
-            is_list: self.is_list,
+            is_list: self.form.is_list,
+            is_chunk: self.form.is_chunk,
             flags: self.flags,
             index: self.newest_index,
             timestamp: self.timestamp,
@@ -87,6 +88,8 @@ pub struct Hint {
 pub struct Record<'a> {
     /// Whether it is a list rather than bytes.
     pub is_list: bool,
+    /// Whether it is a chunk: then [`Engine::read_chunk`](crate::Engine::read_chunk) puts its parts together.
+    pub is_chunk: bool,
     /// The flags of its newest entry, [`FLAG_LIST`] and the upper layers' bits.
     pub flags: u8,
     /// Log index of the entry that changed it last.
@@ -115,13 +118,15 @@ pub enum Body<'a> {
 pub struct Inspected {
     /// Whether it is a list rather than bytes.
     pub is_list: bool,
+    /// Whether it is a chunk.
+    pub is_chunk: bool,
     /// The flags of its newest entry.
     pub flags: u8,
     /// Log index of the entry that changed it last.
     pub index: u64,
     /// Timestamp of that entry: the record's version.
     pub timestamp: u64,
-    /// Values of a list, or bytes.
+    /// Values of a list, or bytes; of a chunk, bytes that its parts cover in all.
     pub units: u64,
     /// Where it was found.
     pub hint: Hint,
@@ -198,7 +203,7 @@ impl Store {
                     let meta = &entry.head.meta;
                     seen = Some(Seen {
                         newest_index: meta.index,
-                        is_list: meta.flags & FLAG_LIST != 0,
+                        form: Form::of(meta.flags),
                         entry_bytes: entry.head.entry_bytes() as u32,
                         units: units_of(meta.kind, meta.flags, entry.payload),
                         timestamp: meta.timestamp,
@@ -244,7 +249,8 @@ impl Store {
                 if let Some(bytes) = in_memory.filter(|_| seen.is_checked) {
                     let payload = &bytes[HEAD_BYTES + key.len()..seen.entry_bytes as usize];
                     return Ok(Some(Record {
-                        is_list: seen.is_list,
+                        is_list: seen.form.is_list,
+                        is_chunk: seen.form.is_chunk,
                         flags: seen.flags,
                         index: seen.newest_index,
                         epoch: seen.epoch,
@@ -269,8 +275,8 @@ impl Store {
             Place::Chain(id) => {
                 let chain = self.readable_chain(id)?;
                 let parts = Parts { parts: chain.parts.clone(), skipped: chain.skipped, units: chain.units };
-                let (is_list, newest) = (chain.is_list, chain.applied);
-                Ok(Some(Record { hint, ..self.record_of_parts(io, is_list, newest, parts)? }))
+                let (form, newest) = (chain.form(), chain.applied);
+                Ok(Some(Record { hint, ..self.record_of_parts(io, form, newest, parts)? }))
             }
         }
     }
@@ -298,20 +304,20 @@ impl Store {
         let Some((was, through)) = self.versions.at(fragment, key, timestamp) else {
             return self.lookup(io, key);
         };
-        let (is_list, parts, skipped) = match was {
+        let (form, parts, skipped) = match was {
             Was::Absent => return Ok(None),
             Was::Entry(index) => {
                 let index = *index;
                 return self.read_entry(io, index).map(|entry| Some(record_of(entry)));
             }
-            Was::Chain { is_list, parts, skipped } => (*is_list, parts.clone(), *skipped),
+            Was::Chain { form, parts, skipped } => (*form, parts.clone(), *skipped),
             Was::Shorter { .. } => match self
                 .find(io, fragment, key, Unreadable::IsError)?
                 .map(|(_, location, _)| location.place())
             {
                 Some(Place::Chain(id)) => {
                     let chain = self.chains.get(id);
-                    (chain.is_list, chain.parts_through(through).copied().collect(), chain.skipped)
+                    (chain.form(), chain.parts_through(through).copied().collect(), chain.skipped)
                 }
                 _ => return Ok(None),
             },
@@ -319,7 +325,7 @@ impl Store {
         let parts: VecDeque<Part> = parts.into_iter().filter(|p| p.index <= through).collect();
         let units = parts.iter().map(|p| u64::from(p.units)).sum::<u64>().saturating_sub(skipped);
         let newest = parts.back().map_or(0, |p| p.index);
-        self.record_of_parts(io, is_list, newest, Parts { parts, skipped, units }).map(Some)
+        self.record_of_parts(io, form, newest, Parts { parts, skipped, units }).map(Some)
     }
 
     /// Reads the entry of a log index.
@@ -392,7 +398,7 @@ impl Store {
     fn record_of_parts<D: Disk>(
         &mut self,
         io: &mut Io<D>,
-        is_list: bool,
+        form: Form,
         newest: u64,
         parts: Parts,
     ) -> EngineResult<Record<'_>> {
@@ -405,7 +411,8 @@ impl Store {
             }
         };
         Ok(Record {
-            is_list,
+            is_list: form.is_list,
+            is_chunk: form.is_chunk,
             flags: newest.flags,
             index: newest.index,
             epoch: newest.epoch,
@@ -421,6 +428,7 @@ fn record_of(entry: EntryRef<'_>) -> Record<'_> {
     debug_assert!(matches!(meta.kind, Kind::Put | Kind::Append));
     Record {
         is_list: meta.flags & FLAG_LIST != 0,
+        is_chunk: meta.flags & FLAG_CHUNK != 0,
         flags: meta.flags,
         index: meta.index,
         epoch: meta.epoch,

@@ -56,7 +56,8 @@ impl Store {
             }
         };
         Ok(Some(Inspected {
-            is_list: seen.is_list,
+            is_list: seen.form.is_list,
+            is_chunk: seen.form.is_chunk,
             flags: meta.flags,
             index: seen.newest_index,
             timestamp: meta.timestamp,

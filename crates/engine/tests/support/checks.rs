@@ -3,7 +3,7 @@
 use zerohop_engine::{Durability, EngineError, FLAG_JOINED, FLAG_LIST, Kind};
 
 use super::Engine;
-use super::model::{Entry, Records, Value, records_of};
+use super::model::{Chunk, Entry, Records, Value, records_of};
 use super::part::{Got, Part, read};
 use super::world::World;
 
@@ -32,6 +32,9 @@ impl World {
                 }
             }
         }
+        if let Some(expected) = expected.as_ref().and_then(|value| value.chunk.as_ref()) {
+            self.look_at_chunk(at, &key, expected)?;
+        }
         let Some((horizon, since)) = self.parts[at].horizon else { return Ok(()) };
         let from = horizon.max(since);
         let timestamp = from + self.random.below(self.parts[at].timestamp + 2 - from);
@@ -43,6 +46,29 @@ impl World {
                 .map_err(|wrong| format!("as of {timestamp} (horizon {horizon}): {wrong}")),
             Err(error) => self.judge("lookup at", Durability::Sync, error).map(drop),
         }
+    }
+
+    /// A range of a chunk, and what it says of itself.
+    fn look_at_chunk(&mut self, at: usize, key: &[u8], expected: &Chunk) -> Result<(), String> {
+        let handle = self.parts[at].handle;
+        let from = self.random.below(4000);
+        let range = from..from + self.random.below(3000);
+        let mut got = Vec::new();
+        let (read, state) = {
+            let engine = self.engine();
+            (engine.read_chunk(handle, key, range.clone(), &mut got), engine.chunk_state(handle, key))
+        };
+        let state = match read.and(state) {
+            Ok(state) => state.ok_or("a chunk without a state")?,
+            Err(error) => return self.judge("chunk", Durability::Sync, error).map(drop),
+        };
+        let wanted: Vec<u8> =
+            range.clone().map(|at| expected.bytes.get(at as usize).copied().unwrap_or(0)).collect();
+        let is_end = state.end <= expected.bytes.len() as u64;
+        if got != wanted || state.stamp != expected.stamp || !is_end {
+            return Err(format!("p{at}: bytes {range:?} of a chunk differ, or its state does: {state:?}"));
+        }
+        Ok(())
     }
 
     /// The log ends where the model says, and what the engine says of itself is so.
@@ -185,6 +211,14 @@ pub fn check_record(
         && got.units == expected.units()
         && got.parts.len() == expected.parts.len()
         && got.parts.iter().zip(&expected.parts).all(|(got, (_, payload))| **got == **payload);
+    let is_same = match (&got.chunk, &expected.chunk) {
+        (Some(got), Some(expected)) => {
+            let (held, behind) = got.split_at(expected.bytes.len());
+            held == expected.bytes && behind.iter().all(|&byte| byte == 0)
+        }
+        (None, None) => is_same,
+        _ => false,
+    };
     if !is_same {
         let describe = |parts: Vec<usize>| format!("{} parts of {parts:?} bytes", parts.len());
         return Err(format!(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use zerohop_engine::{FLAG_LIST, Kind, Meta, TrimTo};
+use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, FLAG_CHUNK, FLAG_LIST, Kind, Meta, TrimTo};
 
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +22,23 @@ pub struct Value {
     pub skipped: u64,
     /// Log index of the entry that changed it last.
     pub newest: u64,
+    /// Of a chunk, what it holds.
+    pub chunk: Option<Chunk>,
+}
+
+/// What a chunk holds, byte by byte.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    pub bytes: Vec<u8>,
+    pub stamp: ChunkStamp,
 }
 
 impl Value {
     /// Units in all, those skipped left out.
     pub fn units(&self) -> u64 {
+        if self.chunk.is_some() {
+            return 0;
+        }
         let whole: u64 = self.parts.iter().map(|(_, payload)| units_of(self.is_list, payload)).sum();
         whole.saturating_sub(self.skipped)
     }
@@ -54,6 +66,31 @@ pub fn units_of(is_list: bool, payload: &[u8]) -> u64 {
     }
 }
 
+impl Chunk {
+    fn write(&mut self, payload: &[u8]) {
+        let head = ChunkHead::decode(payload).expect("chunks are written with heads");
+        let (begin, length) = (head.offset as usize, head.length as usize);
+        if self.bytes.len() < begin + length {
+            self.bytes.resize(begin + length, 0);
+        }
+        match &payload[CHUNK_HEAD_BYTES..] {
+            [] => self.bytes[begin..begin + length].fill(0),
+            data => self.bytes[begin..begin + length].copy_from_slice(data),
+        }
+        self.stamp = head.stamp;
+    }
+}
+
+/// Takes away what a write hides altogether; the first part stays.
+fn hide(parts: &mut Vec<(u64, Rc<[u8]>)>, payload: &[u8]) {
+    let range = |payload: &[u8]| ChunkHead::decode(payload).expect("chunks are written with heads").range();
+    let (new, mut at) = (range(payload), 0);
+    parts.retain(|(_, old)| {
+        at += 1;
+        at == 1 || range(old).start < new.start || range(old).end > new.end
+    });
+}
+
 /// All records of a partition.
 pub type Records = BTreeMap<Rc<[u8]>, Value>;
 
@@ -61,8 +98,12 @@ pub type Records = BTreeMap<Rc<[u8]>, Value>;
 pub fn apply(records: &mut Records, entry: &Entry) {
     let Entry { meta, key, payload } = entry;
     let is_list = meta.flags & FLAG_LIST != 0;
-    let alone =
-        || Value { is_list, parts: vec![(meta.index, payload.clone())], skipped: 0, newest: meta.index };
+    let is_chunk = meta.flags & FLAG_CHUNK != 0;
+    let alone = || {
+        let mut chunk = is_chunk.then(Chunk::default);
+        chunk.iter_mut().for_each(|chunk| chunk.write(payload));
+        Value { is_list, parts: vec![(meta.index, payload.clone())], skipped: 0, newest: meta.index, chunk }
+    };
     match meta.kind {
         Kind::Put => {
             records.insert(key.clone(), alone());
@@ -74,7 +115,13 @@ pub fn apply(records: &mut Records, entry: &Entry) {
             None => {
                 records.insert(key.clone(), alone());
             }
-            Some(value) if value.is_list == is_list => {
+            Some(Value { chunk: Some(chunk), parts, newest, .. }) if is_chunk => {
+                chunk.write(payload);
+                hide(parts, payload);
+                parts.push((meta.index, payload.clone()));
+                *newest = meta.index;
+            }
+            Some(value) if value.is_list == is_list && value.chunk.is_some() == is_chunk => {
                 value.parts.push((meta.index, payload.clone()));
                 value.newest = meta.index;
             }
@@ -82,7 +129,8 @@ pub fn apply(records: &mut Records, entry: &Entry) {
             Some(_) => drop(records.insert(key.clone(), alone())),
         },
         Kind::Trim => {
-            if let (Some(value), Some(to)) = (records.get_mut(key), TrimTo::decode(payload)) {
+            let value = records.get_mut(key).filter(|value| value.chunk.is_none());
+            if let (Some(value), Some(to)) = (value, TrimTo::decode(payload)) {
                 value.parts.retain(|(index, _)| *index >= to.part);
                 value.skipped = to.skip;
                 value.newest = meta.index;

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use zerohop_engine::disk::simulated::{Faults, Operation};
 use zerohop_engine::disk::{Disk, OpenMode};
-use zerohop_engine::{Durability, EngineError, FLAG_LIST, Kind, Meta, NewEntry};
+use zerohop_engine::{ChunkHead, Durability, EngineError, FLAG_CHUNK, FLAG_LIST, Kind, Meta, NewEntry};
 
 use super::model::{Entry, apply};
 use super::part::Part;
@@ -121,7 +121,11 @@ impl World {
         records.extend(part.records.get_key_value(&key).map(|(key, value)| (key.clone(), value.clone())));
         part.log[part.commit as usize..].iter().filter(|e| e.key == key).for_each(|e| apply(&mut records, e));
         let held = records.remove(&key);
+        let is_chunk_key = self.plan.chunks && key.get(1).is_some_and(|digit| digit % 2 == 1);
         let (kind, is_list, payload) = match self.random.below(20) {
+            0..=2 if is_chunk_key => return self.chunk_entry(at, Kind::Put, key),
+            // Now and then a chunk is appended to as if it were not one, and is replaced.
+            3..=7 | 11..=16 if is_chunk_key => return self.chunk_entry(at, Kind::Append, key),
             0..=7 => (Kind::Put, is_list, self.payload(is_list)),
             8..=10 => (Kind::Remove, false, Vec::new()),
             11..=17 => {
@@ -155,6 +159,28 @@ impl World {
         }
         let key = if kind == Kind::Mark && drawn % 2 == 0 { Rc::from([]) } else { key };
         part.next(kind, list_flag(is_list), key, payload)
+    }
+
+    /// A write of a chunk: bytes, or zeros without them.
+    fn chunk_entry(&mut self, at: usize, kind: Kind, key: Rc<[u8]>) -> Entry {
+        let mut bytes = self.payload(false);
+        let length = match self.random.below(4) {
+            0 => {
+                bytes.clear();
+                self.random.below(3000)
+            }
+            _ => bytes.len() as u64,
+        };
+        let offset = match self.random.below(3) {
+            0 => 0,
+            _ => self.random.below(3000),
+        };
+        let mut head = ChunkHead { offset: offset as u32, length: length as u32, stamp: [0; 16] };
+        self.random.fill(&mut head.stamp);
+        let step = self.random.below(3);
+        let part = &mut self.parts[at];
+        part.timestamp += step;
+        part.next(kind, FLAG_CHUNK, key, [&head.encode()[..], &bytes].concat())
     }
 
     fn add_entry(&mut self, at: usize) -> Result<(), String> {

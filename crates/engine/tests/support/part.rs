@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use zerohop_engine::{Durability, EngineResult, Handle, Hint, Kind, Meta, PartitionId, SegmentFile};
+use zerohop_engine::{
+    Durability, EngineResult, Handle, Hint, Kind, Meta, PartitionId, SegmentFile, lay_over,
+};
 
 use super::Engine;
 use super::model::{Entry, Records, apply, records_of, units_of};
@@ -136,6 +138,9 @@ impl Part {
     }
 }
 
+/// Chunks are written to within this many bytes.
+pub const CHUNK_SPACE: usize = 160 << 10;
+
 /// A record as the engine gives it, read whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Got {
@@ -147,6 +152,8 @@ pub struct Got {
     pub parts: Vec<Vec<u8>>,
     pub skipped: u64,
     pub units: u64,
+    /// What a chunk holds, from its beginning on.
+    pub chunk: Option<Vec<u8>>,
 }
 
 /// Reads a record with all its parts.
@@ -166,7 +173,32 @@ pub fn read(engine: &mut Engine, handle: Handle, key: &[u8], at: Option<u64>) ->
         parts: Vec::new(),
         skipped: 0,
         units: 0,
+        chunk: None,
     };
+    if record.is_chunk {
+        let indexes: Vec<u64> = match &record.body {
+            zerohop_engine::Body::Whole(payload) => {
+                let mut bytes = vec![0; CHUNK_SPACE];
+                lay_over(&mut bytes, 0, payload);
+                got.chunk = Some(bytes);
+                Vec::new()
+            }
+            zerohop_engine::Body::Parts(parts) => parts.parts.iter().map(|part| part.index).collect(),
+        };
+        if let (None, Some(at)) = (&got.chunk, at) {
+            let mut bytes = vec![0; CHUNK_SPACE];
+            for index in indexes {
+                lay_over(&mut bytes, 0, engine.read_entry(handle, index)?.payload);
+            }
+            got.chunk = Some(bytes);
+            assert!(at > 0 || got.index > 0, "it was there");
+        } else if at.is_none() {
+            let mut bytes = Vec::new();
+            engine.read_chunk(handle, key, 0..CHUNK_SPACE as u64, &mut bytes)?;
+            got.chunk = Some(bytes);
+        }
+        return Ok(Some(got));
+    }
     match record.body {
         zerohop_engine::Body::Whole(payload) => {
             got.units = units_of(is_list, payload);

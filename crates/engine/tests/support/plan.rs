@@ -29,6 +29,8 @@ pub struct Plan {
     pub holds_state: bool,
     /// Partitions are split.
     pub splits: bool,
+    /// Every other key names a chunk.
+    pub chunks: bool,
 }
 
 impl Plan {
@@ -75,6 +77,7 @@ impl Plan {
             rot: random.chance(1, 4),
             fierce,
             splits: random.chance(1, 2),
+            chunks: random.chance(1, 2),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::io::Io;
 use crate::log::FIRST_ENTRY_AT;
 use crate::log::entry::Kind;
 use crate::log::scan::{self, Item};
-use crate::side::chains::Chain;
+use crate::side::chains::{Chain, Form};
 
 /// What a checkpoint tells beside the index.
 #[derive(Default)]
@@ -194,7 +194,8 @@ impl Recovery<'_> {
         let id = match same.unwrap_or_else(|never| match never {}).map(|(_, location)| location.place()) {
             Some(Place::Chain(id)) => id,
             _ => {
-                let chain = Chain { key: piece.key.into(), is_list: piece.is_list, ..Chain::default() };
+                let chain =
+                    Chain::new(piece.key, Form { is_list: piece.is_list, is_chunk: piece.offsets.is_some() });
                 let id = self.store.chains.add(chain);
                 self.store.index.insert(piece.fragment, Location::chain(id));
                 self.report.from_checkpoint += 1;
@@ -204,6 +205,9 @@ impl Recovery<'_> {
         let chain = self.store.chains.get_mut(id);
         let first_piece = chain.parts.is_empty();
         piece.parts.iter().for_each(|&part| chain.push(part));
+        if let (Some(extents), Some(offsets)) = (&mut chain.extents, &piece.offsets) {
+            extents.offsets.extend(offsets);
+        }
         if first_piece {
             chain.units = chain.units.saturating_sub(piece.skipped);
         }

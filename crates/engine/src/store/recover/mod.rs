@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::io::Io;
 use crate::limits::BLOCK_BYTES;
-use crate::log::entry::Meta;
+use crate::log::entry::{FLAG_CHUNK, Meta};
 use crate::log::scan::{self, Item};
 use crate::log::{EntryRef, FIRST_ENTRY_AT, Placed};
 use crate::{Damage, DamageKind, PartitionId};
@@ -368,6 +368,8 @@ impl Recovery<'_> {
         let is_whole = !meta.is_joined() || meta.index <= self.store.commit;
         let is_first = self.doubts.is_empty() && self.store.pending.is_empty();
         if is_first && is_whole && meta.index <= self.commit {
+            let is_doubtful = !payload_is_good && meta.flags & FLAG_CHUNK != 0;
+            let payload = if is_doubtful { &[] } else { payload };
             let units = super::units_of(meta.kind, meta.flags, payload);
             self.store.apply(io, (meta, placed, None), key, payload, units)?;
             self.store.commit = self.store.commit.max(meta.index);

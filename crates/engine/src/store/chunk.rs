@@ -1,0 +1,146 @@
+//! Reading chunks: parts that lie over one another, put together.
+
+use std::ops::Range;
+
+use super::Store;
+use super::read::Unreadable;
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::index::location::{Place, Position};
+use crate::io::Io;
+use crate::log::entry::split_trailer;
+use crate::side::chains::Part;
+use crate::side::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, lay_over, range_of};
+
+/// What a chunk is, without its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkState {
+    /// Log index of the entry that changed it last.
+    pub index: u64,
+    /// Timestamp of that entry: the chunk's version.
+    pub timestamp: u64,
+    /// Stamp of that entry.
+    pub stamp: ChunkStamp,
+    /// Entries that it consists of.
+    pub parts: u32,
+    /// Bytes that these cover in all: those that lie under others count as well.
+    pub covered: u64,
+    /// Where in the chunk the last of them ends.
+    pub end: u64,
+}
+
+impl Store {
+    /// What a key's chunk is; `None` if there is none, or what there is is no chunk.
+    pub(crate) fn chunk_state<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+    ) -> EngineResult<Option<ChunkState>> {
+        let fragment = self.fragment(key);
+        let found = self.find(io, fragment, key, Unreadable::IsError)?;
+        let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else {
+            return Ok(None);
+        };
+        let id = match location.place() {
+            Place::Chain(id) => id,
+            Place::Entry(position) => {
+                let Store { log, scratch, .. } = self;
+                let entry = log.read(&mut io.disk, position, scratch)?;
+                let head = head_of(entry.head.meta.flags, entry.payload);
+                let (covered, end) = head.map_or((0, 0), |head| (u64::from(head.length), head.range().end));
+                let stamp = head.map_or([0; 16], |head| head.stamp);
+                let (index, timestamp) = (entry.head.meta.index, entry.head.meta.timestamp);
+                return Ok(Some(ChunkState { index, timestamp, stamp, parts: 1, covered, end }));
+            }
+        };
+        let chain = self.readable_chain(id)?;
+        let (parts, index, extents) = (chain.parts.len() as u32, chain.applied, chain.extents.as_deref());
+        let (mut covered, mut end, mut unknown) = (chain.units, 0, Vec::new());
+        for (part, &offset) in chain.parts.iter().zip(extents.into_iter().flat_map(|all| &all.offsets)) {
+            match part.units {
+                COVERS_UNKNOWN => unknown.push(part.index),
+                units => end = end.max(range_of(offset, units).end),
+            }
+        }
+        let newest = chain.newest().map(|meta| meta.timestamp).zip(extents.and_then(|all| all.stamp));
+        // It may have been mended since.
+        for index in unknown {
+            let entry = self.read_entry(io, index)?;
+            let head = head_of(entry.head.meta.flags, entry.payload);
+            let (length, its_end) = head.map_or((0, 0), |head| (u64::from(head.length), head.range().end));
+            (covered, end) = (covered - u64::from(COVERS_UNKNOWN) + length, end.max(its_end));
+        }
+        let (timestamp, stamp) = match newest {
+            Some(known) => known,
+            None => {
+                let entry = self.read_entry(io, index)?;
+                let head = head_of(entry.head.meta.flags, entry.payload);
+                (entry.head.meta.timestamp, head.map_or([0; 16], |head| head.stamp))
+            }
+        };
+        Ok(Some(ChunkState { index, timestamp, stamp, parts, covered, end }))
+    }
+
+    /// Appends these bytes of a key's chunk to `out`: zeros where there are none.
+    pub(crate) fn read_chunk<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> EngineResult<()> {
+        let begin = out.len();
+        out.resize(begin + (range.end.saturating_sub(range.start)) as usize, 0);
+        let fragment = self.fragment(key);
+        let found = self.find(io, fragment, key, Unreadable::IsError)?;
+        let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else {
+            return Ok(());
+        };
+        let id = match location.place() {
+            Place::Chain(id) => id,
+            Place::Entry(position) => {
+                let Store { log, scratch, .. } = self;
+                let entry = log.read(&mut io.disk, position, scratch)?;
+                let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
+                lay_over(&mut out[begin..], range.start, payload);
+                return Ok(());
+            }
+        };
+        let chain = self.readable_chain(id)?;
+        let Some(extents) = &chain.extents else { return Ok(()) };
+        let with_offsets = chain.parts.iter().zip(&extents.offsets);
+        let wanted: Vec<u64> = with_offsets
+            .filter(|&(part, &offset)| Extents::touches(part, offset, &range))
+            .map(|(part, _)| part.index)
+            .collect();
+        for index in wanted {
+            let entry = self.read_entry(io, index)?;
+            let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            lay_over(&mut out[begin..], range.start, payload);
+        }
+        Ok(())
+    }
+
+    /// A chunk that is one entry, as the part that it becomes.
+    pub(super) fn chunk_part<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        position: Position,
+        seen: Part,
+    ) -> EngineResult<(Part, Option<ChunkHead>)> {
+        let Store { log, scratch, .. } = self;
+        match log.read(&mut io.disk, position, scratch) {
+            Ok(entry) => {
+                let head = head_of(entry.head.meta.flags, entry.payload);
+                let units = head.map_or(COVERS_UNKNOWN, |head| head.length);
+                Ok((Part { units, ..seen }, head))
+            }
+            Err(EngineError::Rotten { .. }) => Ok((Part { units: COVERS_UNKNOWN, ..seen }, None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn head_of(flags: u8, payload: &[u8]) -> Option<ChunkHead> {
+    ChunkHead::decode(split_trailer(flags, payload).0)
+}

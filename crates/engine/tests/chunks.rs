@@ -1,0 +1,114 @@
+//! Chunks: writes at offsets cost what is written, what is hidden becomes dead space, and rot is never passed over.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{
+    ChunkHead, Durability, Engine, EngineError, EngineOptions, FLAG_CHUNK, Handle, Kind, PartitionId,
+    PartitionOptions,
+};
+
+type Store = Engine<SimulatedDisk>;
+
+const MIB: usize = 1 << 20;
+
+fn open(disk: &SimulatedDisk) -> (Store, Handle) {
+    let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+    engine.commit_all().expect("commits");
+    let partition_options = PartitionOptions { durability: Durability::Interval { ms: 10 }, index_seed: 7 };
+    let p = engine.partition(PartitionId(1), partition_options).expect("opens");
+    (engine, p)
+}
+
+fn write(engine: &mut Store, p: Handle, kind: Kind, offset: u32, bytes: &[u8]) {
+    let at = engine.partition_stats(p).expect("is open").last.1 + 1;
+    let head = ChunkHead { offset, length: bytes.len() as u32, stamp: [at as u8; 16] };
+    let payload = [&head.encode()[..], bytes].concat();
+    engine.write(p, kind, FLAG_CHUNK, at, b"chunk", &payload).expect("is accepted");
+}
+
+fn read(engine: &mut Store, p: Handle, range: std::ops::Range<u64>) -> Result<Vec<u8>, EngineError> {
+    let mut bytes = Vec::new();
+    engine.read_chunk(p, b"chunk", range, &mut bytes).map(|()| bytes)
+}
+
+#[test]
+fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    write(&mut engine, p, Kind::Append, 0, &vec![1; MIB]);
+    let before = engine.partition_stats(p).expect("is open").log.bytes;
+    for n in 0..100u32 {
+        write(&mut engine, p, Kind::Append, 5000 * n, &[2; 8]);
+    }
+    let grown = engine.partition_stats(p).expect("is open").log.bytes - before;
+    assert!(grown < 100 * 80, "{grown} bytes for 100 writes of 8");
+    let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
+    assert_eq!((state.parts, state.covered, state.end), (101, MIB as u64 + 800, MIB as u64));
+    assert_eq!((state.index, state.stamp), (101, [101; 16]));
+    assert_eq!(read(&mut engine, p, 4999..5010), Ok([&[1][..], &[2; 8], &[1, 1]].concat()));
+    assert_eq!(read(&mut engine, p, MIB as u64 - 1..MIB as u64 + 2), Ok(vec![1, 0, 0]));
+    // The same places again: what was there is hidden, and is no part any more.
+    for n in 0..100u32 {
+        write(&mut engine, p, Kind::Append, 5000 * n, &[3; 8]);
+    }
+    assert_eq!(engine.chunk_state(p, b"chunk").expect("reads").expect("is there").parts, 101);
+    // Written anew it is one part, whatever it was.
+    write(&mut engine, p, Kind::Put, 0, &[4; 10]);
+    let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
+    assert_eq!((state.parts, state.end), (1, 10));
+    assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(vec![4; 10])));
+}
+
+#[test]
+fn a_record_of_another_kind_is_no_chunk() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    engine.write(p, Kind::Put, 0, 1, b"chunk", &[9; 100]).expect("is accepted");
+    assert_eq!(engine.chunk_state(p, b"chunk"), Ok(None));
+    assert_eq!(read(&mut engine, p, 0..3), Ok(vec![0; 3]));
+    write(&mut engine, p, Kind::Append, 1, b"x");
+    assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(b"\0x".to_vec())), "replaced");
+}
+
+/// Where a write lies stands in its payload: of a rotten one nobody knows, so that no byte of the chunk may be told.
+#[test]
+fn a_rotten_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    write(&mut engine, p, Kind::Append, 0, &[1; 1000]);
+    write(&mut engine, p, Kind::Append, 100, b"this will rot");
+    write(&mut engine, p, Kind::Append, 500, &[3; 10]);
+    engine.sync().expect("syncs");
+    // A mark behind them vouches for what was synced: they are no torn tail.
+    engine.write(p, Kind::Put, 0, 4, b"other", b"").expect("is accepted");
+    engine.sync().expect("syncs");
+    drop(engine);
+    disk.power_off_clean();
+    let mut reader = disk.clone();
+    let names = reader.list("p-0000000000000001").expect("lists");
+    let name = names.iter().find(|name| name.name.ends_with(".seg")).expect("is there");
+    let path = format!("p-0000000000000001/{}", name.name);
+    let file = reader.open(&path, zerohop_engine::disk::OpenMode::Existing).expect("opens");
+    let mut bytes = vec![0; name.bytes as usize];
+    reader.read_at(file, 0, &mut bytes).expect("reads");
+    reader.close(file);
+    let at = bytes.windows(13).position(|window| window == b"this will rot").expect("is there");
+    // The offset in its head: as it stands now, it would lie elsewhere.
+    disk.rot_at(&path, at as u64 - 24, 0x40).expect("is there");
+    let (mut engine, p) = open(&disk);
+    for range in [0..10, 100..113, 500..510] {
+        let got = read(&mut engine, p, range.clone());
+        assert!(matches!(got, Err(EngineError::Rotten { .. })), "{range:?}: {got:?}");
+    }
+    assert!(matches!(engine.chunk_state(p, b"chunk"), Err(EngineError::Rotten { .. })));
+    let rotten = engine.rotten_of(p, b"chunk").expect("reads");
+    assert_eq!(rotten.iter().map(|rotten| rotten.index).collect::<Vec<_>>(), [2]);
+    // Mended, it is whole again.
+    let head = ChunkHead { offset: 100, length: 13, stamp: [2; 16] };
+    let payload = [&head.encode()[..], b"this will rot"].concat();
+    assert_eq!(engine.mend(p, (1, 2, 2), b"chunk", &payload), Ok(true));
+    assert_eq!(read(&mut engine, p, 99..114), Ok([&[1][..], b"this will rot", &[1]].concat()));
+    let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
+    assert_eq!((state.parts, state.covered, state.end), (3, 1023, 1000));
+}
