@@ -1,0 +1,78 @@
+//! Why there is no TLS with somebody, in the words that the wire has for it.
+
+use std::fmt;
+use std::io;
+
+use rustls::{CertificateError, Error, InvalidMessage};
+use zerohop_wire::AuthFault;
+
+/// Why certificates and keys are of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// There is none in the file, or it cannot be read.
+    Pem {
+        /// What was looked for.
+        what: &'static str,
+        /// What was found.
+        reason: String,
+    },
+    /// They do not go together, or cannot be used.
+    Unusable {
+        /// Why not.
+        reason: String,
+    },
+}
+
+impl std::error::Error for ConfigError {}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ConfigError::Pem { what, reason } => write!(f, "it holds no {what} as PEM has it: {reason}"),
+            ConfigError::Unusable { reason } => {
+                write!(f, "certificate and key cannot be used together: {reason}")
+            }
+        }
+    }
+}
+
+/// What ended a connection, as [`fault_of`] finds it again in an [`io::Error`].
+#[derive(Debug)]
+struct Ended {
+    fault: AuthFault,
+    reason: Error,
+}
+
+impl std::error::Error for Ended {}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.fault, self.reason)
+    }
+}
+
+/// Why TLS ended a connection, if it was TLS that did.
+#[must_use]
+pub fn fault_of(error: &io::Error) -> Option<AuthFault> {
+    Some(error.get_ref()?.downcast_ref::<Ended>()?.fault)
+}
+
+/// The error of a connection whose other side says what TLS does not take. Its kind is
+/// [`InvalidData`](io::ErrorKind::InvalidData).
+pub(crate) fn ended(reason: Error) -> io::Error {
+    let fault = match &reason {
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => AuthFault::CertificateName,
+        Error::InvalidCertificate(
+            CertificateError::Expired
+            | CertificateError::ExpiredContext { .. }
+            | CertificateError::NotValidYet
+            | CertificateError::NotValidYetContext { .. },
+        ) => AuthFault::CertificateTime,
+        Error::InvalidCertificate(_) => AuthFault::Certificate,
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => AuthFault::NoTlsThere,
+        _ => AuthFault::Tls,
+    };
+    io::Error::new(io::ErrorKind::InvalidData, Ended { fault, reason })
+}

@@ -1,0 +1,211 @@
+//! Two filters and what is between them: whole, cut, wrong, and full.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use zerohop_wire::AuthFault;
+
+use super::*;
+
+/// A CA, and a certificate by it with its key; all as PEM.
+struct Made {
+    ca: String,
+    certificate: String,
+    key: String,
+}
+
+fn made(names: &[&str]) -> Made {
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, "a CA of tests");
+    let ca_key = KeyPair::generate().unwrap();
+    let ca = params.self_signed(&ca_key).unwrap().pem();
+    let issuer = Issuer::new(params, ca_key);
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let key = KeyPair::generate().unwrap();
+    let certificate = CertificateParams::new(names).unwrap().signed_by(&key, &issuer).unwrap().pem();
+    Made { ca, certificate, key: key.serialize_pem() }
+}
+
+fn pair(server: &Made, ca: &Made, host: &str) -> (Tls, Tls) {
+    let config = ServerTls::new(server.certificate.as_bytes(), server.key.as_bytes()).unwrap();
+    let client = ClientTls::new(ca.ca.as_bytes()).unwrap();
+    (Tls::server(&config).unwrap(), Tls::client(&client, host).unwrap())
+}
+
+/// One end of a socket pair: bytes for this side, bytes of it, and how many of those there is room for.
+struct End<'a> {
+    input: &'a mut VecDeque<u8>,
+    output: &'a mut VecDeque<u8>,
+    room: usize,
+}
+
+impl Read for End<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.input.is_empty() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.input.read(into)
+    }
+}
+
+impl Write for End<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.room.saturating_sub(self.output.len()));
+        if taken == 0 {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.output.write(&bytes[..taken])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+struct Wires {
+    to_server: VecDeque<u8>,
+    to_client: VecDeque<u8>,
+}
+
+impl Wires {
+    fn client(&mut self, room: usize) -> End<'_> {
+        End { input: &mut self.to_client, output: &mut self.to_server, room }
+    }
+
+    fn server(&mut self, room: usize) -> End<'_> {
+        End { input: &mut self.to_server, output: &mut self.to_client, room }
+    }
+}
+
+fn all(tls: &mut Tls, end: &mut End<'_>, heard: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        match tls.read(end, 1000, |piece| heard.extend_from_slice(piece)) {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[test]
+fn what_is_said_arrives_whatever_the_sockets_take_at_a_time() {
+    let made = made(&["localhost", "127.0.0.1"]);
+    let said: Vec<u8> = (0..300_000_u32).map(|at| (at % 251) as u8).collect();
+    for (host, room) in [("localhost", usize::MAX), ("127.0.0.1", 70_000), ("127.0.0.1", 333)] {
+        let (mut server, mut client) = pair(&made, &made, host);
+        let mut wires = Wires::default();
+        let (mut at, mut heard, mut answered) = (0, Vec::new(), Vec::new());
+        for _ in 0..10_000 {
+            let piece = [IoSlice::new(&said[at..])];
+            match client.write(&mut wires.client(room), &piece) {
+                Ok(taken) => at += taken,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            client.flush(&mut wires.client(room)).unwrap();
+            all(&mut server, &mut wires.server(room), &mut heard).unwrap();
+            server.flush(&mut wires.server(room)).unwrap();
+            all(&mut client, &mut wires.client(room), &mut answered).unwrap();
+            if heard.len() == said.len() {
+                break;
+            }
+        }
+        assert!(heard == said, "{} of {} bytes", heard.len(), said.len());
+        server
+            .write(&mut wires.server(usize::MAX), &[IoSlice::new(b"an "), IoSlice::new(b"answer")])
+            .unwrap();
+        assert!(!wires.to_client.iter().copied().collect::<Vec<u8>>().windows(6).any(|at| at == b"answer"));
+        assert_eq!(client.peek(&mut wires.client(room)).unwrap(), Some(b'a'));
+        assert!(client.has_more());
+        all(&mut client, &mut wires.client(room), &mut answered).unwrap();
+        assert_eq!(answered, b"an answer");
+        client.end();
+        client.flush(&mut wires.client(usize::MAX)).unwrap();
+        assert_eq!(server.read(&mut wires.server(room), 9, |_| {}).unwrap(), 0);
+    }
+}
+
+/// How the client takes the server's part of the handshake.
+fn refused(server: &Made, ca: &Made, host: &str) -> Option<AuthFault> {
+    let (mut server, mut client) = pair(server, ca, host);
+    let mut wires = Wires::default();
+    client.flush(&mut wires.client(usize::MAX)).unwrap();
+    all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap();
+    let ended = all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).err()?;
+    // The server is told.
+    let told = all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).unwrap_err();
+    assert!(told.to_string().contains("alert"), "{told}");
+    fault_of(&ended)
+}
+
+#[test]
+fn a_certificate_by_another_ca_or_for_another_name_is_refused_in_words() {
+    let (one, other) = (made(&["localhost"]), made(&["localhost"]));
+    assert_eq!(refused(&one, &one, "localhost"), None);
+    assert_eq!(refused(&one, &other, "localhost"), Some(AuthFault::Certificate));
+    assert_eq!(refused(&one, &one, "127.0.0.1"), Some(AuthFault::CertificateName));
+    assert_eq!(refused(&one, &one, "elsewhere.example"), Some(AuthFault::CertificateName));
+}
+
+#[test]
+fn what_is_no_tls_is_told_and_ends_the_connection_alone() {
+    let made = made(&["localhost"]);
+    let (_, mut client) = pair(&made, &made, "localhost");
+    let mut wires = Wires::default();
+    wires.to_client.extend(b"-ERR this is no TLS\r\n");
+    let error = all(&mut client, &mut wires.client(usize::MAX), &mut Vec::new()).unwrap_err();
+    assert_eq!(fault_of(&error), Some(AuthFault::NoTlsThere));
+    assert!(error.to_string().contains("does not speak TLS"), "{error}");
+
+    // A handshake that is cut, one that is damaged anywhere, and one that goes on for ever.
+    let hello = {
+        let (_, mut client) = pair(&made, &made, "localhost");
+        let mut wires = Wires::default();
+        client.flush(&mut wires.client(usize::MAX)).unwrap();
+        wires.to_server
+    };
+    let config = ServerTls::new(made.certificate.as_bytes(), made.key.as_bytes()).unwrap();
+    for at in 0..hello.len() {
+        let mut wires = Wires { to_server: hello.iter().copied().take(at).collect(), ..Wires::default() };
+        let mut server = Tls::server(&config).unwrap();
+        assert!(all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).is_ok(), "{at}");
+        let mut damaged = hello.clone();
+        damaged[at] ^= 0x55;
+        let mut wires = Wires { to_server: damaged, ..Wires::default() };
+        let mut server = Tls::server(&config).unwrap();
+        // Whatever it says to that, nothing was said.
+        let mut heard = Vec::new();
+        drop(all(&mut server, &mut wires.server(usize::MAX), &mut heard));
+        assert!(heard.is_empty());
+    }
+    // A handshake message that says it has 16 MB.
+    let mut wires = Wires::default();
+    for _ in 0..1000 {
+        wires.to_server.extend([0x16, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff]);
+        wires.to_server.extend(std::iter::repeat_n(0, 0x4000 - 4));
+    }
+    let mut server = Tls::server(&config).unwrap();
+    assert!(all(&mut server, &mut wires.server(usize::MAX), &mut Vec::new()).is_err());
+    assert!(wires.to_server.len() > 900 * 0x4000, "nothing more is taken of it");
+}
+
+#[test]
+fn files_that_are_not_what_they_should_be_are_told() {
+    let (one, other) = (made(&["localhost"]), made(&["localhost"]));
+    let server = |certificate: &str, key: &str| ServerTls::new(certificate.as_bytes(), key.as_bytes());
+    assert!(server(&one.certificate, &one.key).is_ok());
+    let words = |result: Result<ServerTls, ConfigError>| result.unwrap_err().to_string();
+    assert!(words(server("", &one.key)).contains("no certificate"));
+    assert!(words(server(&one.certificate, "")).contains("no private key"));
+    assert!(words(server(&one.certificate, &other.key)).contains("cannot be used together"));
+    assert!(ClientTls::new(one.key.as_bytes()).unwrap_err().to_string().contains("no certificate"));
+}
+
+#[test]
+fn hosts_are_found_in_addresses() {
+    let all = ["node1:7400", "127.0.0.1:7400", "[::1]:7400", "node1"].map(host_of);
+    assert_eq!(all, ["node1", "127.0.0.1", "::1", "node1"]);
+}
