@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_engine::{Durability, Engine, EngineOptions, Kind, PartitionId, PartitionOptions};
+use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, Kind, PartitionId, PartitionOptions};
 
 #[test]
 fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_batches() {
@@ -112,4 +112,44 @@ fn a_partition_held_in_memory_stays_bounded_when_it_is_overwritten_a_hundred_tim
     assert_eq!(engine.durable_index(p).expect("is open"), 0, "nothing of it survives");
     let files = disk.clone().list("p-0000000000000001").expect("lists");
     assert_eq!(files, [], "it writes no file");
+}
+
+#[test]
+fn logs_on_disk_give_their_memory_to_a_partition_that_has_nothing_else() {
+    // Segments smaller than a block: each is nothing but a last block, which is never whole.
+    let options = EngineOptions {
+        segment_bytes: 16 << 10,
+        memory_bytes: 256 << 10,
+        dead_percent_max: 100,
+        ..EngineOptions::default()
+    };
+    let (mut engine, _) = Engine::open(SimulatedDisk::new(3), options).expect("opens");
+    let partition = |engine: &mut Engine<SimulatedDisk>, id, durability| {
+        engine.partition(PartitionId(id), PartitionOptions { durability, index_seed: id }).expect("opens")
+    };
+    let on_disk = partition(&mut engine, 1, Durability::Interval { ms: 10 });
+    let in_memory = partition(&mut engine, 2, Durability::Memory);
+    for n in 0..2_000u64 {
+        engine.write(on_disk, Kind::Put, 0, n, &n.to_le_bytes(), &[7; 1000]).expect("is accepted");
+        engine.maintain(n).expect("is kept up");
+    }
+    let held = engine.stats().resident_bytes;
+    assert!(held <= options.memory_bytes + (64 << 10), "{held} bytes in memory");
+    engine.write(in_memory, Kind::Put, 0, 3_000, b"a", &[8; 1000]).expect("there is room");
+}
+
+#[test]
+fn a_full_memory_takes_removals_and_marks() {
+    let options = EngineOptions { memory_bytes: 64 << 10, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(SimulatedDisk::new(4), options).expect("opens");
+    let durability = Durability::Memory;
+    let p = engine.partition(PartitionId(1), PartitionOptions { durability, index_seed: 7 }).expect("opens");
+    let refused = (0..200u64).find_map(|n| {
+        engine.write(p, Kind::Put, 0, n, &n.to_le_bytes(), &[7; 1000]).err().map(|error| (n, error))
+    });
+    let (at, error) = refused.expect("memory is full");
+    assert!(matches!(error, EngineError::MemoryFull { .. }), "{error}");
+    // Without the mark of its epoch a new primary answers nobody, and so nobody could remove anything.
+    engine.write(p, Kind::Mark, 0, at, b"", b"mark").expect("is let in");
+    engine.write(p, Kind::Remove, 0, at, &0u64.to_le_bytes(), b"").expect("is let in");
 }

@@ -154,7 +154,12 @@ impl Log {
         let segment = self.segment_mut(slot);
         let first = segment.written / BLOCK_BYTES as u64;
         let result = segment.write_out(&mut io.disk, all);
-        for number in first..segment.written / BLOCK_BYTES as u64 {
+        let mut whole = segment.written / BLOCK_BYTES as u64;
+        if segment.sealed && segment.written == segment.bytes && matches!(result, Ok(1..)) {
+            // Its last block is not whole, and never will be.
+            whole = segment.written.div_ceil(BLOCK_BYTES as u64);
+        }
+        for number in first..whole {
             io.memory.evictable.push_back((handle, slot, number as u32));
         }
         match result {

@@ -164,13 +164,15 @@ impl Store {
             return Err(EngineError::NotNext { last: self.log.last });
         }
         let bytes = (HEAD_BYTES + key.len() + payload.len()) as u64;
+        // What frees space, and the small marks without which nobody may answer a request that would.
+        let is_let_in = matches!(meta.kind, Kind::Remove | Kind::Mark);
         match self.durability {
-            Durability::Memory if io.memory.is_over() && meta.kind != Kind::Remove => {
+            Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
             }
             Durability::Memory => Ok(()),
-            Durability::Interval { .. } => io.space.admit(&mut io.disk, bytes, meta.kind == Kind::Remove),
-            Durability::Sync => io.space.admit(&mut io.disk, 2 * bytes, meta.kind == Kind::Remove),
+            Durability::Interval { .. } => io.space.admit(&mut io.disk, bytes, is_let_in),
+            Durability::Sync => io.space.admit(&mut io.disk, 2 * bytes, is_let_in),
         }
     }
 
