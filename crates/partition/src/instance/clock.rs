@@ -13,22 +13,29 @@ pub struct Time {
     pub elapsed_ms: u64,
 }
 
-/// Follows the time of day forward. Where that is set back, time goes on at nearly the pace of the other clock, so that
-/// whatever waits for a moment still meets it, and the time of day catches up: an instance that stayed ahead for ever, or
-/// whose other clock runs fast, would leave its clients with timestamps that others refuse. It begins no earlier than the newest version that is stored, which
-/// some client may have seen.
+/// Follows the time of day forward, and begins no earlier than the newest version that is stored, which some client may have
+/// seen, nor than its ceiling. So it may be ahead of the time of day, as it is where that is set back. Its clients take
+/// its timestamps to other instances, which refuse what is too far ahead: so it nearly stands still until the time of day has
+/// caught up. Where that would take too long, as somebody has set a clock wrong by more than [`CATCHES_UP_MS`], it goes on at nearly
+/// the pace of the other clock, so that whatever waits for a moment still meets it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InstanceClock {
     /// Milliseconds since 1970, as partitions are told it.
     unix_ms: u64,
     elapsed_ms: u64,
     issued: Timestamp,
-    /// Milliseconds gone by ahead of the time of day, of which the part not counted yet.
-    ahead_ms: u64,
+    /// What the time of day was at the last look.
+    day_ms: u64,
+    /// Sixteenths of a millisecond that have passed and have not been counted yet.
+    rest: u64,
 }
 
-/// Of so many milliseconds that pass while it is ahead of the time of day, one is not counted.
-const SLOWER_BY: u64 = 16;
+/// Of sixteen milliseconds that pass while it is ahead of the time of day, so many are counted.
+const COUNTED_AHEAD: u64 = 2;
+/// And if it is ahead by more than may be waited for.
+const COUNTED_FAR_AHEAD: u64 = 15;
+/// Further ahead than this it does not wait for the time of day.
+const CATCHES_UP_MS: u64 = 10_000;
 
 impl InstanceClock {
     pub(super) fn new(now: Time, newest: Timestamp) -> InstanceClock {
@@ -36,7 +43,8 @@ impl InstanceClock {
             unix_ms: now.unix_ms.max(newest.millis()),
             elapsed_ms: now.elapsed_ms,
             issued: newest,
-            ahead_ms: 0,
+            day_ms: now.unix_ms,
+            rest: 0,
         }
     }
 
@@ -49,10 +57,26 @@ impl InstanceClock {
     pub(super) fn advance(&mut self, now: Time) {
         let passed_ms = now.elapsed_ms.saturating_sub(self.elapsed_ms);
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
-        self.ahead_ms += passed_ms;
-        let counted_ms = passed_ms - (self.ahead_ms / SLOWER_BY).min(passed_ms);
-        self.ahead_ms %= SLOWER_BY;
+        self.day_ms = now.unix_ms;
+        self.rest = self.rest.saturating_add(passed_ms.saturating_mul(self.counted()));
+        let counted_ms = self.rest / 16;
+        self.rest %= 16;
         self.unix_ms = now.unix_ms.max(self.unix_ms.saturating_add(counted_ms)).min(Timestamp::MILLIS_MAX);
+    }
+
+    /// How many of sixteen milliseconds are counted if it is ahead.
+    fn counted(&self) -> u64 {
+        let ahead_ms = self.unix_ms.saturating_sub(self.day_ms);
+        if ahead_ms > CATCHES_UP_MS { COUNTED_FAR_AHEAD } else { COUNTED_AHEAD }
+    }
+
+    /// From where its next ceiling is to be `ahead_ms` ahead. Less while it is ahead of the time of day and nearly stands still:
+    /// a start begins at the ceiling of the one before, and where each began its own a whole `ahead_ms` above that, a few
+    /// starts in a row would lead seconds away.
+    pub(super) fn ceiling_base_ms(&self, ahead_ms: u64) -> u64 {
+        // Twice what would pass: ceilings are not raised for every millisecond.
+        let needed_ms = (2 * ahead_ms * self.counted() / 16).min(ahead_ms);
+        self.day_ms.max(self.unix_ms.saturating_sub(ahead_ms - needed_ms)).min(self.unix_ms)
     }
 
     /// Time is not before this: another instance has stored it, and some client may have seen it there.
@@ -100,17 +124,42 @@ mod tests {
         clock.advance(at(5_000, 20));
         assert_eq!(clock.now().ms, 5_000);
         clock.advance(at(2_000, 25));
-        assert_eq!(clock.now().ms, 5_005);
-        clock.advance(at(2_100, 125));
-        // A little slower, so that the time of day is met again.
-        let shows = clock.now().ms;
-        assert!((5_095..5_105).contains(&shows), "{shows}");
-        for ms in 125..60_000 {
+        assert_eq!(clock.now().ms, 5_000);
+        clock.advance(at(2_080, 105));
+        // It nearly stands still, so that the time of day is met again.
+        assert_eq!(clock.now().ms, 5_010);
+        for ms in 105..4_000 {
             clock.advance(at(2_000 + ms - 25, ms));
         }
-        assert_eq!(clock.now().ms, 2_000 + 59_999 - 25);
+        assert_eq!(clock.now().ms, 2_000 + 3_999 - 25);
         clock.advance(at(90_000, 60_001));
         assert_eq!((clock.now().ms, clock.elapsed_at(90_500), clock.elapsed_at(0)), (90_000, 60_501, 60_001));
+    }
+
+    #[test]
+    fn time_goes_on_where_the_day_is_far_behind() {
+        let mut clock = InstanceClock::new(at(5_000_000, 0), Timestamp::ZERO);
+        clock.advance(at(1_000, 1_600));
+        clock.advance(at(2_600, 3_200));
+        assert!((5_000_000 + 1_500..5_000_000 + 3_200).contains(&clock.now().ms), "{}", clock.now().ms);
+    }
+
+    #[test]
+    fn many_starts_in_a_row_do_not_lead_away_from_the_time_of_day() {
+        let (mut ceiling_ms, ahead_ms) = (0, 400);
+        for start in 0..100 {
+            let begun_ms = 1_000_000 + start * 150;
+            let mut clock = InstanceClock::new(at(begun_ms, 0), Timestamp::ZERO);
+            clock.begin_above(Timestamp::from_millis(ceiling_ms));
+            for ms in 0..150 {
+                clock.advance(at(begun_ms + ms, ms));
+                ceiling_ms = ceiling_ms.max(clock.ceiling_base_ms(ahead_ms) + ahead_ms);
+                // As far as time goes until it is raised the next time.
+                assert!(ceiling_ms >= clock.now().ms + ahead_ms / 8);
+            }
+            let led_ms = clock.now().ms - (begun_ms + 149);
+            assert!(led_ms <= ahead_ms, "{led_ms} ms after {start} starts");
+        }
     }
 
     #[test]
@@ -126,7 +175,7 @@ mod tests {
     fn what_another_has_stored_is_not_ahead() {
         let mut clock = InstanceClock::new(at(1_000, 0), Timestamp::ZERO);
         clock.not_before(Timestamp::new(9_000, 3));
-        clock.advance(at(1_005, 5));
+        clock.advance(at(1_040, 40));
         assert_eq!(clock.now().ms, 9_005);
         assert!(clock.issue() > Timestamp::new(9_000, 3));
         clock.not_before(Timestamp::new(500, 0));

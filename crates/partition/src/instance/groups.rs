@@ -17,6 +17,7 @@ use super::{Effects, Identity, Instance, OpenError, Place, relay};
 use crate::event::{Request, Token};
 use crate::limits::FLUSH_ROUNDS_MAX;
 use crate::partition::Partition;
+use crate::replica::limits::CEILING_AHEAD_MS;
 use crate::replica::{Change, Context, Digest, EffectsOf, Leases, Replica, Replicas, Told, View};
 use crate::{Program, Ran};
 
@@ -325,7 +326,7 @@ impl<D: Disk> Instance<D> {
         }
         let Groups { by, leases, ticked_ms, asked_ceiling } = groups;
         *ticked_ms = elapsed_ms;
-        leases.want_ceiling(clock.now().ms, by.newest());
+        leases.want_ceiling(clock.ceiling_base_ms(CEILING_AHEAD_MS), by.newest());
         if let Some(ceiling) = leases.to_sync().filter(|wanted| *wanted > *asked_ceiling) {
             *asked_ceiling = ceiling;
             effects.sync_ceiling(ceiling);
