@@ -7,6 +7,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use zerohop_placement::Address;
 use zerohop_session::{Collecting, Error as Reason, Reply, Request, Settings};
+use zerohop_tls::ClientTls;
 use zerohop_wire::auth::{self, Credential, Secret};
 
 use crate::driver::{Command, Driver, Token};
@@ -32,6 +33,9 @@ pub struct Options {
     pub secret: Option<Secret>,
     /// A token of the cluster, for a client that is not to know its secret. It goes before the secret. None by default.
     pub token: Option<auth::Token>,
+    /// The CAs of which the servers' certificates must be, for TLS on every connection. None by default; then what is said is
+    /// not encrypted.
+    pub tls: Option<ClientTls>,
 }
 
 impl Default for Options {
@@ -46,6 +50,7 @@ impl Default for Options {
             name,
             secret: None,
             token: None,
+            tls: None,
         }
     }
 }
@@ -92,7 +97,7 @@ impl Client {
             (None, None) => None,
         };
         let (commands, received) = mpsc::unbounded_channel();
-        tokio::spawn(Driver::new(settings, received));
+        tokio::spawn(Driver::new(settings, options.tls.clone(), received));
         let client = Self { shared: Arc::new(Shared { commands, options }) };
         // The keyspace that exists from the start: its being found says that the map is there.
         let limit_us = micros(client.options().connect_deadline);

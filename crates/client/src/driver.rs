@@ -11,6 +11,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 use zerohop_session::{ConnectionId, Effect, Error, Lost, Reply, Request, Session, Settings, Time};
+use zerohop_tls::{ClientTls, fault_of};
 
 use crate::socket::Socket;
 use crate::wakers::Ready;
@@ -41,10 +42,15 @@ pub(crate) struct Driver {
     effects: Vec<Effect<Token>>,
     sleep: Pin<Box<Sleep>>,
     start: Instant,
+    tls: Option<ClientTls>,
 }
 
 impl Driver {
-    pub(crate) fn new(settings: Settings, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        tls: Option<ClientTls>,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Self {
         let start = Instant::now();
         Self {
             session: Session::new(settings),
@@ -56,6 +62,7 @@ impl Driver {
             effects: Vec::new(),
             sleep: Box::pin(sleep_until(start)),
             start,
+            tls,
         }
     }
 
@@ -119,7 +126,8 @@ impl Driver {
 
     fn lose(&mut self, place: usize, error: &io::Error) {
         if let Some(socket) = self.sockets.get_mut(place).and_then(Option::take) {
-            self.session.disconnected(self.now(), socket.id, Lost::from(error));
+            let lost = Lost { fault: fault_of(error), ..Lost::from(error) };
+            self.session.disconnected(self.now(), socket.id, lost);
         }
     }
 
@@ -136,7 +144,7 @@ impl Driver {
                     let waker = self.ready.waker(place);
                     // Looked at at once, and from then on when it wakes.
                     waker.wake_by_ref();
-                    self.sockets[place] = Some(Socket::open(connection, address, waker));
+                    self.sockets[place] = Some(Socket::open(connection, address, self.tls.as_ref(), waker));
                 }
                 Effect::Send { connection, head, tail } => {
                     if let Some(socket) = self.socket(connection) {

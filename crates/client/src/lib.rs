@@ -35,9 +35,12 @@ pub use error::Error;
 pub use keyspace::Keyspace;
 pub use operation::{Info, Operation, Pending, Record, Ttl};
 pub use scan::Scan;
-pub use secret::{SecretFileError, read_secret, read_token, write_new_secret, write_new_token};
+pub use secret::{
+    SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
+};
 pub use transform::Transform;
 pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Waiting};
+pub use zerohop_tls::{ClientTls, ConfigError};
 pub use zerohop_wire::Failure;
 pub use zerohop_wire::auth::{Secret, Token};
 pub use zerohop_wire::ids::Timestamp;

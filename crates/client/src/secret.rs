@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
+use zerohop_tls::limits::PEM_BYTES_MAX;
 use zerohop_wire::auth::{Nonces, NotAToken, Secret, SecretError, Token};
 use zerohop_wire::limits::SECRET_BYTES_MAX;
 
@@ -92,6 +93,22 @@ pub fn write_new_secret(path: &Path) -> Result<(), SecretFileError> {
     };
     let random = random_bytes().map_err(failed("drawing random bytes"))?;
     write_private(path, Secret::new_text(random).as_bytes())
+}
+
+/// The private key of a certificate, as PEM, from a file that nobody but its owner may read.
+///
+/// # Errors
+/// [`SecretFileError`].
+pub fn read_key(path: &Path) -> Result<Vec<u8>, SecretFileError> {
+    read_private(path, PEM_BYTES_MAX)
+}
+
+/// Makes a file with a private key, which nobody but its owner may read.
+///
+/// # Errors
+/// [`SecretFileError::System`]; also if there is a file already, which is left as it is.
+pub fn write_key(path: &Path, pem: &[u8]) -> Result<(), SecretFileError> {
+    write_private(path, pem)
 }
 
 /// Makes a file that nobody but its owner may read.

@@ -1,8 +1,8 @@
-//! One socket: opening, then bytes both ways without waiting.
+//! One socket: opening, then bytes both ways without waiting; through TLS, if the client was told to.
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::net::TcpStream;
 use zerohop_session::ConnectionId;
+use zerohop_tls::{ClientTls, Tls, host_of};
 
 /// Room made for each read.
 const READ_BYTES: usize = 64 << 10;
@@ -28,16 +29,27 @@ pub(crate) struct Socket {
 }
 
 enum State {
-    Opening(Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send>>),
-    Open(TcpStream),
+    Opening(Pin<Box<dyn Future<Output = io::Result<Open>> + Send>>),
+    Open(Open),
 }
 
+struct Open {
+    stream: TcpStream,
+    tls: Option<Box<Tls>>,
+}
+
+/// A stream as one that does not wait.
+struct NoWait<'a>(&'a TcpStream);
+
 impl Socket {
-    pub(crate) fn open(id: ConnectionId, address: Arc<str>, waker: Waker) -> Self {
+    pub(crate) fn open(id: ConnectionId, address: Arc<str>, tls: Option<&ClientTls>, waker: Waker) -> Self {
+        // Before it is opened, so that what is wrong with the address does not look like what is wrong with the server.
+        let tls = tls.map(|config| Tls::client(config, host_of(&address)).map(Box::new)).transpose();
         let opening = async move {
+            let tls = tls?;
             let stream = TcpStream::connect(&*address).await?;
             stream.set_nodelay(true)?;
-            Ok(stream)
+            Ok(Open { stream, tls })
         };
         let state = State::Opening(Box::pin(opening));
         Self { id, input: BytesMut::new(), need: 0, output: VecDeque::new(), state, waker }
@@ -49,8 +61,8 @@ impl Socket {
         match opening.as_mut().poll(&mut Context::from_waker(&self.waker)) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Ready(Ok(stream)) => {
-                self.state = State::Open(stream);
+            Poll::Ready(Ok(open)) => {
+                self.state = State::Open(open);
                 Poll::Ready(Ok(()))
             }
         }
@@ -58,15 +70,24 @@ impl Socket {
 
     /// Reads what is there, at most about [`READ_BYTES`] or the frame that is needed. `Ready(Ok(0))`: the end.
     pub(crate) fn poll_read(&mut self) -> Poll<io::Result<usize>> {
-        let State::Open(stream) = &self.state else { return Poll::Pending };
+        let State::Open(open) = &mut self.state else { return Poll::Pending };
         let room = READ_BYTES.max(self.need.saturating_sub(self.input.len()));
         self.input.reserve(room);
         loop {
-            if stream.poll_read_ready(&mut Context::from_waker(&self.waker))?.is_pending() {
+            // What was decrypted already is told by no readiness.
+            let has_more = open.tls.as_mut().is_some_and(|tls| tls.has_more());
+            if !has_more && open.stream.poll_read_ready(&mut Context::from_waker(&self.waker))?.is_pending() {
                 return Poll::Pending;
             }
-            match stream.try_read_buf(&mut self.input) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            let read = match &mut open.tls {
+                None => open.stream.try_read_buf(&mut self.input),
+                Some(tls) => {
+                    let input = &mut self.input;
+                    tls.read(&mut NoWait(&open.stream), room, |piece| input.extend_from_slice(piece))
+                }
+            };
+            match read {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 read => return Poll::Ready(read),
             }
         }
@@ -80,18 +101,18 @@ impl Socket {
 
     /// Writes what the socket takes; the waker tells when it takes more.
     pub(crate) fn write(&mut self) -> io::Result<()> {
-        let State::Open(stream) = &self.state else { return Ok(()) };
+        let State::Open(open) = &mut self.state else { return Ok(()) };
         while !self.output.is_empty() {
             let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
             let count = self.output.len().min(PIECES_MAX);
             for (piece, bytes) in pieces.iter_mut().zip(&self.output) {
                 *piece = IoSlice::new(bytes);
             }
-            let mut written = match stream.try_write_vectored(&pieces[..count]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            let mut written = match open.try_write(&pieces[..count]) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => written,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if stream.poll_write_ready(&mut Context::from_waker(&self.waker))?.is_pending() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if open.stream.poll_write_ready(&mut Context::from_waker(&self.waker))?.is_pending() {
                         return Ok(());
                     }
                     continue;
@@ -109,6 +130,43 @@ impl Socket {
                 }
             }
         }
+        // What is encrypted and was not taken, which may also be of the handshake.
+        if let Some(tls) = &mut open.tls {
+            while !tls.flush(&mut NoWait(&open.stream))? {
+                if open.stream.poll_write_ready(&mut Context::from_waker(&self.waker))?.is_pending() {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    fn try_write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.stream.try_write_vectored(pieces),
+            Some(tls) => tls.write(&mut NoWait(&self.stream), pieces),
+        }
+    }
+}
+
+impl Read for NoWait<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(into)
+    }
+}
+
+impl Write for NoWait<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

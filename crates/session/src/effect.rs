@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use zerohop_wire::AuthFault;
 
 use crate::connection::ConnectionId;
 use crate::error::Error;
@@ -48,10 +49,12 @@ pub enum Effect<T> {
 pub struct Lost {
     /// What the system says.
     pub kind: io::ErrorKind,
+    /// Why the other side is not to be believed, if that is why: it need not be asked again.
+    pub fault: Option<AuthFault>,
 }
 
 impl From<&io::Error> for Lost {
     fn from(error: &io::Error) -> Self {
-        Self { kind: error.kind() }
+        Self { kind: error.kind(), fault: None }
     }
 }

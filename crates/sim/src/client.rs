@@ -87,6 +87,6 @@ impl Client {
 
     fn lost(&mut self, now: Time, connection: ConnectionId, kind: std::io::ErrorKind) {
         self.closes(connection);
-        self.session.disconnected(now, connection, Lost { kind });
+        self.session.disconnected(now, connection, Lost { kind, fault: None });
     }
 }

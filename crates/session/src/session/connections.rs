@@ -47,6 +47,9 @@ impl<T> Session<T> {
     /// The shell could not open this connection, or it has ended.
     pub fn disconnected(&mut self, now: Time, id: ConnectionId, lost: Lost) {
         let Some(index) = self.live(id) else { return };
+        if let Some(fault) = lost.fault {
+            return self.refused(now, index, Failure::AuthFailed { fault });
+        }
         let address = Arc::clone(&self.connection_mut(index).address);
         self.lose(now, index, Trouble::Lost { address, kind: lost.kind }, false);
     }

@@ -243,12 +243,12 @@ impl World {
         match event {
             Event::Connected(id) if self.open.contains_key(&id) => self.session.connected(self.now, id),
             Event::Refused(id) if self.open.remove(&id).is_some() => {
-                let lost = Lost { kind: ErrorKind::ConnectionRefused };
+                let lost = Lost { kind: ErrorKind::ConnectionRefused, fault: None };
                 self.session.disconnected(self.now, id, lost);
             }
             Event::Reset(id) if self.open.remove(&id).is_some() => {
                 self.input.remove(&id);
-                let lost = Lost { kind: ErrorKind::ConnectionReset };
+                let lost = Lost { kind: ErrorKind::ConnectionReset, fault: None };
                 self.session.disconnected(self.now, id, lost);
             }
             // Also over a connection that has gone meanwhile: what was sent may still arrive.
