@@ -13,6 +13,7 @@
 //!   entropy    random ids
 //!   access     what a connection may do: everything, or what its token permits
 //!   proofs     the cluster's secret: asking who connects, and answering whom this connects to
+//!   tls        whether a node speaks TLS, and with whom
 //! ```
 
 mod access;
@@ -28,3 +29,4 @@ mod proofs;
 pub mod reactor;
 mod redis;
 pub mod server;
+mod tls;

@@ -8,10 +8,11 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 use tokio::time::{sleep, timeout};
-use tracing::warn;
+use tracing::{debug, warn};
 use zerohop_wire::MAGIC;
 
 use super::shared::Shared;
+use super::stream::Stream;
 use super::{frames, http};
 use crate::clock::Stopwatch;
 use crate::server::limits::{GREETING_TIME_OUT, MANAGER_CONNECTIONS_MAX, REFUSALS_TOLD_EVERY_MS};
@@ -57,10 +58,17 @@ pub(super) async fn accept(shared: &Rc<Shared>, listener: TcpListener) {
 async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
     // A peer that is gone already is found out by reading.
     drop(stream.set_nodelay(true));
-    let mut first = [0; 1];
-    match timeout(GREETING_TIME_OUT, stream.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == MAGIC[0] => frames::serve(shared, stream).await,
-        Ok(Ok(1)) => http::serve(shared, stream).await,
+    let taken_up = async {
+        let mut stream = Stream::accepted(stream, shared).await?;
+        let first = stream.peek().await?;
+        Ok::<_, io::Error>((stream, first))
+    };
+    match timeout(GREETING_TIME_OUT, taken_up).await {
+        Ok(Ok((stream, Some(first)))) if first == MAGIC[0] => frames::serve(shared, stream).await,
+        Ok(Ok((stream, Some(_)))) => http::serve(shared, stream).await,
+        Ok(Err(error)) if error.kind() == ErrorKind::InvalidData => {
+            debug!(%error, "a connection did not come about");
+        }
         // Closed, broken, or silent.
         _ => {}
     }

@@ -6,7 +6,6 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout, timeout_at};
 use zerohop_partition::limits::SESSION_IDLE_MS;
@@ -14,11 +13,13 @@ use zerohop_wire::auth::{Access, Challenge, Guard};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionEpoch};
 use zerohop_wire::messages::{Admin, ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{
-    Decoded, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES, Message, What, choose_version,
+    AuthFault, Decoded, Decoder, Encoder, Envelope, Failure, Features, HEADER_BYTES, Message, What,
+    choose_version,
 };
 
 use super::cluster;
 use super::shared::Shared;
+use super::stream::Stream;
 use super::{Job, ReplyTo};
 use crate::access::permits_request;
 use crate::server::limits::{
@@ -35,6 +36,8 @@ struct Peer<'s> {
     decoder: Decoder,
     encoder: Encoder,
     greeted: bool,
+    /// It speaks no TLS and has to.
+    wants_tls: bool,
     /// What it may do then.
     access: Access,
     /// What it has to prove before it is, and what both have agreed on.
@@ -55,9 +58,10 @@ struct Peer<'s> {
 }
 
 /// Serves one connection until it ends.
-pub(super) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
+pub(super) async fn serve(shared: &Rc<Shared>, mut stream: Stream) {
     let (sender, mut answers) = mpsc::channel(ADMIN_IN_FLIGHT_MAX);
     let mut peer = Peer::new(shared, sender);
+    peer.wants_tls = stream.wants_tls(shared);
     // Holds nothing, and no room, while nothing comes: most connections are idle.
     let mut received = Vec::new();
     let mut due = Instant::now() + GREETING_TIME_OUT;
@@ -66,7 +70,7 @@ pub(super) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
         received.drain(..used);
         let has_taken_all = peer.out.len() < OUT_BYTES_MAX;
         if !peer.out.is_empty() {
-            match timeout(SEND_TIME_OUT, stream.write_all(&peer.out)).await {
+            match timeout(SEND_TIME_OUT, stream.say(&peer.out)).await {
                 Ok(Ok(())) => peer.out = Vec::new(),
                 _ => return,
             }
@@ -120,7 +124,7 @@ pub(super) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
 }
 
 /// Reads on for a little while, to nobody: closing with bytes unread would make the system throw away what was sent.
-async fn linger(mut stream: TcpStream) {
+async fn linger(mut stream: Stream) {
     let drain = async {
         stream.shutdown().await?;
         let mut nobody = [0; 4096];
@@ -138,6 +142,7 @@ impl<'s> Peer<'s> {
             decoder: Decoder::before_hello(),
             encoder: Encoder::default(),
             greeted: false,
+            wants_tls: false,
             access: Access::All,
             proving: None,
             is_agent: false,
@@ -279,6 +284,9 @@ impl<'s> Peer<'s> {
 
     fn answer_hello(&self, hello: &Hello<'_>) -> Result<(HelloAck, Option<Challenge>), Failure<'static>> {
         let version = choose_version(hello.version_min, hello.version_max)?;
+        if self.wants_tls {
+            return Err(Failure::AuthFailed { fault: AuthFault::TlsWanted });
+        }
         let mut proofs = self.shared.proofs.borrow_mut();
         if proofs.is_some() {
             // Strangers are told nothing of the cluster.

@@ -11,11 +11,11 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tracing::debug;
 
 use super::shared::Shared;
+use super::stream::Stream;
 use super::{metrics, status};
 use crate::server::limits::{
     HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX,
@@ -26,11 +26,16 @@ const TEXT: &str = "text/plain; charset=utf-8";
 const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const WHAT_TO_SHOW: &str = "the cluster has a secret: send `Authorization: Bearer` and what `zerohop secret bearer` \
                             prints for it\n";
+const WANTS_TLS: &str = "only TLS is served to other machines here: say https\n";
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status\n";
 
 /// Serves one connection until it ends, or has lasted long enough.
-pub(super) async fn serve(shared: &Rc<Shared>, stream: TcpStream) {
+pub(super) async fn serve(shared: &Rc<Shared>, stream: Stream) {
+    let wants_tls = stream.wants_tls(shared);
     let service = service_fn(|request: Request<Incoming>| async move {
+        if wants_tls {
+            return Ok(response(StatusCode::FORBIDDEN, TEXT, WANTS_TLS.to_owned()));
+        }
         let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
         Ok::<_, Infallible>(respond(shared, request.method(), request.uri().path(), shown).await)
     });
@@ -126,6 +131,7 @@ mod tests {
             in_memory: true,
             warning: Some("a disk for tests"),
             secret,
+            tls: None,
         };
         Rc::new(Shared::new(about, MapHistory::default(), mpsc::channel(1).0))
     }

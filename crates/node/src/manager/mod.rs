@@ -25,6 +25,7 @@ mod metrics;
 mod process;
 mod shared;
 mod status;
+mod stream;
 mod supervise;
 mod tokens;
 

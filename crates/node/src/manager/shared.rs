@@ -15,6 +15,7 @@ use super::instances::InstanceHandle;
 use crate::clock::{HybridClock, Stopwatch};
 use crate::proofs::Proofs;
 use crate::server::limits::TROUBLES_MAX;
+use crate::tls::TlsOptions;
 
 /// Who the node is.
 #[derive(Clone, Debug)]
@@ -31,6 +32,7 @@ pub(crate) struct About {
     pub(crate) warning: Option<&'static str>,
     /// The cluster's secret, if it has one.
     pub(crate) secret: Option<Secret>,
+    pub(crate) tls: Option<TlsOptions>,
 }
 
 /// How far the node has come.

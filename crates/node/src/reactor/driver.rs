@@ -94,7 +94,8 @@ pub trait Driver {
     /// Takes no more connections, ever.
     fn stop_accepting(&mut self);
 
-    /// Reads into the spare capacity of `into`, which must have some. Zero: the peer sends no more.
+    /// Reads into the spare capacity of `into`, which must have some. Zero: the peer sends no more. Errors:
+    /// [`io::ErrorKind::InvalidData`] if the peer speaks TLS and does so wrongly; the system's.
     fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> io::Result<usize>;
 
     /// Writes the pieces one after the other, as far as there is room; returns how many bytes.
@@ -106,6 +107,11 @@ pub trait Driver {
     /// Where a connection's peer is, if that is known.
     fn peer(&self, _id: ConnectionId) -> Option<SocketAddr> {
         None
+    }
+
+    /// Whether a connection is one from another machine that speaks no TLS, where nothing else is served.
+    fn wants_tls(&self, _id: ConnectionId) -> bool {
+        false
     }
 
     /// Closes the connection and forgets it.

@@ -3,7 +3,7 @@
 use zerohop_wire::auth::{Access, Caller, Challenge, Guard};
 use zerohop_wire::limits::{VERSION_MAX, VERSION_MIN};
 use zerohop_wire::messages::{Hello, HelloAck, Prove};
-use zerohop_wire::{Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
+use zerohop_wire::{AuthFault, Decoder, Encoder, Envelope, Failure, Features, Message, What, choose_version};
 
 use super::connection::{Asked, Stage};
 use super::counters::Ending;
@@ -56,6 +56,10 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         if refused {
             let failure = Failure::Busy { retry_after_ms: REFUSED_RETRY_MS };
             return self.refuse_and_end(id, envelope, failure, Ending::TooMany);
+        }
+        if self.driver.wants_tls(id) {
+            let failure = Failure::AuthFailed { fault: AuthFault::TlsWanted };
+            return self.refuse_and_end(id, envelope, failure, Ending::NotProved);
         }
         let (ack, challenge) = match self.answer_hello(id, hello) {
             Ok(answer) => answer,

@@ -2,20 +2,22 @@
 
 #![expect(clippy::disallowed_methods, reason = "a driver is where a reactor's time comes from")]
 
-use std::io::{self, IoSlice, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
-use rustix::buffer::spare_capacity;
 use rustix::net::sockopt;
+use zerohop_tls::Tls;
 
 use super::driver::{ConnectionId, Driver, Event, Now, Ready};
 use super::limits::{BACKLOG, EVENTS_MAX, KEEP_ALIVE_S};
+use super::secured::Socket;
 use crate::clock::unix_ms;
+use crate::tls::TlsOptions;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -27,9 +29,11 @@ pub struct MioDriver {
     events: Events,
     listener: Option<TcpListener>,
     /// By slot. What stands there belongs to the newest generation of the slot: the reactor names no older one.
-    sockets: Vec<Option<TcpStream>>,
+    sockets: Vec<Option<Socket>>,
     waker: Arc<PollWaker>,
     started: Instant,
+    /// Whether TLS is spoken, and with whom.
+    tls: Option<TlsOptions>,
 }
 
 #[derive(Debug)]
@@ -54,6 +58,7 @@ impl MioDriver {
             sockets: Vec::new(),
             waker,
             started: Instant::now(),
+            tls: None,
         })
     }
 
@@ -65,10 +70,15 @@ impl MioDriver {
         self.listener.as_ref().ok_or(io::ErrorKind::NotConnected)?.local_addr()
     }
 
+    /// From now on it speaks TLS.
+    pub(crate) fn encrypt(&mut self, tls: Option<TlsOptions>) {
+        self.tls = tls;
+    }
+
     /// Has the events of a connection told from now on.
-    fn keep(&mut self, id: ConnectionId, mut socket: TcpStream) -> io::Result<()> {
+    fn keep(&mut self, id: ConnectionId, mut socket: Socket) -> io::Result<()> {
         let token = Token(id.to_u64() as usize);
-        self.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        self.poll.registry().register(&mut socket.stream, token, Interest::READABLE | Interest::WRITABLE)?;
         let slot = id.slot as usize;
         if self.sockets.len() <= slot {
             self.sockets.resize_with(slot + 1, || None);
@@ -77,7 +87,19 @@ impl MioDriver {
         Ok(())
     }
 
-    fn socket(&mut self, id: ConnectionId) -> io::Result<&mut TcpStream> {
+    /// What TLS has kept for want of room goes first when there is some.
+    fn send_kept(&mut self, events: &[Event]) {
+        for event in events {
+            if let Event::Connection { id, ready } = event
+                && ready.writable
+                && let Ok(socket) = self.socket(*id)
+            {
+                socket.has_room();
+            }
+        }
+    }
+
+    fn socket(&mut self, id: ConnectionId) -> io::Result<&mut Socket> {
         let socket = self.sockets.get_mut(id.slot as usize).and_then(Option::as_mut);
         socket.ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
@@ -102,6 +124,9 @@ impl Driver for MioDriver {
                 },
             },
         }));
+        if self.tls.is_some() {
+            self.send_kept(events);
+        }
         Ok(())
     }
 
@@ -117,13 +142,16 @@ impl Driver for MioDriver {
         let listener = self.listener.as_ref().ok_or(io::ErrorKind::WouldBlock)?;
         let (socket, _) = listener.accept()?;
         prepare(&socket)?;
+        let socket = Socket::accepted(socket, self.tls.as_ref().map(|tls| &tls.server));
         self.keep(id, socket)
     }
 
     fn connect(&mut self, id: ConnectionId, address: SocketAddr) -> io::Result<()> {
+        let client = self.tls.as_ref().and_then(|tls| tls.client.as_ref());
+        let tls = client.map(|config| Tls::client(config, &address.ip().to_string())).transpose()?;
         let socket = TcpStream::connect(address)?;
         prepare(&socket)?;
-        self.keep(id, socket)
+        self.keep(id, Socket::opened(socket, tls))
     }
 
     fn stop_accepting(&mut self) {
@@ -131,24 +159,30 @@ impl Driver for MioDriver {
     }
 
     fn read(&mut self, id: ConnectionId, into: &mut Vec<u8>) -> io::Result<usize> {
-        Ok(rustix::io::read(self.socket(id)?, spare_capacity(into))?)
+        self.socket(id)?.read(into)
     }
 
     fn write(&mut self, id: ConnectionId, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let socket = self.socket(id)?;
-        match pieces {
-            [one] => socket.write(one),
-            several => socket.write_vectored(several),
-        }
+        self.socket(id)?.write(pieces)
     }
 
     fn shutdown_write(&mut self, id: ConnectionId) {
-        // Fails only if the connection is broken already, which the next event or time-out finds.
-        let _ = self.socket(id).and_then(|socket| socket.shutdown(Shutdown::Write));
+        if let Ok(socket) = self.socket(id) {
+            socket.shutdown_write();
+        }
     }
 
     fn peer(&self, id: ConnectionId) -> Option<SocketAddr> {
-        self.sockets.get(id.slot as usize)?.as_ref()?.peer_addr().ok()
+        self.sockets.get(id.slot as usize)?.as_ref()?.stream.peer_addr().ok()
+    }
+
+    fn wants_tls(&self, id: ConnectionId) -> bool {
+        let is_only = self.tls.as_ref().is_some_and(|tls| tls.only);
+        let socket = self.sockets.get(id.slot as usize).and_then(Option::as_ref);
+        is_only
+            && socket.is_some_and(Socket::is_bare)
+            // Of whom it is not known where they are, the worst is thought.
+            && self.peer(id).is_none_or(|peer| !peer.ip().to_canonical().is_loopback())
     }
 
     fn close(&mut self, id: ConnectionId) {

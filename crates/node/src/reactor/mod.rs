@@ -28,6 +28,7 @@ pub mod limits;
 mod mio_driver;
 mod receive;
 mod replies;
+mod secured;
 mod send;
 mod service;
 #[cfg(test)]

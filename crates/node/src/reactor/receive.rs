@@ -2,13 +2,16 @@
 
 use std::io::ErrorKind;
 
+use zerohop_tls::fault_of;
 use zerohop_wire::{Broken, Decoded, Envelope, Failure, Frame, MAGIC, Message, What};
 
 use super::connection::{Connection, Received, Stage};
 use super::counters::Ending;
 use super::driver::{ConnectionId, Driver};
 use super::limits::{NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX};
-use super::service::{FOREIGN_NO_ROOM, FOREIGN_REFUSED, FOREIGN_UNKNOWN, Foreign, RequestToken, Service};
+use super::service::{
+    FOREIGN_NO_ROOM, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
+};
 use super::{Reactor, replies};
 
 impl<D: Driver, S: Service> Reactor<D, S> {
@@ -150,8 +153,17 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 0
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => 0,
-            Err(_) => {
-                self.close(id, Ending::Broken);
+            Err(error) => {
+                if let Some(fault) = fault_of(&error)
+                    && connection.stage == Stage::Calling
+                {
+                    self.batch.touched = true;
+                    let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+                    self.service.linked(id, Err(Failure::AuthFailed { fault }), self.now, &mut replies);
+                }
+                // Data that is none: TLS, or what should have been.
+                let is_wrong = error.kind() == ErrorKind::InvalidData;
+                self.close(id, if is_wrong { Ending::Misbehaved } else { Ending::Broken });
                 0
             }
         }
@@ -203,6 +215,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 (Stage::Fresh, Some(first)) => {
                     let is_foreign = *first != MAGIC[0];
                     connection.stage = if is_foreign { Stage::Foreign } else { Stage::Greeting };
+                    if is_foreign && self.driver.wants_tls(id) {
+                        self.connections.queue_bytes(id, FOREIGN_TLS, self.now.elapsed_ms);
+                        self.connections.close_gently(id, Ending::NotProved, self.now.elapsed_ms);
+                        return bytes.len();
+                    }
                     if is_foreign && self.connections.proofs.is_none() {
                         self.connections.is_known(id);
                     }

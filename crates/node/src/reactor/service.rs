@@ -73,6 +73,9 @@ pub(super) const FOREIGN_NO_ROOM: &[u8] = b"-OOM too many large commands are com
 /// What such a client is told that begins a large command before it has shown a token.
 pub(super) const FOREIGN_UNKNOWN: &[u8] = b"-NOAUTH Authentication required.\r\n";
 
+/// What such a client is told that speaks no TLS where nothing else is served.
+pub(super) const FOREIGN_TLS: &[u8] = b"-ERR only TLS is served to other machines here: connect with it\r\n";
+
 /// What a reactor serves. All methods are called on the reactor's thread, one at a time.
 ///
 /// ```text

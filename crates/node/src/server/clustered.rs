@@ -86,7 +86,7 @@ pub(super) fn start(
     let made_with = member.as_ref().and_then(|saved| saved.map.node(saved.node?));
     let instances = instance_count(options, made_with.map(|node| node.instances().count()))?;
     let log = folder.read_control_log()?;
-    let listeners = Listeners::open(options.listen, instances)?;
+    let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
     let incarnation = Incarnation(random(random_u64())?.max(1));
     let log_bytes = log.as_ref().map_or(0, |log| log.len() as u64);
     let (settings, first) = settings(options, member, log, incarnation, &listeners)?;
@@ -115,6 +115,7 @@ pub(super) fn start(
         in_memory: options.data.is_none(),
         warning,
         secret: options.secret.clone(),
+        tls: options.tls.clone(),
     };
     let history = MapHistory::new(Arc::clone(&settings.map));
     let plan = ClusterPlan { settings, log_bytes, first, opening: opening_out, words: words_in };

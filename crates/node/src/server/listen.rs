@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use super::error::StartError;
 use crate::reactor::MioDriver;
 use crate::reactor::limits::BACKLOG;
+use crate::tls::TlsOptions;
 
 /// All listeners of a node. Who connects waits until somebody takes it up.
 #[derive(Debug)]
@@ -19,14 +20,19 @@ impl Listeners {
     ///
     /// # Errors
     /// [`StartError::Listen`].
-    pub(super) fn open(listen: SocketAddr, instances: usize) -> Result<Self, StartError> {
+    pub(super) fn open(
+        listen: SocketAddr,
+        instances: usize,
+        tls: Option<&TlsOptions>,
+    ) -> Result<Self, StartError> {
         #[expect(clippy::disallowed_methods, reason = "node is the home of sockets")]
         let manager = TcpListener::bind(listen).map_err(|error| refused(listen, &error))?;
         rustix::net::listen(&manager, BACKLOG).map_err(|errno| refused(listen, &errno.into()))?;
         let at = manager.local_addr().map_err(|error| refused(listen, &error))?;
         let drivers = (1..=instances).map(|place| {
             let address = behind(listen, place)?;
-            let driver = MioDriver::listen(address).map_err(|error| refused(address, &error))?;
+            let mut driver = MioDriver::listen(address).map_err(|error| refused(address, &error))?;
+            driver.encrypt(tls.cloned());
             let at = driver.local_address().map_err(|error| refused(address, &error))?;
             Ok((driver, at))
         });
@@ -64,7 +70,7 @@ mod tests {
     use super::*;
 
     fn open(listen: &str, instances: usize) -> Result<Listeners, StartError> {
-        Listeners::open(listen.parse().unwrap(), instances)
+        Listeners::open(listen.parse().unwrap(), instances, None)
     }
 
     #[test]

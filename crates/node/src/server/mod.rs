@@ -58,6 +58,7 @@ use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, S
 use crate::proofs::Proofs;
 use crate::reactor::Mailbox;
 use crate::redis::Siblings;
+pub use crate::tls::TlsOptions;
 
 /// What a node is started with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct ServerOptions {
     pub secret: Option<Secret>,
     /// Without a secret, it may listen where other machines can reach it all the same.
     pub insecure: bool,
+    /// How it speaks TLS, if it does.
+    pub tls: Option<TlsOptions>,
 }
 
 impl ServerOptions {
@@ -90,6 +93,7 @@ impl ServerOptions {
             cluster: None,
             secret: None,
             insecure: false,
+            tls: None,
         }
     }
 }
@@ -151,7 +155,7 @@ impl Server {
         }
         let made_with = saved.as_ref().and_then(|saved| saved.map.node(saved.node));
         let instances = instance_count(&options, made_with.map(|node| node.instances().count()))?;
-        let listeners = Listeners::open(options.listen, instances)?;
+        let listeners = Listeners::open(options.listen, instances, options.tls.as_ref())?;
         let incarnation = Incarnation(random(random_u64())?);
         let addresses: Vec<SocketAddr> = listeners.instances.iter().map(|(_, address)| *address).collect();
         let start = Start { incarnation, manager: listeners.manager.1, instances: &addresses };
@@ -353,6 +357,7 @@ impl Assembly<'_> {
             in_memory: options.data.is_none(),
             warning,
             secret: options.secret.clone(),
+            tls: options.tls.clone(),
         };
         let manager_plan = ManagerPlan {
             about,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
@@ -26,6 +26,7 @@ use zerohop_wire::messages::{ClusterId, Hello};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message, What};
 
 use super::super::shared::Shared;
+use super::super::stream::Stream;
 use super::{INPUTS_MAX, Input};
 use crate::server::limits::{FRAME_TIME_OUT, SEND_TIME_OUT};
 
@@ -81,7 +82,7 @@ impl Peers {
 
 /// Carries messages to one manager until none has come for a while.
 async fn carry(shared: Rc<Shared>, to: Address, mut messages: mpsc::Receiver<Vec<u8>>) {
-    let mut stream = None::<TcpStream>;
+    let mut stream = None::<Stream>;
     let mut is_told = false;
     while let Ok(Some(first)) = timeout(IDLE_MAX, messages.recv()).await {
         let mut bytes = Vec::new();
@@ -97,7 +98,7 @@ async fn carry(shared: Rc<Shared>, to: Address, mut messages: mpsc::Receiver<Vec
                 stream = connect(&shared, &to, &mut is_told).await;
             }
             let Some(open) = &mut stream else { break };
-            match timeout(SEND_TIME_OUT, open.write_all(&bytes)).await {
+            match timeout(SEND_TIME_OUT, open.say(&bytes)).await {
                 Ok(Ok(())) => break,
                 _ => stream = None,
             }
@@ -110,9 +111,9 @@ async fn carry(shared: Rc<Shared>, to: Address, mut messages: mpsc::Receiver<Vec
     }
 }
 
-async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<TcpStream> {
+async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<Stream> {
     let connected = timeout(CONNECT_MAX, TcpStream::connect(to.as_str())).await;
-    let mut stream = match connected {
+    let stream = match connected {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             debug!(to = to.as_str(), %error, "a manager cannot be reached");
@@ -121,6 +122,7 @@ async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<Tc
         Err(_) => return None,
     };
     stream.set_nodelay(true).ok()?;
+    let mut stream = Stream::opened(stream, to.as_str(), shared).ok()?;
     match timeout(CONNECT_MAX, greet(shared, &mut stream)).await {
         Ok(Ok(())) => {
             *is_told = false;
@@ -138,7 +140,7 @@ async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<Tc
 
 /// Greets another manager, and has it proved, both ways, that the cluster's secret is known. Errors: why it is of no use, in
 /// words.
-async fn greet(shared: &Shared, stream: &mut TcpStream) -> Result<(), String> {
+async fn greet(shared: &Shared, stream: &mut Stream) -> Result<(), String> {
     let mut hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -185,7 +187,7 @@ fn refusal(said: &Message<'_>) -> Failure<'static> {
 
 /// Says one thing and hears the answer.
 async fn exchange<T>(
-    stream: &mut TcpStream,
+    stream: &mut Stream,
     message: &Message<'_>,
     hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
 ) -> Result<T, String> {
@@ -194,7 +196,7 @@ async fn exchange<T>(
     Encoder::default()
         .encode(&Envelope::default(), message, &mut bytes)
         .map_err(|failure| failure.to_string())?;
-    stream.write_all(&bytes).await.map_err(lost)?;
+    stream.say(&bytes).await.map_err(lost)?;
     bytes.clear();
     loop {
         // Bounded by the decoder: a greeting is short.
@@ -221,7 +223,7 @@ fn frame(message: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Takes messages of another manager, which has greeted, until the connection ends.
-pub(in crate::manager) async fn serve(shared: &Rc<Shared>, mut stream: TcpStream) {
+pub(in crate::manager) async fn serve(shared: &Rc<Shared>, mut stream: Stream) {
     let Some(cluster) = shared.cluster_handle() else { return };
     let mut last = Instant::now();
     loop {

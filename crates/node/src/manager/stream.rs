@@ -1,0 +1,155 @@
+//! A connection to or from the manager's port: a socket, through TLS if that is spoken over it.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use zerohop_tls::{FIRST_BYTE, Tls, host_of};
+
+use super::shared::Shared;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Stream {
+    socket: TcpStream,
+    tls: Option<Box<Tls>>,
+}
+
+/// A socket as one that does not wait.
+struct NoWait<'a>(&'a TcpStream);
+
+impl Stream {
+    /// One that somebody else has opened. Waits for its first byte, which tells whether it speaks TLS.
+    pub(super) async fn accepted(socket: TcpStream, shared: &Shared) -> io::Result<Stream> {
+        let mut tls = None;
+        if let Some(options) = &shared.about.tls {
+            let mut first = [0; 1];
+            if socket.peek(&mut first).await? == 1 && first[0] == FIRST_BYTE {
+                tls = Some(Box::new(Tls::server(&options.server)?));
+            }
+        }
+        Ok(Stream { socket, tls })
+    }
+
+    /// One that this side has opened, to another manager.
+    pub(super) fn opened(socket: TcpStream, address: &str, shared: &Shared) -> io::Result<Stream> {
+        let client = shared.about.tls.as_ref().and_then(|tls| tls.client.as_ref());
+        let tls = client.map(|config| Tls::client(config, host_of(address)).map(Box::new)).transpose()?;
+        Ok(Stream { socket, tls })
+    }
+
+    /// Whether it comes from another machine without TLS, where nothing else is served.
+    pub(super) fn wants_tls(&self, shared: &Shared) -> bool {
+        let is_only = shared.about.tls.as_ref().is_some_and(|tls| tls.only);
+        let is_near = || self.socket.peer_addr().is_ok_and(|peer| peer.ip().to_canonical().is_loopback());
+        is_only && self.tls.is_none() && !is_near()
+    }
+
+    /// The first byte of what is said next, which stays where it is; `None`: no more is said.
+    pub(super) async fn peek(&mut self) -> io::Result<Option<u8>> {
+        let Some(tls) = &mut self.tls else {
+            let mut first = [0; 1];
+            return Ok((self.socket.peek(&mut first).await? == 1).then_some(first[0]));
+        };
+        loop {
+            match tls.peek(&mut NoWait(&self.socket)) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.socket.readable().await?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits until a read may bring something.
+    pub(super) async fn readable(&mut self) -> io::Result<()> {
+        if self.tls.as_mut().is_some_and(|tls| tls.has_more()) {
+            return Ok(());
+        }
+        self.socket.readable().await
+    }
+
+    /// Reads what is there, up to the spare capacity of `into`, which must have some. Zero: no more is said.
+    pub(super) fn try_read_buf(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        match &mut self.tls {
+            None => self.socket.try_read_buf(into),
+            Some(tls) => {
+                let room = into.capacity() - into.len();
+                tls.read(&mut NoWait(&self.socket), room, |piece| into.extend_from_slice(piece))
+            }
+        }
+    }
+
+    /// Says all of it.
+    pub(super) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write_all(bytes).await?;
+        self.flush().await
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let Some(tls) = &mut this.tls else { return Pin::new(&mut this.socket).poll_read(cx, into) };
+        loop {
+            match tls.read(&mut NoWait(&this.socket), into.remaining(), |piece| into.put_slice(piece)) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(this.socket.poll_read_ready(cx))?;
+                }
+                other => return Poll::Ready(other.map(drop)),
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let Some(tls) = &mut this.tls else { return Pin::new(&mut this.socket).poll_write(cx, bytes) };
+        loop {
+            match tls.write(&mut NoWait(&this.socket), &[io::IoSlice::new(bytes)]) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    ready!(this.socket.poll_write_ready(cx))?;
+                }
+                other => return Poll::Ready(other),
+            }
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let Some(tls) = &mut this.tls else { return Poll::Ready(Ok(())) };
+        while !tls.flush(&mut NoWait(&this.socket))? {
+            ready!(this.socket.poll_write_ready(cx))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(tls) = &mut self.tls {
+            tls.end();
+        }
+        ready!(self.as_mut().poll_flush(cx))?;
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+}
+
+impl Read for NoWait<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(into)
+    }
+}
+
+impl Write for NoWait<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, pieces: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(pieces)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! A socket of the system, through TLS if that is what is spoken over it.
+
+use std::io::{self, IoSlice, Write};
+use std::net::Shutdown;
+
+use mio::net::TcpStream;
+use rustix::buffer::spare_capacity;
+use zerohop_tls::{FIRST_BYTE, ServerTls, Tls};
+
+/// A socket, with what is known of its security.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) stream: TcpStream,
+    security: Security,
+}
+
+#[derive(Debug)]
+enum Security {
+    /// Bytes are said as they are.
+    Bare,
+    /// No byte has come, and the first one tells.
+    Unknown(ServerTls),
+    Secured(Box<Secured>),
+}
+
+#[derive(Debug)]
+struct Secured {
+    tls: Tls,
+    /// Nothing more is said once what waits is sent.
+    ends: bool,
+}
+
+impl Socket {
+    /// One that somebody else has opened; with what to show, should they speak TLS.
+    pub(super) fn accepted(stream: TcpStream, tls: Option<&ServerTls>) -> Socket {
+        let security = tls.map_or(Security::Bare, |config| Security::Unknown(config.clone()));
+        Socket { stream, security }
+    }
+
+    /// One that this side has opened.
+    pub(super) fn opened(stream: TcpStream, tls: Option<Tls>) -> Socket {
+        let security =
+            tls.map_or(Security::Bare, |tls| Security::Secured(Box::new(Secured { tls, ends: false })));
+        Socket { stream, security }
+    }
+
+    /// Whether what is said over it can be read on the way.
+    pub(super) fn is_bare(&self) -> bool {
+        !matches!(self.security, Security::Secured(_))
+    }
+
+    /// As [`super::Driver::read`].
+    pub(super) fn read(&mut self, into: &mut Vec<u8>) -> io::Result<usize> {
+        if let Security::Unknown(config) = &self.security {
+            let mut first = [0];
+            match self.stream.peek(&mut first)? {
+                0 => return Ok(0),
+                _ if first[0] == FIRST_BYTE => {
+                    let secured = Secured { tls: Tls::server(config)?, ends: false };
+                    self.security = Security::Secured(Box::new(secured));
+                }
+                _ => self.security = Security::Bare,
+            }
+        }
+        match &mut self.security {
+            Security::Secured(secured) => {
+                let room = into.capacity() - into.len();
+                secured.tls.read(&mut self.stream, room, |piece| into.extend_from_slice(piece))
+            }
+            _ => Ok(rustix::io::read(&self.stream, spare_capacity(into))?),
+        }
+    }
+
+    /// As [`super::Driver::write`].
+    pub(super) fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        match (&mut self.security, pieces) {
+            (Security::Secured(secured), pieces) => secured.tls.write(&mut self.stream, pieces),
+            (_, [one]) => self.stream.write(one),
+            (_, several) => self.stream.write_vectored(several),
+        }
+    }
+
+    /// Sends what TLS has kept, now that there is room. What is wrong with the socket, the next read or write finds.
+    pub(super) fn has_room(&mut self) {
+        if let Security::Secured(secured) = &mut self.security
+            && let Ok(true) = secured.tls.flush(&mut self.stream)
+            && secured.ends
+        {
+            drop(self.stream.shutdown(Shutdown::Write));
+        }
+    }
+
+    /// Tells the peer that nothing more comes, behind what is still to be sent.
+    pub(super) fn shutdown_write(&mut self) {
+        match &mut self.security {
+            Security::Secured(secured) => {
+                secured.tls.end();
+                secured.ends = true;
+                self.has_room();
+            }
+            // Fails only if the connection is broken already, which the next event or time-out finds.
+            _ => drop(self.stream.shutdown(Shutdown::Write)),
+        }
+    }
+}
