@@ -12,6 +12,7 @@ use crate::partition::PartitionCommand;
 use crate::recover::RecoverArguments;
 use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
+use crate::tls::TlsCommand;
 use crate::token::TokenCommand;
 use crate::up::UpArguments;
 
@@ -30,7 +31,7 @@ pub(crate) enum Command {
     /// Each node is a process of its own, a `zerohop node`. When one of several ends, the others go on.
     Up(UpArguments),
     /// Runs one node in the foreground, until Ctrl-C; or lists, drains and removes nodes of a cluster.
-    Node(NodeArguments),
+    Node(Box<NodeArguments>),
     /// Tells which nodes and keyspaces there are, and how they are.
     Status(StatusArguments),
     /// Makes, changes, shows and removes keyspaces.
@@ -54,6 +55,9 @@ pub(crate) enum Command {
     /// Makes the secret of a cluster.
     #[command(subcommand)]
     Secret(SecretCommand),
+    /// Makes a CA and certificates by it, for nodes that speak TLS.
+    #[command(subcommand)]
+    Tls(TlsCommand),
     /// Makes, lists and revokes tokens: what those may do who do not know the secret.
     #[command(subcommand)]
     Token(TokenCommand),

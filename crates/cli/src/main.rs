@@ -14,6 +14,7 @@ mod recover;
 mod secret;
 mod sim;
 mod status;
+mod tls;
 mod token;
 mod up;
 
@@ -36,10 +37,10 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<Ending, CommandError> {
     match command {
         Command::Up(arguments) => up::run(&arguments),
-        Command::Node(NodeArguments { command: Some(command), .. }) => {
-            runtime()?.block_on(node::command(command))
-        }
-        Command::Node(arguments) => node::run(&arguments),
+        Command::Node(arguments) => match *arguments {
+            NodeArguments { command: Some(command), .. } => runtime()?.block_on(node::command(command)),
+            arguments => node::run(&arguments),
+        },
         Command::Partition(command) => runtime()?.block_on(partition::run(command)),
         Command::Recover(arguments) => runtime()?.block_on(recover::run(arguments)),
         Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
@@ -48,6 +49,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Secret(command) => secret::run(&command),
+        Command::Tls(command) => tls::run(&command),
         Command::Token(command) => runtime()?.block_on(token::run(command)),
         Command::Sim(arguments) => sim::run(&arguments),
     }

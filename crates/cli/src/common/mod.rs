@@ -7,4 +7,5 @@ pub(crate) mod runtime;
 pub(crate) mod secret;
 pub(crate) mod shown;
 pub(crate) mod target;
+pub(crate) mod tls;
 pub(crate) mod value;

@@ -12,6 +12,7 @@ use zerohop_placement::Address;
 use super::ending::CommandError;
 use super::quantity;
 use super::secret::SecretPlace;
+use super::tls::TlsCa;
 
 /// How long a cluster may take to answer at all. Shorter than an operation may take: that nobody is there is told soon.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -30,6 +31,8 @@ pub(crate) struct Target {
     endpoint: Vec<String>,
     #[command(flatten)]
     secret: SecretPlace,
+    #[command(flatten)]
+    tls: TlsCa,
     /// The file that holds a token, for those who do not know the secret. It goes before the secret.
     #[arg(long, env = "ZEROHOP_TOKEN_FILE", value_name = "PATH", value_parser = OsStringValueParser::new())]
     token_file: Option<OsString>,
@@ -58,6 +61,7 @@ impl Target {
             name: "zerohop-cli".to_owned(),
             secret: if token.is_some() { None } else { self.secret.read()? },
             token,
+            tls: self.tls.read()?,
             ..Options::default()
         };
         change(&mut options);

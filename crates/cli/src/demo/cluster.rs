@@ -23,6 +23,7 @@ use super::report::{Fault, rate};
 use super::source::Source;
 use crate::common::admin;
 use crate::common::ending::CommandError;
+use crate::common::tls::NodeTls;
 use crate::local::{LocalNode, NodePlan, Starting, free_ports};
 use crate::output::StatusLine;
 
@@ -220,6 +221,7 @@ fn plans(folder: &Path) -> Result<Vec<NodePlan>, CommandError> {
         instances: Some(1),
         hosts: if node < NODES { hosts.clone() } else { Vec::new() },
         secret_file: None,
+        tls: NodeTls::none(),
         join: (node == NODES).then_some(first),
         log_level: "error".to_owned(),
         environment: Vec::new(),

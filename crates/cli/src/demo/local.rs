@@ -6,6 +6,7 @@ use zerohop_node::disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
 
 use super::limits::PORTS;
 use crate::common::ending::CommandError;
+use crate::common::tls::NodeTls;
 use crate::local::{LocalNode, NodePlan, free_ports};
 
 /// A node of the demo.
@@ -26,6 +27,7 @@ impl DemoNode {
             instances: None,
             hosts: Vec::new(),
             secret_file: None,
+            tls: NodeTls::none(),
             join: None,
             log_level: "error".to_owned(),
             environment: vec![(TEST_DISK_VARIABLE, "")],

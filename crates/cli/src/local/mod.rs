@@ -27,6 +27,7 @@ pub(crate) use self::ready::{Ready, ReadyInstance};
 
 use crate::common::ending::CommandError;
 use crate::common::secret;
+use crate::common::tls::NodeTls;
 
 /// How long a node may take until it serves: somewhat longer than it gives itself.
 const START_MAX: Duration = OPEN_WAIT.saturating_add(Duration::from_secs(10));
@@ -53,6 +54,8 @@ pub(crate) struct NodePlan {
     pub(crate) hosts: Vec<SocketAddr>,
     /// The file of the cluster's secret, if it has one.
     pub(crate) secret_file: Option<PathBuf>,
+    /// How it speaks TLS.
+    pub(crate) tls: NodeTls,
     /// A manager of the cluster that it joins, if there is one.
     pub(crate) join: Option<SocketAddr>,
     /// The least severe messages that it logs, to the standard error of this process.
@@ -197,6 +200,10 @@ impl NodePlan {
         }
         // Also if there is none: what this process was given, or the usual place has, is not for this cluster.
         command.env(secret::VARIABLE, self.secret_file.as_deref().unwrap_or(Path::new("")));
+        command.envs(self.tls.environment());
+        if self.tls.is_only() {
+            command.arg("--tls-only");
+        }
         command.envs(self.environment.iter().copied());
         // A process group of its own: Ctrl-C reaches this process alone, which then ends its children in order.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);

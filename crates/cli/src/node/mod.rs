@@ -16,6 +16,7 @@ use self::hosts::ClusterArguments;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity;
 use crate::common::secret::SecretPlace;
+use crate::common::tls::NodeTls;
 use crate::local::{Ready, ReadyInstance};
 use crate::output;
 
@@ -49,6 +50,8 @@ struct RunArguments {
     cluster: ClusterArguments,
     #[command(flatten)]
     secret: SecretPlace,
+    #[command(flatten)]
+    tls: NodeTls,
     /// How many instances [default: as the data was made with; for new data one for each core, at most 8].
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
@@ -95,7 +98,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     let listen = cluster.as_ref().and_then(hosts::listen_of).or(arguments.listen).unwrap_or(LISTEN_DEFAULT);
     let mut options = ServerOptions::new(listen);
     (options.cluster, options.insecure) = (cluster, arguments.cluster.insecure);
-    options.secret = arguments.secret.read()?;
+    (options.secret, options.tls) = (arguments.secret.read()?, arguments.tls.read()?);
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);

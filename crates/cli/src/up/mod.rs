@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
+use crate::common::tls::NodeTls;
 use crate::local::{LocalNode, NodePlan, Ready, Starting, free_ports};
 use crate::output;
 
@@ -38,6 +39,8 @@ pub(crate) struct UpArguments {
     port: u16,
     #[command(flatten)]
     secret: SecretPlace,
+    #[command(flatten)]
+    tls: NodeTls,
     /// The least severe messages that the nodes log, on standard error: error, warn, info, debug or trace.
     #[arg(long, value_name = "LEVEL", default_value = "warn", value_parser = crate::node::LOG_LEVELS)]
     log_level: String,
@@ -167,6 +170,7 @@ impl UpArguments {
         let data = self.folder();
         // What is wrong with it is told once, not by each node.
         self.secret.read()?;
+        self.tls.read()?;
         let plan = |number: u32, listen: SocketAddr, hosts: &[SocketAddr], instances| NodePlan {
             listen,
             data: data.as_ref().map(|folder| folder.join(format!("node-{number}"))),
@@ -175,6 +179,7 @@ impl UpArguments {
             join: None,
             log_level: self.log_level.clone(),
             secret_file: self.secret.path(),
+            tls: self.tls.clone(),
             environment: Vec::new(),
         };
         let first = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));

@@ -11,4 +11,5 @@ mod records;
 mod secrets;
 mod status;
 mod support;
+mod tls;
 mod tokens;

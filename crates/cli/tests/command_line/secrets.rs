@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::mpsc;
 
 use crate::support::{PATIENCE, Serving, code, output, stderr, stdout, zerohop};
@@ -26,6 +26,19 @@ pub(crate) fn run_with(cluster: &Serving, secret: Option<&Path>, arguments: &[&s
         command.env("ZEROHOP_SECRET_FILE", path);
     }
     output(command, b"")
+}
+
+/// The first line of a node's log with these words.
+pub(crate) fn said(node: &mut Child, words: &'static str) -> String {
+    let log = BufReader::new(node.stderr.take().unwrap());
+    let (told, heard) = mpsc::channel();
+    // It ends with the node.
+    std::thread::spawn(move || {
+        for line in log.lines().map_while(Result::ok).filter(|line| line.contains(words)) {
+            drop(told.send(line));
+        }
+    });
+    heard.recv_timeout(PATIENCE).unwrap()
 }
 
 fn refusal(cluster: &Serving, secret: Option<&Path>) -> String {
@@ -94,17 +107,10 @@ fn a_node_of_another_secret_does_not_come_into_the_cluster_and_says_why() {
         }
         let mut node =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = BufReader::new(node.stderr.take().unwrap());
-        let (said, heard) = mpsc::channel();
-        let reader = std::thread::spawn(move || {
-            let found = log.lines().map_while(Result::ok).find(|line| line.contains("cannot be talked to"));
-            drop(said.send(found));
-        });
-        let line = heard.recv_timeout(PATIENCE).unwrap().unwrap();
+        let line = said(&mut node, "cannot be talked to");
         assert!(line.contains(words), "{line}");
         node.kill().unwrap();
         node.wait().unwrap();
-        reader.join().unwrap();
     }
     let nodes = run_with(&cluster, Some(&ours), &["node", "list", "--json"]);
     assert_eq!(stdout(&nodes).matches("\"id\"").count(), 2, "{nodes:?}");

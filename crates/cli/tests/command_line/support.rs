@@ -16,6 +16,9 @@ pub(crate) fn zerohop(arguments: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
     // What whoever runs the tests has set is not for them.
     command.args(arguments).env_remove("ZEROHOP_ENDPOINT").env("ZEROHOP_SECRET_FILE", "");
+    for variable in ["ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA"] {
+        command.env_remove(variable);
+    }
     command
 }
 

@@ -16,6 +16,7 @@ mod client;
 mod disk;
 mod net;
 mod nodes;
+mod tls;
 
 use std::time::Duration;
 

@@ -21,12 +21,20 @@ pub(crate) struct Nodes {
     pub(crate) net: Net,
     folder: PathBuf,
     running: Vec<Option<Child>>,
+    /// The folder of certificates, if nodes serve only those who speak TLS.
+    tls: Option<PathBuf>,
 }
 
 impl Nodes {
     /// Starts so many nodes together and waits until all serve and every copy is there.
     pub(crate) fn start(net: Net, nodes: usize, folder: &Path) -> Nodes {
-        let mut all = Nodes { net, folder: folder.to_owned(), running: (0..nodes).map(|_| None).collect() };
+        Nodes::start_with(net, nodes, folder, None)
+    }
+
+    /// The same, speaking TLS with the certificates in this folder.
+    pub(crate) fn start_with(net: Net, nodes: usize, folder: &Path, tls: Option<PathBuf>) -> Nodes {
+        let running = (0..nodes).map(|_| None).collect();
+        let mut all = Nodes { net, folder: folder.to_owned(), running, tls };
         all.start_again(&(0..nodes).collect::<Vec<_>>());
         all.wait_until_whole();
         all
@@ -112,6 +120,8 @@ impl Nodes {
     pub(crate) fn command(&self, words: &[&str]) -> std::process::Output {
         let mut command = self.net.client(Path::new(env!("CARGO_BIN_EXE_zerohop")));
         command.args(words).args(["--endpoint", &self.endpoints().join(",")]);
+        command
+            .env("ZEROHOP_TLS_CA", self.tls.as_ref().map(|folder| folder.join("ca.pem")).unwrap_or_default());
         command.output().unwrap()
     }
 
@@ -130,6 +140,12 @@ impl Nodes {
         command.args(["--memory-budget", "64MiB", "--ends-with-parent", &std::process::id().to_string()]);
         command.args(["--hosts", &self.endpoints().join(","), "--listen", &self.endpoints()[node]]);
         command.arg("--data").arg(self.data(node)).env(CLOCK_VARIABLE, self.clock(node));
+        if let Some(folder) = &self.tls {
+            for (option, name) in [("cert", "node.pem"), ("key", "node-key.pem"), ("ca", "ca.pem")] {
+                command.arg(format!("--tls-{option}")).arg(folder.join(name));
+            }
+            command.arg("--tls-only");
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap()
     }
 }

@@ -1,0 +1,118 @@
+//! Where certificates and keys are: of the CA that clients believe, and those that a node shows.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use clap::builder::OsStringValueParser;
+use zerohop_client::{ClientTls, ConfigError, read_key};
+use zerohop_node::server::TlsOptions;
+use zerohop_tls::ServerTls;
+use zerohop_tls::limits::PEM_BYTES_MAX;
+
+use super::ending::CommandError;
+
+/// The variables that name the files; empty: there is none.
+pub(crate) const CERT_VARIABLE: &str = "ZEROHOP_TLS_CERT";
+/// See [`CERT_VARIABLE`].
+pub(crate) const KEY_VARIABLE: &str = "ZEROHOP_TLS_KEY";
+/// See [`CERT_VARIABLE`].
+pub(crate) const CA_VARIABLE: &str = "ZEROHOP_TLS_CA";
+
+/// Of every command that talks to a cluster.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TlsCa {
+    /// Speaks TLS with the cluster: the file of the certificate of the CA by which the nodes' certificates are, as PEM.
+    #[arg(long, env = CA_VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
+    tls_ca: Option<OsString>,
+}
+
+/// Of every command that starts nodes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct NodeTls {
+    /// Takes TLS too: the file of the certificate to show, as PEM; `zerohop tls new` makes one.
+    #[arg(long, env = CERT_VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
+    tls_cert: Option<OsString>,
+    /// The file of the certificate's key, which nobody but its owner may read.
+    #[arg(long, env = KEY_VARIABLE, value_name = "PATH", value_parser = OsStringValueParser::new())]
+    tls_key: Option<OsString>,
+    #[command(flatten)]
+    ca: TlsCa,
+    /// Refuses who connects from another machine without TLS.
+    #[arg(long)]
+    tls_only: bool,
+}
+
+impl TlsCa {
+    fn path(&self) -> Option<&Path> {
+        given(self.tls_ca.as_ref())
+    }
+
+    /// Whom to believe, if TLS is to be spoken.
+    pub(crate) fn read(&self) -> Result<Option<ClientTls>, CommandError> {
+        let Some(path) = self.path() else { return Ok(None) };
+        ClientTls::new(&public(path)?).map(Some).map_err(|error| unusable(path, &error))
+    }
+}
+
+impl NodeTls {
+    /// How a node speaks TLS, if it is to.
+    pub(crate) fn read(&self) -> Result<Option<TlsOptions>, CommandError> {
+        let usage = |what: &str| Err(CommandError::Usage(what.to_owned()));
+        match (given(self.tls_cert.as_ref()), given(self.tls_key.as_ref()), self.ca.path()) {
+            (None, None, None) if !self.tls_only => Ok(None),
+            (Some(certificate), Some(key), ca) => {
+                if self.tls_only && ca.is_none() {
+                    return usage("--tls-only needs --tls-ca too: nodes speak TLS with each other by it");
+                }
+                let read = read_key(key).map_err(CommandError::Secret)?;
+                let server = ServerTls::new(&public(certificate)?, &read);
+                let server = server.map_err(|error| unusable(certificate, &error))?;
+                Ok(Some(TlsOptions { server, client: self.ca.read()?, only: self.tls_only }))
+            }
+            _ => usage(
+                "a node that speaks TLS needs --tls-cert and --tls-key, and --tls-ca to speak it with other nodes: `zerohop tls \
+                 new` makes all three",
+            ),
+        }
+    }
+
+    /// The variables by which a child process is told the same.
+    pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 3] {
+        let path = |path: Option<&Path>| path.map(Path::to_owned).unwrap_or_default();
+        [
+            (CERT_VARIABLE, path(given(self.tls_cert.as_ref()))),
+            (KEY_VARIABLE, path(given(self.tls_key.as_ref()))),
+            (CA_VARIABLE, path(self.ca.path())),
+        ]
+    }
+
+    /// Whether nobody else is served.
+    pub(crate) fn is_only(&self) -> bool {
+        self.tls_only
+    }
+
+    /// No TLS, whatever the environment says.
+    pub(crate) fn none() -> NodeTls {
+        NodeTls { tls_cert: None, tls_key: None, ca: TlsCa { tls_ca: None }, tls_only: false }
+    }
+}
+
+fn given(path: Option<&OsString>) -> Option<&Path> {
+    path.filter(|path| !path.is_empty()).map(Path::new)
+}
+
+/// A file that anybody may read.
+fn public(path: &Path) -> Result<Vec<u8>, CommandError> {
+    let failed = |error: std::io::Error| CommandError::system("reading", path, &error);
+    let bytes = std::fs::metadata(path).map_err(failed)?.len();
+    if bytes > PEM_BYTES_MAX as u64 {
+        return Err(CommandError::Usage(format!("{}: {bytes} bytes are no certificate", path.display())));
+    }
+    #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
+    std::fs::read(path).map_err(failed)
+}
+
+fn unusable(path: &Path, error: &ConfigError) -> CommandError {
+    CommandError::Usage(format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,173 @@
+//! `zerohop tls`: a CA of one's own, and certificates by it, for those who have none.
+
+use std::net::ToSocketAddrs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use zerohop_client::{read_key, write_key};
+use zerohop_node::hosts::expand;
+
+use crate::common::ending::{CommandError, Ending};
+use crate::output;
+
+/// What every CA made here is called: from that and its key alone, later certificates by it are made.
+const CA_NAME: &str = "zerohop CA";
+
+/// The CA's files in their folder.
+const CA: &str = "ca.pem";
+const CA_KEY: &str = "ca-key.pem";
+
+/// What a certificate is called if nothing else is said.
+const NODE: &str = "node";
+
+/// Names under which a node is asked for by its own machine.
+const LOCAL: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TlsCommand {
+    /// Makes a CA and a certificate by it, as files in a folder: ca.pem, ca-key.pem, node.pem and node-key.pem.
+    ///
+    /// Nodes are started with --tls-cert node.pem --tls-key node-key.pem --tls-ca ca.pem, clients with --tls-ca ca.pem. Only
+    /// `zerohop tls add` needs ca-key.pem: keep it where nobody else is. Files that are there are left as they are.
+    New(NewArguments),
+    /// Makes one more certificate by the CA of a folder, as NAME.pem and NAME-key.pem in it.
+    Add(AddArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct NewArguments {
+    /// The folder, which is made if it is not there.
+    folder: PathBuf,
+    #[command(flatten)]
+    hosts: Hosts,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AddArguments {
+    /// The folder of the CA.
+    folder: PathBuf,
+    /// What the files are called.
+    name: String,
+    #[command(flatten)]
+    hosts: Hosts,
+}
+
+#[derive(Args, Debug)]
+struct Hosts {
+    /// Whose certificate it is, as for `zerohop node --hosts`: names and addresses, and the addresses that names lead to. This
+    /// machine's loopback is always one [default: this machine].
+    #[arg(long, value_name = "LIST")]
+    hosts: Option<String>,
+}
+
+pub(crate) fn run(command: &TlsCommand) -> Result<Ending, CommandError> {
+    match command {
+        TlsCommand::New(NewArguments { folder, hosts }) => {
+            let names = hosts.names()?;
+            std::fs::create_dir_all(folder)
+                .map_err(|error| CommandError::system("making the folder", folder, &error))?;
+            let key = KeyPair::generate().map_err(failed)?;
+            write_key(&folder.join(CA_KEY), key.serialize_pem().as_bytes()).map_err(CommandError::Secret)?;
+            let params = ca()?;
+            write_public(&folder.join(CA), &params.self_signed(&key).map_err(failed)?.pem())?;
+            certify(folder, NODE, names, &Issuer::new(params, key))?;
+            output::problem(&format!(
+                "A CA and a certificate are in {folder}. Nodes are started with --tls-cert {folder}/{NODE}.pem --tls-key \
+                 {folder}/{NODE}-key.pem --tls-ca {folder}/{CA}, clients with --tls-ca {folder}/{CA}.",
+                folder = folder.display()
+            ));
+        }
+        TlsCommand::Add(AddArguments { folder, name, hosts }) => {
+            let is_fine = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
+            if name.is_empty() || name.starts_with('.') || !name.chars().all(is_fine) {
+                let what = "name it with letters, digits and . _ - : files are called so";
+                return Err(CommandError::Usage(what.to_owned()));
+            }
+            let names = hosts.names()?;
+            let path = folder.join(CA_KEY);
+            let pem = read_key(&path).map_err(CommandError::Secret)?;
+            let pem = String::from_utf8_lossy(&pem);
+            let key = KeyPair::from_pem(&pem)
+                .map_err(|error| CommandError::Usage(format!("{}: {error}", path.display())))?;
+            certify(folder, name, names, &Issuer::new(ca()?, key))?;
+        }
+    }
+    Ok(Ending::Done)
+}
+
+impl Hosts {
+    /// All names and addresses that the certificate is for.
+    fn names(&self) -> Result<Vec<String>, CommandError> {
+        let mut names: Vec<String> = LOCAL.map(str::to_owned).to_vec();
+        let own = || vec![rustix::system::uname().nodename().to_string_lossy().into_owned()];
+        let hosts = match &self.hosts {
+            Some(list) => {
+                let hosts = expand(list).map_err(|error| CommandError::Usage(error.to_string()))?;
+                hosts.into_iter().map(|host| host.name).collect()
+            }
+            None => own(),
+        };
+        for host in hosts {
+            match (host.as_str(), 0).to_socket_addrs() {
+                Ok(found) => names.extend(found.map(|address| address.ip().to_string())),
+                // A machine that does not know its own name is reached by its loopback only.
+                Err(_) if self.hosts.is_none() => {}
+                Err(error) => {
+                    return Err(CommandError::Usage(format!(
+                        "the host {host} has no address, and nodes ask for each other by addresses: {error}"
+                    )));
+                }
+            }
+            names.push(host);
+        }
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+}
+
+/// What a CA's certificate says.
+fn ca() -> Result<CertificateParams, CommandError> {
+    let mut params = CertificateParams::new(Vec::<String>::new()).map_err(failed)?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    params.distinguished_name.push(DnType::CommonName, CA_NAME);
+    Ok(params)
+}
+
+/// Makes a certificate for these names, and the files of it and its key.
+fn certify(
+    folder: &Path,
+    name: &str,
+    names: Vec<String>,
+    issuer: &Issuer<'_, KeyPair>,
+) -> Result<(), CommandError> {
+    let key = KeyPair::generate().map_err(failed)?;
+    let mut params = CertificateParams::new(names).map_err(failed)?;
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.use_authority_key_identifier_extension = true;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = params.signed_by(&key, issuer).map_err(failed)?.pem();
+    let key_path = folder.join(format!("{name}-key.pem"));
+    write_key(&key_path, key.serialize_pem().as_bytes()).map_err(CommandError::Secret)?;
+    write_public(&folder.join(format!("{name}.pem")), &certificate)
+}
+
+/// Makes a file that everybody may read.
+fn write_public(path: &Path, text: &str) -> Result<(), CommandError> {
+    let failed = |error: std::io::Error| CommandError::system("making the file", path, &error);
+    #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(path);
+    let mut file = file.map_err(failed)?;
+    std::io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
+    file.sync_all().map_err(failed)
+}
+
+fn failed(error: rcgen::Error) -> CommandError {
+    CommandError::Usage(format!("the certificate cannot be made: {error}"))
+}
