@@ -51,3 +51,7 @@ pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;
 /// Blocks of one partition that hold mended entries and stay in memory until their segment is rewritten: 4 MiB. More rot
 /// than that is better mended by taking the whole state anew.
 pub const MENDED_BLOCKS_MAX: usize = 64;
+
+/// Longest mark that is let in where memory or the disk is full: those of epochs and evictions are shorter, what transactions keep
+/// in marks is not.
+pub const LET_IN_BYTES_MAX: usize = 4 << 10;

@@ -13,7 +13,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::Location;
 use crate::io::Io;
-use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, LET_IN_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, split_trailer, u32_at};
 use crate::log::{Log, Placed};
 use crate::planted::{Bug, is_planted};
@@ -165,7 +165,8 @@ impl Store {
         }
         let bytes = (HEAD_BYTES + key.len() + payload.len()) as u64;
         // What frees space, and the small marks without which nobody may answer a request that would.
-        let is_let_in = matches!(meta.kind, Kind::Remove | Kind::Mark);
+        let is_small_mark = meta.kind == Kind::Mark && payload.len() <= LET_IN_BYTES_MAX;
+        let is_let_in = meta.kind == Kind::Remove || is_small_mark;
         match self.durability {
             Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
