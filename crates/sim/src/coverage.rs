@@ -13,6 +13,9 @@ const BATCH_SEEDS_MIN: u64 = 20;
 /// And so many everything: the rarest comes in one of ten.
 const BATCH_SEEDS: u64 = 60;
 
+/// What needs several things to meet is asked of as many as these.
+const BATCH_SEEDS_LATE: u64 = 140;
+
 /// Counts of one run, or of many.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -38,6 +41,12 @@ pub struct Coverage {
     pub alterations: u64,
     /// Splits of a keyspace.
     pub splits: u64,
+    /// Of a cluster: partitions that an instance has split, and those it was splitting when its process ended.
+    pub splits_completed: u64,
+    /// See above.
+    pub splits_cut_short: u64,
+    /// Splits that the control group refused, as a partition was moving or recovering.
+    pub splits_refused: u64,
     /// Copies of frames that came over a connection of their own.
     pub repeats: u64,
     /// Requests answered that their session is forgotten.
@@ -155,6 +164,9 @@ impl Coverage {
             (&mut self.disk_troubles, other.disk_troubles),
             (&mut self.alterations, other.alterations),
             (&mut self.splits, other.splits),
+            (&mut self.splits_completed, other.splits_completed),
+            (&mut self.splits_cut_short, other.splits_cut_short),
+            (&mut self.splits_refused, other.splits_refused),
             (&mut self.repeats, other.repeats),
             (&mut self.expired, other.expired),
             (&mut self.let_go, other.let_go),
@@ -187,7 +199,10 @@ impl Coverage {
             ("logs chosen in doubt", self.losses),
             ("moves completed", self.moves_completed),
             ("moves given up", self.moves_abandoned),
-            ("splits", self.splits),
+            ("keyspaces split", self.splits),
+            ("partitions split", self.splits_completed),
+            ("splits cut short by the end of a process", self.splits_cut_short),
+            ("splits refused", self.splits_refused),
             ("nodes joined", self.joins),
             ("nodes removed", self.removals),
             ("repeated requests let go", self.let_go),
@@ -200,13 +215,13 @@ impl Coverage {
         others.into_iter().chain(faults).collect()
     }
 
-    /// What a batch of so many clusters that played all scenarios has not seen. Splits are not asked for yet.
+    /// What a batch of so many clusters that played all scenarios has not seen.
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
+        const NOT_ASKED: [&str; 1] = ["searches given up"];
         // A copy that comes after its session is forgotten mostly names an epoch that is over, too.
-        const NOT_ASKED: [&str; 4] =
-            ["splits", Kind::Splits.name(), "searches given up", "sessions forgotten"];
-        const SOON: [&str; 9] = [
+        const LATE: [&str; 1] = ["sessions forgotten"];
+        const SOON: [&str; 10] = [
             "promotions",
             "truncations",
             "lapses of leases",
@@ -214,12 +229,14 @@ impl Coverage {
             "groups recovered",
             "moves completed",
             "moves given up",
+            "partitions split",
             "repeated requests answered as before",
             "operations",
         ];
         let is_due = |name: &str| match seeds {
             0..BATCH_SEEDS_MIN => false,
             BATCH_SEEDS_MIN..BATCH_SEEDS => SOON.contains(&name),
+            BATCH_SEEDS..BATCH_SEEDS_LATE if LATE.contains(&name) => false,
             _ => !NOT_ASKED.contains(&name),
         };
         let absent = self.counts().into_iter().filter(|(name, count)| *count == 0 && is_due(name));

@@ -296,6 +296,22 @@ impl Cluster {
         }
     }
 
+    /// A keyspace has been split: sometimes the power goes in the midst of what somebody does next, which is to split what it
+    /// holds of it.
+    pub(super) fn draw_doom_of_split(&mut self) {
+        let chance = self.streams.node.chance(1, 2) && self.scenario.has(Kind::PowerLosses);
+        if !chance || self.phase != Phase::Faults {
+            return;
+        }
+        let Some(host) = self.any_up() else { return };
+        let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
+        let operations = self.streams.node.below(60);
+        self.trace.say(self.now(), format_args!("DOOM of n{host}/{slot}"));
+        self.coverage.fault(Kind::PowerLosses);
+        self.hosts[host].is_doomed = true;
+        self.hosts[host].slots[slot].disk.cut_power_after(operations);
+    }
+
     /// All faults end, and their traces are removed as an operator would.
     pub(super) fn heal(&mut self) {
         let now = self.now();

@@ -347,6 +347,8 @@ impl Cluster {
             let expired = stats.failures.iter().filter(|(code, _)| *code == SESSION_EXPIRED);
             self.coverage.expired += expired.map(|(_, count)| count).sum::<u64>();
             self.coverage.let_go += stats.let_go;
+            self.coverage.splits_completed += instance.splits_completed();
+            self.coverage.splits_cut_short += instance.splits_pending() as u64;
             for (_, _, replica) in instance.replicas() {
                 let counts = replica.counts();
                 self.coverage.truncations += counts.truncations;

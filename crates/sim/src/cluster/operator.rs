@@ -14,9 +14,6 @@ use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 
-/// Whether keyspaces are cut in two while clusters run: what seeds with it have shown is not understood yet.
-const SPLITS: bool = false;
-
 /// An operator removes no node while there are no more than these: as many as keyspaces have copies, at most.
 const NODES_KEPT: usize = 3;
 
@@ -92,7 +89,7 @@ impl Cluster {
             }
             2 if node.state() == NodeState::Draining => self.ask_control(set(NodeState::Up)),
             3 | 4 if self.scenario.has(Kind::Removals) => self.remove_a_node(map),
-            5 if SPLITS && self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
+            5 if self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
                 let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
                 if keyspaces.is_empty() {
                     return;
@@ -156,6 +153,9 @@ impl Cluster {
         let now = self.now();
         let Some(command) = self.operator.asked.remove(&token) else { return };
         self.trace.say(now, format_args!("operator is told of {command:?}: {result:?}"));
+        if matches!(command, Command::SplitKeyspace(_)) && result.is_err() {
+            self.coverage.splits_refused += 1;
+        }
     }
 
     /// A process has gone: nobody will be answered by it.

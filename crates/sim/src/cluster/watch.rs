@@ -158,6 +158,7 @@ impl Cluster {
         for change in delta.iter().flat_map(|delta| &delta.changes) {
             if let Change::SplitKeyspace(_) = change {
                 self.coverage.splits += 1;
+                self.draw_doom_of_split();
             }
         }
         for node in before.nodes().filter(|node| map.node(node.id()).is_none()) {
