@@ -415,3 +415,27 @@ fn a_node_that_leaves_is_followed_at_once_also_if_it_leads() {
         assert_eq!(left.filter(|primary| holds(*primary)).count(), 0);
     }
 }
+
+/// A leader that is taken for dead hears nobody's word of itself: it knows that it is not.
+#[test]
+fn a_leader_that_is_down_in_the_map_comes_back() {
+    let mut nodes = formed(3, 0);
+    let leader = nodes.leader().expect("leads");
+    let agent = nodes.machines[leader].agent.as_ref().expect("runs");
+    let node = agent.node().expect("has joined");
+    let state = |nodes: &Nodes, at: usize| {
+        let map = Arc::clone(nodes.machines[at].agent.as_ref().expect("runs").map());
+        map.node(node).map(|known| (known.state(), known.incarnation()))
+    };
+    let (_, incarnation) = state(&nodes, leader).expect("is in the map");
+    nodes.operate(leader, Command::SetNodeState { node, incarnation, state: NodeState::Down });
+    let mut now = 4 * SECOND;
+    while state(&nodes, leader) != Some((NodeState::Down, incarnation)) {
+        now += 10_000;
+        nodes.run(now);
+        assert!(now < 6 * SECOND, "it is not down");
+    }
+    nodes.run(now + 5 * SECOND);
+    assert_eq!(nodes.leader(), Some(leader));
+    assert_eq!(state(&nodes, leader), Some((NodeState::Up, incarnation)));
+}

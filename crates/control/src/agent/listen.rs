@@ -130,5 +130,13 @@ impl Agent {
         for (node, incarnation) in dead {
             self.tell_manager(manager::Event::Verdict { node, incarnation, alive: false });
         }
+        // Nobody else's word reaches this manager of its own node: were it to lead, it would be down for good.
+        let own = self.own_node().and_then(|own| map.node(own));
+        if let Some(own) = own.filter(|own| own.state() == NodeState::Down)
+            && own.incarnation() == self.settings.incarnation
+        {
+            let (node, incarnation) = (own.id(), own.incarnation());
+            self.tell_manager(manager::Event::Verdict { node, incarnation, alive: true });
+        }
     }
 }
