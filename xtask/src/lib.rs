@@ -3,6 +3,7 @@
 //! ```text
 //! main ── test ──┬── tidy     rules of the house, as pure functions over the text of the tree
 //!                ├── redis    clients of Redis that nobody here wrote, against a node
+//!                ├── slurm    nodes inside jobs of a Slurm
 //!                └── fuzz     libFuzzer targets, built with coverage on a stable toolchain
 //!         bench              one side-by-side benchmark, its peers installed first
 //!         workshop           where the tree and the target folder are; how a command is run
@@ -20,6 +21,7 @@
 pub mod bench;
 pub mod fuzz;
 pub mod redis;
+pub mod slurm;
 pub mod test;
 pub mod tidy;
 pub mod workshop;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use xtask::workshop::{Failure, Workshop};
-use xtask::{bench, fuzz, redis, test, tidy};
+use xtask::{bench, fuzz, redis, slurm, test, tidy};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -19,6 +19,7 @@ cargo xtask COMMAND
        --only STEP…         only these steps of it, to go on where a run stopped
   tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
   redis                     only the clients of Redis that nobody here wrote, against a node
+  slurm                     only the nodes inside jobs of a Slurm, and the guide's job script
   fuzz [TARGET]             fuzz one target, or all of them one after the other
        --seconds N          for how long each (default: 60)
        --replay FILE        run one input instead: a crash in fuzz/artifacts, a seed in fuzz/corpus
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         ["fuzz", rest @ ..] => fuzz_arguments(rest)
             .and_then(|(target, task)| fuzz::run(&Workshop::find()?, target.as_deref(), &task)),
         ["redis"] => Workshop::find().and_then(|shop| redis::run(&shop)).map(|said| println!("{said}")),
+        ["slurm"] => Workshop::find().and_then(|shop| slurm::run(&shop)).map(|said| println!("{said}")),
         ["bench", rest @ ..] => Workshop::find().and_then(|shop| bench::run(&shop, rest)),
         ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");

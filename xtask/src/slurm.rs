@@ -1,0 +1,25 @@
+//! `cargo xtask slurm`: nodes inside jobs of a Slurm of three hosts, and the job script of the guide (`suites/slurm`).
+//!
+//! Its executable `install` gets the daemons from the system's packages; `run` starts a Slurm of its own, and ends all.
+
+use std::process::Command;
+
+use crate::workshop::{Failure, Workshop, run as run_command};
+
+/// Installs Slurm if it is missing, and runs the jobs.
+pub fn run(shop: &Workshop) -> Result<String, Failure> {
+    let suite = shop.root.join("suites").join("slurm");
+    run_command(
+        &mut Command::new(suite.join("install")),
+        "Slurm could not be had, as is said above; the step `slurm` needs it",
+    )?;
+    let mut cargo = shop.cargo();
+    cargo.args(["build", "--locked", "--quiet", "--package", "zerohop"]);
+    run_command(&mut cargo, "what went wrong is shown above")?;
+    let guide = shop.root.join("docs").join("guide").join("batch.md");
+    run_command(
+        Command::new(suite.join("run")).arg(shop.target.join("debug").join("zerohop")).arg(guide),
+        "nodes inside a job of Slurm did not do what docs/guide/batch.md says, shown above",
+    )?;
+    Ok("srun, sbatch".to_owned())
+}
