@@ -177,8 +177,8 @@ impl Keyspace {
     }
 
     /// Pages through the keys that begin with `prefix`, in an order of the servers' choosing.
-    pub fn scan(&self, prefix: impl Into<Bytes>) -> Scan<'_> {
-        Scan::new(self, prefix.into())
+    pub fn scan(&self, prefix: impl Into<Bytes>) -> Scan {
+        Scan::new(self.clone(), prefix.into())
     }
 
     /// Sends several operations together, in one frame for each partition. Not a transaction: each has its own outcome,

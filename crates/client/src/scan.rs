@@ -13,8 +13,8 @@ use crate::keyspace::Keyspace;
 
 /// A scan. A key that is there all the while comes exactly once.
 #[derive(Debug)]
-pub struct Scan<'a> {
-    keyspace: &'a Keyspace,
+pub struct Scan {
+    keyspace: Keyspace,
     prefix: Bytes,
     page_keys: u32,
     partitions: PartitionCount,
@@ -22,8 +22,8 @@ pub struct Scan<'a> {
     left: VecDeque<(PartitionId, Bytes)>,
 }
 
-impl<'a> Scan<'a> {
-    pub(crate) fn new(keyspace: &'a Keyspace, prefix: Bytes) -> Self {
+impl Scan {
+    pub(crate) fn new(keyspace: Keyspace, prefix: Bytes) -> Self {
         let partitions = keyspace.config().partitions;
         let left = partitions.ids().map(|id| (id, Bytes::new())).collect();
         Self { keyspace, prefix, page_keys: SCAN_PAGE_KEYS_MAX, partitions, left }
@@ -41,7 +41,7 @@ impl<'a> Scan<'a> {
         while let Some((partition, cursor)) = self.left.front() {
             let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
             let (id, slice) = (self.keyspace.id(), (*partition, self.partitions));
-            let client = self.keyspace.client();
+            let client = self.keyspace.client().clone();
             let request = Request::scan(id, slice, cursor, prefix, self.page_keys, client.limit_us());
             let (next, keys) = match client.ask(request).await {
                 Ok(Reply::Page { next, keys }) => (next, keys),
