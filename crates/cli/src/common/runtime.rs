@@ -1,9 +1,11 @@
 //! Where the asynchronous parts of a command run.
 
+use std::future::pending;
 use std::path::Path;
 
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use super::ending::CommandError;
 
@@ -18,6 +20,8 @@ pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
+    /// Ends with standard input, if that counts as a signal.
+    input: Option<oneshot::Receiver<()>>,
 }
 
 impl StopSignals {
@@ -31,7 +35,20 @@ impl StopSignals {
             interrupt: take(SignalKind::interrupt())?,
             terminate: take(SignalKind::terminate())?,
             hang_up: take(SignalKind::hangup())?,
+            input: None,
         })
+    }
+
+    /// The end of standard input counts as one of them, once.
+    pub(crate) fn end_with_input(&mut self) {
+        let (end, ended) = oneshot::channel();
+        #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
+        std::thread::spawn(move || {
+            // An error is its end too.
+            let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+            drop(end);
+        });
+        self.input = Some(ended);
     }
 
     /// Returns once one of them has come.
@@ -40,6 +57,17 @@ impl StopSignals {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
             _ = self.hang_up.recv() => {}
+            () = end(&mut self.input) => {}
         }
     }
+}
+
+/// Once, if there is an input to end.
+async fn end(input: &mut Option<oneshot::Receiver<()>>) {
+    match input {
+        // An error says that the sender is gone: that is the end.
+        Some(ended) => drop(ended.await),
+        None => pending().await,
+    }
+    *input = None;
 }

@@ -47,6 +47,9 @@ pub(crate) struct UpArguments {
     /// Prints one line of JSON once the cluster serves.
     #[arg(long)]
     json: bool,
+    /// Ends when standard input does, as it does however the process ends that holds the other end of the pipe.
+    #[arg(long, hide = true)]
+    ends_with_input: bool,
 }
 
 /// The JSON.
@@ -72,6 +75,9 @@ pub(crate) fn run(arguments: &UpArguments) -> Result<Ending, CommandError> {
 
 async fn serve(arguments: &UpArguments, nodes: u32) -> Result<Ending, CommandError> {
     let mut signals = StopSignals::new()?;
+    if arguments.ends_with_input {
+        signals.end_with_input();
+    }
     let plans = arguments.plans(nodes)?;
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,

@@ -1,11 +1,12 @@
 //! How processes start, end, and take each other along.
 
+use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::support::{Serving, code, stderr, stdout, wait_until_gone, zerohop};
+use crate::support::{Serving, code, pid, stderr, stdout, wait_until_gone, zerohop};
 
 #[test]
 fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
@@ -29,6 +30,23 @@ fn a_cluster_that_is_killed_leaves_no_node_behind() {
     let node = cluster.node_pid();
     assert_eq!(cluster.end_with(Signal::KILL), None);
     wait_until_gone(node);
+}
+
+#[test]
+fn a_cluster_that_hangs_on_its_input_ends_with_it() {
+    let arguments = ["up", "--nodes", "1", "--memory", "--port", "0", "--json", "--ends-with-input"];
+    let mut child = zerohop(&arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let ready: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let endpoint = ready["endpoint"].as_str().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"what is written does not matter\n").unwrap();
+    let inserted = zerohop(&["kv", "insert", "k", "v", "--endpoint", endpoint]).output().unwrap();
+    assert_eq!(code(&inserted), 0, "{inserted:?}");
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    wait_until_gone(pid(ready["nodes"][0]["pid"].as_u64().unwrap()));
 }
 
 #[test]
