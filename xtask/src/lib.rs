@@ -20,6 +20,7 @@
 
 pub mod bench;
 pub mod fuzz;
+pub mod python;
 pub mod redis;
 pub mod slurm;
 pub mod test;

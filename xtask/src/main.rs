@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use xtask::workshop::{Failure, Workshop};
-use xtask::{bench, fuzz, redis, slurm, test, tidy};
+use xtask::{bench, fuzz, python, redis, slurm, test, tidy};
 
 const HELP: &str = "\
 cargo xtask COMMAND
@@ -20,6 +20,7 @@ cargo xtask COMMAND
   tidy                      only the rules of the house: crate floors, dependencies, unsafe, file lengths, links, …
   redis                     only the clients of Redis that nobody here wrote, against a node
   slurm                     only the nodes inside jobs of a Slurm, and the guide's job script
+  python                    only the Python package: builds the wheel, installs it in target/python, tries it
   fuzz [TARGET]             fuzz one target, or all of them one after the other
        --seconds N          for how long each (default: 60)
        --replay FILE        run one input instead: a crash in fuzz/artifacts, a seed in fuzz/corpus
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             .and_then(|(target, task)| fuzz::run(&Workshop::find()?, target.as_deref(), &task)),
         ["redis"] => Workshop::find().and_then(|shop| redis::run(&shop)).map(|said| println!("{said}")),
         ["slurm"] => Workshop::find().and_then(|shop| slurm::run(&shop)).map(|said| println!("{said}")),
+        ["python"] => Workshop::find().and_then(|shop| python::run(&shop)).map(|said| println!("{said}")),
         ["bench", rest @ ..] => Workshop::find().and_then(|shop| bench::run(&shop, rest)),
         ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");

@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
-use crate::{fuzz, redis, slurm, tidy};
+use crate::{fuzz, python, redis, slurm, tidy};
 
 /// How much to test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Extent {
 type Act = fn(&Workshop) -> Result<String, Failure>;
 
 /// The steps in order, with the ones that only a full run takes.
-const STEPS: [(&str, Act, Extent); 10] = [
+const STEPS: [(&str, Act, Extent); 11] = [
     ("format", format, Extent::Fast),
     ("lint", lint, Extent::Fast),
     ("docs", docs, Extent::Fast),
@@ -29,6 +29,7 @@ const STEPS: [(&str, Act, Extent); 10] = [
     ("tests", tests, Extent::Fast),
     ("redis", redis::run, Extent::Fast),
     ("slurm", slurm::run, Extent::Fast),
+    ("python", python::run, Extent::Fast),
     ("simulation", simulation, Extent::Fast),
     ("plants", plants, Extent::Fast),
     ("fuzz", fuzz::run_briefly, Extent::Full),

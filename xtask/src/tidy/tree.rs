@@ -7,8 +7,16 @@ use std::path::Path;
 use crate::workshop::Failure;
 
 /// What tools make: not ours to judge. (In a second work tree `.git` is a file.)
-const PASSED_OVER: [&str; 7] =
-    [".git", "target", "fuzz/found", "fuzz/artifacts", "node_modules", "__pycache__", ".venv"];
+const PASSED_OVER: [&str; 8] = [
+    ".git",
+    "target",
+    "fuzz/found",
+    "fuzz/artifacts",
+    "node_modules",
+    "__pycache__",
+    ".venv",
+    "python/zerohop.data",
+];
 
 /// Bytes that are meant to be odd: listed, not read.
 const SEEDS: &str = "fuzz/corpus";

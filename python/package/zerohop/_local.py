@@ -1,0 +1,144 @@
+"""A cluster of this process: the `zerohop` program that the wheel carries, as a child."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+from typing import Optional
+
+from zerohop._client import Client, connect
+from zerohop.errors import Error
+
+START_SECONDS_MAX = 60
+"""How long the cluster may take to serve."""
+
+STOP_SECONDS_MAX = 10
+"""How long it may take to end."""
+
+
+def program() -> str:
+    """The path of the `zerohop` program: the one that came with this package, else the first on the PATH.
+
+    The variable `ZEROHOP_PROGRAM` names another. Raises `FileNotFoundError`.
+
+    >>> import os, zerohop
+    >>> os.access(zerohop.program(), os.X_OK)
+    True
+    """
+    named = os.environ.get("ZEROHOP_PROGRAM")
+    if named:
+        return named
+    folders = [sysconfig.get_path("scripts"), os.path.dirname(sys.executable)]
+    # An installation for one user, and one into a folder of its own (`pip install --target`).
+    folders.append(sysconfig.get_path("scripts", scheme=f"{os.name}_user"))
+    folders.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "bin"))
+    for folder in folders:
+        path = os.path.join(folder, "zerohop")
+        if os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    found = shutil.which("zerohop")
+    if found is None:
+        raise FileNotFoundError("there is no program `zerohop`: install the package again, or set ZEROHOP_PROGRAM")
+    return found
+
+
+class _Cluster:
+    """A child process, which ends with this one: its input ends then, however this one ends."""
+
+    def __init__(self) -> None:
+        self.opener = os.getpid()
+        command = [program(), "up", "--memory", "--nodes", "1", "--port", "0", "--log-level", "error"]
+        command += ["--ends-with-input", "--json"]
+        environment = {name: text for name, text in os.environ.items() if name != "ZEROHOP_SECRET_FILE"}
+        # Not that of the usual place either: this cluster is this process's own.
+        environment["ZEROHOP_SECRET_FILE"] = ""
+        with tempfile.TemporaryFile() as errors:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                # Ctrl-C is for this process, not for the cluster.
+                start_new_session=True,
+            )
+            watchdog = threading.Timer(START_SECONDS_MAX, self.process.kill)
+            watchdog.daemon = True
+            watchdog.start()
+            try:
+                assert self.process.stdout is not None
+                line = self.process.stdout.readline()
+            except BaseException:
+                self._end()
+                raise
+            finally:
+                watchdog.cancel()
+            if not line:
+                self._end()
+                errors.seek(0)
+                said = errors.read().decode(errors="replace").strip()
+                raise Error(f"the local cluster did not start: {said or 'it says nothing'}", code="System")
+        self.endpoint: str = json.loads(line)["endpoint"]
+        atexit.register(self.stop)
+
+    def stop(self) -> None:
+        if self.opener == os.getpid():
+            self._end()
+
+    def _end(self) -> None:
+        if self.process.stdin is not None:
+            self.process.stdin.close()
+        try:
+            self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    @property
+    def lives(self) -> bool:
+        # A fork cannot ask: the child is its parent's.
+        return self.opener != os.getpid() or self.process.poll() is None
+
+
+_lock = threading.Lock()
+_cluster: Optional[_Cluster] = None
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def endpoint() -> str:
+    """Where this process's own cluster listens. It is started if it does not run."""
+    global _cluster
+    with _lock:
+        if _cluster is None or not _cluster.lives:
+            _cluster = _Cluster()
+        return _cluster.endpoint
+
+
+def local(*, timeout: Optional[float] = None) -> Client:
+    """A client of a cluster of this process: one node, in memory, on free ports.
+
+    The first call starts it, later ones bring further clients of the same cluster. It ends with this process, however
+    that ends, and everything in it is gone. A process that was forked off uses its parent's cluster.
+
+    >>> import zerohop
+    >>> with zerohop.local() as client:
+    ...     client.keyspace().set("greeting", "hello") > 0
+    True
+    """
+    return connect(endpoint(), timeout=timeout)

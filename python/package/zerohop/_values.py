@@ -1,0 +1,94 @@
+"""What goes into operations and comes out of them, shared by `zerohop` and `zerohop.aio`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import NamedTuple, Optional, Union
+
+Key = Union[bytes, str]
+"""A key: bytes, or text that becomes its UTF-8."""
+
+Value = Union[bytes, str, bytearray, memoryview]
+"""A value: bytes, or text that becomes its UTF-8. What is read is always `bytes`."""
+
+Expire = Union[float, timedelta, datetime]
+"""When a record expires: after so many seconds, after a time, or at a moment (with its time zone)."""
+
+Path = Union[str, "os.PathLike[str]"]
+
+
+class Record(NamedTuple):
+    """A record: its version, and bytes or a list of values."""
+
+    version: int
+    value: Union[bytes, list[bytes]]
+
+
+class Info(NamedTuple):
+    """All but a record's contents. `length`: bytes, or values of a list; `expires_at`: seconds since 1970."""
+
+    version: int
+    is_list: bool
+    length: int
+    expires_at: Optional[float]
+
+
+def record(found: Optional[tuple[int, Union[bytes, list[bytes]]]]) -> Optional[Record]:
+    return None if found is None else Record._make(found)
+
+
+def info(found: Optional[tuple[int, bool, int, Optional[int]]]) -> Optional[Info]:
+    if found is None:
+        return None
+    version, is_list, length, expires_at_ms = found
+    return Info(version, is_list, length, None if expires_at_ms is None else expires_at_ms / 1000)
+
+
+def expiry(expire: Optional[Expire]) -> tuple[Optional[int], Optional[int]]:
+    """In how many milliseconds, or at which since 1970."""
+    if expire is None:
+        return None, None
+    if isinstance(expire, datetime):
+        if expire.tzinfo is None:
+            raise ValueError("a moment at which a record expires needs its time zone: datetime.now(timezone.utc)")
+        return None, round(expire.timestamp() * 1000)
+    if isinstance(expire, timedelta):
+        expire = expire.total_seconds()
+    if isinstance(expire, bool) or not isinstance(expire, (int, float)):
+        raise TypeError(f"a record expires after seconds, a timedelta, or at a datetime, not {type(expire).__name__}")
+    if not expire > 0:
+        raise ValueError(f"a record expires after more than no time, not {expire} seconds")
+    return max(1, round(expire * 1000)), None
+
+
+def endpoints(given: Union[str, Iterable[str]]) -> list[str]:
+    """One endpoint, several separated by commas, or several."""
+    if isinstance(given, str):
+        return [one.strip() for one in given.split(",")]
+    return list(given)
+
+
+def text(given: Optional[Union[str, bytes]]) -> Optional[bytes]:
+    return given.encode() if isinstance(given, str) else given
+
+
+def awaited(
+    until: Optional[str], equals: Optional[Value], differs: Optional[Value], changed: Optional[int]
+) -> tuple[str, Optional[Value], Optional[int]]:
+    """What a wait waits for."""
+    asked: list[tuple[str, Optional[Value], Optional[int]]] = []
+    if until is not None:
+        if until not in ("present", "absent"):
+            raise ValueError(f"a wait is until `present` or `absent`, not {until!r}")
+        asked.append((until, None, None))
+    if equals is not None:
+        asked.append(("equals", equals, None))
+    if differs is not None:
+        asked.append(("differs", differs, None))
+    if changed is not None:
+        asked.append(("changed", None, changed))
+    if len(asked) > 1:
+        raise ValueError("a wait is for one thing: until=…, equals=…, differs=… or changed_from=…")
+    return asked[0] if asked else ("present", None, None)

@@ -1,0 +1,287 @@
+"""The same for asyncio: operations are awaited, and any number may be under way.
+
+>>> import asyncio
+>>> import zerohop.aio
+>>> async def main():
+...     async with await zerohop.aio.local() as client:
+...         keyspace = await client.keyspace()
+...         await keyspace.set("colour", "blue")
+...         await asyncio.gather(*(keyspace.increment("visits") for _ in range(100)))
+...         return await keyspace.get("colour"), await keyspace.get("visits")
+>>> asyncio.run(main())
+(b'blue', b'100')
+
+A client belongs to the event loop in which it was opened. Cancelling an operation that was sent gives up waiting for it:
+a write may then be done all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Optional, TypeVar, Union, cast, overload
+
+from zerohop import _local, _values
+from zerohop._native import NativeClient, NativeKeyspace
+from zerohop._values import Expire, Info, Key, Path, Record, Value
+from zerohop.errors import CompareFailedError, ConditionFailedError, Error, NotFoundError
+
+__all__ = ["Client", "Keyspace", "connect", "local"]
+
+T = TypeVar("T")
+
+_MISSING: Any = object()
+
+
+async def connect(
+    endpoint: Union[str, Iterable[str]] = "127.0.0.1:7400",
+    *,
+    secret: Optional[Union[str, bytes]] = None,
+    secret_file: Optional[Path] = None,
+    token: Optional[Union[str, bytes]] = None,
+    token_file: Optional[Path] = None,
+    timeout: Optional[float] = None,
+    connect_timeout: Optional[float] = None,
+    name: Optional[str] = None,
+) -> Client:
+    """A client of a cluster, for the running event loop: as `zerohop.connect`."""
+    loop = asyncio.get_running_loop()
+    native = NativeClient(loop.create_future)
+    loop.add_reader(cast(int, native.wakes), native.drain)
+    client = Client(native, loop)
+    try:
+        await native.connect(
+            _values.endpoints(endpoint),
+            _values.text(secret),
+            secret_file,
+            _values.text(token),
+            token_file,
+            timeout,
+            connect_timeout,
+            name,
+        )
+    except BaseException:
+        await client.close()
+        raise
+    return client
+
+
+async def local(*, timeout: Optional[float] = None) -> Client:
+    """A client of a cluster of this process: as `zerohop.local`."""
+    endpoint = await asyncio.get_running_loop().run_in_executor(None, _local.endpoint)
+    return await connect(endpoint, timeout=timeout)
+
+
+class Client:
+    """A client of a cluster, of one event loop; `connect` and `local` make one. `async with` closes it."""
+
+    def __init__(self, native: NativeClient, loop: asyncio.AbstractEventLoop) -> None:
+        self._native = native
+        self._loop = loop
+
+    async def keyspace(self, name: str = "default") -> Keyspace:
+        """A keyspace by its name. Raises `NotFoundError`."""
+        return Keyspace(await self._native.keyspace(name), name)
+
+    async def create_keyspace(
+        self,
+        name: str,
+        *,
+        durability: Optional[str] = None,
+        replicas: Optional[int] = None,
+        min_in_sync: Optional[int] = None,
+        partitions: Optional[int] = None,
+    ) -> Keyspace:
+        """Makes a keyspace, and brings it: as `zerohop.Client.create_keyspace`."""
+        await self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
+        return await self.keyspace(name)
+
+    async def drop_keyspace(self, name: str) -> None:
+        """Removes a keyspace and all that is in it."""
+        await self._native.drop_keyspace(name)
+
+    async def close(self) -> None:
+        """Closes it: what is under way raises `ClosedError`, and so do later calls."""
+        try:
+            wakes = self._native.wakes
+        except Error:
+            # Closed already, or in a fork, whose loop is not this one.
+            return
+        if wakes is not None:
+            self._loop.remove_reader(wakes)
+        self._native.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        await self.close()
+
+
+class Keyspace:
+    """The records of a keyspace. Each method does what that of `zerohop.Keyspace` does, when it is awaited."""
+
+    def __init__(self, native: NativeKeyspace, name: str) -> None:
+        self._native = native
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    def __repr__(self) -> str:
+        return f"<zerohop.aio.Keyspace {self._name!r}>"
+
+    @overload
+    async def get(self, key: Key, default: T, *, timeout: Optional[float] = None) -> Union[bytes, T]: ...
+    @overload
+    async def get(self, key: Key, default: None = None, *, timeout: Optional[float] = None) -> Optional[bytes]: ...
+    async def get(self, key: Key, default: Any = None, *, timeout: Optional[float] = None) -> Any:
+        """The bytes of the record, or `default` if there is none."""
+        found = await self._native.get(key, timeout)
+        return default if found is None else found
+
+    async def contains(self, key: Key, *, timeout: Optional[float] = None) -> bool:
+        """Whether there is a record."""
+        return await self._native.inspect(key, timeout) is not None
+
+    async def lookup(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Record]:
+        """The record with its version, bytes or a list."""
+        return _values.record(await self._native.lookup(key, timeout))
+
+    async def inspect(self, key: Key, *, timeout: Optional[float] = None) -> Optional[Info]:
+        """All but the record's contents."""
+        return _values.info(await self._native.inspect(key, timeout))
+
+    async def set(
+        self,
+        key: Key,
+        value: Value,
+        *,
+        expire: Optional[Expire] = None,
+        only_if: Optional[str] = None,
+        version: Optional[int] = None,
+        timeout: Optional[float] = None,
+    ) -> int:
+        """Makes the record these bytes, and brings its version."""
+        after_ms, at_ms = _values.expiry(expire)
+        return cast(int, await self._native.insert(key, value, after_ms, at_ms, only_if, version, timeout))
+
+    async def insert_if_absent(
+        self, key: Key, value: Value, *, expire: Optional[Expire] = None, timeout: Optional[float] = None
+    ) -> bool:
+        """Makes the record these bytes if there is none. Brings whether it did."""
+        try:
+            await self.set(key, value, expire=expire, only_if="absent", timeout=timeout)
+        except ConditionFailedError:
+            return False
+        return True
+
+    async def delete(self, key: Key, *, version: Optional[int] = None, timeout: Optional[float] = None) -> bool:
+        """Removes the record. Brings whether there was one."""
+        return cast(bool, await self._native.remove(key, version, timeout))
+
+    async def extend(self, key: Key, value: Value, *, timeout: Optional[float] = None) -> int:
+        """Adds bytes to the end of the record. Brings its length."""
+        return cast(int, await self._native.extend(key, value, timeout))
+
+    async def increment(self, key: Key, delta: int = 1, *, timeout: Optional[float] = None) -> int:
+        """Adds to the decimal number that the record holds. Brings the sum."""
+        return cast(int, await self._native.increment(key, delta, timeout))
+
+    async def compare_swap(
+        self, key: Key, expected: Optional[Value], new: Optional[Value], *, timeout: Optional[float] = None
+    ) -> int:
+        """Replaces the value if it is the expected one. Brings the version, or raises `CompareFailedError`."""
+        return cast(int, await self._native.compare_swap(key, expected, new, timeout))
+
+    async def expire(self, key: Key, expire: Expire, *, timeout: Optional[float] = None) -> bool:
+        """Says when the record expires. Brings whether there is one."""
+        after_ms, at_ms = _values.expiry(expire)
+        return cast(bool, await self._native.expire(key, after_ms, at_ms, timeout))
+
+    async def persist(self, key: Key, *, timeout: Optional[float] = None) -> bool:
+        """Takes an expiry away. Brings whether there is a record."""
+        return cast(bool, await self._native.expire(key, None, None, timeout))
+
+    async def wait(
+        self,
+        key: Key,
+        until: Optional[str] = None,
+        *,
+        equals: Optional[Value] = None,
+        differs: Optional[Value] = None,
+        changed_from: Optional[int] = None,
+        timeout: Optional[float] = None,
+    ) -> Optional[Record]:
+        """Waits on the server until the record is as asked, and brings it. Raises `DeadlineError`."""
+        kind, value, version = _values.awaited(until, equals, differs, changed_from)
+        return _values.record(await self._native.wait(key, kind, value, version, timeout))
+
+    async def pop(self, key: Key, default: Any = _MISSING) -> Any:
+        """Removes the record and brings what it was: exactly one caller gets it."""
+        found: Optional[bytes] = await self._native.get(key)
+        while found is not None:
+            try:
+                await self._native.compare_swap(key, found, None)
+            except CompareFailedError as error:
+                found = error.found
+            else:
+                return found
+        if default is _MISSING:
+            raise NotFoundError(f"key {key!r}: there is no record of this key", "NotFound", 200)
+        return default
+
+    async def append(self, key: Key, *values: Value, timeout: Optional[float] = None) -> int:
+        """Adds values to the end of a list. Brings its length."""
+        return cast(int, await self._native.append(key, values, timeout))
+
+    async def get_list(
+        self, key: Key, start: int = 0, stop: Optional[int] = None, *, timeout: Optional[float] = None
+    ) -> list[bytes]:
+        """Values of a list, from `start` up to but without `stop`; none if there is no record."""
+        return await self._native.values(key, start, stop, timeout) or []
+
+    async def trim(
+        self, key: Key, start: int, stop: Optional[int] = None, *, timeout: Optional[float] = None
+    ) -> int:
+        """Keeps a part of a list and drops the rest. Brings the length left."""
+        return cast(int, await self._native.trim(key, start, stop, timeout))
+
+    async def get_many(self, keys: Iterable[Key]) -> list[Optional[bytes]]:
+        """The bytes of records, asked for together; `None` where there is none."""
+        return cast("list[Optional[bytes]]", await self._native.get_many(list(keys)))
+
+    async def set_many(
+        self,
+        records: Union[Mapping[Key, Value], Mapping[str, Value], Mapping[bytes, Value], Iterable[tuple[Key, Value]]],
+        *,
+        expire: Optional[Expire] = None,
+    ) -> None:
+        """Makes all these records, sent together."""
+        after_ms, at_ms = _values.expiry(expire)
+        await self._native.insert_many(dict(cast("Mapping[Key, Value]", records)), after_ms, at_ms)
+
+    async def delete_many(self, keys: Iterable[Key]) -> int:
+        """Removes records, sent together. Brings how many there were."""
+        return sum(await self._native.remove_many(list(keys)))
+
+    async def scan(self, prefix: Key = b"", *, page: Optional[int] = None) -> AsyncIterator[bytes]:
+        """All keys that begin with `prefix`, in no order, asked for by pages: `async for key in keyspace.scan():`."""
+        scan = self._native.scan(prefix, page)
+        while True:
+            keys: Optional[list[bytes]] = await scan.next_page()
+            if keys is None:
+                return
+            for key in keys:
+                yield key
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.scan()

@@ -1,0 +1,97 @@
+//! What an operation brought, on its way to becoming an object of Python.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pyo3::IntoPyObjectExt;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyList};
+use zerohop_client::{Error, Failure, Info, Keyspace, ListedKey, Reason, Record, RecordType, Reply};
+
+use crate::core::Core;
+use crate::keyspace::NativeKeyspace;
+use crate::problem::{Problem, broken};
+
+/// What an operation brought.
+pub(crate) enum Answer {
+    Nothing,
+    Version(u64),
+    Number(u64),
+    Signed(i64),
+    Flag(bool),
+    Bytes(Option<Bytes>),
+    Values(Option<Vec<Bytes>>),
+    Record(Option<Record>),
+    Info(Option<Info>),
+    Many(Vec<Result<Reply, Error>>),
+    Keys(Option<Vec<ListedKey>>),
+    Keyspace(Keyspace),
+}
+
+impl Answer {
+    /// The object.
+    pub(crate) fn object(self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
+        match self {
+            Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
+            Self::Record(None) | Self::Info(None) => Ok(py.None()),
+            Self::Version(number) | Self::Number(number) => number.into_py_any(py),
+            Self::Signed(number) => number.into_py_any(py),
+            Self::Flag(flag) => flag.into_py_any(py),
+            Self::Bytes(Some(bytes)) => Ok(PyBytes::new(py, &bytes).into_any().unbind()),
+            Self::Values(Some(values)) => list(py, &values)?.into_py_any(py),
+            Self::Record(Some(Record::Bytes { version, bytes, .. })) => {
+                (version.0, PyBytes::new(py, &bytes)).into_py_any(py)
+            }
+            Self::Record(Some(Record::List { version, values, .. })) => {
+                (version.0, list(py, &values)?).into_py_any(py)
+            }
+            Self::Info(Some(Info { version, record, length, expires_at_ms })) => {
+                (version.0, record == RecordType::List, length, expires_at_ms).into_py_any(py)
+            }
+            Self::Keys(Some(keys)) => {
+                PyList::new(py, keys.iter().map(|listed| PyBytes::new(py, &listed.key)))?.into_py_any(py)
+            }
+            Self::Keyspace(keyspace) => {
+                NativeKeyspace::new(Arc::clone(core), Arc::new(keyspace)).into_py_any(py)
+            }
+            Self::Many(outcomes) => many(py, outcomes),
+        }
+    }
+}
+
+fn list<'py>(py: Python<'py>, values: &[Bytes]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))
+}
+
+/// A list with an object for each outcome; if any failed, an exception that holds the list, with exceptions in the places
+/// of those.
+fn many(py: Python<'_>, outcomes: Vec<Result<Reply, Error>>) -> PyResult<Py<PyAny>> {
+    let mut failed = 0_usize;
+    let mut one = |outcome: Result<Reply, Error>| -> PyResult<Bound<'_, PyAny>> {
+        match outcome {
+            Ok(Reply::Value { bytes, .. }) => Ok(PyBytes::new(py, &bytes).into_any()),
+            Ok(Reply::Done { number, .. }) => number.into_bound_py_any(py),
+            Ok(Reply::List { .. }) => {
+                failed += 1;
+                let failure = Failure::WrongType { found: RecordType::List };
+                let reason = Box::new(Reason::Answer { failure });
+                Problem::Client(Error::Operation { key: None, reason }).value(py)
+            }
+            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(py.None().into_bound(py)),
+            Err(error) => {
+                failed += 1;
+                Problem::Client(error).value(py)
+            }
+            Ok(_) => Err(broken("a server answered a batch with something else")),
+        }
+    };
+    let objects = outcomes.into_iter().map(&mut one).collect::<PyResult<Vec<_>>>()?;
+    let objects = PyList::new(py, objects)?;
+    if failed == 0 {
+        return objects.into_py_any(py);
+    }
+    static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let make = MAKE.import(py, "zerohop.errors", "_make_batch")?;
+    Err(PyErr::from_value(make.call1((failed, objects))?))
+}

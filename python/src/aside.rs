@@ -1,0 +1,142 @@
+//! A thread beside an event loop: it carries operations out, and wakes the loop with a byte when some have ended.
+//!
+//! The thread never takes hold of Python: it puts outcomes into a queue, and the loop, woken by the descriptor that it
+//! watches, gives them to its futures. However many have ended, one byte wakes it.
+
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+
+use crate::core::{Core, Outcome};
+use crate::problem::Problem;
+
+/// The thread, and where its outcomes are.
+pub(crate) struct Aside {
+    handle: Handle,
+    ending: Mutex<Option<(oneshot::Sender<()>, JoinHandle<()>)>>,
+    ended: Arc<Ended>,
+    wakes: UnixStream,
+    create_future: Py<PyAny>,
+}
+
+/// Operations that have ended. As many as a session has under way at most: each takes its place only once.
+struct Ended {
+    queue: Mutex<Vec<(Py<PyAny>, Outcome)>>,
+    wake: UnixStream,
+}
+
+/// A future that has not got its result.
+struct Promise {
+    future: Option<Py<PyAny>>,
+    ended: Arc<Ended>,
+}
+
+impl Aside {
+    /// Starts the thread.
+    pub(crate) fn start(create_future: Py<PyAny>) -> io::Result<Self> {
+        let (wake, wakes) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        wakes.set_nonblocking(true)?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (end, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("zerohop".to_owned()).spawn(move || {
+            // An error says that the sender is gone: likewise.
+            let _ = runtime.block_on(ended);
+        })?;
+        let ending = Mutex::new(Some((end, thread)));
+        let ended = Arc::new(Ended { queue: Mutex::default(), wake });
+        Ok(Self { handle, ending, ended, wakes, create_future })
+    }
+
+    /// Has something carried out, and brings a future of it.
+    pub(crate) fn run(
+        &self,
+        py: Python<'_>,
+        asked: impl Future<Output = Outcome> + Send + 'static,
+    ) -> PyResult<Py<PyAny>> {
+        let future = self.create_future.call0(py)?;
+        let promise = Promise { future: Some(future.clone_ref(py)), ended: Arc::clone(&self.ended) };
+        self.handle.spawn(async move { promise.keep(asked.await) });
+        Ok(future)
+    }
+
+    /// What becomes readable when operations have ended.
+    pub(crate) fn wakes(&self) -> i32 {
+        self.wakes.as_raw_fd()
+    }
+
+    /// Gives their results to the futures whose operations have ended. Called by the thread of the loop.
+    pub(crate) fn drain(&self, py: Python<'_>, core: &Arc<Core>) -> PyResult<()> {
+        // The bytes first: what ends after they were taken sends another.
+        let mut bytes = [0; 64];
+        while matches!((&self.wakes).read(&mut bytes), Ok(count) if count == bytes.len()) {}
+        let ended = std::mem::take(&mut *self.ended.lock());
+        for (future, Outcome { result, spent }) in ended {
+            drop(spent);
+            let future = future.bind(py);
+            // Somebody has cancelled it, or given up waiting.
+            if future.call_method0("done")?.is_truthy()? {
+                continue;
+            }
+            match result {
+                Ok(answer) => match answer.object(py, core) {
+                    Ok(object) => future.call_method1("set_result", (object,))?,
+                    Err(error) => future.call_method1("set_exception", (error,))?,
+                },
+                Err(problem) => future.call_method1("set_exception", (problem.value(py)?,))?,
+            };
+        }
+        Ok(())
+    }
+
+    /// Ends the thread. What it has not done ends as closed.
+    pub(crate) fn stop(&self) {
+        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((end, thread)) = ending {
+            let _ = end.send(());
+            // It ends at once: nothing in it waits, nor takes hold of Python.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Ended {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Py<PyAny>, Outcome)>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, future: Py<PyAny>, outcome: Outcome) {
+        let mut queue = self.lock();
+        queue.push((future, outcome));
+        let is_first = queue.len() == 1;
+        drop(queue);
+        if is_first {
+            // If there is no room for it, there are bytes that wake the loop.
+            let _ = (&self.wake).write(&[1]);
+        }
+    }
+}
+
+impl Promise {
+    fn keep(mut self, outcome: Outcome) {
+        if let Some(future) = self.future.take() {
+            self.ended.push(future, outcome);
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            self.ended.push(future, Err(Problem::Closed).into());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The class `NativeClient`: connecting, keyspaces, closing.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use zerohop_client::{Client, Options, Secret, Token, read_secret, read_token};
+use zerohop_wire::admin::{
+    AdminAnswer, AdminRequest, Answer as AdminSays, Ask, KeyspaceDrop, KeyspaceSettings,
+};
+
+use crate::answer::Answer;
+use crate::arguments::{Credentials, limit};
+use crate::core::Core;
+use crate::problem::Problem;
+
+/// A client: of threads that wait, or of an event loop.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativeClient(Arc<Core>);
+
+#[pymethods]
+impl NativeClient {
+    /// A client that is not connected. With `create_future` it is one of an event loop.
+    #[new]
+    #[pyo3(signature = (create_future = None))]
+    fn new(py: Python<'_>, create_future: Option<Py<PyAny>>) -> PyResult<Self> {
+        let core = match create_future {
+            None => Core::here(),
+            Some(create_future) => Core::aside(create_future),
+        };
+        Ok(Self(Arc::new(core.map_err(|problem| problem.exception(py))?)))
+    }
+
+    /// Connects. To be called once, before anything else.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
+    fn connect(
+        &self,
+        py: Python<'_>,
+        endpoints: Vec<String>,
+        secret: Option<Vec<u8>>,
+        secret_file: Option<std::path::PathBuf>,
+        token: Option<Vec<u8>>,
+        token_file: Option<std::path::PathBuf>,
+        timeout: Option<f64>,
+        connect_timeout: Option<f64>,
+        name: Option<String>,
+    ) -> PyResult<Py<PyAny>> {
+        let credentials = Credentials { secret, secret_file, token, token_file };
+        let mut options =
+            Options { name: name.unwrap_or_else(|| "zerohop-python".to_owned()), ..Options::default() };
+        options.deadline = limit(timeout)?.unwrap_or(options.deadline);
+        options.connect_deadline = limit(connect_timeout)?.unwrap_or(options.connect_deadline);
+        (options.secret, options.token) = proof(credentials, py)?;
+        let core = Arc::clone(&self.0);
+        self.0.run(py, async move {
+            let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+            let connected = Client::connect_with(&endpoints, options).await;
+            connected
+                .map(|client| core.connected(client))
+                .map(|()| Answer::Nothing)
+                .map_err(Problem::from)
+                .into()
+        })
+    }
+
+    /// A keyspace by its name.
+    fn keyspace(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        self.0.run(py, async move {
+            client.keyspace(&name).await.map(Answer::Keyspace).map_err(Problem::from).into()
+        })
+    }
+
+    /// Makes a keyspace; what is not said is as the cluster has it.
+    fn create_keyspace(
+        &self,
+        py: Python<'_>,
+        name: String,
+        durability: Option<String>,
+        replicas: Option<u32>,
+        min_in_sync: Option<u32>,
+        partitions: Option<u32>,
+    ) -> PyResult<Py<PyAny>> {
+        let settings =
+            KeyspaceSettings { name, partitions, replicas, min_in_sync, durability, ..Default::default() };
+        self.admin(py, Ask::CreateKeyspace(settings))
+    }
+
+    /// Removes a keyspace and all that is in it.
+    fn drop_keyspace(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
+        self.admin(py, Ask::DropKeyspace(KeyspaceDrop { name }))
+    }
+
+    /// What an event loop is to watch; none if it is no client of one.
+    #[getter]
+    fn wakes(&self, py: Python<'_>) -> PyResult<Option<i32>> {
+        self.0.wakes().map_err(|problem| problem.exception(py))
+    }
+
+    /// Gives futures their results.
+    fn drain(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.drain(py)
+    }
+
+    /// Closes it.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.close(py)
+    }
+}
+
+impl NativeClient {
+    fn client(&self, py: Python<'_>) -> PyResult<Client> {
+        self.0.client().cloned().map_err(|problem| problem.exception(py))
+    }
+
+    /// Asks a manager for something that brings nothing but that it was done.
+    fn admin(&self, py: Python<'_>, ask: Ask) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        let request = Bytes::from(AdminRequest::of(ask).to_bytes());
+        self.0.run(py, async move { admin(&client, request).await.into() })
+    }
+}
+
+async fn admin(client: &Client, request: Bytes) -> Result<Answer, Problem> {
+    let answer = client.admin(request).await?;
+    match AdminAnswer::from_bytes(&answer).ok().and_then(|answer| answer.answer) {
+        Some(AdminSays::Refused(refused)) => Err(Problem::Refused(refused.reason)),
+        Some(_) => Ok(Answer::Nothing),
+        None => Err(Problem::Client(zerohop_client::Error::Unexpected)),
+    }
+}
+
+/// What a client proves itself with.
+fn proof(given: Credentials, py: Python<'_>) -> PyResult<(Option<Secret>, Option<Token>)> {
+    let Credentials { secret, secret_file, token, token_file } = given;
+    let file = |problem| Problem::Secret(problem).exception(py);
+    let secret = match (secret, secret_file) {
+        (Some(_), Some(_)) => return Err(PyValueError::new_err("a secret or the file of one, not both")),
+        (Some(text), None) => {
+            Some(Secret::from_text(&text).map_err(|why| PyValueError::new_err(format!("the secret {why}")))?)
+        }
+        (None, Some(path)) => Some(read_secret(Path::new(&path)).map_err(file)?),
+        (None, None) => None,
+    };
+    let token = match (token, token_file) {
+        (Some(_), Some(_)) => return Err(PyValueError::new_err("a token or the file of one, not both")),
+        (Some(text), None) => {
+            Some(Token::from_text(text.trim_ascii()).map_err(|_| PyValueError::new_err("this is no token"))?)
+        }
+        (None, Some(path)) => Some(read_token(Path::new(&path)).map_err(file)?),
+        (None, None) => None,
+    };
+    Ok((secret, token))
+}

@@ -1,0 +1,162 @@
+//! A client and who carries out what is asked of it: the thread that asks, or one aside.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
+use zerohop_client::Client;
+
+use crate::answer::Answer;
+use crate::aside::Aside;
+use crate::operation::Operation;
+use crate::problem::Problem;
+
+/// How often a waiting thread looks whether Ctrl-C was pressed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What came of something that was asked. What it was asked with comes along, to be let go of where Python is held.
+pub(crate) struct Outcome {
+    pub(crate) result: Result<Answer, Problem>,
+    pub(crate) spent: Option<Operation>,
+}
+
+impl From<Result<Answer, Problem>> for Outcome {
+    fn from(result: Result<Answer, Problem>) -> Self {
+        Outcome { result, spent: None }
+    }
+}
+
+/// A client of one process.
+///
+/// In a fork of that process nothing of it may be touched, not even to let go of it: other threads' locks may be held for
+/// ever, and its sockets and event queue are those of the parent.
+pub(crate) struct Core {
+    opener: u32,
+    /// `None`: it was closed.
+    shell: RwLock<Option<Shell>>,
+    /// Set once it is connected.
+    client: OnceLock<Client>,
+}
+
+#[derive(Clone)]
+enum Shell {
+    Here(Arc<Runtime>),
+    Aside(Arc<Aside>),
+}
+
+impl Core {
+    /// A client whose callers wait.
+    pub(crate) fn here() -> Result<Self, Problem> {
+        let runtime = Builder::new_current_thread().enable_all().build().map_err(Problem::System)?;
+        Ok(Self::with(Shell::Here(Arc::new(runtime))))
+    }
+
+    /// A client of an event loop, which makes futures with `create_future`.
+    pub(crate) fn aside(create_future: Py<PyAny>) -> Result<Self, Problem> {
+        Ok(Self::with(Shell::Aside(Arc::new(Aside::start(create_future).map_err(Problem::System)?))))
+    }
+
+    fn with(shell: Shell) -> Self {
+        Self { opener: std::process::id(), shell: RwLock::new(Some(shell)), client: OnceLock::new() }
+    }
+
+    /// Called once.
+    pub(crate) fn connected(&self, client: Client) {
+        let _ = self.client.set(client);
+    }
+
+    /// The client. Errors: it was closed, this is a fork.
+    pub(crate) fn client(&self) -> Result<&Client, Problem> {
+        self.check_process()?;
+        self.client.get().ok_or(Problem::Closed)
+    }
+
+    /// Before anything else of a client is touched.
+    fn check_process(&self) -> Result<(), Problem> {
+        match self.opener == std::process::id() {
+            true => Ok(()),
+            false => Err(Problem::Forked { opener: self.opener }),
+        }
+    }
+
+    fn shell(&self) -> Result<Shell, Problem> {
+        self.check_process()?;
+        let shell = self.shell.read().unwrap_or_else(PoisonError::into_inner);
+        shell.clone().ok_or(Problem::Closed)
+    }
+
+    /// Carries something out. Brings its result, or a future of it for an event loop.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        py: Python<'_>,
+        asked: impl Future<Output = Outcome> + Send + 'static,
+    ) -> PyResult<Py<PyAny>> {
+        match self.shell().map_err(|problem| problem.exception(py))? {
+            Shell::Here(runtime) => {
+                let mut asked = pin!(asked);
+                let outcome = loop {
+                    let waited =
+                        py.detach(|| runtime.block_on(async { timeout(LOOK_EVERY, asked.as_mut()).await }));
+                    match waited {
+                        Ok(outcome) => break outcome,
+                        // What has been sent goes on all the same.
+                        Err(_) => py.check_signals()?,
+                    }
+                };
+                match outcome.result {
+                    Ok(answer) => answer.object(py, self),
+                    Err(problem) => Err(problem.exception(py)),
+                }
+            }
+            Shell::Aside(aside) => aside.run(py, asked),
+        }
+    }
+
+    /// The descriptor that an event loop is to watch, and then to call [`Core::drain`].
+    pub(crate) fn wakes(&self) -> Result<Option<i32>, Problem> {
+        match self.shell()? {
+            Shell::Here(_) => Ok(None),
+            Shell::Aside(aside) => Ok(Some(aside.wakes())),
+        }
+    }
+
+    /// Gives their results to the futures whose operations have ended.
+    pub(crate) fn drain(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
+        match self.shell() {
+            Ok(Shell::Aside(aside)) => aside.drain(py, self),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes it. Operations of an event loop that have not ended do so as closed; those of other threads go on.
+    pub(crate) fn close(self: &Arc<Self>, py: Python<'_>) -> PyResult<()> {
+        if self.check_process().is_err() {
+            return Ok(());
+        }
+        let shell = self.shell.write().unwrap_or_else(PoisonError::into_inner).take();
+        match shell {
+            Some(Shell::Aside(aside)) => {
+                py.detach(|| aside.stop());
+                aside.drain(py, self)
+            }
+            Some(Shell::Here(runtime)) => {
+                py.detach(|| drop(runtime));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if self.check_process().is_err() {
+            let shell = self.shell.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget((shell.take(), self.client.take()));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What is asked of a keyspace, with everything that it needs: carried out without Python.
+
+use std::time::Duration;
+
+use zerohop_client::{Condition, Expiry, Keyspace, Range, Record};
+use zerohop_wire::messages::{Change, Operation as WireOperation, Query, Read, Write};
+
+use crate::answer::Answer;
+use crate::arguments::{Awaited, Blob};
+use crate::problem::Problem;
+
+/// Most operations that a batch has under way at once: a fraction of what a session holds, so that others find room.
+pub(crate) const BATCH_OPERATIONS_MAX: usize = 16 << 10;
+
+/// Bytes of keys and values that a batch has under way at once, or one operation, if that is more: likewise.
+const BATCH_BYTES_MAX: usize = 32 << 20;
+
+/// An operation, with its arguments.
+pub(crate) enum Operation {
+    Get(Blob),
+    Lookup(Blob),
+    Inspect(Blob),
+    Insert { key: Blob, value: Blob, expiry: Expiry, condition: Condition },
+    Remove { key: Blob, condition: Condition },
+    Append { key: Blob, values: Vec<Blob> },
+    Extend { key: Blob, bytes: Blob },
+    CompareSwap { key: Blob, expected: Option<Blob>, new: Option<Blob> },
+    Increment { key: Blob, delta: i64 },
+    Expire { key: Blob, expiry: Expiry },
+    Values { key: Blob, range: Range },
+    Trim { key: Blob, range: Range },
+    Wait { key: Blob, until: Awaited },
+    GetMany(Vec<Blob>),
+    InsertMany { records: Vec<(Blob, Blob)>, expiry: Expiry },
+    RemoveMany(Vec<Blob>),
+}
+
+impl Operation {
+    /// Carries it out. `limit`: how long to try, if not as long as the client does; a batch always does that.
+    pub(crate) async fn run(&self, keyspace: &Keyspace, limit: Option<Duration>) -> Result<Answer, Problem> {
+        // Each is boxed where it is rare, so that the common ones stay small.
+        macro_rules! done {
+            ($operation:expr) => {{
+                let operation = $operation;
+                match limit {
+                    Some(limit) => operation.deadline(limit).await?,
+                    None => operation.await?,
+                }
+            }};
+        }
+        Ok(match self {
+            Self::Get(key) => Answer::Bytes(done!(keyspace.lookup_bytes(key))),
+            Self::Lookup(key) => match done!(keyspace.lookup(key)) {
+                Some(Record::List { version, length, values, .. }) if (values.len() as u64) < length => {
+                    let range = Range { start: 0, stop: i64::MAX };
+                    let values = Box::pin(list(keyspace, key.as_ref(), range, limit)).await?;
+                    let values = values.unwrap_or_default();
+                    Answer::Record(Some(Record::List {
+                        version,
+                        length: values.len() as u64,
+                        first: 0,
+                        values,
+                    }))
+                }
+                record => Answer::Record(record),
+            },
+            Self::Inspect(key) => Answer::Info(done!(keyspace.inspect(key))),
+            Self::Insert { key, value, expiry, condition } => {
+                Answer::Version(done!(keyspace.insert_until(key, value, *expiry).condition(*condition)).0)
+            }
+            Self::Remove { key, condition } => {
+                Answer::Flag(done!(keyspace.remove(key).condition(*condition)))
+            }
+            Self::Append { key, values } => {
+                let values: Vec<&[u8]> = values.iter().map(AsRef::as_ref).collect();
+                Answer::Number(done!(keyspace.append(key, &values)))
+            }
+            Self::Extend { key, bytes } => Answer::Number(done!(keyspace.extend(key, bytes))),
+            Self::CompareSwap { key, expected, new } => {
+                let (expected, new) = (expected.as_ref().map(AsRef::as_ref), new.as_ref().map(AsRef::as_ref));
+                Answer::Version(done!(keyspace.compare_swap(key, expected, new)).0)
+            }
+            Self::Increment { key, delta } => Answer::Signed(done!(keyspace.increment(key, *delta))),
+            Self::Expire { key, expiry } => Answer::Flag(done!(keyspace.expire(key, *expiry))),
+            Self::Values { key, range } => {
+                Answer::Values(Box::pin(list(keyspace, key.as_ref(), *range, limit)).await?)
+            }
+            Self::Trim { key, range } => Answer::Number(done!(keyspace.trim(key, *range))),
+            Self::Wait { key, until } => Answer::Record(done!(keyspace.wait(key, until.until()))),
+            Self::GetMany(keys) => {
+                let read = |key: &'_ Blob| -> usize { key.as_ref().len() };
+                let operation = |key| WireOperation::Read(Read { key, query: Query::Lookup });
+                Box::pin(batch(keyspace, keys, read, |key: &Blob| operation(borrowed(key)))).await
+            }
+            Self::InsertMany { records, expiry } => {
+                let size = |(key, value): &(Blob, Blob)| key.as_ref().len() + value.as_ref().len();
+                Box::pin(batch(keyspace, records, size, |(key, value)| {
+                    let change = Change::Insert { value: borrowed(value), expiry: *expiry };
+                    WireOperation::Write(Write { key: borrowed(key), condition: Condition::Always, change })
+                }))
+                .await
+            }
+            Self::RemoveMany(keys) => {
+                let size = |key: &Blob| key.as_ref().len();
+                Box::pin(batch(keyspace, keys, size, |key: &Blob| {
+                    let (condition, change) = (Condition::Always, Change::Remove);
+                    WireOperation::Write(Write { key: borrowed(key), condition, change })
+                }))
+                .await
+            }
+        })
+    }
+}
+
+fn borrowed(blob: &Blob) -> &[u8] {
+    blob.as_ref()
+}
+
+/// Sends what `items` ask for together, and again, as often as the bounds want it.
+async fn batch<'a, T>(
+    keyspace: &Keyspace,
+    items: &'a [T],
+    size: impl Fn(&T) -> usize,
+    operation: impl Fn(&'a T) -> WireOperation<'a>,
+) -> Answer {
+    let mut outcomes = Vec::with_capacity(items.len());
+    let mut left = items;
+    while !left.is_empty() {
+        let mut bytes = 0;
+        let fits = |item: &&T| {
+            bytes += size(item);
+            bytes <= BATCH_BYTES_MAX
+        };
+        let count = left.iter().take(BATCH_OPERATIONS_MAX).take_while(fits).count().max(1);
+        let (now, later) = left.split_at(count);
+        let operations: Vec<WireOperation<'a>> = now.iter().map(&operation).collect();
+        outcomes.extend(keyspace.batch(&operations).await);
+        left = later;
+    }
+    Answer::Many(outcomes)
+}
+
+/// A part of a list, page after page. Values that are appended meanwhile may come too; what is trimmed meanwhile is left
+/// out. `None`: there is no record.
+async fn list(
+    keyspace: &Keyspace,
+    key: &[u8],
+    range: Range,
+    limit: Option<Duration>,
+) -> Result<Option<Vec<bytes::Bytes>>, Problem> {
+    let (mut start, mut all) = (range.start, Vec::new());
+    loop {
+        let page = keyspace.lookup_range(key, Range { start, stop: range.stop });
+        let page = match limit {
+            Some(limit) => page.deadline(limit).await?,
+            None => page.await?,
+        };
+        let (first, length, values) = match page {
+            None if all.is_empty() => return Ok(None),
+            None => return Ok(Some(all)),
+            Some(Record::Bytes { .. }) => {
+                let failure = zerohop_client::Failure::WrongType { found: zerohop_client::RecordType::Bytes };
+                let reason = Box::new(zerohop_client::Reason::Answer { failure });
+                let key = Some(key[..key.len().min(KEY_BYTES_SHOWN)].into());
+                return Err(zerohop_client::Error::Operation { key, reason }.into());
+            }
+            Some(Record::List { first, length, values, .. }) => (first, length, values),
+        };
+        let next = first + values.len() as u64;
+        let none = values.is_empty();
+        all.extend(values);
+        let stop = match range.stop {
+            stop if stop < 0 => length.saturating_sub(stop.unsigned_abs()),
+            stop => length.min(stop.unsigned_abs()),
+        };
+        if none || next >= stop {
+            return Ok(Some(all));
+        }
+        start = i64::try_from(next).unwrap_or(i64::MAX);
+    }
+}
+
+/// Longest part of a key that an exception repeats, as elsewhere.
+const KEY_BYTES_SHOWN: usize = 64;

@@ -1,0 +1,127 @@
+//! Why something was not done, on its way to becoming an exception of Python.
+
+use std::borrow::Cow;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyBytes;
+use zerohop_client::{Error, Failure, Reason, SecretFileError};
+use zerohop_wire::error::ErrorCode;
+
+/// Why something was not done.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    Client(Error),
+    Secret(SecretFileError),
+    /// A manager refused it.
+    Refused(String),
+    /// The client was closed.
+    Closed,
+    /// The client was opened by another process, of which this one is a fork.
+    Forked {
+        opener: u32,
+    },
+    /// The system did not give what the client needs.
+    System(std::io::Error),
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+/// What an exception is made of.
+struct Told<'a> {
+    code: Cow<'static, str>,
+    number: Option<u16>,
+    key: Option<&'a [u8]>,
+    found: Option<&'a [u8]>,
+}
+
+impl Problem {
+    /// The exception.
+    pub(crate) fn exception(&self, py: Python<'_>) -> PyErr {
+        match self.value(py) {
+            Ok(value) => PyErr::from_value(value),
+            Err(error) => error,
+        }
+    }
+
+    /// The exception as an object, made by `zerohop.errors`.
+    pub(crate) fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        static MAKE: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let make = MAKE.import(py, "zerohop.errors", "_make")?;
+        let Told { code, number, key, found } = self.told();
+        let bytes = |bytes: Option<&[u8]>| bytes.map(|bytes| PyBytes::new(py, bytes));
+        make.call1((code, number, self.message(), bytes(key), bytes(found)))
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Client(error) => error.to_string(),
+            Self::Secret(error) => error.to_string(),
+            Self::Refused(reason) => reason.clone(),
+            Self::Closed => "the client is closed: connect again".to_owned(),
+            Self::Forked { opener } => format!(
+                "the client was opened by process {opener}, and this is a fork of it: connect again in the child"
+            ),
+            Self::System(error) => format!("the system does not give what the client needs: {error}"),
+        }
+    }
+
+    fn told(&self) -> Told<'_> {
+        let plain = |code| Told { code: Cow::Borrowed(code), number: None, key: None, found: None };
+        match self {
+            Self::Client(Error::Operation { key, reason }) => {
+                Told { key: key.as_deref(), ..Told::of_reason(reason) }
+            }
+            Self::Client(Error::Endpoint { .. }) => plain("Endpoint"),
+            Self::Client(Error::Unexpected) => plain("Unexpected"),
+            Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
+            Self::Secret(_) => plain("SecretFile"),
+            Self::Refused(_) => plain("AdminRefused"),
+            Self::Closed => plain("Closed"),
+            Self::Forked { .. } => plain("Forked"),
+        }
+    }
+}
+
+impl<'a> Told<'a> {
+    fn of_reason(reason: &'a Reason) -> Self {
+        let plain = |code| Told { code: Cow::Borrowed(code), number: None, key: None, found: None };
+        match reason {
+            Reason::Answer { failure } => Self::of_failure(failure),
+            // What the server said is what a program can act on: a wrong secret, another cluster.
+            Reason::Refused { failure, .. } => Self::of_failure(failure),
+            Reason::Deadline { .. } => plain("Deadline"),
+            Reason::Lost { .. } => plain("Lost"),
+            Reason::Unknown { .. } => plain("Unknown"),
+            Reason::NoKeyspace { .. } => plain("NoKeyspace"),
+            Reason::Split { .. } => plain("Split"),
+            Reason::NoOwner { .. } => plain("NoOwner"),
+            Reason::TooManyOperations { .. } => plain("TooManyOperations"),
+            Reason::TooManyBytes { .. } => plain("TooManyBytes"),
+            Reason::Closed => plain("Closed"),
+        }
+    }
+
+    fn of_failure(failure: &'a Failure<'static>) -> Self {
+        let number = failure.code();
+        let code = match ErrorCode::from_number(number) {
+            Some(known) => Cow::Borrowed(known.text()),
+            None => Cow::Owned(format!("Code{number}")),
+        };
+        let found = match failure {
+            Failure::CompareFailed { seen, .. } => seen.as_deref(),
+            _ => None,
+        };
+        Told { code, number: Some(number), key: None, found }
+    }
+}
+
+/// Something that cannot be, told to users as such.
+pub(crate) fn broken(what: &str) -> PyErr {
+    PyRuntimeError::new_err(format!("zerohop: {what}: please report this"))
+}

@@ -1,0 +1,150 @@
+"""The same for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+import zerohop
+import zerohop.aio
+from zerohop.aio import Client, Keyspace
+
+T = TypeVar("T")
+
+
+def run(act: Callable[[Keyspace], Awaitable[T]], name: str) -> T:
+    async def main() -> T:
+        async with await zerohop.aio.local() as client:
+            return await act(await client.keyspace(name))
+
+    return asyncio.run(main())
+
+
+def test_every_operation_does_what_its_waiting_twin_does(keyspace: zerohop.Keyspace) -> None:
+    async def act(aside: Keyspace) -> None:
+        assert await aside.get("k") is None and await aside.get("k", b"d") == b"d"
+        version = await aside.set("k", "v")
+        assert await aside.get("k") == b"v" == keyspace["k"]
+        assert await aside.lookup("k") == keyspace.lookup("k") == (version, b"v")
+        assert await aside.inspect("k") == keyspace.inspect("k")
+        assert await aside.contains("k") and not await aside.contains("x")
+        assert not await aside.insert_if_absent("k", "w") and await aside.insert_if_absent("new", "w", expire=60)
+        assert await aside.compare_swap("k", "v", "w") > version
+        assert [await aside.extend("k", "!"), await aside.increment("n", 5)] == [2, 5]
+        assert await aside.append("l", "a", "b", "c") == 3
+        assert await aside.get_list("l", 1) == [b"b", b"c"] and await aside.trim("l", 1) == 2
+        assert await aside.get_list("nothing") == []
+        assert await aside.expire("k", 60) and await aside.persist("k")
+        found = await aside.wait("k", equals="w!")
+        assert found is not None and found.value == b"w!"
+        await aside.set_many({"a": "1", "b": "2"})
+        assert await aside.get_many(["a", "b", "c"]) == [b"1", b"2", None]
+        assert await aside.delete_many(["a", "c"]) == 1
+        assert {key async for key in aside.scan()} == {key async for key in aside} == set(keyspace)
+        assert [key async for key in aside.scan("b", page=1)] == [b"b"]
+        assert await aside.pop("b") == b"2" and await aside.pop("b", None) is None
+        assert await aside.delete("k") and not await aside.delete("k")
+
+    run(act, keyspace.name)
+
+
+def test_the_two_faces_have_the_same_operations() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    # What a mapping has and a face that is awaited cannot.
+    mapping = {"clear", "items", "popitem", "setdefault", "update", "values"}
+    assert public(zerohop.Keyspace) - mapping == public(Keyspace) - {"contains"}
+    assert public(zerohop.Client) == public(Client)
+
+
+def test_many_operations_are_under_way_at_once(keyspace: zerohop.Keyspace) -> None:
+    async def act(aside: Keyspace) -> None:
+        waiters = [asyncio.ensure_future(aside.wait("go", timeout=20)) for _ in range(50)]
+        await asyncio.gather(*(aside.increment("n") for _ in range(2_000)))
+        assert await aside.get("n") == b"2000" and not any(waiter.done() for waiter in waiters)
+        await aside.set("go", "!")
+        assert [found.value for found in await asyncio.gather(*waiters) if found] == [b"!"] * 50
+
+    run(act, keyspace.name)
+
+
+def test_the_loop_goes_on_while_operations_wait(keyspace: zerohop.Keyspace) -> None:
+    async def act(aside: Keyspace) -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.01)
+                ticks += 1
+
+        ticking = asyncio.ensure_future(tick())
+        with pytest.raises(zerohop.DeadlineError):
+            await aside.wait("never", timeout=0.5)
+        ticking.cancel()
+        assert ticks > 10
+
+    run(act, keyspace.name)
+
+
+def test_exceptions_and_cancelling(keyspace: zerohop.Keyspace) -> None:
+    async def act(aside: Keyspace) -> None:
+        await aside.append("l", "x")
+        with pytest.raises(zerohop.WrongTypeError):
+            await aside.get("l")
+        with pytest.raises(zerohop.BatchError):
+            await aside.get_many(["l"])
+        with pytest.raises(TypeError, match="not int"):
+            await aside.get(5)  # type: ignore[call-overload]
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(aside.wait("never", timeout=20), 0.1)
+        waiting = asyncio.ensure_future(aside.wait("never", timeout=0.3))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        # Its answer comes, and nobody is there to hear it.
+        await asyncio.sleep(0.5)
+        assert waiting.cancelled() and await aside.get("k") is None
+
+    run(act, keyspace.name)
+
+
+def test_closing_ends_what_is_under_way(keyspace: zerohop.Keyspace) -> None:
+    async def main() -> None:
+        client = await zerohop.aio.local()
+        aside = await client.keyspace(keyspace.name)
+        waiting = asyncio.ensure_future(aside.wait("never", timeout=60))
+        await asyncio.sleep(0.05)
+        begin = time.monotonic()
+        await client.close()
+        with pytest.raises(zerohop.ClosedError):
+            await waiting
+        with pytest.raises(zerohop.ClosedError):
+            await aside.get("k")
+        await client.close()
+        assert time.monotonic() - begin < 2
+
+    asyncio.run(main())
+
+
+def test_nobody_there_is_told_and_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        with pytest.raises(zerohop.DeadlineError):
+            await zerohop.aio.connect("127.0.0.1:1", connect_timeout=0.2)
+
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        asyncio.run(main())
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_loops_one_after_the_other_have_clients_of_their_own(keyspace: zerohop.Keyspace) -> None:
+    async def act(aside: Keyspace) -> int:
+        return await aside.increment("n")
+
+    assert [run(act, keyspace.name) for _ in range(5)] == [1, 2, 3, 4, 5]

@@ -1,0 +1,175 @@
+"""Whatever goes wrong is an exception that says what, with a code for programs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pickle
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Union, cast
+
+import pytest
+
+import zerohop
+import zerohop.errors
+from zerohop import Keyspace
+
+
+def test_every_code_of_the_wire_is_of_an_exception() -> None:
+    source = Path(__file__).parents[2] / "crates/wire/src/error/mod.rs"
+    codes = [
+        line.split("=")[0].strip()
+        for line in source.read_text().splitlines()
+        if " = " in line and line.strip().endswith(";") and '"' in line
+    ]
+    assert len(codes) > 25
+    # Those that say that client and server do not understand each other, or that the session takes care of.
+    plain = {"UnsupportedVersion", "UnknownKind", "Corrupt", "WrongOwner", "SessionExpired", "ClockAhead", "Rotten"}
+    assert set(codes) - plain <= set(zerohop.errors._CLASSES)
+
+
+def test_exceptions_survive_the_way_to_another_process(keyspace: Keyspace) -> None:
+    keyspace["k"] = "v"
+    with pytest.raises(zerohop.CompareFailedError) as caught:
+        keyspace.compare_swap("k", "x", "y")
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (type(again), str(again), again.code, again.key, again.found) == (
+        zerohop.CompareFailedError,
+        str(caught.value),
+        "CompareFailed",
+        b"k",
+        b"v",
+    )
+
+
+def test_all_exceptions_are_errors() -> None:
+    for name, kind in vars(zerohop.errors).items():
+        if inspect.isclass(kind) and issubclass(kind, Exception):
+            assert issubclass(kind, zerohop.Error), name
+            assert name in zerohop.__all__, name
+
+
+@pytest.mark.parametrize("key", [5, None, 1.5, ["a"], object()])
+def test_what_is_no_key_is_a_type_error(keyspace: Keyspace, key: object) -> None:
+    wrongs: list[Callable[[], object]] = [
+        lambda: keyspace.get(cast(bytes, key)),
+        lambda: keyspace.set(cast(bytes, key), "v"),
+        lambda: keyspace.set("k", cast(bytes, key)),
+        lambda: key in keyspace,
+    ]
+    for wrong in wrongs:
+        with pytest.raises(TypeError, match="bytes, str"):
+            wrong()
+
+
+def test_times_that_make_no_sense_are_refused(keyspace: Keyspace) -> None:
+    times: list[tuple[Any, type[Exception]]] = [
+        (0, ValueError), (-1, ValueError), (float("nan"), ValueError), ("1", TypeError), (True, TypeError),
+    ]
+    for expire, kind in times:
+        with pytest.raises(kind):
+            keyspace.set("k", "v", expire=expire)
+    for timeout in (-1, float("nan"), 1e9):
+        with pytest.raises(ValueError, match="timeout"):
+            keyspace.get("k", timeout=timeout)
+    with pytest.raises(ValueError, match="present"):
+        keyspace.wait("k", "soon")
+    with pytest.raises(ValueError, match="one thing"):
+        keyspace.wait("k", "present", equals="v")
+    with pytest.raises(ValueError, match="absent, present"):
+        keyspace.set("k", "v", only_if="maybe")
+
+
+def test_a_closed_client_says_so() -> None:
+    with zerohop.local() as client:
+        keyspace = client.keyspace()
+        scan = keyspace.scan()
+    lates: list[Callable[[], object]] = [lambda: keyspace.get("k"), client.keyspace, lambda: next(scan)]
+    for late in lates:
+        with pytest.raises(zerohop.ClosedError, match="closed"):
+            late()
+    client.close()
+
+
+def test_nobody_there_is_told_soon() -> None:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        begin = time.monotonic()
+        with pytest.raises(zerohop.DeadlineError) as caught:
+            zerohop.connect(f"127.0.0.1:{port}", connect_timeout=0.3)
+        assert time.monotonic() - begin < 3 and caught.value.code == "Deadline"
+    wrongs: list[Union[str, list[str]]] = ["", "nowhere", "host:port", []]
+    for wrong in wrongs:
+        with pytest.raises(zerohop.LimitError):
+            zerohop.connect(wrong)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A cluster with a secret: where it is, and the file."""
+    folder = tmp_path_factory.mktemp("guarded")
+    secret = folder / "secret"
+    subprocess.run([zerohop.program(), "secret", "new", str(secret)], check=True)
+    command = [zerohop.program(), "up", "--memory", "--nodes", "1", "--port", "0", "--json"]
+    command += ["--secret-file", str(secret)]
+    with subprocess.Popen([*command, "--ends-with-input"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as up:
+        assert up.stdout is not None and up.stdin is not None
+        yield json.loads(up.stdout.readline())["endpoint"], secret
+        up.stdin.close()
+        assert up.wait(20) == 0
+
+
+def test_a_secret_is_shown_as_text_or_file(guarded: tuple[str, Path]) -> None:
+    endpoint, secret = guarded
+    shown: list[dict[str, Any]] = [
+        {"secret_file": secret},
+        {"secret": secret.read_text()},
+        {"secret": secret.read_bytes()},
+    ]
+    for given in shown:
+        with zerohop.connect(endpoint, **given) as client:
+            client.keyspace()["k"] = "v"
+    with pytest.raises(zerohop.AccessError) as caught:
+        zerohop.connect(endpoint)
+    assert (caught.value.code, caught.value.number) == ("AuthRequired", 111)
+    with pytest.raises(zerohop.AccessError) as caught:
+        zerohop.connect(endpoint, secret="0" * 40)
+    assert caught.value.code == "AuthFailed" and isinstance(caught.value, PermissionError)
+    with pytest.raises(ValueError, match="secret"):
+        zerohop.connect(endpoint, secret="short")
+    with pytest.raises(ValueError, match="not both"):
+        zerohop.connect(endpoint, secret="0" * 40, secret_file=secret)
+
+
+def test_secret_files_that_others_can_read_are_refused(guarded: tuple[str, Path]) -> None:
+    endpoint, secret = guarded
+    copy = secret.with_name("copy")
+    copy.write_bytes(secret.read_bytes())
+    os.chmod(copy, 0o644)
+    for path in (copy, secret.with_name("nowhere")):
+        with pytest.raises(zerohop.AccessError) as caught:
+            zerohop.connect(endpoint, secret_file=path)
+        assert caught.value.code == "SecretFile" and str(path) in str(caught.value)
+
+
+def test_a_token_permits_what_it_permits(guarded: tuple[str, Path]) -> None:
+    endpoint, secret = guarded
+    token = secret.with_name("token")
+    command = [zerohop.program(), "token", "new", "reader", "--keyspace", "default=read", "--file", str(token)]
+    subprocess.run([*command, "--endpoint", endpoint, "--secret-file", str(secret)], check=True, stdout=subprocess.DEVNULL)
+    shown: list[dict[str, Any]] = [{"token_file": token}, {"token": token.read_text()}]
+    for given in shown:
+        with zerohop.connect(endpoint, **given) as client:
+            keyspace = client.keyspace()
+            assert keyspace.get("nothing") is None
+            with pytest.raises(zerohop.AccessError) as caught:
+                keyspace["k"] = "v"
+            assert caught.value.code == "Forbidden"
+    with pytest.raises(ValueError, match="no token"):
+        zerohop.connect(endpoint, token="tea")

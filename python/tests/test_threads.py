@@ -1,0 +1,168 @@
+"""Threads share a client, other threads run while one waits, Ctrl-C interrupts, forks do no harm."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+
+import pytest
+
+import zerohop
+from zerohop import Keyspace
+
+
+def in_fork(act: Callable[[], None]) -> None:
+    """Runs `act` in a fork of this process, which must end well."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            act()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    raise AssertionError("the fork hangs")
+
+
+def test_threads_share_a_client(keyspace: Keyspace) -> None:
+    failures: list[BaseException] = []
+
+    def work(name: int) -> None:
+        try:
+            for n in range(200):
+                keyspace.increment("all")
+                keyspace[f"{name}-{n}"] = str(n)
+                assert keyspace[f"{name}-{n}"] == str(n).encode()
+        except BaseException as error:
+            failures.append(error)
+
+    workers = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not failures and keyspace.increment("all", 0) == 1600
+
+
+def test_other_threads_run_while_one_waits(keyspace: Keyspace) -> None:
+    def wait() -> None:
+        with pytest.raises(zerohop.DeadlineError):
+            keyspace.wait("never", timeout=1)
+
+    waiter = threading.Thread(target=wait)
+    begin = last = time.monotonic()
+    longest = 0.0
+    waiter.start()
+    while waiter.is_alive():
+        keyspace.increment("n")
+        longest, last = max(longest, time.monotonic() - last), time.monotonic()
+    waiter.join()
+    # All that time it would stand still, if the waiting thread kept the interpreter.
+    assert longest < 0.5 and 0.9 < time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("where", ["wait", "connect"])
+def test_ctrl_c_interrupts(where: str) -> None:
+    program = """
+import sys, time, socket, zerohop
+if sys.argv[1] == "wait":
+    keyspace = zerohop.local().keyspace()
+    act = lambda: keyspace.wait("never", timeout=60)
+else:
+    silent = socket.create_server(("127.0.0.1", 0))
+    act = lambda: zerohop.connect("127.0.0.1:%d" % silent.getsockname()[1], connect_timeout=60)
+print("ready", flush=True)
+try:
+    act()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    if sys.argv[1] == "wait":
+        keyspace["k"] = "it goes on"
+        print(keyspace["k"], flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program, where], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        time.sleep(0.3)
+        begin = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.readline() == "interrupted\n" and time.monotonic() - begin < 2
+        assert child.stdout.read() == ("b'it goes on'\n" if where == "wait" else "")
+        assert child.wait(20) == 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
+    client: zerohop.Client, keyspace: Keyspace
+) -> None:
+    keyspace["k"] = "parent"
+    scan = keyspace.scan()
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            keyspace.increment("busy")
+
+    def child() -> None:
+        for inherited in (
+            lambda: keyspace.get("k"),
+            lambda: client.keyspace(),
+            lambda: next(scan),
+            lambda: keyspace.set_many({"k": "child"}),
+        ):
+            try:
+                inherited()
+                raise AssertionError("an inherited client was used")
+            except zerohop.ForkedError as error:
+                assert error.code == "Forked"
+        client.close()
+        with zerohop.local() as own:
+            mine = own.keyspace(keyspace.name)
+            assert mine["k"] == b"parent"
+            mine.increment("children")
+
+    # Also while other threads are in the midst of operations.
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(5):
+            in_fork(child)
+    finally:
+        stop.set()
+        worker.join()
+    assert keyspace["k"] == b"parent" and keyspace["children"] == b"5"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_letting_go_of_a_client_in_a_fork_does_the_parent_no_harm() -> None:
+    clients = [zerohop.local() for _ in range(3)]
+    keyspaces = [client.keyspace() for client in clients]
+    keyspaces[0]["k"] = "v"
+
+    def child() -> None:
+        clients.clear()
+        keyspaces.clear()
+
+    in_fork(child)
+    # Its sockets are watched as before: an answer is heard at once.
+    begin = time.monotonic()
+    assert [keyspace["k"] for keyspace in keyspaces] == [b"v"] * 3
+    assert time.monotonic() - begin < 0.9
+    for client in clients:
+        client.close()
