@@ -7,7 +7,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
-use zerohop_client::{Error, Failure, Info, Keyspace, ListedKey, Reason, Record, RecordType, Reply};
+use zerohop_client::{Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply};
 
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
@@ -72,12 +72,6 @@ fn many(py: Python<'_>, outcomes: Vec<Result<Reply, Error>>) -> PyResult<Py<PyAn
         match outcome {
             Ok(Reply::Value { bytes, .. }) => Ok(PyBytes::new(py, &bytes).into_any()),
             Ok(Reply::Done { number, .. }) => number.into_bound_py_any(py),
-            Ok(Reply::List { .. }) => {
-                failed += 1;
-                let failure = Failure::WrongType { found: RecordType::List };
-                let reason = Box::new(Reason::Answer { failure });
-                Problem::Client(Error::Operation { key: None, reason }).value(py)
-            }
             Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(py.None().into_bound(py)),
             Err(error) => {
                 failed += 1;

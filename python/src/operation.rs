@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zerohop_client::{Condition, Expiry, Keyspace, Range, Record};
+use zerohop_client::{Condition, Error, Expiry, Failure, Keyspace, Range, Reason, Record, RecordType, Reply};
 use zerohop_wire::messages::{Change, Operation as WireOperation, Query, Read, Write};
 
 use crate::answer::Answer;
@@ -134,7 +134,11 @@ async fn batch<'a, T>(
         let count = left.iter().take(BATCH_OPERATIONS_MAX).take_while(fits).count().max(1);
         let (now, later) = left.split_at(count);
         let operations: Vec<WireOperation<'a>> = now.iter().map(&operation).collect();
-        outcomes.extend(keyspace.batch(&operations).await);
+        let brought = keyspace.batch(&operations).await.into_iter().zip(&operations);
+        outcomes.extend(brought.map(|(outcome, operation)| match outcome {
+            Ok(Reply::List { .. }) => Err(wrong_type(operation.key(), RecordType::List)),
+            other => other,
+        }));
         left = later;
     }
     Answer::Many(outcomes)
@@ -159,10 +163,7 @@ async fn list(
             None if all.is_empty() => return Ok(None),
             None => return Ok(Some(all)),
             Some(Record::Bytes { .. }) => {
-                let failure = zerohop_client::Failure::WrongType { found: zerohop_client::RecordType::Bytes };
-                let reason = Box::new(zerohop_client::Reason::Answer { failure });
-                let key = Some(key[..key.len().min(KEY_BYTES_SHOWN)].into());
-                return Err(zerohop_client::Error::Operation { key, reason }.into());
+                return Err(wrong_type(key, RecordType::Bytes).into());
             }
             Some(Record::List { first, length, values, .. }) => (first, length, values),
         };
@@ -178,6 +179,12 @@ async fn list(
         }
         start = i64::try_from(next).unwrap_or(i64::MAX);
     }
+}
+
+/// What a server would say, had it known what was wanted.
+fn wrong_type(key: &[u8], found: RecordType) -> Error {
+    let reason = Box::new(Reason::Answer { failure: Failure::WrongType { found } });
+    Error::Operation { key: Some(key[..key.len().min(KEY_BYTES_SHOWN)].into()), reason }
 }
 
 /// Longest part of a key that an exception repeats, as elsewhere.

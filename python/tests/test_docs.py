@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import doctest
 import itertools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,9 +54,31 @@ def test_most_operations_have_an_example() -> None:
     assert bare <= {"persist", "set_many", "items", "values", "popitem", "update", "clear"}, bare
 
 
-@pytest.mark.parametrize("path", ["python/README.md"])
+def blocks(path: str, language: str) -> str:
+    """The blocks of a document in one language, on the lines where they are."""
+    kept, inside = [], False
+    for line in (ROOT / path).read_text().splitlines():
+        fence = line.startswith("```")
+        inside = line == f"```{language}" if fence and not inside else inside and not fence
+        kept.append(line if inside and not fence else "")
+    return "\n".join(kept)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("path", ["README.md", "python/README.md", "docs/guide/python.md"])
 def test_examples_in_documents(path: str, client: zerohop.Client) -> None:
-    text = (ROOT / path).read_text()
-    # A fence would be taken for output.
-    text = "\n".join("" if line.startswith("```") else line for line in text.splitlines())
-    check(doctest.DocTestParser().get_doctest(text, {"zerohop": zerohop}, path, path, 0), client)
+    check(doctest.DocTestParser().get_doctest(blocks(path, "python"), {}, path, path, 0), client)
+
+
+def test_commands_in_the_guide_can_be_given(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    commands = [line for line in blocks("docs/guide/python.md", "sh").splitlines() if line]
+    assert len(commands) == 2
+    for command in commands:
+        subprocess.run(command, shell=True, check=True, cwd=tmp_path, env={**os.environ, "PATH": path})
+
+
+def test_the_guide_names_every_exception() -> None:
+    text = (ROOT / "docs/guide/python.md").read_text()
+    kinds = [name for name in zerohop.__all__ if name.endswith("Error") and name != "Error"]
+    assert len(kinds) > 12 and all(f"`{name}`" in text for name in kinds)

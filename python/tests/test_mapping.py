@@ -64,6 +64,13 @@ def test_items_and_views_know_their_like(keyspace: Keyspace) -> None:
     assert b"2" in keyspace.values() and len(keyspace.items()) == 2 and set(keyspace.keys()) == {b"a", b"b"}
 
 
+def test_a_list_among_the_items_is_told(keyspace: Keyspace) -> None:
+    keyspace.append("l", "x")
+    with pytest.raises(zerohop.WrongTypeError) as caught:
+        list(keyspace.items())
+    assert caught.value.key == b"l" and list(keyspace) == [b"l"]
+
+
 def test_all_keys_come_by_pages_of_any_size(keyspace: Keyspace) -> None:
     wanted = {f"user:{n}".encode() for n in range(5_000)}
     keyspace.set_many(dict.fromkeys(wanted, b"x"))

@@ -9,7 +9,7 @@ from typing import Any, Optional, TypeVar, Union, cast, overload
 from zerohop import _values
 from zerohop._native import NativeClient, NativeKeyspace, NativeScan
 from zerohop._values import Expire, Info, Key, Path, Record, Value
-from zerohop.errors import CompareFailedError, ConditionFailedError, NotFoundError
+from zerohop.errors import BatchError, CompareFailedError, ConditionFailedError, NotFoundError
 
 T = TypeVar("T")
 
@@ -469,7 +469,11 @@ class _Items(ItemsView[Key, bytes]):
 
     def __iter__(self) -> Iterator[tuple[Key, bytes]]:
         for page in _pages(self._keyspace.scan()):
-            for key, value in zip(page, self._keyspace.get_many(page)):
+            try:
+                values = self._keyspace.get_many(page)
+            except BatchError as error:
+                raise error.failures[0] from None
+            for key, value in zip(page, values):
                 # What was removed since is not there.
                 if value is not None:
                     yield key, value
