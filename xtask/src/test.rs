@@ -172,12 +172,14 @@ fn plants(shop: &Workshop) -> Result<String, Failure> {
     let sim: &[&str] = &["--test", "planted", "--test", "planted_cluster"];
     let control: &[&str] = &["--test", "planted", "--test", "votes", "--test", "agents_planted"];
     let replication: &[&str] = &["--lib", "--test", "replication", "--", "planted", "each_rule_broken"];
+    let session: &[&str] = &["--test", "transactions_random", "--", "planted"];
     let transaction: &[&str] = &["--test", "simulation", "--", "planted"];
     for (package, tests, blind) in [
         ("zerohop-engine", own, "the histories in crates/engine/tests have become blind to it"),
         ("zerohop-sim", sim, "the simulator has become blind to it"),
         ("zerohop-control", control, "the simulation in crates/control/tests has become blind to it"),
         ("zerohop-partition", replication, "crates/partition/tests/replication has become blind to it"),
+        ("zerohop-session", session, "crates/session/tests/transactions_random.rs has become blind to it"),
         ("zerohop-transaction", transaction, "crates/transaction/tests/simulation has become blind to it"),
     ] {
         let mut cargo = shop.cargo();

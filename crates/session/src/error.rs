@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use zerohop_placement::PartitionCount;
 use zerohop_wire::ids::{MapEpoch, PartitionId};
-use zerohop_wire::{Broken, Failure};
+use zerohop_wire::{AbortReason, Broken, Failure};
+
+use crate::transaction::Unfit;
 
 /// How an operation ended, if not with a reply. All but [`Error::Unknown`] promise that it changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +58,25 @@ pub enum Error {
         /// How often.
         redirects: u8,
     },
+    /// The transaction was not done, nor will be.
+    Aborted {
+        /// Why not.
+        reason: AbortReason,
+        /// Which of its operations that was about, from zero, in the order in which they were given; if it was one.
+        item: Option<usize>,
+    },
+    /// What a transaction refers to could not be brought where it is needed: nothing of it was done.
+    Unstaged {
+        /// What stood in the way.
+        why: Box<Trouble>,
+    },
+    /// Several reads ran as a transaction, and what they brought was lost.
+    Unread {
+        /// What made it so.
+        why: Box<Trouble>,
+    },
+    /// It is no transaction that could be done, here or anywhere.
+    Unfit(Unfit),
     /// A server does not talk to this client at all, or this client not to it.
     Refused {
         /// Which server.
@@ -180,6 +201,18 @@ impl fmt::Display for Error {
                 "{redirects} servers in a row named another as the partition's owner: the cluster has not settled, try \
                  again later"
             ),
+            Self::Aborted { reason, item: None } => write!(f, "the transaction was not done: {reason}"),
+            Self::Aborted { reason, item: Some(item) } => {
+                write!(f, "the transaction was not done, for its operation {item} (from 0): {reason}")
+            }
+            Self::Unstaged { why } => write!(
+                f,
+                "what the transaction refers to could not be brought to its partition ({why}); nothing was changed: try again"
+            ),
+            Self::Unread { why } => {
+                write!(f, "what was read is not known ({why}); nothing was changed: read again")
+            }
+            Self::Unfit(unfit) => unfit.fmt(f),
             Self::Refused { address, failure } => {
                 write!(f, "the server at {address} cannot be used: {failure}")
             }

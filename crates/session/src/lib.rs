@@ -29,6 +29,7 @@ mod settings;
 mod slots;
 mod time;
 mod timers;
+mod transaction;
 
 pub use connection::ConnectionId;
 pub use effect::{Effect, Lost};
@@ -38,3 +39,4 @@ pub use request::{Collect, Collecting, Request, Slice};
 pub use session::Session;
 pub use settings::Settings;
 pub use time::Time;
+pub use transaction::{Item, Unfit};

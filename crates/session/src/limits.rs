@@ -22,6 +22,15 @@ pub const WINDOW_FRAMES_DEFAULT: u32 = 1024;
 /// servers each send the client to the other.
 pub const REDIRECTS_MAX: u8 = 16;
 
+/// How often a transaction is planned anew, by a newer map or because what was staged had expired.
+pub const REPLANS_MAX: u32 = 8;
+
+/// How often a read of several records is confirmed before it runs as a transaction, which waits for writers instead.
+pub const CONFIRMS_MAX: u32 = 2;
+
+/// How often such a read, where its values are too long to be a transaction's results, is checked by one.
+pub const CHECKS_MAX: u32 = 16;
+
 /// Least time between two questions for the map that nothing but failures prompted: a thousand clients of a node that
 /// died must not turn on the next.
 pub const MAP_QUESTION_US_MIN: u64 = 20_000;

@@ -9,7 +9,7 @@ use crate::time::Time;
 
 #[derive(Debug)]
 pub(crate) struct Operation<T> {
-    pub(crate) token: T,
+    pub(crate) owner: Owner<T>,
     pub(crate) ask: Ask,
     pub(crate) collecting: Collecting,
     pub(crate) submitted: Time,
@@ -29,6 +29,20 @@ pub(crate) struct Operation<T> {
     /// Rests in a row.
     pub(crate) rests: u32,
     pub(crate) last: Option<Box<Trouble>>,
+}
+
+/// Whom the end of an operation is told.
+#[derive(Debug)]
+pub(crate) enum Owner<T> {
+    /// The caller, by what came with it.
+    Caller(T),
+    /// Those that end together, of which it is one.
+    Together {
+        /// Which.
+        procedure: Handle,
+        /// Which of its own.
+        slot: u32,
+    },
 }
 
 /// Where an operation is. It is in one place at a time; queues that still name it elsewhere pass over it.
@@ -70,15 +84,12 @@ impl<T> Operation<T> {
     }
 
     pub(crate) fn keyspace(&self) -> KeyspaceId {
-        match self.ask {
-            Ask::Record { keyspace, .. } | Ask::Scan { keyspace, .. } => keyspace,
-            Ask::Admin { .. } | Ask::Keyspace { .. } => KeyspaceId::NONE,
-        }
+        self.ask.keyspace()
     }
 
     /// Whether doing it twice, or not knowing whether it was done, would be wrong.
     pub(crate) fn changes(&self) -> bool {
-        matches!(self.ask, Ask::Record { write: true, .. } | Ask::Admin { .. })
+        self.ask.is_numbered() || self.is_admin()
     }
 
     pub(crate) fn is_wait(&self) -> bool {

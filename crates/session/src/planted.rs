@@ -10,11 +10,20 @@ pub enum Bug {
     DoubtDenied,
     /// After a split numbers begin anew.
     LanesBeginAnew,
+    /// What a transaction's operations brought is told in the order of partitions.
+    AnswersByPart,
+    /// Several records are read and not confirmed.
+    ReadsUnconfirmed,
+    /// What was found to be changed is not read again.
+    ChangesUnread,
 }
 
 impl Bug {
-    /// All of them.
+    /// All but those of transactions.
     pub const ALL: [Bug; 3] = [Bug::RetriesAnew, Bug::DoubtDenied, Bug::LanesBeginAnew];
+
+    /// Those of transactions and of reads of several records.
+    pub const OF_TRANSACTIONS: [Bug; 3] = [Bug::AnswersByPart, Bug::ReadsUnconfirmed, Bug::ChangesUnread];
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -2,8 +2,10 @@
 
 use bytes::Bytes;
 use zerohop_placement::KeyspaceConfig;
+use zerohop_transaction::StageId;
+use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
-use zerohop_wire::messages::{Outcome, RecordType};
+use zerohop_wire::messages::{ItemAnswer, Outcome, RecordType, Transacted};
 
 use crate::limits::SHARE_BYTES_MIN;
 
@@ -62,6 +64,17 @@ pub enum Reply {
         /// The keys.
         keys: Vec<ListedKey>,
     },
+    /// A transaction was done.
+    Transacted {
+        /// The version of all that it changed.
+        version: Timestamp,
+        /// What its operations brought, in their order.
+        answers: Vec<Result<Reply, Failure<'static>>>,
+    },
+    /// What several reads brought, in their order.
+    Many(Vec<Result<Reply, Failure<'static>>>),
+    /// A piece is staged, under the number of the request that brought it.
+    Staged(StageId),
     /// The answer to a control request: Protocol Buffers.
     Admin(Bytes),
     /// The keyspace that was looked up.
@@ -116,6 +129,52 @@ impl Reply {
                 };
                 Self::Page { next: owned(next, frame), keys: keys.iter().map(listed).collect() }
             }
+        }
+    }
+}
+
+impl Reply {
+    /// What a transaction brought. What is of its version says so.
+    pub(crate) fn of_transaction(
+        transacted: &Transacted<'_>,
+        partition: PartitionId,
+        frame: Option<&Bytes>,
+    ) -> Self {
+        let own = transacted.version;
+        let answer = |answer: ItemAnswer<'_>| match answer.0 {
+            Ok(outcome) => Ok(Self::of(&outcome, partition, frame).at_version(own)),
+            Err(failure) => Err(failure.into_owned()),
+        };
+        Self::Transacted { version: own, answers: transacted.answers.iter().map(answer).collect() }
+    }
+
+    fn at_version(mut self, own: Timestamp) -> Self {
+        match &mut self {
+            Self::Done { version, .. }
+            | Self::Counter { version, .. }
+            | Self::Value { version, .. }
+            | Self::List { version, .. }
+            | Self::Info { version, .. }
+                if *version == Timestamp::MAX =>
+            {
+                *version = own;
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// The version of the record that it tells of; zero: of none.
+    #[must_use]
+    pub fn version(&self) -> Timestamp {
+        match self {
+            Self::Done { version, .. }
+            | Self::Counter { version, .. }
+            | Self::Value { version, .. }
+            | Self::List { version, .. }
+            | Self::Info { version, .. }
+            | Self::Transacted { version, .. } => *version,
+            _ => Timestamp::ZERO,
         }
     }
 }

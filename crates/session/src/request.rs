@@ -1,10 +1,12 @@
 //! What a caller asks for.
 
 use bytes::Bytes;
-use zerohop_placement::PartitionCount;
+use zerohop_placement::{Keyspace, PartitionCount, partition_of};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::messages::{Operation, Query};
 use zerohop_wire::{Element, Failure, pack};
+
+use crate::transaction::{Commit, Item, Reading, Together, Unfit};
 
 /// Whether an operation may wait for others to the same instance, so that they travel together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +45,10 @@ pub struct Request {
 pub(crate) enum Ask {
     /// An operation on a record, packed as an item of a batch: one buffer, whatever the operation.
     Record { keyspace: KeyspaceId, item: Bytes, write: bool, wait: bool },
+    /// What a transaction needs of whoever holds this point of the keyspace's hashes: numbered like a write there.
+    Point { keyspace: KeyspaceId, point: u64, what: Pointed, bytes: Bytes },
+    /// Several operations that end together.
+    Together(Box<Together>),
     /// A page of the keys of a partition.
     Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32 },
     /// A control request to a manager.
@@ -51,7 +57,77 @@ pub(crate) enum Ask {
     Keyspace { name: Box<str> },
 }
 
+/// What is sent to the holder of a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pointed {
+    /// Encoded parts, to their decider.
+    Transact,
+    /// A piece.
+    Stage,
+}
+
+impl Ask {
+    pub(crate) fn keyspace(&self) -> KeyspaceId {
+        match self {
+            Self::Record { keyspace, .. } | Self::Scan { keyspace, .. } | Self::Point { keyspace, .. } => {
+                *keyspace
+            }
+            Self::Admin { .. } | Self::Keyspace { .. } | Self::Together(_) => KeyspaceId::NONE,
+        }
+    }
+
+    /// Whether its frames carry a number of the session.
+    pub(crate) fn is_numbered(&self) -> bool {
+        matches!(self, Self::Record { write: true, .. } | Self::Point { .. })
+    }
+
+    /// Bytes that it holds; those that consist of others count once more in them.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Record { item, .. } => item.len(),
+            Self::Point { bytes, .. } => bytes.len(),
+            Self::Together(together) => together.bytes(),
+            Self::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
+            Self::Admin { encoded } => encoded.len(),
+            Self::Keyspace { name } => name.len(),
+        }
+    }
+
+    /// Where it lies by a hash, if it does.
+    pub(crate) fn partition_in(&self, keyspace: &Keyspace) -> Option<PartitionId> {
+        match self {
+            Self::Record { item, .. } => Some(keyspace.partition(unpack(item).key())),
+            Self::Point { point, .. } => Some(partition_of(*point, keyspace.config().partitions)),
+            _ => None,
+        }
+    }
+}
+
 impl Request {
+    /// A transaction of these operations: all are done, at one version, or none. Ends with [`Reply::Transacted`], the
+    /// replies in the order of `items`, or with [`Error::Aborted`].
+    ///
+    /// [`Reply::Transacted`]: crate::Reply::Transacted
+    /// [`Error::Aborted`]: crate::Error::Aborted
+    ///
+    /// # Errors
+    /// It is empty, or larger than a transaction may be.
+    pub fn transaction(items: Vec<Item>, limit_us: u64) -> Result<Self, Unfit> {
+        let together = Together::Commit(Commit::new(items)?);
+        Ok(Self { ask: Ask::Together(Box::new(together)), limit_us, collecting: Collecting::Never })
+    }
+
+    /// Several reads whose answers were all true at one moment, of any partitions. Ends with [`Reply::Many`].
+    ///
+    /// [`Reply::Many`]: crate::Reply::Many
+    ///
+    /// # Errors
+    /// They are more than a transaction may have, or one of them is no read.
+    pub fn read_many(items: Vec<Item>, limit_us: u64) -> Result<Self, Unfit> {
+        let together = Together::Reading(Reading::new(items)?);
+        Ok(Self { ask: Ask::Together(Box::new(together)), limit_us, collecting: Collecting::Never })
+    }
+
     /// An operation on a record. Errors: it passes a bound of the protocol.
     pub fn record(
         keyspace: KeyspaceId,
@@ -103,12 +179,7 @@ impl Request {
 
     /// Bytes that it holds.
     pub(crate) fn bytes(&self) -> usize {
-        match &self.ask {
-            Ask::Record { item, .. } => item.len(),
-            Ask::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
-            Ask::Admin { encoded } => encoded.len(),
-            Ask::Keyspace { name } => name.len(),
-        }
+        self.ask.bytes()
     }
 }
 

@@ -16,6 +16,8 @@ pub(crate) enum Subject {
     Operation(u32),
     /// The connection in this place.
     Connection(u32),
+    /// The operations in this place that end together.
+    Together(u32),
     /// The map's questions and the opening of a session.
     Upkeep,
 }
@@ -25,12 +27,19 @@ pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Time, Subject)>>,
     operations: Vec<Time>,
     connections: Vec<Time>,
+    together: Vec<Time>,
     upkeep: Time,
 }
 
 impl Timers {
     pub(crate) fn new() -> Self {
-        Self { heap: BinaryHeap::new(), operations: Vec::new(), connections: Vec::new(), upkeep: Time::NEVER }
+        Self {
+            heap: BinaryHeap::new(),
+            operations: Vec::new(),
+            connections: Vec::new(),
+            together: Vec::new(),
+            upkeep: Time::NEVER,
+        }
     }
 
     /// Looks at the subject at `due` or before.
@@ -68,6 +77,7 @@ impl Timers {
         let (table, index) = match subject {
             Subject::Operation(index) => (&mut self.operations, index as usize),
             Subject::Connection(index) => (&mut self.connections, index as usize),
+            Subject::Together(index) => (&mut self.together, index as usize),
             Subject::Upkeep => return &mut self.upkeep,
         };
         if index >= table.len() {

@@ -6,15 +6,16 @@
 //! (too busy, disk full) leaves the doubt.
 
 use bytes::Bytes;
+use zerohop_transaction::StageId;
 use zerohop_wire::Failure;
-use zerohop_wire::messages::Answer;
+use zerohop_wire::messages::{Answer, Transacted};
 
 use super::Session;
 use crate::error::{Error, Trouble};
 use crate::limits::REDIRECTS_MAX;
 use crate::operation::{Stamped, State};
 use crate::reply::{Reply, version_of};
-use crate::request::Collecting;
+use crate::request::{Ask, Collecting, Pointed};
 use crate::slots::Handle;
 use crate::time::Time;
 
@@ -34,6 +35,17 @@ impl<T> Session<T> {
             Ok(outcome) => {
                 self.note_version(version_of(&outcome));
                 let Some(operation) = self.operations.get(handle) else { return };
+                if let (Ask::Point { what, .. }, Some(Stamped { session, sequence, .. })) =
+                    (&operation.ask, operation.stamp)
+                {
+                    return match what {
+                        Pointed::Stage => {
+                            let staged = Reply::Staged(StageId { session, sequence });
+                            self.finish(now, handle, Ok(staged), Some(sent));
+                        }
+                        Pointed::Transact => self.repeat(now, flight, handle),
+                    };
+                }
                 let reply = Reply::of(&outcome, operation.partition.unwrap_or_default(), whole);
                 self.finish(now, handle, Ok(reply), Some(sent));
             }
@@ -50,6 +62,26 @@ impl<T> Session<T> {
             Err(_) if !operation.flies_in(flight) => {}
             Err(failure) => self.judge(now, handle, failure.into_owned()),
         }
+    }
+
+    /// A transaction was done, says the answer to the frame `flight` sent at `sent`.
+    pub(super) fn transacted(
+        &mut self,
+        now: Time,
+        flight: Handle,
+        handle: Handle,
+        sent: Time,
+        transacted: &Transacted<'_>,
+        whole: Option<&Bytes>,
+    ) {
+        let Some(operation) = self.operations.get(handle) else { return };
+        if !matches!(operation.ask, Ask::Point { what: Pointed::Transact, .. }) {
+            return self.repeat(now, flight, handle);
+        }
+        self.note_version(transacted.version);
+        let Some(operation) = self.operations.get(handle) else { return };
+        let reply = Reply::of_transaction(transacted, operation.partition.unwrap_or_default(), whole);
+        self.finish(now, handle, Ok(reply), Some(sent));
     }
 
     /// What to do about an error that is not the operation's outcome.
@@ -132,6 +164,7 @@ fn is_outcome(failure: &Failure<'_>) -> bool {
             | Failure::CompareFailed { .. }
             | Failure::NotANumber
             | Failure::Overflow
+            | Failure::Aborted { .. }
     )
 }
 

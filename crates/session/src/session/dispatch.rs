@@ -10,7 +10,7 @@ use crate::limits::{REDIRECTS_MAX, REST_US_MAX, REST_US_MIN};
 use crate::operation::State;
 use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
-use crate::request::{Ask, Collect, Collecting, unpack};
+use crate::request::{Ask, Collect, Collecting};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -142,13 +142,15 @@ impl<T> Session<T> {
         let map = std::sync::Arc::clone(&self.map);
         let Some(operation) = self.operations.get(handle) else { return Place::Nowhere };
         let (keyspace, partition) = match &operation.ask {
-            Ask::Record { keyspace, item, .. } => match map.keyspace(*keyspace) {
-                Some(found) => {
-                    let partition = operation.partition;
-                    (found, partition.unwrap_or_else(|| found.partition(unpack(item).key())))
+            ask @ (Ask::Record { keyspace, .. } | Ask::Point { keyspace, .. }) => {
+                match map.keyspace(*keyspace) {
+                    Some(found) => match operation.partition.or_else(|| ask.partition_in(found)) {
+                        Some(partition) => (found, partition),
+                        None => return Place::Nowhere,
+                    },
+                    None => return self.missing(now, handle, *keyspace),
                 }
-                None => return self.missing(now, handle, *keyspace),
-            },
+            }
             Ask::Scan { keyspace, slice: (partition, of), .. } => match map.keyspace(*keyspace) {
                 Some(found) if found.config().partitions > *of => {
                     return Place::Split(found.config().partitions);
@@ -168,7 +170,7 @@ impl<T> Session<T> {
                 let epoch = PartitionEpoch(0);
                 return Place::At { connection, partition: None, epoch, collect: None };
             }
-            Ask::Keyspace { .. } => return Place::Nowhere,
+            Ask::Keyspace { .. } | Ask::Together(_) => return Place::Nowhere,
         };
         let Some(group) = keyspace.group(partition) else {
             return Place::Never(What::NoSuchPartition.into());

@@ -11,13 +11,14 @@ mod mapping;
 mod opening;
 mod receive;
 mod splits;
+mod together;
 mod transmit;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, SessionId, Timestamp};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::ClusterId;
 
 use crate::backoff::Jitter;
@@ -27,10 +28,10 @@ use crate::error::{Error, Trouble, Waiting};
 use crate::flight::Flight;
 use crate::lane::Lane;
 use crate::limits::{SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
-use crate::operation::{Operation, State};
+use crate::operation::{Operation, Owner, State};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
-use crate::request::{Ask, Request};
+use crate::request::{Ask, Collecting, Request};
 use crate::settings::Settings;
 use crate::slots::{Handle, Slots};
 use crate::time::Time;
@@ -38,6 +39,7 @@ use crate::timers::{Subject, Timers};
 
 use mapping::Mapping;
 use opening::Issued;
+use together::Procedure;
 
 /// The client's half of the protocol. `T` comes with an operation and goes with its completion.
 #[derive(Debug)]
@@ -50,6 +52,12 @@ pub struct Session<T> {
     seen: Timestamp,
 
     operations: Slots<Operation<T>>,
+    /// What consists of several operations.
+    together: Slots<Procedure<T>>,
+    /// Ends of their operations, which they have not been told yet.
+    ended: VecDeque<(Handle, u32, Result<Reply, Error>)>,
+    /// The map, and the latest answer about it, by which those that wait for one were begun last.
+    together_map: (MapEpoch, Option<Time>),
     operation_bytes: usize,
     flights: Slots<Flight>,
     /// Operations for which the map has no place.
@@ -95,6 +103,9 @@ impl<T> Session<T> {
             cluster: ClusterId::default(),
             seen: Timestamp::ZERO,
             operations: Slots::new(),
+            together: Slots::new(),
+            ended: VecDeque::new(),
+            together_map: (MapEpoch(0), None),
             operation_bytes: 0,
             flights: Slots::new(),
             unrouted: Vec::new(),
@@ -126,10 +137,18 @@ impl<T> Session<T> {
         }
         self.operation_bytes += request.bytes();
         let Request { ask, limit_us, collecting } = request;
+        match ask {
+            Ask::Together(together) => self.begin_together(now, *together, limit_us, token),
+            ask => self.take_up(now, (ask, collecting), limit_us, Owner::Caller(token)),
+        }
+    }
+
+    /// Takes up an operation for which there is room.
+    fn take_up(&mut self, now: Time, (ask, collecting): (Ask, Collecting), limit_us: u64, owner: Owner<T>) {
         let grace_us = if matches!(ask, Ask::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
         let deadline = now.after_us(limit_us).after_us(grace_us);
         let handle = self.operations.insert(Operation {
-            token,
+            owner,
             ask,
             collecting,
             submitted: now,
@@ -154,12 +173,18 @@ impl<T> Session<T> {
             match subject {
                 Subject::Operation(index) => self.operation_is_due(now, index),
                 Subject::Connection(index) => self.connection_is_due(now, index),
+                Subject::Together(index) => self.together_is_due(now, index),
                 Subject::Upkeep => self.opening_is_due(now),
             }
         }
+        self.run_together(now);
         self.ask_for_map(now);
         while let Some(index) = self.dirty.pop() {
             self.transmit(now, index);
+            if self.dirty.is_empty() && !self.ended.is_empty() {
+                // What could not be sent has ended, and something may go on for it.
+                self.run_together(now);
+            }
         }
         effects.append(&mut self.effects);
     }
@@ -181,6 +206,7 @@ impl<T> Session<T> {
             self.drop_connection(now, index);
         }
         self.mapping.needed = false;
+        self.close_together(now);
     }
 
     /// The map by which the session routes; empty until the first has come.
@@ -189,10 +215,10 @@ impl<T> Session<T> {
         &self.map
     }
 
-    /// Operations that have not ended.
+    /// Operations that have not ended; those of which others consist are counted with them.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.operations.len()
+        self.operations.len() + self.together.len()
     }
 
     /// Takes a send buffer back, to be used again.
@@ -298,12 +324,15 @@ impl<T> Session<T> {
     /// Ends an operation. `answered`: when the frame was sent whose answer ends it.
     fn finish(&mut self, now: Time, handle: Handle, result: Result<Reply, Error>, answered: Option<Time>) {
         let Some(operation) = self.operations.remove(handle) else { return };
-        let Operation { token, ask, stamp, partition, .. } = operation;
+        let Operation { owner, ask, stamp, partition, .. } = operation;
         let request = Request { ask, limit_us: 0, collecting: Default::default() };
         self.operation_bytes -= request.bytes();
-        self.effects.push(Effect::Complete { token, result });
-        if let (Some(stamp), Some(partition), Ask::Record { keyspace, .. }) = (stamp, partition, request.ask)
-        {
+        match owner {
+            Owner::Caller(token) => self.effects.push(Effect::Complete { token, result }),
+            Owner::Together { procedure, slot } => self.ended.push_back((procedure, slot, result)),
+        }
+        if let (Some(stamp), Some(partition)) = (stamp, partition) {
+            let keyspace = request.ask.keyspace();
             let lane = lane(&mut self.lanes, keyspace, partition);
             lane.close(stamp.session, stamp.sequence);
             if let Some(sent) = answered.filter(|_| lane.session == stamp.session) {

@@ -119,6 +119,10 @@ impl<T> Session<T> {
                     self.settle(now, handle, operation, sent, Err(failure.clone()), None);
                 }
             }
+            (Cargo::One(operation), Message::Transacted(transacted)) => {
+                self.connection_mut(index).failures = 0;
+                self.transacted(now, handle, operation, sent, &transacted, whole);
+            }
             (Cargo::One(operation), Message::AdminAnswer(admin)) => {
                 let reply = Reply::Admin(owned(admin.encoded, whole));
                 self.finish(now, operation, Ok(reply), Some(sent));
@@ -176,7 +180,7 @@ impl<T> Session<T> {
     }
 
     /// Sends an operation again after a rest: a server that cannot answer it properly must not be asked in a loop.
-    fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
+    pub(super) fn repeat(&mut self, now: Time, flight: Handle, operation: Handle) {
         let Some(found) = self.operations.get_mut(operation) else { return };
         if !found.flies_in(flight) {
             return;

@@ -13,7 +13,6 @@ use super::Session;
 use crate::lane::Lane;
 use crate::operation::State;
 use crate::planted::{Bug, is_planted};
-use crate::request::{Ask, unpack};
 use crate::slots::Handle;
 
 /// Numbers of one session that are open in a partition.
@@ -36,11 +35,10 @@ impl<T> Session<T> {
     fn place_anew(&mut self, keyspace: KeyspaceId, found: &zerohop_placement::Keyspace) -> Open {
         let mut open = Open::new();
         for operation in self.operations.iter_mut() {
-            let Ask::Record { keyspace: of, item, .. } = &operation.ask else { continue };
-            if *of != keyspace || operation.partition.is_none() {
+            if operation.keyspace() != keyspace || operation.partition.is_none() {
                 continue;
             }
-            let partition = found.partition(unpack(item).key());
+            let Some(partition) = operation.ask.partition_in(found) else { continue };
             operation.partition = Some(partition);
             if let Some(stamp) = operation.stamp {
                 open.entry(partition).or_default().push((stamp.session, stamp.sequence.0));

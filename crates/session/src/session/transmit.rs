@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
-use zerohop_wire::messages::{Admin, Batch, Message, Operation as WireOperation, Scan, Stamp};
+use zerohop_wire::messages::{
+    Admin, Batch, Message, Operation as WireOperation, Scan, Stage, Stamp, Transact,
+};
 use zerohop_wire::{Envelope, Failure, Many};
 
 use super::{Session, lane};
@@ -13,7 +15,7 @@ use crate::error::{Error, Trouble};
 use crate::flight::Cargo;
 use crate::limits::{BATCH_SLACK_BYTES, WAIT_GRACE_US};
 use crate::operation::{Operation, Stamped, State};
-use crate::request::{Ask, unpack};
+use crate::request::{Ask, Pointed, unpack};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -108,11 +110,21 @@ impl<T> Session<T> {
                 Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max })
             }
             Ask::Admin { encoded } => Message::Admin(Admin { encoded }),
-            Ask::Keyspace { .. } => return Ok(()),
+            Ask::Point { what: Pointed::Transact, bytes, .. } => {
+                Message::Transact(Transact { stamp, parts: bytes })
+            }
+            Ask::Point { what: Pointed::Stage, bytes, .. } => Message::Stage(Stage { stamp, piece: bytes }),
+            Ask::Keyspace { .. } | Ask::Together(_) => return Ok(()),
         };
         let (out, encoder) = self.buffer(index);
         let tail = encoder.encode_split(envelope, &message, out)?;
-        if let (Ask::Record { item: whole, .. } | Ask::Admin { encoded: whole }, [_, ..]) = (&ask, tail) {
+        let whole = match &ask {
+            Ask::Record { item: whole, .. }
+            | Ask::Admin { encoded: whole }
+            | Ask::Point { bytes: whole, .. } => Some(whole),
+            _ => None,
+        };
+        if let (Some(whole), [_, ..]) = (whole, tail) {
             let tail = whole.slice_ref(tail);
             self.hand_out(index, tail);
         } else if !tail.is_empty() {
@@ -241,12 +253,10 @@ impl<T> Session<T> {
     fn stamp(&mut self, now: Time, index: u32, handle: Handle) -> Option<Stamp> {
         let seen = self.seen;
         let operation = self.operations.get(handle)?;
-        let (Ask::Record { keyspace, write: true, .. }, Some(partition)) =
-            (&operation.ask, operation.partition)
-        else {
+        let Some(partition) = operation.partition.filter(|_| operation.ask.is_numbered()) else {
             return Some(Stamp::default());
         };
-        let place = (*keyspace, partition);
+        let place = (operation.keyspace(), partition);
         if let Some(Stamped { session, sequence, lowest }) = operation.stamp {
             let lane = lane(&mut self.lanes, place.0, place.1);
             let lowest_unanswered = if lane.session == session { lane.lowest_open() } else { lowest };

@@ -7,6 +7,7 @@
 
 pub mod random;
 pub mod server;
+pub mod transact;
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -336,6 +337,7 @@ pub fn stamps(world: &World) -> Vec<Stamp> {
         Decoded::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
             Message::Write { stamp, .. } => Some(stamp),
             Message::Batch(batch) => Some(batch.stamp),
+            Message::Transact(transact) => Some(transact.stamp),
             _ => None,
         },
         _ => None,

@@ -7,10 +7,12 @@ use zerohop_placement::{
     ReplicaGroup,
 };
 use zerohop_session::{ConnectionId, Time};
+use zerohop_transaction::StageId;
+use zerohop_transaction::codec::decode_parts;
 use zerohop_wire::auth::{Challenge, Guard};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Many, What};
+use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope, Failure, Features, Many, What};
 
 use super::KEYSPACE;
 use super::random::Random;
@@ -25,9 +27,20 @@ pub enum Record {
 
 /// What one write came to, as the session table keeps it.
 #[derive(Clone, Debug)]
-enum Kept {
-    Done { version: Timestamp, number: u64 },
-    Counter { version: Timestamp, value: i64 },
+pub enum Kept {
+    Done {
+        version: Timestamp,
+        number: u64,
+    },
+    Counter {
+        version: Timestamp,
+        value: i64,
+    },
+    /// Packed answers.
+    Transacted {
+        version: Timestamp,
+        answers: Vec<u8>,
+    },
     Failed(Failure<'static>),
 }
 
@@ -42,6 +55,7 @@ pub struct Partition {
     pub records: BTreeMap<Vec<u8>, (Timestamp, Record)>,
     sessions: BTreeMap<SessionId, Remembered>,
     mark: Timestamp,
+    pub staged: BTreeMap<StageId, Vec<u8>>,
 }
 
 pub struct Cluster {
@@ -68,6 +82,10 @@ pub struct Cluster {
     challenges: BTreeMap<ConnectionId, Challenge>,
     proved: BTreeSet<ConnectionId>,
     clock: u64,
+    /// Why the next transactions are aborted.
+    pub abort: VecDeque<AbortReason>,
+    /// Over how many partitions each transaction went.
+    pub transacted_parts: Vec<usize>,
 }
 
 impl Cluster {
@@ -110,6 +128,8 @@ impl Cluster {
             challenges: BTreeMap::new(),
             proved: BTreeSet::new(),
             clock: 0,
+            abort: VecDeque::new(),
+            transacted_parts: Vec::new(),
         }
     }
 
@@ -241,7 +261,12 @@ impl Cluster {
                 encode(envelope, &Message::Map(Map { epoch: ours, since, encoded: &encoded }))
             }
             Message::Admin(Admin { encoded }) => encode(envelope, &Message::AdminAnswer(Admin { encoded })),
-            Message::Read { .. } | Message::Write { .. } | Message::Batch(_) | Message::Scan(_) => {
+            Message::Read { .. }
+            | Message::Write { .. }
+            | Message::Batch(_)
+            | Message::Scan(_)
+            | Message::Transact(_)
+            | Message::Stage(_) => {
                 return self.serve(now, id, address, envelope, message);
             }
             other => panic!("the session asks {other:?}"),
@@ -315,6 +340,26 @@ impl Cluster {
                 encode(envelope, &Message::BatchAnswer(Many::packed(count, &packed).unwrap()))
             }
             Message::Scan(scan) => self.scan(envelope, at, &scan),
+            Message::Stage(Stage { stamp, piece }) => {
+                let kept = self.once(now, at, stamp, |cluster, version| {
+                    let id = StageId { session: stamp.session, sequence: stamp.sequence };
+                    cluster.partitions[at.get() as usize].staged.insert(id, piece.to_vec());
+                    Kept::Done { version, number: 0 }
+                })?;
+                encode(envelope, &Message::Answer(answer_of(&kept)))
+            }
+            Message::Transact(Transact { stamp, parts }) => {
+                let parts = decode_parts(parts).expect("the session sends parts");
+                let kept = self.once(now, at, stamp, |cluster, version| cluster.transact(&parts, version))?;
+                match &kept {
+                    Kept::Transacted { version, answers } => {
+                        let answers = Many::all(answers).unwrap();
+                        let version = *version;
+                        encode(envelope, &Message::Transacted(Transacted { version, answers }))
+                    }
+                    other => encode(envelope, &Message::Answer(answer_of(other))),
+                }
+            }
             _ => unreachable!("only operations are served"),
         })
     }
@@ -339,14 +384,19 @@ impl Cluster {
         encode(envelope, &Message::Answer(Ok(Outcome::Page { next, keys: Many::given(page) })))
     }
 
-    fn read<R>(
+    pub fn read<R>(
         &mut self,
         _envelope: &Envelope,
         at: PartitionId,
         read: Read<'_>,
         tell: impl FnOnce(Answer<'_>) -> R,
     ) -> R {
-        match self.partitions[at.get() as usize].records.get(read.key) {
+        let found = self.partitions[at.get() as usize].records.get(read.key);
+        if let Query::Confirm { version: seen } = read.query {
+            let version = found.map_or(Timestamp::ZERO, |(version, _)| *version);
+            return tell(Ok(Outcome::Done { version, number: u64::from(version == seen) }));
+        }
+        match found {
             None => tell(Err(Failure::NotFound)),
             Some((version, Record::Bytes(bytes))) => {
                 tell(Ok(Outcome::Value { version: *version, length: bytes.len() as u64, bytes }))
@@ -369,6 +419,21 @@ impl Cluster {
         stamp: Stamp,
         write: &Write<'_>,
     ) -> Option<Kept> {
+        let stamp = Stamp { session, sequence, ..stamp };
+        self.once(now, at, stamp, |cluster, version| {
+            apply(&mut cluster.partitions[at.get() as usize].records, version, write)
+        })
+    }
+
+    /// Does what is stamped unless it was done, or can never be. `None`: dropped.
+    fn once(
+        &mut self,
+        now: Time,
+        at: PartitionId,
+        stamp: Stamp,
+        work: impl FnOnce(&mut Self, Timestamp) -> Kept,
+    ) -> Option<Kept> {
+        let Stamp { session, sequence, .. } = stamp;
         assert!(session.is_some(), "every write of a session is numbered");
         let version = self.tick(now);
         assert!(stamp.seen < version, "the session cannot have seen the future");
@@ -386,7 +451,8 @@ impl Cluster {
         if let Some(kept) = remembered.outcomes.get(&sequence.0) {
             return Some(kept.clone());
         }
-        let kept = apply(&mut partition.records, version, write);
+        let kept = work(self, version);
+        let partition = &mut self.partitions[at.get() as usize];
         let remembered = partition.sessions.entry(session).or_default();
         remembered.outcomes.insert(sequence.0, kept.clone());
         Some(kept)
@@ -418,7 +484,7 @@ impl Cluster {
     }
 }
 
-fn apply(
+pub fn apply(
     records: &mut BTreeMap<Vec<u8>, (Timestamp, Record)>,
     version: Timestamp,
     write: &Write<'_>,
@@ -461,11 +527,12 @@ fn apply(
     kept
 }
 
-fn answer_of(kept: &Kept) -> Answer<'_> {
+pub fn answer_of(kept: &Kept) -> Answer<'_> {
     match kept {
         Kept::Done { version, number } => Ok(Outcome::Done { version: *version, number: *number }),
         Kept::Counter { version, value } => Ok(Outcome::Counter { version: *version, value: *value }),
         Kept::Failed(failure) => Err(failure.clone()),
+        Kept::Transacted { .. } => panic!("a transaction is answered as one"),
     }
 }
 

@@ -1,0 +1,60 @@
+//! One operation of a transaction.
+
+use bytes::Bytes;
+use zerohop_transaction::Access;
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::messages::{Operation, Query, Read};
+use zerohop_wire::pack;
+
+use super::unfit::Unfit;
+use crate::request::unpack;
+
+/// One operation of a transaction, or of a read of several records.
+#[derive(Clone, Debug)]
+pub struct Item {
+    pub(crate) keyspace: KeyspaceId,
+    /// As an item of a batch.
+    pub(crate) packed: Bytes,
+    pub(crate) access: Access,
+    pub(crate) seen: Option<Timestamp>,
+}
+
+impl Item {
+    /// An operation, and the version of its record on which it rests, if it rests on one: zero stands for "no record".
+    /// If the record has another by then, nothing of the transaction is done.
+    ///
+    /// # Errors
+    /// It passes a bound of the protocol, or waits for something.
+    pub fn new(
+        keyspace: KeyspaceId,
+        operation: &Operation<'_>,
+        seen: Option<Timestamp>,
+    ) -> Result<Self, Unfit> {
+        if let Operation::Read(Read { query: Query::Wait { .. } | Query::Confirm { .. }, .. }) = operation {
+            return Err(Unfit::Waits);
+        }
+        let mut packed = Vec::new();
+        pack(operation, &mut packed).map_err(|failure| Unfit::Operation { failure })?;
+        let limit = zerohop_transaction::limits::STAGED_PIECE_BYTES_MAX;
+        if packed.len() > limit {
+            return Err(Unfit::Long { length: packed.len(), limit });
+        }
+        Ok(Self { keyspace, packed: packed.into(), access: Access::of(operation), seen })
+    }
+
+    /// The key of its record.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        unpack(&self.packed).key()
+    }
+
+    pub(crate) fn is_read(&self) -> bool {
+        self.access == Access::Read
+    }
+
+    /// Bytes that items hold, about.
+    pub(crate) fn bytes_of(items: &[Self]) -> usize {
+        const FIELDS_BYTES: usize = 64;
+        items.iter().map(|item| item.packed.len() + FIELDS_BYTES).sum()
+    }
+}

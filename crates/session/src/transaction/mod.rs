@@ -1,0 +1,86 @@
+//! Operations that end together: transactions, and reads of several records as of one moment. Each is a small state
+//! machine over single operations: it says which are to be sent, is told how they ended, and says what comes next. The
+//! session numbers, routes and repeats them as it does all others.
+//!
+//! ```text
+//!   Commit    plan by the map ──▶ stage pieces ──▶ stage lists that name them ──▶ transact ──▶ end
+//!                   ▲                                                               │
+//!                   └──────────── the map was older than a split ◀──────────────────┤
+//!                                                                                   ▼
+//!   Reading   look ──▶ confirm ──▶ end                                    aborted: told to the caller
+//!               ▲         │
+//!               └ changed ┘  after two failures, or where something is absent: a transaction of shared reads
+//! ```
+
+mod commit;
+mod item;
+mod plan;
+mod reading;
+mod unfit;
+
+pub(crate) use commit::Commit;
+pub use item::Item;
+pub(crate) use reading::Reading;
+pub use unfit::Unfit;
+
+use zerohop_placement::ClusterMap;
+
+use crate::error::Error;
+use crate::reply::Reply;
+use crate::request::{Ask, Collecting};
+
+/// Several operations that end together.
+#[derive(Clone, Debug)]
+pub(crate) enum Together {
+    /// All are done, or none.
+    Commit(Commit),
+    /// All were true at one moment.
+    Reading(Reading),
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Nothing before another of the operations has ended.
+    Wait,
+    /// These are to be sent, each with a number of its own.
+    Send(Vec<Sending>),
+    /// A newer map is needed, then [`Together::begin`].
+    AwaitMap,
+    /// It has ended.
+    End(Result<Reply, Error>),
+}
+
+/// One operation to be sent.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) slot: u32,
+    pub(crate) ask: Ask,
+    pub(crate) collecting: Collecting,
+}
+
+impl Together {
+    /// Begins, or begins anew by another map. `is_newest`: that map was asked for since a newer one was found to be needed.
+    pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> Step {
+        match self {
+            Self::Commit(commit) => commit.begin(map, is_newest),
+            Self::Reading(reading) => reading.begin(map, is_newest),
+        }
+    }
+
+    /// One of the operations has ended.
+    pub(crate) fn ended(&mut self, map: &ClusterMap, slot: u32, result: Result<Reply, Error>) -> Step {
+        match self {
+            Self::Commit(commit) => commit.ended(slot, result),
+            Self::Reading(reading) => reading.ended(map, slot, result),
+        }
+    }
+
+    /// Bytes that it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Commit(commit) => commit.bytes(),
+            Self::Reading(reading) => reading.bytes(),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Which partitions a transaction needs, in which order, and what of it is sent ahead.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zerohop_placement::{ClusterMap, Durability as Configured, partition_of};
+use zerohop_transaction::codec::{encode_items, encode_parts};
+use zerohop_transaction::limits::{EFFECT_BYTES_MAX, INLINE_BYTES_MAX, PARTICIPANTS_MAX};
+use zerohop_transaction::{Body, Durability, Item as Sent, Items, Part, Place, StageId};
+use zerohop_wire::ids::KeyspaceId;
+
+use super::item::Item;
+use super::unfit::Unfit;
+
+/// From this length on an operation is staged by itself: a chain would carry it from partition to partition.
+const STAGE_BYTES_MIN: usize = 64 << 10;
+
+/// Most bytes of operations of one part that are not staged each by itself: what the partition logs of them, and their
+/// keys and fields, fits what it may log.
+const PART_BYTES_MAX: usize = EFFECT_BYTES_MAX / 4 * 3;
+
+/// Where a transaction goes, by one map.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    parts: Vec<Planned>,
+    pieces: Vec<Piece>,
+    lists: Vec<Piece>,
+}
+
+#[derive(Clone, Debug)]
+struct Planned {
+    part: Part,
+    /// Which of the caller's operations its items are.
+    items: Vec<usize>,
+}
+
+/// Something to be staged: an operation (part, item of the part), or the list of a part.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    part: usize,
+    item: usize,
+}
+
+/// Why there is no plan.
+#[derive(Debug)]
+pub(super) enum NoPlan {
+    /// The map has no such keyspace.
+    Keyspace(KeyspaceId),
+    /// There never will be one.
+    Unfit(Unfit),
+}
+
+impl Plan {
+    /// Groups operations by partition, partitions in the one order in which all clients and servers name them.
+    pub(super) fn of(map: &ClusterMap, items: &[Item]) -> Result<Plan, NoPlan> {
+        let mut parts: BTreeMap<(bool, KeyspaceId, u64), Planned> = BTreeMap::new();
+        for (number, item) in items.iter().enumerate() {
+            let found = map.keyspace(item.keyspace).ok_or(NoPlan::Keyspace(item.keyspace))?;
+            let config = found.config();
+            let cell = config.hash.hash(config.seed, item.key());
+            let partition = partition_of(cell, config.partitions);
+            // The first hash of the partition's slice; the wider shift keeps one partition from being a special case.
+            let point = (u128::from(partition.0) << (64 - config.partitions.bits())) as u64;
+            let part = Part {
+                place: Place { keyspace: item.keyspace, point },
+                durability: match config.durability {
+                    Configured::Memory => Durability::Memory,
+                    Configured::Interval { .. } => Durability::Interval,
+                    Configured::Sync => Durability::Sync,
+                },
+                items: Items::Inline(Vec::new()),
+            };
+            let order = part.order();
+            let planned = parts.entry(order).or_insert_with(|| Planned { part, items: Vec::new() });
+            let body = Body::Inline(item.packed.clone());
+            planned.items.push(number);
+            if let Items::Inline(sent) = &mut planned.part.items {
+                sent.push(Sent { cell, access: item.access, seen: item.seen, body });
+            }
+        }
+        let parts: Vec<Planned> = parts.into_values().collect();
+        if parts.len() > PARTICIPANTS_MAX {
+            let (count, limit) = (parts.len(), PARTICIPANTS_MAX);
+            return Err(NoPlan::Unfit(Unfit::Partitions { count, limit }));
+        }
+        let mut plan = Plan { parts, pieces: Vec::new(), lists: Vec::new() };
+        plan.choose_staged();
+        Ok(plan)
+    }
+
+    /// Long operations, the longest of parts that are too long, and then whole lists until the rest may travel.
+    fn choose_staged(&mut self) {
+        let mut inline = Vec::with_capacity(self.parts.len());
+        for (part, planned) in self.parts.iter().enumerate() {
+            let Items::Inline(items) = &planned.part.items else { continue };
+            let mut lengths: Vec<(usize, usize)> =
+                items.iter().enumerate().map(|(item, sent)| (length_of(sent), item)).collect();
+            lengths.sort_unstable_by(|one, other| other.cmp(one));
+            let mut left: usize = lengths.iter().map(|(length, _)| length).sum();
+            for (length, item) in lengths {
+                if length < STAGE_BYTES_MIN && left <= PART_BYTES_MAX {
+                    break;
+                }
+                left -= length;
+                self.pieces.push(Piece { part, item });
+            }
+            inline.push((left, part));
+        }
+        let mut left: usize = inline.iter().map(|(bytes, _)| bytes).sum();
+        inline.sort_unstable_by(|one, other| other.cmp(one));
+        for (bytes, part) in inline {
+            if left <= INLINE_BYTES_MAX {
+                break;
+            }
+            left -= bytes;
+            self.lists.push(Piece { part, item: 0 });
+        }
+    }
+
+    /// The operations to be staged, each with the place that will refer to it.
+    pub(super) fn pieces(&self) -> Vec<(Place, Bytes)> {
+        let bytes = |piece: &Piece| {
+            let planned = &self.parts[piece.part];
+            let body = match &planned.part.items {
+                Items::Inline(items) => items.get(piece.item).map(|item| &item.body),
+                Items::Staged(_) => None,
+            };
+            match body {
+                Some(Body::Inline(bytes)) => Some((planned.part.place, bytes.clone())),
+                _ => None,
+            }
+        };
+        self.pieces.iter().filter_map(bytes).collect()
+    }
+
+    /// The lists to be staged, once the operations of [`Plan::pieces`] are.
+    pub(super) fn lists(&self) -> Vec<(Place, Bytes)> {
+        let bytes = |piece: &Piece| {
+            let part = &self.parts[piece.part].part;
+            match &part.items {
+                Items::Inline(items) => Some((part.place, encode_items(items).into())),
+                Items::Staged(_) => None,
+            }
+        };
+        self.lists.iter().filter_map(bytes).collect()
+    }
+
+    /// A piece is staged: of the operations, the one of this number.
+    pub(super) fn piece_is_staged(&mut self, number: usize, id: StageId) {
+        let Some(piece) = self.pieces.get(number) else { return };
+        if let Items::Inline(items) = &mut self.parts[piece.part].part.items
+            && let Some(item) = items.get_mut(piece.item)
+        {
+            item.body = Body::Staged(id);
+        }
+    }
+
+    /// Of the lists, the one of this number is staged.
+    pub(super) fn list_is_staged(&mut self, number: usize, id: StageId) {
+        if let Some(piece) = self.lists.get(number) {
+            self.parts[piece.part].part.items = Items::Staged(id);
+        }
+    }
+
+    /// Who decides, and the parts as they travel.
+    pub(super) fn encoded(&self) -> Option<(Place, Bytes)> {
+        let decider = self.parts.last()?.part.place;
+        let parts: Vec<Part> = self.parts.iter().map(|planned| planned.part.clone()).collect();
+        Some((decider, encode_parts(&parts).into()))
+    }
+
+    /// Which of the caller's operations the items are, in the order in which they travel.
+    pub(super) fn order(&self) -> impl Iterator<Item = usize> {
+        self.parts.iter().flat_map(|planned| planned.items.iter().copied())
+    }
+
+    /// Which of the caller's operations an item of a part is.
+    pub(super) fn item(&self, part: u32, item: u32) -> Option<usize> {
+        self.parts.get(part as usize)?.items.get(item as usize).copied()
+    }
+}
+
+fn length_of(item: &Sent) -> usize {
+    match &item.body {
+        Body::Inline(bytes) => bytes.len(),
+        Body::Staged(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::{
+        Address, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+    };
+    use zerohop_placement::{Change as MapChange, partition_of};
+    use zerohop_transaction::codec::decode_parts;
+    use zerohop_transaction::{Request, TransactionId};
+    use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch, NodeId, PartitionEpoch};
+    use zerohop_wire::messages::{Change, Condition, Operation, Write};
+
+    use super::*;
+
+    fn map(durabilities: &[Configured]) -> ClusterMap {
+        let node = Node {
+            id: NodeId(1),
+            state: NodeState::Up,
+            incarnation: Incarnation(1),
+            manager: Address::new("m:1").unwrap(),
+            first_instance: InstanceId(1),
+            instances: vec![Address::new("i:1").unwrap()],
+        };
+        let mut changes = vec![MapChange::PutNode(node)];
+        for (number, durability) in (1..).zip(durabilities) {
+            let name = format!("k{number}").parse().unwrap();
+            let mut config = KeyspaceConfig::new(name, u64::from(number)).fitted_to(1);
+            config.durability = *durability;
+            config.partitions = PartitionCount::new(4).unwrap();
+            let one = || ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(1));
+            let groups = (0..4).map(|_| one()).collect();
+            changes.push(MapChange::CreateKeyspace { id: KeyspaceId(number), config, groups });
+        }
+        ClusterMap::default().apply(&MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }).unwrap()
+    }
+
+    #[test]
+    fn parts_are_in_the_global_order_and_operations_on_one_partition_in_that_of_the_caller() {
+        let map = map(&[Configured::DEFAULT, Configured::Memory, Configured::Sync]);
+        let keys: Vec<String> = (0..60).map(|at| format!("key-{at}")).collect();
+        let items: Vec<Item> = keys
+            .iter()
+            .zip((1..=3).cycle())
+            .map(|(key, keyspace)| {
+                let write =
+                    Write { key: key.as_bytes(), condition: Condition::Always, change: Change::Remove };
+                Item::new(KeyspaceId(keyspace), &Operation::Write(write), None).unwrap()
+            })
+            .collect();
+        let plan = Plan::of(&map, &items).unwrap();
+        let (decider, bytes) = plan.encoded().unwrap();
+        let parts = decode_parts(&bytes).unwrap();
+        let keyspaces: Vec<u32> = parts.iter().map(|part| part.place.keyspace.0).collect();
+        assert_eq!(keyspaces, [2, 2, 2, 2, 1, 1, 1, 1, 3, 3, 3, 3]);
+        let id = TransactionId { decider, ..TransactionId::default() };
+        assert_eq!(Request { id, parts: parts.clone() }.check(), Ok(()));
+        for part in &parts {
+            let Items::Inline(items) = &part.items else { panic!("nothing is staged") };
+            let own = partition_of(part.place.point, PartitionCount::new(4).unwrap());
+            assert!(items.iter().all(|item| partition_of(item.cell, PartitionCount::new(4).unwrap()) == own));
+        }
+        let order: Vec<usize> = plan.order().collect();
+        assert_eq!(order.len(), 60);
+        assert_eq!(plan.item(0, 0), Some(order[0]));
+        assert!(plan.parts.iter().all(|part| part.items.is_sorted()));
+    }
+}

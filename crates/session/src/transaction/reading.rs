@@ -1,0 +1,248 @@
+//! Several records as they all were at one moment.
+//!
+//! All are read at once, then all are confirmed: every primary says that the version is unchanged and nobody is about to
+//! change it. A record that was the same when it was read and when it was confirmed was so in between, and between the two
+//! rounds there is a moment that is in between for all of them. An absent record has no version, and could have come and
+//! gone: where something is absent, and after two failures, the read is a transaction of reads.
+
+use bytes::Bytes;
+use zerohop_placement::ClusterMap;
+use zerohop_transaction::limits::{ITEMS_MAX, RESULT_BYTES_MAX};
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::limits::BODY_BYTES_MAX;
+use zerohop_wire::messages::{Operation, Query, Read};
+use zerohop_wire::{AbortReason, Failure, pack};
+
+use super::commit::Commit;
+use super::item::Item;
+use super::unfit::Unfit;
+use super::{Sending, Step};
+use crate::error::Error;
+use crate::limits::{CHECKS_MAX, CONFIRMS_MAX};
+use crate::planted::{Bug, is_planted};
+use crate::reply::Reply;
+use crate::request::{Ask, Collect, Collecting};
+
+/// Most bytes of values that are read once more by a transaction, which keeps what its operations bring.
+const SHARED_BYTES_MAX: usize = RESULT_BYTES_MAX / 2;
+
+/// A read of several records on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    items: Vec<Item>,
+    got: Vec<Option<Result<Reply, Failure<'static>>>>,
+    phase: Phase,
+    /// Rounds in which something was found to be changed.
+    failures: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Beginning,
+    /// So many have not been read yet.
+    Looking {
+        left: usize,
+    },
+    /// So many have not been confirmed yet; these are known not to be.
+    Confirming {
+        left: usize,
+        changed: Vec<usize>,
+    },
+    /// As a transaction: of the reads, or of checks whether what was read is still so.
+    Transaction {
+        commit: Box<Commit>,
+        is_check: bool,
+    },
+}
+
+impl Reading {
+    pub(crate) fn new(items: Vec<Item>) -> Result<Self, Unfit> {
+        if items.len() > ITEMS_MAX {
+            return Err(Unfit::Items { count: items.len(), limit: ITEMS_MAX });
+        }
+        if !items.iter().all(Item::is_read) {
+            return Err(Unfit::Writes);
+        }
+        let got = vec![None; items.len()];
+        Ok(Self { items, got, phase: Phase::Beginning, failures: 0 })
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        Item::bytes_of(&self.items)
+    }
+
+    pub(crate) fn begin(&mut self, map: &ClusterMap, is_newest: bool) -> Step {
+        match &mut self.phase {
+            Phase::Transaction { commit, .. } => commit.begin(map, is_newest),
+            _ if self.items.is_empty() => Step::End(Ok(Reply::Many(Vec::new()))),
+            _ => self.look((0..self.items.len()).collect()),
+        }
+    }
+
+    pub(crate) fn ended(&mut self, map: &ClusterMap, slot: u32, result: Result<Reply, Error>) -> Step {
+        match &mut self.phase {
+            Phase::Beginning => Step::Wait,
+            Phase::Looking { left } => {
+                *left -= 1;
+                let is_last = *left == 0;
+                let got = match result {
+                    Ok(reply) => Ok(reply),
+                    Err(Error::Answer { failure }) if says_of_record(&failure) => Err(failure),
+                    Err(error) => return Step::End(Err(error)),
+                };
+                if let Some(place) = self.got.get_mut(slot as usize) {
+                    *place = Some(got);
+                }
+                if is_last { self.all_looked_at(map) } else { Step::Wait }
+            }
+            Phase::Confirming { left, changed } => {
+                *left -= 1;
+                match result {
+                    Ok(Reply::Done { number: 1, .. }) => {}
+                    Ok(_) => changed.push(slot as usize),
+                    Err(error) => return Step::End(Err(error)),
+                }
+                if *left > 0 {
+                    return Step::Wait;
+                }
+                let changed = std::mem::take(changed);
+                self.all_confirmed(map, changed)
+            }
+            Phase::Transaction { commit, is_check } => {
+                let is_check = *is_check;
+                match commit.ended(slot, result) {
+                    Step::End(result) => self.transacted(result, is_check),
+                    step => step,
+                }
+            }
+        }
+    }
+
+    /// Reads these.
+    fn look(&mut self, which: Vec<usize>) -> Step {
+        self.phase = Phase::Looking { left: which.len() };
+        let ask = |item: &Item| record(item.keyspace, item.packed.clone());
+        Step::Send(which.into_iter().map(|at| together(at, ask(&self.items[at]))).collect())
+    }
+
+    fn all_looked_at(&mut self, map: &ClusterMap) -> Step {
+        // What is one item was so at one moment.
+        if self.items.len() == 1 || is_planted(Bug::ReadsUnconfirmed) {
+            return self.end();
+        }
+        let is_versioned = self.got.iter().all(|got| version_of(got.as_ref()).is_some());
+        if self.failures < CONFIRMS_MAX && is_versioned { self.confirm() } else { self.transact(map) }
+    }
+
+    fn confirm(&mut self) -> Step {
+        let mut sendings = Vec::with_capacity(self.items.len());
+        for (at, item) in self.items.iter().enumerate() {
+            let version = version_of(self.got[at].as_ref()).unwrap_or_default();
+            match packed(item.key(), Query::Confirm { version }) {
+                Ok(packed) => sendings.push(together(at, record(item.keyspace, packed))),
+                Err(failure) => return Step::End(Err(Error::Answer { failure })),
+            }
+        }
+        self.phase = Phase::Confirming { left: sendings.len(), changed: Vec::new() };
+        Step::Send(sendings)
+    }
+
+    fn all_confirmed(&mut self, map: &ClusterMap, changed: Vec<usize>) -> Step {
+        if changed.is_empty() {
+            return self.end();
+        }
+        self.failures += 1;
+        if is_planted(Bug::ChangesUnread) {
+            return self.end();
+        }
+        match self.failures >= CONFIRMS_MAX && self.is_short() {
+            true => self.transact(map),
+            false => self.look(changed),
+        }
+    }
+
+    /// Goes on as a transaction: of the reads themselves where their values are short, else of checks of what was read.
+    fn transact(&mut self, map: &ClusterMap) -> Step {
+        let is_check = !self.is_short();
+        let items = match is_check {
+            false => Ok(self.items.clone()),
+            true => self.items.iter().zip(&self.got).map(|(item, got)| checked(item, got.as_ref())).collect(),
+        };
+        match items.and_then(Commit::new) {
+            Ok(commit) => {
+                let mut commit = Box::new(commit);
+                let step = commit.begin(map, false);
+                self.phase = Phase::Transaction { commit, is_check };
+                step
+            }
+            Err(unfit) => Step::End(Err(Error::Unfit(unfit))),
+        }
+    }
+
+    fn transacted(&mut self, result: Result<Reply, Error>, is_check: bool) -> Step {
+        match result {
+            Ok(Reply::Transacted { answers, .. }) if !is_check => Step::End(Ok(Reply::Many(answers))),
+            Ok(_) => self.end(),
+            Err(Error::Aborted { reason: AbortReason::ReadChanged, .. }) if self.failures < CHECKS_MAX => {
+                self.failures += 1;
+                self.look((0..self.items.len()).collect())
+            }
+            // Nothing but reads: nobody need know whether it was done.
+            Err(Error::Unknown { why }) => Step::End(Err(Error::Unread { why })),
+            Err(error) => Step::End(Err(error)),
+        }
+    }
+
+    fn end(&mut self) -> Step {
+        let got = std::mem::take(&mut self.got);
+        Step::End(Ok(Reply::Many(got.into_iter().map(|got| got.unwrap_or(Err(Failure::NotFound))).collect())))
+    }
+
+    fn is_short(&self) -> bool {
+        let bytes = |reply: &Reply| match reply {
+            Reply::Value { bytes, .. } => bytes.len(),
+            Reply::List { values, .. } => values.iter().map(|value| value.len() + 4).sum(),
+            _ => 0,
+        };
+        const ANSWER_BYTES: usize = 64;
+        let all = self.got.iter().flatten().map(|got| ANSWER_BYTES + got.as_ref().map_or(0, bytes));
+        all.sum::<usize>() <= SHARED_BYTES_MAX.max(ANSWER_BYTES * self.items.len())
+    }
+}
+
+/// Errors that tell something of the record, so that they are an answer as good as its value.
+fn says_of_record(failure: &Failure<'_>) -> bool {
+    matches!(failure, Failure::NotFound | Failure::WrongType { .. })
+}
+
+/// The version that was read; none where nothing is there, or where none was told.
+fn version_of(got: Option<&Result<Reply, Failure<'static>>>) -> Option<Timestamp> {
+    let reply = got?.as_ref().ok()?;
+    Some(reply.version()).filter(|version| *version != Timestamp::ZERO)
+}
+
+/// Whether the record is still as it was read, as an operation of a transaction.
+fn checked(item: &Item, got: Option<&Result<Reply, Failure<'static>>>) -> Result<Item, Unfit> {
+    // An error that is not the record's absence has told no version: what is checked is that it comes again.
+    let seen = match got {
+        Some(Err(Failure::NotFound)) => Some(Timestamp::ZERO),
+        got => version_of(got),
+    };
+    Item::new(item.keyspace, &Operation::Read(Read { key: item.key(), query: Query::Inspect }), seen)
+}
+
+fn packed(key: &[u8], query: Query<'_>) -> Result<Bytes, Failure<'static>> {
+    let mut bytes = Vec::new();
+    pack(&Operation::Read(Read { key, query }), &mut bytes)?;
+    Ok(bytes.into())
+}
+
+fn record(keyspace: KeyspaceId, item: Bytes) -> Ask {
+    Ask::Record { keyspace, item, write: false, wait: false }
+}
+
+/// In one frame with all others of the same partition.
+fn together(at: usize, ask: Ask) -> Sending {
+    let collecting = Collecting::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
+    Sending { slot: at as u32, ask, collecting }
+}

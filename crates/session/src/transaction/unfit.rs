@@ -1,0 +1,67 @@
+//! What is no transaction that could be done.
+
+use std::fmt;
+
+use zerohop_wire::Failure;
+
+/// Why something is no transaction that could be done, here or anywhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It has no operations.
+    Empty,
+    /// It has too many.
+    Items {
+        /// How many.
+        count: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// Its records lie in too many partitions.
+    Partitions {
+        /// In how many.
+        count: usize,
+        /// In how many they may lie.
+        limit: usize,
+    },
+    /// An operation is too long.
+    Long {
+        /// Bytes of it, with its key.
+        length: usize,
+        /// Bytes it may have.
+        limit: usize,
+    },
+    /// An operation waits for something: nobody may wait while others wait for him.
+    Waits,
+    /// One of several reads is a write.
+    Writes,
+    /// An operation passes a bound of the protocol.
+    Operation {
+        /// Which.
+        failure: Failure<'static>,
+    },
+}
+
+impl std::error::Error for Unfit {}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a transaction of nothing: give it at least one operation"),
+            Self::Items { count, limit } => {
+                write!(f, "{count} operations in one transaction, {limit} are allowed: split it")
+            }
+            Self::Partitions { count, limit } => {
+                write!(f, "a transaction over {count} partitions, {limit} are allowed: split it")
+            }
+            Self::Long { length, limit } => write!(
+                f,
+                "an operation of {length} bytes in a transaction, {limit} are allowed: use a blob for large data"
+            ),
+            Self::Waits => {
+                f.write_str("a transaction does not wait for records to change: wait before it begins")
+            }
+            Self::Writes => f.write_str("one of these reads is a write: use a transaction"),
+            Self::Operation { failure } => failure.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Transactions in the model of the servers: all at once, at the partition that decides.
+
+use zerohop_placement::partition_of;
+use zerohop_transaction::codec::decode_items;
+use zerohop_transaction::{Access, Body, Items, Part, StageId};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{ItemAnswer, Operation, Outcome};
+use zerohop_wire::{AbortReason, Envelope, Failure, Many};
+
+use super::KEYSPACE;
+use super::server::{Cluster, Kept, answer_of, apply};
+
+impl Cluster {
+    /// All of it at once, or nothing: what becomes of a transaction between servers is not this model's business.
+    pub fn transact(&mut self, parts: &[Part], version: Timestamp) -> Kept {
+        let aborted = |reason, part: usize, item: usize| {
+            Kept::Failed(Failure::Aborted { reason, part: part as u32, item: item as u32 })
+        };
+        let order = |part: &Part| (part.place.keyspace, part.place.point);
+        assert!(parts.windows(2).all(|pair| order(&pair[0]) < order(&pair[1])), "parts have an order");
+        if let Some(reason) = self.abort.pop_front() {
+            return aborted(reason, u32::MAX as usize, u32::MAX as usize);
+        }
+        let keyspace = self.map.keyspace(KEYSPACE).unwrap().clone();
+        let config = keyspace.config();
+        let before = self.partitions.clone();
+        let mut after = before.clone();
+        let mut answers = Vec::new();
+        self.transacted_parts.push(parts.len());
+        for (number, part) in parts.iter().enumerate() {
+            let at = partition_of(part.place.point, config.partitions);
+            let staged = |id: &StageId| before[at.get() as usize].staged.get(id).cloned();
+            let items = match &part.items {
+                Items::Inline(items) => items.clone(),
+                Items::Staged(id) => match staged(id) {
+                    Some(bytes) => decode_items(&bytes).expect("a list was staged"),
+                    None => return aborted(AbortReason::StagedGone, number, u32::MAX as usize),
+                },
+            };
+            for (place, item) in items.iter().enumerate() {
+                let bytes = match &item.body {
+                    Body::Inline(bytes) => bytes.to_vec(),
+                    Body::Staged(id) => match staged(id) {
+                        Some(bytes) => bytes,
+                        None => return aborted(AbortReason::StagedGone, number, place),
+                    },
+                };
+                let operation = Many::<Operation<'_>>::packed(1, &bytes).unwrap().iter().next().unwrap();
+                assert_eq!(item.cell, config.hash.hash(config.seed, operation.key()));
+                assert_eq!(item.access, Access::of(&operation));
+                if keyspace.partition(operation.key()) != at {
+                    return aborted(AbortReason::Misplaced, number, place);
+                }
+                let records = &before[at.get() as usize].records;
+                let known = records.get(operation.key()).map_or(Timestamp::ZERO, |(version, _)| *version);
+                if item.seen.is_some_and(|seen| seen != known) {
+                    return aborted(AbortReason::ReadChanged, number, place);
+                }
+                let mut told = Vec::new();
+                match operation {
+                    Operation::Read(read) => {
+                        std::mem::swap(&mut self.partitions, &mut after);
+                        self.read(&Envelope::default(), at, read, |answer| {
+                            zerohop_wire::pack(&ItemAnswer(answer), &mut told).unwrap();
+                        });
+                        std::mem::swap(&mut self.partitions, &mut after);
+                    }
+                    Operation::Write(write) => {
+                        let kept = apply(&mut after[at.get() as usize].records, version, &write);
+                        if let Kept::Failed(Failure::ConditionFailed { .. }) = kept {
+                            return aborted(AbortReason::ConditionFailed, number, place);
+                        }
+                        let answer = match answer_of(&kept) {
+                            Ok(Outcome::Done { number, .. }) => {
+                                Ok(Outcome::Done { version: Timestamp::MAX, number })
+                            }
+                            other => other,
+                        };
+                        zerohop_wire::pack(&ItemAnswer(answer), &mut told).unwrap();
+                    }
+                }
+                answers.extend(told);
+            }
+        }
+        self.partitions = after;
+        Kept::Transacted { version, answers }
+    }
+}

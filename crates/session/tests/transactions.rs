@@ -1,0 +1,289 @@
+//! Transactions and reads of several records, as their client sees them: what is asked of whom, and what comes of it.
+
+#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
+
+mod support;
+
+use support::server::Record;
+use support::{KEYSPACE, LIMIT_US, World, count, insert, keys_of, kinds, world};
+use zerohop_session::{Error, Item, Reply, Request, Unfit};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::TRANSACTION_ITEMS_MAX;
+use zerohop_wire::messages::{Change, Condition, Expiry, Operation, Query, Read, Until, Write};
+use zerohop_wire::{AbortReason, Failure, Kind};
+
+fn item(key: &str, condition: Condition, change: Change<'_>, seen: Option<Timestamp>) -> Item {
+    let operation = Operation::Write(Write { key: key.as_bytes(), condition, change });
+    Item::new(KEYSPACE, &operation, seen).unwrap()
+}
+
+fn put(key: &str, value: &[u8]) -> Item {
+    item(key, Condition::Always, Change::Insert { value, expiry: Expiry::Never }, None)
+}
+
+fn look(key: &str) -> Item {
+    Item::new(KEYSPACE, &Operation::Read(Read { key: key.as_bytes(), query: Query::Lookup }), None).unwrap()
+}
+
+fn transaction(items: Vec<Item>) -> Request {
+    Request::transaction(items, LIMIT_US).unwrap()
+}
+
+fn read_many(keys: &[&str]) -> Request {
+    Request::read_many(keys.iter().map(|key| look(key)).collect(), LIMIT_US).unwrap()
+}
+
+/// A key of each of these partitions, in their order.
+fn spread(world: &World, partitions: &[u32]) -> Vec<String> {
+    partitions.iter().map(|partition| keys_of(world, *partition, 1).remove(0)).collect()
+}
+
+fn values(reply: &Result<Reply, Error>) -> Vec<Option<Vec<u8>>> {
+    let answers = match reply {
+        Ok(Reply::Many(answers) | Reply::Transacted { answers, .. }) => answers,
+        other => panic!("{other:?}"),
+    };
+    let value = |answer: &Result<Reply, Failure<'static>>| match answer {
+        Ok(Reply::Value { bytes, .. }) => Some(bytes.to_vec()),
+        Ok(Reply::Done { .. }) => Some(b"done".to_vec()),
+        Err(Failure::NotFound) => None,
+        other => panic!("{other:?}"),
+    };
+    answers.iter().map(value).collect()
+}
+
+fn version(world: &mut World, key: &str, value: &[u8]) -> Timestamp {
+    let token = world.submit(insert(key, value));
+    world.settle();
+    world.result(token).as_ref().unwrap().version()
+}
+
+#[test]
+fn one_frame_to_the_last_partition_does_all_and_brings_answers_in_the_callers_order() {
+    let mut world = world(3);
+    let keys = spread(&world, &[6, 1, 4]);
+    version(&mut world, &keys[1], b"was");
+    world.sent = Some(Vec::new());
+    let items = vec![put(&keys[0], b"six"), look(&keys[1]), put(&keys[2], b"four"), look(&keys[0])];
+    let token = world.submit(transaction(items));
+    world.settle();
+    let answers = values(world.result(token));
+    let expected: [&[u8]; 4] = [b"done", b"was", b"done", b"six"];
+    assert_eq!(answers, expected.map(|value| Some(value.to_vec())));
+    let Ok(Reply::Transacted { version, answers }) = world.result(token) else { panic!() };
+    // What it has changed is of its version.
+    assert_eq!(answers[0].as_ref().unwrap().version(), *version);
+    assert!(answers[1].as_ref().unwrap().version() < *version);
+    let transacts: Vec<_> = kinds(&world).into_iter().filter(|(kind, _)| *kind == Kind::Transact).collect();
+    // Partition 6 of 8 lies on the first of three instances.
+    assert_eq!(transacts, [(Kind::Transact, "i0:7401".to_owned())]);
+    assert_eq!(world.cluster.transacted_parts, [3]);
+}
+
+#[test]
+fn what_has_changed_since_it_was_read_aborts_and_is_named() {
+    let mut world = world(3);
+    let keys = spread(&world, &[5, 2]);
+    let seen = version(&mut world, &keys[0], b"old");
+    version(&mut world, &keys[0], b"new");
+    let change = || Change::Insert { value: b"mine", expiry: Expiry::Never };
+    let items = vec![put(&keys[1], b"v"), item(&keys[0], Condition::Always, change(), Some(seen))];
+    let token = world.submit(transaction(items));
+    world.settle();
+    let expected = Error::Aborted { reason: AbortReason::ReadChanged, item: Some(1) };
+    assert_eq!(world.result(token), &Err(expected));
+    assert_eq!(world.cluster.record(&keys[1]), None);
+    let items = vec![item(&keys[1], Condition::Always, change(), Some(Timestamp::ZERO))];
+    let token = world.submit(transaction(items));
+    world.settle();
+    assert!(world.result(token).is_ok(), "an absence that was seen is still one");
+    let token =
+        world.submit(transaction(vec![look(&keys[0]), item(&keys[1], Condition::IfAbsent, change(), None)]));
+    world.settle();
+    let expected = Error::Aborted { reason: AbortReason::ConditionFailed, item: Some(1) };
+    assert_eq!(world.result(token), &Err(expected));
+}
+
+#[test]
+fn nothing_and_too_much_are_refused_with_words() {
+    let refused = |items| Request::transaction(items, LIMIT_US).unwrap_err();
+    assert_eq!(refused(Vec::new()), Unfit::Empty);
+    let limit = TRANSACTION_ITEMS_MAX as usize;
+    let many = vec![look("k"); limit + 1];
+    let unfit = Unfit::Items { count: limit + 1, limit };
+    assert_eq!(refused(many.clone()), unfit);
+    assert_eq!(Request::read_many(many, LIMIT_US).unwrap_err(), unfit);
+    assert!(unfit.to_string().contains("16385 operations in one transaction, 16384 are allowed"));
+    assert_eq!(Request::read_many(vec![put("k", b"v")], LIMIT_US).unwrap_err(), Unfit::Writes);
+    let wait = Operation::Read(Read { key: b"k", query: Query::Wait { until: Until::Present } });
+    assert_eq!(Item::new(KEYSPACE, &wait, None).unwrap_err(), Unfit::Waits);
+    let value = vec![0; 16 << 20];
+    let change = Change::Insert { value: &value, expiry: Expiry::Never };
+    let long = Operation::Write(Write { key: b"k", condition: Condition::Always, change });
+    let told = Item::new(KEYSPACE, &long, None).unwrap_err().to_string();
+    assert!(told.contains("16777216 are allowed"), "{told}");
+}
+
+#[test]
+fn long_operations_are_staged_where_they_belong_before_they_are_referred_to() {
+    let mut world = world(3);
+    let keys = spread(&world, &[6, 1, 4]);
+    let large = vec![7; 200_000];
+    let items = vec![put(&keys[0], &large), put(&keys[1], &large), put(&keys[2], b"small")];
+    let token = world.submit(transaction(items));
+    world.settle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    assert_eq!(world.cluster.record(&keys[1]), Some(Record::Bytes(large.clone())));
+    assert_eq!((count(&world, Kind::Stage), count(&world, Kind::Transact)), (2, 1));
+    let sent = world.sent.as_ref().unwrap();
+    let longest = sent.iter().map(|frame| frame.bytes.len()).filter(|bytes| *bytes < 200_000).max();
+    assert!(longest < Some(1000), "the transaction refers to what was staged");
+    let staged: Vec<usize> = world.cluster.partitions.iter().map(|one| one.staged.len()).collect();
+    assert_eq!(staged, [0, 1, 0, 0, 0, 0, 1, 0]);
+}
+
+#[test]
+fn a_list_that_is_too_long_to_travel_is_staged_whole() {
+    let mut world = world(3);
+    let value = vec![3; 50_000];
+    let keys: Vec<String> = (0..60).map(|at| format!("key-{at}")).collect();
+    let items = keys.iter().map(|key| put(key, &value)).collect();
+    let token = world.submit(transaction(items));
+    world.settle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    assert!(keys.iter().all(|key| world.cluster.record(key) == Some(Record::Bytes(value.clone()))));
+    let staged = count(&world, Kind::Stage);
+    assert!((1..8).contains(&staged), "some lists, and not every operation: {staged}");
+}
+
+#[test]
+fn what_has_expired_is_staged_again() {
+    let mut world = world(3);
+    world.cluster.abort.push_back(AbortReason::StagedGone);
+    let large = vec![7; 200_000];
+    let token = world.submit(transaction(vec![put("k", &large)]));
+    world.settle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    assert_eq!((count(&world, Kind::Stage), count(&world, Kind::Transact)), (2, 2));
+}
+
+#[test]
+fn a_map_older_than_a_split_is_renewed_and_the_transaction_planned_anew() {
+    let mut world = world(3);
+    // The upper half of partition 1 becomes partition 3.
+    let keys = keys_of(&world, 1, 40);
+    version(&mut world, &keys[0], b"v");
+    world.cluster.split();
+    // Whoever asks for it is told what it has missed; the number of the partition means another slice by now.
+    let token = world.submit(transaction(keys.iter().map(|key| put(key, b"w")).collect()));
+    world.settle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    assert!(keys.iter().all(|key| world.cluster.record(key) == Some(Record::Bytes(b"w".to_vec()))));
+    assert_eq!(world.cluster.transacted_parts.last(), Some(&2));
+    world.cluster.abort.extend([AbortReason::Misplaced; 20]);
+    let token = world.submit(transaction(vec![put(&keys[0], b"x")]));
+    world.settle();
+    let expected = Error::Aborted { reason: AbortReason::Misplaced, item: None };
+    assert_eq!(world.result(token), &Err(expected));
+}
+
+#[test]
+fn a_repeated_transaction_brings_the_first_outcome() {
+    let mut world = world(3);
+    world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
+    let mut items = vec![put("a", b"v")];
+    let values: [&[u8]; 1] = [b"once"];
+    let change = Change::Append { values: zerohop_wire::Many::given(&values) };
+    items.push(item("list", Condition::Always, change, None));
+    let token = world.submit(transaction(items));
+    world.settle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    assert_eq!(world.cluster.count("list", "once"), 1);
+    assert_eq!(count(&world, Kind::Transact), 2);
+}
+
+#[test]
+fn a_keyspace_that_is_gone_and_a_cluster_that_is_away_are_told() {
+    let mut world = world(3);
+    let write = Write { key: b"k", condition: Condition::Always, change: Change::Remove };
+    let elsewhere = Item::new(99.into(), &Operation::Write(write), None).unwrap();
+    let token = world.submit(transaction(vec![elsewhere]));
+    world.settle();
+    let failure = Failure::UnknownKeyspace { keyspace: 99.into() };
+    assert_eq!(world.result(token), &Err(Error::Answer { failure }));
+    let mut world = support::world(1);
+    world.cluster.down = vec!["m0:7400".to_owned(), "i0:7401".to_owned()];
+    let token = world.submit(transaction(vec![put("k", b"v")]));
+    world.settle();
+    assert!(matches!(world.result(token), Err(Error::Deadline { .. })), "{:?}", world.result(token));
+    let token = world.submit(transaction(vec![put("k", b"v")]));
+    world.session.shut_down(world.now);
+    world.turn();
+    assert_eq!(world.result(token), &Err(Error::Closed));
+}
+
+#[test]
+fn several_reads_take_two_rounds_and_one_takes_one() {
+    let mut world = world(3);
+    let keys = spread(&world, &[6, 1, 4]);
+    for key in &keys {
+        version(&mut world, key, key.as_bytes());
+    }
+    world.sent = Some(Vec::new());
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let token = world.submit(read_many(&keys));
+    world.settle();
+    let expected: Vec<_> = keys.iter().map(|key| Some(key.as_bytes().to_vec())).collect();
+    assert_eq!(values(world.result(token)), expected);
+    assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 3));
+    world.sent = Some(Vec::new());
+    world.submit(read_many(&keys[..1]));
+    world.submit(read_many(&[]));
+    world.settle();
+    assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (1, 0));
+}
+
+#[test]
+fn what_is_absent_is_read_by_a_transaction() {
+    let mut world = world(3);
+    let keys = spread(&world, &[6, 1]);
+    version(&mut world, &keys[0], b"six");
+    let token = world.submit(read_many(&[&keys[0], &keys[1]]));
+    world.settle();
+    assert_eq!(values(world.result(token)), [Some(b"six".to_vec()), None]);
+    assert_eq!((count(&world, Kind::Confirm), count(&world, Kind::Transact)), (0, 1));
+    // Long values are not brought by it: it checks that they are as they were read.
+    let large = vec![1; 600_000];
+    version(&mut world, &keys[0], &large);
+    world.sent = Some(Vec::new());
+    let token = world.submit(read_many(&[&keys[0], &keys[1]]));
+    world.settle();
+    assert_eq!(values(world.result(token)), [Some(large), None]);
+    assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Transact)), (2, 1));
+}
+
+#[test]
+fn what_is_changed_in_between_is_read_again_and_then_by_a_transaction() {
+    let mut world = world(3);
+    let keys = spread(&world, &[6, 1]);
+    for key in &keys {
+        version(&mut world, key, b"old");
+    }
+    world.sent = Some(Vec::new());
+    let token = world.submit(read_many(&[&keys[0], &keys[1]]));
+    // A write of another for every round: each lookup has been answered when it comes.
+    let mut writes = 0;
+    while world.results[token].is_none() && writes < 200 {
+        world.run_until(zerohop_session::Time(world.now.0 + 40));
+        let partition = world.cluster.partition_of(&keys[0]).get() as usize;
+        let records = &mut world.cluster.partitions[partition].records;
+        let known = records.get_mut(keys[0].as_bytes()).unwrap();
+        known.0 = known.0.next();
+        known.1 = Record::Bytes(format!("new-{writes}").into_bytes());
+        writes += 1;
+    }
+    world.settle();
+    assert_eq!(values(world.result(token)).len(), 2);
+    assert_eq!(count(&world, Kind::Transact), 1, "{:?}", kinds(&world));
+    assert!(count(&world, Kind::Lookup) == 3, "only what has changed is read again: {:?}", kinds(&world));
+}

@@ -1,0 +1,221 @@
+//! Under every fault, by seed: a transaction is done whole and once, or not at all, and what is read together was true at
+//! one moment.
+
+#![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
+
+mod support;
+
+use proptest::prelude::*;
+use support::random::Random;
+use support::server::{Cluster, Record};
+use support::{Faults, KEYSPACE, World};
+use zerohop_session::{Error, Item, Reply, Request, Time};
+use zerohop_wire::ids::{InstanceId, PartitionId};
+use zerohop_wire::messages::{Change, Condition, Operation, Query, Read, Write};
+use zerohop_wire::{AbortReason, Many};
+
+const INSTANCES: u32 = 3;
+const ACCOUNTS: u64 = 6;
+const PARTITIONS_MAX: usize = 32;
+
+enum Asked {
+    /// Moves money between two accounts and notes its number in two lists.
+    Transfer { number: String, lists: [String; 2] },
+    /// Reads all accounts.
+    Sum,
+}
+
+fn account(number: u64) -> String {
+    format!("account-{number}")
+}
+
+fn add(key: &str, delta: i64) -> Item {
+    let change = Change::Increment { delta };
+    let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+    Item::new(KEYSPACE, &Operation::Write(write), None).unwrap()
+}
+
+fn note(key: &str, value: &str) -> Item {
+    let values = [value.as_bytes()];
+    let change = Change::Append { values: Many::given(&values) };
+    let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+    Item::new(KEYSPACE, &Operation::Write(write), None).unwrap()
+}
+
+fn look(key: &str) -> Item {
+    Item::new(KEYSPACE, &Operation::Read(Read { key: key.as_bytes(), query: Query::Lookup }), None).unwrap()
+}
+
+fn transfer(draw: &mut Random, number: u64) -> (Asked, Vec<Item>) {
+    let (from, to) = (draw.below(ACCOUNTS), draw.below(ACCOUNTS));
+    let amount = 1 + draw.below(9) as i64;
+    let lists = [format!("list-{}", draw.below(4)), format!("other-{}", draw.below(4))];
+    let number = format!("t{number}");
+    let items = vec![
+        add(&account(from), -amount),
+        note(&lists[0], &number),
+        add(&account(to), amount),
+        note(&lists[1], &number),
+    ];
+    (Asked::Transfer { number, lists }, items)
+}
+
+/// Plays one world to its end. What is wrong with it, and how many ended well.
+fn play(
+    seed: u64,
+    operations: u64,
+    faults: Faults,
+    adjust: impl FnOnce(&mut Cluster),
+) -> Result<usize, String> {
+    let mut cluster = Cluster::new(INSTANCES, seed);
+    adjust(&mut cluster);
+    let mut world = World::new(seed, cluster, |settings| settings.window_frames = 16);
+    // The accounts are there before anything fails: absent ones would be read by transactions only.
+    let opened: Vec<Item> = (0..ACCOUNTS).map(|at| add(&account(at), 0)).collect();
+    world.submit(Request::transaction(opened, 4_000_000).unwrap());
+    world.settle();
+    world.faults = faults;
+    let mut draw = Random::new(seed ^ 0x7a);
+    let mut asked = Vec::new();
+    for number in 0..operations {
+        let limit_us = if draw.chance(100) { 20_000 } else { 4_000_000 };
+        let (what, request) = if draw.chance(600) {
+            let (what, items) = transfer(&mut draw, number);
+            (what, Request::transaction(items, limit_us))
+        } else {
+            let items = (0..ACCOUNTS).map(|at| look(&account(at))).collect();
+            (Asked::Sum, Request::read_many(items, limit_us))
+        };
+        world.submit(request.unwrap());
+        asked.push(what);
+        if draw.chance(700) {
+            world.run_until(Time(world.now.0 + draw.below(600)));
+        }
+        if draw.chance(20) {
+            let to = InstanceId(1 + draw.below(u64::from(INSTANCES)) as u32);
+            world.cluster.move_to(PartitionId(draw.below(8) as u32), to);
+        }
+        if draw.chance(10) && world.cluster.partitions.len() < PARTITIONS_MAX {
+            world.cluster.split();
+        }
+        if draw.chance(5) {
+            world.reset_all();
+        }
+    }
+    world.settle();
+    world.run_ms(60_000);
+    check(&world, &asked)
+}
+
+fn check(world: &World, asked: &[Asked]) -> Result<usize, String> {
+    let mut done = 0;
+    let results = world.results.iter().skip(1).flatten();
+    for (what, result) in asked.iter().zip(results) {
+        done += usize::from(result.is_ok());
+        match what {
+            Asked::Transfer { number, lists } => {
+                let times = lists.each_ref().map(|list| world.cluster.count(list, number));
+                let least = usize::from(result.is_ok());
+                let most = usize::from(matches!(result, Ok(_) | Err(Error::Unknown { .. })));
+                if times[0] != times[1] || !(least..=most).contains(&times[0]) {
+                    return Err(format!("{number} was done {times:?} times, after {result:?}"));
+                }
+                if let Ok(Reply::Transacted { answers, .. }) = result {
+                    let kinds = answers.iter().map(|one| matches!(one, Ok(Reply::Counter { .. })));
+                    if kinds.collect::<Vec<_>>() != [true, false, true, false] {
+                        return Err(format!("{number} was answered out of order: {answers:?}"));
+                    }
+                }
+            }
+            Asked::Sum => match result {
+                Ok(Reply::Many(answers)) => {
+                    let value = |one: &Result<Reply, _>| match one {
+                        Ok(Reply::Value { bytes, .. }) => {
+                            String::from_utf8(bytes.to_vec()).unwrap().parse::<i64>().unwrap()
+                        }
+                        other => panic!("{other:?}"),
+                    };
+                    let sum: i64 = answers.iter().map(value).sum();
+                    if sum != 0 {
+                        return Err(format!("all accounts together hold {sum}"));
+                    }
+                }
+                Err(Error::Unknown { .. }) => return Err("a read leaves doubt".to_owned()),
+                _ => {}
+            },
+        }
+    }
+    let held = (0..ACCOUNTS).map(|at| match world.cluster.record(&account(at)) {
+        Some(Record::Bytes(text)) => String::from_utf8(text).unwrap().parse::<i64>().unwrap(),
+        other => panic!("an account is bytes, not {other:?}"),
+    });
+    match held.sum::<i64>() {
+        0 => Ok(done),
+        sum => Err(format!("in the end all accounts together hold {sum}")),
+    }
+}
+
+fn faults() -> impl Strategy<Value = Faults> {
+    let some = |most: u64| prop_oneof![Just(0), 0..most];
+    (some(100), some(100), some(30), some(300), some(50), prop_oneof![Just(0), 0..100u64, 0..80_000u64])
+        .prop_map(|(lose, repeat, reset, refuse_connection, damage, delay_us)| Faults {
+            lose,
+            repeat,
+            reset,
+            refuse_connection,
+            damage,
+            delay_us,
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn transactions_are_done_whole_and_once_or_not_at_all(
+        seed: u64,
+        mut faults in faults(),
+        (busy, time_out, without_delta) in (prop_oneof![Just(0), 0..100u64], 0..50u64, 0..1000u64),
+    ) {
+        if busy > 0 {
+            faults.repeat = 0;
+        }
+        let played = play(seed, 60, faults, |cluster| {
+            (cluster.busy, cluster.time_out, cluster.without_delta) = (busy, time_out, without_delta);
+        });
+        prop_assert!(played.is_ok(), "{:?}", played);
+    }
+
+    #[test]
+    fn forgotten_sessions_repeat_no_transaction(seed: u64, faults in faults(), expire in 0..60u64) {
+        let played = play(seed, 60, Faults { repeat: 0, ..faults }, |cluster| cluster.expire = expire);
+        prop_assert!(played.is_ok(), "{:?}", played);
+    }
+}
+
+const CALM: Faults = Faults { lose: 5, repeat: 0, reset: 2, refuse_connection: 0, damage: 0, delay_us: 300 };
+
+#[test]
+fn most_are_done_for_all_the_faults() {
+    let mut done = 0;
+    for seed in 0..10 {
+        let adjust = |cluster: &mut Cluster| {
+            cluster.abort = vec![AbortReason::StagedGone, AbortReason::Misplaced].into();
+        };
+        done += play(seed, 100, CALM, adjust).unwrap();
+    }
+    assert!(done > 850, "{done} of 1000");
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn planted_bugs_are_found() {
+    use zerohop_session::planted::{Bug, plant};
+    for bug in Bug::OF_TRANSACTIONS {
+        plant(Some(bug));
+        let is_found = (0..40).any(|seed| play(seed, 100, CALM, |_| {}).is_err());
+        plant(None);
+        assert!(is_found, "{bug:?} is not found");
+    }
+    assert!((0..40).all(|seed| play(seed, 100, CALM, |_| {}).is_ok()));
+}
