@@ -4,11 +4,14 @@
 use std::future::IntoFuture;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::client::{Client, Options};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
+use crate::operation::{Operation, Record};
+use crate::transaction::{Attempts, Committed, Transaction};
 
 /// A client whose calls block the thread that makes them. Clones share it.
 #[derive(Clone, Debug)]
@@ -21,6 +24,13 @@ pub struct BlockingClient {
 #[derive(Clone, Debug)]
 pub struct BlockingKeyspace {
     keyspace: Keyspace,
+    runtime: Arc<Owned>,
+}
+
+/// A transaction of a blocking client: [`Transaction`]'s operations, those that wait for a server blocking.
+#[derive(Clone, Debug)]
+pub struct BlockingTransaction {
+    transaction: Transaction,
     runtime: Arc<Owned>,
 }
 
@@ -52,6 +62,95 @@ impl BlockingClient {
     pub fn keyspace(&self, name: &str) -> Result<BlockingKeyspace, Error> {
         let keyspace = self.runtime.block_on(self.client.keyspace(name))?;
         Ok(BlockingKeyspace { keyspace, runtime: Arc::clone(&self.runtime) })
+    }
+}
+
+impl BlockingClient {
+    /// As [`Client::begin`].
+    #[must_use]
+    pub fn begin(&self) -> BlockingTransaction {
+        BlockingTransaction { transaction: self.client.begin(), runtime: Arc::clone(&self.runtime) }
+    }
+
+    /// As [`Client::transaction`].
+    ///
+    /// # Errors
+    /// As there, or [`Error::InsideRuntime`].
+    pub fn transaction<R>(
+        &self,
+        mut work: impl FnMut(&BlockingTransaction) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut attempts = Attempts::new(&self.client);
+        loop {
+            let transaction = self.begin();
+            let error = match work(&transaction) {
+                Ok(brought) => match transaction.commit() {
+                    Ok(_) | Err(Error::Ended) => return Ok(brought),
+                    Err(error) => error,
+                },
+                Err(error) => error,
+            };
+            let pause = attempts.after(&error).ok_or(error)?;
+            self.runtime.block_on(async {
+                tokio::time::sleep(pause).await;
+                Ok(())
+            })?;
+        }
+    }
+
+    /// As [`Client::read_many`].
+    ///
+    /// # Errors
+    /// As there, or [`Error::InsideRuntime`].
+    pub fn read_many<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+    ) -> Result<Vec<Option<Record>>, Error> {
+        self.runtime.block_on(self.client.read_many(records))
+    }
+}
+
+impl BlockingTransaction {
+    /// As [`Transaction::read`].
+    ///
+    /// # Errors
+    /// As there, or [`Error::InsideRuntime`].
+    pub fn read<R>(&self, operation: Operation<'_, R>) -> Result<R, Error> {
+        self.runtime.block_on(self.transaction.read(operation))
+    }
+
+    /// As [`Transaction::get`].
+    ///
+    /// # Errors
+    /// As there, or [`Error::InsideRuntime`].
+    pub fn get(
+        &self,
+        keyspace: &Keyspace,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Option<Bytes>, Error> {
+        self.runtime.block_on(self.transaction.get(keyspace, key))
+    }
+
+    /// As [`Transaction::commit`].
+    ///
+    /// # Errors
+    /// As there, or [`Error::InsideRuntime`].
+    pub fn commit(self) -> Result<Committed, Error> {
+        self.runtime.block_on(self.transaction.clone().commit())
+    }
+
+    /// As [`Transaction::abort`].
+    pub fn abort(self) {
+        self.transaction.abort();
+    }
+}
+
+/// `write`, `insert` and `remove`, which wait for nobody.
+impl std::ops::Deref for BlockingTransaction {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        &self.transaction
     }
 }
 

@@ -156,7 +156,7 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 }
 
 /// Another number for every client, so that clients that lost one server do not come back together.
-fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     #[expect(clippy::disallowed_methods, reason = "the shell is where randomness comes from")]
     let state = std::hash::RandomState::new();

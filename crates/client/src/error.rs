@@ -3,7 +3,7 @@
 use std::fmt;
 
 use zerohop_session::Error as Reason;
-use zerohop_wire::Failure;
+use zerohop_wire::{AbortReason, Failure};
 
 /// Longest part of a key that an error repeats.
 const KEY_BYTES_SHOWN: usize = 64;
@@ -29,6 +29,14 @@ pub enum Error {
     Runtime {
         /// What the system says.
         why: Box<str>,
+    },
+    /// The transaction has been committed or aborted.
+    Ended,
+    /// What a transaction has written cannot be read back before it is committed: what becomes of the record only its primary
+    /// can tell.
+    NotReadBack {
+        /// The beginning of the key.
+        key: Box<[u8]>,
     },
     /// The server's answer is not one to this operation: client and server do not fit together.
     Unexpected,
@@ -67,6 +75,18 @@ impl Error {
         }
     }
 
+    /// Whether a transaction was in others' way, or they in its: nothing of it was done, and it may be begun anew.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::Operation { reason, .. } => match **reason {
+                Reason::Aborted { reason, .. } => reason == AbortReason::ReadChanged || reason.is_passing(),
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+
     /// Whether a write may have been done all the same.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
@@ -88,6 +108,12 @@ impl fmt::Display for Error {
                 "a blocking call from within an asynchronous runtime: use the asynchronous client there",
             ),
             Self::Runtime { why } => write!(f, "the client's runtime could not be started: {why}"),
+            Self::Ended => f.write_str("the transaction has ended: begin another"),
+            Self::NotReadBack { key } => write!(
+                f,
+                "key \"{}\": what this transaction has written there cannot be read back before it is committed: read first",
+                key.escape_ascii()
+            ),
             Self::Unexpected => f.write_str(
                 "the server's answer is not one to this request: bring client and server up to date",
             ),

@@ -18,10 +18,13 @@ mod client;
 mod driver;
 mod error;
 mod keyspace;
+mod limits;
+mod many;
 mod operation;
 mod scan;
 mod secret;
 mod socket;
+mod transaction;
 mod transform;
 mod wakers;
 
@@ -29,7 +32,7 @@ mod wakers;
 #[doc = include_str!("../../../docs/guide/client.md")]
 struct Guide;
 
-pub use blocking::{Blocking, BlockingClient, BlockingKeyspace};
+pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, Options};
 pub use error::Error;
 pub use keyspace::Keyspace;
@@ -38,10 +41,14 @@ pub use scan::Scan;
 pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
 };
+pub use transaction::{Committed, Promise, Transaction};
 pub use transform::Transform;
-pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Waiting};
+pub use zerohop_session::{
+    Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Unfit, Waiting,
+};
 pub use zerohop_tls::{ClientTls, ConfigError};
 pub use zerohop_wire::Failure;
 pub use zerohop_wire::auth::{Secret, Token};
 pub use zerohop_wire::ids::Timestamp;
 pub use zerohop_wire::messages::{Condition, Expiry, Number, Operator, Range, RecordType, Until};
+pub use zerohop_wire::{AbortReason, Failure};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use zerohop_session::{Collecting, Error as Reason, Reply, Request};
+use zerohop_session::{Collecting, Error as Reason, Item, Reply, Request, Unfit};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Condition, Number, Operation as WireOperation, RecordType};
 use zerohop_wire::{Failure, Many};
@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 
 /// How a reply becomes what the operation brings. `None`: the server answered something else.
-type Read<R> = fn(Result<Reply, Failure<'static>>) -> Option<Result<R, Failure<'static>>>;
+pub(crate) type Read<R> = fn(Result<Reply, Failure<'static>>) -> Option<Result<R, Failure<'static>>>;
 
 /// An operation that has not been sent: `await` sends it.
 ///
@@ -72,14 +72,34 @@ impl<'a, R> Operation<'a, R> {
         self
     }
 
-    fn key(&self) -> &'a [u8] {
+    pub(crate) fn keyspace(&self) -> &'a Keyspace {
+        self.keyspace
+    }
+
+    pub(crate) fn brings(&self) -> Read<R> {
+        self.read
+    }
+
+    /// The operation as one of a transaction.
+    pub(crate) fn item(&self, seen: Option<Timestamp>) -> Result<Item, Unfit> {
+        match self.what {
+            What::Wire(operation) => Item::new(self.keyspace.id(), &operation, seen),
+            What::Append { key, values, condition } => {
+                let change = zerohop_wire::messages::Change::Append { values: Many::given(values) };
+                let write = zerohop_wire::messages::Write { key, condition, change };
+                Item::new(self.keyspace.id(), &WireOperation::Write(write), seen)
+            }
+        }
+    }
+
+    pub(crate) fn key(&self) -> &'a [u8] {
         match &self.what {
             What::Wire(operation) => operation.key(),
             What::Append { key, .. } => key,
         }
     }
 
-    fn request(&self) -> Result<Request, Failure<'static>> {
+    pub(crate) fn request(&self) -> Result<Request, Failure<'static>> {
         let limit_us = self.limit.map_or(self.keyspace.client().limit_us(), micros);
         let request = match self.what {
             What::Wire(operation) => Request::record(self.keyspace.id(), &operation, limit_us),

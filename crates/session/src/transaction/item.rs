@@ -48,6 +48,29 @@ impl Item {
         unpack(&self.packed).key()
     }
 
+    /// The keyspace of its record.
+    #[must_use]
+    pub fn keyspace(&self) -> KeyspaceId {
+        self.keyspace
+    }
+
+    /// The operation.
+    #[must_use]
+    pub fn operation(&self) -> Operation<'_> {
+        unpack(&self.packed)
+    }
+
+    /// The operation's bytes: those of another are the same if it is.
+    #[must_use]
+    pub fn packed(&self) -> &Bytes {
+        &self.packed
+    }
+
+    /// Has it rest on this version of its record, as in [`Item::new`].
+    pub fn rest_on(&mut self, seen: Timestamp) {
+        self.seen = Some(seen);
+    }
+
     pub(crate) fn is_read(&self) -> bool {
         self.access == Access::Read
     }

@@ -34,6 +34,8 @@ pub enum Unfit {
     Waits,
     /// One of several reads is a write.
     Writes,
+    /// What is to be written is a read.
+    NoWrite,
     /// An operation passes a bound of the protocol.
     Operation {
         /// Which.
@@ -61,6 +63,7 @@ impl fmt::Display for Unfit {
                 f.write_str("a transaction does not wait for records to change: wait before it begins")
             }
             Self::Writes => f.write_str("one of these reads is a write: use a transaction"),
+            Self::NoWrite => f.write_str("this is no write: read it instead"),
             Self::Operation { failure } => failure.fmt(f),
         }
     }

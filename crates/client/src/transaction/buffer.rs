@@ -1,0 +1,154 @@
+//! What a transaction has read and will write.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zerohop_session::{Error as Reason, Item, Reply, Unfit};
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::messages::{Operation, Query, Read};
+use zerohop_wire::{AbortReason, Failure};
+
+use super::overlay::Local;
+use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX};
+
+type Answer = Result<Reply, Failure<'static>>;
+type Place = (KeyspaceId, Vec<u8>);
+
+/// What a transaction has read and will write.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    writes: Vec<Item>,
+    records: BTreeMap<Place, Seen>,
+    reads: usize,
+    bytes: usize,
+}
+
+/// One record, as the transaction has to do with it.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The version that was read; zero: there was no record.
+    version: Option<Timestamp>,
+    /// What each read of it brought, by its bytes.
+    answers: BTreeMap<Bytes, Answer>,
+    /// Its writes.
+    writes: Vec<usize>,
+}
+
+/// What is known of a record before a server is asked.
+pub(super) enum Found {
+    /// This is what a read brings.
+    Known(Answer),
+    /// Nothing.
+    Unknown,
+    /// What is written lies over something that is not known.
+    Under,
+    /// What is written makes of it what only its primary can tell.
+    Never,
+}
+
+/// What a commit sends.
+pub(super) struct Commit {
+    /// First those that only check what was read, then the writes.
+    pub(super) items: Vec<Item>,
+    /// How many of the former.
+    pub(super) checks: usize,
+    /// There is nothing to be checked or done: one record was read, at this version.
+    pub(super) is_settled: Option<Timestamp>,
+}
+
+impl Buffer {
+    /// What a read would bring, as far as the transaction knows.
+    pub(super) fn find(&self, read: &Item) -> Found {
+        let Some(seen) = self.records.get(&place(read)) else { return Found::Unknown };
+        if seen.writes.is_empty() {
+            return seen.answers.get(read.packed()).cloned().map_or(Found::Unknown, Found::Known);
+        }
+        let writes: Vec<Operation<'_>> = seen.writes.iter().map(|at| self.writes[*at].operation()).collect();
+        let is_lookup = matches!(read.operation(), Operation::Read(Read { query: Query::Lookup, .. }));
+        let base = match (seen.answers.get(read.packed()), seen.version) {
+            (Some(answer), _) => Local::of(answer),
+            (None, Some(Timestamp::ZERO)) => Some(Local::Absent),
+            // Read otherwise than whole.
+            (None, _) => None,
+        };
+        if !is_lookup {
+            return Found::Never;
+        }
+        match Local::after(base, &writes) {
+            Ok(Some(local)) => Found::Known(local.answer()),
+            Ok(None) if seen.answers.contains_key(read.packed()) => Found::Never,
+            Ok(None) => Found::Under,
+            Err(()) => Found::Never,
+        }
+    }
+
+    /// A read has brought this. Errors: it contradicts what was read before, or is one too many.
+    pub(super) fn note(&mut self, read: &Item, answer: &Answer) -> Result<(), Reason> {
+        let version = match answer {
+            Ok(reply) => reply.version(),
+            Err(_) => Timestamp::ZERO,
+        };
+        self.admit(read)?;
+        let seen = self.records.entry(place(read)).or_default();
+        if seen.version.is_some_and(|known| known != version) {
+            return Err(Reason::Aborted { reason: AbortReason::ReadChanged, item: None });
+        }
+        if seen.version.replace(version).is_none() {
+            self.reads += 1;
+        }
+        seen.answers.insert(read.packed().clone(), answer.clone());
+        Ok(())
+    }
+
+    /// Adds a write. Which of the writes it is. Errors: it is one too many.
+    pub(super) fn write(&mut self, item: Item) -> Result<usize, Reason> {
+        if !super::is_write(&item.operation()) {
+            return Err(Reason::Unfit(Unfit::NoWrite));
+        }
+        self.admit(&item)?;
+        let at = self.writes.len();
+        self.records.entry(place(&item)).or_default().writes.push(at);
+        self.writes.push(item);
+        Ok(at)
+    }
+
+    pub(super) fn into_commit(mut self) -> Commit {
+        let mut items = Vec::new();
+        if self.writes.is_empty() && self.reads == 1 {
+            let is_settled = self.records.values().find_map(|seen| seen.version);
+            return Commit { items, checks: 0, is_settled };
+        }
+        for ((keyspace, key), seen) in &self.records {
+            match (seen.version, seen.writes.first()) {
+                // What is read and written is checked where it is written.
+                (Some(version), Some(first)) => self.writes[*first].rest_on(version),
+                (Some(version), None) => {
+                    let check = Operation::Read(Read { key, query: Query::Inspect });
+                    // Its key was within bounds when it was read.
+                    items.extend(Item::new(*keyspace, &check, Some(version)));
+                }
+                (None, _) => {}
+            }
+        }
+        let checks = items.len();
+        items.append(&mut self.writes);
+        Commit { items, checks, is_settled: None }
+    }
+
+    fn admit(&mut self, item: &Item) -> Result<(), Reason> {
+        let (count, limit) = (self.writes.len() + self.reads + 1, TRANSACTION_ITEMS_MAX);
+        if count > limit {
+            return Err(Reason::Unfit(Unfit::Items { count, limit }));
+        }
+        let bytes = self.bytes + item.packed().len();
+        if bytes > TRANSACTION_BYTES_MAX {
+            return Err(Reason::TooManyBytes { limit: TRANSACTION_BYTES_MAX });
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+fn place(item: &Item) -> Place {
+    (item.keyspace(), item.key().to_vec())
+}
