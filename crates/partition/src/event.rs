@@ -39,6 +39,8 @@ pub enum Event<'a> {
     Flushed,
     /// The flush failed with another error than a full disk: what was appended since the last one may be lost.
     FlushFailed,
+    /// Another partition says something about a transaction.
+    Transaction(&'a zerohop_transaction::Message),
     /// Time has passed: to be told every few milliseconds, and at [`crate::Partition::next_wake_ms`].
     Tick,
     /// A connection has closed: nobody waits for its answers any more.
@@ -63,6 +65,23 @@ pub trait Effects {
 
     /// Answer nothing: the request repeats one whose answer its session has. What is held for it may be let go.
     fn dropped(&mut self, to: Token);
+
+    /// Send a message to whoever holds its place. Lost or sent twice it does no harm.
+    fn transaction(&mut self, message: zerohop_transaction::Message);
+
+    /// What a transaction was decided to do is missing at a place: its partition has lost what it had acknowledged. For the
+    /// operator.
+    fn transaction_lost(
+        &mut self,
+        _id: zerohop_transaction::TransactionId,
+        _place: zerohop_transaction::Place,
+    ) {
+    }
+
+    /// The first of these parts, if any, that the map does not have so: of no keyspace, or of one that is otherwise durable.
+    fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
+        None
+    }
 
     /// Entries were appended that are answered only once durable: call [`zerohop_engine::Engine::flush`] before
     /// waiting for more requests, then tell the partition [`Event::Flushed`]. Comes with every such entry.

@@ -18,6 +18,8 @@ pub(crate) enum Reply {
     Packed(Vec<u8>),
     /// That of a unit, as its program wrote it.
     Raw(Vec<u8>),
+    /// A message of a transaction, to another partition: lost if it cannot be sent.
+    Transaction(Box<zerohop_transaction::Message>),
     /// Those of a batch.
     Batch { count: u32, packed: Vec<u8> },
 }
@@ -48,7 +50,7 @@ impl Reply {
 
     fn bytes(&self) -> usize {
         match self {
-            Reply::Small(_) => 0,
+            Reply::Small(_) | Reply::Transaction(_) => 0,
             Reply::Packed(bytes) | Reply::Raw(bytes) | Reply::Batch { packed: bytes, .. } => bytes.len(),
         }
     }
@@ -63,6 +65,12 @@ impl Reply {
         }
     }
 
+    fn fail(&self, to: Token, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        if !matches!(self, Reply::Transaction(_)) {
+            effects.answer(to, &Message::Answer(Err(self.in_doubt(failure))));
+        }
+    }
+
     pub(crate) fn send(&self, to: Token, effects: &mut dyn Effects) {
         match self {
             Reply::Small(answer) => effects.answer(to, &Message::Answer(answer.clone())),
@@ -71,6 +79,7 @@ impl Reply {
                 effects.answer(to, &Message::Answer(answer.unwrap_or(Err(Failure::DiskFailed))));
             }
             Reply::Raw(bytes) => effects.reply(to, bytes),
+            Reply::Transaction(message) => effects.transaction((**message).clone()),
             Reply::Batch { count, packed } => match Many::packed(*count, packed) {
                 Ok(answers) => effects.answer(to, &Message::BatchAnswer(answers)),
                 Err(failure) => effects.answer(to, &Message::Answer(Err(failure))),
@@ -101,7 +110,7 @@ pub(crate) fn push_packed(answer: &Answer<'_>, out: &mut Vec<u8>) {
 impl Held {
     pub(crate) fn push(&mut self, index: u64, to: Token, reply: Reply, effects: &mut dyn Effects) {
         if let Some(failure) = &self.failed {
-            effects.answer(to, &Message::Answer(Err(reply.in_doubt(failure))));
+            reply.fail(to, failure, effects);
             return;
         }
         self.bytes += reply.bytes();
@@ -131,7 +140,7 @@ impl Held {
     pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         self.bytes = 0;
         for (_, to, reply) in self.queue.drain(..) {
-            effects.answer(to, &Message::Answer(Err(reply.in_doubt(failure))));
+            reply.fail(to, failure, effects);
         }
     }
 
@@ -140,7 +149,7 @@ impl Held {
         self.bytes = 0;
         let failure = self.failed.insert(failure);
         for (_, to, reply) in self.queue.drain(..) {
-            effects.answer(to, &Message::Answer(Err(reply.in_doubt(failure))));
+            reply.fail(to, failure, effects);
         }
     }
 }

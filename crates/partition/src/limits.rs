@@ -102,6 +102,28 @@ pub const UPKEEP_IDLE_MS: u64 = 1_000;
 /// Failures kept for the operator, oldest out first.
 pub const TROUBLES_MAX: usize = 16;
 
+/// Memory of prepared transactions and staged pieces above which no more are taken: a checkpoint carries them. One of each
+/// may pass it.
+pub const TRANSACTED_BYTES_MAX: u64 = 24 << 20;
+
+/// How often a partition with transactions under way looks after them: a few times between two copies of a message.
+pub const TRANSACTIONS_TICK_MS: u64 = 50;
+
+/// Messages of transactions that an instance has to pass on; more are let lie.
+pub const TRANSIT_MAX: usize = 65_536;
+
+/// Messages of transactions that are passed on in one turn: others are served in between.
+pub const TRANSIT_PER_BATCH_MAX: usize = 4_096;
+
+/// Rounds of flushes and messages between partitions of one instance in one batch: a transaction takes three.
+pub const TRANSIT_ROUNDS_MAX: usize = 8;
+
+/// For how long a request waits for the intents of transactions before its asker has to come again.
+pub const INTENT_WAIT_MS: u64 = 2_000;
+
+/// Bytes of requests that wait for intents; one may pass it.
+pub const INTENT_WAIT_BYTES_MAX: usize = 32 << 20;
+
 /// Fields of a trailer at most: flags, deadline, session, sequence, its distance, an outcome, its length.
 pub const TRAILER_BYTES_MAX: usize = 1 + 8 + 16 + 8 + 2 + 17 + 1;
 
@@ -113,7 +135,8 @@ const _: () = assert!(
 );
 // A sequence is kept by its distance from the lowest unanswered one, in 16 bits.
 const _: () = assert!(SESSION_WINDOW_MAX + zerohop_wire::limits::BATCH_ITEMS_MAX as u64 <= u16::MAX as u64);
-// Both tables fit what an engine's checkpoint carries.
+// All tables fit what an engine's checkpoint carries.
 const _: () = assert!(
-    SESSION_BYTES_MAX + DEADLINE_BYTES_MAX + (8 << 20) <= zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX
+    SESSION_BYTES_MAX + DEADLINE_BYTES_MAX + TRANSACTED_BYTES_MAX as usize + (24 << 20)
+        <= zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX
 );

@@ -10,6 +10,7 @@
 //! | 2 eviction | 2 (1), session mark (8), then the sessions that are forgotten: issued (8), nonce (8) each |
 //! | 16 epoch | 16 (1): a new primary begins here; everything before is committed with it |
 //! | 18 sieved | 18 (1), splits (1): no record of another partition is here, as of so many splits of the keyspace |
+//! | 19 transaction | 19 (1), lowest unanswered sequence of the session whose outcome it is, else 0 (8), an entry of `zerohop_transaction` |
 //! | 17 filler | 17 (1): stands where the sender of a whole state had no entry any more; the state is not in the log |
 //!
 //! | bytes of a note | field |
@@ -22,6 +23,7 @@
 //! | | outcome, see [`crate::outcome`] |
 
 use zerohop_engine::Meta;
+use zerohop_transaction::{Entry, Outcome as Ended};
 use zerohop_wire::ids::{SessionId, Timestamp};
 
 use crate::outcome::Outcome;
@@ -34,6 +36,7 @@ const MARK_EVICTION: u8 = 2;
 const MARK_EPOCH: u8 = 16;
 const MARK_FILLER: u8 = 17;
 const MARK_SIEVED: u8 = 18;
+pub(crate) const MARK_TRANSACTION: u8 = 19;
 
 /// Whose write it was, and what it came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,27 @@ pub(crate) enum Mark {
     Epoch,
     Filler,
     Sieved { splits: u8 },
+    Transaction { lowest: u64, entry: Entry },
+}
+
+impl SessionNote {
+    /// What an entry says to the client of its transaction, who has told this lowest sequence without an answer.
+    pub(crate) fn of_transaction(entry: &Entry, lowest: u64) -> Option<SessionNote> {
+        let (id, outcome) = match entry {
+            Entry::Commit { id, timestamp, results, .. } => {
+                (id, Ended::Committed { timestamp: *timestamp, results: results.clone() })
+            }
+            Entry::Abort { id, by, refusal } => (id, Ended::Aborted { by: *by, refusal: *refusal }),
+            Entry::Stage { id, .. } => {
+                let (session, sequence) = (id.session, id.sequence.0);
+                let outcome = Outcome::Done { version: Timestamp::ZERO, number: 0 };
+                return Some(SessionNote { session, sequence, lowest: lowest.min(sequence), outcome });
+            }
+            _ => return None,
+        };
+        let (sequence, outcome) = (id.sequence.0, Outcome::Ended(Box::new(outcome)));
+        Some(SessionNote { session: id.session, sequence, lowest: lowest.min(sequence), outcome })
+    }
 }
 
 impl Note {
@@ -133,6 +157,11 @@ impl Mark {
             Mark::Epoch => out.push(MARK_EPOCH),
             Mark::Filler => out.push(MARK_FILLER),
             Mark::Sieved { splits } => out.extend_from_slice(&[MARK_SIEVED, *splits]),
+            Mark::Transaction { lowest, entry } => {
+                out.push(MARK_TRANSACTION);
+                out.extend_from_slice(&lowest.to_le_bytes());
+                out.extend_from_slice(&entry.encode());
+            }
             Mark::Eviction { mark, sessions } => {
                 out.push(MARK_EVICTION);
                 out.extend_from_slice(&mark.0.to_le_bytes());
@@ -155,6 +184,13 @@ impl Mark {
                 [splits] => Some(Mark::Sieved { splits: *splits }),
                 _ => None,
             },
+            MARK_TRANSACTION => {
+                let (lowest, entry) = rest.split_first_chunk::<8>()?;
+                Some(Mark::Transaction {
+                    lowest: u64::from_le_bytes(*lowest),
+                    entry: Entry::decode(entry).ok()?,
+                })
+            }
             MARK_EVICTION => {
                 let mut from = Reader::new(rest);
                 let mark = Timestamp(from.u64()?);
@@ -198,7 +234,10 @@ mod tests {
     fn marks_read_back() {
         let sessions = vec![SessionId { issued: Timestamp(1), nonce: 2 }, SessionId::NONE];
         let eviction = Mark::Eviction { mark: Timestamp(8), sessions };
-        for mark in [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler, Mark::Sieved { splits: 3 }] {
+        let entry = Entry::Finish { id: Default::default() };
+        let transaction = Mark::Transaction { lowest: 4, entry };
+        let sieved = Mark::Sieved { splits: 3 };
+        for mark in [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler, sieved, transaction] {
             let mut payload = Vec::new();
             mark.encode(Timestamp(9), &mut payload);
             assert_eq!(Mark::decode(&payload, Timestamp(9)), Some(mark));

@@ -15,12 +15,17 @@
 //! | 21 | `NotANumber` | none |
 //! | 22 | `Overflow` | none |
 //! | 23 | `ValueTooLong` | length (8), limit (4) |
+//! | 32 | a transaction is committed | timestamp (8), parts (4), of each its results: length (4), bytes |
+//! | 33 | a transaction is aborted | by whom: keyspace (4), hash (8); reason (1), item (4) |
 
 use std::borrow::Cow;
 
-use zerohop_wire::Failure;
-use zerohop_wire::ids::Timestamp;
+use bytes::Bytes;
+use zerohop_transaction::limits::{PARTICIPANTS_MAX, RESULT_BYTES_MAX};
+use zerohop_transaction::{Outcome as Ended, Place, Reason, Refusal};
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{Answer, Outcome as Brought, RecordType};
+use zerohop_wire::{Failure, What};
 
 use crate::limits::SEEN_KEPT_BYTES_MAX;
 use crate::state::reader::Reader;
@@ -28,15 +33,32 @@ use crate::state::reader::Reader;
 /// What a write came to: done, or refused by what the record was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Done { version: Timestamp, number: u64 },
-    Counter { version: Timestamp, value: i64 },
+    Done {
+        version: Timestamp,
+        number: u64,
+    },
+    Counter {
+        version: Timestamp,
+        value: i64,
+    },
     NotFound,
     WrongType(RecordType),
-    ConditionFailed { version: Timestamp, found: Option<RecordType> },
-    CompareFailed { version: Timestamp, seen: Option<Box<[u8]>> },
+    ConditionFailed {
+        version: Timestamp,
+        found: Option<RecordType>,
+    },
+    CompareFailed {
+        version: Timestamp,
+        seen: Option<Box<[u8]>>,
+    },
     NotANumber,
     Overflow,
-    ValueTooLong { length: u64, limit: u32 },
+    ValueTooLong {
+        length: u64,
+        limit: u32,
+    },
+    /// Of a transaction over several partitions.
+    Ended(Box<Ended>),
 }
 
 impl Outcome {
@@ -62,6 +84,8 @@ impl Outcome {
             Outcome::ValueTooLong { length, limit } => {
                 Failure::ValueTooLong { length: *length, limit: *limit }
             }
+            // A number that named a transaction names something else now: no client does that.
+            Outcome::Ended(_) => What::Window.into(),
         })
     }
 
@@ -79,6 +103,12 @@ impl Outcome {
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {
             Outcome::CompareFailed { seen: Some(seen), .. } => seen.len(),
+            Outcome::Ended(ended) => match &**ended {
+                Ended::Committed { results, .. } => {
+                    size_of::<Ended>() + results.iter().map(|one| size_of_val(one) + one.len()).sum::<usize>()
+                }
+                Ended::Aborted { .. } => size_of::<Ended>(),
+            },
             _ => 0,
         }
     }
@@ -116,6 +146,7 @@ impl Outcome {
                 put(23, &[*length]);
                 out.extend_from_slice(&limit.to_le_bytes());
             }
+            Outcome::Ended(ended) => encode_ended(ended, out),
         }
     }
 
@@ -149,9 +180,54 @@ impl Outcome {
             21 => Outcome::NotANumber,
             22 => Outcome::Overflow,
             23 => Outcome::ValueTooLong { length: from.u64()?, limit: from.u32()? },
+            tag @ (ENDED_COMMITTED | ENDED_ABORTED) => Outcome::Ended(Box::new(decode_ended(tag, from)?)),
             _ => return None,
         })
     }
+}
+
+const ENDED_COMMITTED: u8 = 32;
+const ENDED_ABORTED: u8 = 33;
+
+fn encode_ended(ended: &Ended, out: &mut Vec<u8>) {
+    match ended {
+        Ended::Committed { timestamp, results } => {
+            out.push(ENDED_COMMITTED);
+            out.extend_from_slice(&timestamp.0.to_le_bytes());
+            out.extend_from_slice(&(results.len() as u32).to_le_bytes());
+            for result in results {
+                out.extend_from_slice(&(result.len() as u32).to_le_bytes());
+                out.extend_from_slice(result);
+            }
+        }
+        Ended::Aborted { by, refusal } => {
+            out.push(ENDED_ABORTED);
+            out.extend_from_slice(&by.keyspace.0.to_le_bytes());
+            out.extend_from_slice(&by.point.to_le_bytes());
+            out.push(refusal.reason.number());
+            out.extend_from_slice(&refusal.item.to_le_bytes());
+        }
+    }
+}
+
+fn decode_ended(tag: u8, from: &mut Reader<'_>) -> Option<Ended> {
+    if tag == ENDED_ABORTED {
+        let by = Place { keyspace: KeyspaceId(from.u32()?), point: from.u64()? };
+        let refusal = Refusal { reason: Reason::from_number(from.u8()?)?, item: from.u32()? };
+        return Some(Ended::Aborted { by, refusal });
+    }
+    let timestamp = Timestamp(from.u64()?);
+    let count = from.u32()? as usize;
+    if count > PARTICIPANTS_MAX || count > from.left() / 4 {
+        return None;
+    }
+    let (mut results, mut left) = (Vec::with_capacity(count), RESULT_BYTES_MAX);
+    for _ in 0..count {
+        let length = from.u32()? as usize;
+        left = left.checked_sub(length)?;
+        results.push(Bytes::copy_from_slice(from.bytes(length)?));
+    }
+    Some(Ended::Committed { timestamp, results })
 }
 
 #[cfg(test)]
@@ -177,6 +253,14 @@ mod tests {
             Outcome::NotANumber,
             Outcome::Overflow,
             Outcome::ValueTooLong { length: 1 << 40, limit: 7 },
+            Outcome::Ended(Box::new(Ended::Committed {
+                timestamp: other,
+                results: vec![Bytes::from_static(b"one"), Bytes::new()],
+            })),
+            Outcome::Ended(Box::new(Ended::Aborted {
+                by: Place { keyspace: KeyspaceId(3), point: 9 },
+                refusal: Reason::ReadChanged.into(),
+            })),
         ];
         for at in [at, Timestamp::ZERO] {
             for outcome in &outcomes {

@@ -56,6 +56,10 @@ pub enum Bug {
     YieldOfAnyEpoch,
     /// A split gives the daughters no session table.
     SessionsNotSplit,
+    /// What a transaction changes is changed twice.
+    TransactionTwice,
+    /// Reads do not wait for the intents of transactions.
+    IntentsIgnored,
     /// A partition shows and counts what its sister owns until it is removed.
     ForeignCounted,
     /// A follower counts though entries of its log cannot be read.
@@ -96,6 +100,9 @@ impl Bug {
         Bug::DigestOfAnyIndex,
         Bug::LogNotHeld,
     ];
+
+    /// Those of transactions over several partitions.
+    pub const OF_TRANSACTIONS: [Bug; 2] = [Bug::TransactionTwice, Bug::IntentsIgnored];
 
     /// Those of splits.
     pub const OF_SPLITS: [Bug; 2] = [Bug::SessionsNotSplit, Bug::ForeignCounted];

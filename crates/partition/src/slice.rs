@@ -1,11 +1,13 @@
 //! Which keys a partition owns: after a split it holds, for a while, what its sister owns too.
 
 use zerohop_placement::{HashKind, Keyspace, PartitionCount, partition_of};
-use zerohop_wire::ids::PartitionId;
+use zerohop_transaction::Span;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 /// A partition's slice of the hashes of its keyspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
+    keyspace: KeyspaceId,
     hash: HashKind,
     seed: u64,
     partitions: PartitionCount,
@@ -16,16 +18,31 @@ pub struct Slice {
 impl Slice {
     /// That of a partition of a keyspace as the map has it now.
     #[must_use]
-    pub fn of(keyspace: &Keyspace, partition: PartitionId) -> Slice {
+    pub fn of(id: KeyspaceId, keyspace: &Keyspace, partition: PartitionId) -> Slice {
         let config = keyspace.config();
         let (hash, seed, partitions) = (config.hash, config.seed, config.partitions);
-        Slice { hash, seed, partitions, partition, splits: keyspace.splits() }
+        Slice { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
     }
 
     /// Whether a key is one of its own.
     #[must_use]
     pub fn owns(&self, key: &[u8]) -> bool {
-        partition_of(self.hash.hash(self.seed, key), self.partitions) == self.partition
+        partition_of(self.hash(key), self.partitions) == self.partition
+    }
+
+    /// The hash by which a key is placed, and locked in transactions.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hash.hash(self.seed, key)
+    }
+
+    /// Its hashes.
+    #[must_use]
+    pub fn span(&self) -> Span {
+        let bits = self.partitions.bits();
+        // One partition has no bits; the wider shift keeps it from being a special case.
+        let first = (u128::from(self.partition.0) << (64 - bits)) as u64;
+        let last = first | u64::MAX.checked_shr(bits).unwrap_or(0);
+        Span { keyspace: self.keyspace, first, last }
     }
 
     /// How often the keyspace was split until it was cut so.

@@ -184,12 +184,19 @@ impl Staged {
         self.items.push(Item { kind, flags, at, hint, change: Some((change, shape)), place });
     }
 
-    /// Adds a mark that says nothing: the end of a unit whose last change is in the log already.
-    pub(crate) fn push_end(&mut self, at: Timestamp) {
+    /// Adds a mark with this payload.
+    pub(crate) fn push_mark(&mut self, at: Timestamp, payload: &[u8]) {
         let begin = self.bytes.len();
-        Note::default().push_mark(at, &mut self.bytes);
+        self.bytes.extend_from_slice(payload);
         let place = [begin, begin, self.bytes.len()];
         self.items.push(Item { kind: Kind::Mark, flags: 0, at, hint: None, change: None, place });
+    }
+
+    /// Adds a mark that says nothing: the end of a unit whose last change is in the log already.
+    pub(crate) fn push_end(&mut self, at: Timestamp) {
+        let mut payload = Vec::new();
+        Note::default().push_mark(at, &mut payload);
+        self.push_mark(at, &payload);
     }
 
     /// Appends all of them to the log and lays them over the records. The last one is joined with what follows only if

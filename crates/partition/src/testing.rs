@@ -25,6 +25,7 @@ pub(crate) struct Collected {
     pub(crate) replies: BTreeMap<Token, Vec<u8>>,
     pub(crate) dropped: Vec<Token>,
     pub(crate) wrong_owner: Vec<Token>,
+    pub(crate) messages: Vec<zerohop_transaction::Message>,
     pub(crate) wants_flush: bool,
 }
 
@@ -185,6 +186,10 @@ impl Effects for Collected {
 
     fn dropped(&mut self, to: Token) {
         self.dropped.push(to);
+    }
+
+    fn transaction(&mut self, message: zerohop_transaction::Message) {
+        self.messages.push(message);
     }
 
     fn flush_wanted(&mut self) {

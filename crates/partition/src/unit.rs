@@ -16,16 +16,19 @@ use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
-use zerohop_wire::messages::{Change as Asked, Condition, Expiry, Range as AskedRange, RecordType, Write};
+use zerohop_wire::messages::{
+    Answer, Change as Asked, Condition, Expiry, Range as AskedRange, Read, RecordType, Write,
+};
 use zerohop_wire::{Failure, What};
 
 use crate::clock::Clock;
 use crate::failure::failure_of;
 use crate::group::Group;
-use crate::limits::{STAGED_BYTES_MAX, UNIT_CHANGES_MAX};
+use crate::limits::{BUSY_RETRY_MS, STAGED_BYTES_MAX, UNIT_CHANGES_MAX};
 use crate::operations::{self, Action, Cell, Contents, OrFail, Plan, Planned};
+use crate::outcome::Outcome;
 use crate::overlay::{Overlay, Shape};
-use crate::partition::Partition;
+use crate::partition::{Intents, Partition};
 use crate::slice::Slice;
 use crate::staged::{Seen, Staged};
 use crate::state::Deadlines;
@@ -93,6 +96,11 @@ pub struct Unit<'u, D> {
     /// Entries appended so far, all joined with the next.
     pub(crate) appended: usize,
     at: Option<Timestamp>,
+    now_ms: u64,
+    /// What stands in its way; `None`: nothing.
+    intents: Option<Intents<'u>>,
+    /// It has met an intent: all of it is taken back, and comes again.
+    pub(crate) is_blocked: bool,
 }
 
 impl<'u, D: Disk> Unit<'u, D> {
@@ -103,13 +111,45 @@ impl<'u, D: Disk> Unit<'u, D> {
         staged: &'u mut Staged,
         foreign: Option<Slice>,
     ) -> Unit<'u, D> {
-        Unit { engine, group, overlay, deadlines, clock, staged, foreign, newest: 0, appended: 0, at: None }
+        let now_ms = clock.now_ms();
+        Unit {
+            engine,
+            group,
+            overlay,
+            deadlines,
+            clock,
+            staged,
+            foreign,
+            newest: 0,
+            appended: 0,
+            at: None,
+            now_ms,
+            intents: None,
+            is_blocked: false,
+        }
+    }
+
+    /// It must not look at what a transaction is about to change, nor change what one has locked.
+    pub(crate) fn set_intents(&mut self, intents: Option<Intents<'u>>) {
+        self.intents = intents;
+    }
+
+    #[cold]
+    fn blocked(&mut self) -> Failure<'static> {
+        self.is_blocked = true;
+        Failure::Busy { retry_after_ms: BUSY_RETRY_MS }
+    }
+
+    /// Its changes have this timestamp, and its clock stands still at this time, in milliseconds since 1970: those of a
+    /// transaction that was evaluated then, and is decided.
+    pub(crate) fn set_time(&mut self, at: Timestamp, now_ms: u64) {
+        (self.at, self.now_ms) = (Some(at), now_ms);
     }
 
     /// The partition's clock in milliseconds since 1970; it stands still while the program runs.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
-        self.clock.now_ms()
+        self.now_ms
     }
 
     /// What a key's record is.
@@ -318,6 +358,9 @@ impl<'u, D: Disk> Unit<'u, D> {
     /// has come its removal is staged.
     #[inline]
     fn look_at(&mut self, key: &[u8]) -> Result<Look, Failure<'static>> {
+        if self.intents.is_some_and(|intents| intents.stand(key)) {
+            return Err(self.blocked());
+        }
         if self.staged.may_have(key) {
             self.append_joined()?;
         }
@@ -329,7 +372,7 @@ impl<'u, D: Disk> Unit<'u, D> {
             Some(known) => known.shape().and_then(|shape| shape.deadline),
             None => self.deadlines.get(key),
         };
-        if deadline.is_none_or(|deadline| deadline > self.clock.now_ms()) {
+        if deadline.is_none_or(|deadline| deadline > self.now_ms) {
             return Ok(Look::Living);
         }
         self.stage(key, &Action::Remove, Seen::default(), &[])?;
@@ -372,12 +415,37 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.plan(key, operations::depends_on_record(&write), |cell| operations::plan(cell, &write))
     }
 
+    /// Answers a read over what the unit has changed; `out` is empty, and holds what the answer borrows.
+    pub(crate) fn answer<'o>(&mut self, read: &Read<'_>, out: &'o mut Vec<u8>) -> Answer<'o> {
+        let shape = self.shape(read.key)?;
+        operations::read(&mut self.view(), read, shape.as_ref(), out)
+    }
+
+    /// Does a write, under its condition.
+    ///
+    /// # Errors
+    /// What the disk or the log says; that the record says no is an outcome.
+    pub(crate) fn write(&mut self, write: &Write<'_>) -> Result<Outcome, Failure<'static>> {
+        let depends_on_record = operations::depends_on_record(write);
+        self.outcome_of(write.key, depends_on_record, |cell| operations::plan(cell, write))
+    }
+
     fn plan<'a>(
         &mut self,
         key: &[u8],
         depends_on_record: bool,
         plan: impl FnOnce(&mut Cell<'_, '_, D>) -> Planned<'a>,
     ) -> Result<(), Failure<'static>> {
+        let outcome = self.outcome_of(key, depends_on_record, plan)?;
+        outcome.answer().map(drop).map_err(Failure::into_owned)
+    }
+
+    fn outcome_of<'a>(
+        &mut self,
+        key: &[u8],
+        depends_on_record: bool,
+        plan: impl FnOnce(&mut Cell<'_, '_, D>) -> Planned<'a>,
+    ) -> Result<Outcome, Failure<'static>> {
         check_key(key)?;
         let Seen { shape, hint } = if depends_on_record {
             self.see(key)?;
@@ -391,10 +459,11 @@ impl<'u, D: Disk> Unit<'u, D> {
         let mut cell = Cell { view: self.view(), key, shape, at, now_ms, buffer: &mut buffer };
         let planned = plan(&mut cell);
         let shape = cell.shape.take();
-        let result = planned.and_then(|Plan { action, outcome }| match (outcome.answer(), action) {
-            (Err(failure), _) => Err(failure.into_owned()),
-            (Ok(_), Action::Nothing) => Ok(()),
-            (Ok(_), action) => self.stage(key, &action, Seen { shape, hint }, &buffer),
+        let result = planned.and_then(|Plan { action, outcome }| {
+            if !matches!(action, Action::Nothing) {
+                self.stage(key, &action, Seen { shape, hint }, &buffer)?;
+            }
+            Ok(outcome)
         });
         self.staged.made = buffer;
         result
@@ -408,6 +477,9 @@ impl<'u, D: Disk> Unit<'u, D> {
         seen: Seen,
         made: &[u8],
     ) -> Result<(), Failure<'static>> {
+        if self.intents.is_some_and(|intents| intents.are_in_the_way(key)) {
+            return Err(self.blocked());
+        }
         let before = self.appended + self.staged.len();
         if before > UNIT_CHANGES_MAX {
             return Err(Failure::TooMany { count: before as u64, limit: UNIT_CHANGES_MAX as u32 });

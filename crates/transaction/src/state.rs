@@ -8,6 +8,7 @@ use zerohop_wire::ids::{LogIndex, Timestamp};
 use crate::entry::Entry;
 use crate::id::{Attempt, Durability, Floor, Place, StageId, TransactionId};
 use crate::intents::Locks;
+use crate::item::Access;
 
 /// A prepared transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +66,18 @@ pub struct State {
     pub(crate) staged: BTreeMap<StageId, Staged>,
     /// The last entry applied.
     pub(crate) last: LogIndex,
+    /// What prepared transactions and staged pieces take, about.
+    bytes: u64,
+}
+
+/// Memory of a prepared transaction beside its locks and bytes.
+const PREPARED_BYTES: u64 = 256;
+
+impl Prepared {
+    fn bytes(&self) -> u64 {
+        let locks = self.locks.len() * size_of::<(u64, Access)>() + self.pinned.len() * size_of::<StageId>();
+        PREPARED_BYTES + (locks + self.effect.len() + self.result.len()) as u64
+    }
 }
 
 impl State {
@@ -86,11 +99,14 @@ impl State {
                     result: result.clone(),
                 };
                 self.pin(pinned, Some(*id));
-                self.prepared.insert(*id, prepared);
+                self.bytes += prepared.bytes();
+                if let Some(before) = self.prepared.insert(*id, prepared) {
+                    self.bytes -= before.bytes();
+                }
             }
             Entry::Release { id, attempt } => {
                 if self.prepared.get(id).is_some_and(|prepared| prepared.attempt <= *attempt)
-                    && let Some(prepared) = self.prepared.remove(id)
+                    && let Some(prepared) = self.take_prepared(id)
                 {
                     self.pin(&prepared.pinned, None);
                 }
@@ -98,7 +114,7 @@ impl State {
             Entry::Apply { id, prepared, timestamp, decision } => {
                 self.applied.insert(*id, (*decision, *timestamp));
                 if self.prepared.get(id).is_some_and(|held| held.index == *prepared) {
-                    let prepared = self.prepared.remove(id)?;
+                    let prepared = self.take_prepared(id)?;
                     return Some(self.install(*id, *timestamp, prepared.effect, prepared.pinned));
                 }
             }
@@ -124,10 +140,19 @@ impl State {
                     .retain(|id, (decision, _)| !floor.span.has(id.decider) || *decision >= floor.index);
             }
             Entry::Stage { id, bytes } => {
-                self.staged.insert(*id, Staged { bytes: bytes.len() as u64, pinned: None });
+                let staged = Staged { bytes: bytes.len() as u64, pinned: None };
+                self.bytes += staged.bytes;
+                if let Some(before) = self.staged.insert(*id, staged) {
+                    self.bytes -= before.bytes;
+                }
             }
             Entry::Expire { ids } => {
-                self.staged.retain(|id, staged| staged.pinned.is_some() || !ids.contains(id));
+                let bytes = &mut self.bytes;
+                self.staged.retain(|id, staged| {
+                    let stays = staged.pinned.is_some() || !ids.contains(id);
+                    *bytes -= if stays { 0 } else { staged.bytes };
+                    stays
+                });
             }
             Entry::Abort { .. } => {}
         }
@@ -138,6 +163,12 @@ impl State {
         if let Some(decision) = self.decisions.remove(id) {
             self.unfinished.remove(&decision.index);
         }
+    }
+
+    fn take_prepared(&mut self, id: &TransactionId) -> Option<Prepared> {
+        let prepared = self.prepared.remove(id)?;
+        self.bytes -= prepared.bytes();
+        Some(prepared)
     }
 
     fn pin(&mut self, pinned: &[StageId], by: Option<TransactionId>) {
@@ -156,7 +187,9 @@ impl State {
         pinned: Vec<StageId>,
     ) -> Install {
         for id in &pinned {
-            self.staged.remove(id);
+            if let Some(staged) = self.staged.remove(id) {
+                self.bytes -= staged.bytes;
+            }
         }
         Install { id, timestamp, effect, pinned }
     }
@@ -182,6 +215,25 @@ impl State {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.is_quiet() && self.applied.is_empty() && self.staged.is_empty()
+    }
+
+    /// What an `Apply` that names this `Prepare` will change; `None` if that is not held.
+    #[must_use]
+    pub fn effect_of(&self, id: &TransactionId, prepared: LogIndex) -> Option<Bytes> {
+        let held = self.prepared.get(id).filter(|held| held.index == prepared)?;
+        Some(held.effect.clone())
+    }
+
+    /// Whether a staged piece is there.
+    #[must_use]
+    pub fn has_staged(&self, id: &StageId) -> bool {
+        self.staged.contains_key(id)
+    }
+
+    /// Memory of what is prepared and staged, about: whoever carries the state in a checkpoint has a bound for it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The highest timestamp in it: the clock of whoever becomes primary is to be above.

@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use super::clock::Time;
 use super::{Effects, Instance, relay};
 use crate::event::Event;
-use crate::limits::{FLUSH_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS};
+use crate::limits::{FLUSH_ROUNDS_MAX, TRANSIT_ROUNDS_MAX, UPKEEP_BUSY_MS, UPKEEP_EVERY_MS, UPKEEP_IDLE_MS};
 
 impl<D: Disk> Instance<D> {
     /// All requests of a batch have been handed over, or [`Instance::next_wake_ms`] has come: flushes once for all that
@@ -18,6 +18,13 @@ impl<D: Disk> Instance<D> {
         // What has expired is durable before anybody is told.
         self.flush(effects);
         let is_shared_touched = self.end_of_batch_shared(effects);
+        for _ in 0..TRANSIT_ROUNDS_MAX {
+            if !self.pass_on(effects) {
+                break;
+            }
+            self.flush(effects);
+            self.flush_ahead_shared(effects);
+        }
         self.step_splits(effects);
         self.follow_again(effects);
         if self.table.settle_touched(self.clock.now()) || is_shared_touched {
@@ -30,6 +37,9 @@ impl<D: Disk> Instance<D> {
     pub fn next_wake_ms(&self) -> u64 {
         let tick_ms = self.table.next_wake_ms().map_or(u64::MAX, |wake_ms| self.clock.elapsed_at(wake_ms));
         let elapsed_ms = self.clock.elapsed_ms();
+        if !self.transit.is_empty() {
+            return elapsed_ms;
+        }
         let is_busy = elapsed_ms < self.upkeep.busy_until_ms || self.table.has_unflushed();
         let every_ms = if is_busy { UPKEEP_EVERY_MS } else { UPKEEP_IDLE_MS };
         let upkeep_ms = self.upkeep.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
@@ -66,7 +76,7 @@ impl<D: Disk> Instance<D> {
                 return;
             }
             self.table.take_unflushed(&mut slots);
-            let Instance { engine, table, history, connections, counters, clock, .. } = self;
+            let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
             counters.flushes += 1;
             let event = match engine.flush() {
                 Ok(()) => Event::Flushed,
@@ -80,7 +90,7 @@ impl<D: Disk> Instance<D> {
                     Event::FlushFailed
                 }
             };
-            let mut relay = relay(history, connections, counters, effects);
+            let mut relay = relay(history, connections, counters, transit, effects);
             for slot in slots.drain(..) {
                 table.step(slot, (engine, clock.now()), event, &mut relay);
             }
@@ -89,13 +99,13 @@ impl<D: Disk> Instance<D> {
 
     fn tick_due(&mut self, effects: &mut dyn Effects) {
         let now = self.clock.now();
-        let Instance { engine, table, history, connections, counters, .. } = self;
+        let Instance { engine, table, history, connections, counters, transit, .. } = self;
         if table.next_wake_ms().is_none_or(|wake_ms| wake_ms > now.ms) {
             return;
         }
         let mut due = Vec::new();
         table.take_due(now, &mut due);
-        let mut relay = relay(history, connections, counters, effects);
+        let mut relay = relay(history, connections, counters, transit, effects);
         for slot in due {
             table.step(slot, (engine, now), Event::Tick, &mut relay);
             table.ticked(slot, now);

@@ -197,6 +197,11 @@ impl<D: Disk> Instance<D> {
     /// Something that another instance says. `false`: it is not meant for this process, or is about nothing here.
     pub(super) fn peer(&mut self, envelope: &Envelope, peer: &Peer<'_>, effects: &mut dyn Effects) -> bool {
         let me = member(self.identity);
+        if let Call::Transaction(bytes) = peer.call {
+            // Late ones do no harm, not even those to an earlier start of this process.
+            self.transaction(bytes, effects);
+            return true;
+        }
         if peer.to != me || self.groups.is_empty() {
             return false;
         }
@@ -231,9 +236,9 @@ impl<D: Disk> Instance<D> {
         (program, reply): (&mut P, &mut Vec<u8>),
         effects: &mut dyn Effects,
     ) -> Result<Ran, Failure<'static>> {
-        let Instance { identity, engine, groups, history, connections, counters, clock, .. } = self;
+        let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
         let Groups { by, leases, .. } = groups;
-        let mut relay = relay(history, connections, counters, effects);
+        let mut relay = relay(history, connections, counters, transit, effects);
         relay.me = member(*identity);
         let mut context = Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases };
         by.run(key, &mut context, to, (program, reply), &mut relay)
@@ -254,9 +259,9 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn Effects,
         act: impl FnOnce(&mut Replicas<Key>, &mut Context<'_, D>, &mut Relay<'_>) -> T,
     ) -> T {
-        let Instance { identity, engine, groups, history, connections, counters, clock, .. } = self;
+        let Instance { identity, engine, groups, history, connections, counters, transit, clock, .. } = self;
         let Groups { by, leases, .. } = groups;
-        let mut relay = relay(history, connections, counters, effects);
+        let mut relay = relay(history, connections, counters, transit, effects);
         relay.me = member(*identity);
         let mut context = Context { engine, now: clock.now(), now_us: micros(clock.elapsed_ms()), leases };
         act(by, &mut context, &mut relay)
@@ -273,6 +278,16 @@ impl<D: Disk> Instance<D> {
     pub(super) fn disconnected_shared(&mut self, connection: u64) {
         for key in self.groups.by.with_waits() {
             self.tell(key, Told::Disconnected { connection }, &mut super::Nobody);
+        }
+    }
+
+    /// One flush of what groups have appended, after it was sent to those who must have it too.
+    pub(super) fn flush_ahead_shared(&mut self, effects: &mut dyn Effects) {
+        if self.groups.by.has_unflushed() {
+            if self.with_groups(effects, |by, context, relay| by.send_ahead(context, relay)) {
+                effects.send_now();
+            }
+            self.flush_shared(effects);
         }
     }
 
@@ -352,7 +367,7 @@ impl<D: Disk> Instance<D> {
         if let Some(bequest) = self.splits.bequest(keyspace, id) {
             replica.inherit(bequest, group.epoch);
         }
-        replica.set_slice(crate::Slice::of(found, id));
+        replica.set_slice(crate::Slice::of(keyspace, found, id));
         self.groups.insert(keyspace, id, replica);
         self.splits.inherited(keyspace, id);
         Ok(())

@@ -257,8 +257,8 @@ impl<D: Disk> Instance<D> {
         config: &KeyspaceConfig,
         effects: &mut dyn Effects,
     ) -> Result<(), MapChangeError> {
-        let Instance { engine, table, history, connections, counters, .. } = self;
-        let mut relay = relay(history, connections, counters, effects);
+        let Instance { engine, table, history, connections, counters, transit, .. } = self;
+        let mut relay = relay(history, connections, counters, transit, effects);
         for slot in table.of(keyspace) {
             table.set_durability(slot, engine, durability(config), &mut relay)?;
         }
@@ -291,8 +291,8 @@ impl<D: Disk> Instance<D> {
             None => Failure::UnknownKeyspace { keyspace },
             Some(_) => Failure::Unavailable { retry_after_ms: crate::limits::UNAVAILABLE_RETRY_MS },
         };
-        let Instance { table, history, connections, counters, .. } = self;
-        table.release(slot, &failure, &mut relay(history, connections, counters, effects));
+        let Instance { table, history, connections, counters, transit, .. } = self;
+        table.release(slot, &failure, &mut relay(history, connections, counters, transit, effects));
         table.remove(slot);
         self.drop_files(keyspace, id)
     }

@@ -26,6 +26,7 @@ mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ use relay::Relay;
 use splits::Splits;
 use stats::Counters;
 use table::Table;
+use transactions::Transit;
 
 /// Who this is, in answers to `Hello`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,7 @@ pub struct Instance<D: Disk> {
     connections: Connections,
     clock: InstanceClock,
     counters: Counters,
+    transit: Transit,
     upkeep: Upkeep,
 }
 
@@ -141,13 +144,13 @@ impl<D: Disk> Instance<D> {
         self.disconnected_shared(connection);
         let now = self.clock.now();
         for slot in self.table.with_waits() {
-            let Instance { engine, table, history, connections, counters, .. } = self;
+            let Instance { engine, table, history, connections, counters, transit, .. } = self;
             let mut nobody = Nobody;
             table.step(
                 slot,
                 (engine, now),
                 crate::Event::Disconnected { connection },
-                &mut relay(history, connections, counters, &mut nobody),
+                &mut relay(history, connections, counters, transit, &mut nobody),
             );
         }
     }
@@ -157,9 +160,9 @@ impl<D: Disk> Instance<D> {
     pub fn stop(&mut self, now: Time, effects: &mut dyn Effects) {
         self.end_of_batch(now, effects);
         let failure = Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS };
-        let Instance { table, history, connections, counters, .. } = self;
+        let Instance { table, history, connections, counters, transit, .. } = self;
         for slot in table.slots() {
-            table.release(slot, &failure, &mut relay(history, connections, counters, effects));
+            table.release(slot, &failure, &mut relay(history, connections, counters, transit, effects));
         }
         self.release_shared(&failure, effects);
     }
@@ -217,10 +220,11 @@ fn relay<'r>(
     history: &'r MapHistory,
     connections: &'r mut Connections,
     counters: &'r mut Counters,
+    transit: &'r mut Transit,
     out: &'r mut dyn Effects,
 ) -> Relay<'r> {
     let (place, me) = (Place::default(), Member::default());
-    Relay { history, connections, counters, out, place, me, wants_flush: false }
+    Relay { history, connections, counters, transit, out, place, me, wants_flush: false }
 }
 
 /// For events that bring no answers.

@@ -139,6 +139,7 @@ impl<D: Disk> Instance<D> {
             connections: Connections::default(),
             clock: InstanceClock::new(now, newest),
             counters: Counters::default(),
+            transit: Default::default(),
             upkeep: Upkeep::default(),
             groups: Groups::new(identity, now, Timestamp::ZERO),
         };
@@ -159,7 +160,7 @@ pub(super) fn open_partition<D: Disk>(
     let name = engine_id(keyspace, found.splits(), id);
     match Partition::open(engine, name, options_of(found, id, group.epoch)) {
         Ok((mut partition, restored)) => {
-            partition.set_slice(Slice::of(found, id));
+            partition.set_slice(Slice::of(keyspace, found, id));
             Ok((partition, restored.is_state_lost))
         }
         Err(error) => Err(OpenError::of_partition(keyspace, id, error)),

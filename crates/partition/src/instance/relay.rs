@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 
 use zerohop_placement::MapHistory;
+use zerohop_transaction::{Part, Place as TransactionPlace, TransactionId};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Failure, Message};
 
 use super::connections::Connections;
 use super::stats::Counters;
+use super::transactions::{Transit, misplaced};
 use super::{Effects, Place};
 use crate::event::Token;
 
@@ -16,6 +18,7 @@ pub(super) struct Relay<'r> {
     pub(super) history: &'r MapHistory,
     pub(super) connections: &'r mut Connections,
     pub(super) counters: &'r mut Counters,
+    pub(super) transit: &'r mut Transit,
     pub(super) out: &'r mut dyn Effects,
     pub(super) place: Place,
     /// Who sends, to other members.
@@ -60,6 +63,20 @@ impl crate::Effects for Relay<'_> {
     fn dropped(&mut self, to: Token) {
         self.counters.let_go += 1;
         self.out.let_go(to);
+    }
+
+    fn transaction(&mut self, message: zerohop_transaction::Message) {
+        self.transit.push(message);
+    }
+
+    fn transaction_lost(&mut self, id: TransactionId, place: TransactionPlace) {
+        self.counters.trouble_text(format!(
+            "transaction {id} is decided, and what it changes at {place} is lost there; its decision is kept"
+        ));
+    }
+
+    fn misplaced(&mut self, parts: &[Part]) -> Option<u32> {
+        misplaced(self.history.map(), parts)
     }
 
     fn flush_wanted(&mut self) {

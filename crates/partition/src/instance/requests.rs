@@ -56,9 +56,11 @@ impl<D: Disk> Instance<D> {
         self.clock.advance(now);
         let kind = message.kind();
         self.counters.asked(kind);
-        let Instance { engine, table, history, newest_keyspace, connections, counters, clock, .. } = self;
+        let Instance {
+            engine, table, history, newest_keyspace, connections, counters, transit, clock, ..
+        } = self;
         let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
-        let mut relay = relay(history, connections, counters, effects);
+        let mut relay = relay(history, connections, counters, transit, effects);
         relay.place = Place { keyspace, partition, ..Place::default() };
         if let Message::Peer(peer) = message {
             self.peer(envelope, peer, effects);
@@ -108,10 +110,10 @@ impl<D: Disk> Instance<D> {
     ) -> Result<Ran, Failure<'static>> {
         self.clock.advance(now);
         self.counters.units += 1;
-        let Instance { engine, table, history, connections, counters, clock, .. } = self;
+        let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
         let result = match table.find(keyspace, partition) {
             Found::Here(slot, _) => {
-                let mut relay = relay(history, connections, counters, effects);
+                let mut relay = relay(history, connections, counters, transit, effects);
                 table.run(slot, (engine, clock.now()), to, (program, reply), &mut relay)
             }
             _ if self.groups.holds(keyspace, partition) => {

@@ -203,8 +203,8 @@ impl<D: Disk> Instance<D> {
             let follows = !delta.is_whole() && is_split_alone(delta, keyspace);
             for slot in self.table.of(keyspace) {
                 let place = self.table.place(slot);
-                let Instance { table, history, connections, counters, .. } = self;
-                let mut relay = relay(history, connections, counters, effects);
+                let Instance { table, history, connections, counters, transit, .. } = self;
+                let mut relay = relay(history, connections, counters, transit, effects);
                 table.release(slot, &unavailable(), &mut relay);
                 let Some((_, partition)) = table.remove(slot) else { continue };
                 let parent = Parent { state: Some(partition.bequeath()), bequest: None };
@@ -246,9 +246,9 @@ impl<D: Disk> Instance<D> {
         key: (KeyspaceId, PartitionId),
         effects: &mut dyn Effects,
     ) -> Option<Bequest> {
-        let Instance { engine, groups, history, connections, counters, clock, .. } = self;
+        let Instance { engine, groups, history, connections, counters, transit, clock, .. } = self;
         let mut replica = groups.take(key.0, key.1)?;
-        let mut relay = relay(history, connections, counters, effects);
+        let mut relay = relay(history, connections, counters, transit, effects);
         relay.place = super::Place { keyspace: key.0, partition: key.1, epoch: replica.view().epoch };
         let now_us = clock.elapsed_ms().saturating_mul(1_000);
         let mut context = Context { engine, now: clock.now(), now_us, leases: groups.leases() };

@@ -263,7 +263,7 @@ impl Table {
         !self.unflushed.is_empty()
     }
 
-    fn touch(&mut self, at: SlotId) {
+    pub(super) fn touch(&mut self, at: SlotId) {
         if !std::mem::replace(&mut self.slot_mut(at).is_touched, true) {
             self.touched.push(at);
         }

@@ -1,7 +1,8 @@
 //! The commit index moves: entries are applied, waits looked at, answers sent.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, Meta};
+use zerohop_engine::{Engine, EngineResult, Kind, Meta};
+use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
 use crate::event::Effects;
@@ -17,6 +18,7 @@ impl Partition {
     ) -> EngineResult<()> {
         let through = self.group.committed(engine)?;
         let result = self.commit_through(engine, through, effects);
+        self.tell_committed(engine, effects);
         self.held.release(self.state.applied, effects);
         if let Err(error) = &result {
             self.held.fail(failure_of(error), effects);
@@ -41,6 +43,9 @@ impl Partition {
                 let entry = engine.read_entry(handle, index)?;
                 let meta = entry.head.meta;
                 self.apply(&meta, entry.key, entry.payload);
+                if meta.kind == Kind::Mark {
+                    self.note_committed(index, entry.payload, Timestamp(meta.timestamp));
+                }
                 if self.overlay.committed(index, entry.key) {
                     entries_left_over.push(entry.key.to_vec());
                 }

@@ -84,6 +84,14 @@ impl Partition {
             self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
         }
         self.overlay = Overlay::default();
+        self.forget_transactions(failure, effects);
+        // Whoever is primary next begins with a mark, behind all that is on its way.
+        self.transactions_after = 0;
+    }
+
+    /// Whether enough hold what is written for it to be promised.
+    pub(crate) fn set_has_copies(&mut self, has_copies: bool) {
+        self.has_copies = has_copies;
     }
 
     /// Answers what is held with a failure: the writes may have happened and are not known to be safe.
@@ -159,6 +167,7 @@ impl Partition {
         let (handle, _) = Partition::prepare(engine, id, options)?;
         self.group.begin_anew(handle);
         self.state = State::default();
+        self.transacting = None;
         self.overlay = Overlay::default();
         Ok(())
     }

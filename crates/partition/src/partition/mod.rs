@@ -7,6 +7,7 @@ mod read;
 mod sieve;
 #[cfg(test)]
 mod tests;
+mod transactions;
 mod unit;
 mod upkeep;
 mod write;
@@ -14,7 +15,7 @@ mod write;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult, Handle};
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Answer, Batch, Operation};
+use zerohop_wire::messages::{Answer, Batch, Operation, Stage, Transact};
 use zerohop_wire::{Failure, Message, What};
 
 use crate::batch::Collector;
@@ -30,6 +31,8 @@ use crate::state::State;
 use crate::view::View;
 use crate::waits::{Asker, Waits};
 
+pub(crate) use transactions::Intents;
+
 /// One partition of a keyspace, of which this is the primary.
 #[derive(Debug)]
 pub struct Partition {
@@ -44,6 +47,12 @@ pub struct Partition {
     sweep_at_ms: u64,
     answered_again: u64,
     sieve: sieve::Sieve,
+    /// As primary, of transactions over several partitions; `None` until one comes.
+    transacting: Option<Box<transactions::Transacting>>,
+    /// They are not taken up before this log index is committed.
+    transactions_after: u64,
+    /// Enough hold what is written for it to be promised.
+    has_copies: bool,
     buffers: Buffers,
 }
 
@@ -128,9 +137,14 @@ impl Partition {
                 self.held.fail(Failure::DiskFailed, effects);
                 Ok(())
             }
+            Event::Transaction(message) => {
+                self.transaction(engine, message, effects);
+                Ok(())
+            }
             Event::Tick => self.tick(engine, effects),
             Event::Disconnected { connection } => {
                 self.waits.disconnect(connection);
+                self.disconnect_transactions(connection);
                 Ok(())
             }
         }
@@ -139,7 +153,11 @@ impl Partition {
     /// When [`Event::Tick`] has something to do, in milliseconds since 1970.
     #[must_use]
     pub fn next_wake_ms(&self) -> Option<u64> {
-        [self.waits.first_deadline(), self.state.deadlines.first()].into_iter().flatten().min()
+        let transactions_ms = self.next_transactions_ms();
+        [self.waits.first_deadline(), self.state.deadlines.first(), transactions_ms]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The engine's name for it.
@@ -169,7 +187,7 @@ impl Partition {
     /// Whether requests are parked in it, so that [`Event::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
-        !self.waits.is_empty()
+        !self.waits.is_empty() || self.has_parked()
     }
 
     /// When [`Event::Tick`] has something to do though no request comes: a deadline, or sessions to be forgotten.
@@ -183,6 +201,7 @@ impl Partition {
     /// takes requests still, and answers those alike that would be held.
     pub fn release(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         self.held.fail(failure.clone(), effects);
+        self.forget_transactions(failure, effects);
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
             self.deliver_wait(wait.asker, &Err(failure.clone()), effects);
         }
@@ -236,6 +255,15 @@ impl Partition {
             effects.answer(token, &Message::Answer(Err(failure)));
             return;
         }
+        if self.has_transactions() && self.waits_for_intents(request, 0, effects) {
+            return;
+        }
+        self.take_up(engine, request, effects);
+    }
+
+    /// Evaluates a request in whose way nothing stands.
+    fn take_up<D: Disk>(&mut self, engine: &mut Engine<D>, request: &Request<'_>, effects: &mut dyn Effects) {
+        let Request { token, envelope, message } = *request;
         let mut to = To::One(token);
         match message {
             Message::Read { read, .. } => self.read(engine, read, envelope.time_out_ms, &mut to, effects),
@@ -247,6 +275,13 @@ impl Partition {
                     self.write(engine, stamp, stamp.sequence.0, write, &mut to, effects);
                 }
             }
+            Message::Transact(Transact { stamp, .. }) | Message::Stage(Stage { stamp, .. })
+                if self.is_answered(stamp) =>
+            {
+                effects.dropped(token);
+            }
+            Message::Transact(transact) => self.transact(engine, transact, token, effects),
+            Message::Stage(stage) => self.stage(engine, stage, token, effects),
             Message::Batch(batch) => self.batch(engine, batch, envelope.time_out_ms, token, effects),
             _ => effects.answer(token, &Message::Answer(Err(What::Unexpected.into()))),
         }
@@ -258,9 +293,10 @@ impl Partition {
         let (seen, issued) = match message {
             Message::Read { seen, .. } => (*seen, Timestamp::ZERO),
             Message::Scan(scan) => (scan.seen, Timestamp::ZERO),
-            Message::Write { stamp, .. } | Message::Batch(Batch { stamp, .. }) => {
-                (stamp.seen, stamp.session.issued)
-            }
+            Message::Write { stamp, .. }
+            | Message::Batch(Batch { stamp, .. })
+            | Message::Transact(Transact { stamp, .. })
+            | Message::Stage(Stage { stamp, .. }) => (stamp.seen, stamp.session.issued),
             _ => return Ok(()),
         };
         // A session from the future would, once evicted, shut out all others.

@@ -187,6 +187,9 @@ impl Partition {
             sweep_at_ms: 0,
             answered_again: 0,
             sieve: Default::default(),
+            transacting: None,
+            transactions_after: 0,
+            has_copies: true,
             buffers: Buffers::default(),
         };
         Ok((partition, restored))

@@ -2,6 +2,7 @@
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
 use zerohop_wire::{Failure, Message};
 
@@ -24,6 +25,14 @@ impl Partition {
         to: &mut To<'_>,
         effects: &mut dyn Effects,
     ) {
+        if let Query::Confirm { .. } = read.query
+            && (self.has_intent(read.key) || self.is_due(read.key) && !self.may_expire(read.key))
+        {
+            // Whatever it is, somebody is about to make it something else.
+            let answer = Ok(Brought::Done { version: Timestamp::ZERO, number: 0 });
+            self.deliver(to, 0, &answer, effects);
+            return;
+        }
         if let Err(failure) = self.expire_if_due(engine, read.key, effects) {
             self.deliver(to, 0, &Err(failure), effects);
             return;

@@ -49,6 +49,11 @@ impl Partition {
         self.sieve = Sieve::new(slice);
     }
 
+    /// Its slice, if whoever opened it has said.
+    pub(super) fn slice(&self) -> Option<Slice> {
+        self.sieve.slice
+    }
+
     /// Its slice, as long as it may hold records of others.
     #[must_use]
     pub fn foreign(&self) -> Option<Slice> {

@@ -5,7 +5,7 @@ use zerohop_engine::{Engine, EngineResult, FLAG_JOINED, Meta};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::Partition;
+use super::{Intents, Partition};
 use crate::event::{Effects, Now, Token};
 use crate::failure::failure_of;
 use crate::group::Entry;
@@ -15,7 +15,6 @@ use crate::operations::OrFail;
 use crate::planted::{Bug, is_planted};
 use crate::staged::Staged;
 use crate::unit::{Program, Ran, Unit};
-use crate::view::View;
 
 impl Partition {
     /// Runs a program over the records. After [`Ran::Now`] its reply stands at the end of `reply`; after [`Ran::Later`]
@@ -33,17 +32,24 @@ impl Partition {
         effects: &mut dyn Effects,
     ) -> Result<Ran, Failure<'static>> {
         self.clock.advance(now);
-        if self.held.is_full() {
+        if self.held.is_full() || !self.knows_intents() {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         let (begin, end) = (reply.len(), self.group.end());
         let mut staged = self.buffers.staged.take().unwrap_or_default();
         let foreign = self.foreign();
         let mut unit = {
-            let Partition { group, overlay, state, clock, .. } = self;
-            Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, foreign)
+            let slice = self.slice();
+            let Partition { group, overlay, state, clock, transacting, .. } = self;
+            let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, foreign);
+            unit.set_intents(Intents::of(transacting.as_deref(), slice));
+            unit
         };
-        let ran = program.run(&mut unit, reply);
+        let mut ran = program.run(&mut unit, reply);
+        if unit.is_blocked {
+            // Whatever the program makes of it.
+            ran = Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
         let (newest, appended) = (unit.newest, unit.appended);
         let at = if appended > 0 { unit.at() } else { Timestamp::ZERO };
         let result = match ran {
@@ -82,7 +88,7 @@ impl Partition {
     }
 
     /// Nothing of a unit is in the log, and what is appended is committed at once: in one call.
-    fn write_at_once<D: Disk>(
+    pub(super) fn write_at_once<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         staged: &Staged,
@@ -109,7 +115,7 @@ impl Partition {
     }
 
     /// All of a unit is in the log: it is committed now, or lies over the records until it is.
-    fn end_unit<D: Disk>(
+    pub(super) fn end_unit<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
         staged: &Staged,
@@ -145,17 +151,7 @@ impl Partition {
         engine: &mut Engine<D>,
         end: (u32, u64),
     ) -> Result<(), Failure<'static>> {
-        if self.group.end() == end {
-            return Ok(());
-        }
-        // If the disk fails here the engine takes nothing more for this log, and its next start cuts it.
-        let cut = self.group.give_up(engine, end);
-        for key in self.overlay.given_up(end.1) {
-            let mut view =
-                View { engine, handle: self.group.handle(), overlay: None, deadlines: &self.state.deadlines };
-            let base = view.shape(&key).or_fail()?;
-            self.overlay.rebase(&key, base);
-        }
-        cut.or_fail()
+        let Partition { group, overlay, state, .. } = self;
+        super::transactions::take_back(engine, (group, overlay, &state.deadlines), end)
     }
 }

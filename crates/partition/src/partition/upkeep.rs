@@ -21,6 +21,7 @@ impl Partition {
             self.time_out(engine, &wait, effects);
         }
         self.expire_due(engine, effects)?;
+        self.tick_transactions(engine, effects);
         if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {
             self.evict_idle(engine, effects)?;
         }
@@ -50,7 +51,8 @@ impl Partition {
 
     fn expire_due<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) -> EngineResult<()> {
         let due = self.state.deadlines.due(self.clock.now_ms());
-        let due: Vec<_> = due.take(EXPIRED_PER_TICK_MAX).cloned().collect();
+        let may = |key: &&std::sync::Arc<[u8]>| !self.has_transactions() || self.may_expire(key);
+        let due: Vec<_> = due.filter(may).take(EXPIRED_PER_TICK_MAX).cloned().collect();
         for key in due {
             match self.expire_if_due(engine, &key, effects) {
                 Ok(_) => {}

@@ -53,7 +53,7 @@ impl Partition {
     }
 
     /// What a write came to that was done before, and the index of its entry.
-    fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, Outcome)> {
+    pub(super) fn first_outcome(&self, session: SessionId, sequence: u64) -> Option<(u64, Outcome)> {
         if self.overlay.eviction(session).1 || is_planted(Bug::SessionsNotConsulted) {
             return None;
         }
@@ -64,7 +64,7 @@ impl Partition {
     }
 
     /// Whether a session may have a new outcome.
-    fn admit_session(&self, stamp: &Stamp, sequence: u64) -> Result<(), Failure<'static>> {
+    pub(super) fn admit_session(&self, stamp: &Stamp, sequence: u64) -> Result<(), Failure<'static>> {
         let sessions = &self.state.sessions;
         let (rising_mark, is_evicted) = self.overlay.eviction(stamp.session);
         let mark = sessions.mark().max(rising_mark);
@@ -241,6 +241,16 @@ impl Partition {
         Ok(())
     }
 
+    /// Whether the deadline of a record has come.
+    #[inline]
+    pub(super) fn is_due(&self, key: &[u8]) -> bool {
+        let deadline = match self.overlay.record(key) {
+            Some(known) => known.shape().and_then(|shape| shape.deadline),
+            None => self.state.deadlines.get(key),
+        };
+        deadline.is_some_and(|deadline| deadline <= self.clock.now_ms())
+    }
+
     /// Removes a record whose deadline has come, before anything is evaluated over it.
     pub(super) fn expire_if_due<D: Disk>(
         &mut self,
@@ -248,11 +258,7 @@ impl Partition {
         key: &[u8],
         effects: &mut dyn Effects,
     ) -> Result<bool, Failure<'static>> {
-        let deadline = match self.overlay.record(key) {
-            Some(known) => known.shape().and_then(|shape| shape.deadline),
-            None => self.state.deadlines.get(key),
-        };
-        if deadline.is_none_or(|deadline| deadline > self.clock.now_ms()) {
+        if !self.is_due(key) {
             return Ok(false);
         }
         self.remove_unasked(engine, key, effects)?;

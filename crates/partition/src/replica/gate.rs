@@ -4,7 +4,7 @@ use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
-use zerohop_wire::messages::{Member, Operation};
+use zerohop_wire::messages::{Member, Operation, Stage, Transact};
 use zerohop_wire::{Failure, Message};
 
 use super::limits::MEND_WAIT_US;
@@ -74,6 +74,19 @@ impl Replica {
             return Ok(());
         }
         self.partition.step(context.engine, context.now, Event::Request(*request), effects)
+    }
+
+    /// Takes up what another partition says about a transaction, if it may answer, and may write; it comes again else.
+    pub(super) fn transaction<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        message: &zerohop_transaction::Message,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        if !self.may_answer(context) || !self.has_copies() {
+            return Ok(());
+        }
+        self.partition.step(context.engine, context.now, Event::Transaction(message), effects)
     }
 
     /// Runs a unit ([`crate::Partition::run`]), which cannot be parked: what cannot be answered now is refused. One that only
@@ -186,7 +199,9 @@ fn seen(message: &Message<'_>, now_ms: u64) -> Timestamp {
     let seen = match message {
         Message::Read { seen, .. } => *seen,
         Message::Scan(scan) => scan.seen,
-        Message::Write { stamp, .. } => stamp.seen,
+        Message::Write { stamp, .. }
+        | Message::Transact(Transact { stamp, .. })
+        | Message::Stage(Stage { stamp, .. }) => stamp.seen,
         Message::Batch(batch) => batch.stamp.seen,
         _ => Timestamp::ZERO,
     };
@@ -195,7 +210,7 @@ fn seen(message: &Message<'_>, now_ms: u64) -> Timestamp {
 
 fn writes(message: &Message<'_>) -> bool {
     match message {
-        Message::Write { .. } => true,
+        Message::Write { .. } | Message::Transact(_) | Message::Stage(_) => true,
         Message::Batch(batch) => batch.operations.iter().any(|one| matches!(one, Operation::Write(_))),
         _ => false,
     }

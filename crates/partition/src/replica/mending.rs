@@ -362,6 +362,22 @@ impl crate::Effects for Catch<'_> {
         self.inner.dropped(to);
     }
 
+    fn transaction(&mut self, message: zerohop_transaction::Message) {
+        self.inner.transaction(message);
+    }
+
+    fn transaction_lost(
+        &mut self,
+        id: zerohop_transaction::TransactionId,
+        place: zerohop_transaction::Place,
+    ) {
+        self.inner.transaction_lost(id, place);
+    }
+
+    fn misplaced(&mut self, parts: &[zerohop_transaction::Part]) -> Option<u32> {
+        self.inner.misplaced(parts)
+    }
+
     fn flush_wanted(&mut self) {
         self.inner.flush_wanted();
     }

@@ -86,6 +86,8 @@ pub enum Told<'a> {
         /// What.
         call: &'a Call<'a>,
     },
+    /// Another partition says something about a transaction.
+    Transaction(&'a zerohop_transaction::Message),
     /// The map names this group.
     Group(View),
     /// The control group wants a follower in sync once it has caught up, beyond the copies needed: for a move.
@@ -323,6 +325,7 @@ impl Replica {
     ) -> EngineResult<()> {
         match told {
             Told::Request(request) => self.request(context, &request, effects),
+            Told::Transaction(message) => self.transaction(context, message, effects),
             Told::Peer { from, epoch, call } => self.peer(context, (from, epoch), call, effects),
             Told::Group(view) => {
                 self.set_group(context, view, effects)?;
@@ -465,6 +468,11 @@ impl Replica {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.partition.stats()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn partition(&self) -> &Partition {
+        &self.partition
     }
 
     /// Where the engine has it.

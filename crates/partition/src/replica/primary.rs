@@ -40,6 +40,7 @@ impl Replica {
     ) -> EngineResult<()> {
         let marked = self.log_mark(context, effects);
         self.advance(context, effects)?;
+        self.partition.set_has_copies(self.has_copies());
         if self.role == Role::Primary && self.may_answer(context) {
             self.partition.step(context.engine, context.now, Event::Tick, effects)?;
         }

@@ -54,6 +54,7 @@ impl Replica {
                 self.promote(context);
             }
             self.partition.set_members(self.view.entry_epoch(), false);
+            self.partition.set_has_copies(self.has_copies());
             if !self.has_copies() {
                 // Committed they will be, so that reads go on; but nobody is told that they are safe.
                 self.partition.let_go(&unavailable(), effects);

@@ -58,6 +58,8 @@ impl crate::Effects for Out {
 
     fn dropped(&mut self, _to: Token) {}
 
+    fn transaction(&mut self, _message: zerohop_transaction::Message) {}
+
     fn flush_wanted(&mut self) {}
 }
 

@@ -6,13 +6,15 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::KEY_BYTES_MAX;
 
 use super::reader::Reader;
-use super::{Outcomes, Session, State};
+use super::{Outcomes, Session, State, Transacted};
 use crate::outcome::Outcome;
 
 /// Bytes say the lowest version that can say it.
 const VERSION: u32 = 1;
 /// Of a keyspace that was split, once what went to others is gone.
 const VERSION_SIEVED: u32 = 2;
+/// With transactions over several partitions, or outcomes of them.
+const VERSION_TRANSACTED: u32 = 3;
 
 /// Why bytes are no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,7 @@ impl fmt::Display for StateError {
         match self {
             StateError::Version { found } => write!(
                 f,
-                "partition state of version {found} is not known here (known: up to {VERSION_SIEVED}); use a newer zerohop"
+                "partition state of version {found} is not known here (known: up to {VERSION_TRANSACTED}); use a newer zerohop"
             ),
             StateError::Damaged => write!(f, "the partition state in the checkpoint is damaged"),
         }
@@ -45,12 +47,13 @@ impl State {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.sessions.bytes() + self.deadlines.bytes());
-        let version = if self.sieved > 0 { VERSION_SIEVED } else { VERSION };
-        out.extend_from_slice(&version.to_le_bytes());
+        // Set at the end, when it is known what the bytes say.
+        out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(self.sessions.len() as u32).to_le_bytes());
         for field in [self.applied, self.newest.0, self.sessions.mark().0, self.deadlines.len() as u64] {
             out.extend_from_slice(&field.to_le_bytes());
         }
+        let mut has_ended = false;
         for (id, session) in self.sessions.iter() {
             for field in [id.issued.0, id.nonce, session.lowest, session.last_used_ms] {
                 out.extend_from_slice(&field.to_le_bytes());
@@ -59,6 +62,7 @@ impl State {
             for (sequence, outcome) in session.outcomes.iter() {
                 out.extend_from_slice(&sequence.to_le_bytes());
                 outcome.encode(Timestamp::ZERO, &mut out);
+                has_ended |= matches!(outcome, Outcome::Ended(_));
             }
         }
         for (key, deadline) in self.deadlines.iter() {
@@ -66,7 +70,19 @@ impl State {
             out.extend_from_slice(&(key.len() as u32).to_le_bytes());
             out.extend_from_slice(key);
         }
-        out.extend((self.sieved > 0).then_some(self.sieved));
+        let version = match (&self.transacted, self.sieved) {
+            (None, 0) if !has_ended => VERSION,
+            (None, _) if !has_ended => VERSION_SIEVED,
+            _ => VERSION_TRANSACTED,
+        };
+        out[..4].copy_from_slice(&version.to_le_bytes());
+        out.extend((version > VERSION).then_some(self.sieved));
+        if version == VERSION_TRANSACTED {
+            match &self.transacted {
+                Some(transacted) => transacted.encode(&mut out),
+                None => out.extend_from_slice(&0u32.to_le_bytes()),
+            }
+        }
         out
     }
 
@@ -77,13 +93,18 @@ impl State {
     pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
         let mut from = Reader::new(bytes);
         let version = match from.u32() {
-            Some(version @ (VERSION | VERSION_SIEVED)) => version,
+            Some(version @ VERSION..=VERSION_TRANSACTED) => version,
             Some(found) => return Err(StateError::Version { found }),
             None => return Err(StateError::Damaged),
         };
         let mut state = read(&mut from).ok_or(StateError::Damaged)?;
-        if version == VERSION_SIEVED {
-            state.sieved = from.u8().filter(|sieved| *sieved > 0).ok_or(StateError::Damaged)?;
+        if version > VERSION {
+            let sieved = from.u8().filter(|sieved| *sieved > 0 || version == VERSION_TRANSACTED);
+            state.sieved = sieved.ok_or(StateError::Damaged)?;
+        }
+        if version == VERSION_TRANSACTED {
+            let transacted = Transacted::decode(&mut from, state.applied).ok_or(StateError::Damaged)?;
+            state.transacted = Some(transacted).filter(|one| !one.is_empty()).map(Box::new);
         }
         if from.is_at_end() { Ok(state) } else { Err(StateError::Damaged) }
     }
@@ -189,8 +210,8 @@ mod tests {
     #[test]
     fn a_later_version_is_refused_by_name() {
         let mut bytes = State::default().encode();
-        bytes[0] = 3;
-        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 3 }));
+        bytes[0] = 4;
+        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 4 }));
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod codec;
 mod deadlines;
 pub(crate) mod reader;
 mod sessions;
+mod transactions;
 
 use zerohop_engine::{Kind, Meta, split_trailer};
 use zerohop_wire::ids::Timestamp;
@@ -12,8 +13,9 @@ use zerohop_wire::ids::Timestamp;
 pub use codec::StateError;
 pub(crate) use deadlines::Deadlines;
 pub(crate) use sessions::{Outcomes, Session, Sessions};
+pub(crate) use transactions::Transacted;
 
-use crate::note::{Mark, Note};
+use crate::note::{Mark, Note, SessionNote};
 
 /// The committed state of a partition, as of a log index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub struct State {
     pub(crate) deadlines: Deadlines,
     /// Up to so many splits of the keyspace, it holds no records that went to others.
     pub(crate) sieved: u8,
+    /// `None` of a partition that no transaction over several concerns.
+    pub(crate) transacted: Option<Box<Transacted>>,
 }
 
 /// An entry that this version cannot have written.
@@ -55,6 +59,15 @@ impl State {
                 Mark::Sieved { splits } => {
                     self.sieved = self.sieved.max(splits);
                     Note::default()
+                }
+                Mark::Transaction { lowest, entry } => {
+                    let session = SessionNote::of_transaction(&entry, lowest);
+                    let transacted = self.transacted.get_or_insert_default();
+                    transacted.apply(meta.index, &entry);
+                    if transacted.is_empty() {
+                        self.transacted = None;
+                    }
+                    Note { session, ..Note::default() }
                 }
                 Mark::Epoch | Mark::Filler => Note::default(),
             },

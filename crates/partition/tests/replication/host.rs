@@ -82,6 +82,10 @@ impl zerohop_partition::Effects for Gather<'_> {
 
     fn dropped(&mut self, _to: Token) {}
 
+    fn transaction(&mut self, _message: zerohop_transaction::Message) {
+        unreachable!("nobody asks for transactions here")
+    }
+
     fn flush_wanted(&mut self) {}
 }
 

@@ -287,6 +287,24 @@ impl Transactions {
             && self.releasing.is_empty()
     }
 
+    /// Whether no intent stands and nobody waits: then nothing that touches records has to ask.
+    #[must_use]
+    pub fn is_free(&self) -> bool {
+        self.intents.is_empty()
+    }
+
+    /// Whether somebody is about to change a cell: what is read there now may not be the newest.
+    #[must_use]
+    pub fn stands(&self, cell: u64) -> bool {
+        self.intents.stands(cell)
+    }
+
+    /// Whether nothing is in the way of a write of a cell that cannot wait.
+    #[must_use]
+    pub fn may_write(&self, cell: u64) -> bool {
+        self.intents.are_free(&vec![(cell, crate::item::Access::Write)])
+    }
+
     fn floor(&self) -> Floor {
         Floor { span: self.span, index: self.state.oldest_unfinished() }
     }

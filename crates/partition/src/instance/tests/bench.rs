@@ -42,6 +42,11 @@ impl Effects for Sent {
     fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
         let answer = match message {
             Message::Answer(answer) => said(answer),
+            Message::Transacted(told) => {
+                let mut answers = String::new();
+                told.answers.iter().for_each(|one| answers += &format!(" {:?}", one.0));
+                Ok(format!("transacted {} at {}{answers}", told.answers.len(), told.version))
+            }
             Message::Map(map) => {
                 self.maps.push((map.epoch.0, map.since.0, map.encoded.to_vec()));
                 Ok("map".to_owned())
@@ -89,6 +94,7 @@ impl Effects for Sent {
 fn said(answer: &Answer<'_>) -> Result<String, Failure<'static>> {
     match answer {
         Ok(Outcome::Value { bytes, .. }) => Ok(String::from_utf8_lossy(bytes).into_owned()),
+        Ok(Outcome::Done { version: Timestamp::ZERO, number: 0 }) => Ok("done 0".to_owned()),
         Ok(Outcome::Done { .. }) => Ok("done".to_owned()),
         Ok(other) => Ok(format!("{other:?}")),
         Err(failure) => Err(failure.clone().into_owned()),

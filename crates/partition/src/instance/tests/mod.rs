@@ -6,3 +6,4 @@ mod maps;
 mod serving;
 mod splits;
 mod time;
+mod transactions;

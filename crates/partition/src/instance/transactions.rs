@@ -1,0 +1,121 @@
+//! Messages of transactions on their way from partition to partition: to one that is held here without a frame, to others
+//! through the owner. Whom a message is for says the map, by its place; where that has changed, or nobody is reached, the
+//! message is let lie, and comes again.
+
+use std::collections::VecDeque;
+
+use zerohop_engine::disk::Disk;
+use zerohop_placement::{ClusterMap, Durability as OfKeyspace, partition_of};
+use zerohop_transaction::{Durability, Message as Told, Part};
+use zerohop_wire::ids::{Incarnation, PartitionId};
+use zerohop_wire::messages::{Call, Member, Peer};
+use zerohop_wire::{Envelope, Message};
+
+use super::table::Found;
+use super::{Effects, Instance, relay};
+use crate::event::Event;
+use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX};
+use crate::replica::Told as ToMember;
+
+/// Messages that have yet to be passed on.
+#[derive(Debug, Default)]
+pub(super) struct Transit {
+    queue: VecDeque<Told>,
+}
+
+impl Transit {
+    /// Takes one up; without room it is let lie.
+    pub(super) fn push(&mut self, message: Told) {
+        if self.queue.len() < TRANSIT_MAX {
+            self.queue.push_back(message);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+}
+
+/// The first of these parts that a map does not have so.
+pub(super) fn misplaced(map: &ClusterMap, parts: &[Part]) -> Option<u32> {
+    let is_so = |part: &Part| {
+        map.keyspace(part.place.keyspace).is_some_and(|found| {
+            part.durability
+                == match found.config().durability {
+                    OfKeyspace::Memory => Durability::Memory,
+                    OfKeyspace::Interval { .. } => Durability::Interval,
+                    OfKeyspace::Sync => Durability::Sync,
+                }
+        })
+    };
+    parts.iter().position(|part| !is_so(part)).map(|part| part as u32)
+}
+
+impl<D: Disk> Instance<D> {
+    /// Passes on what partitions have said, and what those that are held here say to it. `true`: there was something.
+    pub(super) fn pass_on(&mut self, effects: &mut dyn Effects) -> bool {
+        let any = !self.transit.is_empty();
+        for _ in 0..TRANSIT_PER_BATCH_MAX {
+            let Some(message) = self.transit.queue.pop_front() else { break };
+            self.route(&message, effects);
+        }
+        any
+    }
+
+    /// Whether no partition has anything under way of transactions, so that time changes nothing.
+    #[cfg(test)]
+    pub(super) fn transactions_are_idle(&self) -> bool {
+        let alone = self.table.slots().into_iter().map(|slot| self.table.partition(slot));
+        let shared = self.groups.replicas().map(crate::replica::Replica::partition);
+        self.transit.is_empty() && alone.chain(shared).all(|one| one.next_transactions_ms().is_none())
+    }
+
+    /// Begins a checkpoint of all that is held alone.
+    #[cfg(test)]
+    pub(super) fn checkpoint_all(&mut self) {
+        for slot in self.table.slots() {
+            assert_eq!(self.table.checkpoint(slot, &mut self.engine), Ok(()));
+        }
+    }
+
+    fn route(&mut self, message: &Told, effects: &mut dyn Effects) {
+        let (keyspace, map) = (message.to.keyspace, self.map().clone());
+        let Some(found) = map.keyspace(keyspace) else { return };
+        let id = partition_of(message.to.point, found.config().partitions);
+        let Some(group) = found.group(id) else { return };
+        let primary = group.primary;
+        if primary == self.identity.instance {
+            return self.deliver(id, message, effects);
+        }
+        let known = map.instance(primary).map_or(Incarnation(0), |instance| instance.incarnation);
+        let to = Member { instance: primary, incarnation: known };
+        let from = Member { instance: self.identity.instance, incarnation: self.identity.incarnation };
+        let envelope =
+            Envelope { keyspace, partition: id, partition_epoch: group.epoch, ..Envelope::default() };
+        let bytes = message.encode();
+        let call = Call::Transaction(&bytes);
+        effects.send(to, &envelope, &Message::Peer(Peer { from, to, call }));
+    }
+
+    /// Hands a message to a partition that is held here.
+    fn deliver(&mut self, id: PartitionId, message: &Told, effects: &mut dyn Effects) {
+        let keyspace = message.to.keyspace;
+        if let Found::Here(slot, _) = self.table.find(keyspace, id) {
+            let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
+            let mut relay = relay(history, connections, counters, transit, effects);
+            table.step(slot, (engine, clock.now()), Event::Transaction(message), &mut relay);
+            table.touch(slot);
+        } else if self.groups.holds(keyspace, id) {
+            self.tell((keyspace, id), ToMember::Transaction(message), effects);
+        }
+    }
+
+    /// A message has come from another instance.
+    pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn Effects) {
+        let Ok(message) = Told::decode(bytes) else { return };
+        let found = self.map().keyspace(message.to.keyspace);
+        let Some(partitions) = found.map(|found| found.config().partitions) else { return };
+        // Whoever sent it may know an older map: passed on by this one, it could go round in a circle.
+        self.deliver(partition_of(message.to.point, partitions), &message, effects);
+    }
+}

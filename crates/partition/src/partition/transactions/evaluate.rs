@@ -1,0 +1,234 @@
+//! What the items of a transaction do and return. They are evaluated when it is prepared, and what they change is kept as
+//! operations, which are done again when it is decided: over the same records, at the same time by the clock, so that they come
+//! to the same; but for transforms beside others, which come to what the others have left.
+//!
+//! | bytes of an effect | field |
+//! | ---: | --- |
+//! | 8 | the clock when it was evaluated, in ms since 1970 |
+//! | | then each operation: 0 (1), length (4), an operation as in a batch; or 1 (1), the staged piece: session (16), sequence (8) |
+
+use bytes::{BufMut, Bytes, BytesMut};
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_transaction::limits::{EFFECT_BYTES_MAX, RESULT_BYTES_MAX};
+use zerohop_transaction::{Access, Body, Evaluated, Item, Reason, Refusal, StageId};
+use zerohop_wire::ids::{Sequence, Timestamp};
+use zerohop_wire::messages::{Answer, Operation, Outcome as Brought, Query};
+use zerohop_wire::{Failure, Many};
+
+use super::host::Inner;
+use crate::group::Group;
+use crate::held::push_packed;
+use crate::limits::TRANSACTED_BYTES_MAX;
+use crate::operations::OrFail;
+use crate::outcome::Outcome;
+use crate::overlay::Overlay;
+use crate::slice::Slice;
+use crate::state::reader::Reader;
+use crate::state::{Deadlines, State};
+use crate::unit::Unit;
+use crate::view::View;
+
+/// The operation of an item, as bytes.
+pub(super) fn body(state: &State, item: &Item) -> Option<Bytes> {
+    match &item.body {
+        Body::Inline(bytes) => Some(bytes.clone()),
+        Body::Staged(id) => state.transacted.as_ref()?.staged(id),
+    }
+}
+
+/// One operation.
+fn operation(bytes: &[u8]) -> Option<Operation<'_>> {
+    Many::<Operation<'_>>::packed(1, bytes).ok()?.iter().next()
+}
+
+/// The version of what an operation names, over what is appended too; zero if there is none, or its deadline has come.
+pub(super) fn version<D: Disk>(inner: &mut Inner<'_, D>, state: &State, bytes: &[u8]) -> Option<Timestamp> {
+    let key = operation(bytes)?.key();
+    let now_ms = inner.clock.now_ms();
+    let overlay = Some(&*inner.overlay);
+    let mut view =
+        View { engine: inner.engine, handle: inner.group.handle(), overlay, deadlines: &state.deadlines };
+    let shape = view.shape(key).ok()?;
+    let living = shape.filter(|shape| shape.deadline.is_none_or(|deadline| deadline > now_ms));
+    Some(living.map_or(Timestamp::ZERO, |shape| shape.version))
+}
+
+/// Evaluates items one after the other, each over what those before have changed, and takes all of it back.
+pub(super) fn items<D: Disk>(
+    inner: &mut Inner<'_, D>,
+    (state, slice): (&State, Slice),
+    items: &[Item],
+) -> Result<Evaluated, Refusal> {
+    if state.transacted.as_ref().is_some_and(|one| one.state.bytes() > TRANSACTED_BYTES_MAX) {
+        return Err(Reason::Overloaded.into());
+    }
+    let end = inner.group.end();
+    let Inner { engine, group, overlay, clock, staged } = inner;
+    let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, staged, None);
+    let result = run(&mut unit, (state, slice), items);
+    staged.clear();
+    let taken_back = take_back(engine, (group, overlay, &state.deadlines), end);
+    result.and_then(|evaluated| taken_back.map(|()| evaluated).map_err(|_| Reason::Overloaded.into()))
+}
+
+fn run<D: Disk>(
+    unit: &mut Unit<'_, D>,
+    (state, slice): (&State, Slice),
+    items: &[Item],
+) -> Result<Evaluated, Refusal> {
+    let (mut effect, mut result, mut out) = (BytesMut::new(), Vec::new(), Vec::new());
+    effect.put_u64_le(unit.now_ms());
+    // No record has it: it stands for the version that the transaction will have.
+    let at = unit.at();
+    for (number, item) in (0u32..).zip(items) {
+        let refuse = |reason| Refusal { reason, item: number };
+        let bytes = body(state, item).ok_or(refuse(Reason::StagedGone))?;
+        let operation = operation(&bytes).ok_or(refuse(Reason::Malformed))?;
+        let hash = slice.hash(operation.key());
+        if hash != item.cell || item.access != Access::of(&operation) {
+            return Err(refuse(Reason::Malformed));
+        }
+        if !slice.owns(operation.key()) {
+            return Err(refuse(Reason::Misplaced));
+        }
+        match operation {
+            Operation::Read(read) => {
+                if matches!(read.query, Query::Wait { .. }) {
+                    return Err(refuse(Reason::Malformed));
+                }
+                out.clear();
+                let answer = unit.answer(&read, &mut out);
+                push_answer(&answer, at, &mut result, refuse)?;
+            }
+            Operation::Write(write) => {
+                let outcome = unit.write(&write).map_err(|failure| refuse(reason_of(&failure)))?;
+                if matches!(outcome, Outcome::ConditionFailed { .. } | Outcome::CompareFailed { .. }) {
+                    return Err(refuse(Reason::ConditionFailed));
+                }
+                let is_beside_others = matches!(item.access, Access::Transform(_));
+                match outcome.answer() {
+                    // What they find, and so what they leave, is not known yet.
+                    Ok(Brought::Done { .. }) if is_beside_others => {
+                        let answer = Ok(Brought::Done { version: at, number: 0 });
+                        push_answer(&answer, at, &mut result, refuse)?;
+                    }
+                    answer => push_answer(&answer, at, &mut result, refuse)?,
+                }
+                push_body(&item.body, &mut effect);
+            }
+        }
+        if effect.len() > EFFECT_BYTES_MAX || result.len() > RESULT_BYTES_MAX {
+            return Err(refuse(Reason::TooLong));
+        }
+    }
+    Ok(Evaluated { effect: effect.freeze(), result: result.into() })
+}
+
+fn reason_of(failure: &Failure<'_>) -> Reason {
+    match failure {
+        Failure::KeyTooLong { .. } => Reason::Malformed,
+        Failure::ValueTooLong { .. } | Failure::TooMany { .. } => Reason::TooLong,
+        _ => Reason::Overloaded,
+    }
+}
+
+fn push_answer(
+    answer: &Answer<'_>,
+    at: Timestamp,
+    result: &mut Vec<u8>,
+    refuse: impl Fn(Reason) -> Refusal,
+) -> Result<(), Refusal> {
+    let mut answer = answer.clone();
+    if let Err(Failure::DiskFull | Failure::MemoryFull | Failure::DiskFailed | Failure::Rotten) = answer {
+        return Err(refuse(Reason::Overloaded));
+    }
+    if let Ok(
+        Brought::Done { version, .. }
+        | Brought::Counter { version, .. }
+        | Brought::Value { version, .. }
+        | Brought::List { version, .. }
+        | Brought::Info { version, .. },
+    ) = &mut answer
+        && *version == at
+    {
+        *version = Timestamp::MAX;
+    }
+    push_packed(&answer, result);
+    Ok(())
+}
+
+const INLINE: u8 = 0;
+const STAGED: u8 = 1;
+
+fn push_body(body: &Body, effect: &mut BytesMut) {
+    match body {
+        Body::Inline(bytes) => {
+            effect.put_u8(INLINE);
+            effect.put_u32_le(bytes.len() as u32);
+            effect.put_slice(bytes);
+        }
+        Body::Staged(id) => {
+            effect.put_u8(STAGED);
+            effect.put_u64_le(id.session.issued.0);
+            effect.put_u64_le(id.session.nonce);
+            effect.put_u64_le(id.sequence.0);
+        }
+    }
+}
+
+/// Does what was evaluated, in a unit whose timestamp is the transaction's.
+///
+/// # Errors
+/// What the disk or the log says, and that the effect cannot be read, or refers to what is not staged, which a log that is whole
+/// does not do.
+pub(super) fn redo<D: Disk>(
+    unit: &mut Unit<'_, D>,
+    state: &State,
+    (effect, at): (&[u8], Timestamp),
+) -> Result<(), Failure<'static>> {
+    let mut from = Reader::new(effect);
+    let Some(now_ms) = from.u64() else {
+        return if effect.is_empty() { Ok(()) } else { Err(Failure::Rotten) };
+    };
+    unit.set_time(at, now_ms);
+    while !from.is_at_end() {
+        let bytes = next_body(&mut from, state).ok_or(Failure::Rotten)?;
+        let Some(Operation::Write(write)) = operation(&bytes) else { return Err(Failure::Rotten) };
+        unit.write(&write)?;
+    }
+    Ok(())
+}
+
+fn next_body(from: &mut Reader<'_>, state: &State) -> Option<Bytes> {
+    match from.u8()? {
+        INLINE => {
+            let length = from.u32()? as usize;
+            Some(Bytes::copy_from_slice(from.bytes(length)?))
+        }
+        STAGED => {
+            let id = StageId { session: from.session()?, sequence: Sequence(from.u64()?) };
+            state.transacted.as_ref()?.staged(&id)
+        }
+        _ => None,
+    }
+}
+
+/// Takes back what was appended after `end`, of which nobody has been told.
+pub(in crate::partition) fn take_back<D: Disk>(
+    engine: &mut Engine<D>,
+    (group, overlay, deadlines): (&mut Group, &mut Overlay, &Deadlines),
+    end: (u32, u64),
+) -> Result<(), Failure<'static>> {
+    if group.end() == end {
+        return Ok(());
+    }
+    // If the disk fails here the engine takes nothing more for this log, and its next start cuts it.
+    let cut = group.give_up(engine, end);
+    for key in overlay.given_up(end.1) {
+        let mut view = View { engine, handle: group.handle(), overlay: None, deadlines };
+        let base = view.shape(&key).or_fail()?;
+        overlay.rebase(&key, base);
+    }
+    cut.or_fail()
+}

@@ -1,0 +1,87 @@
+//! What the partition lends its transactions: records, clock, session table.
+
+use std::cell::RefCell;
+
+use bytes::Bytes;
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_transaction::{Evaluated, Host, Install, Item, Known, Reason, Refusal, StageId, TransactionId};
+use zerohop_wire::ids::Timestamp;
+
+use super::evaluate;
+use crate::clock::Clock;
+use crate::group::Group;
+use crate::overlay::Overlay;
+use crate::slice::Slice;
+use crate::staged::Staged;
+use crate::state::State;
+
+/// See the module.
+pub(super) struct Records<'r, D> {
+    /// Looking at a record may read from the disk, which changes what the engine holds in memory.
+    inner: RefCell<Inner<'r, D>>,
+    state: &'r State,
+    slice: Option<Slice>,
+}
+
+pub(super) struct Inner<'r, D> {
+    pub(super) engine: &'r mut Engine<D>,
+    pub(super) group: &'r mut Group,
+    pub(super) overlay: &'r mut Overlay,
+    pub(super) clock: &'r mut Clock,
+    pub(super) staged: &'r mut Staged,
+}
+
+impl<'r, D> Records<'r, D> {
+    pub(super) fn of(
+        engine: &'r mut Engine<D>,
+        (group, overlay, state): (&'r mut Group, &'r mut Overlay, &'r State),
+        (clock, staged): (&'r mut Clock, &'r mut Staged),
+        slice: Option<Slice>,
+    ) -> Records<'r, D> {
+        Records { inner: RefCell::new(Inner { engine, group, overlay, clock, staged }), state, slice }
+    }
+}
+
+impl<D: Disk> Host for Records<'_, D> {
+    fn propose(&mut self) -> Timestamp {
+        self.inner.get_mut().clock.next()
+    }
+
+    fn raise(&mut self, to: Timestamp) {
+        self.inner.get_mut().clock.witness(to);
+    }
+
+    fn is_ahead(&self, timestamp: Timestamp) -> bool {
+        self.inner.borrow().clock.check(timestamp).is_err()
+    }
+
+    fn version(&self, item: &Item) -> Timestamp {
+        let bytes = evaluate::body(self.state, item);
+        // What cannot be read is not what anybody has seen.
+        bytes
+            .and_then(|bytes| evaluate::version(&mut self.inner.borrow_mut(), self.state, &bytes))
+            .unwrap_or(Timestamp::MAX)
+    }
+
+    fn evaluate(&self, items: &[Item]) -> Result<Evaluated, Refusal> {
+        let slice = self.slice.ok_or(Reason::Misplaced)?;
+        evaluate::items(&mut self.inner.borrow_mut(), (self.state, slice), items)
+    }
+
+    /// Records have changed already: what they become stands in the log behind the entry, as one unit with it.
+    fn install(&mut self, _install: &Install) {}
+
+    fn staged(&self, id: &StageId) -> Option<Bytes> {
+        self.state.transacted.as_ref()?.staged(id)
+    }
+
+    fn known(&self, id: &TransactionId) -> Known {
+        let sessions = &self.state.sessions;
+        let is_over = match sessions.get(id.session) {
+            Some(session) => id.sequence.0 < session.lowest || session.outcome(id.sequence.0).is_some(),
+            None => id.session.issued < sessions.mark(),
+        };
+        if is_over { Known::Over } else { Known::Unknown }
+    }
+}

@@ -1,0 +1,235 @@
+//! What requests about single records wait for: reads for the intents that stood when they came, writes, and what else may
+//! change a record, behind all who are there. Whoever waits is kept as a frame, and looked at anew.
+
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_transaction::{Go, Ticket, Transactions};
+use zerohop_wire::messages::{Operation, Query};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Failure, Features, Message};
+
+use crate::event::{Effects, Request, Token};
+use crate::limits::{BUSY_RETRY_MS, INTENT_WAIT_BYTES_MAX, INTENT_WAIT_MS};
+use crate::partition::Partition;
+use crate::planted::{Bug, is_planted};
+use crate::slice::Slice;
+
+/// A request that owns its bytes.
+#[derive(Debug)]
+pub(super) struct Parked {
+    token: Token,
+    envelope: Envelope,
+    frame: Vec<u8>,
+    /// How many of its keys have been waited for.
+    passed: usize,
+    until_ms: u64,
+}
+
+impl Parked {
+    pub(super) fn fail(self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        effects.answer(self.token, &Message::Answer(Err(failure.clone())));
+    }
+
+    fn with<T>(&self, take: impl FnOnce(&Request<'_>) -> T) -> Option<T> {
+        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let Decoded::Frame { frame, .. } = decoder.decode(&self.frame) else { return None };
+        let mut scratch = Vec::new();
+        let message: Message<'_> = frame.message(&mut scratch).ok()?;
+        Some(take(&Request { token: self.token, envelope: self.envelope, message: &message }))
+    }
+}
+
+/// What a unit asks about before it looks at a record, or changes it.
+#[derive(Clone, Copy)]
+pub(crate) struct Intents<'i> {
+    transactions: &'i Transactions,
+    slice: Slice,
+}
+
+impl<'i> Intents<'i> {
+    pub(in crate::partition) fn of(
+        transacting: Option<&'i super::Transacting>,
+        slice: Option<Slice>,
+    ) -> Option<Intents<'i>> {
+        let transacting = transacting.filter(|one| !one.transactions.is_free())?;
+        Some(Intents { transactions: &transacting.transactions, slice: slice? })
+    }
+
+    /// Whether somebody is about to change a record.
+    pub(crate) fn stand(&self, key: &[u8]) -> bool {
+        self.transactions.stands(self.slice.hash(key))
+    }
+
+    /// Whether a change of a record must wait.
+    pub(crate) fn are_in_the_way(&self, key: &[u8]) -> bool {
+        !self.transactions.may_write(self.slice.hash(key))
+    }
+}
+
+/// The records that a request is about, and whether it may change any; `None`: it waits for nobody.
+fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
+    let waits = |query: &Query<'_>| !matches!(query, Query::Confirm { .. });
+    match message {
+        Message::Read { read, .. } => waits(&read.query).then(|| (vec![read.key], false)),
+        Message::Write { write, .. } => Some((vec![write.key], true)),
+        Message::Batch(batch) => {
+            let of = |operation| match operation {
+                Operation::Read(read) => waits(&read.query).then_some((read.key, false)),
+                Operation::Write(write) => Some((write.key, true)),
+            };
+            let keys: Vec<(&[u8], bool)> = batch.operations.iter().filter_map(of).collect();
+            let changes = keys.iter().any(|(_, changes)| *changes);
+            Some((keys.into_iter().map(|(key, _)| key).collect(), changes))
+        }
+        _ => None,
+    }
+}
+
+impl Partition {
+    fn intents(&self) -> Option<Intents<'_>> {
+        Intents::of(self.transacting.as_deref(), self.slice())
+    }
+
+    /// Whether units may run: not while it is not known what stands in their way.
+    pub(in crate::partition) fn knows_intents(&mut self) -> bool {
+        !self.has_transactions() || self.open_transactions()
+    }
+
+    /// Whether a record may be removed now because its deadline has come.
+    pub(in crate::partition) fn may_expire(&self, key: &[u8]) -> bool {
+        match &self.transacting {
+            Some(_) => self.intents().is_none_or(|intents| !intents.are_in_the_way(key)),
+            None => self.state.transacted.is_none(),
+        }
+    }
+
+    /// Whether somebody is about to change a record.
+    pub(in crate::partition) fn has_intent(&self, key: &[u8]) -> bool {
+        match &self.transacting {
+            Some(_) => self.intents().is_some_and(|intents| intents.stand(key)),
+            None => self.state.transacted.is_some(),
+        }
+    }
+
+    /// Parks a request that must wait, of whose keys so many were waited for. `true`: it waits, or is answered.
+    pub(in crate::partition) fn waits_for_intents(
+        &mut self,
+        request: &Request<'_>,
+        passed: usize,
+        effects: &mut dyn Effects,
+    ) -> bool {
+        let Some((keys, changes)) = keys_of(request.message) else { return false };
+        if is_planted(Bug::IntentsIgnored) && !changes {
+            return false;
+        }
+        let busy = Message::Answer(Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
+        if !self.open_transactions() {
+            effects.answer(request.token, &busy);
+            return true;
+        }
+        let Some(slice) = self.slice() else { return false };
+        let is_due = |key: &&[u8]| self.is_due(key);
+        // Whoever meets a record whose deadline has come removes it.
+        let changes = changes || keys.iter().any(is_due);
+        let now_ms = self.clock.now_ms();
+        let Some(transacting) = self.transacting.as_deref_mut() else { return false };
+        if transacting.transactions.is_free() {
+            return false;
+        }
+        let cells: Vec<u64> = keys.iter().map(|key| slice.hash(key)).collect();
+        let ticket = transacting.ticket();
+        let mut at = passed;
+        let go = if changes {
+            transacting.transactions.write(ticket, &cells)
+        } else {
+            loop {
+                let Some(cell) = cells.get(at) else { break Ok(Go::Now) };
+                at += 1;
+                match transacting.transactions.read(ticket, *cell) {
+                    Ok(Go::Now) => {}
+                    other => break other,
+                }
+            }
+        };
+        if go == Ok(Go::Now) {
+            return false;
+        }
+        let mut frame = Vec::new();
+        let Request { token, envelope, message } = *request;
+        let has_room = go.is_ok()
+            && transacting.parked_bytes < INTENT_WAIT_BYTES_MAX
+            && Encoder::default().encode(&envelope, message, &mut frame).is_ok();
+        if !has_room {
+            // Its place in the queue stays, and is left when its turn comes.
+            effects.answer(token, &busy);
+            return true;
+        }
+        let wait_ms = match envelope.time_out_ms {
+            0 => INTENT_WAIT_MS,
+            ms => INTENT_WAIT_MS.min(u64::from(ms)),
+        };
+        transacting.parked_bytes += frame.len();
+        let parked = Parked { token, envelope, frame, passed: at, until_ms: now_ms + wait_ms };
+        transacting.parked.insert(ticket, parked);
+        true
+    }
+
+    fn take_parked(&mut self, ticket: Ticket) -> Option<Parked> {
+        let transacting = self.transacting.as_deref_mut()?;
+        let parked = transacting.parked.remove(&ticket)?;
+        transacting.parked_bytes -= parked.frame.len();
+        Some(parked)
+    }
+
+    /// The intents that a read waited for have gone.
+    pub(super) fn read_now<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        ticket: Ticket,
+        effects: &mut dyn Effects,
+    ) {
+        let Some(parked) = self.take_parked(ticket) else { return };
+        parked.with(|request| {
+            if !self.waits_for_intents(request, parked.passed, effects) {
+                self.take_up(engine, request, effects);
+            }
+        });
+    }
+
+    /// A write holds what it asked for.
+    pub(super) fn write_now<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        ticket: Ticket,
+        effects: &mut dyn Effects,
+    ) {
+        if let Some(parked) = self.take_parked(ticket) {
+            parked.with(|request| self.take_up(engine, request, effects));
+        }
+    }
+
+    /// Answers those who have waited too long: nothing was done for them.
+    pub(super) fn time_out_parked(&mut self, effects: &mut dyn Effects) {
+        let now_ms = self.clock.now_ms();
+        let Some(transacting) = self.transacting.as_deref_mut() else { return };
+        let late = transacting.parked.iter().filter(|(_, parked)| parked.until_ms <= now_ms);
+        let late: Vec<Ticket> = late.map(|(ticket, _)| *ticket).collect();
+        for ticket in late {
+            if let Some(parked) = self.take_parked(ticket) {
+                parked.fail(&Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }, effects);
+            }
+        }
+    }
+
+    /// A connection has closed: nobody waits for its answers.
+    pub(in crate::partition) fn disconnect_transactions(&mut self, connection: u64) {
+        let Some(transacting) = self.transacting.as_deref_mut() else { return };
+        transacting.clients.retain(|_, client| client.token.connection != connection);
+        transacting.parked.retain(|_, parked| parked.token.connection != connection);
+        transacting.parked_bytes = transacting.parked.values().map(|parked| parked.frame.len()).sum();
+    }
+
+    /// Whether something is parked for a connection.
+    pub(in crate::partition) fn has_parked(&self) -> bool {
+        self.transacting.as_ref().is_some_and(|one| !one.parked.is_empty() || !one.clients.is_empty())
+    }
+}

@@ -1,0 +1,123 @@
+//! Entries of transactions in the log: a mark each, and joined with it, as one unit, what records become by it.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, Kind};
+use zerohop_transaction::Entry as Logged;
+use zerohop_wire::Failure;
+use zerohop_wire::ids::Timestamp;
+
+use super::evaluate::{redo, take_back};
+use crate::event::Effects;
+use crate::failure::failure_of;
+use crate::group::Entry;
+use crate::note::Mark;
+use crate::operations::OrFail;
+use crate::partition::Partition;
+use crate::planted::{Bug, is_planted};
+use crate::unit::Unit;
+
+impl Partition {
+    /// Appends an entry, which is committed now or once all hold it who must. What it changes in the records is evaluated here,
+    /// and stands behind it.
+    ///
+    /// # Errors
+    /// What the engine says: nothing is appended.
+    pub(super) fn log_transaction<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entry: Logged,
+        effects: &mut dyn Effects,
+    ) -> Result<(), Failure<'static>> {
+        let (at, effect) = match &entry {
+            Logged::Commit { timestamp, effect, .. } => (Some(*timestamp), Some(effect.clone())),
+            Logged::Apply { id, prepared, timestamp, .. } => {
+                let transacted = self.state.transacted.as_ref();
+                (Some(*timestamp), transacted.and_then(|one| one.state.effect_of(id, *prepared)))
+            }
+            _ => (None, None),
+        };
+        let at = match at {
+            Some(at) => {
+                self.clock.witness(at);
+                at
+            }
+            None => self.clock.next(),
+        };
+        let request = match &entry {
+            Logged::Commit { id, .. } | Logged::Abort { id, .. } => Some((id.session, id.sequence)),
+            Logged::Stage { id, .. } => Some((id.session, id.sequence)),
+            _ => None,
+        };
+        let transacting = self.transacting.as_deref_mut();
+        let asked = transacting.zip(request).and_then(|(one, request)| one.asked.remove(&request));
+        let lowest = asked.map_or(0, |(lowest, _)| lowest);
+        let mut payload = Vec::new();
+        Mark::Transaction { lowest, entry }.encode(at, &mut payload);
+        // A clock, and no operation: it only reads.
+        let changes = effect.filter(|effect| effect.len() > size_of::<u64>());
+        match changes {
+            None => self.log_mark_of_transaction(engine, at, &payload, effects),
+            Some(effect) => self.log_changes(engine, at, (&payload, &effect), effects),
+        }
+    }
+
+    fn log_mark_of_transaction<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        at: Timestamp,
+        payload: &[u8],
+        effects: &mut dyn Effects,
+    ) -> Result<(), Failure<'static>> {
+        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload, hint: None };
+        let meta = self.group.append(engine, &entry).or_fail()?;
+        if self.group.commits_at_once() {
+            self.apply(&meta, &[], payload);
+            self.note_committed(meta.index, payload, at);
+        } else {
+            effects.flush_wanted();
+        }
+        Ok(())
+    }
+
+    fn log_changes<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        at: Timestamp,
+        (payload, effect): (&[u8], &[u8]),
+        effects: &mut dyn Effects,
+    ) -> Result<(), Failure<'static>> {
+        let end = self.group.end();
+        let mut staged = self.buffers.staged.take().unwrap_or_default();
+        staged.push_mark(at, payload);
+        let (redone, appended) = {
+            let Partition { group, overlay, state, clock, .. } = &mut *self;
+            let state = &*state;
+            let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, None);
+            let mut redone = redo(&mut unit, state, (effect, at));
+            if is_planted(Bug::TransactionTwice) {
+                redone = redone.and_then(|()| redo(&mut unit, state, (effect, at)));
+            }
+            (redone, unit.appended)
+        };
+        let result = redone.and_then(|()| {
+            if appended == 0 && self.group.commits_at_once() {
+                return self.write_at_once(engine, &staged, effects).map(drop).or_fail();
+            }
+            if staged.is_empty() {
+                staged.push_end(at);
+            }
+            staged.append(engine, (&mut self.group, &mut self.overlay), false).or_fail()?;
+            self.end_unit(engine, &staged, effects).map(drop).map_err(|error| failure_of(&error))
+        });
+        let result = result.or_else(|failure| {
+            let Partition { group, overlay, state, .. } = &mut *self;
+            take_back(engine, (group, overlay, &state.deadlines), end).and(Err(failure))
+        });
+        staged.clear();
+        self.buffers.staged = Some(staged);
+        if result.is_ok() && self.group.commits_at_once() {
+            self.note_committed(end.1 + 1, payload, at);
+        }
+        result
+    }
+}

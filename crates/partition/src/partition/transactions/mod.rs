@@ -1,0 +1,281 @@
+//! Transactions over several partitions, as this partition takes part in them: the protocol is `zerohop_transaction`'s, which
+//! this lends records, clock, log and session table, and whose effects this carries out.
+//!
+//! ```text
+//!   Transact, Stage ──> requests ──┐                            ┌── Append ──> log: one mark, with what records become
+//!   Transaction (a message) ───────┼──> Transactions ──effects──┼── Send ──> at once, or held until all is committed
+//!   Tick ──────────────────────────┤        ▲                   └── Read, Write ──> intents: what was parked goes on
+//!   commit index moves ────────────┘        └── host: evaluation over engine and overlay
+//! ```
+//!
+//! A partition that no transaction concerns holds a null pointer for all this. What stands in the log is in the state, as
+//! of the commit index, on all members; what is under way is the primary's alone, and is lost with it.
+
+mod evaluate;
+mod host;
+mod intents;
+mod log;
+mod requests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_transaction::{Effect, Entry, Message as Told, Outcome, State, Ticket, Time, Transactions, What};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+
+use super::Partition;
+use crate::event::{Effects, Token};
+use crate::held::Reply;
+use crate::limits::TRANSACTIONS_TICK_MS;
+use crate::planted::{Bug, is_planted};
+
+use host::Records;
+use intents::Parked;
+
+pub(super) use evaluate::take_back;
+pub(crate) use intents::Intents;
+
+/// What the primary has under way.
+#[derive(Debug)]
+pub(super) struct Transacting {
+    transactions: Transactions,
+    /// Entries that are committed, and that it has not been told of.
+    committed: VecDeque<(u64, Entry)>,
+    /// Clients that wait for the end of their transaction, with its parts' places.
+    clients: BTreeMap<Ticket, Client>,
+    /// Requests that wait for intents.
+    parked: BTreeMap<Ticket, Parked>,
+    parked_bytes: usize,
+    tickets: u64,
+    /// Of requests that are not in the log: the lowest sequence without an answer that their client has told, and whom to answer.
+    asked: BTreeMap<(SessionId, Sequence), (u64, Ticket)>,
+    tick_at_ms: u64,
+}
+
+/// Who is to be answered.
+#[derive(Debug)]
+struct Client {
+    token: Token,
+    places: Vec<zerohop_transaction::Place>,
+}
+
+impl Transacting {
+    fn ticket(&mut self) -> Ticket {
+        self.tickets += 1;
+        Ticket(self.tickets)
+    }
+
+    /// Whether time changes nothing.
+    fn is_idle(&self) -> bool {
+        self.transactions.is_idle() && self.parked.is_empty()
+    }
+}
+
+impl Partition {
+    /// Whether transactions may concern what is asked: one look, of all that comes.
+    #[inline]
+    pub(super) fn has_transactions(&self) -> bool {
+        self.transacting.is_some() || self.state.transacted.is_some()
+    }
+
+    /// Takes up what the log says, if that was not done. `false`: not yet, as entries are on their way that it may say more in.
+    fn open_transactions(&mut self) -> bool {
+        if self.transacting.is_some() {
+            return true;
+        }
+        let Some(slice) = self.slice().filter(|_| self.state.applied >= self.transactions_after) else {
+            return false;
+        };
+        let state = match &self.state.transacted {
+            Some(transacted) => transacted.state.clone(),
+            None => State::restore(LogIndex(self.state.applied), []),
+        };
+        self.clock.witness(state.newest());
+        // Attempts are numbered under it: above those of any primary before, also of this epoch, before a restart.
+        let epoch = PartitionEpoch(self.clock.next().0);
+        let transactions = Transactions::new(self.transactions_now(), slice.span(), epoch, state);
+        self.transacting = Some(Box::new(Transacting {
+            transactions,
+            committed: VecDeque::new(),
+            clients: BTreeMap::new(),
+            parked: BTreeMap::new(),
+            parked_bytes: 0,
+            tickets: 0,
+            asked: BTreeMap::new(),
+            tick_at_ms: self.clock.now_ms() + TRANSACTIONS_TICK_MS,
+        }));
+        true
+    }
+
+    fn transactions_now(&self) -> Time {
+        Time(self.clock.now_ms().saturating_mul(1_000))
+    }
+
+    /// Another partition says something about a transaction. It is let lie where it cannot be taken up: it comes again.
+    pub(super) fn transaction<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        message: &Told,
+        effects: &mut dyn Effects,
+    ) {
+        let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
+        if is_ours && !self.held.is_full() && self.open_transactions() {
+            let message = message.clone();
+            self.act(engine, effects, |transactions, now, host, told| {
+                transactions.message(now, host, message, told);
+            });
+        }
+    }
+
+    /// What is overdue is sent again, asked, given up.
+    pub(super) fn tick_transactions<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) {
+        if !self.has_transactions() || !self.has_copies || !self.open_transactions() {
+            return;
+        }
+        let now_ms = self.clock.now_ms();
+        let Some(transacting) = self.transacting.as_deref_mut() else { return };
+        if transacting.is_idle() || now_ms < transacting.tick_at_ms {
+            return;
+        }
+        transacting.tick_at_ms = now_ms + TRANSACTIONS_TICK_MS;
+        self.time_out_parked(effects);
+        self.act(engine, effects, |transactions, now, host, told| transactions.tick(now, host, told));
+    }
+
+    /// When that has something to do.
+    pub(crate) fn next_transactions_ms(&self) -> Option<u64> {
+        match &self.transacting {
+            Some(transacting) => (!transacting.is_idle()).then_some(transacting.tick_at_ms),
+            None => self.state.transacted.is_some().then(|| self.clock.now_ms()),
+        }
+    }
+
+    /// Asks the transactions something, and does what they want done.
+    fn act<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn Effects,
+        ask: impl FnOnce(&mut Transactions, Time, &mut Records<'_, D>, &mut Vec<Effect>),
+    ) {
+        let wanted = self.ask(engine, ask);
+        self.carry_out(engine, wanted, effects);
+        self.tell_committed(engine, effects);
+    }
+
+    fn ask<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        ask: impl FnOnce(&mut Transactions, Time, &mut Records<'_, D>, &mut Vec<Effect>),
+    ) -> Vec<Effect> {
+        let mut wanted = Vec::new();
+        let (now, slice) = (self.transactions_now(), self.slice());
+        let Some(mut transacting) = self.transacting.take() else { return wanted };
+        let mut staged = self.buffers.staged.take().unwrap_or_default();
+        let mut records = Records::of(
+            engine,
+            (&mut self.group, &mut self.overlay, &self.state),
+            (&mut self.clock, &mut staged),
+            slice,
+        );
+        ask(&mut transacting.transactions, now, &mut records, &mut wanted);
+        self.buffers.staged = Some(staged);
+        self.transacting = Some(transacting);
+        wanted
+    }
+
+    /// Tells the transactions which of their entries are committed.
+    pub(super) fn tell_committed<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) {
+        while let Some((index, entry)) = self.transacting.as_mut().and_then(|one| one.committed.pop_front()) {
+            let wanted = self.ask(engine, |transactions, now, host, told| {
+                transactions.committed(now, host, LogIndex(index), &entry, told);
+            });
+            self.carry_out(engine, wanted, effects);
+        }
+    }
+
+    /// An entry is committed that may be a transaction's.
+    pub(super) fn note_committed(&mut self, index: u64, payload: &[u8], at: Timestamp) {
+        if let Some(transacting) = self.transacting.as_deref_mut()
+            && let Some(crate::note::Mark::Transaction { entry, .. }) = crate::note::Mark::decode(payload, at)
+        {
+            transacting.committed.push_back((index, entry));
+        }
+    }
+
+    /// Does what the transactions want done, in this order.
+    fn carry_out<D: Disk>(&mut self, engine: &mut Engine<D>, wanted: Vec<Effect>, effects: &mut dyn Effects) {
+        for effect in wanted {
+            if self.transacting.is_none() {
+                // An entry could not be appended: all that was under way is forgotten, and what the log says taken up again.
+                return;
+            }
+            match effect {
+                Effect::Append { entry, .. } => {
+                    if self.log_transaction(engine, entry, effects).is_err() {
+                        self.lose_transactions(effects);
+                    }
+                }
+                Effect::Send(message) => self.send_transaction(message, effects),
+                Effect::Answer { ticket, outcome } => self.answer_transaction(ticket, &outcome, effects),
+                Effect::Read(ticket) => self.read_now(engine, ticket, effects),
+                Effect::Write(ticket) => {
+                    self.write_now(engine, ticket, effects);
+                    let more = self.ask(engine, |transactions, now, host, told| {
+                        transactions.leave(now, host, ticket, told);
+                    });
+                    self.carry_out(engine, more, effects);
+                }
+                Effect::Loss { id, place } => effects.transaction_lost(id, place),
+            }
+        }
+    }
+
+    /// What asks, and decisions, which are committed, leave at once; answers rest on all that is appended.
+    fn send_transaction(&mut self, message: Told, effects: &mut dyn Effects) {
+        // Whoever has too few copies promises nothing: it is asked again.
+        if !self.has_copies {
+            return;
+        }
+        let rests_on_nothing = matches!(
+            message.what,
+            What::Prepare { .. } | What::Release { .. } | What::Commit { .. } | What::Ask { .. }
+        );
+        let last = self.group.last();
+        if rests_on_nothing || last <= self.state.applied || is_planted(Bug::AnswersBeforeFlush) {
+            effects.transaction(message);
+        } else {
+            self.held.push(last, Token::default(), Reply::Transaction(Box::new(message)), effects);
+        }
+    }
+
+    fn answer_transaction(&mut self, ticket: Ticket, outcome: &Outcome, effects: &mut dyn Effects) {
+        let Some(transacting) = self.transacting.as_deref_mut() else { return };
+        let Some(Client { token, places }) = transacting.clients.remove(&ticket) else { return };
+        if self.has_copies {
+            requests::answer_ended(token, outcome, &places, effects);
+        } else {
+            // Too few hold it to say so. It is in the log: whoever asks again may be told then.
+            effects.answer(token, &requests::in_doubt());
+        }
+    }
+
+    /// What is under way is forgotten: it is primary no more, or could not write down what had to be. What the log says, and is
+    /// still on its way to being committed, is taken up again once that is.
+    pub(super) fn forget_transactions(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        let Some(transacting) = self.transacting.take() else { return };
+        self.transactions_after = self.group.last();
+        for client in transacting.clients.into_values() {
+            effects.answer(client.token, &requests::in_doubt());
+        }
+        for parked in transacting.parked.into_values() {
+            parked.fail(failure, effects);
+        }
+    }
+
+    fn lose_transactions(&mut self, effects: &mut dyn Effects) {
+        let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
+        self.forget_transactions(&Failure::Unavailable { retry_after_ms }, effects);
+    }
+}

@@ -1,0 +1,185 @@
+//! What clients ask of transactions: to do one, and to stage what one will refer to.
+
+use bytes::Bytes;
+use zerohop_engine::Engine;
+use zerohop_engine::disk::Disk;
+use zerohop_transaction::codec::decode_parts;
+use zerohop_transaction::{
+    Durability, Outcome as Ended, Part, Place, Reason, Refusal, Request, StageId, TransactionId,
+};
+use zerohop_wire::messages::{ItemAnswer, Stage, Stamp, Transact, Transacted};
+use zerohop_wire::{AbortReason, Failure, Many, Message};
+
+use super::Client;
+use crate::event::{Effects, Token};
+use crate::limits::{BUSY_RETRY_MS, TRANSACTED_BYTES_MAX};
+use crate::outcome::Outcome;
+use crate::partition::{Partition, To};
+
+/// It may have been done, or may yet be: whoever asks again hears.
+pub(super) fn in_doubt() -> Message<'static> {
+    Message::Answer(Err(Failure::TimedOut { version: Default::default() }))
+}
+
+fn aborted(reason: Reason) -> Failure<'static> {
+    let (reason, none) = (AbortReason::from(reason), AbortReason::NONE);
+    Failure::Aborted { reason, part: none, item: none }
+}
+
+/// Tells a client how its transaction has ended.
+pub(super) fn answer_ended(token: Token, ended: &Ended, places: &[Place], effects: &mut dyn Effects) {
+    match ended {
+        Ended::Committed { timestamp, results } => {
+            let packed: Vec<u8> = results.concat();
+            match Many::<ItemAnswer<'_>>::all(&packed) {
+                Ok(answers) => {
+                    effects.answer(token, &Message::Transacted(Transacted { version: *timestamp, answers }));
+                }
+                Err(failure) => effects.answer(token, &Message::Answer(Err(failure))),
+            }
+        }
+        Ended::Aborted { by, refusal } => {
+            let part = places.iter().position(|place| place == by);
+            let part = part.map_or(AbortReason::NONE, |part| part as u32);
+            let Refusal { reason, item } = *refusal;
+            let failure = Failure::Aborted { reason: AbortReason::from(reason), part, item };
+            effects.answer(token, &Message::Answer(Err(failure)));
+        }
+    }
+}
+
+impl Partition {
+    /// Whether a stamped request begins here and now; else it is answered: with what it came to before, or why not.
+    fn is_new<'s>(&self, stamp: &Stamp) -> Result<(), Result<(u64, Outcome), Failure<'s>>> {
+        if !stamp.session.is_some() {
+            return Err(Err(aborted(Reason::Malformed)));
+        }
+        if let Some(first) = self.first_outcome(stamp.session, stamp.sequence.0) {
+            return Err(Ok(first));
+        }
+        self.admit_session(stamp, stamp.sequence.0).map_err(Err)
+    }
+
+    pub(in crate::partition) fn transact<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        transact: &Transact<'_>,
+        token: Token,
+        effects: &mut dyn Effects,
+    ) {
+        let stamp = &transact.stamp;
+        let fail = |failure, effects: &mut dyn Effects| effects.answer(token, &Message::Answer(Err(failure)));
+        let Ok(parts) = decode_parts(transact.parts) else {
+            return fail(aborted(Reason::Malformed), effects);
+        };
+        let places: Vec<Place> = parts.iter().map(|part: &Part| part.place).collect();
+        match self.is_new(stamp) {
+            Ok(()) => {}
+            Err(Ok((_, Outcome::Ended(ended)))) => {
+                self.answered_again += 1;
+                return answer_ended(token, &ended, &places, effects);
+            }
+            Err(Ok((_, other))) => {
+                let answer = other.answer();
+                return effects.answer(token, &Message::Answer(answer));
+            }
+            Err(Err(failure)) => return fail(failure, effects),
+        }
+        let Some(decider) = places.last().copied() else { return fail(aborted(Reason::Malformed), effects) };
+        if let Some(part) = effects.misplaced(&parts) {
+            let (reason, item) = (AbortReason::Misplaced, AbortReason::NONE);
+            return fail(Failure::Aborted { reason, part, item }, effects);
+        }
+        if !self.open_transactions() {
+            return fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
+        }
+        let Some(transacting) = self.transacting.as_deref_mut() else { return };
+        let id = TransactionId { decider, session: stamp.session, sequence: stamp.sequence };
+        let ticket = transacting.ticket();
+        let asked = (stamp.lowest_unanswered.0, ticket);
+        let before = transacting.asked.insert((stamp.session, stamp.sequence), asked);
+        let overtaken = before.and_then(|(_, ticket)| transacting.clients.remove(&ticket));
+        transacting.clients.insert(ticket, Client { token, places });
+        if let Some(overtaken) = overtaken {
+            // The same request has come again: only the newest is answered.
+            effects.dropped(overtaken.token);
+        }
+        let request = Request { id, parts };
+        let mut refused = None;
+        self.act(engine, effects, |transactions, now, host, told| {
+            refused = transactions.request(now, host, (ticket, request), told).err();
+        });
+        let Some(reason) = refused else { return };
+        if let Some(transacting) = self.transacting.as_deref_mut() {
+            transacting.clients.remove(&ticket);
+            transacting.asked.remove(&(stamp.session, stamp.sequence));
+        }
+        match reason {
+            // Nothing was begun, nor logged: the same may be asked again.
+            Reason::Overloaded => fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects),
+            other => fail(aborted(other), effects),
+        }
+    }
+
+    pub(in crate::partition) fn stage<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        stage: &Stage<'_>,
+        token: Token,
+        effects: &mut dyn Effects,
+    ) {
+        let stamp = &stage.stamp;
+        let (index, answer) = match self.is_new(stamp) {
+            Ok(()) => self.stage_new(engine, stage, effects),
+            Err(Ok(first)) => Ok(first),
+            Err(Err(failure)) => Err(failure),
+        }
+        .map_or_else(|failure| (0, Err(failure)), |(index, outcome)| (index, Ok(outcome)));
+        let mut to = To::One(token);
+        match answer {
+            Ok(outcome) => self.deliver(&mut to, index, &outcome.answer(), effects),
+            Err(failure) => self.deliver(&mut to, 0, &Err(failure), effects),
+        }
+    }
+
+    fn stage_new<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        stage: &Stage<'_>,
+        effects: &mut dyn Effects,
+    ) -> Result<(u64, Outcome), Failure<'static>> {
+        let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
+        let held = self.state.transacted.as_ref().map_or(0, |one| one.state.bytes());
+        if held + stage.piece.len() as u64 > TRANSACTED_BYTES_MAX || !self.open_transactions() {
+            return Err(busy);
+        }
+        let stamp = &stage.stamp;
+        let id = StageId { session: stamp.session, sequence: stamp.sequence };
+        let bytes = Bytes::copy_from_slice(stage.piece);
+        let mut refused = None;
+        let before = self.group.last();
+        if let Some(transacting) = self.transacting.as_deref_mut() {
+            let ticket = transacting.ticket();
+            let asked = (stamp.lowest_unanswered.0, ticket);
+            transacting.asked.insert((stamp.session, stamp.sequence), asked);
+        }
+        self.act(engine, effects, |transactions, _, _, told| {
+            refused = transactions.stage((id, bytes), Durability::Memory, told).err();
+        });
+        if let Some(transacting) = self.transacting.as_deref_mut() {
+            transacting.asked.remove(&(stamp.session, stamp.sequence));
+        }
+        match refused {
+            Some(reason) => Err(aborted(reason)),
+            None if self.group.last() == before => Err(busy),
+            None => {
+                let outcome = Outcome::Done { version: Default::default(), number: 0 };
+                if !self.group.commits_at_once() {
+                    let index = self.group.last();
+                    self.overlay.add_outcome(index, stamp.session, stamp.sequence.0, outcome.clone());
+                }
+                Ok((self.group.last(), outcome))
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What the committed log says of transactions over several partitions, and the bytes that were staged for some to come.
+//!
+//! In the state's bytes, behind everything else: number of entries (4), then each: log index (8), length (4), and an entry
+//! of `zerohop_transaction`; staged pieces come first. Of them the state is made again.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use zerohop_transaction::{Entry, StageId, State};
+use zerohop_wire::ids::LogIndex;
+
+use super::reader::Reader;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Transacted {
+    pub(crate) state: State,
+    /// The bytes of what the state says is staged.
+    staged: BTreeMap<StageId, Bytes>,
+}
+
+impl Transacted {
+    /// Applies a committed entry.
+    pub(crate) fn apply(&mut self, index: u64, entry: &Entry) {
+        let installed = self.state.apply(LogIndex(index), entry);
+        // What records become stands in the log behind the entry.
+        for id in installed.iter().flat_map(|install| &install.pinned) {
+            self.staged.remove(id);
+        }
+        match entry {
+            Entry::Stage { id, bytes } => drop(self.staged.insert(*id, bytes.clone())),
+            Entry::Expire { ids } => {
+                for id in ids.iter().filter(|id| !self.state.has_staged(id)) {
+                    self.staged.remove(id);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.is_empty()
+    }
+
+    /// What was staged.
+    pub(crate) fn staged(&self, id: &StageId) -> Option<Bytes> {
+        self.staged.get(id).cloned()
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        // Pieces without a pin first: entries that pin them follow.
+        let pieces = self
+            .staged
+            .iter()
+            .map(|(id, bytes)| (LogIndex(0), Entry::Stage { id: *id, bytes: bytes.clone() }));
+        let entries: Vec<(LogIndex, Entry)> = pieces.chain(self.state.entries()).collect();
+        out.extend_from_slice(&(entries.len() as u32).to_le_bytes());
+        for (index, entry) in &entries {
+            let bytes = entry.encode();
+            out.extend_from_slice(&index.0.to_le_bytes());
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+    }
+
+    /// Reads what [`Transacted::encode`] wrote, of a state as of this log index; `None` if it is damaged.
+    pub(super) fn decode(from: &mut Reader<'_>, applied: u64) -> Option<Transacted> {
+        let count = from.u32()?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            let index = LogIndex(from.u64()?);
+            let length = from.u32()? as usize;
+            entries.push((index, Entry::decode(from.bytes(length)?).ok()?));
+        }
+        let staged = entries.iter().filter_map(|(_, entry)| match entry {
+            Entry::Stage { id, bytes } => Some((*id, bytes.clone())),
+            _ => None,
+        });
+        let staged = staged.collect();
+        let state = State::restore(LogIndex(applied), entries.iter().map(|(index, entry)| (*index, entry)));
+        Some(Transacted { state, staged })
+    }
+}
