@@ -3,10 +3,12 @@
 //! up.
 
 use zerohop_placement::ClusterMap;
+use zerohop_transaction::codec::decode_parts;
+use zerohop_transaction::{Body, Items};
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::{Change, Operation, Write};
-use zerohop_wire::{AuthFault, Failure, Message, Permission};
+use zerohop_wire::messages::{Change, Operation, Transact, Write};
+use zerohop_wire::{AuthFault, Failure, Many, Message, Permission};
 
 /// Whether this is permitted in a keyspace; of none: in all.
 ///
@@ -64,15 +66,52 @@ pub(crate) fn permits_request(
         Message::Ping(_) | Message::SessionOpen(_) | Message::MapGet(_) | Message::Admin(_) => {
             Err(Failure::AuthFailed { fault: AuthFault::Token })
         }
+        Message::Stage(_) => may(Permission::Write),
+        Message::Transact(transact) => permits_transaction(map, access, transact),
         // Whatever comes later needs to be thought about first.
         _ => may(Permission::Admin),
     }
 }
 
+/// Each item needs what it would need alone. Of what is staged only the partition knows what it is: it needs both.
+fn permits_transaction(
+    map: &ClusterMap,
+    access: Access,
+    transact: &Transact<'_>,
+) -> Result<(), Failure<'static>> {
+    // What cannot be read is refused by whoever is to do it, whoever asks.
+    let Ok(parts) = decode_parts(transact.parts) else { return Ok(()) };
+    for part in &parts {
+        let keyspace = part.place.keyspace;
+        let may = |permission| permits(map, access, keyspace, permission);
+        let both = || may(Permission::Write).and_then(|()| may(Permission::Read));
+        let Items::Inline(items) = &part.items else {
+            both()?;
+            continue;
+        };
+        for item in items {
+            let Body::Inline(bytes) = &item.body else {
+                both()?;
+                continue;
+            };
+            let operation = Many::<Operation<'_>>::packed(1, bytes).ok().and_then(|one| one.iter().next());
+            match operation {
+                Some(Operation::Read(_)) => may(Permission::Read)?,
+                Some(Operation::Write(Write { change: Change::CompareSwap { .. }, .. })) | None => both()?,
+                Some(Operation::Write(_)) => may(Permission::Write)?,
+            }
+            // The version that a record has is told by whether the transaction is done.
+            if item.seen.is_some() {
+                may(Permission::Read)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use zerohop_placement::{Change as MapChange, Grant, MapDelta, Permissions, TokenEntry};
-    use zerohop_wire::Many;
     use zerohop_wire::ids::{MapEpoch, Timestamp};
     use zerohop_wire::messages::{Batch, Condition, Expiry, Ping, Query, Read, Scan, Stamp};
 

@@ -256,9 +256,10 @@ impl Link {
 /// Leases and acknowledgements: they must not starve behind entries.
 fn is_small(message: &Message<'_>) -> bool {
     match message {
-        Message::Peer(peer) => {
-            !matches!(peer.call, Call::Replicate { .. } | Call::StatePart { .. } | Call::EntryGot(_))
-        }
+        Message::Peer(peer) => !matches!(
+            peer.call,
+            Call::Replicate { .. } | Call::StatePart { .. } | Call::EntryGot(_) | Call::Transaction(_)
+        ),
         _ => false,
     }
 }

@@ -253,7 +253,12 @@ impl<'s> Peer<'s> {
                 self.answer(envelope, &Message::Map(since.as_message()));
             }
             Message::Admin(admin) => self.forward(envelope, admin),
-            Message::Read { .. } | Message::Scan(_) | Message::Write { .. } | Message::Batch(_) => {
+            Message::Read { .. }
+            | Message::Scan(_)
+            | Message::Write { .. }
+            | Message::Batch(_)
+            | Message::Transact(_)
+            | Message::Stage(_) => {
                 let since = self.shared.history.borrow().since(self.epoch);
                 self.epoch = since.epoch;
                 self.fail(
