@@ -43,9 +43,7 @@ pub use secret::{
 };
 pub use transaction::{Committed, Promise, Transaction};
 pub use transform::Transform;
-pub use zerohop_session::{
-    Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Unfit, Waiting,
-};
+pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Unfit, Waiting};
 pub use zerohop_tls::{ClientTls, ConfigError};
 pub use zerohop_wire::Failure;
 pub use zerohop_wire::auth::{Secret, Token};

@@ -35,7 +35,7 @@ pub const RECENT_ENTRIES: usize = 4;
 pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
 
 /// The largest extra state an upper layer may add to a checkpoint, in bytes.
-pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 96 << 20;
+pub const CHECKPOINT_EXTRA_BYTES_MAX: usize = 112 << 20;
 
 /// Checkpoints kept of each partition: the newest, and one before it in case the newest has rotted.
 pub const CHECKPOINTS_KEPT: usize = 2;

@@ -140,7 +140,13 @@ mod tests {
         let insert = Change::Insert { value: b"v", expiry: Expiry::Never };
         let write = Write { key: b"k", condition: Condition::Always, change: insert };
         let lookup = Message::Read { seen: Timestamp::ZERO, read };
-        let scan = Message::Scan(Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 1 });
+        let scan = Message::Scan(Scan {
+            seen: Timestamp::ZERO,
+            cursor: b"",
+            prefix: b"",
+            keys_max: 1,
+            blobs: false,
+        });
         let insert = Message::Write { stamp: Stamp::default(), write };
         let (reads, writes) = ([Operation::Read(read)], [Operation::Write(write)]);
         let both = [reads[0], writes[0]];

@@ -137,6 +137,20 @@ const _: () = assert!(
 const _: () = assert!(SESSION_WINDOW_MAX + zerohop_wire::limits::BATCH_ITEMS_MAX as u64 <= u16::MAX as u64);
 // All tables fit what an engine's checkpoint carries.
 const _: () = assert!(
-    SESSION_BYTES_MAX + DEADLINE_BYTES_MAX + TRANSACTED_BYTES_MAX as usize + (24 << 20)
+    SESSION_BYTES_MAX + DEADLINE_BYTES_MAX + NAMES_BYTES_MAX + TRANSACTED_BYTES_MAX as usize + (24 << 20)
         <= zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX
 );
+
+/// Writes that a chunk consists of, above which the next one writes it anew as a whole: a read looks at each of them.
+pub const CHUNK_PARTS_MAX: u64 = 512;
+
+/// Times its own size that the writes of a chunk may cover in all, and bytes beside, above which the next one writes it anew: what
+/// lies under other writes takes room in the log.
+pub const CHUNK_COVER_FACTOR_MAX: u64 = 4;
+
+/// See [`CHUNK_COVER_FACTOR_MAX`].
+pub const CHUNK_COVER_SLACK_BYTES: u64 = 256 << 10;
+
+/// Memory of the names of blobs in one partition, above which no more are made: a checkpoint carries them, and has room
+/// for [`zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX`] with what sessions and deadlines take.
+pub const NAMES_BYTES_MAX: usize = 16 << 20;

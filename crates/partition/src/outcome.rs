@@ -15,6 +15,8 @@
 //! | 21 | `NotANumber` | none |
 //! | 22 | `Overflow` | none |
 //! | 23 | `ValueTooLong` | length (8), limit (4) |
+//! | 24 | `StaleBlob` | id (8), generation (8) |
+//! | 25 | `NeedHeader` | none |
 //! | 32 | a transaction is committed | timestamp (8), parts (4), of each its results: length (4), bytes |
 //! | 33 | a transaction is aborted | by whom: keyspace (4), hash (8); reason (1), item (4) |
 
@@ -23,6 +25,7 @@ use std::borrow::Cow;
 use bytes::Bytes;
 use zerohop_transaction::limits::{PARTICIPANTS_MAX, RESULT_BYTES_MAX};
 use zerohop_transaction::{Outcome as Ended, Place, Reason, Refusal};
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{Answer, Outcome as Brought, RecordType};
 use zerohop_wire::{Failure, What};
@@ -59,6 +62,8 @@ pub(crate) enum Outcome {
     },
     /// Of a transaction over several partitions.
     Ended(Box<Ended>),
+    StaleBlob(BlobStamp),
+    NeedHeader,
 }
 
 impl Outcome {
@@ -81,6 +86,8 @@ impl Outcome {
             }
             Outcome::NotANumber => Failure::NotANumber,
             Outcome::Overflow => Failure::Overflow,
+            Outcome::StaleBlob(known) => Failure::StaleBlob { known: *known },
+            Outcome::NeedHeader => Failure::NeedHeader,
             Outcome::ValueTooLong { length, limit } => {
                 Failure::ValueTooLong { length: *length, limit: *limit }
             }
@@ -142,6 +149,8 @@ impl Outcome {
             }
             Outcome::NotANumber => put(21, &[]),
             Outcome::Overflow => put(22, &[]),
+            Outcome::StaleBlob(known) => put(24, &[known.id, known.generation]),
+            Outcome::NeedHeader => put(25, &[]),
             Outcome::ValueTooLong { length, limit } => {
                 put(23, &[*length]);
                 out.extend_from_slice(&limit.to_le_bytes());
@@ -179,6 +188,8 @@ impl Outcome {
             }
             21 => Outcome::NotANumber,
             22 => Outcome::Overflow,
+            24 => Outcome::StaleBlob(BlobStamp { id: from.u64()?, generation: from.u64()? }),
+            25 => Outcome::NeedHeader,
             23 => Outcome::ValueTooLong { length: from.u64()?, limit: from.u32()? },
             tag @ (ENDED_COMMITTED | ENDED_ABORTED) => Outcome::Ended(Box::new(decode_ended(tag, from)?)),
             _ => return None,
@@ -261,6 +272,8 @@ mod tests {
                 by: Place { keyspace: KeyspaceId(3), point: 9 },
                 refusal: Reason::ReadChanged.into(),
             })),
+            Outcome::StaleBlob(BlobStamp { id: 1 << 50, generation: 3 }),
+            Outcome::NeedHeader,
         ];
         for at in [at, Timestamp::ZERO] {
             for outcome in &outcomes {

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::RecordType;
 
@@ -24,6 +25,31 @@ pub(crate) struct Shape {
     pub(crate) own: VecDeque<(u64, u64)>,
     /// Units of the first of them that do not count.
     pub(crate) own_skip: u64,
+    /// What a chunk is beside.
+    pub(crate) chunk: Option<ChunkShape>,
+}
+
+/// What is known of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChunkShape {
+    /// Of which blob it is, and which cut it knows.
+    pub(crate) stamp: BlobStamp,
+    /// Whether the engine's record lies under the entries of its own.
+    pub(crate) has_base: bool,
+    /// Entries that it consists of, and bytes that these cover: those that are hidden may count.
+    pub(crate) parts: u64,
+    pub(crate) covered: u64,
+    /// Behind the last byte that was written.
+    pub(crate) end: u64,
+}
+
+/// A write of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// What the chunk's stamp is with it.
+    pub(crate) stamp: BlobStamp,
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
 }
 
 /// How an entry changes a record.
@@ -47,6 +73,16 @@ pub(crate) enum Change {
         version: Timestamp,
     },
     Deadline(Option<u64>),
+    /// The chunk becomes this one write.
+    PutChunk {
+        written: Written,
+        version: Timestamp,
+    },
+    /// The write lies over what the chunk was.
+    LayChunk {
+        written: Written,
+        version: Timestamp,
+    },
 }
 
 /// A record with uncommitted changes.
@@ -79,13 +115,24 @@ impl Shape {
         deadline: Option<u64>,
     ) -> Shape {
         let own = VecDeque::new();
-        Shape { record, version, deadline, base_skip: 0, base_units: units, own, own_skip: 0 }
+        Shape { record, version, deadline, base_skip: 0, base_units: units, own, own_skip: 0, chunk: None }
     }
 
     /// Values of the list, or bytes.
     pub(crate) fn length(&self) -> u64 {
+        if let Some(chunk) = &self.chunk {
+            return chunk.end;
+        }
         let own: u64 = self.own.iter().map(|(_, units)| units).sum();
         self.base_units + own - self.own_skip
+    }
+
+    /// A chunk that is one write.
+    fn of_write(index: u64, written: Written, version: Timestamp) -> Shape {
+        let mut shape = Shape::of_base(RecordType::Chunk, version, 0, None);
+        shape.own.push_back((index, u64::from(written.length)));
+        shape.chunk = Some(ChunkShape::of(written));
+        shape
     }
 
     /// Takes units away at the head; some stay.
@@ -104,6 +151,13 @@ impl Shape {
     }
 }
 
+impl ChunkShape {
+    fn of(written: Written) -> ChunkShape {
+        let (offset, length) = (u64::from(written.offset), u64::from(written.length));
+        ChunkShape { stamp: written.stamp, has_base: false, parts: 1, covered: length, end: offset + length }
+    }
+}
+
 impl Change {
     fn apply(self, index: u64, shape: Option<Shape>) -> Option<Shape> {
         match (self, shape) {
@@ -117,6 +171,22 @@ impl Change {
                 let mut shape = shape.unwrap_or_else(|| Shape::of_base(record, version, 0, None));
                 shape.own.push_back((index, units));
                 shape.version = version;
+                Some(shape)
+            }
+            (Change::PutChunk { written, version }, _) => Some(Shape::of_write(index, written, version)),
+            (Change::LayChunk { written, version }, None) => Some(Shape::of_write(index, written, version)),
+            (Change::LayChunk { written, version }, Some(mut shape)) => {
+                let new = ChunkShape::of(written);
+                let old = shape.chunk.unwrap_or(ChunkShape { parts: 0, covered: 0, end: 0, ..new });
+                shape.own.push_back((index, u64::from(written.length)));
+                shape.version = version;
+                shape.chunk = Some(ChunkShape {
+                    stamp: written.stamp,
+                    has_base: old.has_base,
+                    parts: old.parts + new.parts,
+                    covered: old.covered + new.covered,
+                    end: old.end.max(new.end),
+                });
                 Some(shape)
             }
             (_, None) => None,

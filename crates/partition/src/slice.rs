@@ -2,6 +2,7 @@
 
 use zerohop_placement::{HashKind, Keyspace, PartitionCount, partition_of};
 use zerohop_transaction::Span;
+use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 /// A partition's slice of the hashes of its keyspace.
@@ -32,7 +33,7 @@ impl Slice {
 
     /// The hash by which a key is placed, and locked in transactions.
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
-        self.hash.hash(self.seed, key)
+        self.hash.hash(self.seed, routed(key))
     }
 
     /// Its hashes.

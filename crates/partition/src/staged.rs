@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    Engine, EngineResult, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta, split_trailer,
+    Engine, EngineResult, FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta, split_trailer,
 };
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
@@ -157,6 +157,8 @@ impl Staged {
             Action::Remove => (Kind::Remove, 0, Change::Remove),
             Action::Trim { units, .. } => (Kind::Trim, 0, Change::Trim { units, version }),
             Action::Deadline(deadline) => (Kind::Mark, 0, Change::Deadline(deadline)),
+            Action::PutChunk(written) => (Kind::Put, FLAG_CHUNK, Change::PutChunk { written, version }),
+            Action::LayChunk(written) => (Kind::Append, FLAG_CHUNK, Change::LayChunk { written, version }),
             Action::Nothing => return,
         };
         let bytes = &mut self.bytes;
@@ -171,6 +173,7 @@ impl Staged {
                     Contents::Made => made,
                 });
             }
+            Action::PutChunk(_) | Action::LayChunk(_) => bytes.extend_from_slice(made),
             Action::Trim { to, .. } => bytes.extend_from_slice(&to.encode()),
             Action::Deadline(_) => note.push_mark(at, bytes),
             Action::Remove | Action::Nothing => {}

@@ -40,8 +40,8 @@ pub(crate) struct Rig {
 
 /// See the module.
 pub(crate) struct Bench {
-    at_once: Rig,
-    flushed: Rig,
+    pub(crate) at_once: Rig,
+    pub(crate) flushed: Rig,
     next_request: u64,
 }
 
@@ -66,7 +66,7 @@ impl Answered {
         Answered(crate::held::packed(answer))
     }
 
-    fn with<T>(&self, take: impl FnOnce(Answer<'_>) -> T) -> T {
+    pub(crate) fn with<T>(&self, take: impl FnOnce(Answer<'_>) -> T) -> T {
         take(Many::<Answer<'_>>::packed(1, &self.0).expect("was packed so").iter().next().expect("is one"))
     }
 
@@ -279,11 +279,22 @@ impl Bench {
     }
 
     pub(crate) fn scan_answer(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> Answered {
-        self.answer_of(&Message::Scan(Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max }))
+        self.answer_of(&Message::Scan(Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max, blobs: false }))
     }
 
     pub(crate) fn scan(&mut self, cursor: &[u8], prefix: &[u8], keys_max: u32) -> (Vec<Vec<u8>>, Vec<u8>) {
         self.scan_answer(cursor, prefix, keys_max).page()
+    }
+
+    /// A page of the names of blobs.
+    pub(crate) fn scan_blobs(
+        &mut self,
+        cursor: &[u8],
+        prefix: &[u8],
+        keys_max: u32,
+    ) -> (Vec<Vec<u8>>, Vec<u8>) {
+        let scan = Scan { seen: Timestamp::ZERO, cursor, prefix, keys_max, blobs: true };
+        self.answer_of(&Message::Scan(scan)).page()
     }
 
     pub(crate) fn bytes(&mut self, key: &[u8]) -> Option<Vec<u8>> {

@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
+use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use zerohop_wire::messages::{
@@ -330,7 +331,8 @@ impl<'u, D: Disk> Unit<'u, D> {
         let now_ms = self.now_ms();
         for key in &keys {
             let is_own = self.foreign.is_none_or(|slice| slice.owns(key));
-            if is_own && self.deadlines.get(key).is_none_or(|deadline| deadline > now_ms) {
+            if is_own && !is_of_blob(key) && self.deadlines.get(key).is_none_or(|deadline| deadline > now_ms)
+            {
                 each(key);
             }
         }

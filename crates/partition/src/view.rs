@@ -3,11 +3,12 @@
 use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Body, Engine, EngineResult, FLAG_LIST, Handle, Hint, TrimTo, split_trailer};
+use zerohop_engine::{Body, Engine, EngineResult, FLAG_LIST, Handle, Hint, TrimTo, lay_over, split_trailer};
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordType;
 
-use crate::overlay::{Overlay, Shape};
+use crate::overlay::{ChunkShape, Overlay, Shape};
 use crate::staged::Seen;
 use crate::state::Deadlines;
 
@@ -53,10 +54,49 @@ impl<D: Disk> View<'_, D> {
             return Ok(Seen { shape: known.shape().cloned(), hint: None });
         }
         let Some(found) = self.engine.inspect(self.handle, key)? else { return Ok(Seen::default()) };
+        if found.is_chunk {
+            return self.find_chunk(key, found.hint);
+        }
         let record = if found.is_list { RecordType::List } else { RecordType::Bytes };
         let deadline = self.deadlines.get(key);
         let shape = Shape::of_base(record, Timestamp(found.timestamp), found.units, deadline);
         Ok(Seen { shape: Some(shape), hint: Some(found.hint) })
+    }
+
+    #[cold]
+    fn find_chunk(&mut self, key: &[u8], hint: Hint) -> EngineResult<Seen> {
+        let Some(state) = self.engine.chunk_state(self.handle, key)? else { return Ok(Seen::default()) };
+        let mut shape = Shape::of_base(RecordType::Chunk, Timestamp(state.timestamp), 0, None);
+        shape.chunk = Some(ChunkShape {
+            stamp: BlobStamp::decode(&state.stamp),
+            has_base: true,
+            parts: u64::from(state.parts),
+            covered: state.covered,
+            end: state.end,
+        });
+        Ok(Seen { shape: Some(shape), hint: Some(hint) })
+    }
+
+    /// Appends a range of a chunk to `out`; what nobody wrote are zeros.
+    pub(crate) fn chunk(
+        &mut self,
+        key: &[u8],
+        shape: &Shape,
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> EngineResult<()> {
+        let begin = out.len();
+        if shape.chunk.is_some_and(|chunk| chunk.has_base) {
+            self.engine.read_chunk(self.handle, key, range.clone(), out)?;
+        } else {
+            out.resize(begin + (range.end - range.start) as usize, 0);
+        }
+        for &(index, _) in &shape.own {
+            let entry = self.engine.read_entry(self.handle, index)?;
+            let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            lay_over(&mut out[begin..], range.start, payload);
+        }
+        Ok(())
     }
 
     /// The same, where it matters.
@@ -71,7 +111,7 @@ impl<D: Disk> View<'_, D> {
             return Ok(None);
         }
         Ok(match self.engine.lookup(self.handle, key)? {
-            Some(record) if !record.is_list => match record.body {
+            Some(record) if !record.is_list && !record.is_chunk => match record.body {
                 Body::Whole(bytes) => {
                     let (version, hint) = (Timestamp(record.timestamp), record.hint);
                     Some(Whole { version, bytes, hint })

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use zerohop_placement::KeyspaceConfig;
 use zerohop_transaction::StageId;
 use zerohop_wire::Failure;
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::{ItemAnswer, Outcome, RecordType, Transacted};
 
@@ -56,6 +57,15 @@ pub enum Reply {
         length: u64,
         /// When it ceases to be, in milliseconds since 1970.
         expires_at_ms: Option<u64>,
+    },
+    /// A part of a chunk of a blob.
+    Chunk {
+        /// The chunk's version.
+        version: Timestamp,
+        /// Of which blob, and which cut it knows.
+        stamp: BlobStamp,
+        /// The bytes; fewer than were asked for, if zeros follow.
+        bytes: Bytes,
     },
     /// A page of the keys of a partition.
     Page {
@@ -119,6 +129,9 @@ impl Reply {
             }
             Outcome::Info { version, record, length, expires_at_ms } => {
                 Self::Info { version, record, length, expires_at_ms }
+            }
+            Outcome::Chunk { version, stamp, bytes } => {
+                Self::Chunk { version, stamp, bytes: owned(bytes, frame) }
             }
             Outcome::Page { next, keys } => {
                 let listed = |key: zerohop_wire::messages::ScannedKey<'_>| ListedKey {
@@ -186,7 +199,8 @@ pub(crate) fn version_of(outcome: &Outcome<'_>) -> Timestamp {
         | Outcome::Counter { version, .. }
         | Outcome::Value { version, .. }
         | Outcome::List { version, .. }
-        | Outcome::Info { version, .. } => version,
+        | Outcome::Info { version, .. }
+        | Outcome::Chunk { version, .. } => version,
         Outcome::Page { .. } => Timestamp::ZERO,
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum Ask {
     /// Several operations that end together.
     Together(Box<Together>),
     /// A page of the keys of a partition.
-    Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32 },
+    Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32, blobs: bool },
     /// A control request to a manager.
     Admin { encoded: Bytes },
     /// The keyspace of this name.
@@ -154,7 +154,23 @@ impl Request {
         keys_max: u32,
         limit_us: u64,
     ) -> Self {
-        let ask = Ask::Scan { keyspace, slice, cursor, prefix, keys_max };
+        let ask = Ask::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: false };
+        Self { ask, limit_us, collecting: Collecting::Never }
+    }
+
+    /// A page of the names of blobs in a partition, in their order, behind the last name of the page before (empty to
+    /// begin). Otherwise as [`Request::scan`].
+    #[must_use]
+    pub fn scan_blobs(
+        keyspace: KeyspaceId,
+        slice: Slice,
+        after: Bytes,
+        prefix: Bytes,
+        names_max: u32,
+        limit_us: u64,
+    ) -> Self {
+        let (cursor, keys_max) = (after, names_max);
+        let ask = Ask::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: true };
         Self { ask, limit_us, collecting: Collecting::Never }
     }
 
@@ -190,12 +206,15 @@ pub(crate) fn unpack(item: &[u8]) -> Operation<'_> {
 
 /// About how many bytes the payload takes, so that packing allocates once.
 fn payload_len(operation: &Operation<'_>) -> usize {
-    use zerohop_wire::messages::{Change, Until};
+    use zerohop_wire::messages::{BlobChange, Change, Until};
     match operation {
         Operation::Write(write) => match &write.change {
             Change::Insert { value, .. } => value.len(),
             Change::Append { values } => values.iter().map(|value| value.len() + 4).sum(),
-            Change::Extend { bytes } => bytes.len(),
+            Change::Extend { bytes } | Change::Blob(BlobChange::WriteChunk { bytes, .. }) => bytes.len(),
+            Change::Blob(BlobChange::Create { attributes, .. } | BlobChange::Describe { attributes, .. }) => {
+                attributes.len()
+            }
             Change::CompareSwap { expected, new } => {
                 expected.map_or(0, <[u8]>::len) + new.map_or(0, <[u8]>::len)
             }

@@ -34,6 +34,10 @@ numbered!(
         Scan = 0x0107, "scan";
         /// Asks whether a record is still what was read of it.
         Confirm = 0x0108, "confirm";
+        /// Reads a part of a chunk of a blob.
+        ReadChunk = 0x0110, "read_chunk";
+        /// Reads a page of the names of blobs in a partition, in their order.
+        ScanBlobs = 0x0111, "scan_blobs";
         /// Several operations on records of one partition.
         Batch = 0x0200, "batch";
         /// Stores a value.
@@ -60,6 +64,22 @@ numbered!(
         Transact = 0x0210, "transact";
         /// Brings what a transaction will refer to.
         Stage = 0x0211, "stage";
+        /// Makes the header of a blob.
+        CreateBlob = 0x0220, "create_blob";
+        /// Makes a blob at least so large.
+        GrowBlob = 0x0221, "grow_blob";
+        /// Sets the size of a blob, and raises its generation.
+        CutBlob = 0x0222, "cut_blob";
+        /// Replaces the attributes of a blob.
+        DescribeBlob = 0x0223, "describe_blob";
+        /// Writes a part of a chunk.
+        WriteChunk = 0x0224, "write_chunk";
+        /// Turns a chunk to zeros from a point on.
+        CutChunk = 0x0225, "cut_chunk";
+        /// Changes a number inside a chunk.
+        TransformChunk = 0x0226, "transform_chunk";
+        /// Says that a cut of a blob has reached all chunks.
+        SettleBlob = 0x0227, "settle_blob";
         /// Entries of a partition's log, from its primary to another member.
         Replicate = 0x0300, "replicate";
         /// What a member holds, or where its log differs.

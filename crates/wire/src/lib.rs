@@ -15,6 +15,7 @@
 
 pub mod admin;
 pub mod auth;
+pub mod blob;
 pub mod checksum;
 mod compress;
 mod decode;

@@ -66,6 +66,21 @@ pub const SECRET_BYTES_MIN: usize = 32;
 /// Longest secret: what is longer is another file.
 pub const SECRET_BYTES_MAX: usize = 4 << 10;
 
+/// Longest name of a blob: as long as the longest path of a POSIX file system. An index of all names is held in memory.
+pub const BLOB_NAME_BYTES_MAX: usize = 4 << 10;
+
+/// Most bytes of attributes that a blob carries: every write that makes it larger writes them anew.
+pub const BLOB_ATTRIBUTES_BYTES_MAX: usize = 32 << 10;
+
+/// Smallest chunk, as a power of two: 4 KiB. Below it the keys would be a share worth speaking of.
+pub const CHUNK_BITS_MIN: u8 = 12;
+
+/// Largest chunk, as a power of two: a write of a whole one must fit a frame.
+pub const CHUNK_BITS_MAX: u8 = 24;
+
+/// Bytes of the largest chunk.
+pub const CHUNK_BYTES_MAX: usize = 1 << CHUNK_BITS_MAX;
+
 /// Highest bit that may be set: the last of the longest value.
 pub const BIT_OFFSET_MAX: u64 = (VALUE_BYTES_MAX as u64) * 8 - 1;
 
@@ -101,6 +116,8 @@ pub const SPLIT_BYTES_MIN: usize = 16 << 10;
 const _: () = assert!(BODY_BYTES_MAX <= u32::MAX as usize);
 // A page of one greatest value or key still fits a body.
 const _: () = assert!(CURSOR_BYTES_MAX + KEY_BYTES_MAX + PAGE_BYTES_MAX <= BODY_BYTES_MAX);
+// A whole chunk fits where a value does.
+const _: () = assert!(CHUNK_BYTES_MAX <= VALUE_BYTES_MAX && BLOB_NAME_BYTES_MAX + 16 <= KEY_BYTES_MAX);
 // So does the longest entry.
 const _: () = assert!(ENTRY_PAYLOAD_BYTES_MAX + KEY_BYTES_MAX + (1 << 10) <= BODY_BYTES_MAX);
 const _: () = assert!(COMPRESS_BYTES_MIN > 64 && VERSION_MIN <= VERSION_MAX);

@@ -11,6 +11,7 @@ mod failures;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{
@@ -22,6 +23,7 @@ const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
 const NUMBERS: [u64; 5] = [0x0001_9f3c_7a2b_0003, 70_000, 65_536, 2, 5];
 const SEEN: Timestamp = Timestamp(0x0001_9f3c_7a2b_0001);
 const VERSION: Timestamp = Timestamp(0x0001_9f3c_7a2b_0002);
+const BLOB: BlobStamp = BlobStamp { id: 0x0001_9f3c_7a2b_0009, generation: 3 };
 const STAMP: Stamp = Stamp {
     session: SessionId { issued: Timestamp(0x0001_9f3c_0000_0007), nonce: 0x1122_3344_5566_7788 },
     sequence: Sequence(42),
@@ -104,6 +106,7 @@ fn reads(check: Check<'_>) {
     read("lookup", "key", Query::Lookup);
     read("lookup_range", "the last ten", Query::LookupRange { range });
     read("inspect", "key", Query::Inspect);
+    read("read_chunk", "bytes 8 to 4104", Query::ReadChunk { offset: 8, length: 4096 });
     read("get_bit", "bit 12", Query::GetBit { offset: 12 });
     read("count_bits", "the last ten bytes", Query::CountBits { range });
     read("wait", "until the value is 'ready'", Query::Wait { until: Until::Equals(b"ready") });
@@ -112,8 +115,10 @@ fn reads(check: Check<'_>) {
     read("wait_present", "until there is one", Query::Wait { until: Until::Present });
     read("wait_changed", "until the version is another", Query::Wait { until: Until::Changed(VERSION) });
     read("confirm", "whether the version is the same", Query::Confirm { version: VERSION });
-    let scan = Scan { seen: SEEN, cursor: b"from here", prefix: b"user/", keys_max: 1000 };
+    let scan = Scan { seen: SEEN, cursor: b"from here", prefix: b"user/", keys_max: 1000, blobs: false };
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
+    let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
+    check("scan_blobs", "names under user/ behind user/ned", &Message::Scan(scan));
 }
 
 fn writes(check: Check<'_>) {
@@ -154,10 +159,36 @@ fn writes(check: Check<'_>) {
         always,
         Change::Transform(transform),
     );
+    blobs(&mut |name, comment, change| write(name, comment, Condition::Always, Change::Blob(change)));
     let change = insert(Expiry::Never);
     let write = Write { key: b"key", condition: always, change };
     let stamp = Stamp::default();
     check("insert_without_session", "an all-zero stamp", &Message::Write { stamp, write });
+}
+
+fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
+    let stamp = BLOB;
+    let attributes: &[u8] = b"colour=blue";
+    write("create_blob", "with chunks of 1 MiB", BlobChange::Create { chunk_bits: 20, attributes });
+    write("grow_blob", "to 5,000,000 bytes", BlobChange::Grow { stamp, size: 5_000_000 });
+    write("cut_blob", "at 70,000 bytes", BlobChange::Cut { stamp, size: 70_000 });
+    write("settle_blob", "generation 3", BlobChange::Settle { stamp });
+    write("describe_blob", "colour=blue", BlobChange::Describe { stamp, attributes });
+    let (offset, bytes): (_, &[u8]) = (4096, b"value");
+    let bytes_at = BlobChange::WriteChunk { stamp, offset, length: 5, bytes, makes: true };
+    write("write_chunk", "'value' at 4096, into a new chunk", bytes_at);
+    let zeros = BlobChange::WriteChunk { stamp, offset, length: 100, bytes: b"", makes: false };
+    write("write_chunk_zeros", "100 zeros at 4096", zeros);
+    write("cut_chunk", "keeps 100 bytes", BlobChange::CutChunk { stamp, keep: 100 });
+    let transform = Transform {
+        operator: Operator::Max,
+        number: NumberType::U64,
+        operand: 9,
+        offset: 16,
+        brings: Brings::Old,
+    };
+    let max = BlobChange::TransformChunk { stamp, transform, makes: true };
+    write("transform_chunk", "the u64 at byte 16 is at least 9", max);
 }
 
 fn batches(check: Check<'_>) {
@@ -253,6 +284,8 @@ fn outcomes(check: Check<'_>) {
         check(&format!("answer_{name}"), comment, &Message::Answer(Ok(outcome)));
     };
     let version = VERSION;
+    let chunk = Outcome::Chunk { version, stamp: BLOB, bytes: b"value" };
+    outcome("chunk", "5 bytes, and zeros behind them", chunk);
     outcome("done", "number 7", Outcome::Done { version, number: 7 });
     outcome("counter", "value -7", Outcome::Counter { version, value: -7 });
     outcome("value", "5 bytes of 100", Outcome::Value { version, length: 100, bytes: b"value" });

@@ -30,7 +30,8 @@ fn the_specification_has_a_row_for_every_number() {
     for shape in Shape::ALL {
         assert_says(&format!("\n| {} | {shape} |", shape.number()));
     }
-    assert_eq!((RecordType::Bytes.number(), RecordType::List.number()), (1, 2));
+    let types = [RecordType::Bytes, RecordType::List, RecordType::Chunk].map(RecordType::number);
+    assert_eq!(types, [1, 2, 3]);
 }
 
 #[test]

@@ -77,5 +77,6 @@ pub(super) fn type_name(record: RecordType) -> &'static str {
     match record {
         RecordType::Bytes => "bytes",
         RecordType::List => "list",
+        RecordType::Chunk => "chunk",
     }
 }

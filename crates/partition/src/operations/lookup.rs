@@ -24,6 +24,7 @@ pub(super) fn answer<'o, D: Disk>(
             view.bytes(key, shape, part, out).or_fail()?;
             Ok(Brought::Value { version, length, bytes: out })
         }
+        RecordType::Chunk => Err(Failure::WrongType { found: RecordType::Chunk }),
         RecordType::List => {
             let (first, bounds) = (part.start, (LIST_PAGE_VALUES_MAX, PAGE_BYTES_MAX));
             let packed = view.values(key, shape, part, bounds, out).or_fail()?;

@@ -2,6 +2,8 @@
 
 pub(crate) mod append;
 mod bits;
+mod blob;
+mod chunk;
 mod compare_swap;
 mod confirm;
 mod expire;
@@ -26,7 +28,7 @@ use zerohop_wire::messages::{Answer, Condition, Expiry, Query, Range, Read, Reco
 use crate::failure::failure_of;
 use crate::limits::DEADLINE_BYTES_MAX;
 use crate::outcome::Outcome;
-use crate::overlay::Shape;
+use crate::overlay::{Shape, Written};
 use crate::view::View;
 
 /// A record about to be written, and what its evaluation may use.
@@ -71,6 +73,10 @@ pub(crate) enum Action<'a> {
         units: u64,
     },
     Deadline(Option<u64>),
+    /// The chunk becomes this one write, whose entry is in the cell's buffer.
+    PutChunk(Written),
+    /// The write, whose entry is in the cell's buffer, lies over what the chunk was.
+    LayChunk(Written),
     /// The record stays as it is.
     Nothing,
 }
@@ -192,6 +198,7 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -
         Asked::Expire { expiry } => expire::plan(cell, expiry),
         Asked::Trim { keep } => trim::plan(cell, keep),
         Asked::Transform(transform) => transform::plan(cell, transform),
+        Asked::Blob(change) => blob::plan(cell, &change),
     }
 }
 
@@ -208,6 +215,7 @@ pub(crate) fn read<'o, D: Disk>(
         Query::Inspect => inspect::answer(shape),
         Query::Confirm { version } => confirm::answer(shape, version),
         Query::GetBit { offset } => bits::get(view, read.key, shape, offset, out),
+        Query::ReadChunk { offset, length } => chunk::answer(view, read.key, shape, (offset, length), out),
         Query::CountBits { range } => bits::count(view, read.key, shape, range, out),
     }
 }

@@ -5,6 +5,7 @@
 //! for each key to come exactly once. A cursor is the fragment (4) and the key.
 
 use zerohop_engine::disk::Disk;
+use zerohop_wire::blob::{header_key, is_of_blob};
 use zerohop_wire::limits::PAGE_BYTES_MAX;
 use zerohop_wire::messages::{Answer, Outcome as Brought, Scan, ScannedKey};
 use zerohop_wire::{Failure, Many, What, pack};
@@ -12,6 +13,7 @@ use zerohop_wire::{Failure, Many, What, pack};
 use super::OrFail;
 use crate::limits::SCAN_INDEX_PAGES_MAX;
 use crate::slice::Slice;
+use crate::state::Names;
 use crate::view::View;
 
 /// Bytes of a key on a page beside the key.
@@ -43,6 +45,7 @@ pub(crate) fn answer<'o, D: Disk>(
                 break 'pages;
             }
             if key.starts_with(scan.prefix)
+                && !is_of_blob(&key)
                 && foreign.is_none_or(|slice| slice.owns(&key))
                 && view.deadlines.get(&key).is_none_or(|deadline| deadline > now_ms)
                 && let Some(shape) = view.shape(&key).or_fail()?
@@ -63,6 +66,34 @@ pub(crate) fn answer<'o, D: Disk>(
             }
         }
     }
+    Ok(Brought::Page { next, keys: Many::packed(count, out)? })
+}
+
+/// Answers with a page of the names of blobs, in their order. Its cost is that of what it returns.
+pub(crate) fn names<'o, D: Disk>(
+    view: &mut View<'_, D>,
+    names: &Names,
+    scan: &Scan<'_>,
+    foreign: Option<Slice>,
+    (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
+) -> Answer<'o> {
+    let mut count = 0;
+    for name in names.behind(scan.prefix, scan.cursor) {
+        let is_full = count == scan.keys_max || out.len() + name.len() + ITEM_BYTES > PAGE_BYTES_MAX;
+        if is_full && count > 0 {
+            return Ok(Brought::Page { next, keys: Many::packed(count, out)? });
+        }
+        next.clear();
+        next.extend_from_slice(name);
+        let key = header_key(name)?;
+        if foreign.is_none_or(|slice| slice.owns(&key))
+            && let Some(shape) = view.shape(&key).or_fail()?
+        {
+            pack(&ScannedKey { key: name, record: shape.record, version: shape.version }, out)?;
+            count += 1;
+        }
+    }
+    next.clear();
     Ok(Brought::Page { next, keys: Many::packed(count, out)? })
 }
 

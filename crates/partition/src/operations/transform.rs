@@ -39,7 +39,7 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform
 }
 
 /// The bits of what becomes of a number.
-fn applied(operator: Operator, number: NumberType, old: u64, operand: u64) -> u64 {
+pub(super) fn applied(operator: Operator, number: NumberType, old: u64, operand: u64) -> u64 {
     macro_rules! integer {
         ($type:ty) => {{
             let (a, b) = (<$type as Number>::from_bits(old), <$type as Number>::from_bits(operand));

@@ -191,7 +191,10 @@ impl Partition {
         buffers.cursor.clear();
         let mut view = View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
         let out = (&mut buffers.contents, &mut buffers.cursor);
-        let answer = operations::scan::answer(&mut view, scan, (clock.now_ms(), foreign), out);
+        let answer = match scan.blobs {
+            true => operations::scan::names(&mut view, &state.names, scan, foreign, out),
+            false => operations::scan::answer(&mut view, scan, (clock.now_ms(), foreign), out),
+        };
         effects.answer(token, &Message::Answer(answer));
     }
 }

@@ -1,16 +1,16 @@
 //! Writes: recognised if they come again, else evaluated, logged with their outcome, and answered once committed.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta};
+use zerohop_engine::{Engine, EngineResult, FLAG_CHUNK, FLAG_LIST, FLAG_TRAILER, Hint, Kind, Meta};
 use zerohop_wire::ids::{SessionId, Timestamp};
-use zerohop_wire::messages::{RecordType, Stamp, Write};
+use zerohop_wire::messages::{BlobChange, Change as Asked, RecordType, Stamp, Write};
 use zerohop_wire::{Failure, What};
 
 use super::{Partition, To};
 use crate::event::Effects;
 use crate::failure::failure_of;
 use crate::group::Entry;
-use crate::limits::{BUSY_RETRY_MS, SESSION_BYTES_MAX, SESSIONS_MAX};
+use crate::limits::{BUSY_RETRY_MS, NAMES_BYTES_MAX, SESSION_BYTES_MAX, SESSIONS_MAX};
 use crate::note::{Note, SessionNote};
 use crate::operations::{self, Action, Cell, Contents, Plan};
 use crate::outcome::Outcome;
@@ -94,6 +94,10 @@ impl Partition {
         if write.key.is_empty() {
             return Err(What::Lengths.into());
         }
+        let is_new_blob = matches!(write.change, Asked::Blob(BlobChange::Create { .. }));
+        if is_new_blob && self.state.names.bytes() >= NAMES_BYTES_MAX {
+            return Err(Failure::MemoryFull);
+        }
         let depends_on_record = operations::depends_on_record(write);
         if depends_on_record {
             self.expire_if_due(engine, write.key, effects)?;
@@ -159,6 +163,8 @@ impl Partition {
         let (kind, flags, contents) = match action {
             Action::Put { record, contents, .. } => (Kind::Put, list(record), *contents),
             Action::Append { record, contents, .. } => (Kind::Append, list(record), *contents),
+            Action::PutChunk(_) => (Kind::Put, FLAG_CHUNK, Contents::Made),
+            Action::LayChunk(_) => (Kind::Append, FLAG_CHUNK, Contents::Made),
             Action::Remove => (Kind::Remove, 0, Contents::Given(&[])),
             Action::Trim { to, .. } => {
                 buffer.clear();
@@ -235,6 +241,8 @@ impl Partition {
             Action::Append { record, units, .. } => Change::Append { record, units, version },
             Action::Trim { units, .. } => Change::Trim { units, version },
             Action::Deadline(deadline) => Change::Deadline(deadline),
+            Action::PutChunk(written) => Change::PutChunk { written, version },
+            Action::LayChunk(written) => Change::LayChunk { written, version },
             Action::Nothing => return Ok(()),
         };
         self.overlay.change(meta.index, key, change, before);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::limits::KEY_BYTES_MAX;
+use zerohop_wire::limits::{BLOB_NAME_BYTES_MAX, KEY_BYTES_MAX};
 
 use super::reader::Reader;
 use super::{Outcomes, Session, State, Transacted};
@@ -15,6 +15,8 @@ const VERSION: u32 = 1;
 const VERSION_SIEVED: u32 = 2;
 /// With transactions over several partitions, or outcomes of them.
 const VERSION_TRANSACTED: u32 = 3;
+/// With blobs: their names.
+const VERSION_NAMES: u32 = 4;
 
 /// Why bytes are no state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ impl fmt::Display for StateError {
         match self {
             StateError::Version { found } => write!(
                 f,
-                "partition state of version {found} is not known here (known: up to {VERSION_TRANSACTED}); use a newer zerohop"
+                "partition state of version {found} is not known here (known: up to {VERSION_NAMES}); use a newer zerohop"
             ),
             StateError::Damaged => write!(f, "the partition state in the checkpoint is damaged"),
         }
@@ -46,7 +48,8 @@ impl State {
     /// The state as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(64 + self.sessions.bytes() + self.deadlines.bytes());
+        let mut out =
+            Vec::with_capacity(64 + self.sessions.bytes() + self.deadlines.bytes() + self.names.bytes());
         // Set at the end, when it is known what the bytes say.
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&(self.sessions.len() as u32).to_le_bytes());
@@ -70,18 +73,27 @@ impl State {
             out.extend_from_slice(&(key.len() as u32).to_le_bytes());
             out.extend_from_slice(key);
         }
+        let has_names = self.names.len() > 0;
         let version = match (&self.transacted, self.sieved) {
+            _ if has_names => VERSION_NAMES,
             (None, 0) if !has_ended => VERSION,
             (None, _) if !has_ended => VERSION_SIEVED,
             _ => VERSION_TRANSACTED,
         };
         out[..4].copy_from_slice(&version.to_le_bytes());
         out.extend((version > VERSION).then_some(self.sieved));
-        if version == VERSION_TRANSACTED {
+        if version >= VERSION_TRANSACTED {
             match &self.transacted {
                 Some(transacted) => transacted.encode(&mut out),
                 None => out.extend_from_slice(&0u32.to_le_bytes()),
             }
+        }
+        if has_names {
+            out.extend_from_slice(&(self.names.len() as u64).to_le_bytes());
+        }
+        for name in self.names.iter() {
+            out.extend_from_slice(&(name.len() as u16).to_le_bytes());
+            out.extend_from_slice(name);
         }
         out
     }
@@ -93,18 +105,21 @@ impl State {
     pub fn decode(bytes: &[u8]) -> Result<State, StateError> {
         let mut from = Reader::new(bytes);
         let version = match from.u32() {
-            Some(version @ VERSION..=VERSION_TRANSACTED) => version,
+            Some(version @ VERSION..=VERSION_NAMES) => version,
             Some(found) => return Err(StateError::Version { found }),
             None => return Err(StateError::Damaged),
         };
         let mut state = read(&mut from).ok_or(StateError::Damaged)?;
         if version > VERSION {
-            let sieved = from.u8().filter(|sieved| *sieved > 0 || version == VERSION_TRANSACTED);
+            let sieved = from.u8().filter(|sieved| *sieved > 0 || version >= VERSION_TRANSACTED);
             state.sieved = sieved.ok_or(StateError::Damaged)?;
         }
-        if version == VERSION_TRANSACTED {
+        if version >= VERSION_TRANSACTED {
             let transacted = Transacted::decode(&mut from, state.applied).ok_or(StateError::Damaged)?;
             state.transacted = Some(transacted).filter(|one| !one.is_empty()).map(Box::new);
+        }
+        if version == VERSION_NAMES {
+            read_names(&mut from, &mut state).ok_or(StateError::Damaged)?;
         }
         if from.is_at_end() { Ok(state) } else { Err(StateError::Damaged) }
     }
@@ -132,6 +147,18 @@ fn read(from: &mut Reader<'_>) -> Option<State> {
         state.deadlines.set(key, Some(deadline));
     }
     Some(state)
+}
+
+fn read_names(from: &mut Reader<'_>, state: &mut State) -> Option<()> {
+    let count = from.u64()?;
+    let mut last: &[u8] = &[];
+    for _ in 0..count {
+        let length = u16::from_le_bytes([from.u8()?, from.u8()?]) as usize;
+        let name = from.bytes(length).filter(|name| length <= BLOB_NAME_BYTES_MAX && *name > last)?;
+        state.names.add(name);
+        last = name;
+    }
+    (count > 0).then_some(())
 }
 
 fn read_session(from: &mut Reader<'_>) -> Option<Session> {
@@ -210,8 +237,8 @@ mod tests {
     #[test]
     fn a_later_version_is_refused_by_name() {
         let mut bytes = State::default().encode();
-        bytes[0] = 4;
-        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 4 }));
+        bytes[0] = 5;
+        assert_eq!(State::decode(&bytes), Err(StateError::Version { found: 5 }));
     }
 
     #[test]

@@ -1,17 +1,20 @@
-//! What a partition knows beside its records: deadlines, sessions, the highest timestamp. It changes only by committed
+//! What a partition knows beside its records: deadlines, sessions, names of blobs, the highest timestamp. It changes only by committed
 //! entries, through one function for all who apply them: the primary, replicas, and whoever starts again.
 
 mod codec;
 mod deadlines;
+mod names;
 pub(crate) mod reader;
 mod sessions;
 mod transactions;
 
 use zerohop_engine::{Kind, Meta, split_trailer};
+use zerohop_wire::blob::name_of_header;
 use zerohop_wire::ids::Timestamp;
 
 pub use codec::StateError;
 pub(crate) use deadlines::Deadlines;
+pub(crate) use names::Names;
 pub(crate) use sessions::{Outcomes, Session, Sessions};
 pub(crate) use transactions::Transacted;
 
@@ -26,6 +29,7 @@ pub struct State {
     pub(crate) newest: Timestamp,
     pub(crate) sessions: Sessions,
     pub(crate) deadlines: Deadlines,
+    pub(crate) names: Names,
     /// Up to so many splits of the keyspace, it holds no records that went to others.
     pub(crate) sieved: u8,
     /// `None` of a partition that no transaction over several concerns.
@@ -75,8 +79,18 @@ impl State {
                 let (_, trailer) = split_trailer(meta.flags, payload);
                 let note = Note::of_trailer(meta, trailer).ok_or(UnknownEntry)?;
                 match kind {
-                    Kind::Put => self.deadlines.set(key, note.deadline),
-                    Kind::Remove => self.deadlines.set(key, None),
+                    Kind::Put => {
+                        self.deadlines.set(key, note.deadline);
+                        if let Some(name) = name_of_header(key) {
+                            self.names.add(name);
+                        }
+                    }
+                    Kind::Remove => {
+                        self.deadlines.set(key, None);
+                        if let Some(name) = name_of_header(key) {
+                            self.names.remove(name);
+                        }
+                    }
                     // They leave a record's deadline as it is.
                     _ => {}
                 }

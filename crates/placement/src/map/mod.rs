@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
 use crate::codec::DecodeError;
@@ -185,9 +186,9 @@ impl Keyspace {
         self.splits
     }
 
-    /// The partition that holds a key.
+    /// The partition that holds a key. Header and chunk 0 of a blob lie together, and each other chunk by its number.
     pub fn partition(&self, key: &[u8]) -> PartitionId {
-        partition_of(self.config.hash.hash(self.config.seed, key), self.config.partitions)
+        partition_of(self.config.hash.hash(self.config.seed, routed(key)), self.config.partitions)
     }
 
     /// The replica group of a partition, if there is such a partition.

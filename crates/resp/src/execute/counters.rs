@@ -25,7 +25,7 @@ pub(crate) fn decrby(run: &mut Execution<'_>, args: Args<'_>) -> Done {
 fn add(run: &mut Execution<'_>, key: &[u8], by: i64) -> Done {
     let mut number = Some(0);
     match run.records.lookup(key, &mut |bytes| number = integer(bytes))? {
-        Some(RecordType::List) => return Err(WRONG_TYPE.into()),
+        Some(RecordType::List | RecordType::Chunk) => return Err(WRONG_TYPE.into()),
         Some(RecordType::Bytes) | None => {}
     }
     let number = number.ok_or(NOT_AN_INTEGER)?;
@@ -42,7 +42,7 @@ pub(crate) fn incrbyfloat(run: &mut Execution<'_>, args: Args<'_>) -> Done {
     let scratch = &mut *run.scratch;
     scratch.clear();
     match run.records.lookup(key, &mut |bytes| scratch.extend_from_slice(bytes))? {
-        Some(RecordType::List) => return Err(WRONG_TYPE.into()),
+        Some(RecordType::List | RecordType::Chunk) => return Err(WRONG_TYPE.into()),
         Some(RecordType::Bytes) => {}
         None => scratch.push(b'0'),
     }

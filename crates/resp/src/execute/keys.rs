@@ -39,6 +39,7 @@ pub(super) fn type_name(record: Option<RecordType>) -> &'static str {
         None => "none",
         Some(RecordType::Bytes) => "string",
         Some(RecordType::List) => "list",
+        Some(RecordType::Chunk) => "chunk",
     }
 }
 

@@ -16,7 +16,7 @@ impl Execution<'_> {
     #[inline]
     fn list_info(&mut self, key: &[u8]) -> Result<Option<Info>, Stop> {
         match self.records.inspect(key)? {
-            Some(info) if info.record == RecordType::Bytes => Err(WRONG_TYPE.into()),
+            Some(info) if info.record != RecordType::List => Err(WRONG_TYPE.into()),
             info => Ok(info),
         }
     }

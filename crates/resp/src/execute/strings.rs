@@ -16,7 +16,7 @@ impl Execution<'_> {
         let reply = &mut self.reply;
         match self.records.lookup(key, &mut |bytes| reply.bulk(bytes))? {
             Some(RecordType::Bytes) => Ok(true),
-            Some(RecordType::List) => Err(WRONG_TYPE.into()),
+            Some(RecordType::List | RecordType::Chunk) => Err(WRONG_TYPE.into()),
             None => {
                 reply.null();
                 Ok(false)
@@ -27,7 +27,7 @@ impl Execution<'_> {
     /// What the record of a key is, which must be bytes.
     pub(super) fn bytes_info(&mut self, key: &[u8]) -> Result<Option<Info>, Stop> {
         match self.records.inspect(key)? {
-            Some(info) if info.record == RecordType::List => Err(WRONG_TYPE.into()),
+            Some(info) if info.record != RecordType::Bytes => Err(WRONG_TYPE.into()),
             info => Ok(info),
         }
     }

@@ -106,8 +106,8 @@ impl<T> Session<T> {
                 WireOperation::Read(read) => Message::Read { seen, read },
                 WireOperation::Write(write) => Message::Write { stamp, write },
             },
-            Ask::Scan { cursor, prefix, keys_max, .. } => {
-                Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max })
+            Ask::Scan { cursor, prefix, keys_max, blobs, .. } => {
+                Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max, blobs: *blobs })
             }
             Ask::Admin { encoded } => Message::Admin(Admin { encoded }),
             Ask::Point { what: Pointed::Transact, bytes, .. } => {

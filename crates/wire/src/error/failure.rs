@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{AbortReason, AuthFault, ErrorCode, Permission, What};
+use crate::blob::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -121,6 +122,13 @@ pub enum Failure<'a> {
         /// Which item of that part, from zero; [`AbortReason::NONE`]: none in particular.
         item: u32,
     },
+    /// The blob was cut, or removed and made anew, since the request's sender read its header.
+    StaleBlob {
+        /// What the record knows.
+        known: BlobStamp,
+    },
+    /// There is no such chunk of this blob: the header has to be read before one is made.
+    NeedHeader,
     /// The partition is not served here, or not at the epoch that the request named.
     WrongOwner {
         /// The epoch of the map after the delta is applied.
@@ -240,6 +248,8 @@ impl Failure<'_> {
             Self::NotANumber => Failure::NotANumber,
             Self::Overflow => Failure::Overflow,
             Self::Aborted { reason, part, item } => Failure::Aborted { reason, part, item },
+            Self::StaleBlob { known } => Failure::StaleBlob { known },
+            Self::NeedHeader => Failure::NeedHeader,
             Self::Busy { retry_after_ms } => Failure::Busy { retry_after_ms },
             Self::Unavailable { retry_after_ms } => Failure::Unavailable { retry_after_ms },
             Self::TooFewInSync { in_sync, needed } => Failure::TooFewInSync { in_sync, needed },
@@ -278,6 +288,8 @@ impl Failure<'_> {
             Self::NotANumber => ErrorCode::NotANumber,
             Self::Overflow => ErrorCode::Overflow,
             Self::Aborted { .. } => ErrorCode::Aborted,
+            Self::StaleBlob { .. } => ErrorCode::StaleBlob,
+            Self::NeedHeader => ErrorCode::NeedHeader,
             Self::WrongOwner { .. } => ErrorCode::WrongOwner,
             Self::Busy { .. } => ErrorCode::Busy,
             Self::Unavailable { .. } => ErrorCode::Unavailable,

@@ -68,6 +68,10 @@ numbered!(
         Overflow = 205, "Overflow";
         /// See [`Failure::Aborted`].
         Aborted = 206, "Aborted";
+        /// See [`Failure::StaleBlob`].
+        StaleBlob = 210, "StaleBlob";
+        /// See [`Failure::NeedHeader`].
+        NeedHeader = 211, "NeedHeader";
         /// See [`Failure::WrongOwner`].
         WrongOwner = 300, "WrongOwner";
         /// See [`Failure::Busy`].

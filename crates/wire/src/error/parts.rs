@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{AbortReason, AuthFault, ErrorCode, Failure, Permission, What};
+use crate::blob::BlobStamp;
 use crate::ids::{KeyspaceId, MapEpoch, Timestamp};
 use crate::messages::RecordType;
 
@@ -58,6 +59,9 @@ impl Failure<'_> {
             Self::TooFewInSync { in_sync, needed } => {
                 parts.detail = u32::from(*in_sync) | u32::from(*needed) << 16;
             }
+            Self::StaleBlob { known } => {
+                (parts.number, parts.version) = (known.id, Timestamp(known.generation));
+            }
             Self::TimedOut { version } => parts.version = *version,
             Self::SessionExpired { mark } => parts.version = *mark,
             Self::ClockAhead { ahead_ms } => parts.number = *ahead_ms,
@@ -68,6 +72,7 @@ impl Failure<'_> {
             | Self::NotFound
             | Self::NotANumber
             | Self::Overflow
+            | Self::NeedHeader
             | Self::DiskFull
             | Self::MemoryFull
             | Self::Rotten
@@ -137,6 +142,10 @@ impl<'a> Failure<'a> {
                 Some(reason) => Self::Aborted { reason, part: number as u32, item: (number >> 32) as u32 },
                 None => Self::Other { code },
             },
+            ErrorCode::StaleBlob => {
+                Self::StaleBlob { known: BlobStamp { id: number, generation: version.0 } }
+            }
+            ErrorCode::NeedHeader => Self::NeedHeader,
             ErrorCode::WrongOwner => {
                 Self::WrongOwner { epoch: MapEpoch(number), delta: Cow::Borrowed(payload) }
             }

@@ -62,7 +62,7 @@ impl fmt::Display for Failure<'_> {
             ),
             Self::NotFound => f.write_str("there is no record of this key"),
             Self::WrongType { found } => {
-                write!(f, "the record is {found}: this operation works on the other type only")
+                write!(f, "the record is {found}: this operation works on another type")
             }
             Self::ConditionFailed { found: None, .. } => {
                 f.write_str("the condition failed: there is no record of this key")
@@ -83,6 +83,12 @@ impl fmt::Display for Failure<'_> {
                 f.write_str("the counter would leave the range of 64 signed bits; it is unchanged")
             }
             Self::Aborted { reason, .. } => write!(f, "the transaction was not done: {reason}"),
+            Self::StaleBlob { .. } => f.write_str(
+                "the blob was cut, or removed and made anew, since its header was read: read it again",
+            ),
+            Self::NeedHeader => {
+                f.write_str("there is no such chunk of this blob: read its header before making one")
+            }
             Self::WrongOwner { epoch, .. } => write!(
                 f,
                 "the partition is served elsewhere: apply the changes to map epoch {epoch} and ask its owner"

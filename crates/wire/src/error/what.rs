@@ -55,5 +55,7 @@ numbered!(
         NumberOffset = 24, "the number lies beyond the longest value";
         /// Something else came before `Prove`.
         ProofExpected = 25, "the frame behind the answer to Hello must be Prove";
+        /// A write or read of a chunk that no chunk allows, or a size of chunks that there is not.
+        Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
     }
 );

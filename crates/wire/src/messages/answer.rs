@@ -16,6 +16,7 @@
 
 use super::record::RecordType;
 use super::scan::ScannedKey;
+use crate::blob::BlobStamp;
 use crate::error::{Failure, Parts, What};
 use crate::fields::{FieldReader, layout, nothing_left, split, take_counted};
 use crate::ids::Timestamp;
@@ -74,6 +75,15 @@ pub enum Outcome<'a> {
         /// When it ceases to be, in milliseconds since 1970.
         expires_at_ms: Option<u64>,
     },
+    /// A part of a chunk of a blob.
+    Chunk {
+        /// The chunk's version.
+        version: Timestamp,
+        /// Of which blob and generation the last write or cut was.
+        stamp: BlobStamp,
+        /// The bytes; fewer than were asked for, if zeros follow.
+        bytes: &'a [u8],
+    },
     /// A page of the keys of a partition.
     Page {
         /// Where the next page begins; empty if this was the last.
@@ -98,6 +108,8 @@ numbered!(
         Info = 5, "info";
         /// See [`Outcome::Page`].
         Page = 6, "page";
+        /// See [`Outcome::Chunk`].
+        Chunk = 16, "chunk";
     }
 );
 
@@ -172,6 +184,13 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
             out.extend_from_slice(&expires_at_ms.unwrap_or(0).to_le_bytes());
             &[]
         }
+        Outcome::Chunk { version, stamp, bytes } => {
+            super::check_value(bytes)?;
+            parts.record = RecordType::Chunk.number();
+            out.extend_from_slice(&fields(&Parts { version, number: stamp.id, ..parts }));
+            out.extend_from_slice(&stamp.generation.to_le_bytes());
+            bytes
+        }
         Outcome::Page { next, keys } => {
             check_cursor(next)?;
             parts.detail = keys.count();
@@ -203,6 +222,12 @@ fn take_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
             let expires_at_ms = Some(take_u64(&mut payload)?).filter(|ms| *ms != 0);
             Outcome::Info { version, record, length: number, expires_at_ms }
         }
+        Shape::Chunk => {
+            let generation = take_u64(&mut payload)?;
+            super::check_value(payload)?;
+            let stamp = BlobStamp { id: number, generation };
+            return Ok(Outcome::Chunk { version, stamp, bytes: payload });
+        }
         Shape::Page => {
             let next = take_counted(&mut payload)?;
             check_cursor(next)?;
@@ -221,6 +246,7 @@ fn shape(outcome: &Outcome<'_>) -> Shape {
         Outcome::List { .. } => Shape::List,
         Outcome::Info { .. } => Shape::Info,
         Outcome::Page { .. } => Shape::Page,
+        Outcome::Chunk { .. } => Shape::Chunk,
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod answer;
 mod batch;
+mod blob;
 mod cluster;
 mod connect;
 mod peer;
@@ -19,6 +20,7 @@ mod write;
 
 pub use answer::{Answer, Outcome, Shape};
 pub use batch::{Batch, Operation};
+pub use blob::BlobChange;
 pub use cluster::{Admin, Map, MapGet};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
 pub use peer::{Call, EntryName, LogEntry, Member, Part, Peer, Report, Slice};
@@ -115,6 +117,7 @@ impl<'a> Message<'a> {
             Self::Admin(_) => Kind::Admin,
             Self::AdminAnswer(_) => Kind::AdminAnswer,
             Self::Read { read, .. } => read.kind(),
+            Self::Scan(scan) if scan.blobs => Kind::ScanBlobs,
             Self::Scan(_) => Kind::Scan,
             Self::Write { write, .. } => write.kind(),
             Self::Batch(_) => Kind::Batch,
@@ -169,7 +172,8 @@ impl<'a> Message<'a> {
             | Kind::GetBit
             | Kind::CountBits
             | Kind::Wait
-            | Kind::Confirm => {
+            | Kind::Confirm
+            | Kind::ReadChunk => {
                 let (mut fields, rest) = FieldReader::<8>::split(body)?;
                 Self::Read { seen: Timestamp(fields.u64()), read: Read::take(kind, rest)? }
             }
@@ -182,7 +186,15 @@ impl<'a> Message<'a> {
             | Kind::SetBit
             | Kind::Expire
             | Kind::Trim
-            | Kind::Transform => {
+            | Kind::Transform
+            | Kind::CreateBlob
+            | Kind::GrowBlob
+            | Kind::CutBlob
+            | Kind::DescribeBlob
+            | Kind::WriteChunk
+            | Kind::CutChunk
+            | Kind::TransformChunk
+            | Kind::SettleBlob => {
                 let (stamp, rest) = Stamp::split(body)?;
                 Self::Write { stamp, write: Write::take(kind, rest)? }
             }
@@ -192,7 +204,7 @@ impl<'a> Message<'a> {
             Kind::Transact => Self::Transact(Transact::take(body)?),
             Kind::Stage => Self::Stage(Stage::take(body)?),
             Kind::Transacted => Self::Transacted(Transacted::take(body)?),
-            Kind::Scan => Self::Scan(Scan::take(body)?),
+            Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::take(kind == Kind::ScanBlobs, body)?),
             Kind::Replicate
             | Kind::ReplicateAck
             | Kind::StatePart

@@ -3,6 +3,7 @@
 //! Every read opens with the same 8 bytes: key length (4), detail (1), zero (3). Then come the fields of the kind, the
 //! key, and the payload.
 
+use super::blob::check_chunk;
 use super::record::{Range, check_key, check_value};
 use super::write::{check_bit, one_u64, only_key};
 use crate::error::{Failure, What};
@@ -48,6 +49,14 @@ pub enum Query<'a> {
     Confirm {
         /// What a read before has told; zero: there was no record.
         version: Timestamp,
+    },
+    /// A part of a chunk of a blob. Answers `Chunk`, which may have fewer bytes: those behind them are zeros; `NotFound`
+    /// if there is none.
+    ReadChunk {
+        /// Where in the chunk.
+        offset: u32,
+        /// How many bytes: they end within `CHUNK_BYTES_MAX`.
+        length: u32,
     },
     /// Waits until the record is as asked, then answers as `Lookup` does; `TimedOut` after the time-out in the header.
     Wait {
@@ -103,6 +112,7 @@ impl<'a> Read<'a> {
             Query::GetBit { .. } => Kind::GetBit,
             Query::CountBits { .. } => Kind::CountBits,
             Query::Confirm { .. } => Kind::Confirm,
+            Query::ReadChunk { .. } => Kind::ReadChunk,
             Query::Wait { .. } => Kind::Wait,
         }
     }
@@ -124,6 +134,11 @@ impl<'a> Read<'a> {
             }
             Query::Confirm { version } => {
                 let fields: [u8; 16] = layout(|to| to.bytes(open(0)).u64(version.0));
+                out.extend_from_slice(&fields);
+            }
+            Query::ReadChunk { offset, length } => {
+                check_chunk(offset, length)?;
+                let fields: [u8; 16] = layout(|to| to.bytes(open(0)).u32(offset).u32(length));
                 out.extend_from_slice(&fields);
             }
             Query::Wait { until } => {
@@ -168,6 +183,12 @@ impl<'a> Read<'a> {
             Kind::Confirm => {
                 let (version, rest) = one_u64(rest)?;
                 (Query::Confirm { version: Timestamp(version) }, rest)
+            }
+            Kind::ReadChunk => {
+                let (both, rest) = one_u64(rest)?;
+                let (offset, length) = (both as u32, (both >> 32) as u32);
+                check_chunk(offset, length)?;
+                (Query::ReadChunk { offset, length }, rest)
             }
             Kind::Wait => {
                 let (version, rest) = one_u64(rest)?;

@@ -6,12 +6,14 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::numbered::numbered;
 
 numbered!(
-    /// What a record is. It never changes while the record exists; an insert may replace either by bytes.
+    /// What a record is. It never changes while the record exists; an insert may replace any by bytes.
     RecordType: u8 {
         /// One value.
         Bytes = 1, "bytes";
         /// Values in the order in which they were appended.
         List = 2, "a list";
+        /// A piece of a blob.
+        Chunk = 3, "a chunk of a blob";
     }
 );
 

@@ -22,6 +22,8 @@ pub struct Scan<'a> {
     pub prefix: &'a [u8],
     /// How many keys at most; a page may hold fewer although there are more.
     pub keys_max: u32,
+    /// Names of blobs, in their order, instead of keys: the cursor is the last name of the page before.
+    pub blobs: bool,
 }
 
 /// One key of a page: version (8), key length (4), type (1), zero (3), key.
@@ -48,7 +50,7 @@ impl<'a> Scan<'a> {
         Ok(self.prefix)
     }
 
-    pub(crate) fn take(body: &'a [u8]) -> Result<Self, Failure<'static>> {
+    pub(crate) fn take(blobs: bool, body: &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<24>::split(body)?;
         let seen = Timestamp(fields.u64());
         let cursor_len = fields.u32() as usize;
@@ -62,7 +64,7 @@ impl<'a> Scan<'a> {
         nothing_left(rest)?;
         check_cursor(cursor)?;
         check_key(prefix)?;
-        Ok(Self { seen, cursor, prefix, keys_max })
+        Ok(Self { seen, cursor, prefix, keys_max, blobs })
     }
 }
 

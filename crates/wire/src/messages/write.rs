@@ -12,6 +12,7 @@
 //!
 //! Then come the fields of the kind, the key, and the payload.
 
+use super::blob::BlobChange;
 use super::record::{Condition, Expiry, Range, check_key, check_value};
 use super::transform::Transform;
 use crate::error::{Failure, What};
@@ -88,6 +89,8 @@ pub enum Change<'a> {
     /// Changes one number inside a bytes record, growing it with zeros as needed. Answers `Done`, number: the bits that
     /// were or are there, or 0.
     Transform(Transform),
+    /// A write of a blob's header, or of one of its chunks.
+    Blob(BlobChange<'a>),
 }
 
 const EXPECTED_PRESENT: u8 = 1;
@@ -106,6 +109,7 @@ impl<'a> Write<'a> {
             Change::Expire { .. } => Kind::Expire,
             Change::Trim { .. } => Kind::Trim,
             Change::Transform(_) => Kind::Transform,
+            Change::Blob(change) => change.kind(),
         }
     }
 
@@ -175,6 +179,7 @@ impl<'a> Write<'a> {
                 out.extend_from_slice(&fields);
                 self.key
             }
+            Change::Blob(change) => return change.put(open, self.key, out),
             Change::Transform(transform) => {
                 transform.check()?;
                 out.extend_from_slice(&open(transform.operator.number()));
@@ -242,6 +247,14 @@ impl<'a> Write<'a> {
                 let key = only_key(with_key(rest)?)?;
                 return Ok(Self { key, condition, change: Change::Transform(transform) });
             }
+            Kind::CreateBlob
+            | Kind::GrowBlob
+            | Kind::CutBlob
+            | Kind::DescribeBlob
+            | Kind::WriteChunk
+            | Kind::CutChunk
+            | Kind::TransformChunk
+            | Kind::SettleBlob => return BlobChange::take(kind, (key_len, condition, detail), rest),
             Kind::Remove => (only_key(with_key(rest)?)?, Change::Remove),
             Kind::Increment => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;

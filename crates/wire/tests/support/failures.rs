@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::RecordType;
 use zerohop_wire::{AbortReason, AuthFault, Failure, Permission, What};
@@ -42,6 +43,8 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
             part: n[1] as u32,
             item: n[2] as u32,
         },
+        Failure::StaleBlob { known: BlobStamp { id: n[1], generation: n[0] } },
+        Failure::NeedHeader,
         Failure::WrongOwner { epoch: MapEpoch(n[1]), delta: bytes },
         Failure::Busy { retry_after_ms },
         Failure::Unavailable { retry_after_ms },

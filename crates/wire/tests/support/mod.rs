@@ -4,6 +4,7 @@ mod failures;
 
 pub use failures::failures;
 use proptest::prelude::*;
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{Envelope, Features, Many, Message};
@@ -77,6 +78,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
             cursor: value,
             prefix: key,
             keys_max: (n[1] % 4096) as u32 + 1,
+            blobs: sub % 2 == 1,
         }),
         7 => Message::Hello(Hello {
             version_min: *sub,
@@ -232,7 +234,8 @@ fn range(n: &[u64; 5]) -> Range {
 
 fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Read<'a> {
     let n = &seed.n;
-    let query = match sub % 11 {
+    let query = match sub % 12 {
+        10 => Query::ReadChunk { offset: (n[1] % (8 << 20)) as u32, length: (n[2] % (8 << 20)) as u32 },
         0 => Query::Lookup,
         1 => Query::LookupRange { range: range(n) },
         2 => Query::Inspect,
@@ -258,7 +261,8 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
         _ => Expiry::Keep,
     };
     let some = |bit: u64, value: &'a [u8]| (n[4] & bit != 0).then_some(value);
-    let change = match sub % 10 {
+    let change = match sub % 14 {
+        10.. => Change::Blob(blob_change(seed, value)),
         0 => Change::Insert { value, expiry },
         1 => Change::Remove,
         2 => Change::Append { values: Many::given(values) },
@@ -279,6 +283,25 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
     Write { key: &seed.key, condition, change }
 }
 
+fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
+    let n = &seed.n;
+    let (stamp, makes) = (BlobStamp { id: n[0], generation: n[1] }, n[3] % 2 == 1);
+    let offset = (n[2] % (8 << 20)) as u32;
+    match n[4] % 8 {
+        7 => BlobChange::Settle { stamp },
+        0 => BlobChange::Create { chunk_bits: 12 + (n[1] % 13) as u8, attributes: value },
+        1 => BlobChange::Grow { stamp, size: n[2] },
+        2 => BlobChange::Cut { stamp, size: n[2] },
+        3 => BlobChange::Describe { stamp, attributes: value },
+        4 => {
+            let length = if value.is_empty() { 1 + (n[3] % 5000) as u32 } else { value.len() as u32 };
+            BlobChange::WriteChunk { stamp, offset, length, bytes: value, makes }
+        }
+        5 => BlobChange::CutChunk { stamp, keep: offset },
+        _ => BlobChange::TransformChunk { stamp, transform: transform(n), makes },
+    }
+}
+
 fn transform(n: &[u64; 5]) -> Transform {
     let number = NumberType::ALL[n[2] as usize % NumberType::ALL.len()];
     let operators = if number.is_float() { &Operator::ALL[..4] } else { Operator::ALL };
@@ -295,7 +318,8 @@ fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) 
     let n = &seed.n;
     let version = Timestamp(n[0]);
     let failures = failures(n, value);
-    match sub % 6 {
+    match sub % 7 {
+        6 => Ok(Outcome::Chunk { version, stamp: BlobStamp { id: n[1], generation: n[2] }, bytes: value }),
         0 => Ok(Outcome::Done { version, number: n[1] }),
         1 => Ok(Outcome::Counter { version, value: n[1] as i64 }),
         2 => Ok(Outcome::Value { version, length: n[1], bytes: value }),

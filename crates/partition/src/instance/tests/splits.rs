@@ -83,7 +83,7 @@ fn scanned(bench: &mut Bench) -> Vec<String> {
         let now = bench.now;
         bench.instance.run(now, to, place, (&mut walk, &mut reply), &mut bench.sent).expect("runs");
         let envelope = Envelope { keyspace: KeyspaceId(2), partition, ..Envelope::default() };
-        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 4096 };
+        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 4096, blobs: false };
         let asked = bench.ask(envelope, &Message::Scan(scan));
         bench.end();
         let page = bench.answer(asked).expect("is answered").expect("is a page");

@@ -1,6 +1,7 @@
 //! The partition as a whole: what waits for what, what is recognised, what survives.
 
 mod batches;
+mod blobs;
 mod model;
 mod random;
 mod requests;

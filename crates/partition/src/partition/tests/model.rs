@@ -190,6 +190,7 @@ impl History {
         let record = self.now.records.get(key);
         let version = record.map(|record| record.version).unwrap_or_default();
         let answer = match (&read.query, record) {
+            (Query::ReadChunk { .. }, _) => unreachable!("chunks have a model of their own"),
             (Query::Lookup, _) => self.now.lookup(key, Range::ALL),
             (Query::LookupRange { range }, _) => self.now.lookup(key, *range),
             (Query::Wait { until }, _) if !self.now.holds(key, until) => return None,
@@ -317,6 +318,7 @@ fn evaluate(slot: &mut Option<Record>, write: &Write<'_>, at: Timestamp, now_ms:
     let put =
         |contents, deadline| Some(Record { contents: Contents::Bytes(contents), version: at, deadline });
     match write.change {
+        Change::Blob(_) => unreachable!("blobs have a model of their own"),
         Change::Insert { value, expiry } => {
             *slot = put(value.to_vec(), deadline_of(expiry));
             done(at, 0)

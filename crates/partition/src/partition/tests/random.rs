@@ -377,7 +377,7 @@ impl World {
 
     fn scan(&mut self) {
         let token = self.token();
-        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 100 };
+        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 100, blobs: false };
         self.rig.send(token, 0, &Message::Scan(scan));
         let mut keys = self.rig.answer(token).expect("is answered at once").keys();
         keys.sort();

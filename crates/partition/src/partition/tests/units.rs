@@ -142,6 +142,7 @@ fn look<D: Disk>(unit: &mut Unit<'_, D>, key: &[u8]) -> Result<Option<Value>, Fa
             let values = list.insert(Vec::new());
             unit.values(key, 0..u64::MAX, &mut |value| values.push(value.to_vec()))?;
         }
+        RecordType::Chunk => unreachable!("none is written here"),
         RecordType::Bytes => {
             unit.read(key, 0..u64::MAX, &mut bytes)?;
             let mut whole = Vec::new();

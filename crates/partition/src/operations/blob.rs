@@ -1,0 +1,93 @@
+//! Headers of blobs: bytes records that these writes understand. Those of chunks go to [`super::chunk`].
+
+use zerohop_engine::disk::Disk;
+use zerohop_wire::blob::{BlobHeader, BlobStamp, is_of_blob, name_of_header};
+use zerohop_wire::messages::{BlobChange, RecordType};
+use zerohop_wire::{Failure, What};
+
+use super::{Action, Cell, Contents, Plan, Planned, chunk};
+use crate::outcome::Outcome;
+
+pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> Planned<'a> {
+    let is_header = name_of_header(cell.key).is_some();
+    match *change {
+        BlobChange::WriteChunk { stamp, offset, length, bytes, makes } => {
+            check_key(!is_header && is_of_blob(cell.key))?;
+            chunk::write(cell, (stamp, makes), (offset, length), bytes)
+        }
+        BlobChange::CutChunk { stamp, keep } => {
+            check_key(!is_header && is_of_blob(cell.key))?;
+            chunk::cut(cell, stamp, keep)
+        }
+        BlobChange::TransformChunk { stamp, transform, makes } => {
+            check_key(!is_header && is_of_blob(cell.key))?;
+            chunk::transform(cell, (stamp, makes), transform)
+        }
+        _ => {
+            check_key(is_header)?;
+            header(cell, change)
+        }
+    }
+}
+
+fn check_key(is_right: bool) -> Result<(), Failure<'static>> {
+    if is_right { Ok(()) } else { Err(What::Chunk.into()) }
+}
+
+fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> Planned<'a> {
+    if let Err(wrong) = cell.of_type(RecordType::Bytes) {
+        return Ok(Plan::leave(wrong));
+    }
+    if let BlobChange::Create { chunk_bits, attributes } = *change {
+        if let Some(shape) = &cell.shape {
+            let (version, found) = (shape.version, Some(shape.record));
+            return Ok(Plan::leave(Outcome::ConditionFailed { version, found }));
+        }
+        // Of one name, a later blob has a greater id: timestamps of a partition never repeat.
+        let stamp = BlobStamp { id: cell.at.0, generation: 0 };
+        return put(cell, &BlobHeader { chunk_bits, stamp, size: 0, uncut: 0, attributes }, stamp.id);
+    }
+    if cell.shape.is_none() {
+        return Ok(Plan::leave(Outcome::NotFound));
+    }
+    cell.load()?;
+    let bytes = std::mem::take(cell.buffer);
+    let Some(found) = BlobHeader::decode(&bytes) else {
+        return Ok(Plan::leave(Outcome::WrongType(RecordType::Bytes)));
+    };
+    let asked = change.stamp();
+    let is_description = matches!(change, BlobChange::Describe { .. });
+    if asked.id != found.stamp.id || !is_description && asked.generation != found.stamp.generation {
+        return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+    }
+    let (new, number) = match *change {
+        BlobChange::Grow { .. } if found.uncut > 0 => {
+            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+        }
+        BlobChange::Grow { size, .. } => {
+            let size = size.max(found.size);
+            (BlobHeader { size, ..found }, size)
+        }
+        BlobChange::Cut { size, .. } if size < found.size => {
+            let stamp = BlobStamp { generation: found.stamp.generation + 1, ..found.stamp };
+            let uncut = found.uncut.max(found.size);
+            (BlobHeader { size, stamp, uncut, ..found }, stamp.generation)
+        }
+        BlobChange::Cut { size, .. } => (BlobHeader { size, ..found }, found.stamp.generation),
+        BlobChange::Settle { .. } => (BlobHeader { uncut: 0, ..found }, 0),
+        BlobChange::Describe { attributes, .. } => (BlobHeader { attributes, ..found }, 0),
+        _ => return Err(What::Chunk.into()),
+    };
+    if new == found {
+        return Ok(Plan::leave(cell.unchanged(number)));
+    }
+    put(cell, &new, number)
+}
+
+fn put<D>(cell: &mut Cell<'_, '_, D>, header: &BlobHeader<'_>, number: u64) -> Planned<'static> {
+    cell.buffer.clear();
+    header.encode(cell.buffer);
+    let (record, units, deadline) = (RecordType::Bytes, cell.buffer.len() as u64, cell.deadline());
+    let action = Action::Put { record, units, contents: Contents::Made, deadline };
+    Ok(Plan { action, outcome: cell.done(number) })
+}

@@ -1,0 +1,176 @@
+//! Chunks of blobs: writes at offsets, each a log entry of its own that lies over those before it.
+//!
+//! A chunk's stamp tells of which blob it is and which cut it knows. Writes leave the generation as it is, so that a cut
+//! that comes to a chunk finds out whether it was there before: one that knows the generation is left alone.
+
+use zerohop_engine::ChunkHead;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::Failure;
+use zerohop_wire::blob::BlobStamp;
+use zerohop_wire::messages::{Answer, Brings, Outcome as Brought, RecordType, Transform};
+
+use super::transform::applied;
+use super::{Action, Cell, OrFail, Plan, Planned};
+use crate::limits::{CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PARTS_MAX};
+use crate::outcome::Outcome;
+use crate::overlay::{ChunkShape, Shape, Written};
+use crate::view::View;
+
+/// What a write of this blob finds.
+enum Found {
+    /// Nothing that counts: the write makes the chunk.
+    Nothing,
+    Chunk(ChunkShape),
+}
+
+pub(super) fn write<'a, D: Disk>(
+    cell: &mut Cell<'_, '_, D>,
+    asked: (BlobStamp, bool),
+    (offset, length): (u32, u32),
+    bytes: &[u8],
+) -> Planned<'a> {
+    match admit(cell, asked) {
+        Ok(found) => lay(cell, found, (asked.0, offset, length), bytes, 0),
+        Err(outcome) => Ok(Plan::leave(outcome)),
+    }
+}
+
+pub(super) fn transform<'a, D: Disk>(
+    cell: &mut Cell<'_, '_, D>,
+    asked: (BlobStamp, bool),
+    transform: Transform,
+) -> Planned<'a> {
+    let found = match admit(cell, asked) {
+        Ok(found) => found,
+        Err(outcome) => return Ok(Plan::leave(outcome)),
+    };
+    let width = transform.number.bytes();
+    let mut number = Vec::with_capacity(8);
+    match (&found, &cell.shape) {
+        (Found::Chunk(_), Some(shape)) => {
+            let range = transform.offset..transform.offset + width as u64;
+            cell.view.chunk(cell.key, shape, range, &mut number).or_fail()?;
+        }
+        _ => number.resize(width, 0),
+    }
+    let mut old = [0; 8];
+    old[..width].copy_from_slice(&number);
+    let old = u64::from_le_bytes(old);
+    let new = applied(transform.operator, transform.number, old, transform.operand);
+    let told = match transform.brings {
+        Brings::Nothing => 0,
+        Brings::Old => old,
+        Brings::New => new,
+    };
+    if new == old && matches!(found, Found::Chunk(_)) {
+        return Ok(Plan::leave(cell.unchanged(told)));
+    }
+    // The wire bounds it by the largest chunk.
+    let (offset, length) = (transform.offset as u32, width as u32);
+    lay(cell, found, (asked.0, offset, length), &new.to_le_bytes()[..width], told)
+}
+
+pub(super) fn cut<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp, keep: u32) -> Planned<'a> {
+    if let Err(wrong) = cell.of_type(RecordType::Chunk) {
+        return Ok(Plan::leave(wrong));
+    }
+    let chunk = match cell.shape.as_ref().and_then(|shape| shape.chunk) {
+        Some(chunk) if chunk.stamp.id > stamp.id => return Ok(Plan::leave(Outcome::StaleBlob(chunk.stamp))),
+        // What is left of an older blob nobody reads.
+        Some(chunk) if chunk.stamp.id == stamp.id => chunk,
+        _ => return Ok(Plan::leave(cell.unchanged(0))),
+    };
+    if chunk.stamp.generation >= stamp.generation {
+        return Ok(Plan::leave(cell.unchanged(1)));
+    }
+    let end = chunk.end.min(u64::from(u32::MAX)) as u32;
+    if keep == 0 {
+        return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, &[], 1));
+    }
+    let length = end.saturating_sub(keep);
+    Ok(made(cell, Written { stamp, offset: keep, length }, &[], 1, Action::LayChunk))
+}
+
+/// Answers a read of a part of a chunk: as much of it as was written.
+pub(super) fn answer<'o, D: Disk>(
+    view: &mut View<'_, D>,
+    key: &[u8],
+    shape: Option<&Shape>,
+    (offset, length): (u32, u32),
+    out: &'o mut Vec<u8>,
+) -> Answer<'o> {
+    let shape = shape.ok_or(Failure::NotFound)?;
+    let chunk = shape.chunk.ok_or(Failure::WrongType { found: shape.record })?;
+    let (begin, asked_end) = (u64::from(offset), u64::from(offset) + u64::from(length));
+    let end = asked_end.min(chunk.end).max(begin);
+    view.chunk(key, shape, begin..end, out).or_fail()?;
+    Ok(Brought::Chunk { version: shape.version, stamp: chunk.stamp, bytes: out })
+}
+
+/// Whether a write may be done, and over what.
+fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result<Found, Outcome> {
+    cell.of_type(RecordType::Chunk)?;
+    let chunk = cell.shape.as_ref().and_then(|shape| shape.chunk);
+    match chunk {
+        Some(chunk) if chunk.stamp > stamp => Err(Outcome::StaleBlob(chunk.stamp)),
+        Some(chunk) if chunk.stamp.id == stamp.id && (chunk.end > 0 || makes) => Ok(Found::Chunk(chunk)),
+        _ if makes => Ok(Found::Nothing),
+        _ => Err(Outcome::NeedHeader),
+    }
+}
+
+fn lay<'a, D: Disk>(
+    cell: &mut Cell<'_, '_, D>,
+    found: Found,
+    (stamp, offset, length): (BlobStamp, u32, u32),
+    bytes: &[u8],
+    number: u64,
+) -> Planned<'a> {
+    let chunk = match found {
+        Found::Nothing => return Ok(put(cell, Written { stamp, offset, length }, bytes, number)),
+        Found::Chunk(chunk) => chunk,
+    };
+    let written = Written { stamp: chunk.stamp, offset, length };
+    let end = chunk.end.max(u64::from(offset) + u64::from(length));
+    let is_worn = chunk.parts >= CHUNK_PARTS_MAX
+        || chunk.covered > CHUNK_COVER_FACTOR_MAX * end + CHUNK_COVER_SLACK_BYTES;
+    if !is_worn {
+        return Ok(made(cell, written, bytes, number, Action::LayChunk));
+    }
+    // Written anew as a whole: what is hidden becomes dead space, and reads go to one entry again.
+    let whole = Written { offset: 0, length: end as u32, ..written };
+    cell.buffer.clear();
+    cell.buffer.extend_from_slice(&head_of(whole));
+    let before = cell.buffer.len();
+    if let Some(shape) = &cell.shape {
+        cell.view.chunk(cell.key, shape, 0..end, cell.buffer).or_fail()?;
+    }
+    let place = before + offset as usize..before + offset as usize + length as usize;
+    match bytes {
+        [] => cell.buffer[place].fill(0),
+        bytes => cell.buffer[place].copy_from_slice(bytes),
+    }
+    Ok(Plan { action: Action::PutChunk(whole), outcome: cell.done(number) })
+}
+
+fn put<'a, D>(cell: &mut Cell<'_, '_, D>, written: Written, bytes: &[u8], number: u64) -> Plan<'a> {
+    made(cell, written, bytes, number, Action::PutChunk)
+}
+
+fn made<'a, D>(
+    cell: &mut Cell<'_, '_, D>,
+    written: Written,
+    bytes: &[u8],
+    number: u64,
+    action: fn(Written) -> Action<'a>,
+) -> Plan<'a> {
+    cell.buffer.clear();
+    cell.buffer.extend_from_slice(&head_of(written));
+    cell.buffer.extend_from_slice(bytes);
+    Plan { action: action(written), outcome: cell.done(number) }
+}
+
+fn head_of(written: Written) -> [u8; zerohop_engine::CHUNK_HEAD_BYTES] {
+    let Written { stamp, offset, length } = written;
+    ChunkHead { offset, length, stamp: stamp.encode() }.encode()
+}

@@ -1,0 +1,334 @@
+//! Headers and chunks of blobs, beside a plain model, committed at once or waiting, through crashes.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::Durability;
+use zerohop_engine::random::Random;
+use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
+use zerohop_wire::messages::{
+    BlobChange, Brings, Change, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp, Transform,
+};
+use zerohop_wire::{Failure, What};
+
+use crate::limits::CHUNK_PARTS_MAX;
+use crate::testing::{Answered, Bench, Rig, insert, token};
+
+const NAME: &[u8] = b"film";
+
+fn blob(change: BlobChange<'_>) -> Change<'_> {
+    Change::Blob(change)
+}
+
+fn create(bench: &mut Bench, name: &[u8]) -> BlobStamp {
+    let key = header_key(name).expect("a name");
+    let made = bench.write(&key, blob(BlobChange::Create { chunk_bits: 12, attributes: b"blue" }));
+    BlobStamp { id: made.number().expect("is done"), generation: 0 }
+}
+
+fn header_of(bench: &mut Bench, name: &[u8]) -> Option<(BlobStamp, u64, u64, Vec<u8>)> {
+    let bytes = bench.bytes(&header_key(name).expect("a name"))?;
+    let header = BlobHeader::decode(&bytes).expect("is a header");
+    Some((header.stamp, header.size, header.uncut, header.attributes.to_vec()))
+}
+
+fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> Change<'_> {
+    blob(BlobChange::WriteChunk { stamp, offset, length: bytes.len() as u32, bytes, makes })
+}
+
+/// The stamp and the bytes of a chunk.
+fn chunk_of(answered: &Answered) -> Result<(BlobStamp, Vec<u8>), Failure<'static>> {
+    answered.with(|answer| match answer {
+        Ok(Outcome::Chunk { stamp, bytes, .. }) => Ok((stamp, bytes.to_vec())),
+        Ok(other) => panic!("no chunk: {other:?}"),
+        Err(failure) => Err(failure.into_owned()),
+    })
+}
+
+#[test]
+fn a_header_grows_is_cut_and_described_by_whoever_knows_its_generation() {
+    let mut bench = Bench::new();
+    let key = header_key(NAME).expect("a name");
+    let stamp = create(&mut bench, NAME);
+    let again = bench.write(&key, blob(BlobChange::Create { chunk_bits: 12, attributes: b"" }));
+    assert!(matches!(again.number(), Err(Failure::ConditionFailed { found: Some(RecordType::Bytes), .. })));
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 700 })).number(), Ok(700));
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 100 })).number(), Ok(700));
+    assert_eq!(bench.write(&key, blob(BlobChange::Cut { stamp, size: 900 })).number(), Ok(0), "no bytes go");
+    assert_eq!(bench.write(&key, blob(BlobChange::Cut { stamp, size: 300 })).number(), Ok(1));
+    let known = BlobStamp { generation: 1, ..stamp };
+    let stale = Err(Failure::StaleBlob { known });
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 1_000 })).number(), stale);
+    // Not while the cut is under way either.
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: known, size: 1_000 })).number(), stale);
+    assert_eq!(header_of(&mut bench, NAME), Some((known, 300, 900, b"blue".to_vec())));
+    assert_eq!(bench.write(&key, blob(BlobChange::Settle { stamp: known })).number(), Ok(0));
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: known, size: 1_000 })).number(), Ok(1_000));
+    // Attributes may be set by who knows an older generation, and not by who means another blob.
+    assert_eq!(bench.write(&key, blob(BlobChange::Describe { stamp, attributes: b"red" })).number(), Ok(0));
+    let other = BlobStamp { id: stamp.id + 1, ..stamp };
+    assert_eq!(
+        bench.write(&key, blob(BlobChange::Describe { stamp: other, attributes: b"" })).number(),
+        stale
+    );
+    assert_eq!(header_of(&mut bench, NAME), Some((known, 1_000, 0, b"red".to_vec())));
+    bench.write(&key, Change::Remove).number().expect("is done");
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 1 })).number(), Err(Failure::NotFound));
+    assert!(create(&mut bench, NAME).id > stamp.id, "a later one is known as such");
+}
+
+#[test]
+fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
+    let mut bench = Bench::new();
+    let key = chunk_key(NAME, 3).expect("a name");
+    let stamp = BlobStamp { id: 50, generation: 2 };
+    assert_eq!(bench.write(&key, write(stamp, 10, b"abc", false)).number(), Err(Failure::NeedHeader));
+    assert_eq!(bench.write(&key, write(stamp, 10, b"abc", true)).number(), Ok(0));
+    assert_eq!(bench.write(&key, write(stamp, 12, b"XY", false)).number(), Ok(0));
+    let read = Query::ReadChunk { offset: 9, length: 100 };
+    assert_eq!(chunk_of(&bench.read(&key, read)), Ok((stamp, b"\0abXY".to_vec())));
+    let older = BlobStamp { generation: 1, ..stamp };
+    let stale = Err(Failure::StaleBlob { known: stamp });
+    assert_eq!(bench.write(&key, write(older, 0, b"no", true)).number(), stale);
+    // A later generation writes without having cut: the chunk still knows the older cut only.
+    let later = BlobStamp { generation: 5, ..stamp };
+    assert_eq!(bench.write(&key, write(later, 0, b"later", false)).number(), Ok(0));
+    assert_eq!(chunk_of(&bench.read(&key, read)).map(|(stamp, _)| stamp), Ok(stamp));
+    let cut = |stamp, keep| blob(BlobChange::CutChunk { stamp, keep });
+    assert_eq!(bench.write(&key, cut(later, 11)).number(), Ok(1));
+    let whole = Query::ReadChunk { offset: 0, length: 4096 };
+    assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((later, b"later\0\0\0\0\0a\0\0\0".to_vec())));
+    // The cut again, behind a write that knew it: nothing goes.
+    assert_eq!(bench.write(&key, write(later, 20, b"!", false)).number(), Ok(0));
+    assert_eq!(bench.write(&key, cut(later, 0)).number(), Ok(1));
+    assert_eq!(chunk_of(&bench.read(&key, whole)).map(|(_, bytes)| bytes.len()), Ok(21));
+    let last = BlobStamp { generation: 6, ..stamp };
+    assert_eq!(bench.write(&key, cut(last, 0)).number(), Ok(1));
+    assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((last, Vec::new())));
+    assert_eq!(bench.write(&key, write(last, 0, b"x", false)).number(), Err(Failure::NeedHeader));
+    // Another blob of the name has nothing of it.
+    let other = BlobStamp { id: 51, generation: 0 };
+    assert_eq!(bench.write(&key, write(other, 1, b"new", false)).number(), Err(Failure::NeedHeader));
+    assert_eq!(bench.write(&key, write(other, 1, b"new", true)).number(), Ok(0));
+    assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((other, b"\0new".to_vec())));
+    assert_eq!(bench.write(&key, cut(last, 0)).number(), Err(Failure::StaleBlob { known: other }));
+    assert_eq!(bench.write(&chunk_key(NAME, 9).expect("a name"), cut(last, 0)).number(), Ok(0));
+}
+
+#[test]
+fn keys_and_types_that_do_not_fit_are_refused() {
+    let mut bench = Bench::new();
+    let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
+    let stamp = create(&mut bench, NAME);
+    let wrong_key = Err(Failure::BadRequest { what: What::Chunk });
+    assert_eq!(bench.write(&header, write(stamp, 0, b"x", true)).number(), wrong_key);
+    assert_eq!(bench.write(b"plain", write(stamp, 0, b"x", true)).number(), wrong_key);
+    assert_eq!(bench.write(&chunk, blob(BlobChange::Grow { stamp, size: 1 })).number(), wrong_key);
+    bench.write(&chunk, write(stamp, 0, b"x", true)).number().expect("is done");
+    let is_chunk = Err(Failure::WrongType { found: RecordType::Chunk });
+    assert_eq!(bench.read(&chunk, Query::Lookup).number(), is_chunk);
+    assert_eq!(bench.write(&chunk, Change::Extend { bytes: b"y" }).number(), is_chunk);
+    bench.write(b"plain", insert(b"v")).number().expect("is done");
+    let whole = Query::ReadChunk { offset: 0, length: 1 };
+    let is_bytes = Err(Failure::WrongType { found: RecordType::Bytes });
+    assert_eq!(bench.read(b"plain", whole).number(), is_bytes);
+    assert_eq!(bench.scan(b"", b"", 100).0, [b"plain".to_vec()], "blobs are not among the keys");
+}
+
+#[test]
+fn names_come_in_order_page_by_page_and_through_a_crash() {
+    let mut bench = Bench::new();
+    for n in 0..30 {
+        create(&mut bench, format!("a/{:02}", n * 7 % 30).as_bytes());
+    }
+    create(&mut bench, b"b");
+    for n in 0..5 {
+        let key = header_key(format!("a/{n:02}").as_bytes()).expect("a name");
+        bench.write(&key, Change::Remove).number().expect("is done");
+    }
+    let (mut cursor, mut names) = (Vec::new(), Vec::new());
+    loop {
+        let (page, next) = bench.scan_blobs(&cursor, b"a/", 10);
+        assert!(page.len() <= 10);
+        names.extend(page);
+        match next.is_empty() {
+            true => break,
+            false => cursor = next,
+        }
+    }
+    let wanted: Vec<Vec<u8>> = (5..30).map(|n| format!("a/{n:02}").into_bytes()).collect();
+    assert_eq!(names, wanted);
+    // The state keeps them, and comes back as it was.
+    let state = bench.at_once.partition.state().encode();
+    assert_eq!(crate::state::State::decode(&state).as_ref(), Ok(bench.at_once.partition.state()));
+    let crate::testing::Bench { flushed, .. } = bench;
+    let rig = flushed.crash(Durability::Sync);
+    assert_eq!(rig.partition.state().names.len(), 26);
+}
+
+#[test]
+fn a_chunk_of_many_small_writes_is_written_anew_now_and_then() {
+    let mut bench = Bench::new();
+    let key = chunk_key(NAME, 0).expect("a name");
+    let stamp = BlobStamp { id: 5, generation: 0 };
+    let mut wanted = vec![7; 4096];
+    bench.write(&key, write(stamp, 0, &wanted, true)).number().expect("is done");
+    let before = bench.log_bytes();
+    for n in 0..2 * CHUNK_PARTS_MAX as u32 {
+        // Every third byte, so that none hides another.
+        let (at, byte) = (3 * n % 4096, [n as u8]);
+        wanted[at as usize] = byte[0];
+        bench.write(&key, write(stamp, at, &byte, false)).number().expect("is done");
+    }
+    let whole = Query::ReadChunk { offset: 0, length: 4096 };
+    assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted)));
+    let state = {
+        let handle = bench.at_once.partition.handle();
+        bench.at_once.engine.chunk_state(handle, &key).expect("reads").expect("is there")
+    };
+    assert!(u64::from(state.parts) <= CHUNK_PARTS_MAX, "{state:?}");
+    assert!(bench.log_bytes() - before < 1024 * 100 + 3 * 4200, "a small write costs little");
+}
+
+/// What the model knows of a chunk.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    stamp: BlobStamp,
+    bytes: Vec<u8>,
+}
+
+impl Model {
+    fn lay(&mut self, offset: usize, bytes: &[u8]) {
+        if self.bytes.len() < offset + bytes.len() {
+            self.bytes.resize(offset + bytes.len(), 0);
+        }
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+/// Writes, transforms, cuts and reads of a few chunks, of which some wait to be committed, beside the model.
+#[test]
+fn random_histories_of_chunks_are_as_the_model_says() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let mut rig = Rig::new(Durability::Sync);
+        let mut chunks: BTreeMap<u64, Model> = BTreeMap::new();
+        let (mut request, mut expected) = (0, Vec::new());
+        for _ in 0..300 {
+            let number = random.below(3);
+            let key = chunk_key(NAME, number).expect("a name");
+            let known = chunks.get(&number).map(|chunk| chunk.stamp);
+            let stamp = known.unwrap_or(BlobStamp { id: 9, generation: 0 });
+            let offset = random.below(3000) as u32;
+            let most = if random.chance(1, 5) { 1000 } else { 20 };
+            let mut bytes = vec![0; 1 + random.below(most) as usize];
+            random.fill(&mut bytes);
+            request += 1;
+            let write_to = token(request);
+            match random.below(10) {
+                0..=4 => {
+                    let zeros = random.chance(1, 5);
+                    let data = if zeros { vec![0; bytes.len()] } else { bytes.clone() };
+                    let change = BlobChange::WriteChunk {
+                        stamp,
+                        offset,
+                        length: bytes.len() as u32,
+                        bytes: if zeros { &[] } else { &bytes },
+                        makes: true,
+                    };
+                    rig.write(write_to, Stamp::default(), &key, blob(change));
+                    let chunk = chunks.entry(number).or_insert(Model { stamp, bytes: Vec::new() });
+                    chunk.lay(offset as usize, &data);
+                    expected.push((write_to, Ok(None)));
+                }
+                5 => {
+                    let add = Transform {
+                        operator: Operator::Add,
+                        number: u32::TYPE,
+                        operand: random.below(1 << 32),
+                        offset: u64::from(offset),
+                        brings: Brings::New,
+                    };
+                    let change = BlobChange::TransformChunk { stamp, transform: add, makes: true };
+                    rig.write(write_to, Stamp::default(), &key, blob(change));
+                    let chunk = chunks.entry(number).or_insert(Model { stamp, bytes: Vec::new() });
+                    let mut old = [0; 4];
+                    for (at, byte) in old.iter_mut().enumerate() {
+                        *byte = chunk.bytes.get(offset as usize + at).copied().unwrap_or(0);
+                    }
+                    let new = u32::from_le_bytes(old).wrapping_add(add.operand as u32);
+                    if add.operand != 0 {
+                        chunk.lay(offset as usize, &new.to_le_bytes());
+                    }
+                    expected.push((write_to, Ok(None)));
+                }
+                6 if known.is_some() => {
+                    let stamp = BlobStamp { generation: stamp.generation + 1, ..stamp };
+                    let keep = if random.chance(1, 3) { 0 } else { offset };
+                    rig.write(write_to, Stamp::default(), &key, blob(BlobChange::CutChunk { stamp, keep }));
+                    let chunk = chunks.get_mut(&number).expect("is known");
+                    chunk.stamp = stamp;
+                    chunk.bytes.iter_mut().skip(keep as usize).for_each(|byte| *byte = 0);
+                    expected.push((write_to, Ok(None)));
+                }
+                7 if random.chance(1, 10) => {
+                    rig.write(write_to, Stamp::default(), &key, insert_or_remove(&mut random));
+                    chunks.remove(&number);
+                    rig.flush();
+                    request += 1;
+                    rig.write(token(request), Stamp::default(), &key, Change::Remove);
+                    rig.flush();
+                    expected.clear();
+                    rig.out.answers.clear();
+                }
+                _ => {
+                    let read = Query::ReadChunk { offset, length: 500 };
+                    let message = zerohop_wire::Message::Read {
+                        seen: zerohop_wire::ids::Timestamp::ZERO,
+                        read: zerohop_wire::messages::Read { key: &key, query: read },
+                    };
+                    rig.send(write_to, 0, &message);
+                    let wanted = chunks.get(&number).map(|chunk| (chunk.stamp, chunk.bytes.clone()));
+                    let wanted = wanted.ok_or(Failure::NotFound);
+                    expected.push((write_to, wanted.map(|chunk| Some((chunk, offset as usize)))));
+                }
+            }
+            if random.chance(1, 4) {
+                rig.flush();
+                for (token, wanted) in expected.drain(..) {
+                    let answered = rig.answer(token).expect("is answered once flushed");
+                    check(&answered, wanted, seed);
+                }
+            }
+            if random.chance(1, 40) {
+                rig.flush();
+                expected.clear();
+                rig = rig.crash(Durability::Sync);
+            }
+        }
+    }
+}
+
+fn insert_or_remove(random: &mut Random) -> Change<'static> {
+    match random.chance(1, 2) {
+        true => Change::Insert { value: b"no chunk", expiry: Expiry::Never },
+        false => Change::Remove,
+    }
+}
+
+type Wanted = Result<Option<((BlobStamp, Vec<u8>), usize)>, Failure<'static>>;
+
+fn check(answered: &Answered, wanted: Wanted, seed: u64) {
+    match wanted {
+        Ok(None) => drop(answered.number().unwrap_or_else(|failure| panic!("seed {seed}: {failure}"))),
+        Ok(Some(((stamp, bytes), offset))) => {
+            let (got_stamp, got) = chunk_of(answered).expect("is there");
+            let all: Vec<u8> = bytes.iter().skip(offset).take(500).copied().collect();
+            assert_eq!(got_stamp, stamp, "seed {seed}");
+            // What follows the bytes that came are zeros.
+            let short = got.len().min(all.len());
+            assert_eq!(got[..short], all[..short], "seed {seed}");
+            assert!(got[short..].iter().chain(&all[short..]).all(|byte| *byte == 0), "seed {seed}");
+        }
+        Err(failure) => assert_eq!(chunk_of(answered), Err(failure), "seed {seed}"),
+    }
+}

@@ -1,0 +1,196 @@
+//! How blobs are kept as records: their keys, and the bytes of a header.
+//!
+//! A blob is striped over chunks of one size, each a record of its own, and has a header, a bytes record that lies where
+//! chunk 0 does. Their keys begin with four bytes that no other record's key should begin with:
+//!
+//! ```text
+//! FF 'z' 'h' 'b' | name | number of the chunk (8, big-endian) | 0: a chunk, 1: the header, number 0
+//! ```
+//!
+//! A partition is found by the hash of all but the last byte ([`routed`]). A header is:
+//!
+//! | offset | bytes | field |
+//! | ---: | ---: | --- |
+//! | 0 | 1 | format, 1 |
+//! | 1 | 1 | bytes of a chunk, as a power of two |
+//! | 2 | 6 | zero |
+//! | 8 | 8 | id: the timestamp of its creation, so that one of the same name that comes later has a greater one |
+//! | 16 | 8 | generation: how often it was cut |
+//! | 24 | 8 | size in bytes |
+//! | 32 | 8 | where bytes end that a cut has not reached yet; 0 if none is under way |
+//! | 40 | | attributes, opaque |
+
+use crate::error::{Failure, What};
+use crate::limits::{BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
+
+/// What the keys of headers and chunks begin with.
+pub const KEY_PREFIX: [u8; 4] = [0xFF, b'z', b'h', b'b'];
+/// Bytes of a header before the attributes.
+pub const HEADER_BYTES: usize = 40;
+
+const NUMBER_BYTES: usize = 8;
+const CHUNK: u8 = 0;
+const HEADER: u8 = 1;
+const FORMAT: u8 = 1;
+
+/// Which blob of its name, and which state of its cuts: a write tells it, and is refused where a later one is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BlobStamp {
+    /// Timestamp of its creation.
+    pub id: u64,
+    /// How often it was cut.
+    pub generation: u64,
+}
+
+impl BlobStamp {
+    /// As the stamp of a chunk.
+    #[must_use]
+    pub fn encode(self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[..8].copy_from_slice(&self.id.to_le_bytes());
+        out[8..].copy_from_slice(&self.generation.to_le_bytes());
+        out
+    }
+
+    /// Reads the stamp of a chunk.
+    #[must_use]
+    pub fn decode(bytes: &[u8; 16]) -> Self {
+        let (id, generation) = bytes.split_at(8);
+        let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        Self { id: number(id), generation: number(generation) }
+    }
+}
+
+/// What a header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlobHeader<'a> {
+    /// Bytes of a chunk, as a power of two.
+    pub chunk_bits: u8,
+    /// Which blob of its name, and how often it was cut.
+    pub stamp: BlobStamp,
+    /// Bytes.
+    pub size: u64,
+    /// Chunks behind the size may hold bytes from before a cut, up to here; 0: no cut is under way.
+    pub uncut: u64,
+    /// Whatever its owner keeps with it.
+    pub attributes: &'a [u8],
+}
+
+impl<'a> BlobHeader<'a> {
+    /// Appends the header to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[FORMAT, self.chunk_bits, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&self.stamp.encode());
+        out.extend_from_slice(&self.size.to_le_bytes());
+        out.extend_from_slice(&self.uncut.to_le_bytes());
+        out.extend_from_slice(self.attributes);
+    }
+
+    /// Reads a header; `None` if the bytes are none, or of a format that this program does not know.
+    #[must_use]
+    pub fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let (fixed, attributes) = bytes.split_first_chunk::<HEADER_BYTES>()?;
+        let [FORMAT, chunk_bits @ CHUNK_BITS_MIN..=CHUNK_BITS_MAX, 0, 0, 0, 0, 0, 0, ..] = *fixed else {
+            return None;
+        };
+        let (mut stamp, mut size, mut uncut) = ([0; 16], [0; 8], [0; 8]);
+        stamp.copy_from_slice(&fixed[8..24]);
+        size.copy_from_slice(&fixed[24..32]);
+        uncut.copy_from_slice(&fixed[32..]);
+        let (size, uncut) = (u64::from_le_bytes(size), u64::from_le_bytes(uncut));
+        Some(Self { chunk_bits, stamp: BlobStamp::decode(&stamp), size, uncut, attributes })
+    }
+}
+
+/// The key of a blob's header.
+///
+/// # Errors
+/// The name is empty or too long.
+pub fn header_key(name: &[u8]) -> Result<Vec<u8>, Failure<'static>> {
+    key(name, 0, HEADER)
+}
+
+/// The key of one of its chunks.
+///
+/// # Errors
+/// The name is empty or too long.
+pub fn chunk_key(name: &[u8], number: u64) -> Result<Vec<u8>, Failure<'static>> {
+    key(name, number, CHUNK)
+}
+
+fn key(name: &[u8], number: u64, what: u8) -> Result<Vec<u8>, Failure<'static>> {
+    if name.is_empty() {
+        return Err(What::Chunk.into());
+    }
+    if name.len() > BLOB_NAME_BYTES_MAX {
+        let (length, limit) = (name.len() as u64, BLOB_NAME_BYTES_MAX as u32);
+        return Err(Failure::KeyTooLong { length, limit });
+    }
+    Ok([&KEY_PREFIX[..], name, &number.to_be_bytes(), &[what]].concat())
+}
+
+/// The bytes of a key whose hash says where it lies: all of it, but for those of blobs, where header and chunk 0 lie
+/// together.
+#[inline]
+#[must_use]
+pub fn routed(key: &[u8]) -> &[u8] {
+    if is_of_blob(key) { &key[..key.len() - 1] } else { key }
+}
+
+/// Whether it is the key of a header or a chunk.
+#[inline]
+#[must_use]
+pub fn is_of_blob(key: &[u8]) -> bool {
+    key.starts_with(&KEY_PREFIX) && key.len() > KEY_PREFIX.len() + NUMBER_BYTES + 1
+}
+
+/// The name of the blob whose header has this key; `None` if it is another record's.
+#[must_use]
+pub fn name_of_header(key: &[u8]) -> Option<&[u8]> {
+    if !is_of_blob(key) {
+        return None;
+    }
+    let rest = key[KEY_PREFIX.len()..].strip_suffix(&[HEADER])?;
+    rest.strip_suffix(&[0; NUMBER_BYTES])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_come_back_and_other_bytes_are_none() {
+        let stamp = BlobStamp { id: 7 << 40, generation: 3 };
+        let header = BlobHeader {
+            chunk_bits: 20,
+            stamp,
+            size: 5_000_000,
+            uncut: 6_000_000,
+            attributes: b"colour=blue",
+        };
+        let mut bytes = Vec::new();
+        header.encode(&mut bytes);
+        assert_eq!(BlobHeader::decode(&bytes), Some(header));
+        assert_eq!(BlobHeader::decode(&bytes[..39]), None);
+        for at in [0, 1, 2, 7] {
+            let mut other = bytes.clone();
+            other[at] = 99;
+            assert_eq!(BlobHeader::decode(&other), None);
+        }
+    }
+
+    #[test]
+    fn header_and_chunk_0_lie_together_and_other_chunks_elsewhere() {
+        let (header, first) = (header_key(b"a").expect("a name"), chunk_key(b"a", 0).expect("a name"));
+        assert_ne!(header, first);
+        assert_eq!(routed(&header), routed(&first));
+        assert_ne!(routed(&first), routed(&chunk_key(b"a", 1).expect("a name")));
+        assert_eq!((name_of_header(&header), name_of_header(&first)), (Some(&b"a"[..]), None));
+        assert_eq!(routed(b"plain"), b"plain");
+        assert!(header_key(b"").is_err() && chunk_key(&[b'x'; BLOB_NAME_BYTES_MAX + 1], 0).is_err());
+        // Neither a short key nor one of another record is taken for one.
+        for other in [&KEY_PREFIX[..], b"\xFFzhb12345678\x01", b"plain"] {
+            assert!(!is_of_blob(other) && name_of_header(other).is_none());
+        }
+    }
+}
