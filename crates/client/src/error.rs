@@ -18,6 +18,13 @@ pub enum Error {
         /// How it ended. Only [`Reason::Unknown`] leaves open whether a write was done.
         reason: Box<Reason>,
     },
+    /// A blob is not as it has to be for this.
+    Blob {
+        /// The beginning of its name.
+        name: Box<[u8]>,
+        /// What is in the way.
+        why: BlobTrouble,
+    },
     /// The endpoint is not an address.
     Endpoint {
         /// What is wrong with it.
@@ -42,7 +49,42 @@ pub enum Error {
     Unexpected,
 }
 
+/// Why an operation on a blob was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlobTrouble {
+    /// The bytes do not lie within one chunk. Writing them as one would be a transaction, which is not built yet: write them
+    /// chunk by chunk.
+    SpansChunks {
+        /// Bytes of a chunk.
+        chunk_bytes: u64,
+    },
+    /// Others cut or append to it so often that this did not get its turn.
+    Contended,
+    /// It was cut while a number in it was changed: whether the number is changed, reading it tells.
+    CutMeanwhile,
+}
+
+impl fmt::Display for BlobTrouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SpansChunks { chunk_bytes } => write!(
+                f,
+                "the bytes do not lie within one chunk of {chunk_bytes} bytes, and writing to several at once is not built \
+                 yet: write them chunk by chunk"
+            ),
+            Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),
+            Self::CutMeanwhile => {
+                f.write_str("it was cut while the number was changed: read it to see whether that was done")
+            }
+        }
+    }
+}
+
 impl Error {
+    pub(crate) fn blob(name: &[u8], why: BlobTrouble) -> Self {
+        Self::Blob { name: name[..name.len().min(KEY_BYTES_SHOWN)].into(), why }
+    }
+
     pub(crate) fn about(key: &[u8], reason: Reason) -> Self {
         let key = Some(key[..key.len().min(KEY_BYTES_SHOWN)].into());
         Self::Operation { key, reason: Box::new(reason) }
@@ -90,7 +132,11 @@ impl Error {
     /// Whether a write may have been done all the same.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
-        matches!(self, Self::Operation { reason, .. } if matches!(**reason, Reason::Unknown { .. }))
+        match self {
+            Self::Operation { reason, .. } => matches!(**reason, Reason::Unknown { .. }),
+            Self::Blob { why, .. } => *why == BlobTrouble::CutMeanwhile,
+            _ => false,
+        }
     }
 }
 
@@ -103,6 +149,7 @@ impl fmt::Display for Error {
                 write!(f, "key \"{}\": {reason}", key.escape_ascii())
             }
             Self::Operation { key: None, reason } => reason.fmt(f),
+            Self::Blob { name, why } => write!(f, "blob \"{}\": {why}", name.escape_ascii()),
             Self::Endpoint { why } => f.write_str(why),
             Self::InsideRuntime => f.write_str(
                 "a blocking call from within an asynchronous runtime: use the asynchronous client there",

@@ -13,6 +13,7 @@
 //! One task drives all connections of a client: operations reach it through one channel, and it makes one write for
 //! each connection that has something to send, however many operations that is. `docs/guide/client.md` is the guide.
 
+mod blob;
 mod blocking;
 mod client;
 mod driver;
@@ -32,9 +33,10 @@ mod wakers;
 #[doc = include_str!("../../../docs/guide/client.md")]
 struct Guide;
 
+pub use blob::{Blob, BlobInfo, BlobList, BlobRead, CHUNK_BITS_DEFAULT};
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, Options};
-pub use error::Error;
+pub use error::{BlobTrouble, Error};
 pub use keyspace::Keyspace;
 pub use operation::{Info, Operation, Pending, Record, Ttl};
 pub use scan::Scan;

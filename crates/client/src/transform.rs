@@ -64,6 +64,12 @@ impl<N: Number> Transform<N> {
         Self { offset, ..self }
     }
 
+    /// Where the number begins, and the transform as it travels.
+    pub(crate) fn parts(self, brings: Brings) -> (u64, Wire) {
+        let Self { operator, operand, offset } = self;
+        (offset, Wire { operator, number: N::TYPE, operand: operand.bits(), offset: 0, brings })
+    }
+
     pub(crate) fn change(self, brings: Brings) -> Change<'static> {
         let Self { operator, operand, offset } = self;
         Change::Transform(Wire { operator, number: N::TYPE, operand: operand.bits(), offset, brings })
