@@ -47,7 +47,6 @@ pub use transaction::{Committed, Promise, Transaction};
 pub use transform::Transform;
 pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Unfit, Waiting};
 pub use zerohop_tls::{ClientTls, ConfigError};
-pub use zerohop_wire::Failure;
 pub use zerohop_wire::auth::{Secret, Token};
 pub use zerohop_wire::ids::Timestamp;
 pub use zerohop_wire::messages::{Condition, Expiry, Number, Operator, Range, RecordType, Until};
