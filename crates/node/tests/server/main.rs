@@ -9,4 +9,5 @@ mod limits;
 mod operations;
 mod restart;
 mod strangers;
+mod transactions;
 mod web;
