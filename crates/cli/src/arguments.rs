@@ -14,6 +14,7 @@ use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
 use crate::tls::TlsCommand;
 use crate::token::TokenCommand;
+use crate::txn::TxnArguments;
 use crate::up::UpArguments;
 
 /// One storage system for supercomputing and data-analytics jobs.
@@ -49,6 +50,12 @@ pub(crate) enum Command {
     /// Reads and writes single records.
     #[command(subcommand)]
     Kv(KvCommand),
+    /// Does several operations as one transaction: all of them, or none.
+    ///
+    /// They come from standard input, one a line, as `zerohop kv` writes them: insert, remove, lookup, append, extend, incr,
+    /// cas; and check, which wants a record to have a version, or not to be there. Keys and values with blanks stand in quotes.
+    /// What lookups bring is as it was when all the rest was done.
+    Txn(TxnArguments),
     /// Measures how fast a cluster is.
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -16,6 +16,7 @@ mod sim;
 mod status;
 mod tls;
 mod token;
+mod txn;
 mod up;
 
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
         Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),
+        Command::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
         Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Secret(command) => secret::run(&command),

@@ -29,7 +29,7 @@ impl From<GivenCondition> for Condition {
 }
 
 /// A version as it is printed: milliseconds, a dot, a counter. For clap.
-pub(super) fn version(text: &str) -> Result<Timestamp, String> {
+pub(crate) fn version(text: &str) -> Result<Timestamp, String> {
     let parts =
         text.split_once('.').and_then(|(ms, counter)| Some((ms.parse().ok()?, counter.parse().ok()?)));
     match parts {

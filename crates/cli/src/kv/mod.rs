@@ -5,13 +5,13 @@
 
 mod append;
 mod compare_swap;
-mod condition;
+pub(crate) mod condition;
 mod extend;
 mod increment;
 mod insert;
 mod lookup;
 mod record;
-mod refusal;
+pub(crate) mod refusal;
 mod remove;
 mod scan;
 mod transform;

@@ -73,7 +73,7 @@ impl<'a> No<'a> {
 }
 
 /// What a record is, in a word.
-pub(super) fn type_name(record: RecordType) -> &'static str {
+pub(crate) fn type_name(record: RecordType) -> &'static str {
     match record {
         RecordType::Bytes => "bytes",
         RecordType::List => "list",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Transaction;
+use super::{Committed, Transaction};
 use crate::client::{Client, seed};
 use crate::error::Error;
 use crate::limits::{BACKOFF_MAX, BACKOFF_MIN};
@@ -23,7 +23,21 @@ impl Client {
     ///
     /// # Errors
     /// What `work` ends with, which aborts the transaction; what [`Transaction::commit`] ends with.
-    pub async fn transaction<R, F>(&self, mut work: impl FnMut(Transaction) -> F) -> Result<R, Error>
+    pub async fn transaction<R, F>(&self, work: impl FnMut(Transaction) -> F) -> Result<R, Error>
+    where
+        F: Future<Output = Result<R, Error>>,
+    {
+        self.transaction_with_outcome(work).await.map(|(brought, _)| brought)
+    }
+
+    /// As [`Client::transaction`], and tells the outcome, unless the call has ended its transaction itself.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn transaction_with_outcome<R, F>(
+        &self,
+        mut work: impl FnMut(Transaction) -> F,
+    ) -> Result<(R, Option<Committed>), Error>
     where
         F: Future<Output = Result<R, Error>>,
     {
@@ -32,7 +46,8 @@ impl Client {
             let transaction = self.begin();
             let error = match work(transaction.clone()).await {
                 Ok(brought) => match transaction.commit().await {
-                    Ok(_) | Err(Error::Ended) => return Ok(brought),
+                    Ok(committed) => return Ok((brought, Some(committed))),
+                    Err(Error::Ended) => return Ok((brought, None)),
                     Err(error) => error,
                 },
                 Err(error) => error,

@@ -1,0 +1,200 @@
+//! The operations of a transaction, one a line: the words of `zerohop kv`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use zerohop_client::Timestamp;
+
+use super::words::words;
+use crate::common::ending::CommandError;
+use crate::common::quantity;
+use crate::kv::condition::{GivenCondition, version};
+
+/// A line.
+#[derive(Debug)]
+pub(super) struct Line {
+    /// From 1.
+    pub(super) number: usize,
+    pub(super) operation: Operation,
+}
+
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true, disable_help_subcommand = true, name = "")]
+pub(super) enum Operation {
+    Insert {
+        #[command(flatten)]
+        at: At,
+        #[arg(allow_hyphen_values = true)]
+        value: OsString,
+        #[arg(long, value_parser = quantity::duration)]
+        ttl: Option<Duration>,
+        #[command(flatten)]
+        condition: GivenCondition,
+    },
+    Lookup {
+        #[command(flatten)]
+        at: At,
+    },
+    Remove {
+        #[command(flatten)]
+        at: At,
+        #[command(flatten)]
+        condition: GivenCondition,
+    },
+    Append {
+        #[command(flatten)]
+        at: At,
+        #[arg(required = true)]
+        values: Vec<OsString>,
+        #[command(flatten)]
+        condition: GivenCondition,
+    },
+    Extend {
+        #[command(flatten)]
+        at: At,
+        #[arg(allow_hyphen_values = true)]
+        value: OsString,
+        #[command(flatten)]
+        condition: GivenCondition,
+    },
+    Incr {
+        #[command(flatten)]
+        at: At,
+        #[arg(default_value_t = 1, allow_negative_numbers = true)]
+        delta: i64,
+        #[command(flatten)]
+        condition: GivenCondition,
+    },
+    Cas {
+        #[command(flatten)]
+        at: At,
+        #[command(flatten)]
+        expected: Expected,
+        #[command(flatten)]
+        new: New,
+    },
+    /// The record must have this version, or not be there.
+    Check {
+        #[command(flatten)]
+        at: At,
+        #[arg(value_parser = checked)]
+        version: Timestamp,
+    },
+}
+
+/// Which record.
+#[derive(Args, Clone, Debug)]
+pub(super) struct At {
+    pub(super) key: OsString,
+    /// Its keyspace, if it is another than that of the command.
+    #[arg(short, long)]
+    pub(super) keyspace: Option<String>,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(super) struct Expected {
+    #[arg(long, allow_hyphen_values = true)]
+    pub(super) expect: Option<OsString>,
+    #[arg(long)]
+    pub(super) expect_absent: bool,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(super) struct New {
+    #[arg(allow_hyphen_values = true)]
+    pub(super) value: Option<OsString>,
+    #[arg(long)]
+    pub(super) remove: bool,
+}
+
+impl Operation {
+    pub(super) fn at(&self) -> &At {
+        match self {
+            Self::Insert { at, .. }
+            | Self::Lookup { at }
+            | Self::Remove { at, .. }
+            | Self::Append { at, .. }
+            | Self::Extend { at, .. }
+            | Self::Incr { at, .. }
+            | Self::Cas { at, .. }
+            | Self::Check { at, .. } => at,
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Insert { .. } => "insert",
+            Self::Lookup { .. } => "lookup",
+            Self::Remove { .. } => "remove",
+            Self::Append { .. } => "append",
+            Self::Extend { .. } => "extend",
+            Self::Incr { .. } => "incr",
+            Self::Cas { .. } => "cas",
+            Self::Check { .. } => "check",
+        }
+    }
+}
+
+/// Reads all lines. Errors: one cannot be read; nothing was done then.
+pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
+    let mut lines = Vec::new();
+    for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
+        let wrong = |why: String| CommandError::Usage(format!("line {number} of the transaction: {why}"));
+        let words = words(line).map_err(wrong)?;
+        if words.is_empty() {
+            continue;
+        }
+        let matches =
+            Operation::command().try_get_matches_from(words).map_err(|error| wrong(told(&error)))?;
+        let operation = Operation::from_arg_matches(&matches).map_err(|error| wrong(told(&error)))?;
+        lines.push(Line { number, operation });
+    }
+    Ok(lines)
+}
+
+/// The first line of what clap says, which is about a command line and goes on with its usage.
+fn told(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let said: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+    said.join(" ").trim_start_matches("error: ").to_owned()
+}
+
+/// A version, or `absent`. For clap.
+fn checked(text: &str) -> Result<Timestamp, String> {
+    if text == "absent" { Ok(Timestamp::ZERO) } else { version(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_kv_writes_them() {
+        let text = b"insert a 'b c' --if-absent -k other\n\n# no\nincr n -5\ncas a --expect x --remove\ncheck a absent\n\
+            append l v w\nlookup -- -a\ncheck a 17.3";
+        let lines = read(text).unwrap();
+        let names: Vec<(usize, &str)> =
+            lines.iter().map(|line| (line.number, line.operation.name())).collect();
+        let expected = [
+            (1, "insert"),
+            (4, "incr"),
+            (5, "cas"),
+            (6, "check"),
+            (7, "append"),
+            (8, "lookup"),
+            (9, "check"),
+        ];
+        assert_eq!(names, expected);
+        assert_eq!(lines[0].operation.at().keyspace.as_deref(), Some("other"));
+        assert!(matches!(lines[1].operation, Operation::Incr { delta: -5, .. }));
+        assert_eq!(lines[5].operation.at().key, "-a");
+        for bad in ["insert a", "scan", "cas a b", "incr a x", "check a 5", "insert 'a", "lookup --help"] {
+            let error = read(format!("lookup a\n{bad}").as_bytes()).unwrap_err().to_string();
+            assert!(error.starts_with("line 2 of the transaction: "), "{error}");
+            assert!(!error.contains("error:") && !error.contains('\n'), "{error}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! `zerohop txn`: several operations as one transaction.
+
+mod line;
+mod show;
+mod words;
+
+use std::collections::BTreeMap;
+use std::io::{Read, stdin};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use clap::Args;
+use zerohop_client::{Client, Expiry, Info, Keyspace, Promise, Record, Timestamp, Transaction};
+
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use line::{Line, Operation};
+
+/// Most bytes of a transaction's text: what the client holds of one, and quotes around it.
+const TEXT_BYTES_MAX: u64 = 256 << 20;
+
+#[derive(Args, Debug)]
+pub(crate) struct TxnArguments {
+    /// The keyspace of records that name no other with -k.
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON: one object, with a result for each operation.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What an operation has brought, or will.
+enum Brought {
+    Record(Option<Record>),
+    Version(Promise<Timestamp>),
+    Removed(Promise<bool>),
+    Length(Promise<u64>),
+    Sum(Promise<i64>),
+    Checked,
+}
+
+/// What became of all lines.
+enum Work {
+    /// To be shown once it is committed.
+    Done(Vec<Brought>),
+    /// A check does not hold: of this line, and this is what is there.
+    Failed(usize, Option<Info>),
+}
+
+pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError> {
+    let mut text = Vec::new();
+    let read = stdin().lock().take(TEXT_BYTES_MAX + 1).read_to_end(&mut text);
+    read.map_err(|error| CommandError::system("reading", Path::new("standard input"), &error))?;
+    if text.len() as u64 > TEXT_BYTES_MAX {
+        let reason = format!("the transaction has more than {TEXT_BYTES_MAX} bytes: split it");
+        return Err(CommandError::Refused(reason));
+    }
+    let lines = line::read(&text)?;
+    if lines.is_empty() {
+        return Err(CommandError::Usage("the transaction is empty: give one operation a line".to_owned()));
+    }
+    let client = arguments.target.connect().await?;
+    let keyspaces = open(&client, &arguments.keyspace, &lines).await?;
+    let (lines, keyspaces) = (&lines, &keyspaces);
+    let work = |tx: Transaction| async move {
+        let mut brought = Vec::with_capacity(lines.len());
+        for (place, line) in lines.iter().enumerate() {
+            let keyspace = &keyspaces[&line.operation.at().keyspace];
+            match step(&tx, keyspace, &line.operation).await? {
+                Ok(one) => brought.push(one),
+                Err(found) => {
+                    tx.abort();
+                    return Ok(Work::Failed(place, found));
+                }
+            }
+        }
+        Ok(Work::Done(brought))
+    };
+    match client.transaction_with_outcome(work).await {
+        Ok((Work::Done(brought), Some(committed))) => {
+            show::committed(arguments.json, lines, &brought, &committed)
+        }
+        Ok((Work::Failed(place, found), _)) => show::failed(arguments.json, &lines[place], found),
+        Ok((Work::Done(_), None)) => Err(CommandError::Unexpected),
+        Err(error) => show::refused(arguments.json, lines, error),
+    }
+}
+
+/// The keyspaces that the lines name, by their names; none: that of the command.
+async fn open(
+    client: &Client,
+    default: &str,
+    lines: &[Line],
+) -> Result<BTreeMap<Option<String>, Keyspace>, CommandError> {
+    let mut keyspaces = BTreeMap::new();
+    for line in lines {
+        let name = &line.operation.at().keyspace;
+        if !keyspaces.contains_key(name) {
+            let found = client.keyspace(name.as_deref().unwrap_or(default)).await?;
+            keyspaces.insert(name.clone(), found);
+        }
+    }
+    Ok(keyspaces)
+}
+
+/// Takes up one operation. The inner error: a check does not hold.
+async fn step(
+    tx: &Transaction,
+    keyspace: &Keyspace,
+    operation: &Operation,
+) -> Result<Result<Brought, Option<Info>>, zerohop_client::Error> {
+    let key = operation.at().key.as_bytes();
+    Ok(Ok(match operation {
+        Operation::Insert { value, ttl, condition, .. } => {
+            // More than fits is longer than any expiry may be, which the server says.
+            let expiry = match ttl {
+                Some(ttl) => Expiry::AfterMs(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
+                None => Expiry::Never,
+            };
+            let insert = keyspace.insert_until(key, value.as_bytes(), expiry);
+            Brought::Version(tx.write(insert.condition((*condition).into()))?)
+        }
+        Operation::Lookup { .. } => Brought::Record(tx.read(keyspace.lookup(key)).await?),
+        Operation::Remove { condition, .. } => {
+            Brought::Removed(tx.write(keyspace.remove(key).condition((*condition).into()))?)
+        }
+        Operation::Append { values, condition, .. } => {
+            let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
+            Brought::Length(tx.write(keyspace.append(key, &values).condition((*condition).into()))?)
+        }
+        Operation::Extend { value, condition, .. } => {
+            let extend = keyspace.extend(key, value.as_bytes());
+            Brought::Length(tx.write(extend.condition((*condition).into()))?)
+        }
+        Operation::Incr { delta, condition, .. } => {
+            Brought::Sum(tx.write(keyspace.increment(key, *delta).condition((*condition).into()))?)
+        }
+        Operation::Cas { expected, new, .. } => {
+            let expected = expected.expect.as_ref().map(|value| value.as_bytes());
+            let new = new.value.as_ref().map(|value| value.as_bytes());
+            Brought::Version(tx.write(keyspace.compare_swap(key, expected, new))?)
+        }
+        Operation::Check { version, .. } => {
+            let found = tx.read(keyspace.inspect(key)).await?;
+            match found.map_or(Timestamp::ZERO, |info| info.version) == *version {
+                true => Brought::Checked,
+                false => return Ok(Err(found)),
+            }
+        }
+    }))
+}

@@ -1,0 +1,195 @@
+//! What is printed of a transaction.
+
+use std::os::unix::ffi::OsStrExt;
+
+use serde::Serialize;
+use zerohop_client::{AbortReason, Committed, Error, Failure, Info, Reason, Record};
+
+use super::Brought;
+use super::line::Line;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::{Key, Value};
+use crate::kv::refusal::type_name;
+use crate::output;
+
+/// The JSON of a transaction that was done.
+#[derive(Serialize)]
+struct Done<'a> {
+    done: bool,
+    version: String,
+    results: Vec<Shown<'a>>,
+}
+
+/// The JSON of one operation: fields that it does not have are left out.
+#[derive(Default, Serialize)]
+struct Shown<'a> {
+    operation: &'static str,
+    #[serde(flatten)]
+    key: Option<Key<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    done: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<bool>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    record: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sum: Option<i64>,
+    #[serde(flatten)]
+    value: Option<Value<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<Value<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+/// The JSON of one of which nothing was done.
+#[derive(Serialize)]
+struct No<'a> {
+    done: bool,
+    /// `check_failed` or `condition_failed`.
+    reason: &'static str,
+    line: Option<usize>,
+    #[serde(flatten)]
+    key: Option<Key<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    record: Option<&'static str>,
+}
+
+fn key(line: &Line) -> &[u8] {
+    line.operation.at().key.as_bytes()
+}
+
+/// It was done.
+pub(super) fn committed(
+    is_json: bool,
+    lines: &[Line],
+    brought: &[Brought],
+    committed: &Committed,
+) -> Result<Ending, CommandError> {
+    let mut ending = Ending::Done;
+    let mut results = Vec::with_capacity(lines.len());
+    for (line, brought) in lines.iter().zip(brought) {
+        let shown = Shown { operation: line.operation.name(), key: Some(Key(key(line))), ..Shown::default() };
+        let (shown, refusal) = match one(brought, committed) {
+            Ok(one) => (Shown { operation: shown.operation, key: shown.key, ..one }, None),
+            Err(error) => {
+                ending = Ending::No;
+                (Shown { done: Some(false), reason: Some(reason(&error)), ..shown }, Some(error))
+            }
+        };
+        if !is_json {
+            text(line, &shown, refusal.as_ref())?;
+        }
+        results.push(shown);
+    }
+    if is_json {
+        output::json(&Done { done: true, version: committed.version().to_string(), results })?;
+    }
+    Ok(ending)
+}
+
+/// What one operation brought.
+fn one<'a>(brought: &'a Brought, committed: &Committed) -> Result<Shown<'a>, Error> {
+    let done = Shown { done: Some(true), ..Shown::default() };
+    Ok(match brought {
+        Brought::Record(None) => Shown { found: Some(false), ..Shown::default() },
+        Brought::Record(Some(Record::Bytes { length, bytes, .. })) => Shown {
+            found: Some(true),
+            record: Some("bytes"),
+            length: Some(*length),
+            value: Some(Value(bytes)),
+            ..Shown::default()
+        },
+        Brought::Record(Some(Record::List { length, values, .. })) => Shown {
+            found: Some(true),
+            record: Some("list"),
+            length: Some(*length),
+            values: Some(values.iter().map(|value| Value(value)).collect()),
+            ..Shown::default()
+        },
+        Brought::Version(promise) => committed.brought(promise).map(|_| done)?,
+        Brought::Removed(promise) => Shown { found: Some(committed.brought(promise)?), ..done },
+        Brought::Length(promise) => Shown { length: Some(committed.brought(promise)?), ..done },
+        Brought::Sum(promise) => Shown { sum: Some(committed.brought(promise)?), ..done },
+        Brought::Checked => done,
+    })
+}
+
+/// As text: what lookups, lengths and sums are, each with a line feed behind it; the rest is quiet.
+fn text(line: &Line, shown: &Shown<'_>, refusal: Option<&Error>) -> Result<(), CommandError> {
+    let place = format!("zerohop: line {}", line.number);
+    match (shown, refusal) {
+        (_, Some(error)) => output::problem(&format!("{place}: {error}; the other operations are done")),
+        (Shown { value: Some(value), .. }, _) => output::raw(&[value.0, b"\n"])?,
+        (Shown { values: Some(values), .. }, _) => {
+            values.iter().try_for_each(|value| output::raw(&[value.0, b"\n"]))?;
+        }
+        (Shown { sum: Some(sum), .. }, _) => output::result(&sum.to_string())?,
+        (Shown { length: Some(length), .. }, _) => output::result(&length.to_string())?,
+        (Shown { operation: "lookup", .. }, _) => {
+            let key = key(line)[..key(line).len().min(64)].escape_ascii();
+            output::problem(&format!("{place}: key \"{key}\": there is no record of this key"));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A check does not hold: nothing was done.
+pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<Ending, CommandError> {
+    let version = found.map(|info| info.version.to_string());
+    if is_json {
+        output::json(&No {
+            done: false,
+            reason: "check_failed",
+            line: Some(line.number),
+            key: Some(Key(key(line))),
+            found: Some(found.is_some()),
+            version,
+            record: found.map(|info| type_name(info.record)),
+        })?;
+    } else {
+        let there = version.map_or("no record".to_owned(), |version| format!("version {version}"));
+        let key = key(line)[..key(line).len().min(64)].escape_ascii();
+        output::problem(&format!(
+            "zerohop: line {}: the check failed: key \"{key}\" has {there}; nothing was done",
+            line.number
+        ));
+    }
+    Ok(Ending::No)
+}
+
+/// A condition does not hold, and nothing was done; or it could not be done at all.
+pub(super) fn refused(is_json: bool, lines: &[Line], error: Error) -> Result<Ending, CommandError> {
+    let Error::Operation { key: about, reason } = &error else { return Err(error.into()) };
+    if !matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. }) {
+        return Err(error.into());
+    }
+    if is_json {
+        // The error names a key, of which several lines may write.
+        let mut same = lines.iter().filter(|line| about.as_deref() == Some(key(line)));
+        let line = same.next().filter(|_| same.next().is_none()).map(|line| line.number);
+        let key = about.as_deref().map(Key);
+        let (found, version, record) = (None, None, None);
+        output::json(&No { done: false, reason: "condition_failed", line, key, found, version, record })?;
+    } else {
+        output::problem(&format!("zerohop: {error}"));
+    }
+    Ok(Ending::No)
+}
+
+fn reason(error: &Error) -> String {
+    match error.failure() {
+        Some(Failure::NotFound) => "not_found".to_owned(),
+        Some(Failure::WrongType { .. }) => "wrong_type".to_owned(),
+        Some(Failure::NotANumber) => "not_a_number".to_owned(),
+        Some(Failure::Overflow) => "overflow".to_owned(),
+        _ => error.to_string(),
+    }
+}
