@@ -10,10 +10,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use crate::python;
 use crate::workshop::{Failure, Workshop, run as run_command};
 
 /// Benchmarks, each with a package whose program it starts.
 const PROGRAMS: &[(&str, &str)] = &[("cluster", "zerohop"), ("kv", "zerohop"), ("resp", "zerohop")];
+
+/// What the Python package is measured beside: redis-py, and what makes it faster.
+const PYTHON_PEERS: &[&str] = &["redis==8.1.0", "hiredis==3.5.0"];
 
 /// Runs the benchmark named first in `words`, the rest being its arguments; with no words, lists what there is.
 pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
@@ -36,6 +40,9 @@ pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {
         let mut cargo = shop.cargo();
         cargo.args(["build", "--release", "--locked", "--quiet", "--package", package]);
         run_command(&mut cargo, "what went wrong is shown above")?;
+    }
+    if *name == "python" {
+        python::install(shop, python::Profile::Release, PYTHON_PEERS)?;
     }
     let mut cargo = shop.cargo();
     cargo.args(["run", "--release", "--locked", "--quiet", "--package", &format!("bench-{name}"), "--"]);

@@ -7,6 +7,7 @@ use crate::common::ending::EXIT_CODES;
 use crate::demo::DemoArguments;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
+use crate::manual::{CompletionsArguments, ManArguments};
 use crate::node::NodeArguments;
 use crate::partition::PartitionCommand;
 use crate::recover::RecoverArguments;
@@ -81,14 +82,25 @@ pub(crate) enum Command {
     /// The same code as in production, under a simulated clock, network and disk. A seed that fails is told with the line
     /// that plays it again.
     Sim(zerohop_sim::command::Arguments),
+    /// Prints what a shell reads to complete commands and options.
+    ///
+    /// For bash: `zerohop completions bash > ~/.local/share/bash-completion/completions/zerohop`.
+    Completions(CompletionsArguments),
+    /// Prints the manual page, or writes those of all commands.
+    Man(ManArguments),
 }
 
 impl Arguments {
     /// Reads the command line; one that is wrong, or asks for help, ends the program here.
     pub(crate) fn read() -> Self {
-        let matches = with_exit_codes(Self::command()).get_matches();
+        let matches = command().get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
+}
+
+/// The whole command line.
+pub(crate) fn command() -> clap::Command {
+    with_exit_codes(Arguments::command())
 }
 
 /// Every command's help ends with the exit codes.
@@ -102,6 +114,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        with_exit_codes(Arguments::command()).debug_assert();
+        command().debug_assert();
     }
 }

@@ -7,6 +7,7 @@ mod demo;
 mod keyspace;
 mod kv;
 mod local;
+mod manual;
 mod node;
 mod output;
 mod partition;
@@ -54,5 +55,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Tls(command) => tls::run(&command),
         Command::Token(command) => runtime()?.block_on(token::run(command)),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Completions(arguments) => manual::completions(&arguments),
+        Command::Man(arguments) => manual::man(&arguments),
     }
 }

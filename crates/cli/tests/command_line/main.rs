@@ -6,6 +6,7 @@ mod bad_input;
 mod bench;
 mod demo;
 mod keyspaces;
+mod manual;
 mod processes;
 mod records;
 mod secrets;

@@ -1,0 +1,70 @@
+//! `zerohop completions` and `zerohop man`: what a shell and a reader of manuals want, made from the command line itself.
+
+use std::path::PathBuf;
+
+use clap::{Args, Command};
+use clap_complete::Shell;
+use clap_mangen::Man;
+
+use crate::arguments;
+use crate::common::ending::{CommandError, Ending};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct CompletionsArguments {
+    /// Which shell: bash, elvish, fish, powershell or zsh.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManArguments {
+    /// Writes the pages of all commands into this folder, which is made if it is not there, as in
+    /// ~/.local/share/man/man1; without it the page of `zerohop` itself is printed.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+/// Prints what a shell is to read.
+pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<Ending, CommandError> {
+    let mut text = Vec::new();
+    clap_complete::generate(arguments.shell, &mut arguments::command(), "zerohop", &mut text);
+    output::raw(&[&text])?;
+    Ok(Ending::Done)
+}
+
+/// Prints a page, or writes them all.
+pub(crate) fn man(arguments: &ManArguments) -> Result<Ending, CommandError> {
+    let mut command = arguments::command();
+    command.build();
+    let Some(folder) = &arguments.dir else {
+        let (_, page) = page(command)?;
+        output::raw(&[&page])?;
+        return Ok(Ending::Done);
+    };
+    std::fs::create_dir_all(folder)
+        .map_err(|error| CommandError::system("making the folder", folder, &error))?;
+    let mut count = 0;
+    let mut left = vec![command];
+    while let Some(command) = left.pop() {
+        left.extend(command.get_subcommands().filter(|one| one.get_name() != "help").cloned());
+        let (name, page) = page(command)?;
+        let path = folder.join(name);
+        #[expect(clippy::disallowed_methods, reason = "the user asks for files")]
+        let written = std::fs::write(&path, page);
+        written.map_err(|error| CommandError::system("writing", &path, &error))?;
+        count += 1;
+    }
+    output::problem(&format!("{count} pages are in {}; try `man -l {0}/zerohop.1`", folder.display()));
+    Ok(Ending::Done)
+}
+
+/// The name of a command's page, and its text.
+fn page(command: Command) -> Result<(String, Vec<u8>), CommandError> {
+    let man = Man::new(command).manual("zerohop");
+    let mut text = Vec::new();
+    match man.render(&mut text) {
+        Ok(()) => Ok((man.get_filename(), text)),
+        Err(error) => Err(CommandError::system("writing a page", &PathBuf::from("memory"), &error)),
+    }
+}
