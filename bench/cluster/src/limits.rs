@@ -67,3 +67,42 @@ pub(crate) const RESTART: Duration = Duration::from_secs(15);
 
 /// Fewest records: more than all clients have requests outstanding at any one server.
 pub(crate) const RECORDS_MIN: u32 = 1000;
+
+/// Size of the partition that is moved unless told otherwise: a gibibyte.
+pub(crate) const MEBIBYTES: u32 = 1024;
+
+/// Largest partition that is moved: what two copies of it take fits most disks.
+pub(crate) const MEBIBYTES_MAX: u32 = 64 << 10;
+
+/// Bytes of each record of it unless told otherwise.
+pub(crate) const VALUE_BYTES: u32 = 16 << 10;
+
+/// Longest records of it.
+pub(crate) const VALUE_BYTES_MAX: u32 = 4 << 20;
+
+/// Operations a second while it is moved, unless told otherwise.
+pub(crate) const RATE: u32 = 10_000;
+
+/// Most of them.
+pub(crate) const RATE_MAX: u32 = 1_000_000;
+
+/// How often a paced load looks at what is due.
+pub(crate) const PACE: Duration = Duration::from_millis(1);
+
+/// Operations of a paced load that are waited for at a time: what comes beyond that is left out, and counts as failed.
+pub(crate) const PACED_MAX: usize = 16_384;
+
+/// Records written or read at a time when a partition is filled or read back.
+pub(crate) const FILLERS: usize = 32;
+
+/// Pause between filling and the load: checkpoints and compaction come to an end.
+pub(crate) const SETTLE: Duration = Duration::from_secs(3);
+
+/// Copies of the files, of which the median counts.
+pub(crate) const COPIES: usize = 3;
+
+/// What belongs to a swap: so long before and after.
+pub(crate) const AROUND_SWAP: Duration = Duration::from_millis(500);
+
+/// How long a move may take.
+pub(crate) const MOVE: Duration = Duration::from_secs(120);

@@ -38,7 +38,7 @@ use work::{Orders, Work};
 #[derive(Parser)]
 #[command(name = "bench-cluster", bin_name = "cargo xtask bench cluster", version)]
 struct Arguments {
-    /// Only these scenarios: etcd, failover, rolling, start.
+    /// Only these scenarios: etcd, failover, rolling, move, start.
     #[arg(long, value_delimiter = ',')]
     scenario: Vec<String>,
     /// Only contenders whose names begin with one of these.
@@ -56,6 +56,15 @@ struct Arguments {
     /// How often around all nodes are restarted, of `rolling`.
     #[arg(long, default_value_t = limits::TURNS)]
     turns: usize,
+    /// Size of the partition that is moved, of `move`, in MiB.
+    #[arg(long, default_value_t = limits::MEBIBYTES)]
+    mebibytes: u32,
+    /// Bytes of each of its records.
+    #[arg(long, default_value_t = limits::VALUE_BYTES)]
+    value_bytes: u32,
+    /// Operations a second while it is moved.
+    #[arg(long, default_value_t = limits::RATE)]
+    rate: u32,
     /// The cores that servers and load share [default: the first two].
     #[arg(long, value_delimiter = ',')]
     cores: Vec<usize>,
@@ -116,9 +125,9 @@ fn run(
     process::pin(&arguments.cores)?;
     process::take_precedence(arguments.nice)?;
     let place = Place { own_program: own_program()?, cores: arguments.cores.clone(), dir: dir.into() };
-    let Arguments { records, seconds, turns, seed, .. } = *arguments;
-    let reading =
-        work::run(scenarios::find(scenario, label)?, place, &Orders { records, seconds, turns, seed })?;
+    let Arguments { records, seconds, turns, mebibytes, value_bytes, rate, seed, .. } = *arguments;
+    let orders = Orders { records, seconds, turns, mebibytes, value_bytes, rate, seed };
+    let reading = work::run(scenarios::find(scenario, label)?, place, &orders)?;
     print(&json(&reading)?)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -132,6 +141,9 @@ struct Report {
     records: u32,
     seconds: f64,
     turns: usize,
+    mebibytes: u32,
+    value_bytes: u32,
+    rate: u32,
     missing: Vec<String>,
     scenarios: Vec<Summary>,
 }
@@ -142,7 +154,7 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         say("bench-cluster: a debug build: the figures say nothing; use cargo run --release");
     }
     let program = own_program()?;
-    let Arguments { records, seconds, turns, rounds, nice, .. } = *arguments;
+    let Arguments { records, seconds, turns, rounds, nice, mebibytes, value_bytes, rate, .. } = *arguments;
     let listed: Vec<String> = cores.iter().map(ToString::to_string).collect();
     let restarts = limits::RESTART * (turns * limits::NODES) as u32;
     let mut report = Report {
@@ -152,6 +164,9 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
         records,
         seconds,
         turns,
+        mebibytes,
+        value_bytes,
+        rate,
         missing: Vec::new(),
         scenarios: Vec::new(),
     };
@@ -167,6 +182,9 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 ("--records", records.to_string()),
                 ("--seconds", seconds.to_string()),
                 ("--turns", turns.to_string()),
+                ("--mebibytes", mebibytes.to_string()),
+                ("--value-bytes", value_bytes.to_string()),
+                ("--rate", rate.to_string()),
             ]
             .into_iter()
             .flat_map(|(name, value)| [name.to_owned(), value])
@@ -209,7 +227,7 @@ of all three, system time included; \"kept waiting\" is time in which their thre
 
 fn check(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
     let usage = |what: String| Err(Failure::Usage(what));
-    let Arguments { rounds, seconds, records, turns, .. } = *arguments;
+    let Arguments { rounds, seconds, records, turns, mebibytes, value_bytes, rate, .. } = *arguments;
     if !(1..=limits::ROUNDS_MAX).contains(&rounds) {
         return usage(format!("--rounds {rounds}: from 1 to {}", limits::ROUNDS_MAX));
     }
@@ -225,6 +243,14 @@ fn check(arguments: &Arguments) -> Result<Vec<usize>, Failure> {
     }
     if !(1..=limits::TURNS_MAX).contains(&turns) {
         return usage(format!("--turns {turns}: from 1 to {}", limits::TURNS_MAX));
+    }
+    let most = [
+        ("--mebibytes", mebibytes, limits::MEBIBYTES_MAX),
+        ("--value-bytes", value_bytes, limits::VALUE_BYTES_MAX),
+        ("--rate", rate, limits::RATE_MAX),
+    ];
+    if let Some((name, told, most)) = most.into_iter().find(|(_, told, most)| !(1..=*most).contains(told)) {
+        return usage(format!("{name} {told}: from 1 to {most}"));
     }
     if !(-20..20).contains(&arguments.nice) {
         return usage(format!("--nice {}: from -20 to 19", arguments.nice));

@@ -4,7 +4,7 @@ use bench_common::failure::Failure;
 use bench_common::reading::{Bound, Target};
 
 use crate::servers::Setting;
-use crate::work::Work;
+use crate::work::{Log, Work};
 
 /// Contenders that do the same, each in a process of its own with servers of its own.
 pub(crate) struct Scenario {
@@ -79,6 +79,29 @@ pub(crate) const REGISTRY: &[Scenario] = &[
                 around as --turns says. The next follows once all copies are in sync.",
         contenders: &[Contender { label: "zerohop", work: Work::Rolling }],
         targets: || at_most(&[("failed operations", 0.0), ("lost writes", 0.0)]),
+    },
+    Scenario {
+        name: "move",
+        about: "A keyspace of one partition and one copy, interval durability, filled with --mebibytes in records of \
+                --value-bytes, moved to another node while a client looks up and inserts small records of it --rate times a \
+                second, whatever becomes of them. A move takes until a map names the new primary. The copy is of the same \
+                files by a program that reads, sends over the loopback and writes, under the same load, nothing synced. \
+                Whole log: everything ever written is in it. Compacted: half was written over, and is gone.",
+        contenders: &[
+            Contender { label: "whole log", work: Work::Move(Log::Whole) },
+            Contender { label: "compacted", work: Work::Move(Log::Compacted) },
+        ],
+        targets: || {
+            let bounds = [
+                ("move of copy", Bound::AtLeast(0.8)),
+                ("slowest at swap ms", Bound::AtMost(50.0)),
+                ("failed operations", Bound::AtMost(0.0)),
+                ("wrong records", Bound::AtMost(0.0)),
+            ];
+            let of =
+                |of| bounds.map(|(figure, bound)| Target { figure: figure.into(), of, over: &[], bound });
+            ["whole log", "compacted"].into_iter().flat_map(of).collect()
+        },
     },
     Scenario {
         name: "start",

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use bench_common::failure::Failure;
 use bench_common::process::{self, Server};
@@ -173,11 +174,16 @@ impl Cluster {
 
     /// What `zerohop` prints for a command about this cluster.
     pub(crate) fn command(&self, line: &str) -> Result<String, Failure> {
+        self.command_within(line, COMMAND)
+    }
+
+    /// The same, of one that may take so long.
+    pub(crate) fn command_within(&self, line: &str, limit: Duration) -> Result<String, Failure> {
         let running = self.addresses.iter().zip(&self.servers).filter(|(_, server)| server.is_some());
         let endpoints: Vec<SocketAddr> = running.map(|(address, _)| *address).collect();
         let mut command = Command::new(&self.program);
         command.args(line.split(' ')).args(["--endpoint", &listed(&endpoints, ",")]);
-        process::output(&mut command, COMMAND)
+        process::output(&mut command, limit)
     }
 
     /// Which member of etcd leads.
@@ -220,10 +226,7 @@ impl Cluster {
 }
 
 /// `zerohop up`, from nothing until `serves` is content. How long that took.
-pub(crate) fn up(
-    place: &Place,
-    mut serves: impl FnMut(SocketAddr) -> bool,
-) -> Result<std::time::Duration, Failure> {
+pub(crate) fn up(place: &Place, mut serves: impl FnMut(SocketAddr) -> bool) -> Result<Duration, Failure> {
     let program = zerohop(&place.own_program).map_err(Failure::Usage)?;
     let port = process::free_ports(2 * NODES as u16)?;
     let data = place.dir.join("up");

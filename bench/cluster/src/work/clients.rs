@@ -88,7 +88,8 @@ async fn read_back(all: Vec<Inserted>, keyspace: &Keyspace, records: &Records) -
     Ok(seen)
 }
 
-async fn connect(endpoints: &[SocketAddr]) -> Result<Keyspace, Failure> {
+/// A client of its own, for the keyspace that is measured.
+pub(super) async fn connect(endpoints: &[SocketAddr]) -> Result<Keyspace, Failure> {
     let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
     let options = Options { deadline: OPERATION, ..Options::default() };
@@ -133,6 +134,7 @@ async fn insert(client: usize, keyspace: Keyspace, records: Rc<Records>, stop: A
     seen
 }
 
-fn said(error: Error) -> Failure {
+/// What a client was told, as a failure of the run.
+pub(super) fn said(error: Error) -> Failure {
     Failure::Protocol(error.to_string())
 }

@@ -1,14 +1,18 @@
 //! What is done to a cluster, in the process of one run.
 
 mod clients;
+mod copying;
 mod faults;
 mod load;
+mod moving;
+mod paced;
 mod start;
 
 use bench_common::failure::Failure;
 use bench_common::reading::Reading;
 
 use crate::servers::{Place, Setting};
+pub(crate) use moving::Log;
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,8 @@ pub(crate) enum Work {
     Failover,
     /// Each node is stopped and started again under load, as many times around as is told.
     Rolling,
+    /// A partition with such a log is moved under load.
+    Move(Log),
     /// From nothing to serving.
     Start,
 }
@@ -35,6 +41,12 @@ pub(crate) struct Orders {
     pub(crate) seconds: f64,
     /// Times around, of [`Work::Rolling`].
     pub(crate) turns: usize,
+    /// Bytes of the records that fill the partition, of [`Work::Move`].
+    pub(crate) mebibytes: u32,
+    /// Bytes of each of them.
+    pub(crate) value_bytes: u32,
+    /// Operations a second meanwhile.
+    pub(crate) rate: u32,
     /// The round: other records in each, the same for all contenders.
     pub(crate) seed: u64,
 }
@@ -46,6 +58,7 @@ pub(crate) fn run(work: Work, place: Place, orders: &Orders) -> Result<Reading, 
         Work::LoadEtcd { is_at_leader } => load::on_etcd(is_at_leader, place, orders),
         Work::Failover => faults::failover(place, orders),
         Work::Rolling => faults::rolling(place, orders),
+        Work::Move(log) => moving::run(log, place, orders),
         Work::Start => start::from_nothing(&place),
     }
 }
