@@ -34,6 +34,7 @@ pub use engine::report::{
     Damage, DamageKind, EngineStats, PartitionStats, RecoveryReport, Rotten, ScrubFrom, Scrubbed,
     UpkeepCounts,
 };
+pub use engine::taking::{Run, RunPlace};
 pub use engine::write::NewEntry;
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};

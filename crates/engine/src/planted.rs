@@ -24,10 +24,12 @@ pub enum Bug {
     DaughterNotSynced,
     /// A split gives what is not committed to one daughter only.
     TailOfOneDaughter,
+    /// Nothing says of a log that is being taken from another that it is not whole.
+    HalfTakenKept,
 }
 
 impl Bug {
-    /// All of them.
+    /// Those that random histories of one engine find.
     pub const ALL: [Bug; 10] = [
         Bug::MissingFlush,
         Bug::SkippedChecksum,
@@ -40,6 +42,9 @@ impl Bug {
         Bug::DaughterNotSynced,
         Bug::TailOfOneDaughter,
     ];
+
+    /// Those of logs that go from one engine to another.
+    pub const OF_TAKING: [Bug; 1] = [Bug::HalfTakenKept];
 }
 
 #[cfg(feature = "planted-bugs")]

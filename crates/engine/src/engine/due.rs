@@ -128,6 +128,8 @@ impl<D: Disk> Engine<D> {
     /// Bytes of log that are neither durable nor on their way to the journal, about.
     fn tail_bytes(&mut self, handle: Handle) -> u64 {
         match store_of(&mut self.partitions, handle) {
+            // The journal would bring back the end of a log of which nothing else counts.
+            Ok(store) if store.is_incoming => u64::MAX,
             Ok(store) => {
                 let after = store.log.synced_index().max(store.copied);
                 store.log.bytes_after(after)
@@ -140,7 +142,10 @@ impl<D: Disk> Engine<D> {
     fn journal_tail(&mut self, handle: Handle) -> EngineResult<()> {
         let Engine { io, partitions, journal, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
-        if store.stopped.is_some() || !matches!(store.durability, Durability::Interval { .. }) {
+        if store.stopped.is_some()
+            || store.is_incoming
+            || !matches!(store.durability, Durability::Interval { .. })
+        {
             return Ok(());
         }
         store.is_dirty = false;

@@ -63,12 +63,18 @@ impl<D: Disk> Engine<D> {
     fn bring_to_disk(&mut self, handle: Handle) -> EngineResult<()> {
         // A compaction under way counts on there being no files.
         self.finish_work(handle)?;
+        if self.store(handle)?.1.is_incoming {
+            self.mark_incoming(handle)?;
+        }
         let (in_memory, on_disk) = (self.log_options(Durability::Memory), self.log_options(ON_DISK_ALREADY));
         let (io, store) = self.store(handle)?;
         store.log.set_options(on_disk);
         store.log.name_segments();
         let synced = store.sync(io).and_then(|()| {
             // The mark vouches for what is synced: what is unreadable before it has rotted, and is no torn tail.
+            if store.is_incoming {
+                return Ok(());
+            }
             store.log.mark_now(io, store.commit)?;
             store.sync(io)
         });

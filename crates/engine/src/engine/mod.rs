@@ -12,6 +12,7 @@ mod reclaim;
 mod replay;
 pub(crate) mod report;
 mod split;
+pub(crate) mod taking;
 mod upper;
 pub(crate) mod write;
 

@@ -15,6 +15,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::taking::INCOMING;
 use super::{Engine, Handle, folder_of, store_of};
 use crate::PartitionId;
 use crate::disk::{DirEntry, Disk, DiskError, OpenMode};
@@ -171,6 +172,10 @@ impl<D: Disk> Engine<D> {
                 }
             }
             let mut kept = VecDeque::new();
+            if has_files && store.is_incoming {
+                let file = io.disk.open(&format!("{}/{INCOMING}", daughter.folder), OpenMode::Create)?;
+                io.disk.close(file);
+            }
             if has_files {
                 kept = store.copy_checkpoints(io, daughter.id, &daughter.folder)?;
                 io.disk.sync_dir(&daughter.folder)?;
@@ -246,12 +251,15 @@ impl<D: Disk> Engine<D> {
         names: &[DirEntry],
     ) -> EngineResult<(BTreeSet<PartitionId>, BTreeSet<PartitionId>)> {
         let (mut there, mut gone, mut unborn) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let mut incoming = BTreeSet::new();
         for name in names {
             let Some(id) = super::open::id_of_folder(&name.name) else { continue };
             there.insert(id);
             for file in self.io.disk.list(&name.name)? {
                 if file.name == GONE {
                     gone.insert(id);
+                } else if file.name == INCOMING {
+                    incoming.insert(id);
                 } else if let Some(parent) = file.name.strip_prefix(UNBORN) {
                     let parent = u64::from_str_radix(parent, 16).map(PartitionId).ok();
                     unborn.push((id, format!("{}/{}", name.name, file.name), parent));
@@ -269,6 +277,10 @@ impl<D: Disk> Engine<D> {
             }
         }
         there.retain(|id| !gone.contains(id));
+        // What was being taken from another goes.
+        for id in incoming.into_iter().filter(|id| there.remove(id)) {
+            self.clear_folder(&folder_of(id))?;
+        }
         Ok((there, gone))
     }
 
@@ -276,8 +288,7 @@ impl<D: Disk> Engine<D> {
     pub(super) fn clear_folder(&mut self, folder: &str) -> EngineResult<()> {
         let disk = &mut self.io.disk;
         let names = disk.list(folder)?;
-        let (last, first): (Vec<_>, Vec<_>) =
-            names.iter().partition(|name| name.name == GONE || name.name.starts_with(UNBORN));
+        let (last, first): (Vec<_>, Vec<_>) = names.iter().partition(|name| is_marker(&name.name));
         // The oldest segment last: what a crash leaves must not look like a log that begins anew.
         for name in first.iter().rev() {
             disk.remove(&format!("{folder}/{}", name.name))?;
@@ -333,6 +344,11 @@ impl Daughter {
         copy.file.into_iter().for_each(|file| io.disk.close(file));
         io.disk.remove(&copy.path)
     }
+}
+
+/// Whether a file says of the others in its folder what they are.
+fn is_marker(name: &str) -> bool {
+    name == GONE || name == INCOMING || name.starts_with(UNBORN)
 }
 
 /// Whether a copy that was made earlier is one of this segment, whole.

@@ -18,6 +18,7 @@ pub mod header;
 pub(crate) mod locate;
 pub mod rebrand;
 mod recent;
+mod run;
 pub mod scan;
 pub(crate) mod segment;
 

@@ -9,6 +9,7 @@
 //! `synced <= written <= bytes`. What is not written is in memory; blocks that are written may be given back.
 
 mod copy;
+mod taken;
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::io::{Io, Memory};

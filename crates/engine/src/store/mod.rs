@@ -31,6 +31,7 @@ mod copy;
 mod mend;
 pub(crate) mod read;
 pub(crate) mod recover;
+pub(crate) mod taking;
 mod upper;
 
 /// Log, index and side table of one partition.
@@ -71,6 +72,8 @@ pub(crate) struct Store {
     pub(crate) compaction: compact::Compactor,
     /// Something was mended in memory only: the segment is to be rewritten.
     pub(crate) has_mended: bool,
+    /// Another's log is being taken in: what is here does not stand for anything yet.
+    pub(crate) is_incoming: bool,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
     key_scratch: Vec<u8>,
@@ -134,6 +137,7 @@ impl Store {
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
             has_mended: false,
+            is_incoming: false,
             scratch: Vec::new(),
             entry_scratch: Vec::new(),
             key_scratch: Vec::new(),

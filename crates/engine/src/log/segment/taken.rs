@@ -1,0 +1,25 @@
+//! A segment that comes from another engine, and is written to its file as it comes.
+
+use super::Segment;
+use crate::disk::FileId;
+use crate::limits::BLOCK_BYTES;
+use crate::log::header::Header;
+
+impl Segment {
+    /// A segment of which so many bytes stand in a new file, nothing of it durable or in memory.
+    pub(crate) fn taken(header: Header, path: String, file: FileId, bytes: u64) -> Segment {
+        let first = header.base.index;
+        let mut segment = Segment::found(header, path, file, bytes);
+        (segment.synced, segment.synced_index, segment.name_is_durable) = (0, first - 1, false);
+        segment
+    }
+
+    /// So many bytes more stand in the file, and only there.
+    pub(crate) fn extend_written(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.written = self.bytes;
+        // What is read of it is read from what the system keeps.
+        self.uncached = self.bytes;
+        self.blocks.resize_with((self.bytes as usize).div_ceil(BLOCK_BYTES), || None);
+    }
+}

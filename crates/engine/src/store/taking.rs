@@ -1,0 +1,160 @@
+//! Taking another's log in, run by run.
+
+use super::{Store, units_of};
+use crate::disk::{Disk, OpenMode};
+use crate::engine::options::Durability;
+use crate::error::{EngineError, EngineResult};
+use crate::io::Io;
+use crate::limits::SEGMENT_FILE_BYTES_MAX;
+use crate::log::header::{HEADER_BYTES, Header};
+use crate::log::scan::{self, Item};
+use crate::log::segment::Segment;
+use crate::log::{FIRST_ENTRY_AT, Placed};
+
+/// What a run came to.
+pub(crate) struct Taken {
+    pub(crate) bytes: usize,
+    /// The highest timestamp of its entries.
+    pub(crate) newest: u64,
+}
+
+impl Store {
+    /// See [`crate::Engine::take_run`].
+    pub(crate) fn take_run<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        begins: bool,
+        bytes: &[u8],
+    ) -> EngineResult<Taken> {
+        self.check_going()?;
+        match self.durability {
+            Durability::Memory if io.memory.is_over() => {
+                return Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes });
+            }
+            Durability::Memory => {}
+            Durability::Interval { .. } | Durability::Sync => {
+                io.space.admit(&mut io.disk, bytes.len() as u64, false)?;
+            }
+        }
+        let placed = if begins { self.begin_taken(io, bytes) } else { self.go_on_taken(io, bytes) };
+        let (slot, from) = self.stop_on_failure(placed)?;
+        let body = if begins { bytes.get(HEADER_BYTES..).unwrap_or(&[]) } else { bytes };
+        let segment = self.log.segment(slot);
+        let (base, covers) = (*segment.base(), (segment.header.covers_epoch, segment.header.covers_through));
+        let mut newest = 0;
+        for item in scan::items(&base, body, from, segment.last_index) {
+            match item {
+                Item::Entry { offset, entry, payload_is_good: true } => {
+                    let (meta, entry_bytes) = (&entry.head.meta, entry.head.entry_bytes());
+                    let placed = Placed { slot, offset: offset as u32, entry_bytes };
+                    self.log.segment_mut(slot).note(meta, offset, entry_bytes);
+                    let units = units_of(meta.kind, meta.flags, entry.payload);
+                    let applied = self.apply(io, (meta, placed, None), entry.key, entry.payload, units);
+                    self.stop_on_failure(applied)?;
+                    self.reach_taken((meta.epoch, meta.index));
+                    newest = newest.max(meta.timestamp);
+                }
+                Item::Mark { .. } => {}
+                Item::Footer { footer, .. } => {
+                    let (epoch, index) = covers.max((footer.last_epoch, footer.last_index));
+                    let segment = self.log.segment_mut(slot);
+                    segment.sealed = true;
+                    (segment.last_epoch, segment.last_index) = (epoch, index);
+                    self.reach_taken((epoch, index));
+                }
+                Item::Entry { offset, .. } | Item::Bad { offset, .. } => {
+                    return Err(self.not_a_run(slot, &format!("damaged at {offset}")));
+                }
+            }
+        }
+        Ok(Taken { bytes: bytes.len(), newest })
+    }
+
+    fn reach_taken(&mut self, last: (u32, u64)) {
+        if last.1 > self.log.last.1 {
+            self.log.last = last;
+        }
+        self.commit = self.commit.max(last.1);
+    }
+
+    fn not_a_run(&self, slot: u32, reason: &str) -> EngineError {
+        EngineError::Format { path: self.log.segment(slot).path.clone(), reason: reason.into() }
+    }
+
+    /// A segment with the header that the bytes begin with. Where its entries begin.
+    fn begin_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
+        let wrong =
+            |reason: &str| EngineError::Format { path: self.log.folder.clone(), reason: reason.into() };
+        let header = Header::decode(bytes).map_err(|reason| wrong(&reason))?;
+        let is_next = header.partition == self.log.partition && header.base.index > self.log.last.1;
+        if !is_next || self.log.order.last().is_some_and(|&slot| !self.log.segment(slot).sealed) {
+            return Err(wrong("a segment that does not follow the last one"));
+        }
+        if bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
+            return Err(wrong("too many bytes of a segment"));
+        }
+        let mut segment = if self.log.is_in_memory_only() {
+            let mut segment = Segment::new(header, &self.log.folder);
+            io.memory.took(segment.resident_bytes());
+            io.memory.took(segment.push(&bytes[HEADER_BYTES..]));
+            segment
+        } else {
+            let path = format!("{}/{}", self.log.folder, header.file_name());
+            let file = io.disk.open(&path, OpenMode::Create)?;
+            if let Err(error) = io.disk.append(file, bytes) {
+                io.disk.close(file);
+                // The same run comes again once there is room.
+                io.disk.remove(&path)?;
+                return Err(error.into());
+            }
+            Segment::taken(header, path, file, bytes.len() as u64)
+        };
+        segment.forget_notes();
+        if self.log.order.is_empty() {
+            self.log.index_seed = header.index_seed;
+        }
+        let slot = self.log.add_slot(segment)?;
+        self.log.order.push(slot);
+        Ok((slot, FIRST_ENTRY_AT))
+    }
+
+    /// More of the last segment. Where it begins.
+    fn go_on_taken<D: Disk>(&mut self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<(u32, u64)> {
+        let open = self.log.order.last().copied().filter(|&slot| !self.log.segment(slot).sealed);
+        let Some(slot) = open else {
+            let reason = "more of a segment that was not begun".into();
+            return Err(EngineError::Format { path: self.log.folder.clone(), reason });
+        };
+        let segment = self.log.segment_mut(slot);
+        let from = segment.bytes;
+        if from + bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
+            return Err(self.not_a_run(slot, "too many bytes of a segment"));
+        }
+        match segment.file {
+            Some(file) => {
+                io.disk.append(file, bytes)?;
+                segment.extend_written(bytes.len() as u64);
+            }
+            None => io.memory.took(segment.push(bytes)),
+        }
+        Ok((slot, from))
+    }
+
+    /// See [`crate::Engine::taken`].
+    pub(crate) fn taken<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
+        if self.log.last != last {
+            return Err(EngineError::NotNext { last: self.log.last });
+        }
+        self.log.set_end(last);
+        if let Some(&slot) = self.log.order.last() {
+            let segment = self.log.segment_mut(slot);
+            if !segment.sealed && segment.file.is_some() {
+                let taken = segment.load_open_block(&mut io.disk)?;
+                // It was checked as it came, but not now.
+                segment.trust_from(u64::MAX);
+                io.memory.took(taken);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,257 @@
+//! A log that goes to another engine as it stands.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineOptions, FLAG_LIST, Handle, Kind, PartitionId, PartitionOptions,
+    Run, RunPlace,
+};
+
+type Store = Engine<SimulatedDisk>;
+
+const P: PartitionId = PartitionId(1);
+
+fn open_as(disk: &SimulatedDisk, durability: Durability, index_seed: u64) -> (Store, Handle) {
+    let options = EngineOptions { segment_bytes: 4 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(report.damage().map(ToString::to_string).next(), None);
+    engine.commit_all().expect("commits");
+    let p = engine.partition(P, PartitionOptions { durability, index_seed }).expect("opens");
+    (engine, p)
+}
+
+fn open(disk: &SimulatedDisk) -> (Store, Handle) {
+    open_as(disk, Durability::DEFAULT, 7)
+}
+
+/// Records of every kind over several segments, some written over, removed and compacted away, and an open segment.
+fn filled(seed: u64, durability: Durability) -> (Store, Handle) {
+    let (mut engine, p) = open_as(&SimulatedDisk::new(seed), durability, 7);
+    let mut write = |kind, flags, key: &[u8], payload: &[u8]| {
+        engine.write(p, kind, flags, 1, key, payload).expect("is accepted");
+    };
+    for round in 0..3 {
+        for number in 0..40_u8 {
+            write(Kind::Put, 0, &[number], &vec![number + round; 100 + 7 * usize::from(number)]);
+        }
+        write(Kind::Append, FLAG_LIST, b"list", b"\x01\0\0\0one");
+        write(Kind::Append, 0, b"bytes", b"more");
+    }
+    for number in 0..10 {
+        write(Kind::Remove, 0, &[number], b"");
+    }
+    engine.sync().expect("syncs");
+    engine.compact(p).expect("compacts");
+    engine.write(p, Kind::Put, 0, 1, b"last", &[7; 300]).expect("is accepted");
+    (engine, p)
+}
+
+/// Takes at most so many runs. Whether that was all.
+fn take(from: (&mut Store, Handle), to: (&mut Store, Handle), (bytes, most): (usize, usize)) -> bool {
+    let last = from.0.partition_stats(from.1).expect("is open").last;
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    for _ in 0..most {
+        match from.0.read_run(from.1, &mut place, (last.1, bytes), &mut run).expect("is read") {
+            Run::Bytes { begins } => drop(to.0.take_run(to.1, begins, &run).expect("is taken")),
+            Run::End => {
+                to.0.taken(to.1, last).expect("is all");
+                return true;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    false
+}
+
+fn records(engine: &mut Store, p: Handle) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+    let (mut found, mut cursor) = (Vec::new(), Some(0));
+    while let Some(from) = cursor {
+        let (keys, next) = engine.scan(p, from).expect("scans");
+        for key in keys {
+            let value = engine.lookup_whole(p, &key).expect("reads");
+            found.push((key, value));
+        }
+        cursor = next;
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn checkpoint(engine: &mut Store, p: Handle) {
+    engine.checkpoint_begin(p, b"state").expect("begins");
+    for ms in 0..1_000 {
+        engine.maintain(ms).expect("goes on");
+    }
+    assert!(engine.partition_stats(p).expect("is open").checkpoint_bytes > 0);
+}
+
+#[test]
+fn a_log_that_was_taken_holds_what_the_other_holds_also_after_a_crash() {
+    for bytes in [1, 100, 1000, 1 << 20] {
+        let (mut from, p) = filled(1, Durability::DEFAULT);
+        let disk = SimulatedDisk::new(2);
+        let (mut to, q) = open_as(&disk, Durability::DEFAULT, 99);
+        to.begin_taking(q).expect("begins");
+        assert!(take((&mut from, p), (&mut to, q), (bytes, usize::MAX)));
+        let expected = records(&mut from, p);
+        assert_eq!(records(&mut to, q), expected, "pieces of {bytes}");
+        let (of_from, of_to) =
+            (from.partition_stats(p).expect("is open"), to.partition_stats(q).expect("is open"));
+        assert_eq!(
+            (of_to.last, of_to.commit, of_to.records),
+            (of_from.last, of_from.commit, of_from.records)
+        );
+        assert_eq!(of_to.log.segments, of_from.log.segments);
+        checkpoint(&mut to, q);
+        to.end_taking(q).expect("ends");
+        // It goes on as any log does.
+        to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+        to.sync().expect("syncs");
+        drop(to);
+        disk.crash();
+        let (mut to, q) = open(&disk);
+        let mut expected = expected;
+        expected.push((b"behind".to_vec(), Some(b"it".to_vec())));
+        expected.sort();
+        assert_eq!(records(&mut to, q), expected, "pieces of {bytes}");
+        to.compact(q).expect("compacts");
+        assert_eq!(records(&mut to, q), expected, "pieces of {bytes}");
+    }
+}
+
+/// Takes a log while the power goes after so many operations of the disk. What is wrong with what is left of it, if anything is.
+fn crashed_after(operations: u64) -> Option<&'static str> {
+    let (mut from, p) = filled(1, Durability::DEFAULT);
+    let disk = SimulatedDisk::new(operations);
+    let (mut to, q) = open(&disk);
+    disk.cut_power_after(operations);
+    let mut ends = || -> Result<(), EngineError> {
+        to.begin_taking(q)?;
+        let last = from.partition_stats(p)?.last;
+        let (mut place, mut run) = (RunPlace::default(), Vec::new());
+        while let Run::Bytes { begins } = from.read_run(p, &mut place, (last.1, 3000), &mut run)? {
+            to.take_run(q, begins, &run)?;
+            to.maintain(operations)?;
+            to.sync()?;
+        }
+        to.taken(q, last)?;
+        to.checkpoint_begin(q, b"state")?;
+        for ms in 0..1_000 {
+            to.maintain(operations + ms)?;
+        }
+        to.end_taking(q)
+    };
+    let has_ended = ends().is_ok();
+    drop(to);
+    disk.crash();
+    let (mut to, q) = open(&disk);
+    let found = records(&mut to, q);
+    if found.is_empty() && !has_ended && to.partition_stats(q).expect("is open").last == (0, 0) {
+        // And it can be taken again.
+        to.begin_taking(q).expect("begins");
+        assert!(take((&mut from, p), (&mut to, q), (500, usize::MAX)));
+        return None;
+    }
+    (found != records(&mut from, p)).then_some("a part of it is there")
+}
+
+#[test]
+fn what_was_taken_in_part_is_gone_after_a_crash_at_any_moment() {
+    for operations in 0..120 {
+        assert_eq!(crashed_after(operations), None, "{operations}");
+    }
+}
+
+#[cfg(feature = "planted-bugs")]
+#[test]
+fn a_part_that_is_kept_is_found() {
+    use zerohop_engine::planted::{Bug, plant};
+    for bug in Bug::OF_TAKING {
+        plant(Some(bug));
+        // What is left may as well look damaged to the next opening.
+        let found = (0..120).find(|&operations| {
+            std::panic::catch_unwind(|| crashed_after(operations)).map_or(true, |wrong| wrong.is_some())
+        });
+        plant(None);
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
+}
+
+#[test]
+fn logs_in_memory_are_taken_too() {
+    let (mut from, p) = filled(1, Durability::Memory);
+    let (mut to, q) = open_as(&SimulatedDisk::new(2), Durability::Memory, 99);
+    to.begin_taking(q).expect("begins");
+    assert!(take((&mut from, p), (&mut to, q), (700, usize::MAX)));
+    to.end_taking(q).expect("ends");
+    assert_eq!(records(&mut to, q), records(&mut from, p));
+    to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+}
+
+#[test]
+fn nothing_is_taken_where_there_is_no_room_and_it_can_be_taken_later() {
+    let (mut from, p) = filled(1, Durability::DEFAULT);
+    let disk = SimulatedDisk::new(2);
+    let (mut to, q) = open(&disk);
+    to.begin_taking(q).expect("begins");
+    disk.set_capacity(3000);
+    let last = from.partition_stats(p).expect("is open").last;
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    let mut refused = 0;
+    while let Run::Bytes { begins } = from.read_run(p, &mut place, (last.1, 1000), &mut run).expect("is read")
+    {
+        if let Err(error) = to.take_run(q, begins, &run) {
+            assert!(matches!(error, EngineError::DiskFull { .. }), "{error}");
+            refused += 1;
+            disk.set_capacity(None);
+            to.take_run(q, begins, &run).expect("is taken");
+        }
+    }
+    assert_eq!(refused, 1);
+    to.taken(q, last).expect("is all");
+    assert_eq!(records(&mut to, q), records(&mut from, p));
+}
+
+#[test]
+fn a_rotten_entry_is_named_and_nothing_of_it_is_read() {
+    let disk = SimulatedDisk::new(3);
+    let (mut engine, p) = open(&disk);
+    for number in 0..20_u8 {
+        engine.write(p, Kind::Put, 0, 1, &[number], &[number; 1000]).expect("is accepted");
+    }
+    // What a checkpoint covers is not read into memory at the next start.
+    checkpoint(&mut engine, p);
+    drop(engine.close().expect("closes"));
+    let (mut engine, p) = open(&disk);
+    let file = engine.pin_segments(p).expect("is open")[0].path.clone();
+    // In the middle of the second entry's payload.
+    disk.rot_at(&file, 80 + 1029 + 600, 1).expect("rots");
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    let mut first = || engine.read_run(p, &mut place, (20, 100_000), &mut run).expect("is read");
+    assert_eq!(first(), Run::Bytes { begins: true });
+    assert_eq!(first(), Run::Rotten { index: 2 });
+    assert_eq!(first(), Run::Rotten { index: 2 });
+    drop(engine);
+}
+
+#[test]
+fn runs_that_do_not_follow_are_refused() {
+    let (mut from, p) = filled(1, Durability::DEFAULT);
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    let begins = from.read_run(p, &mut place, (u64::MAX, 1000), &mut run).expect("is read");
+    assert_eq!(begins, Run::Bytes { begins: true });
+    let (mut to, q) = open(&SimulatedDisk::new(2));
+    to.begin_taking(q).expect("begins");
+    let is_refused = |to: &mut Store, begins, bytes: &[u8]| {
+        matches!(to.take_run(q, begins, bytes), Err(EngineError::Format { .. }))
+    };
+    assert!(is_refused(&mut to, false, &run[80..]), "nothing was begun");
+    assert!(is_refused(&mut to, true, &run[..50]), "half a header");
+    to.take_run(q, true, &run).expect("is taken");
+    assert!(is_refused(&mut to, true, &run), "the same again");
+    let mut rotten = Vec::new();
+    from.read_run(p, &mut place, (u64::MAX, 1000), &mut rotten).expect("is read");
+    rotten[40] ^= 1;
+    assert!(is_refused(&mut to, false, &rotten), "a bit is wrong");
+    assert!(matches!(to.begin_taking(q), Err(EngineError::NotNext { .. })));
+}
