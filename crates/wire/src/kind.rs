@@ -84,10 +84,6 @@ numbered!(
         Replicate = 0x0300, "replicate";
         /// What a member holds, or where its log differs.
         ReplicateAck = 0x0301, "replicate_ack";
-        /// A part of a partition's whole state, for a member that the log cannot bring up.
-        StatePart = 0x0302, "state_part";
-        /// Which parts are held.
-        StateAck = 0x0303, "state_ack";
         /// Asks another instance for a lease.
         LeaseAsk = 0x0304, "lease_ask";
         /// Grants it.
@@ -114,6 +110,10 @@ numbered!(
         UnitTold = 0x030F, "unit_told";
         /// A message of the transaction protocol.
         Transaction = 0x0310, "transaction";
+        /// A part of a partition's whole state, for a member that the log cannot bring up, or that has nothing.
+        StatePart = 0x0318, "state_part";
+        /// Which parts are held.
+        StateAck = 0x0319, "state_ack";
         /// Answers `Hello`.
         HelloAck = 0x8001, "hello_ack";
         /// Answers `Ping`.

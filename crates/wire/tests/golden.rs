@@ -250,11 +250,13 @@ fn peers(check: Check<'_>) {
     peer("replicate_ack_differs", "go on behind (3, 90)", Call::ReplicateAck(differs));
     peer("replicate_ack_needs_state", "send the state", Call::ReplicateAck(Report::NeedsState));
     let as_of = name(5, 102);
-    let part = |part, holds| Call::StatePart { as_of, part, holds };
-    peer("state_part_entries", "part 0", part(0, Part::Entries(entries)));
-    peer("state_part_state", "part 1", part(1, Part::State { is_last: false, bytes: b"some" }));
-    peer("state_part_last", "part 2, the last", part(2, Part::State { is_last: true, bytes: b"state" }));
-    peer("state_ack", "parts 0 and 1 are held", Call::StateAck { as_of, parts: 2 });
+    let attempt = 7_654_321;
+    let part = |part, holds| Call::StatePart { as_of, attempt, part, holds };
+    peer("state_part_begins", "part 0", part(0, Part::Log { begins: true, bytes: b"header, entries" }));
+    peer("state_part_log", "part 1", part(1, Part::Log { begins: false, bytes: b"more entries" }));
+    peer("state_part_state", "part 2", part(2, Part::State { is_last: false, bytes: b"some" }));
+    peer("state_part_last", "part 3, the last", part(3, Part::State { is_last: true, bytes: b"state" }));
+    peer("state_ack", "parts 0 and 1 are held", Call::StateAck { as_of, attempt, parts: 2 });
     let (sent_us, map_epoch, ceiling) = (1_234_567, MapEpoch(11), VERSION);
     peer("lease_ask", "sent at 1.234567 s", Call::LeaseAsk { sent_us, map_epoch, ceiling });
     peer("lease_grant", "for what was sent at 1.234567 s", Call::LeaseGrant { sent_us, map_epoch, ceiling });

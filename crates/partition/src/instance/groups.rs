@@ -148,6 +148,12 @@ impl<D: Disk> Instance<D> {
         self.groups.leases.synced(ceiling);
     }
 
+    /// How many bytes of partitions are sent in a second to instances that are to have them, for a move or after an absence; 0: as
+    /// fast as it goes without requests waiting for it.
+    pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
+        self.groups.by.set_copy_rate(bytes_per_s);
+    }
+
     /// How many bytes of the logs of shared partitions are read in a second in search of rot; 0: none. At first
     /// [`crate::replica::limits::SCRUB_BYTES_PER_S`].
     pub fn set_scrub(&mut self, bytes_per_s: u64) {

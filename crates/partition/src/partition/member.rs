@@ -172,24 +172,27 @@ impl Partition {
         Ok(())
     }
 
-    /// Adds fillers up to a log index, for entries that a whole state comes without.
-    pub(crate) fn fill<D: Disk>(
+    /// The empty log takes another member's, run by run.
+    pub(crate) fn begin_taking<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        engine.begin_taking(self.handle())
+    }
+
+    /// Takes a run of the other member's log.
+    pub(crate) fn take_run<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        epoch: u32,
-        through: u64,
+        begins: bool,
+        bytes: &[u8],
     ) -> EngineResult<()> {
-        let payload = {
-            let mut payload = Vec::new();
-            Mark::Filler.encode(Timestamp::ZERO, &mut payload);
-            payload
-        };
-        let timestamp = self.clock.newest().0;
-        while self.group.last() < through {
-            let index = self.group.last() + 1;
-            let meta = Meta { kind: Kind::Mark, flags: 0, epoch, index, timestamp };
-            self.receive(engine, &meta, &[], &payload)?;
-        }
+        let newest = engine.take_run(self.handle(), begins, bytes)?;
+        self.clock.witness(Timestamp(newest));
+        Ok(())
+    }
+
+    /// All of it is there, up to this entry.
+    pub(crate) fn taken<D: Disk>(&mut self, engine: &mut Engine<D>, last: (u32, u64)) -> EngineResult<()> {
+        engine.taken(self.handle(), last)?;
+        self.group.set_last(last);
         Ok(())
     }
 

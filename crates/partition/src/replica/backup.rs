@@ -147,6 +147,7 @@ impl Replica {
         if self.taking.as_ref().is_some_and(|taking| context.now_us >= taking.ends_us()) {
             self.taking = None;
         }
+        self.end_taking(context, effects)?;
         let is_member = matches!(self.role, Role::InSync | Role::Follower);
         if is_member && self.wants_state() {
             if context.now_us >= self.reported_us + REPORT_US {

@@ -76,9 +76,6 @@ pub const MESSAGE_ENTRIES: usize = 512;
 /// Bytes of entries that one step sends to one member: others have their turn.
 pub const STEP_BYTES: usize = 4 << 20;
 
-/// Log indexes looked at for one part of a whole state: most may be gaps.
-pub const PART_INDEXES_MAX: usize = 4_096;
-
 /// A follower this close behind the log's end may be asked to be admitted; beside, it has all that is committed.
 pub const ADMIT_LAG_ENTRIES: u64 = 256;
 
@@ -135,8 +132,35 @@ pub const SENDING_US: u64 = 5_000_000;
 /// After so long without a part it is waited for no more: sooner, so that whoever sends has not begun anew meanwhile.
 pub const TAKING_US: u64 = 3_000_000;
 
-/// Bytes of a partition's state in one part.
+/// Bytes in one part of a whole state; one entry may pass it. They are read, checked and copied while the processor's cache has
+/// them.
 pub const STATE_PART_BYTES: usize = 256 << 10;
+
+/// Bytes of parts that are under way to one member: several milliseconds of a fast link, and half of what an instance has
+/// on its way to another at most.
+pub const STATE_WINDOW_BYTES: usize = 4 << 20;
+
+/// Bytes of parts that one step sends: half a millisecond of work, then requests have their turn.
+pub const STATE_STEP_BYTES: usize = 1 << 20;
+
+/// What an instance may send of copies at once after a pause, at the rate that is set: so much time's worth.
+pub const COPY_BURST_US: u64 = 100_000;
+
+/// An instance that sends copies and takes longer than this from one turn to the next sends less in each: requests wait for it.
+pub const COPY_LATE_US: u64 = 5_000;
+
+/// The least that a turn may send of copies, and by how much more each turn after that: one part.
+pub const COPY_STEP_BYTES_MIN: u64 = STATE_PART_BYTES as u64;
+
+/// How long nothing may be acknowledged before parts are sent again: the receiver may be waiting for its disk.
+pub const RESEND_STATE_US: u64 = 120_000;
+
+/// Bytes of what a partition knows beside its records: what a checkpoint may hold of it.
+pub const STATE_BYTES_MAX: usize = zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX;
+
+/// A member that has nothing is sent the log as it stands if it has at least so many segments, of which all but the last are
+/// whole; a shorter one is sent by its entries, which need no state beside.
+pub const BULK_SEGMENTS: u64 = 2;
 
 const _: () = assert!(CEILING_AHEAD_MS < zerohop_wire::limits::CLOCK_AHEAD_MS_MAX);
 const _: () = assert!(MESSAGE_ENTRIES <= zerohop_wire::limits::ENTRIES_MAX as usize);

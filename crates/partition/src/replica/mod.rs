@@ -20,12 +20,14 @@ mod gate;
 pub mod lease;
 pub mod limits;
 mod mending;
+mod pace;
 mod parked;
 mod primary;
 mod set;
 mod settle;
 mod split;
 mod stream;
+mod taking;
 #[cfg(test)]
 mod tests;
 pub mod view;
@@ -50,6 +52,7 @@ pub use digest::Digest;
 pub use lease::Leases;
 pub use set::{EffectsOf, Replicas, Steps};
 pub use view::{Change, Role, View};
+pub use whole::Copying;
 
 pub(crate) use split::Bequest;
 
@@ -57,7 +60,7 @@ use audit::Audit;
 use mending::Mending;
 use parked::Parked;
 use stream::Stream;
-use whole::Taking;
+use taking::Taking;
 
 /// What a step is taken with.
 #[expect(missing_debug_implementations, reason = "an engine has none")]
@@ -185,6 +188,11 @@ pub struct Replica {
     audit: Audit,
     /// Compaction of its log waits.
     holds_log: bool,
+    /// The number of the last copy that it began to send.
+    attempts: u64,
+    /// See [`Replica::set_copy_room`] and [`Replica::take_copied`].
+    copy_room: u64,
+    copied_bytes: u64,
 
     // As primary.
     streams: Vec<Stream>,
@@ -273,6 +281,9 @@ impl Replica {
             mending: Mending::default(),
             audit: Audit::default(),
             holds_log: false,
+            attempts: 0,
+            copy_room: u64::MAX,
+            copied_bytes: 0,
             streams: Vec::new(),
             mark: 0,
             waits: BTreeMap::new(),
@@ -418,8 +429,8 @@ impl Replica {
             Call::Replicate { preceding, commit, entries } if is_from_primary => {
                 self.take_entries(context, (from, epoch), (*preceding, commit.0, entries), effects)
             }
-            Call::StatePart { as_of, part, holds } if from == self.view.primary => {
-                self.take_part(context, *as_of, (*part, holds), effects)
+            Call::StatePart { as_of, attempt, part, holds } if from == self.view.primary => {
+                self.take_part(context, (*as_of, *attempt), (*part, holds), effects)
             }
             Call::ReplicateAck(report) if self.role == Role::Primary => {
                 self.take_report(context, from, *report, effects)
@@ -439,8 +450,8 @@ impl Replica {
                 self.take_entry_lost(*name);
                 Ok(())
             }
-            Call::StateAck { as_of, parts } if self.role == Role::Primary => {
-                self.take_state_ack(context, from, (*as_of, *parts), effects)
+            Call::StateAck { as_of, attempt, parts } if self.role == Role::Primary => {
+                self.take_state_ack(context, from, (*as_of, *attempt, *parts), effects)
             }
             _ => Ok(()),
         }

@@ -170,6 +170,10 @@ impl Replica {
         stream.rewound_us = now_us;
         stream.sent_us = 0;
         let handle = self.partition.handle();
+        if index == 0 && self.is_bulk(context, stream.member) {
+            self.begin_state(context, stream);
+            return Ok(());
+        }
         if index <= self.last() && name_at(context.engine, handle, index)? == Some(at) {
             stream.held(index, 0, now_us);
             stream.next = index + 1;

@@ -18,6 +18,7 @@ use zerohop_wire::messages::{Call, Member, Slice};
 use zerohop_wire::{Failure, Message};
 
 use super::limits::{NAP_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, SETTLE_US};
+use super::pace::Pace;
 use super::{Change, Context, Effects, Replica, Role, Told};
 use crate::event::Token;
 use crate::{Program, Ran};
@@ -59,6 +60,7 @@ pub struct Replicas<K> {
     scrub_at_us: u64,
     /// Whose log is being read.
     scrubbed: Option<K>,
+    pace: Pace,
 }
 
 #[derive(Debug)]
@@ -84,6 +86,7 @@ impl<K> Default for Replicas<K> {
             scrub_every_us: scrub_every_us(SCRUB_BYTES_PER_S),
             scrub_at_us: 0,
             scrubbed: None,
+            pace: Pace::new(0),
         }
     }
 }
@@ -188,7 +191,9 @@ impl<K: Copy + Ord> Replicas<K> {
         }
         effects.of(key, epoch);
         let mut watched = Watched { inner: effects, wants_flush: false };
+        slot.replica.set_copy_room(self.pace.room());
         let result = slot.replica.step(context, told, &mut watched);
+        self.pace.spend(slot.replica.take_copied());
         self.newest = self.newest.max(slot.replica.newest());
         if watched.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.push(key);
@@ -285,6 +290,7 @@ impl<K: Copy + Ord> Replicas<K> {
         mut trouble: impl FnMut(&mut dyn EffectsOf<K>, zerohop_engine::EngineError),
     ) -> bool {
         let any = !self.touched.is_empty();
+        self.pace.begin_turn(context.now_us);
         if let Err(error) = self.scrub(context, effects) {
             trouble(effects, error);
         }
@@ -322,6 +328,12 @@ impl<K: Copy + Ord> Replicas<K> {
             return 0;
         }
         self.wakes.first().map_or(u64::MAX, |(wake_us, _)| *wake_us)
+    }
+
+    /// How many bytes of partitions are sent in a second to members that have nothing, or are too far behind, over all members; 0: as
+    /// fast as it goes without requests waiting for it.
+    pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
+        self.pace = Pace::new(bytes_per_s);
     }
 
     /// How many bytes of logs are read in a second in search of rot, over all members; 0: none.

@@ -19,7 +19,7 @@ impl Replica {
             _ => u64::MAX,
         };
         wake_us = wake_us.min(self.mend_wake_us(now_us));
-        wake_us = wake_us.min(self.taking.as_ref().map_or(u64::MAX, |taking| taking.ends_us()));
+        wake_us = wake_us.min(self.taking.as_ref().map_or(u64::MAX, |taking| taking.wake_us(now_us)));
         // It may be that others are being written, or that entries are not committed yet.
         if context.engine.checkpoint_is_wanted(self.partition.handle()) == Ok(true) {
             wake_us = wake_us.min(now_us + SETTLE_US);

@@ -1,87 +1,144 @@
-//! A whole state for a member that the log cannot bring up: the entries that the log still has, then the state.
+//! A whole state for a member that the log cannot bring up, or that has nothing: the log as it stands in this one's segments, then
+//! what the partition knows beside.
 //!
-//! Parts go one at a time, each acknowledged, so that a lost one is sent again and nothing is kept but the present one.
+//! ```text
+//!   acked            next
+//!     |─ under way ───|── not sent: read when there is room ──|─ state ─|
+//!     └ back to here, if nothing is acknowledged for RESEND_STATE_US
+//! ```
+//!
+//! Parts are many at a time under way, and read again if they must be sent again: nothing is kept but where each begins.
+
+use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult};
-use zerohop_wire::Many;
-use zerohop_wire::ids::LogIndex;
-use zerohop_wire::messages::{Call, EntryName, LogEntry, Member, Part, Report};
+use zerohop_engine::{Engine, EngineResult, Run, RunPlace};
+use zerohop_wire::messages::{Call, EntryName, Member, Part};
 
 use super::limits::{
-    MESSAGE_BYTES, MESSAGE_ENTRIES, PART_INDEXES_MAX, RESEND_US, SENDING_US, STATE_PART_BYTES, TAKING_US,
+    BULK_SEGMENTS, RESEND_STATE_US, SENDING_US, STATE_PART_BYTES, STATE_STEP_BYTES, STATE_WINDOW_BYTES,
 };
-use super::primary::{Packed, Unsent, name_at, push_entry};
+use super::primary::{Unsent, name_at};
 use super::stream::Stream;
-use super::{Context, Effects, Replica, Role};
+use super::{Context, Effects, Replica};
 use crate::planted::{Bug, is_planted};
 
 /// What is being sent to one member.
 #[derive(Debug)]
 pub(super) struct Sending {
     as_of: EntryName,
-    /// The next log index to be looked at.
-    next: u64,
-    /// The part under way, and where it ends.
-    part: u32,
-    under_way: Option<UnderWay>,
+    /// Which of this process's attempts: the receiver must not put parts of two of them together.
+    attempt: u64,
+    at: Place,
+    /// The number of the next part to be sent, and how many are acknowledged.
+    next: u32,
+    acked: u32,
+    under_way: VecDeque<UnderWay>,
+    under_way_bytes: usize,
     state: Vec<u8>,
-    state_at: usize,
-    sent_us: u64,
+    /// When parts were last sent again for want of an answer.
+    rewound_us: u64,
     /// When a part was acknowledged last.
     grew_us: u64,
+    sent_bytes: u64,
+    total_bytes: u64,
+    buffer: Vec<u8>,
 }
 
-#[derive(Debug)]
-enum UnderWay {
-    Entries { count: u32, bytes: Vec<u8> },
-    State { end: usize },
+/// Where the next part begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    log: RunPlace,
+    is_log_sent: bool,
+    state: usize,
+    is_all_sent: bool,
 }
 
-/// What is being taken.
-#[derive(Debug)]
-pub(super) struct Taking {
-    as_of: EntryName,
-    /// Parts held.
-    parts: u32,
-    state: Vec<u8>,
-    is_installed: bool,
-    /// When a part was taken last.
-    grew_us: u64,
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    begins: Place,
+    bytes: usize,
 }
 
-impl Taking {
-    /// When it is given up, unless all is there.
-    pub(super) fn ends_us(&self) -> u64 {
-        if self.is_installed { u64::MAX } else { self.grew_us + TAKING_US }
-    }
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copying {
+    /// Whom it is for.
+    pub to: Member,
+    /// Bytes that were sent and acknowledged.
+    pub done_bytes: u64,
+    /// Of so many, about.
+    pub total_bytes: u64,
 }
 
 impl Sending {
     /// When it has something to do.
     pub(super) fn wake_us(&self) -> u64 {
-        if self.under_way.is_some() { self.sent_us + RESEND_US } else { 0 }
+        if self.has_room() { 0 } else { self.grew_us.max(self.rewound_us) + RESEND_STATE_US }
+    }
+
+    fn has_room(&self) -> bool {
+        !self.at.is_all_sent && self.under_way_bytes < STATE_WINDOW_BYTES
+    }
+
+    /// Goes back to what is not acknowledged.
+    fn rewind(&mut self, now_us: u64) {
+        if let Some(first) = self.under_way.front() {
+            self.at = first.begins;
+        }
+        self.under_way.clear();
+        self.under_way_bytes = 0;
+        self.next = self.acked;
+        self.rewound_us = now_us;
+    }
+
+    /// All before this part are held.
+    fn acknowledged(&mut self, parts: u32, now_us: u64) {
+        while self.acked < parts {
+            let Some(part) = self.under_way.pop_front() else { return };
+            self.under_way_bytes -= part.bytes;
+            self.sent_bytes += part.bytes as u64;
+            self.acked += 1;
+            self.grew_us = now_us;
+        }
     }
 }
 
 impl Replica {
     pub(super) fn begin_state<D: Disk>(&mut self, context: &mut Context<'_, D>, stream: &mut Stream) {
         let applied = self.partition.applied();
-        let name = name_at(context.engine, self.partition.handle(), applied);
-        let Ok(Some(as_of)) = name else { return };
+        let handle = self.partition.handle();
+        let Ok(Some(as_of)) = name_at(context.engine, handle, applied) else { return };
+        let state = self.partition.state().encode();
+        let log_bytes = context.engine.run_bytes(handle, applied).unwrap_or(0);
+        self.attempts = context.now_us.max(self.attempts + 1);
         stream.is_found = false;
         stream.sending = Some(Sending {
             as_of,
-            next: 1,
-            part: 0,
-            under_way: None,
-            state: self.partition.state().encode(),
-            state_at: 0,
-            sent_us: 0,
+            attempt: self.attempts,
+            at: Place::default(),
+            next: 0,
+            acked: 0,
+            under_way: VecDeque::new(),
+            under_way_bytes: 0,
+            total_bytes: log_bytes + state.len() as u64,
+            state,
+            rewound_us: context.now_us,
             grew_us: context.now_us,
+            sent_bytes: 0,
+            buffer: Vec::new(),
         });
     }
 
+    /// Whether a member that has nothing is better sent the log as it stands than entry by entry: if that has files that are whole.
+    pub(super) fn is_bulk<D: Disk>(&self, context: &mut Context<'_, D>, member: Member) -> bool {
+        let stats = context.engine.partition_stats(self.partition.handle());
+        self.partition.applied() > 0
+            && self.view.followers.contains(&member)
+            && stats.is_ok_and(|stats| stats.log.segments >= BULK_SEGMENTS)
+    }
+
+    /// Sends parts for as long as there is room for them on the way.
     pub(super) fn send_state<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -89,85 +146,97 @@ impl Replica {
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         let Some(sending) = &mut stream.sending else { return Ok(()) };
-        if context.now_us >= sending.grew_us + SENDING_US {
+        let now_us = context.now_us;
+        if now_us >= sending.grew_us + SENDING_US {
             // Whoever takes it has gone. It says so itself when it is back.
             stream.sending = None;
             return Ok(());
         }
-        if sending.under_way.is_some() && context.now_us < sending.sent_us + RESEND_US {
-            return Ok(());
+        let since_us = sending.grew_us.max(sending.rewound_us);
+        if !sending.under_way.is_empty() && now_us >= since_us + RESEND_STATE_US {
+            sending.rewind(now_us);
         }
-        if sending.under_way.is_none() && sending.next <= sending.as_of.index.0 {
-            let mut packed = Packed { count: 0, bytes: Vec::new() };
-            for _ in 0..PART_INDEXES_MAX {
-                let is_full = packed.count as usize == MESSAGE_ENTRIES || packed.bytes.len() >= MESSAGE_BYTES;
-                if sending.next > sending.as_of.index.0 || is_full {
-                    break;
+        let mut left = STATE_STEP_BYTES;
+        while sending.has_room() && left > 0 && self.copy_room > 0 {
+            let begins = sending.at;
+            let (as_of, attempt, part) = (sending.as_of, sending.attempt, sending.next);
+            let holds = match self.read_part(context.engine, sending)? {
+                Ok(holds) => holds,
+                Err(Unread::Nothing) => continue,
+                Err(Unread::Rotten { index }) => {
+                    sending.at = begins;
+                    return self.not_sent(context, stream, (index, Unsent::Rot));
                 }
-                match push_entry(context.engine, self.partition.handle(), sending.next, &mut packed)? {
-                    Ok(()) | Err(Unsent::Gap) => sending.next += 1,
-                    Err(Unsent::Rot) => {
-                        let index = sending.next;
-                        return self.not_sent(context, stream, (index, Unsent::Rot));
-                    }
+                Err(Unread::Replaced) => {
+                    self.begin_state(context, stream);
+                    return Ok(());
                 }
-            }
-            sending.under_way = Some(UnderWay::Entries { count: packed.count, bytes: packed.bytes });
+            };
+            let bytes = match holds {
+                Part::Log { bytes, .. } | Part::State { bytes, .. } => bytes.len().max(1),
+            };
+            effects.send(stream.member, self.view.epoch, &Call::StatePart { as_of, attempt, part, holds });
+            sending.under_way.push_back(UnderWay { begins, bytes });
+            sending.under_way_bytes += bytes;
+            sending.next += 1;
+            left = left.saturating_sub(bytes);
+            self.copy_room = self.copy_room.saturating_sub(bytes as u64);
+            self.copied_bytes += bytes as u64;
         }
-        if sending.under_way.is_none() {
-            let end = sending.state.len().min(sending.state_at + STATE_PART_BYTES);
-            sending.under_way = Some(UnderWay::State { end });
-        }
-        let holds = match &sending.under_way {
-            Some(UnderWay::Entries { count, bytes }) => match Many::packed(*count, bytes) {
-                Ok(entries) => Part::Entries(entries),
-                Err(_) => return Ok(()),
-            },
-            Some(UnderWay::State { end }) => {
-                let bytes = &sending.state[sending.state_at..*end];
-                Part::State { is_last: *end == sending.state.len(), bytes }
-            }
-            None => return Ok(()),
-        };
-        let call = Call::StatePart { as_of: sending.as_of, part: sending.part, holds };
-        effects.send(stream.member, self.view.epoch, &call);
-        sending.sent_us = context.now_us;
         Ok(())
+    }
+
+    /// The next part; what is being sent stands behind it then.
+    fn read_part<'s, D: Disk>(
+        &self,
+        engine: &mut Engine<D>,
+        sending: &'s mut Sending,
+    ) -> EngineResult<Result<Part<'s>, Unread>> {
+        let Sending { as_of, at, state, buffer, .. } = sending;
+        if !at.is_log_sent {
+            let upto = (as_of.index.0, STATE_PART_BYTES);
+            return Ok(match engine.read_run(self.partition.handle(), &mut at.log, upto, buffer)? {
+                Run::Bytes { begins } => Ok(Part::Log { begins, bytes: buffer }),
+                Run::Rotten { index } => Err(Unread::Rotten { index }),
+                Run::Replaced => Err(Unread::Replaced),
+                Run::End => {
+                    at.is_log_sent = true;
+                    Err(Unread::Nothing)
+                }
+            });
+        }
+        let from = at.state;
+        at.state = state.len().min(from + STATE_PART_BYTES);
+        at.is_all_sent = at.state == state.len();
+        Ok(Ok(Part::State { is_last: at.is_all_sent, bytes: &state[from..at.state] }))
     }
 
     pub(super) fn take_state_ack<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
         from: Member,
-        (as_of, parts): (EntryName, u32),
+        (as_of, attempt, parts): (EntryName, u64, u32),
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         let Some(at) = self.streams.iter().position(|stream| stream.member == from) else { return Ok(()) };
         let mut stream = self.streams.swap_remove(at);
-        if parts == 0 && stream.sending.as_ref().is_some_and(|sending| sending.part > 0) {
-            self.begin_state(context, &mut stream);
-        }
         if let Some(sending) = &mut stream.sending
-            && sending.as_of == as_of
-            && parts == sending.part + 1
+            && (sending.as_of, sending.attempt) == (as_of, attempt)
+            && parts <= sending.next
         {
-            let is_done = match sending.under_way.take() {
-                Some(UnderWay::State { end }) => {
-                    sending.state_at = end;
-                    end == sending.state.len()
+            if parts == 0 && sending.acked > 0 {
+                self.begin_state(context, &mut stream);
+            } else {
+                sending.acknowledged(parts, context.now_us);
+                if sending.at.is_all_sent && sending.under_way.is_empty() {
+                    stream.sending = None;
+                    stream.next = as_of.index.0 + 1;
+                    stream.is_found = true;
+                    stream.matched = 0;
+                    stream.held(as_of.index.0, 0, context.now_us);
+                    stream.next = as_of.index.0 + 1;
+                    stream.sent_us = 0;
                 }
-                _ => false,
-            };
-            sending.part = parts;
-            sending.grew_us = context.now_us;
-            if is_done {
-                stream.sending = None;
-                stream.next = as_of.index.0 + 1;
-                stream.is_found = true;
-                stream.matched = 0;
-                stream.held(as_of.index.0, 0, context.now_us);
-                stream.next = as_of.index.0 + 1;
-                stream.sent_us = 0;
             }
         }
         let result = self.send_state(context, &mut stream, effects);
@@ -186,120 +255,33 @@ impl Replica {
         Ok(())
     }
 
-    /// A part of the primary's whole state.
-    pub(super) fn take_part<D: Disk>(
-        &mut self,
-        context: &mut Context<'_, D>,
-        as_of: EntryName,
-        (part, holds): (u32, &Part<'_>),
-        effects: &mut dyn Effects,
-    ) -> EngineResult<()> {
-        if !matches!(self.role, Role::InSync | Role::Follower) {
-            return Ok(());
-        }
-        let has_it = self.matched.is_some_and(|matched| matched >= as_of.index.0);
-        if self.taking.is_none() && !self.needs_state && !self.has_rot && has_it {
-            // The answer to the last part was lost, or this is an old copy.
-            let parts = part + 1;
-            effects.send(self.view.primary, self.view.epoch, &Call::StateAck { as_of, parts });
-            return Ok(());
-        }
-        if self.taking.is_none() && part > 0 {
-            effects.send(self.view.primary, self.view.epoch, &Call::StateAck { as_of, parts: 0 });
-            return Ok(());
-        }
-        if self.role == Role::InSync {
-            // What it has may be all that there is of something acknowledged: first it must count no more.
-            effects.send(self.view.primary, self.view.epoch, &Call::ReplicateAck(Report::NeedsState));
-            return Ok(());
-        }
-        let is_next =
-            self.taking.as_ref().is_some_and(|taking| taking.as_of == as_of && taking.parts == part);
-        if !is_next && part == 0 && self.taking.as_ref().is_none_or(|taking| taking.as_of != as_of) {
-            self.needs_state = true;
-            self.matched = None;
-            self.told_durable = 0;
-            self.mending.begin_anew(true);
-            self.partition.wipe(context.engine, (self.id, self.options))?;
-            self.holds_log = false;
-            let grew_us = context.now_us;
-            self.taking = Some(Taking { as_of, parts: 0, state: Vec::new(), is_installed: false, grew_us });
-        } else if !is_next {
-            return self.answer_part(context, as_of, effects);
-        }
-        match holds {
-            Part::Entries(entries) => {
-                for entry in entries.iter() {
-                    self.take_sparse(context, &entry)?;
-                }
-            }
-            Part::State { is_last, bytes } => {
-                let Some(taking) = &mut self.taking else { return Ok(()) };
-                taking.state.extend_from_slice(bytes);
-                if *is_last {
-                    let state = std::mem::take(&mut taking.state);
-                    taking.is_installed = true;
-                    self.partition.fill(context.engine, as_of.epoch, as_of.index.0)?;
-                    if self.partition.install(context.engine, &state).is_err() {
-                        self.taking = None;
-                        return Ok(());
-                    }
-                    self.counts.states_taken += 1;
-                    self.partition.checkpoint(context.engine)?;
-                }
-            }
-        }
-        if let Some(taking) = &mut self.taking {
-            taking.parts = part + 1;
-            taking.grew_us = context.now_us;
-        }
-        self.answer_part(context, as_of, effects)
+    /// The copies that it sends to others.
+    pub fn copies(&self) -> impl Iterator<Item = Copying> + '_ {
+        self.streams.iter().filter_map(|stream| {
+            let sending = stream.sending.as_ref()?;
+            let Sending { sent_bytes, total_bytes, .. } = *sending;
+            Some(Copying { to: stream.member, done_bytes: sent_bytes.min(total_bytes), total_bytes })
+        })
     }
 
-    /// Says what it has of a state. The last part only once the state survives a restart: the log does not have it.
-    fn answer_part<D: Disk>(
-        &mut self,
-        context: &mut Context<'_, D>,
-        as_of: EntryName,
-        effects: &mut dyn Effects,
-    ) -> EngineResult<()> {
-        let Some(taking) = self.taking.as_ref().filter(|taking| taking.as_of == as_of) else { return Ok(()) };
-        let mut parts = taking.parts;
-        if taking.is_installed {
-            // There is no checkpoint of nothing, and none is needed: an empty log is the whole of it.
-            let reaches_disk = self.partition.reaches_disk() && as_of.index.0 > 0;
-            let stats = context.engine.partition_stats(self.partition.handle())?;
-            if reaches_disk && stats.checkpoint_bytes == 0 {
-                parts -= 1;
-                self.partition.checkpoint(context.engine)?;
-            } else {
-                self.needs_state = false;
-                self.has_rot = false;
-                self.is_intact = true;
-                self.matched = Some(as_of.index.0);
-                self.taking = None;
-            }
-        }
-        if parts > 0 {
-            effects.send(self.view.primary, self.view.epoch, &Call::StateAck { as_of, parts });
-        }
-        Ok(())
+    /// Bytes of copies that it may send until this is called again: whoever has several members divides what there is.
+    pub(super) fn set_copy_room(&mut self, bytes: u64) {
+        self.copy_room = bytes;
     }
 
-    fn take_sparse<D: Disk>(
-        &mut self,
-        context: &mut Context<'_, D>,
-        entry: &LogEntry<'_>,
-    ) -> EngineResult<()> {
-        let LogEntry { name: EntryName { epoch, index: LogIndex(index) }, .. } = *entry;
-        if index > self.last() + 1 {
-            // Epochs must not fall: those of the gap are not known, and nobody asks for them.
-            let before = self.partition.last_name().0.max(1);
-            self.partition.fill(context.engine, before, index - 1)?;
-        }
-        let Some(kind) = zerohop_engine::Kind::from_u8(entry.kind) else { return Ok(()) };
-        let (flags, timestamp) = (entry.flags, entry.timestamp.0);
-        let meta = zerohop_engine::Meta { kind, flags, epoch, index, timestamp };
-        self.partition.receive(context.engine, &meta, entry.key, entry.payload)
+    /// Bytes of copies that were sent since this was called last.
+    pub(super) fn take_copied(&mut self) -> u64 {
+        std::mem::take(&mut self.copied_bytes)
     }
+}
+
+/// Why there is no part.
+enum Unread {
+    /// The log is at its end.
+    Nothing,
+    Rotten {
+        index: u64,
+    },
+    /// What was being read is not there any more: all begins anew.
+    Replaced,
 }

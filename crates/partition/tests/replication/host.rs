@@ -167,8 +167,9 @@ impl Host {
         let options = EngineOptions {
             disk_reserve_bytes: 0,
             checkpoints_begin_alone: false,
-            // Whole blocks of 64 KiB may be given back, and must be read again.
-            segment_bytes: if self.is_short_of_memory { 256 << 10 } else { 64 << 10 },
+            // Whole blocks of 64 KiB may be given back, and must be read again. Of the others there are so many that members who
+            // have nothing are sent them as they stand.
+            segment_bytes: if self.is_short_of_memory { 256 << 10 } else { 8 << 10 },
             checkpoint_tail_bytes: 64 << 10,
             collect_every_ms: 500,
             memory_bytes: if self.is_short_of_memory { 128 << 10 } else { 64 << 20 },

@@ -80,8 +80,13 @@ pub enum Report {
 /// What a part of a whole state holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// Entries, with gaps where others are not needed any more.
-    Entries(Many<'a, LogEntry<'a>>),
+    /// A piece of the log as it stands in the sender's segments, whole entries of one of them.
+    Log {
+        /// Whether it begins with a segment's header; else it follows the piece before.
+        begins: bool,
+        /// The bytes.
+        bytes: &'a [u8],
+    },
     /// A piece of the partition's state; the last one ends the parts.
     State {
         /// Whether nothing follows.
@@ -117,20 +122,24 @@ pub enum Call<'a> {
     },
     /// See [`Report`].
     ReplicateAck(Report),
-    /// 32 bytes: the entry that the state is as of (16), number of the part (4), what it holds (1: entries, 2: state, 3: the
-    /// last of the state), zero (3), number of entries (4), zero (4); then entries or bytes.
+    /// 32 bytes: the entry that the state is as of (16), attempt (8), number of the part (4), what it holds (1: the log, from the
+    /// beginning of a segment on, 2: state, 3: the last of the state, 4: the log further on), zero (3); then the bytes.
     StatePart {
         /// What it is as of.
         as_of: EntryName,
+        /// Which of the sender's attempts: parts of two of them do not belong together. A later one has a higher number.
+        attempt: u64,
         /// From zero.
         part: u32,
         /// What it holds.
         holds: Part<'a>,
     },
-    /// 24 bytes: the entry that the state is as of (16), parts held (4), zero (4).
+    /// 32 bytes: the entry that the state is as of (16), attempt (8), parts held (4), zero (4).
     StateAck {
         /// See there.
         as_of: EntryName,
+        /// See there.
+        attempt: u64,
         /// All before this one.
         parts: u32,
     },
@@ -286,22 +295,21 @@ impl<'a> Peer<'a> {
                 return entries.put(out);
             }
             Call::ReplicateAck(report) => out.extend_from_slice(&report.encode()),
-            Call::StatePart { as_of, part, holds } => {
+            Call::StatePart { as_of, attempt, part, holds } => {
                 out.extend_from_slice(&as_of.encode());
-                let (what, count) = match holds {
-                    Part::Entries(entries) => (1, entries.count()),
-                    Part::State { is_last, .. } => (2 + u8::from(*is_last), 0),
+                let (what, bytes) = match *holds {
+                    Part::Log { begins: true, bytes } => (1, bytes),
+                    Part::State { is_last: false, bytes } => (2, bytes),
+                    Part::State { is_last: true, bytes } => (3, bytes),
+                    Part::Log { begins: false, bytes } => (4, bytes),
                 };
-                let fields: [u8; 16] = layout(|to| to.u32(*part).u8(what).zeros(3).u32(count).zeros(4));
+                let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*part).u8(what).zeros(3));
                 out.extend_from_slice(&fields);
-                return match holds {
-                    Part::Entries(entries) => entries.put(out),
-                    Part::State { bytes, .. } => Ok(bytes),
-                };
+                return Ok(bytes);
             }
-            Call::StateAck { as_of, parts } => {
+            Call::StateAck { as_of, attempt, parts } => {
                 out.extend_from_slice(&as_of.encode());
-                let fields: [u8; 8] = layout(|to| to.u32(*parts).zeros(4));
+                let fields: [u8; 16] = layout(|to| to.u64(*attempt).u32(*parts).zeros(4));
                 out.extend_from_slice(&fields);
             }
             Call::LeaseAsk { sent_us, map_epoch, ceiling }
@@ -347,28 +355,26 @@ impl<'a> Call<'a> {
             }
             Kind::ReplicateAck => Self::ReplicateAck(Report::take(body)?),
             Kind::StatePart => {
-                let (mut fields, rest) = FieldReader::<32>::split(body)?;
+                let (mut fields, bytes) = FieldReader::<32>::split(body)?;
                 let as_of = EntryName::take(&mut fields);
-                let (part, what) = (fields.u32(), fields.u8());
+                let (attempt, part, what) = (fields.u64(), fields.u32(), fields.u8());
                 fields.zeros(3);
-                let count = fields.u32();
-                fields.zeros(4);
                 fields.done()?;
-                let holds = match (what, count) {
-                    (1, _) => Part::Entries(Many::packed(count, rest)?),
-                    (2 | 3, 0) => Part::State { is_last: what == 3, bytes: rest },
+                let holds = match what {
+                    1 | 4 => Part::Log { begins: what == 1, bytes },
+                    2 | 3 => Part::State { is_last: what == 3, bytes },
                     _ => return Err(What::Reserved.into()),
                 };
-                Self::StatePart { as_of, part, holds }
+                Self::StatePart { as_of, attempt, part, holds }
             }
             Kind::StateAck => {
-                let (mut fields, rest) = FieldReader::<24>::split(body)?;
+                let (mut fields, rest) = FieldReader::<32>::split(body)?;
                 let as_of = EntryName::take(&mut fields);
-                let parts = fields.u32();
+                let (attempt, parts) = (fields.u64(), fields.u32());
                 fields.zeros(4);
                 fields.done()?;
                 nothing_left(rest)?;
-                Self::StateAck { as_of, parts }
+                Self::StateAck { as_of, attempt, parts }
             }
             Kind::LeaseAsk | Kind::LeaseGrant => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;

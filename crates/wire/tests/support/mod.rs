@@ -151,12 +151,15 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
         }),
         2 => Call::ReplicateAck(Report::Differs { at: name }),
         3 => Call::ReplicateAck(Report::NeedsState),
-        4 => Call::StatePart { as_of: name, part, holds: Part::Entries(entries) },
+        4 => {
+            let holds = Part::Log { begins: n[4].is_multiple_of(2), bytes: &seed.value };
+            Call::StatePart { as_of: name, attempt: n[3], part, holds }
+        }
         5 | 6 => {
             let holds = Part::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
-            Call::StatePart { as_of: name, part, holds }
+            Call::StatePart { as_of: name, attempt: n[3], part, holds }
         }
-        7 => Call::StateAck { as_of: name, parts: part },
+        7 => Call::StateAck { as_of: name, attempt: n[3], parts: part },
         8 => Call::LeaseAsk { sent_us, map_epoch, ceiling },
         9 => Call::LeaseGrant { sent_us, map_epoch, ceiling },
         10 => {

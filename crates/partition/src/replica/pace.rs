@@ -1,0 +1,103 @@
+//! How fast an instance sends copies of partitions to others: a rate that the operator sets, and less where requests wait.
+
+use super::limits::{COPY_BURST_US, COPY_LATE_US, COPY_STEP_BYTES_MIN, STATE_STEP_BYTES};
+
+/// Of one instance, over all copies that it sends.
+#[derive(Debug)]
+pub(super) struct Pace {
+    /// 0: as fast as it goes.
+    bytes_per_s: u64,
+    /// What the rate allows now; below 0 what was sent ahead of it.
+    credit: i64,
+    refilled_us: u64,
+    /// What one turn of the instance may send. Halved whenever turns come late, as then others wait; else it grows again.
+    turn_bytes: u64,
+    /// What is left of that in this turn.
+    left: u64,
+    turn_us: u64,
+    /// It sent something in this turn.
+    is_used: bool,
+}
+
+impl Pace {
+    pub(super) fn new(bytes_per_s: u64) -> Pace {
+        Pace {
+            bytes_per_s,
+            credit: 0,
+            refilled_us: 0,
+            turn_bytes: TURN_BYTES_MAX,
+            left: TURN_BYTES_MAX,
+            turn_us: 0,
+            is_used: false,
+        }
+    }
+
+    /// An instance begins a turn.
+    pub(super) fn begin_turn(&mut self, now_us: u64) {
+        let since_us = now_us.saturating_sub(self.turn_us);
+        if std::mem::take(&mut self.is_used) {
+            self.turn_bytes = match since_us > COPY_LATE_US {
+                true => (self.turn_bytes / 2).max(COPY_STEP_BYTES_MIN),
+                false => (self.turn_bytes + COPY_STEP_BYTES_MIN).min(TURN_BYTES_MAX),
+            };
+        }
+        (self.turn_us, self.left) = (now_us, self.turn_bytes);
+        let passed_us = now_us.saturating_sub(self.refilled_us).min(COPY_BURST_US);
+        self.refilled_us = now_us;
+        let per_us =
+            |us: u64| i64::try_from(self.bytes_per_s.saturating_mul(us) / 1_000_000).unwrap_or(i64::MAX);
+        self.credit = self.credit.saturating_add(per_us(passed_us)).min(per_us(COPY_BURST_US));
+    }
+
+    /// Bytes that may be sent now; the last part may pass it.
+    pub(super) fn room(&self) -> u64 {
+        if self.bytes_per_s == 0 { self.left } else { self.left.min(u64::try_from(self.credit).unwrap_or(0)) }
+    }
+
+    /// So many were sent.
+    pub(super) fn spend(&mut self, bytes: u64) {
+        self.is_used |= bytes > 0;
+        self.left = self.left.saturating_sub(bytes);
+        self.credit = self.credit.saturating_sub_unsigned(bytes);
+    }
+}
+
+/// What a turn sends at most: of one member what one step does.
+const TURN_BYTES_MAX: u64 = STATE_STEP_BYTES as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_kept_over_a_second_whatever_the_turns() {
+        let mut pace = Pace::new(10_000_000);
+        let mut sent = 0;
+        for turn in 0..1000 {
+            pace.begin_turn(turn * 1_000);
+            // A part at a time, and the last may pass the room.
+            while pace.room() > 0 {
+                pace.spend(64 << 10);
+                sent += 64 << 10;
+            }
+        }
+        assert!((9_500_000..=10_100_000).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn turns_that_come_late_send_less_and_then_more_again() {
+        let mut pace = Pace::new(0);
+        pace.begin_turn(0);
+        assert_eq!(pace.room(), TURN_BYTES_MAX);
+        for turn in 1..=10 {
+            pace.spend(1);
+            pace.begin_turn(turn * 4 * COPY_LATE_US);
+        }
+        assert_eq!(pace.room(), COPY_STEP_BYTES_MIN);
+        for turn in 1..=1000 {
+            pace.spend(1);
+            pace.begin_turn(40 * COPY_LATE_US + turn);
+        }
+        assert_eq!(pace.room(), TURN_BYTES_MAX);
+    }
+}
