@@ -79,6 +79,9 @@ impl Problem {
             }
             Self::Client(Error::Endpoint { .. }) => plain("Endpoint"),
             Self::Client(Error::Unexpected) => plain("Unexpected"),
+            Self::Client(Error::Blob { name, .. }) => Told { key: Some(name), ..plain("Blob") },
+            Self::Client(Error::NotReadBack { key }) => Told { key: Some(key), ..plain("NotReadBack") },
+            Self::Client(Error::Ended) => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::Secret(_) => plain("SecretFile"),
             Self::Refused(_) => plain("AdminRefused"),
@@ -104,6 +107,10 @@ impl<'a> Told<'a> {
             Reason::TooManyOperations { .. } => plain("TooManyOperations"),
             Reason::TooManyBytes { .. } => plain("TooManyBytes"),
             Reason::Closed => plain("Closed"),
+            Reason::Aborted { .. } => plain("Aborted"),
+            Reason::Unstaged { .. } => plain("Unstaged"),
+            Reason::Unread { .. } => plain("Unread"),
+            Reason::Unfit(_) => plain("Unfit"),
         }
     }
 
