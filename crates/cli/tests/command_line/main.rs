@@ -14,3 +14,4 @@ mod status;
 mod support;
 mod tls;
 mod tokens;
+mod transactions;

@@ -1,0 +1,121 @@
+//! `zerohop txn`.
+
+use serde_json::{Value, json};
+
+use crate::support::{Serving, code, stderr, stdout};
+
+/// Runs a transaction of these lines.
+fn txn(cluster: &Serving, lines: &[&str], json: bool) -> (i32, String, String) {
+    let text = lines.join("\n");
+    let arguments: &[&str] = if json { &["txn", "--json"] } else { &["txn"] };
+    let output = cluster.run_with(arguments, text.as_bytes());
+    (code(&output), stdout(&output), stderr(&output))
+}
+
+#[test]
+fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["keyspace", "create", "other", "--durability", "memory"]);
+    cluster.ok(&["kv", "insert", "door", "open"]);
+    let lines = [
+        "check anna absent",
+        "insert anna 'in the house'",
+        "incr visitors",
+        "lookup door",
+        "append log a b -k other",
+    ];
+    assert_eq!(txn(&cluster, &lines, false), (0, "1\nopen\n2\n".to_owned(), String::new()));
+    assert_eq!(cluster.ok(&["kv", "lookup", "anna"]), "in the house");
+    assert_eq!(cluster.ok(&["kv", "lookup", "log", "-k", "other"]), "a\nb\n");
+    // What one line refuses, no line does.
+    for lines in [
+        ["incr visitors", "insert anna out --if-absent", "append log c -k other"],
+        ["incr visitors", "check anna absent", "append log c -k other"],
+        ["incr visitors", "cas anna out --expect elsewhere", "append log c -k other"],
+    ] {
+        let (code, told, why) = txn(&cluster, &lines, false);
+        assert_eq!((code, told.as_str()), (1, ""), "{why}");
+        assert!(why.contains("anna"), "{why}");
+    }
+    assert_eq!(cluster.ok(&["kv", "lookup", "visitors"]), "1");
+    assert_eq!(cluster.ok(&["kv", "lookup", "log", "-k", "other"]), "a\nb\n");
+}
+
+#[test]
+fn json_tells_each_result_and_every_no() {
+    let cluster = Serving::in_memory();
+    let (code, told, _) = txn(&cluster, &["incr n 5", "lookup n", "remove gone", "lookup gone"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"]), (0, &json!(true)));
+    let expected = json!([
+        { "operation": "incr", "key": "n", "done": true, "sum": 5 },
+        { "operation": "lookup", "key": "n", "found": true, "type": "bytes", "length": 1, "value": "5" },
+        { "operation": "remove", "key": "gone", "done": true, "found": false },
+        { "operation": "lookup", "key": "gone", "found": false },
+    ]);
+    assert_eq!(told["results"], expected);
+    let version = cluster.json(&["kv", "lookup", "n"])["version"].clone();
+    assert_eq!(version, told["version"], "all that it changed has its version");
+    let check = format!("check n {}", version.as_str().unwrap());
+    assert_eq!(txn(&cluster, &[&check, "incr n"], true).0, 0);
+    let (code, told, _) = txn(&cluster, &[&check, "incr n"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"], &told["reason"]), (1, &json!(false), &json!("check_failed")));
+    assert_eq!((&told["line"], &told["key"]), (&json!(1), &json!("n")));
+    let (code, told, _) = txn(&cluster, &["incr n", "insert n x --if-absent"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["reason"], &told["key"]), (1, &json!("condition_failed"), &json!("n")));
+    // One line is refused by its record, and the other done.
+    let (code, told, _) = txn(&cluster, &["append n v", "insert m v"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"]), (1, &json!(true)));
+    assert_eq!(told["results"][0]["reason"], "wrong_type");
+    assert_eq!(cluster.ok(&["kv", "lookup", "m"]), "v");
+}
+
+#[test]
+fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
+    let cluster = Serving::in_memory();
+    for (lines, why) in [
+        (["insert a b", "insert a"], "line 2 of the transaction"),
+        (["insert a b", "wait a"], "line 2 of the transaction"),
+        (["# nothing", ""], "the transaction is empty"),
+    ] {
+        let (code, _, told) = txn(&cluster, &lines, false);
+        assert_eq!(code, 2, "{told}");
+        assert!(told.contains(why), "{told}");
+    }
+    assert_eq!(code(&cluster.run(&["kv", "lookup", "a"])), 1);
+}
+
+#[test]
+fn many_and_large_operations_are_one_transaction() {
+    let cluster = Serving::in_memory();
+    let large = "v".repeat(300_000);
+    let mut lines: Vec<String> = (0..3000).map(|at| format!("insert key-{at} {at}")).collect();
+    lines.push(format!("insert large {large}"));
+    lines.push(format!("insert larger {large}{large}"));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    assert_eq!(txn(&cluster, &lines, false), (0, String::new(), String::new()));
+    assert_eq!(cluster.ok(&["kv", "lookup", "key-2999"]), "2999");
+    assert_eq!(cluster.ok(&["kv", "lookup", "larger"]).len(), 600_000);
+}
+
+#[test]
+fn transactions_of_several_programs_lose_nothing_to_each_other() {
+    let cluster = Serving::in_memory();
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let (code, _, why) = txn(&cluster, &["incr a -1", "incr b", "lookup b"], false);
+                    assert_eq!(code, 0, "{why}");
+                }
+            });
+        }
+    });
+    assert_eq!(
+        (cluster.ok(&["kv", "lookup", "a"]), cluster.ok(&["kv", "lookup", "b"])),
+        ("-40".into(), "40".into())
+    );
+}
