@@ -13,6 +13,7 @@ mod nodes;
 mod recovery;
 mod redis;
 mod rolling;
+mod transactions;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
