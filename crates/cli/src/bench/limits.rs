@@ -22,3 +22,9 @@ pub(super) const COLLECT_BYTES: u32 = 64 << 10;
 
 /// How often progress is drawn.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// Transactions of one kind: some minutes of one thread.
+pub(super) const TRANSFERS_MAX: u64 = 10_000_000;
+
+/// Records between which transactions transfer: what is known of how much each is wanted takes 8 bytes.
+pub(super) const ACCOUNTS_MAX: u64 = 1_000_000;

@@ -11,6 +11,7 @@ mod limits;
 mod phase;
 mod report;
 mod shared;
+mod transfers;
 mod worker;
 mod workload;
 
@@ -42,6 +43,11 @@ pub(crate) enum BenchCommand {
     ///
     /// The keys are this run's own and are gone at the end, also after Ctrl-C.
     Kv(KvBenchArguments),
+    /// Transfers between two records in transactions, blindly and reading first, evenly and with a few that everybody wants.
+    ///
+    /// The sum of all records must stay what it was. The keys are this run's own and are gone at the end, unless it is
+    /// interrupted.
+    Txn(transfers::TxnBenchArguments),
 }
 
 #[derive(Args, Debug)]
@@ -78,8 +84,11 @@ pub(crate) struct KvBenchArguments {
 }
 
 pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
-    let BenchCommand::Kv(arguments) = command;
     allow_many_connections();
+    let arguments = match command {
+        BenchCommand::Kv(arguments) => arguments,
+        BenchCommand::Txn(arguments) => return runtime()?.block_on(transfers::run(arguments)),
+    };
     let runtime = runtime()?;
     let keyspace = runtime.block_on(arguments.target.keyspace(&arguments.keyspace))?;
     let threads = arguments.threads.unwrap_or_else(half_of_the_cores).min(arguments.clients);

@@ -1,4 +1,4 @@
-//! `zerohop bench kv`.
+//! `zerohop bench`.
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
@@ -56,4 +56,23 @@ fn without_its_keyspace_it_does_not_begin() {
     let mut command = zerohop(&["bench", "kv"]);
     command.env("ZEROHOP_ENDPOINT", "127.0.0.1:9");
     assert_eq!(code(&output(command, b"")), 3);
+}
+
+#[test]
+fn transfers_keep_the_sum_and_leave_no_key_behind() {
+    let cluster = Serving::in_memory();
+    let report = cluster.json(&["bench", "txn", "--clients", "4", "--ops", "200", "--accounts", "50"]);
+    assert_eq!(report["ok"], json!(true));
+    let kinds = report["kinds"].as_array().unwrap();
+    let names: Vec<&str> = kinds.iter().map(|kind| kind["kind"].as_str().unwrap()).collect();
+    assert_eq!(names, ["blind", "read first", "blind, zipf", "read first, zipf"]);
+    assert!(
+        kinds.iter().all(|kind| kind["transactions"] == 200 && kind["per_second"].as_f64().unwrap() > 0.0)
+    );
+    assert_eq!(
+        (&kinds[0]["conflicts"], &kinds[2]["conflicts"]),
+        (&json!(0), &json!(0)),
+        "blind ones never conflict"
+    );
+    assert_eq!(cluster.ok(&["kv", "scan"]), "");
 }
