@@ -16,6 +16,26 @@ const BATCH_SEEDS: u64 = 60;
 /// What needs several things to meet is asked of as many as these.
 const BATCH_SEEDS_LATE: u64 = 140;
 
+/// What clients ask for.
+const OPERATIONS: [&str; 16] = [
+    "Insert",
+    "Remove",
+    "Append",
+    "Extend",
+    "CompareSwap",
+    "Increment",
+    "SetBit",
+    "Transform",
+    "Expire",
+    "Trim",
+    "Lookup",
+    "LookupRange",
+    "Inspect",
+    "GetBit",
+    "CountBits",
+    "Wait",
+];
+
 /// Counts of one run, or of many.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -218,7 +238,7 @@ impl Coverage {
     /// What a batch of so many clusters that played all scenarios has not seen.
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
-        const NOT_ASKED: [&str; 1] = ["searches given up"];
+        const NOT_ASKED: [&str; 2] = ["searches given up", "splits refused"];
         // A copy that comes after its session is forgotten mostly names an epoch that is over, too.
         const LATE: [&str; 1] = ["sessions forgotten"];
         const SOON: [&str; 10] = [
@@ -244,29 +264,15 @@ impl Coverage {
         if self.short_runs > 0 {
             missing.push("operations enough in each");
         }
+        if seeds >= BATCH_SEEDS_MIN {
+            missing.extend(OPERATIONS.into_iter().filter(|name| !self.calls.contains_key(*name)));
+        }
         missing
     }
 
     /// What there was none of.
     #[must_use]
     pub fn missing(&self) -> Vec<&'static str> {
-        const OPERATIONS: [&str; 15] = [
-            "Insert",
-            "Remove",
-            "Append",
-            "Extend",
-            "CompareSwap",
-            "Increment",
-            "SetBit",
-            "Expire",
-            "Trim",
-            "Lookup",
-            "LookupRange",
-            "Inspect",
-            "GetBit",
-            "CountBits",
-            "Wait",
-        ];
         let counts = [
             ("crashes", self.crashes),
             ("stops in order", self.stops),

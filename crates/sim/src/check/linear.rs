@@ -325,7 +325,10 @@ pub(crate) fn write_version(item: &Item<'_>) -> Option<Timestamp> {
 /// The version that a call says to have made: none if it left the record's as it was, or took the record away.
 pub(crate) fn made_version(call: &Call) -> Option<Timestamp> {
     use crate::workload::operation::Act;
-    let leaves = matches!(call.operation.act, Act::Expire { .. } | Act::SetBit { .. } | Act::Trim { .. });
+    let leaves = matches!(
+        call.operation.act,
+        Act::Expire { .. } | Act::SetBit { .. } | Act::Transform(_) | Act::Trim { .. }
+    );
     let version = match &call.end {
         End::Done(Reply::Done { version, .. } | Reply::Counter { version, .. }) => *version,
         _ => return None,

@@ -9,7 +9,7 @@ use zerohop_partition::limits::SEEN_KEPT_BYTES_MAX;
 use zerohop_session::Reply;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};
+use zerohop_wire::messages::{Brings, Condition, Expiry, Operator, Range, RecordType, Transform};
 
 use crate::workload::operation::{Act, Awaited, Operation};
 use crate::workload::tokens::shown;
@@ -271,6 +271,24 @@ fn compare(before: &State, answer: &Answer<'_>, told: Told<'_>) -> Option<Learnt
     }
 }
 
+/// Transforms a number without a sign, the lowest byte first, where it is: what it was, and what it is.
+fn transformed(transform: &Transform, place: &mut [u8]) -> (u64, u64) {
+    let read = |place: &[u8]| place.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    let (old, operand) = (read(place), transform.operand);
+    let new = match transform.operator {
+        Operator::Add => old.wrapping_add(operand),
+        Operator::Multiply => old.wrapping_mul(operand),
+        Operator::Min => old.min(operand),
+        Operator::Max => old.max(operand),
+        Operator::And => old & operand,
+        Operator::Or => old | operand,
+        Operator::Xor => old ^ operand,
+    };
+    let new = new.to_le_bytes();
+    place.copy_from_slice(&new[..place.len()]);
+    (old, read(place))
+}
+
 /// The version that a lookup told, if it told this part of this record.
 fn contents_told(of: &Record, range: Range, reply: &Reply) -> Option<Timestamp> {
     let part = range.clip(of.length());
@@ -439,6 +457,19 @@ fn write<'a>(before: &'a State, act: &Act, clock_ms: (u64, u64)) -> (Answer<'a>,
             let was = u64::from(whole[byte] & mask != 0);
             whole[byte] = if *on { whole[byte] | mask } else { whole[byte] & !mask };
             if bytes == Some(&whole[..]) { same(was) } else { (done(was), put(whole)) }
+        }
+        Act::Transform(transform) => {
+            let mut whole = bytes.unwrap_or_default().to_vec();
+            let start = transform.offset as usize;
+            let end = start + transform.number.bytes();
+            whole.resize(whole.len().max(end), 0);
+            let (old, new) = transformed(transform, &mut whole[start..end]);
+            let number = match transform.brings {
+                Brings::Nothing => 0,
+                Brings::Old => old,
+                Brings::New => new,
+            };
+            if bytes == Some(&whole[..]) { same(number) } else { (done(number), put(whole)) }
         }
         Act::Expire { expiry } => match record {
             None => refused(Refusal::NotFound),

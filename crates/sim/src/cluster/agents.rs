@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use zerohop_control::agent::{Effect, Ended, Event as Told, LogWanted, Wish};
-use zerohop_control::command::{HeldLog, LogEnd};
+use zerohop_control::command::{HeldLog, LogEnd, ManagerId, ManagerInfo};
 use zerohop_partition::instance::Place;
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_session::Time;
 use zerohop_wire::ids::{InstanceId, NodeId};
 
-use super::host::host_and_port;
+use super::host::{host_and_port, manager_address};
 use super::nodes::Ending;
 use super::{Cluster, Event, Phase};
 use crate::streams::Draw;
+
+/// A manager that comes anew has a number so much higher.
+const MANAGERS_ANEW: u64 = 100;
 
 /// See [`Cluster::tell_later`].
 #[derive(Debug)]
@@ -46,7 +49,7 @@ impl Cluster {
         if wake == zerohop_control::Time::NEVER {
             return;
         }
-        let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.paused_until);
+        let due = host.clock.when_elapsed_us(wake.0).max(now.after_us(1)).max(host.agent_rests_until());
         if host.agent_turn_at.is_none_or(|turn_at| turn_at > due || turn_at <= now) {
             host.agent_turn_at = Some(due);
             self.agenda.at(due, Event::AgentTurn { host: at, life: host.life });
@@ -60,9 +63,13 @@ impl Cluster {
             return;
         }
         host.agent_turn_at = None;
-        if now < host.paused_until {
+        if now < host.agent_rests_until() {
             return self.wake_agent(at);
         }
+        let owes = std::mem::take(&mut host.agent_owes);
+        owes.into_iter().for_each(|what| self.tell_later(at, what));
+        self.tell_pending();
+        let host = &mut self.hosts[at];
         for bytes in std::mem::take(&mut host.agent_inbox) {
             self.tell_agent(at, Told::Received { bytes: &bytes });
         }
@@ -75,7 +82,7 @@ impl Cluster {
         if !host.is_up {
             return;
         }
-        if now < host.paused_until {
+        if now < host.agent_rests_until() {
             host.agent_inbox.push(bytes);
             return self.wake_agent(at);
         }
@@ -93,8 +100,8 @@ impl Cluster {
         if host.life != life || !host.is_up {
             return;
         }
-        if self.agenda.now() < host.paused_until {
-            let until = host.paused_until;
+        let until = host.agent_rests_until();
+        if self.agenda.now() < until {
             return self.agenda.at(until, Event::Persisted { host: at, life, number });
         }
         host.control.sync(number);
@@ -156,6 +163,11 @@ impl Cluster {
     pub(super) fn tell_pending(&mut self) {
         while let Some((at, life, what)) = self.pending.pop_front() {
             if self.hosts[at].life != life || !self.hosts[at].is_up {
+                continue;
+            }
+            let waits = self.agenda.now() < self.hosts[at].agent_paused_until;
+            if waits && !matches!(what, Pending::Opened { .. } | Pending::End(_)) {
+                self.hosts[at].agent_owes.push(what);
                 continue;
             }
             match what {
@@ -267,10 +279,26 @@ impl Cluster {
         self.trace.say(now, format_args!("n{at} has no place in the cluster: {ended}"));
         let removed = matches!(ended, Ended::Removed { .. });
         self.hosts[at].is_gone |= removed;
-        if !removed && !matches!(ended, Ended::AnotherStart { .. }) {
+        if self.hosts[at].has_lost_log && matches!(ended, Ended::FoundedBefore { .. }) {
+            self.replace_manager(at);
+        } else if !removed && !matches!(ended, Ended::AnotherStart { .. }) {
             self.trouble("world", format!("the agent of n{at} ends: {ended}"));
         }
         self.tell_later(at, Pending::End(Ending::Killed));
+    }
+
+    /// A manager that has lost its log comes as another one, as its operator has read.
+    pub(super) fn replace_manager(&mut self, at: usize) {
+        let host = &mut self.hosts[at];
+        let Some(old) = host.manager else { return };
+        host.manager = Some(ManagerId(old.0 + MANAGERS_ANEW));
+        (host.has_lost_log, host.is_new_manager) = (false, true);
+        let managers = self
+            .hosts
+            .iter()
+            .filter_map(|host| host.manager.map(|id| ManagerInfo { id, addr: manager_address(host.at) }));
+        let managers = managers.collect();
+        self.operator.replace_managers(managers);
     }
 
     /// Whether disks of a node are failing or full, or have been.

@@ -19,6 +19,9 @@ use crate::workload::operation::{Act, Operation};
 
 const MS: u64 = 1_000;
 
+/// While all look at one keyspace, clients rest that much less.
+const BUSIER: u64 = 3;
+
 /// Out of a storm, clients rest that much longer.
 const CALM: u64 = 300;
 
@@ -133,10 +136,18 @@ impl Cluster {
         }
     }
 
+    /// The keyspace that most calls are about just now.
+    fn focus(&self, now: Time) -> Option<KeyspaceId> {
+        self.focus
+            .filter(|(_, until)| self.phase == Phase::Faults && now < *until)
+            .map(|(keyspace, _)| keyspace)
+    }
+
     /// The next call of a client comes after a rest, or with the next storm.
     fn call_again(&mut self, client: usize, life: u32) {
         let now = self.now();
         let rest_us = self.streams.workload.wait(self.scenario.think_us);
+        let rest_us = if self.focus(now).is_some() { rest_us / BUSIER } else { rest_us };
         let mut at = now.after_us(rest_us);
         if self.phase == Phase::Faults && !self.scenario.is_stormy(at) {
             let later = now.after_us(rest_us.saturating_mul(CALM));
@@ -225,7 +236,14 @@ impl Cluster {
             true => live[0],
             false => *self.streams.workload.pick(&live),
         };
-        let operation = self.draws.operation(keyspace);
+        let focus = self.focus(now).filter(|keyspace| live.contains(keyspace));
+        let focus = focus.filter(|_| self.streams.workload.chance(3, 4));
+        let keyspace = focus.unwrap_or(keyspace);
+        let mut operation = self.draws.operation(keyspace);
+        if focus.is_some() && self.streams.workload.chance(1, 3) {
+            // What the others write is read all the time, from wherever one thinks that it is.
+            operation = Operation::new(&operation.key, Act::Lookup);
+        }
         let limit_us = match (operation.is_wait(), self.phase) {
             (true, _) => self.streams.workload.between(20 * MS, 800 * MS),
             (_, Phase::Faults) if self.scenario.impatient && self.streams.workload.chance(1, 4) => {

@@ -1,7 +1,6 @@
 //! What befalls nodes, clients and the network, and when it ends.
 
 use zerohop_engine::disk::simulated::{Faults as DiskTrouble, Latency, Operation as Disk};
-use zerohop_placement::NodeState;
 use zerohop_session::Time;
 
 use super::kinds::Kind;
@@ -10,6 +9,11 @@ use super::{Cluster, Event, Phase};
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+/// Disks rot so long after a storm, if so much of the calm is left then: logs are read from end to end within it.
+const ROT_AFTER_US: u64 = 2 * SECOND;
+const MENDED_US: u64 = 4 * SECOND;
 
 /// Something that happens again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +26,12 @@ pub(super) enum Fault {
     Restart { host: usize, life: u32 },
     /// Clients do nothing for longer than their sessions are remembered.
     Sleep,
+    /// Bytes rot on the disks of a node, at a time at which all is well.
+    Rot,
 }
 
 /// Kinds that strike at drawn moments of a storm. The others are always there, or the operator's.
-const STRIKES: [Kind; 19] = [
+const STRIKES: [Kind; 21] = [
     Kind::Cuts,
     Kind::OneWayCuts,
     Kind::ClientCuts,
@@ -45,6 +51,8 @@ const STRIKES: [Kind; 19] = [
     Kind::QuorumLosses,
     Kind::TotalRestarts,
     Kind::Joins,
+    Kind::AgentPauses,
+    Kind::LogsLost,
 ];
 
 impl Cluster {
@@ -52,6 +60,12 @@ impl Cluster {
         self.schedule_next();
         if let Some((from, _)) = self.scenario.sleep {
             self.agenda.at(from, Event::Fault(Fault::Sleep));
+        }
+        for calm in self.scenario.storms.windows(2) {
+            let (from, until) = (calm[0].1.after_us(ROT_AFTER_US), calm[1].0);
+            if until.since_us(from) >= MENDED_US && until > from {
+                self.agenda.at(from, Event::Fault(Fault::Rot));
+            }
         }
     }
 
@@ -103,6 +117,7 @@ impl Cluster {
                 self.coverage.fault(Kind::Sleeps);
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
             }
+            Fault::Rot => self.rot(),
             Fault::Restart { host, life } if self.hosts[host].life == life && self.hosts[host].is_up => {
                 self.coverage.fault(Kind::Restarts);
                 self.end_process(host, Ending::Killed);
@@ -113,10 +128,10 @@ impl Cluster {
 
     fn strike(&mut self, kind: Kind) {
         let now = self.now();
-        let Some(host) = self.any_up() else { return };
+        let Some(host) = self.aim() else { return };
         let until = |us| now.after_us(us);
         match kind {
-            Kind::Cuts | Kind::OneWayCuts => self.cut(kind == Kind::OneWayCuts),
+            Kind::Cuts | Kind::OneWayCuts => self.cut(host, kind == Kind::OneWayCuts),
             Kind::ClientCuts => {
                 let client = self.any_client();
                 let until = until(self.streams.network.below(self.scenario.cut_us + 1));
@@ -150,6 +165,14 @@ impl Cluster {
                 self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
                 self.watch.paused(host, now, until);
             }
+            Kind::AgentPauses => {
+                let longest = *self.streams.node.pick(&[SECOND, 4 * SECOND, 8 * SECOND]);
+                let until = until(self.streams.node.between(500 * MS, longest));
+                self.trace.say(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
+                let one = &mut self.hosts[host];
+                one.agent_paused_until = one.agent_paused_until.max(until);
+            }
+            Kind::LogsLost => return self.lose_log(),
             Kind::ClientPauses => {
                 let client = self.any_client();
                 let until = until(self.streams.client.below(self.scenario.pause_us + 1));
@@ -187,15 +210,12 @@ impl Cluster {
     }
 
     /// Some nodes hear nothing of the others, or are not heard, or both.
-    fn cut(&mut self, one_way: bool) {
+    fn cut(&mut self, alone: usize, one_way: bool) {
         let now = self.now();
         let until = now.after_us(self.streams.node.between(self.scenario.cut_us / 4, self.scenario.cut_us));
         let count = self.hosts.len();
         let side: Vec<bool> = match self.streams.node.below(4) {
-            0 | 1 => {
-                let alone = self.streams.node.below(count as u64) as usize;
-                (0..count).map(|at| at == alone).collect()
-            }
+            0 | 1 => (0..count).map(|at| at == alone).collect(),
             2 => (0..count).map(|_| self.streams.node.chance(1, 2)).collect(),
             _ => return self.cut_pairs(until, one_way),
         };
@@ -228,6 +248,82 @@ impl Cluster {
                 }
             }
         }
+    }
+
+    /// Whom the next fault strikes: any node, or one that serves what clients will ask for.
+    fn aim(&mut self) -> Option<usize> {
+        let map = std::sync::Arc::clone(&self.watch.map);
+        let primaries: Vec<_> = map
+            .keyspaces()
+            .flat_map(|(id, keyspace)| keyspace.groups().map(move |(_, group)| (id, group.primary)))
+            .collect();
+        if primaries.is_empty() || self.streams.node.chance(1, 3) {
+            return self.any_up();
+        }
+        let (keyspace, primary) = *self.streams.node.pick(&primaries);
+        let (host, _) = self.host_of(primary).filter(|(at, _)| self.hosts[*at].is_up)?;
+        self.focus = Some((keyspace, self.now().after_us(3 * SECOND)));
+        Some(host)
+    }
+
+    /// A manager loses its log, if it is one of several who all are there: with another gone for ever nothing could be decided.
+    fn lose_log(&mut self) {
+        let managers: Vec<usize> =
+            (0..self.hosts.len()).filter(|at| self.hosts[*at].manager.is_some()).collect();
+        let is_well = |at: &usize| {
+            let host = &self.hosts[*at];
+            host.is_up
+                && !host.is_doomed
+                && host.agent.as_ref().is_some_and(|agent| agent.manager().is_some())
+        };
+        if self.watch.has_lost_log || managers.len() < 3 || !managers.iter().all(is_well) {
+            return;
+        }
+        let at = *self.streams.node.pick(&managers);
+        self.watch.has_lost_log = true;
+        self.coverage.fault(Kind::LogsLost);
+        self.end_process(at, Ending::Power);
+        self.trace.say(self.now(), format_args!("LOG of the manager of n{at} is lost"));
+        self.hosts[at].control = super::control_disk::ControlDisk::default();
+        self.hosts[at].has_lost_log = true;
+    }
+
+    /// Bytes rot on the disks of a node, if all that they hold is in sync elsewhere too, and nothing else is wrong: in the calm that
+    /// follows it is found and mended.
+    fn rot(&mut self) {
+        let is_well = |host: &super::host::Host| {
+            host.life == 0 || host.is_gone || host.is_up && !host.is_doomed && !host.stays_down
+        };
+        if !self.scenario.has(Kind::DisksRot) || self.watch.has_lost_disks || !self.hosts.iter().all(is_well)
+        {
+            return;
+        }
+        let Some(host) = self.any_up() else { return };
+        if !self.is_safe_without(host) {
+            return;
+        }
+        let now = self.now();
+        let slot = self.streams.node.below(self.hosts[host].slots.len() as u64) as usize;
+        let count = self.streams.node.between(1, 3) as usize;
+        let disk = &self.hosts[host].slots[slot].disk;
+        let mut rotten = disk.rot_random(count);
+        // A folder whose own few bytes have rotted is refused, and its operator empties it: that is a disk lost.
+        rotten.retain(|rot| {
+            let is_log = rot.path.ends_with(".seg");
+            // The same bits turned once more are as they were.
+            is_log || disk.rot_at(&rot.path, rot.offset, rot.mask).is_err()
+        });
+        if rotten.is_empty() {
+            return;
+        }
+        self.trace.say(now, format_args!("DISK of n{host}/{slot} rots: {rotten:?}"));
+        // Whose log cannot be read may have been the only one to hold the last of what was acknowledged. What is mended is right
+        // in memory, and on the disk only once its segment is rewritten: a start may find it rotten, and nothing says when not.
+        self.watch.troubled(host, now);
+        self.lost_disks.insert(host, Time::NEVER);
+        self.watch.has_lost_disks = true;
+        self.hosts[host].has_failed = true;
+        self.coverage.fault(Kind::DisksRot);
     }
 
     /// A node's disks are gone, if all that they hold is in sync elsewhere too: what was only there would be lost for good,
@@ -325,6 +421,7 @@ impl Cluster {
         }
         for at in 0..self.hosts.len() {
             self.hosts[at].paused_until = Time(0);
+            self.hosts[at].agent_paused_until = Time(0);
             self.hosts[at].mend_disks();
             self.hosts[at].clock.set_right(now);
             for slot in 0..self.hosts[at].slots.len() {
@@ -344,7 +441,6 @@ impl Cluster {
                 self.tell_agent(at, zerohop_control::agent::Event::Tick);
             }
         }
-        self.operator.undrain_all(&self.watch.map, NodeState::Draining);
         self.agenda.at(now, Event::Operate);
         self.history.healed = Some(now);
     }
@@ -355,5 +451,5 @@ impl Cluster {
 }
 
 fn is_rare(kind: Kind) -> bool {
-    matches!(kind, Kind::TotalRestarts | Kind::QuorumLosses | Kind::DisksLost)
+    matches!(kind, Kind::TotalRestarts | Kind::QuorumLosses | Kind::DisksLost | Kind::LogsLost)
 }

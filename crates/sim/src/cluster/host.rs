@@ -28,6 +28,9 @@ pub(crate) struct Host {
     /// Its number among the founders, if it is one.
     pub(crate) manager: Option<ManagerId>,
     pub(crate) domain: u32,
+    /// Its log was lost: it is a manager under this number for the first time, and is to be taken in.
+    pub(crate) is_new_manager: bool,
+    pub(crate) has_lost_log: bool,
     /// Counts its processes, so that nothing meant for one reaches the next.
     pub(crate) life: u32,
     pub(crate) incarnation: Incarnation,
@@ -37,9 +40,12 @@ pub(crate) struct Host {
     /// It has been removed from the cluster, for ever.
     pub(crate) is_gone: bool,
     pub(crate) paused_until: Time,
+    /// Its agent stands still until then, while its instances go on.
+    pub(crate) agent_paused_until: Time,
     pub(crate) agent_turn_at: Option<Time>,
-    /// Messages that have come while it was paused.
+    /// Messages that have come while it was paused, and what its own instances have said meanwhile.
     pub(crate) agent_inbox: Vec<Vec<u8>>,
+    pub(crate) agent_owes: Vec<super::agents::Pending>,
     /// A disk has failed in this process: a partition may take no writes until the next start.
     pub(crate) has_failed: bool,
     /// The power goes in the middle of one of its next operations.
@@ -71,14 +77,18 @@ impl Host {
             control: ControlDisk::default(),
             manager: None,
             domain: 0,
+            is_new_manager: false,
+            has_lost_log: false,
             life: 0,
             incarnation: Incarnation(0),
             is_up: false,
             stays_down: false,
             is_gone: false,
             paused_until: Time(0),
+            agent_paused_until: Time(0),
             agent_turn_at: None,
             agent_inbox: Vec::new(),
+            agent_owes: Vec::new(),
             has_failed: false,
             is_doomed: false,
         }
@@ -94,10 +104,16 @@ impl Host {
         settings.map = Arc::clone(&self.folder.map);
         settings.control = match (self.manager, self.control.bytes()) {
             (None, _) => Control::No,
+            (Some(id), []) if self.is_new_manager => Control::New { id },
             (Some(id), []) => Control::Found { id, founders: founders.to_vec() },
             (Some(_), log) => Control::Log(log.to_vec()),
         };
         settings
+    }
+
+    /// Until when its agent does nothing.
+    pub(crate) fn agent_rests_until(&self) -> Time {
+        self.paused_until.max(self.agent_paused_until)
     }
 
     /// The agent's clock.

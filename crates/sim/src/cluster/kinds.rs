@@ -38,11 +38,15 @@ pub enum Kind {
     QuorumLosses,
     TotalRestarts,
     Sleeps,
+    AgentPauses,
+    Moves,
+    LogsLost,
+    DisksRot,
 }
 
 impl Kind {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Kind; 31] = [
+    pub const ALL: [Kind; 35] = [
         Kind::Loss,
         Kind::Repeats,
         Kind::Reordering,
@@ -74,6 +78,10 @@ impl Kind {
         Kind::QuorumLosses,
         Kind::TotalRestarts,
         Kind::Sleeps,
+        Kind::AgentPauses,
+        Kind::Moves,
+        Kind::LogsLost,
+        Kind::DisksRot,
     ];
 
     /// What a person reads.
@@ -111,6 +119,10 @@ impl Kind {
             Kind::QuorumLosses => "losses of the control quorum",
             Kind::TotalRestarts => "restarts of all",
             Kind::Sleeps => "clients idle for longer than sessions are remembered",
+            Kind::AgentPauses => "pauses of agents while their instances go on",
+            Kind::Moves => "moves asked for",
+            Kind::LogsLost => "logs of managers lost",
+            Kind::DisksRot => "disks rotten",
         }
     }
 }
@@ -213,6 +225,7 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::ClientCuts,
             Kind::BrokenConnections,
             Kind::NodePauses,
+            Kind::AgentPauses,
         ]),
     ),
     (
@@ -225,6 +238,7 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::DisksFail,
             Kind::DisksFull,
             Kind::DisksSlow,
+            Kind::DisksRot,
             Kind::TotalRestarts,
         ]),
     ),
@@ -248,6 +262,7 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::Removals,
             Kind::Splits,
             Kind::Drops,
+            Kind::Moves,
             Kind::Kills,
             Kind::Loss,
             Kind::Cuts,
@@ -259,6 +274,8 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::ManagerLosses,
             Kind::QuorumLosses,
             Kind::TotalRestarts,
+            Kind::LogsLost,
+            Kind::AgentPauses,
             Kind::Loss,
             Kind::Delays,
             Kind::OneWayCuts,

@@ -35,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zerohop_control::command::{ManagerId, ManagerInfo};
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_session::Time;
+use zerohop_wire::ids::KeyspaceId;
 
 use crate::agenda::Agenda;
 use crate::client::Client;
@@ -131,6 +132,8 @@ pub(crate) struct Cluster {
     pending: VecDeque<(usize, u32, Pending)>,
     /// When the disks of a node were lost.
     lost_disks: BTreeMap<usize, Time>,
+    /// What clients ask most for just now, and until when: something has befallen whoever serves it.
+    focus: Option<(KeyspaceId, Time)>,
     phase: Phase,
 }
 
@@ -194,6 +197,7 @@ impl Cluster {
             haunted: BTreeSet::new(),
             pending: VecDeque::new(),
             lost_disks: BTreeMap::new(),
+            focus: None,
             phase: Phase::Faults,
             scenario,
         };

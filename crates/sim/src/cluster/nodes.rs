@@ -93,6 +93,9 @@ impl Cluster {
         for place in &turned.answered {
             self.watch_answer(host, slot, *place);
         }
+        for place in &turned.acknowledged {
+            self.watch_acknowledged(host, slot, *place);
+        }
         for (link, bytes) in turned.sent {
             self.trace.note(
                 done,
@@ -199,7 +202,9 @@ impl Cluster {
         host.has_failed = false;
         host.is_doomed = false;
         host.paused_until = Time(0);
+        host.agent_paused_until = Time(0);
         host.agent_inbox.clear();
+        host.agent_owes.clear();
         host.mend_disks();
         let settings = host.settings(seed, &self.founders, &contacts);
         let settings = zerohop_control::agent::Settings {
@@ -219,6 +224,11 @@ impl Cluster {
             Ok((agent, good)) => {
                 host.control.cut(good);
                 host.agent = Some(agent);
+            }
+            Err(_) if host.has_lost_log => {
+                // Its operator reads why, and brings it back as another manager.
+                self.replace_manager(at);
+                return self.tell_later(at, Pending::End(Ending::Killed));
             }
             Err(error) => {
                 return self.trouble("world", format!("the agent of n{at} does not start: {error}"));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zerohop_control::agent::{Event as Told, Unanswered};
-use zerohop_control::command::{Command, Outcome};
+use zerohop_control::command::{Command, ManagerInfo, Move, Outcome};
 use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
 
 use super::kinds::Kind;
@@ -23,19 +23,16 @@ pub(super) struct Operator {
     /// Commands that wait for an answer, by token.
     asked: BTreeMap<u64, Command>,
     tokens: u64,
-    /// What must be done before the run ends.
-    wanted: Vec<Command>,
     splits: u32,
     drops: u32,
+    /// Who is to be the control group, until somebody has said that it is decided.
+    managers: Option<Vec<ManagerInfo>>,
 }
 
 impl Operator {
-    /// Nodes that are being emptied are to take part again.
-    pub(super) fn undrain_all(&mut self, map: &Arc<ClusterMap>, state: NodeState) {
-        for node in map.nodes().filter(|node| node.state() == state) {
-            let (node, incarnation) = (node.id(), node.incarnation());
-            self.wanted.push(Command::SetNodeState { node, incarnation, state: NodeState::Up });
-        }
+    /// A manager has lost its log: the group is to be these.
+    pub(super) fn replace_managers(&mut self, managers: Vec<ManagerInfo>) {
+        self.managers = Some(managers);
     }
 }
 
@@ -64,8 +61,19 @@ impl Cluster {
             let config = config(at, self.scenario.keyspaces[at], self.seed);
             return self.ask_control(Command::CreateKeyspace(config));
         }
-        if let Some(command) = self.operator.wanted.pop() {
-            return self.ask_control(command);
+        if let Some(managers) = self.operator.managers.clone() {
+            let command = Command::SetManagers(managers);
+            if self.operator.asked.values().all(|asked| *asked != command) {
+                return self.ask_control(command);
+            }
+        }
+        if self.phase == Phase::Healed {
+            // Nodes that are being emptied are to take part again.
+            let drained = map.nodes().find(|node| node.state() == NodeState::Draining);
+            if let Some(node) = drained {
+                let (node, incarnation) = (node.id(), node.incarnation());
+                return self.ask_control(Command::SetNodeState { node, incarnation, state: NodeState::Up });
+            }
         }
         if self.is_stormy(now) {
             self.disturb(&map);
@@ -74,7 +82,7 @@ impl Cluster {
 
     /// Changes on a whim.
     fn disturb(&mut self, map: &ClusterMap) {
-        let which = self.streams.node.below(12);
+        let which = self.streams.node.below(14);
         let nodes: Vec<_> = map.nodes().collect();
         if nodes.is_empty() {
             return;
@@ -98,6 +106,19 @@ impl Cluster {
                 self.operator.splits += 1;
                 self.coverage.fault(Kind::Splits);
                 self.ask_control(Command::SplitKeyspace(id));
+            }
+            7 | 8 if self.scenario.has(Kind::Moves) => {
+                let places = map
+                    .keyspaces()
+                    .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)));
+                let places: Vec<_> = places.collect();
+                if places.is_empty() {
+                    return;
+                }
+                let (keyspace, partition) = *self.streams.node.pick(&places);
+                let to = (!self.streams.node.chance(1, 4)).then_some(node.id());
+                self.coverage.fault(Kind::Moves);
+                self.ask_control(Command::Move(Move { keyspace, partition, to, instance: None }));
             }
             6 if self.scenario.has(Kind::Drops) && self.operator.drops < 1 => {
                 if let Some((id, _)) = map.keyspace_named("keyspace-2") {
@@ -142,6 +163,9 @@ impl Cluster {
     fn ask_control(&mut self, command: Command) {
         let now = self.now();
         let Some(at) = self.any_up() else { return };
+        if now < self.hosts[at].agent_rests_until() {
+            return;
+        }
         self.operator.tokens += 1;
         let token = self.operator.tokens;
         self.trace.say(now, format_args!("operator asks n{at} for {command:?}"));
@@ -153,6 +177,11 @@ impl Cluster {
         let now = self.now();
         let Some(command) = self.operator.asked.remove(&token) else { return };
         self.trace.say(now, format_args!("operator is told of {command:?}: {result:?}"));
+        if matches!(&command, Command::SetManagers(asked) if self.operator.managers.as_ref() == Some(asked))
+            && result.as_ref().is_ok_and(|outcome| outcome.result.is_ok())
+        {
+            self.operator.managers = None;
+        }
         if matches!(command, Command::SplitKeyspace(_)) && result.is_err() {
             self.coverage.splits_refused += 1;
         }

@@ -133,7 +133,7 @@ impl Scenario {
         let sleep = if kinds.has(Kind::Sleeps) { lie_down(&mut storms, &mut heal, sleep) } else { None };
         let clients = random.between(3, 7) as usize;
         let depth = *random.pick(&[1, 2, 4]);
-        let is_hot = random.chance(1, 3);
+        let is_hot = random.chance(1, 2);
         let network = network(random, kinds);
         let peers = peers(random, kinds);
         Scenario {

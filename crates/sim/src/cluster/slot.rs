@@ -50,6 +50,8 @@ pub(crate) struct Turned {
     pub(crate) fetches_map: bool,
     /// Places that have said something about a record.
     pub(crate) answered: Vec<Place>,
+    /// Places that have said that a write is done.
+    pub(crate) acknowledged: Vec<Place>,
     /// There is more upkeep to do at once.
     pub(crate) has_more: bool,
 }
@@ -69,6 +71,9 @@ impl Effects for Collect<'_> {
         let Some(port) = self.ports.get_mut(&LinkId(to.connection)) else { return };
         if port.tells(to.request, message) {
             self.turned.answered.push(place);
+        }
+        if port.acknowledges(to.request, message) {
+            self.turned.acknowledged.push(place);
         }
         let envelope = Envelope {
             request: to.request,

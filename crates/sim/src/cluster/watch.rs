@@ -8,9 +8,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use zerohop_partition::instance::Place;
-use zerohop_placement::{Change, ClusterMap, Group, GroupState, KeyspaceConfig, MapDelta, NodeState};
+use zerohop_placement::{
+    Change, ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapDelta, NodeState,
+};
 use zerohop_session::Time;
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionId};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::Cluster;
 use super::nodes::Ending;
@@ -28,6 +30,8 @@ pub(super) struct Watch {
     pub(super) dropped: BTreeSet<String>,
     /// The disks of some node have been lost.
     pub(super) has_lost_disks: bool,
+    /// A manager has lost its log.
+    pub(super) has_lost_log: bool,
     keyspaces: BTreeMap<KeyspaceId, Known>,
     slices: Slices,
     /// Processes that have ended.
@@ -45,6 +49,8 @@ struct Known {
     config: KeyspaceConfig,
     /// Who held all that was acknowledged, in the last group of each partition that did not recover.
     holders: BTreeMap<PartitionId, Vec<(InstanceId, Incarnation)>>,
+    /// How many copies hold what is acknowledged, in each epoch that was seen.
+    copies: BTreeMap<(PartitionId, PartitionEpoch), usize>,
 }
 
 /// The end of a process.
@@ -118,6 +124,23 @@ impl Cluster {
         }
     }
 
+    /// An answer leaves a process that a write is done: so many copies hold it as must.
+    pub(super) fn watch_acknowledged(&mut self, host: usize, slot: usize, place: Place) {
+        let Some(known) = self.watch.keyspaces.get(&place.keyspace) else { return };
+        let wanted = usize::from(known.config.min_in_sync);
+        let Some(copies) = known.copies.get(&(place.partition, place.epoch)).copied() else { return };
+        if copies < wanted {
+            let what = format!(
+                "at {} n{host}/{slot} acknowledges a write of {}/{} in epoch {}, which has {copies} copies of {wanted}",
+                self.now().0,
+                place.keyspace,
+                place.partition,
+                place.epoch
+            );
+            self.trouble("copies", what);
+        }
+    }
+
     /// A process ends.
     pub(super) fn watch_end(&mut self, at: usize, how: Ending) {
         let now = self.now();
@@ -177,6 +200,7 @@ impl Cluster {
                 },
                 config: keyspace.config().clone(),
                 holders: BTreeMap::new(),
+                copies: BTreeMap::new(),
             });
             self.watch.slices.see(id, before.keyspace(id), keyspace);
             if keyspace.config().partitions > known.config.partitions {
@@ -229,6 +253,7 @@ impl Cluster {
         let holders = holders.map(named).collect();
         if let Some(known) = self.watch.keyspaces.get_mut(&keyspace) {
             known.holders.insert(partition, holders);
+            known.copies.insert((partition, group.epoch), group.in_sync.len() + 1);
         }
     }
 
@@ -270,8 +295,11 @@ impl Cluster {
         let durability = known.history.durability_at(now);
         let partitions = known.config.partitions.get();
         let holders: Vec<Holder> = holders.iter().map(|holder| self.holder(*holder)).collect();
+        let is_in_doubt = self.has_lost_disk_since(chosen, Time::NEVER);
         let survives_until = match judge(durability, &holders, chosen) {
             Judged::Whole => return,
+            // Its disk has rotted, and it has mended all that it met.
+            Judged::Passes(_) if is_in_doubt && durability == Durability::Sync => return,
             Judged::MayLack(survives_until) => survives_until,
             Judged::Passes(passed) => {
                 let what = format!(

@@ -23,6 +23,8 @@ pub(crate) struct Port {
     in_flight: BTreeSet<RequestId>,
     /// Those of them that wait for a change of a record: to them, that time is up says what the record is.
     waits: BTreeSet<RequestId>,
+    /// And those that write one record.
+    writes: BTreeSet<RequestId>,
 }
 
 impl Port {
@@ -36,6 +38,7 @@ impl Port {
             out: Vec::new(),
             in_flight: BTreeSet::new(),
             waits: BTreeSet::new(),
+            writes: BTreeSet::new(),
         }
     }
 
@@ -85,6 +88,9 @@ impl Port {
                     if message.kind() == Kind::Wait {
                         self.waits.insert(frame.envelope.request);
                     }
+                    if matches!(message, Message::Write { .. }) {
+                        self.writes.insert(frame.envelope.request);
+                    }
                     return Some(Taken::Request(frame.envelope, message));
                 }
             },
@@ -132,6 +138,11 @@ impl Port {
         }
     }
 
+    /// Whether an answer says that a write has been done.
+    pub(crate) fn acknowledges(&self, request: RequestId, message: &Message<'_>) -> bool {
+        matches!(message, Message::Answer(Ok(_))) && self.writes.contains(&request)
+    }
+
     /// Answers a request.
     ///
     /// # Panics
@@ -148,6 +159,7 @@ impl Port {
     pub(crate) fn settle(&mut self, request: RequestId) {
         assert!(self.in_flight.remove(&request), "request {request} was answered twice");
         self.waits.remove(&request);
+        self.writes.remove(&request);
     }
 
     /// Answers a frame that never became a request. Before the greeting that is the end.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use zerohop_engine::random::Random;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{Condition, Expiry, Range};
+use zerohop_wire::messages::{Brings, Condition, Expiry, NumberType, Operator, Range, Transform};
 
 use super::operation::{Act, Awaited, Operation};
 use super::tokens::{FILLER, token};
@@ -124,12 +124,31 @@ impl Draws {
     }
 
     fn on_bits(&mut self) -> Act {
-        match self.random.below(6) {
+        match self.random.below(8) {
+            6 | 7 => self.transform(),
             0..=2 => Act::SetBit { offset: self.random.below(64), on: self.random.chance(1, 2) },
             3 => Act::GetBit { offset: self.random.below(80) },
             4 => Act::CountBits { range: self.range() },
             _ => Act::Lookup,
         }
+    }
+
+    /// Of numbers without a sign: the others differ in arithmetic alone, which the partition's own tests try.
+    fn transform(&mut self) -> Act {
+        const OPERATORS: [Operator; 7] = [
+            Operator::Add,
+            Operator::Multiply,
+            Operator::Min,
+            Operator::Max,
+            Operator::And,
+            Operator::Or,
+            Operator::Xor,
+        ];
+        let number = *self.random.pick(&[NumberType::U8, NumberType::U16, NumberType::U32, NumberType::U64]);
+        let operator = *self.random.pick(&OPERATORS);
+        let operand = self.random.next_u64() >> (64 - 8 * number.bytes());
+        let brings = *self.random.pick(&[Brings::Nothing, Brings::Old, Brings::New]);
+        Act::Transform(Transform { operator, number, operand, offset: self.random.below(6), brings })
     }
 
     fn on_soon(&mut self) -> Act {

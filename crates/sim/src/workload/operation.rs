@@ -5,7 +5,7 @@ use std::fmt;
 use zerohop_wire::Many;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
-    Change, Condition, Expiry, Operation as Wire, Query, Range, Read, Until, Write,
+    Change, Condition, Expiry, Operation as Wire, Query, Range, Read, Transform, Until, Write,
 };
 
 use super::tokens::shown;
@@ -32,6 +32,7 @@ pub enum Act {
     CompareSwap { expected: Option<Vec<u8>>, new: Option<Vec<u8>> },
     Increment { delta: i64 },
     SetBit { offset: u64, on: bool },
+    Transform(Transform),
     Expire { expiry: Expiry },
     Trim { keep: Range },
     Lookup,
@@ -84,6 +85,7 @@ impl Operation {
                 | Act::CompareSwap { .. }
                 | Act::Increment { .. }
                 | Act::SetBit { .. }
+                | Act::Transform(_)
                 | Act::Expire { .. }
                 | Act::Trim { .. }
         )
@@ -113,6 +115,7 @@ impl Operation {
             }
             Act::Increment { delta } => then(&write(Change::Increment { delta: *delta })),
             Act::SetBit { offset, on } => then(&write(Change::SetBit { offset: *offset, on: *on })),
+            Act::Transform(transform) => then(&write(Change::Transform(*transform))),
             Act::Expire { expiry } => then(&write(Change::Expire { expiry: *expiry })),
             Act::Trim { keep } => then(&write(Change::Trim { keep: *keep })),
             Act::Lookup => then(&read(Query::Lookup)),
