@@ -3,6 +3,9 @@
 /// Most managers that agree: more would only make every decision wait for more.
 pub const MANAGERS_MAX: usize = 5;
 
+/// How far ahead a control group goes that is founded anew: more than was ever decided without its knowing.
+pub const FOUNDED_ANEW_JUMP: u64 = 1 << 20;
+
 /// Outcomes remembered for retries, the oldest forgotten first. At the hundreds of commands a second that a cluster in
 /// trouble sees, many seconds of them; a retry from before the oldest is refused, not done again.
 pub const REQUESTS_REMEMBERED_MAX: usize = 4096;

@@ -1,6 +1,9 @@
 //! `zerohop recover`: partitions that nobody serves, and the operator's word that whoever held them will not return.
 
+mod control_group;
+
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -29,6 +32,10 @@ pub(crate) struct RecoverArguments {
     /// All that are lost.
     #[arg(long)]
     all_lost: bool,
+    /// Founds the control group anew from the folder of one of its nodes, which must not run: the other managers are gone for
+    /// good. Without --accept-loss it only says what is in the folder.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["partitions", "all_lost"])]
+    control_group: Option<PathBuf>,
     /// Goes on with what is left. What only those had that are down is gone for good, even if they return.
     #[arg(long)]
     accept_loss: bool,
@@ -73,7 +80,10 @@ struct Lost {
 }
 
 pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandError> {
-    let RecoverArguments { partitions, all_lost, accept_loss, target, json } = arguments;
+    let RecoverArguments { partitions, all_lost, control_group, accept_loss, target, json } = arguments;
+    if let Some(folder) = control_group {
+        return control_group::recover(&folder, accept_loss, json);
+    }
     if accept_loss && partitions.is_empty() && !all_lost {
         let what =
             "name the partitions to give up, or say --all-lost; `zerohop recover` alone tells which are lost";

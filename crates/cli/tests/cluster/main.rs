@@ -8,6 +8,7 @@
 )]
 
 mod loads;
+mod managers;
 mod moves;
 mod nodes;
 mod recovery;

@@ -68,7 +68,8 @@ impl Cluster {
 
     /// What the program prints, and how it ends.
     pub(crate) fn run(&self, arguments: &[&str]) -> (i32, String, String) {
-        let running = self.nodes.iter().position(Option::is_some).unwrap();
+        // Of commands that ask nobody it does not matter.
+        let running = self.nodes.iter().position(Option::is_some).unwrap_or(0);
         let mut command = Command::new(env!("CARGO_BIN_EXE_zerohop"));
         command.args(arguments).env("ZEROHOP_ENDPOINT", &self.endpoints()[running]);
         let output = command.output().unwrap();
@@ -112,6 +113,23 @@ impl Cluster {
         let output = child.stdout.take().unwrap();
         self.nodes[node] = Some(child);
         ready(output);
+    }
+
+    /// The same of several at once.
+    pub(crate) fn start_together(&mut self, nodes: &[usize]) {
+        let mut outputs = Vec::new();
+        for node in nodes {
+            let mut child = self.spawn(*node);
+            outputs.push(child.stdout.take().unwrap());
+            self.nodes[*node] = Some(child);
+        }
+        outputs.into_iter().for_each(ready);
+    }
+
+    /// Does something while no node runs.
+    pub(crate) fn nobody_runs(&self, act: impl FnOnce(&Cluster)) {
+        assert!(self.nodes.iter().all(Option::is_none));
+        act(self);
     }
 
     /// Waits until the status is so.

@@ -183,5 +183,6 @@ impl Agent {
         self.own = Some(own);
         self.effects.push(Effect::Joined { node: own.node, first_instance, epoch: map.epoch() });
         self.begin_gossip(own.node, map.epoch());
+        self.managers_changed();
     }
 }

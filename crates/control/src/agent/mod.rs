@@ -53,7 +53,7 @@ use listen::Silent;
 use maps::{Fetch, Maps};
 use message::{Body, Message, News};
 use owed::Owed;
-use seat::Pieces;
+use seat::{Persists, Pieces};
 use serve::Peers;
 
 /// Of so many strangers, in milliseconds, one is told that this is another cluster.
@@ -71,6 +71,10 @@ pub struct Agent {
     own: Option<Own>,
     /// Its manager, if it is a member of the control group.
     seat: Option<Manager>,
+    /// The last one that it had; its log is kept until another takes its place.
+    last_seat: Option<ManagerId>,
+    /// What persist effects are counted from: those of managers before this one are no concern of its.
+    persists: Persists,
     seat_leader: Option<ManagerId>,
     founding: Option<Founding>,
     /// The starts of founders without a log that had been heard from when the first one founded; empty if it has not
@@ -138,6 +142,8 @@ impl Agent {
             start: Start::Nobody,
             own: None,
             seat: None,
+            last_seat: None,
+            persists: Persists::default(),
             seat_leader: None,
             founding: None,
             founded_with: BTreeMap::new(),
@@ -201,7 +207,7 @@ impl Agent {
         match event {
             Event::Tick => {}
             Event::Received { bytes } => self.receive(bytes),
-            Event::Persisted(number) => self.tell_manager(manager::Event::Persisted(number)),
+            Event::Persisted(number) => self.persisted(number),
             Event::Opened { intact } => self.opened(intact),
             Event::InstanceAsks { instance, keyspace, partition, epoch, wish } => {
                 self.instance_asks((instance, keyspace, partition), epoch, wish);
@@ -410,6 +416,7 @@ impl Agent {
     fn hear(&mut self, news: &News) {
         if self.group.hear(news) {
             self.effects.push(Effect::Managers(self.group.managers.clone()));
+            self.managers_changed();
         }
     }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use zerohop_placement::Address;
 
 use super::message::{Body, News};
-use super::{Agent, Effect};
-use crate::command::ManagerId;
+use super::{Agent, Effect, Ended};
+use crate::command::{ManagerId, ManagerInfo};
 use crate::limits::{MESSAGES_PIECED_MAX, PIECE_BYTES};
 use crate::manager::{self, Answer, Manager};
 
@@ -58,7 +58,34 @@ impl Pieces {
     }
 }
 
+/// Counts persist effects over all the managers that a node has had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Persists {
+    /// Those of managers before this one.
+    base: u64,
+    last: u64,
+}
+
+impl Persists {
+    /// Another manager counts from its own beginning.
+    fn begin(&mut self) {
+        self.base = self.last + 1;
+    }
+}
+
 impl Agent {
+    fn persist(&mut self, number: u64, bytes: Vec<u8>, replace: bool) {
+        let number = self.persists.base + number;
+        self.persists.last = self.persists.last.max(number);
+        self.effects.push(Effect::Persist { number, bytes, replace });
+    }
+
+    pub(super) fn persisted(&mut self, number: u64) {
+        if let Some(number) = number.checked_sub(self.persists.base) {
+            self.tell_manager(manager::Event::Persisted(number));
+        }
+    }
+
     /// Hands something to the manager, if this node has one.
     pub(super) fn tell_manager(&mut self, event: manager::Event<'_>) {
         let Some(manager) = self.seat.as_mut() else { return };
@@ -70,6 +97,7 @@ impl Agent {
     pub(super) fn take_seat(&mut self, mut manager: Manager) {
         let effects = manager.take_effects();
         self.seat = Some(manager);
+        self.last_seat = self.seat.as_ref().map(Manager::id);
         self.carry_out(effects);
     }
 
@@ -83,7 +111,7 @@ impl Agent {
         for effect in effects {
             match effect {
                 manager::Effect::Persist { number, bytes, replace } => {
-                    self.effects.push(Effect::Persist { number, bytes, replace });
+                    self.persist(number, bytes, replace);
                 }
                 manager::Effect::Send { to, bytes } => self.send_to_manager(to, &bytes),
                 manager::Effect::Answer { token, answer } => self.manager_answers(token, answer),
@@ -143,6 +171,41 @@ impl Agent {
         }
     }
 
+    /// The list of managers is another. Whoever it does not name any more gives its seat up: it may have been away while the
+    /// control group was founded anew. Its log stays, so that it never promises anything twice. A node that was taken in takes its
+    /// seat, once.
+    pub(super) fn managers_changed(&mut self) {
+        let managers = &self.group.managers;
+        let is_named = |id: ManagerId| managers.iter().any(|one| one.id == id);
+        if let Some(seat) = &self.seat
+            && self.group.mark > seat.state().mark()
+            && !is_named(seat.id())
+        {
+            self.seat = None;
+            self.seat_leader = None;
+        }
+        let Some(node) = self.own_node() else { return };
+        let is_mine =
+            |one: &&ManagerInfo| one.addr == self.settings.manager && manager::node_of(one.id) == Some(node);
+        let mine = self.group.managers.iter().find(is_mine).map(|one| one.id);
+        if let Some(id) = mine
+            // An id is given once, and those of one node only go up: this one has promised nothing yet.
+            && self.seat.is_none()
+            && self.last_seat.is_none_or(|last| last < id)
+            && self.founding.is_none()
+        {
+            let log = Manager::join(id);
+            match Manager::open(self.now, &log, self.manager_settings()) {
+                Ok((manager, _)) => {
+                    self.persists.begin();
+                    self.persist(0, log, true);
+                    self.take_seat(manager);
+                }
+                Err(error) => self.end(Ended::Refused { reason: error.to_string() }),
+            }
+        }
+    }
+
     /// A message of another manager, or a piece of one.
     pub(super) fn hear_manager(
         &mut self,
@@ -151,7 +214,16 @@ impl Agent {
         bytes: Vec<u8>,
         at: &Address,
     ) {
-        if self.seat.as_ref().is_none_or(|manager| manager.id() != to) {
+        let is_member = |manager: &Manager| {
+            let (voters, learners) = manager.members();
+            voters.iter().chain(&learners).any(|one| *one == from)
+        };
+        let is_meant = self.seat.as_ref().is_some_and(|manager| manager.id() == to);
+        if self.leads() && (!is_meant || !self.seat.as_ref().is_some_and(is_member)) {
+            // It speaks for a control group that is no more, or to one: it is told who the managers are.
+            self.send_epoch(at, self.map().epoch());
+        }
+        if !is_meant {
             return;
         }
         self.group.heard_at(from, at);

@@ -118,7 +118,7 @@ impl Agent {
     }
 
     /// Only which epoch the map has here.
-    fn send_epoch(&mut self, to: &Address, since: MapEpoch) {
+    pub(super) fn send_epoch(&mut self, to: &Address, since: MapEpoch) {
         let piece = PieceOf { since, epoch: self.map().epoch(), piece: 0 };
         let news = self.group.news(self.maps.mark);
         self.send(to, Body::MapPiece { news, piece, pieces: 0, bytes: Vec::new() });

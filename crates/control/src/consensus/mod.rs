@@ -105,6 +105,27 @@ pub(crate) fn join(id: ManagerId) -> Vec<u8> {
     writer.bytes
 }
 
+/// All that a log holds.
+pub(crate) struct Whole {
+    /// Whose it is.
+    pub(crate) manager: ManagerId,
+    /// Of its snapshot; empty if there is none.
+    pub(crate) state: Vec<u8>,
+    /// Behind the snapshot, decided or not.
+    pub(crate) commands: Vec<Vec<u8>>,
+}
+
+/// Reads a log without going on from it.
+pub(crate) fn whole(bytes: &[u8]) -> Result<Whole, LogError> {
+    let Stored { manager, snapshot, entries, .. } = Stored::read(bytes)?;
+    let index = snapshot.get_metadata().index;
+    let is_command = |entry: &&Entry| {
+        entry.index > index && entry.get_entry_type() == EntryType::EntryNormal && !entry.data.is_empty()
+    };
+    let commands = entries.iter().filter(is_command).map(|entry| entry.data.to_vec()).collect();
+    Ok(Whole { manager, state: snapshot.data.to_vec(), commands })
+}
+
 impl Consensus {
     /// Goes on from what was persisted. Gives the state of the last snapshot and how many bytes of the log are good.
     pub(crate) fn open(

@@ -22,6 +22,9 @@ pub struct LeadSettings {
     pub replace_after_ms: u64,
     /// How long the target of a move may take to catch up.
     pub move_max_ms: u64,
+    /// How long a manager must have been silent until another node takes its place in the control group. Never, unless the
+    /// shell keeps the log of a manager that its node was not started with.
+    pub manager_after_ms: u64,
     /// Between two plans.
     pub plan_ms: u64,
     /// How long a report that a node does not answer counts.
@@ -43,6 +46,7 @@ impl Default for LeadSettings {
         LeadSettings {
             replace_after_ms: 30_000,
             move_max_ms: 600_000,
+            manager_after_ms: u64::MAX,
             plan_ms: 100,
             report_ms: 1_000,
             calm_ms: 5_000,

@@ -8,17 +8,20 @@ use zerohop_wire::ids::{Incarnation, KeyspaceId, NodeId, PartitionId};
 
 use crate::Time;
 use crate::command::{ManagerId, ManagerInfo, Outcome, Request, RequestId};
-use crate::consensus::{self, Consensus, LogError, Output};
+use crate::consensus::{self, Consensus, LogError, Output, Whole};
 use crate::limits::{COMMAND_BYTES_MAX, LOG_ENTRIES_MAX, TICK_MS, TICKS_AT_ONCE_MAX, WAITING_MAX};
 use crate::planted::{self, Bug};
 use crate::state::State;
 
 mod calm;
 mod lead;
+mod succession;
 
 pub use lead::LeadSettings;
 
 use lead::Lead;
+use succession::Succession;
+pub(crate) use succession::{id_on, node_of};
 
 /// What happens to a manager.
 #[derive(Clone, Debug)]
@@ -158,6 +161,7 @@ pub struct Manager {
     led_term: u64,
     next_tick: Time,
     lead: Lead,
+    succession: Succession,
     settings: Settings,
     counters: Counters,
 }
@@ -187,6 +191,33 @@ impl Manager {
         consensus::join(id)
     }
 
+    /// The log of a control group that one of its managers founds anew on the operator's word that the others are gone, with
+    /// what it knows itself, be it decided or not: what only the others knew is not known any more. It has another id, on this
+    /// node, so that nothing which the others still say is meant for it. Gives the log, what it knew, and the state from which it
+    /// goes on.
+    ///
+    /// # Errors
+    /// If its log is damaged, or it is no member of the control group that it knows.
+    pub fn found_anew(log: &[u8], node: NodeId) -> Result<(Vec<u8>, State, State), LogError> {
+        let Whole { manager: id, state, commands } = consensus::whole(log)?;
+        let state_of =
+            |bytes: &[u8]| State::decode(bytes).map_err(|error| LogError::State(error.to_string()));
+        let mut state = if state.is_empty() { State::new(Vec::new()) } else { state_of(&state)? };
+        for command in commands {
+            let request = Request::decode(&command).map_err(|error| LogError::State(error.to_string()))?;
+            state.apply(&request);
+        }
+        let own = state.managers().iter().find(|one| one.id == id).cloned();
+        let own = own.ok_or_else(|| {
+            LogError::State(format!("manager {} is no member of the control group that it knows", id.0))
+        })?;
+        let known = state.clone();
+        let state = state.founded_anew(|mark| ManagerInfo { id: id_on(node, mark), addr: own.addr });
+        let founder = state.managers().iter().map(|one| one.id).collect::<Vec<ManagerId>>();
+        let log = consensus::found(founder[0], &founder, state.encode());
+        Ok((log, known, state))
+    }
+
     /// Starts from the log as it is on disk; its first so many bytes are good, and the rest, which a crash tore, is to be
     /// cut off before anything is appended.
     ///
@@ -207,6 +238,7 @@ impl Manager {
             led_term: 0,
             next_tick: now.after_ms(TICK_MS),
             lead: Lead::default(),
+            succession: Succession::default(),
             settings,
             counters: Counters::default(),
         };
@@ -220,7 +252,10 @@ impl Manager {
     pub fn handle(&mut self, now: Time, event: Event<'_>) -> Vec<Effect> {
         match event {
             Event::Tick => {}
-            Event::Received { from, bytes } => self.consensus.receive(from, bytes),
+            Event::Received { from, bytes } => {
+                self.succession.heard(from, now);
+                self.consensus.receive(from, bytes);
+            }
             Event::Persisted(number) => self.consensus.persisted(number),
             Event::Ask { token, request } => self.ask(token, request),
             Event::Verdict { node, incarnation, alive } => self.lead.verdict(node, incarnation, alive),
@@ -333,7 +368,14 @@ impl Manager {
         if !self.settings.leads_alone || !self.consensus.leads() {
             return;
         }
-        for command in self.lead.commands(now, &self.state, self.settings.lead) {
+        let mut commands = self.lead.commands(now, &self.state, self.settings.lead);
+        let after_ms = self.settings.lead.manager_after_ms;
+        if after_ms < u64::MAX && commands.is_empty() {
+            let (voters, _) = self.consensus.members();
+            let (me, state) = (self.consensus.id(), &self.state);
+            commands.extend(self.succession.command(now, me, state, &voters, after_ms));
+        }
+        for command in commands {
             // Its own nonce as an asker; the low bit keeps it apart from the stream's seed.
             let id = self.lead.name(self.settings.seed | 1);
             let request = Request { id, after: self.state.mark(), command };
@@ -405,6 +447,7 @@ impl Manager {
     fn release(&mut self) {
         self.waiting_term = self.consensus.term();
         self.lead.release();
+        self.succession.release();
         let leader = self.consensus.leader();
         for tokens in std::mem::take(&mut self.waiting).into_values() {
             for token in tokens {

@@ -19,6 +19,7 @@ use crate::command::{Command, Done, ManagerInfo, Outcome, Refusal, Request};
 use crate::limits::MANAGERS_MAX;
 use crate::planted::{self, Bug};
 
+mod anew;
 mod groups;
 mod keyspaces;
 mod nodes;

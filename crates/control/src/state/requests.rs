@@ -30,6 +30,11 @@ impl Requests {
         (request.after < forgotten).then_some(Outcome { result: Err(Refusal::TooOld), mark: self.applied })
     }
 
+    /// Goes on from a mark that is far ahead.
+    pub(super) fn jump(&mut self, by: u64) {
+        self.applied += by;
+    }
+
     pub(super) fn remember(&mut self, id: RequestId, result: Result<Done, Refusal>) -> Outcome {
         self.applied += 1;
         // Cut here, so that who applied the command and who has it from a snapshot remember the same.

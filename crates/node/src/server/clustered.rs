@@ -64,6 +64,10 @@ pub enum Way {
 /// A listener, the instance that it is for, and its proofs.
 type Placed<'a> = (((MioDriver, SocketAddr), &'a InstanceId), Option<Proofs>);
 
+/// How long a manager must have been silent until another node takes its place in the control group: as long as a node must
+/// have been down until its copies are made anew.
+const MANAGER_AFTER: Duration = Duration::from_secs(30);
+
 /// Between two looks whether the manager is there still.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -243,6 +247,7 @@ fn settings(
 ) -> Result<(Settings, Option<First>), StartError> {
     let own = address(listeners.manager.1)?;
     let mut settings = Settings::new(random(random_u64())?, ClusterId::default(), incarnation, own.clone());
+    settings.lead.manager_after_ms = MANAGER_AFTER.as_millis() as u64;
     settings.instances =
         listeners.instances.iter().map(|(_, at)| address(*at)).collect::<Result<_, StartError>>()?;
     let mut first = None;

@@ -9,6 +9,7 @@
 //! The node ends as a whole: when an instance or the manager comes to a bad end, the others are stopped, and
 //! [`Server::wait`] says why. A half of a node would look alive and serve half of the keys.
 
+mod anew;
 mod clustered;
 mod error;
 mod folder;
@@ -38,6 +39,7 @@ use zerohop_wire::auth::Secret;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
+pub use self::anew::{FoundedAnew, found_anew};
 pub use self::clustered::{ClusterOptions, Way};
 pub use self::error::{ServeError, StartError};
 pub(crate) use self::folder::NodeFolder;

@@ -1,0 +1,51 @@
+//! `zerohop recover --control-group`: more than half of the managers are gone for good, and one that is left goes on alone.
+
+use std::path::Path;
+
+use serde::Serialize;
+use zerohop_node::server::{FoundedAnew, found_anew};
+
+use crate::common::ending::{CommandError, Ending};
+use crate::output;
+
+/// The JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    node: u32,
+    manager: &'a str,
+    /// The others that it knows of.
+    gone: Vec<&'a str>,
+    decisions: u64,
+    nodes: usize,
+    founded: bool,
+}
+
+pub(super) fn recover(folder: &Path, accept_loss: bool, json: bool) -> Result<Ending, CommandError> {
+    let found = found_anew(folder, accept_loss).map_err(|error| CommandError::Node(error.to_string()))?;
+    let FoundedAnew { node, managers, own, decisions, nodes } = &found;
+    let gone: Vec<&str> = managers.iter().filter(|one| *one != own).map(String::as_str).collect();
+    let others = if gone.is_empty() { "none".to_owned() } else { gone.join(", ") };
+    if json {
+        let (node, manager, decisions, nodes) = (node.get(), own.as_str(), *decisions, *nodes);
+        output::json(&Shown { node, manager, gone, decisions, nodes, founded: accept_loss })?;
+    } else {
+        output::result(&format!(
+            "node {node}, manager {own}: it knows {decisions} decisions on a cluster of {nodes} nodes; other managers: {others}"
+        ))?;
+    }
+    if accept_loss {
+        if !json {
+            output::result(&format!(
+                "It is the control group now, alone. Start it again, and then the other nodes that are left, each with its folder \
+                 and with `--join {own}`; `zerohop recover` tells which partitions are lost."
+            ))?;
+        }
+        return Ok(Ending::Done);
+    }
+    Err(CommandError::Refused(
+        "Nothing is changed. If the other managers run, or can be brought back with their folders, do that. If they are gone for \
+         good, --accept-loss has this one go on without them: what they decided last, and this one has not heard, is forgotten. Of \
+         several that are left take the one that knows the most decisions"
+            .to_owned(),
+    ))
+}

@@ -1,0 +1,129 @@
+//! The control group loses managers: one, whose place another node takes; and too many, so that an operator has one that is left go on.
+
+use std::time::{Duration, Instant};
+
+use crate::PATIENCE;
+use crate::nodes::Cluster;
+
+/// Tries until it is done.
+fn until_done(cluster: &Cluster, arguments: &[&str]) {
+    let began = Instant::now();
+    loop {
+        let (code, out, told) = cluster.run(arguments);
+        if code == 0 {
+            return;
+        }
+        assert!(began.elapsed() < 2 * PATIENCE, "{arguments:?}: {out} {told}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    assert_eq!(cluster.join(), 3);
+    cluster.wait_until_whole();
+    cluster.kill(1);
+    std::fs::remove_dir_all(folder.path().join("node-1")).unwrap();
+    let gone = cluster.status()["nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .position(|node| node["manager"] == cluster.endpoints()[1].as_str());
+    let gone = cluster.status()["nodes"][gone.unwrap()]["id"].to_string();
+    let (code, _, told) = cluster.run(&["node", "remove", &gone]);
+    assert!(code == 3, "{told}");
+    // Refused while it is of the control group, or holds anything: after half a minute neither is so.
+    until_done(&cluster, &["node", "remove", &gone]);
+    // The new one votes as soon as it has caught up.
+    std::thread::sleep(Duration::from_secs(5));
+    // Of the founders one is left, and more than half of the managers all the same.
+    cluster.kill(2);
+    until_done(&cluster, &["keyspace", "create", "after", "--replicas", "1"]);
+    // What the new manager has promised survives its restart.
+    cluster.start_again(2);
+    cluster.stop(3);
+    cluster.start_again(3);
+    cluster.wait_for("all are back", |status| {
+        status["nodes"].as_array().unwrap().iter().filter(|node| node["state"] == "up").count() == 3
+    });
+    cluster.kill(2);
+    until_done(&cluster, &["keyspace", "create", "again", "--replicas", "1"]);
+}
+
+#[test]
+fn a_control_group_without_its_majority_is_founded_anew_and_the_old_managers_come_back_without_a_vote() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.wait_until_whole();
+    for key in 0..8 {
+        assert_eq!(cluster.run(&["kv", "insert", &format!("k{key}"), "before"]).0, 0);
+    }
+    cluster.kill(1);
+    cluster.kill(2);
+    let (code, _, told) = cluster.run(&["keyspace", "create", "none", "--timeout", "2s"]);
+    assert!(code == 3 || code == 4, "nobody can decide it: {told}");
+    let own = folder.path().join("node-0");
+    let recover = ["recover", "--control-group", own.to_str().unwrap()];
+    let (code, _, told) = cluster.run(&recover);
+    assert!(code == 3 && told.contains("another zerohop process"), "{told}");
+    cluster.kill(0);
+    cluster.nobody_runs(|cluster| {
+        let (code, out, told) = cluster.run(&recover);
+        assert!(
+            code == 3 && told.contains("Nothing is changed") && out.contains("decisions"),
+            "{out} {told}"
+        );
+        let nowhere = folder.path().join("nowhere");
+        let (code, _, told) = cluster.run(&["recover", "--control-group", nowhere.to_str().unwrap()]);
+        assert!(code == 3 && told.contains("no such folder"), "{told}");
+        let (code, out, told) = cluster.run(&[&recover[..], &["--accept-loss"]].concat());
+        assert!(code == 0 && out.contains("--join"), "{out} {told}");
+    });
+    cluster.start_again(0);
+    cluster.wait_for("the others are down", |status| {
+        status["nodes"].as_array().unwrap().iter().filter(|node| node["state"] == "down").count() == 2
+    });
+    until_done(&cluster, &["recover", "--accept-loss", "--all-lost"]);
+    cluster.wait_for("all is served", |status| {
+        status["groups"]["lost"] == 0 && status["groups"]["recovering"] == 0
+    });
+    until_done(&cluster, &["keyspace", "alter", "default", "--replicas", "1", "--min-in-sync", "1"]);
+    for key in 0..8 {
+        let (code, out, told) = cluster.run(&["kv", "lookup", &format!("k{key}")]);
+        assert_eq!((code, out.as_str()), (0, "before"), "{told}");
+    }
+    until_done(&cluster, &["kv", "insert", "late", "after"]);
+
+    // Those that were gone return, both at once, with what they had: more than half of the managers of old.
+    cluster.start_together(&[1, 2]);
+    cluster.wait_for("all are up", |status| {
+        status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
+    });
+    // All follow the one map, and it is that of the new control group.
+    let epochs: Vec<u64> = (0..3)
+        .map(|node| {
+            let (code, out, told) =
+                cluster.run(&["status", "--json", "--endpoint", &cluster.endpoints()[node]]);
+            assert_eq!(code, 0, "{told}");
+            let status: serde_json::Value = serde_json::from_str(&out).unwrap();
+            status["map_epoch"].as_u64().unwrap()
+        })
+        .collect();
+    assert!(epochs.iter().all(|epoch| *epoch > 1 << 20), "{epochs:?}");
+    for node in 0..3 {
+        let endpoint = &cluster.endpoints()[node];
+        let (code, out, told) = cluster.run(&["kv", "lookup", "late", "--endpoint", endpoint]);
+        assert_eq!((code, out.as_str()), (0, "after"), "{told}");
+    }
+    // Without the one that leads alone nothing is decided: the others do not vote among themselves.
+    cluster.pause(0, true);
+    let other = &cluster.endpoints()[1];
+    let (code, _, _) = cluster.run(&["keyspace", "create", "split", "--timeout", "4s", "--endpoint", other]);
+    assert_ne!(code, 0, "the managers of old decide by themselves");
+    cluster.pause(0, false);
+    cluster.wait_for("all are up", |status| {
+        status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
+    });
+}

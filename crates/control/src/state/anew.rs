@@ -1,0 +1,36 @@
+//! The state with which a control group is founded anew by one that is left of it. What the others decided last may not be in
+//! it: so all that counts upward goes far ahead of whatever they can have come to, and whoever knows of later decisions gives
+//! them up.
+
+use zerohop_placement::{Change, ClusterMap, MapDelta, MapHistory, ReplicaGroup};
+use zerohop_wire::ids::{MapEpoch, PartitionEpoch};
+
+use super::State;
+use crate::command::ManagerInfo;
+use crate::limits::FOUNDED_ANEW_JUMP;
+
+impl State {
+    /// See the module. `founder` is told the mark, and is the only manager.
+    pub(crate) fn founded_anew(mut self, founder: impl FnOnce(u64) -> ManagerInfo) -> State {
+        self.requests.jump(FOUNDED_ANEW_JUMP);
+        self.managers = vec![founder(self.mark())];
+        let map = self.map().clone();
+        let mut changes = Vec::new();
+        for (keyspace, found) in map.keyspaces() {
+            for (partition, group) in found.groups() {
+                let epoch = PartitionEpoch(group.epoch.get() + FOUNDED_ANEW_JUMP);
+                let group = ReplicaGroup { epoch, ..group.to_group() };
+                changes.push(Change::SetGroup { keyspace, partition, group });
+            }
+        }
+        let from = map.epoch();
+        if from > MapEpoch(0) {
+            let delta = MapDelta { from, to: MapEpoch(from.get() + FOUNDED_ANEW_JUMP), changes };
+            let ahead: Result<ClusterMap, _> = map.apply(&delta);
+            // Nothing but epochs has changed, and those only upward.
+            let ahead = ahead.expect("a map with higher epochs is one");
+            self.history = MapHistory::new(std::sync::Arc::new(ahead));
+        }
+        self
+    }
+}
