@@ -5,6 +5,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::bench::BenchCommand;
 use crate::common::ending::EXIT_CODES;
 use crate::demo::DemoArguments;
+use crate::doctor::DoctorArguments;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
 use crate::manual::{CompletionsArguments, ManArguments};
@@ -36,6 +37,11 @@ pub(crate) enum Command {
     Node(Box<NodeArguments>),
     /// Tells which nodes and keyspaces there are, and how they are.
     Status(StatusArguments),
+    /// Looks for what is wrong with this machine or the cluster, and says what to do.
+    ///
+    /// Disk, limits, files of secrets; and nodes, their clocks, partitions and keyspaces. The exit code is 1 if there is a
+    /// problem; warnings are none.
+    Doctor(DoctorArguments),
     /// Makes, changes, shows and removes keyspaces.
     #[command(subcommand)]
     Keyspace(KeyspaceCommand),

@@ -4,6 +4,7 @@ mod arguments;
 mod bench;
 mod common;
 mod demo;
+mod doctor;
 mod keyspace;
 mod kv;
 mod local;
@@ -46,6 +47,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Partition(command) => runtime()?.block_on(partition::run(command)),
         Command::Recover(arguments) => runtime()?.block_on(recover::run(arguments)),
         Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
+        Command::Doctor(arguments) => runtime()?.block_on(doctor::run(arguments)),
         Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),
         Command::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),

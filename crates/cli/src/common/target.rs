@@ -69,6 +69,25 @@ impl Target {
         Client::connect_with(&endpoints, options).await.map_err(unreachable)
     }
 
+    /// The endpoints, as they were given.
+    pub(crate) fn endpoints(&self) -> &[String] {
+        &self.endpoint
+    }
+
+    /// Each file of a secret or token that is named, and whether it can be used.
+    pub(crate) fn proofs(&self) -> Vec<(String, Result<(), CommandError>)> {
+        let mut proofs = Vec::new();
+        if let Some(path) = self.secret.path() {
+            proofs.push((path.display().to_string(), self.secret.read().map(|_| ())));
+        }
+        if let Some(path) = self.token_file.as_ref().filter(|path| !path.is_empty()) {
+            let path = Path::new(path);
+            let read = read_token(path).map(|_| ()).map_err(CommandError::Secret);
+            proofs.push((path.display().to_string(), read));
+        }
+        proofs
+    }
+
     /// The cluster's secret, which this command cannot do without.
     pub(crate) fn secret(&self) -> Result<Secret, CommandError> {
         self.secret.read()?.ok_or_else(|| {

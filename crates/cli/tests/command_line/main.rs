@@ -5,6 +5,7 @@
 mod bad_input;
 mod bench;
 mod demo;
+mod doctor;
 mod keyspaces;
 mod manual;
 mod processes;

@@ -1,0 +1,165 @@
+//! The clock of another machine, beside this one's: by the `Date` of its answers over HTTP.
+//!
+//! It tells seconds only. So a node is asked again and again until its second turns: then it is that second and nothing, give
+//! or take the pause between two questions.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use zerohop_node::clock::HybridClock;
+
+/// Between two questions: as exact as this says.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A second, and what a busy machine adds.
+const TURN_MAX: Duration = Duration::from_secs(3);
+
+/// Longest head of an answer, and longest body: health is told in a line.
+const ANSWER_BYTES_MAX: u64 = 8 << 10;
+
+/// What a node's manager says over HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// Whether it serves.
+    pub(super) serves: bool,
+    /// How far its clock is ahead of this machine's, in milliseconds; `None`: it tells no time.
+    pub(super) ahead_ms: Option<i64>,
+}
+
+/// Asks the manager at `address`.
+///
+/// # Errors
+/// No answer comes, or none of HTTP.
+pub(super) async fn hear(address: &str) -> Result<Heard, String> {
+    let asked = timeout(TURN_MAX, ask(address)).await;
+    asked.unwrap_or_else(|_| Err(format!("no answer in {TURN_MAX:?}")))
+}
+
+async fn ask(address: &str) -> Result<Heard, String> {
+    let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+    let mut stream = BufReader::new(stream);
+    let (serves, first) = question(&mut stream, address).await?;
+    let Some(first) = first else { return Ok(Heard { serves, ahead_ms: None }) };
+    loop {
+        sleep(PAUSE).await;
+        let (serves, now) = question(&mut stream, address).await?;
+        match now {
+            Some(now) if now != first => {
+                let here = i64::try_from(HybridClock::default().tick().millis()).unwrap_or(i64::MAX);
+                return Ok(Heard { serves, ahead_ms: Some(now.saturating_mul(1000).saturating_sub(here)) });
+            }
+            Some(_) => {}
+            None => return Ok(Heard { serves, ahead_ms: None }),
+        }
+    }
+}
+
+/// Whether it serves, and what time it says it is, in seconds since 1970.
+async fn question(stream: &mut BufReader<TcpStream>, address: &str) -> Result<(bool, Option<i64>), String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let request = format!("GET /health HTTP/1.1\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(failed)?;
+    let (mut status, mut date, mut body_bytes, mut line) = (String::new(), None, 0, String::new());
+    let mut head = (&mut *stream).take(ANSWER_BYTES_MAX);
+    loop {
+        line.clear();
+        if head.read_line(&mut line).await.map_err(failed)? == 0 {
+            return Err("the answer ends before its head does".to_owned());
+        }
+        let text = line.trim_end();
+        if status.is_empty() {
+            text.clone_into(&mut status);
+        } else if text.is_empty() {
+            break;
+        } else if let Some((name, value)) = text.split_once(':') {
+            match name.to_ascii_lowercase().as_str() {
+                "date" => date = seconds(value.trim()),
+                "content-length" => body_bytes = value.trim().parse().unwrap_or(u64::MAX),
+                _ => {}
+            }
+        }
+    }
+    if !status.starts_with("HTTP/1.1 ") || body_bytes > ANSWER_BYTES_MAX {
+        return Err("what answers there is no manager of zerohop".to_owned());
+    }
+    let mut body = vec![0; usize::try_from(body_bytes).unwrap_or_default()];
+    stream.read_exact(&mut body).await.map_err(failed)?;
+    Ok((status.starts_with("HTTP/1.1 200"), date))
+}
+
+/// Seconds since 1970 of a date as HTTP has it (RFC 9110, section 5.6.7): `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn seconds(text: &str) -> Option<i64> {
+    let mut words = text.split_once(", ")?.1.split(' ');
+    let day: i64 = words.next()?.parse().ok()?;
+    let name = words.next()?;
+    let names = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let month = names.iter().position(|one| *one == name)? as i64 + 1;
+    let year: i64 = words.next()?.parse().ok().filter(|year| (1970..10_000).contains(year))?;
+    let mut clock = words.next()?.split(':').map(|part| part.parse::<i64>().ok());
+    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
+    // Days since 1970, with years that begin in March (Howard Hinnant, days_from_civil).
+    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        years * 365 + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + day - 1 - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn dates_are_read() {
+        assert_eq!(seconds("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(seconds("Thu, 01 Jan 1970 00:00:00 GMT"), Some(0));
+        assert_eq!(seconds("Tue, 29 Feb 2028 23:59:59 GMT"), Some(1_835_481_599));
+        for bad in
+            ["", "now", "Sun, 06 Nev 1994 08:49:37 GMT", "Sun, 06 Nov 1994", "Sun, x Nov 1994 08:49:37 GMT"]
+        {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    /// A manager that gives these answers one after the other.
+    async fn manager(answers: Vec<String>) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut bytes = [0; 1024];
+            for answer in answers {
+                let _ = stream.read(&mut bytes).await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        address
+    }
+
+    fn answer(status: &str, date: &str) -> String {
+        format!("HTTP/1.1 {status}\r\nDate: {date}\r\nContent-Length: 2\r\n\r\nhi")
+    }
+
+    #[tokio::test]
+    async fn a_clock_is_told_once_its_second_turns() {
+        let (before, after) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:38 GMT");
+        let answers = vec![answer("200 OK", before), answer("200 OK", before), answer("200 OK", after)];
+        let heard = hear(&manager(answers).await).await.unwrap();
+        let here = i64::try_from(HybridClock::default().tick().millis()).unwrap();
+        assert!(heard.serves);
+        let wrong = heard.ahead_ms.unwrap() - (784_111_778_000 - here);
+        assert!((-10..5000).contains(&wrong), "{wrong}");
+    }
+
+    #[tokio::test]
+    async fn who_does_not_serve_or_is_no_manager_is_told_apart() {
+        let silent = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\nhi".to_owned();
+        let heard = hear(&manager(vec![silent]).await).await.unwrap();
+        assert_eq!(heard, Heard { serves: false, ahead_ms: None });
+        assert!(hear(&manager(vec!["+PONG\r\n\r\n".to_owned()]).await).await.is_err());
+        assert!(hear("127.0.0.1:1").await.is_err());
+    }
+}

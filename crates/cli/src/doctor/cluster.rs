@@ -1,0 +1,203 @@
+//! The cluster: nodes, their clocks, replica groups, keyspaces.
+
+use zerohop_wire::admin::{GroupsStatus, KeyspaceStatus, NodeStatus, Status};
+use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
+
+use super::clock::{self, Heard};
+use super::finding::Finding;
+
+/// Most nodes whose clocks are asked: beyond it those of others say enough.
+const NODES_ASKED_MAX: usize = 128;
+
+/// Half of what servers bear.
+const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
+
+/// All of it; asks each node's manager for its time.
+pub(super) async fn look(status: Status) -> Vec<Finding> {
+    let Status { nodes, keyspaces, groups, .. } = status;
+    let mut findings: Vec<Finding> = nodes.iter().flat_map(node).collect();
+    let up = nodes.iter().filter(|node| node.state != "down").take(NODES_ASKED_MAX);
+    let asked: Vec<_> = up
+        .map(|node| {
+            let address = node.manager.clone();
+            (node.id, tokio::spawn(async move { clock::hear(&address).await }))
+        })
+        .collect();
+    for (id, heard) in asked {
+        let heard = heard.await.unwrap_or_else(|error| Err(error.to_string()));
+        findings.extend(judge_heard(id, heard));
+    }
+    findings.push(judge_groups(&groups.unwrap_or_default()));
+    let present = nodes.iter().filter(|node| node.state != "down").count();
+    findings.extend(keyspaces.iter().flat_map(|keyspace| judge_keyspace(keyspace, present)));
+    findings
+}
+
+fn node(node: &NodeStatus) -> Vec<Finding> {
+    let about = format!("node {}", node.id);
+    let state = match node.state.as_str() {
+        "down" => Finding::problem(
+            "nodes",
+            &about,
+            format!("is down; its manager listened at {}", node.manager),
+            format!(
+                "start it again with its data folder, or replace it: `zerohop node remove {}` after another has joined",
+                node.id
+            ),
+        ),
+        other => Finding::ok("nodes", &about, format!("is {other}")),
+    };
+    let trouble = |text: &String| {
+        let advice = "docs/operations.md tells what each of these means; its log tells when it began";
+        Finding::problem("nodes", &about, text.clone(), advice)
+    };
+    std::iter::once(state).chain(node.troubles.iter().map(trouble)).collect()
+}
+
+fn judge_heard(id: u32, heard: Result<Heard, String>) -> Vec<Finding> {
+    let about = format!("node {id}");
+    let Heard { serves, ahead_ms } = match heard {
+        Ok(heard) => heard,
+        Err(why) => {
+            let advice = "the others say that it is up: is there a firewall between it and this machine?";
+            return vec![Finding::problem(
+                "reach",
+                about,
+                format!("cannot be reached from here: {why}"),
+                advice,
+            )];
+        }
+    };
+    let mut findings = Vec::new();
+    if !serves {
+        let advice = "its /health over HTTP tells why; it may just be starting or stopping";
+        findings.push(Finding::warning("reach", &about, "answers, and does not serve", advice));
+    }
+    let Some(ahead) = ahead_ms else { return findings };
+    let found = match ahead.unsigned_abs() {
+        off if off < 50 => "its clock and this machine's agree".to_owned(),
+        off if ahead > 0 => format!("its clock is {off} ms ahead of this machine's"),
+        off => format!("its clock is {off} ms behind this machine's"),
+    };
+    let advice = "have all machines keep time by NTP or chrony: what has seen a time more than half a second ahead is refused";
+    findings.push(match ahead.unsigned_abs() {
+        off if off > CLOCK_AHEAD_MS_MAX => Finding::problem("clock", about, found, advice),
+        off if off > CLOCK_WARNING_MS => Finding::warning("clock", about, found, advice),
+        _ => Finding::ok("clock", about, found),
+    });
+    findings
+}
+
+fn judge_groups(groups: &GroupsStatus) -> Finding {
+    let GroupsStatus { groups, short, rebuilding, moving, recovering, down, lost } = *groups;
+    let (check, about) = ("partitions", "");
+    if lost > 0 {
+        let found =
+            format!("{lost} of {groups} are lost: nobody serves them before nodes that are down return");
+        return Finding::problem(
+            check,
+            about,
+            found,
+            "start those nodes again; `zerohop recover` tells which partitions",
+        );
+    }
+    if short > 0 || down > 0 || recovering > 0 {
+        let found = format!(
+            "of {groups}, {short} have too few copies to take writes, {down} have a primary that is down, {recovering} are \
+             recovering"
+        );
+        return Finding::problem(
+            check,
+            about,
+            found,
+            "bring nodes back, or add some; look again in a minute: groups mend themselves",
+        );
+    }
+    if rebuilding > 0 {
+        let found = format!("{rebuilding} of {groups} have not as many copies as they are to have");
+        let advice = "they are being copied, if there are nodes to copy to: look again later, or add nodes";
+        return Finding::warning(check, about, found, advice);
+    }
+    Finding::ok(check, about, format!("all {groups} have their copies; {moving} are moving"))
+}
+
+fn judge_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
+    let KeyspaceStatus { name, replicas, min_in_sync, .. } = keyspace;
+    let (check, about) = ("keyspaces", format!("keyspace {name}"));
+    let alter =
+        |copies: usize| format!("start more nodes, or `zerohop keyspace alter {name} --replicas {copies}`");
+    if *min_in_sync as usize > nodes {
+        let found = format!(
+            "wants {min_in_sync} copies to hold a write, and {nodes} nodes are up: it takes no writes"
+        );
+        return vec![Finding::problem(check, about, found, alter(nodes))];
+    }
+    if *replicas as usize > nodes {
+        let found = format!("asks for {replicas} copies of everything, and {nodes} nodes are up");
+        return vec![Finding::warning(check, about, found, alter(nodes))];
+    }
+    if *replicas == 1 && nodes > 1 {
+        let found = "has one copy of everything: what a node has is gone while it is down";
+        return vec![Finding::warning(
+            check,
+            about,
+            found,
+            format!("`zerohop keyspace alter {name} --replicas 3 --min-in-sync 2`"),
+        )];
+    }
+    vec![Finding::ok(check, about, format!("{replicas} copies, {min_in_sync} of which must hold a write"))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn clocks_are_judged_by_what_servers_bear() {
+        for (ahead, verdict) in [
+            (0, Verdict::Ok),
+            (-200, Verdict::Ok),
+            (300, Verdict::Warning),
+            (-400, Verdict::Warning),
+            (501, Verdict::Problem),
+            (-60_000, Verdict::Problem),
+        ] {
+            let findings = judge_heard(1, Ok(Heard { serves: true, ahead_ms: Some(ahead) }));
+            assert_eq!(findings.last().map(|one| one.verdict), Some(verdict), "{ahead}");
+        }
+        assert_eq!(judge_heard(1, Err("refused".to_owned()))[0].verdict, Verdict::Problem);
+        assert_eq!(judge_heard(1, Ok(Heard { serves: false, ahead_ms: None }))[0].verdict, Verdict::Warning);
+    }
+
+    #[test]
+    fn groups_are_judged_by_the_worst_of_them() {
+        let of = |change: fn(&mut GroupsStatus)| {
+            let mut groups = GroupsStatus { groups: 256, ..GroupsStatus::default() };
+            change(&mut groups);
+            judge_groups(&groups).verdict
+        };
+        assert_eq!(of(|_| {}), Verdict::Ok);
+        assert_eq!(of(|groups| groups.moving = 3), Verdict::Ok);
+        assert_eq!(of(|groups| groups.rebuilding = 3), Verdict::Warning);
+        for worse in [
+            (|groups| groups.short = 1) as fn(&mut GroupsStatus),
+            |groups| groups.lost = 1,
+            |groups| groups.down = 1,
+            |groups| groups.recovering = 1,
+        ] {
+            assert_eq!(of(worse), Verdict::Problem);
+        }
+    }
+
+    #[test]
+    fn keyspaces_are_judged_by_the_nodes_that_are_up() {
+        let judge = |replicas, min_in_sync, nodes| {
+            let keyspace = KeyspaceStatus { replicas, min_in_sync, ..KeyspaceStatus::default() };
+            judge_keyspace(&keyspace, nodes)[0].verdict
+        };
+        assert_eq!((judge(1, 1, 1), judge(3, 2, 3)), (Verdict::Ok, Verdict::Ok));
+        assert_eq!((judge(3, 2, 2), judge(1, 1, 3)), (Verdict::Warning, Verdict::Warning));
+        assert_eq!(judge(3, 2, 1), Verdict::Problem);
+    }
+}

@@ -1,0 +1,71 @@
+//! What was looked at, what was found, and what to do about it.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    Ok,
+    /// It works, and will hurt.
+    Warning,
+    /// Something does not work, or will lose data when the next thing goes wrong.
+    Problem,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Finding {
+    /// What was looked at, a word for programs.
+    pub(crate) check: &'static str,
+    /// Which node, keyspace or folder; empty: all of it.
+    pub(crate) about: String,
+    pub(crate) verdict: Verdict,
+    pub(crate) found: String,
+    /// What to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn ok(check: &'static str, about: impl Into<String>, found: impl Into<String>) -> Self {
+        Self { check, about: about.into(), verdict: Verdict::Ok, found: found.into(), advice: None }
+    }
+
+    pub(crate) fn warning(
+        check: &'static str,
+        about: impl Into<String>,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        let advice = Some(advice.into());
+        Self { check, about: about.into(), verdict: Verdict::Warning, found: found.into(), advice }
+    }
+
+    pub(crate) fn problem(
+        check: &'static str,
+        about: impl Into<String>,
+        found: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self { verdict: Verdict::Problem, ..Self::warning(check, about, found, advice) }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "WARNING",
+            Verdict::Problem => "PROBLEM",
+        };
+        write!(f, "{verdict:8} {:12} ", self.check)?;
+        if !self.about.is_empty() {
+            write!(f, "{}: ", self.about)?;
+        }
+        f.write_str(&self.found)?;
+        self.advice.iter().try_for_each(|advice| write!(f, "\n{:22}{advice}", ""))
+    }
+}

@@ -1,0 +1,150 @@
+//! This machine: the folder of the data, the system's limits, files that must be nobody else's.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::statvfs;
+use rustix::process::{Resource, getrlimit};
+use tokio::time::Instant;
+
+use super::finding::Finding;
+use crate::common::quantity::shown_bytes;
+use crate::common::target::Target;
+
+/// Below this nodes refuse writes, with some room for what they write meanwhile.
+const FREE_BYTES_MIN: u64 = 256 << 20;
+
+/// Below this it is time to see to it.
+const FREE_BYTES_LOW: u64 = 2 << 30;
+
+/// Open files of a node that holds some thousands of partitions and as many connections.
+const FILES_LOW: u64 = 4096;
+
+/// A flush that takes longer is that of a network file system, or of a disk that is busy with others.
+const FLUSH_SLOW: Duration = Duration::from_millis(20);
+
+/// Flushes tried, of which the middle one counts.
+const FLUSHES: usize = 9;
+
+/// All of it.
+pub(super) fn look(target: &Target, folder: &Path) -> Vec<Finding> {
+    let mut findings = vec![files(), space(folder), flush(folder)];
+    findings.extend(target.proofs().into_iter().map(|(what, read)| match read {
+        Ok(()) => Finding::ok("secrets", what, "is there, and nobody but its owner may read it"),
+        Err(error) => Finding::problem(
+            "secrets",
+            what,
+            error.to_string(),
+            "name the right file; `zerohop secret new` and `zerohop token new` make such files as they must be",
+        ),
+    }));
+    findings
+}
+
+fn files() -> Finding {
+    // Nodes raise their own limit to the highest that they may have.
+    match getrlimit(Resource::Nofile).maximum {
+        Some(limit) if limit < FILES_LOW => Finding::warning(
+            "open-files",
+            "",
+            format!("a process may have {limit} files and connections open"),
+            format!("allow {FILES_LOW} or more: `ulimit -Hn`, or nofile in limits.conf"),
+        ),
+        Some(limit) => Finding::ok("open-files", "", format!("a process may have {limit} open")),
+        None => Finding::ok("open-files", "", "a process may have any number open"),
+    }
+}
+
+fn space(folder: &Path) -> Finding {
+    let about = folder.display().to_string();
+    let room = match statvfs(folder) {
+        Ok(room) => room,
+        Err(errno) => {
+            let advice = "name a folder that is there and may be read, with --data";
+            return Finding::problem(
+                "disk-space",
+                about,
+                format!("looking at the disk failed: {errno}"),
+                advice,
+            );
+        }
+    };
+    judge_space(about, room.f_bavail.saturating_mul(room.f_frsize))
+}
+
+fn judge_space(about: String, free: u64) -> Finding {
+    let found = format!("{} are free", shown_bytes(free));
+    let advice = "make room, move the data to a larger disk, or add nodes: full nodes refuse writes and go on with reads";
+    match free {
+        0..FREE_BYTES_MIN => Finding::problem("disk-space", about, found, advice),
+        FREE_BYTES_MIN..FREE_BYTES_LOW => Finding::warning("disk-space", about, found, advice),
+        _ => Finding::ok("disk-space", about, found),
+    }
+}
+
+/// Writes 4 KiB and flushes, again and again, in a file without a name.
+fn flush(folder: &Path) -> Finding {
+    let about = folder.display().to_string();
+    let tried = || -> std::io::Result<Vec<Duration>> {
+        let mut file = tempfile::tempfile_in(folder)?;
+        let one = |_| {
+            let begin = Instant::now();
+            file.write_all(&[7; 4096])?;
+            file.sync_data()?;
+            Ok(begin.elapsed())
+        };
+        (0..FLUSHES).map(one).collect()
+    };
+    match tried() {
+        Ok(mut took) => {
+            took.sort_unstable();
+            judge_flush(about, took[FLUSHES / 2])
+        }
+        Err(error) => Finding::problem(
+            "disk-flush",
+            about,
+            format!("writing a file failed: {error}"),
+            "name a folder that may be written, with --data",
+        ),
+    }
+}
+
+fn judge_flush(about: String, median: Duration) -> Finding {
+    let found = format!("4 KiB are on the disk after {:.1} ms", median.as_secs_f64() * 1e3);
+    if median < FLUSH_SLOW {
+        return Finding::ok("disk-flush", about, found);
+    }
+    let advice = "every write to a keyspace of durability `sync` takes that long: put the data on a disk of this \
+                  machine, not on a network file system";
+    Finding::warning("disk-flush", about, found, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn disks_are_judged_before_they_are_full() {
+        let judge = |free| judge_space(String::new(), free).verdict;
+        assert_eq!(judge(0), Verdict::Problem);
+        assert_eq!(judge(FREE_BYTES_MIN), Verdict::Warning);
+        assert_eq!(judge(FREE_BYTES_LOW), Verdict::Ok);
+    }
+
+    #[test]
+    fn flushes_that_are_slow_are_warned_of() {
+        assert_eq!(judge_flush(String::new(), Duration::from_millis(1)).verdict, Verdict::Ok);
+        assert_eq!(judge_flush(String::new(), Duration::from_millis(80)).verdict, Verdict::Warning);
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let nowhere = folder.path().join("nowhere");
+        assert_eq!(space(&nowhere).verdict, Verdict::Problem);
+        assert_eq!(flush(&nowhere).verdict, Verdict::Problem);
+        assert_ne!(flush(folder.path()).verdict, Verdict::Problem);
+    }
+}

@@ -1,0 +1,101 @@
+//! `zerohop doctor`: what is wrong with this machine or the cluster, and what to do.
+
+mod clock;
+mod cluster;
+mod finding;
+mod machine;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use self::finding::{Finding, Verdict};
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+use crate::output;
+
+/// How long somebody may take to take up a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArguments {
+    #[command(flatten)]
+    target: Target,
+    /// The folder whose disk is looked at [default: zerohop-data in the current folder if it is there, else the current
+    /// folder].
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Looks at this machine alone, not at a cluster.
+    #[arg(long)]
+    machine: bool,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    healthy: bool,
+    findings: &'a [Finding],
+}
+
+/// Looks at all of it. Ends with "no" if there is a problem; warnings are none.
+pub(crate) async fn run(arguments: DoctorArguments) -> Result<Ending, CommandError> {
+    let DoctorArguments { target, data, machine: machine_only, json } = arguments;
+    let folder = data.unwrap_or_else(|| {
+        let usual = Path::new("zerohop-data");
+        if usual.is_dir() { usual.to_owned() } else { PathBuf::from(".") }
+    });
+    let mut findings = machine::look(&target, &folder);
+    if !machine_only {
+        findings.extend(of_cluster(&target).await);
+    }
+    let worst = findings.iter().map(|one| one.verdict).max().unwrap_or(Verdict::Ok);
+    let healthy = worst != Verdict::Problem;
+    if json {
+        output::json(&Report { healthy, findings: &findings })?;
+    } else {
+        let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        output::result(&lines.join("\n"))?;
+    }
+    Ok(if healthy { Ending::Done } else { Ending::No })
+}
+
+async fn of_cluster(target: &Target) -> Vec<Finding> {
+    let status = match target.connect().await {
+        Ok(client) => admin::status(&client).await,
+        Err(error) => Err(error),
+    };
+    match status {
+        Ok(status) => cluster::look(status).await,
+        Err(error) => {
+            let listens = listens(target).await;
+            let advice = match listens {
+                Some(endpoint) => format!(
+                    "somebody listens at {endpoint}: another program, which `ss -ltnp` names, or a node that has not \
+                     come up or wants another secret"
+                ),
+                None => "nobody listens there: start a cluster with `zerohop up`, name one with --endpoint, or look at \
+                         this machine alone with --machine"
+                    .to_owned(),
+            };
+            vec![Finding::problem("cluster", target.endpoints().join(","), error.to_string(), advice)]
+        }
+    }
+}
+
+/// The first endpoint at which somebody takes connections.
+async fn listens(target: &Target) -> Option<&str> {
+    for endpoint in target.endpoints() {
+        if matches!(timeout(CONNECT_MAX, TcpStream::connect(endpoint)).await, Ok(Ok(_))) {
+            return Some(endpoint);
+        }
+    }
+    None
+}

@@ -1,0 +1,94 @@
+//! `zerohop doctor` says what is wrong, what to do, and by its exit code whether anything is.
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Output;
+
+use rustix::process::{Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::{Serving, code, pid, stdout, wait_until_gone, zerohop};
+
+/// The findings about one thing.
+fn findings(output: &Output, check: &str) -> Vec<Value> {
+    let report: Value = serde_json::from_str(&stdout(output)).unwrap();
+    assert_eq!(report["healthy"], code(output) == 0, "{report}");
+    let all = report["findings"].as_array().unwrap();
+    all.iter().filter(|one| one["check"] == check).cloned().collect()
+}
+
+#[test]
+fn a_sound_cluster_is_healthy() {
+    let cluster = Serving::in_memory();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let output = cluster.run(&["doctor", "--json", "--data", data]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    for check in ["open-files", "disk-space", "disk-flush", "nodes", "clock", "partitions", "keyspaces"] {
+        assert!(!findings(&output, check).is_empty(), "{check}: {output:?}");
+    }
+    // The same machine, so the same clock.
+    assert_eq!(findings(&output, "clock")[0]["verdict"], "ok", "{output:?}");
+    let told = stdout(&cluster.run(&["doctor", "--data", data]));
+    assert!(told.lines().any(|line| line.starts_with("ok") && line.contains("node 1: is up")), "{told}");
+}
+
+#[test]
+fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
+    let mut command =
+        zerohop(&["up", "--nodes", "3", "--memory", "--instances", "1", "--port", "0", "--json"]);
+    command.args(["--log-level", "error"]);
+    let cluster = Serving::start(command);
+    let third = &cluster.ready["nodes"][2];
+    let gone = pid(third["pid"].as_u64().unwrap());
+    kill_process(gone, Signal::KILL).unwrap();
+    wait_until_gone(gone);
+    let begin = std::time::Instant::now();
+    loop {
+        let output = cluster.run(&["doctor", "--json"]);
+        let nodes = findings(&output, "nodes");
+        if let Some(down) =
+            nodes.iter().find(|node| node["about"] == format!("node {}", third["id"]).as_str())
+            && down["verdict"] == "problem"
+        {
+            assert!(down["advice"].as_str().unwrap().contains("start it again"), "{down}");
+            assert_eq!(code(&output), 1, "{output:?}");
+            let keyspace = &findings(&output, "keyspaces")[0];
+            assert_eq!(keyspace["verdict"], "warning", "{keyspace}");
+            return;
+        }
+        assert!(begin.elapsed() < crate::support::PATIENCE, "{output:?}");
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn no_cluster_and_another_program_in_its_place_are_told_apart() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = listener.local_addr().unwrap().to_string();
+    let output = zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &taken]).output().unwrap();
+    let advice = findings(&output, "cluster")[0]["advice"].as_str().unwrap().to_owned();
+    assert!(advice.contains("somebody listens"), "{advice}");
+    drop(listener);
+    let output = zerohop(&["doctor", "--json", "--timeout", "300ms", "--endpoint", &taken]).output().unwrap();
+    let advice = findings(&output, "cluster")[0]["advice"].as_str().unwrap().to_owned();
+    assert!(advice.contains("zerohop up"), "{advice}");
+    let alone = zerohop(&["doctor", "--machine"]).output().unwrap();
+    assert_eq!(code(&alone), 0, "{alone:?}");
+}
+
+#[test]
+fn files_of_secrets_that_others_may_read_are_a_problem() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    let path = secret.to_str().unwrap();
+    assert_eq!(code(&zerohop(&["secret", "new", path]).output().unwrap()), 0);
+    let arguments = ["doctor", "--machine", "--json", "--secret-file", path];
+    let output = zerohop(&arguments).output().unwrap();
+    assert_eq!((code(&output), &findings(&output, "secrets")[0]["verdict"]), (0, &"ok".into()));
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let output = zerohop(&arguments).output().unwrap();
+    let found = &findings(&output, "secrets")[0];
+    assert_eq!((code(&output), &found["verdict"]), (1, &"problem".into()));
+    assert!(found["found"].as_str().unwrap().contains("0644"), "{found}");
+}
