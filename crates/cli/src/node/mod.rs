@@ -58,6 +58,10 @@ struct RunArguments {
     /// Memory for the newest part of the data, of all instances together; indexes come on top [default: 1GiB].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     memory_budget: Option<u64>,
+    /// What it sends in a second of partitions that move or whose copies were lost, at most; 1MiB or more [default: as fast as it
+    /// goes without requests waiting for it].
+    #[arg(long, value_name = "BYTES", value_parser = copy_rate)]
+    copy_rate: Option<u64>,
     /// How messages on standard error are written: text or json.
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = ["text", "json"])]
     log_format: String,
@@ -102,6 +106,7 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     options.data.clone_from(&arguments.place.data);
     options.instances = arguments.instances;
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
+    options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
     let server = Server::start(options).map_err(|error| failed(&error))?;
     server
         .stop_on_signals()
@@ -113,6 +118,14 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
         output::problem(&format!("zerohop: {error}"));
     }
     server.wait().map(|()| Ending::Done).map_err(|error| failed(&error))
+}
+
+/// The slowest that copies may be sent: a receiver that hears nothing for seconds begins anew.
+const COPY_RATE_MIN: u64 = 1 << 20;
+
+fn copy_rate(text: &str) -> Result<u64, String> {
+    let bytes = quantity::bytes(text)?;
+    if bytes < COPY_RATE_MIN { Err("1MiB a second is the least".to_owned()) } else { Ok(bytes) }
 }
 
 fn ready(server: &Server, data: Option<PathBuf>) -> Ready {

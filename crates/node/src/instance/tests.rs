@@ -57,6 +57,7 @@ impl Bench {
             identity: Identity { cluster: CLUSTER, instance, incarnation },
             root,
             engine: EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() },
+            copy_bytes_per_s: 0,
             history: MapHistory::new(Arc::new(map.clone())),
             driver,
             jobs: jobs_out,

@@ -32,6 +32,8 @@ pub(crate) struct Plan {
     /// The data folder of the node; `None`: all is in memory.
     pub(crate) root: Option<PathBuf>,
     pub(crate) engine: EngineOptions,
+    /// See [`crate::ServerOptions::copy_bytes_per_s`]; of this instance alone.
+    pub(crate) copy_bytes_per_s: u64,
     pub(crate) history: MapHistory,
     /// Listens already; who connects waits until the data is open.
     pub(crate) driver: MioDriver,
@@ -109,7 +111,19 @@ pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
-    let Plan { place, identity, root, engine, history, mut driver, jobs, words, proofs, .. } = plan;
+    let Plan {
+        place,
+        identity,
+        root,
+        engine,
+        copy_bytes_per_s,
+        history,
+        mut driver,
+        jobs,
+        words,
+        proofs,
+        ..
+    } = plan;
     let stopwatch = Stopwatch::start();
     let disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
     let warning = disk.warning();
@@ -117,6 +131,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     let now = Time { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms };
     let (mut instance, found) = Instance::<NodeDisk>::open(disk, Options { identity, engine }, history, now)
         .map_err(|error| error.to_string())?;
+    instance.set_copy_rate(copy_bytes_per_s);
     let recovered = Recovered::new(&found, stopwatch.elapsed(), warning);
     recovered.tell(identity.instance);
     let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));

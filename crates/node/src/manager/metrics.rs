@@ -67,7 +67,7 @@ type OfStats = (&'static str, &'static str, fn(&Stats) -> u64);
 type OfCounters = (&'static str, &'static str, fn(&Counters) -> u64);
 type OfRecovery = (&'static str, &'static str, fn(&Recovered) -> u64);
 
-const GAUGES: [OfStats; 14] = [
+const GAUGES: [OfStats; 16] = [
     ("partitions", "Partitions held", |stats| stats.partitions),
     ("records", "Records", |stats| stats.records),
     ("versions", "Older versions of records that are kept", |stats| stats.versions),
@@ -77,6 +77,8 @@ const GAUGES: [OfStats; 14] = [
     }),
     ("segments", "Segment files", |stats| stats.segments),
     ("checkpoint_bytes", "Bytes of the newest checkpoints", |stats| stats.checkpoint_bytes),
+    ("copies", "Copies of partitions that are being sent whole to other instances", |stats| stats.copies),
+    ("copies_left_bytes", "Bytes that these copies are yet to have, about", |stats| stats.copies_left_bytes),
     ("resident_log_bytes", "Bytes of logs held in memory", |stats| stats.engine.resident_bytes),
     ("index_bytes", "Memory of indexes and tables", |stats| stats.overhead_bytes),
     ("journal_bytes", "Bytes of journal files", |stats| stats.engine.journal_bytes),

@@ -73,6 +73,9 @@ pub struct ServerOptions {
     pub instances: Option<usize>,
     /// Memory for the newest part of the data, in bytes, over all instances; indexes come on top.
     pub memory_bytes: u64,
+    /// What all instances together send in a second of partitions that others are to have, for moves and for copies that were lost;
+    /// 0: as fast as it goes without requests waiting for it.
+    pub copy_bytes_per_s: u64,
     /// Its part in a cluster of several nodes. `None`: as the data folder remembers; of new data it stands alone.
     pub cluster: Option<ClusterOptions>,
     /// The cluster's secret, which whoever connects proves to know, in both directions.
@@ -92,6 +95,7 @@ impl ServerOptions {
             data: None,
             instances: None,
             memory_bytes: MEMORY_BYTES_DEFAULT,
+            copy_bytes_per_s: 0,
             cluster: None,
             secret: None,
             insecure: false,
@@ -384,6 +388,7 @@ impl Assembly<'_> {
             identity: Identity { cluster: saved.cluster, instance: *id, incarnation },
             root: options.data.clone(),
             engine: EngineOptions { memory_bytes, ..EngineOptions::default() },
+            copy_bytes_per_s: options.copy_bytes_per_s.div_ceil(ids.len().max(1) as u64),
             history: history.clone(),
             driver,
             jobs: jobs.clone(),

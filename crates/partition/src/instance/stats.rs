@@ -6,6 +6,7 @@ use zerohop_wire::Kind;
 
 use super::Instance;
 use crate::limits::TROUBLES_MAX;
+use crate::replica::Replica;
 
 /// How an instance stands. Counts begin at its start.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +40,10 @@ pub struct Stats {
     pub checkpoint_bytes: u64,
     /// Memory of indexes and tables, in bytes.
     pub overhead_bytes: u64,
+    /// Copies of partitions that are being sent whole to other instances, and the bytes that these are yet to have, about.
+    pub copies: u64,
+    /// See `copies`.
+    pub copies_left_bytes: u64,
     /// Sessions remembered, over all partitions.
     pub sessions: u64,
     /// Requests that wait for a record to become something.
@@ -128,6 +133,10 @@ impl<D: Disk> Instance<D> {
             troubles: counters.troubles.clone(),
             ..Stats::default()
         };
+        for copying in groups.replicas().flat_map(Replica::copies) {
+            stats.copies += 1;
+            stats.copies_left_bytes += copying.total_bytes.saturating_sub(copying.done_bytes);
+        }
         let shared = groups.replicas().map(|replica| (replica.stats(), replica.handle()));
         let slots = table.slots();
         let alone = slots.iter().map(|slot| table.partition(*slot));
