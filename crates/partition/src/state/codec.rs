@@ -254,6 +254,49 @@ mod tests {
     }
 
     #[test]
+    fn transactions_and_their_outcomes_are_in_version_3_and_read_back() {
+        use bytes::Bytes;
+        use zerohop_transaction::{Entry, Outcome as Ended, StageId, TransactionId};
+        use zerohop_wire::ids::{LogIndex, Sequence};
+
+        let session = SessionId { issued: Timestamp(100), nonce: 1 };
+        let id = TransactionId { session, sequence: Sequence(3), ..TransactionId::default() };
+        let piece = StageId { session, sequence: Sequence(2) };
+        let mut transacted = Transacted::default();
+        transacted.apply(3, &Entry::Stage { id: piece, bytes: Bytes::from_static(b"piece") });
+        let prepare = Entry::Prepare {
+            id,
+            attempt: Default::default(),
+            place: Default::default(),
+            durability: Default::default(),
+            proposal: Timestamp(8),
+            locks: vec![(7, zerohop_transaction::Access::Write)],
+            pinned: vec![piece],
+            effect: Bytes::from_static(b"effect"),
+            result: Bytes::from_static(b"result"),
+        };
+        transacted.apply(9, &prepare);
+        // Whoever reads it back takes it to be as of the last entry applied.
+        let mut state = State { applied: 9, ..State::default() };
+        let outcome =
+            Outcome::Ended(Box::new(Ended::Committed { timestamp: Timestamp(5), results: Vec::new() }));
+        let note = SessionNote { session, sequence: 1, lowest: 1, outcome };
+        state.sessions.record(note, 3);
+        let with_outcome = state.encode();
+        assert_eq!((with_outcome[0], State::decode(&with_outcome)), (3, Ok(state.clone())));
+        state.transacted = Some(Box::new(transacted));
+        let bytes = state.encode();
+        let read = State::decode(&bytes).expect("reads back");
+        assert_eq!((bytes[0], &read), (3, &state));
+        let held = read.transacted.expect("is there");
+        assert_eq!(held.state.effect_of(&id, LogIndex(9)).as_deref(), Some(&b"effect"[..]));
+        assert_eq!(held.staged(&piece).as_deref(), Some(&b"piece"[..]));
+        for length in 0..bytes.len() {
+            assert_eq!(State::decode(&bytes[..length]), Err(StateError::Damaged));
+        }
+    }
+
+    #[test]
     fn the_bytes_of_version_1_still_decode() {
         let hex = "01000000010000000900000000000000080000000000000007000000000000000100000000000000\
                    64000000000000000200000000000000010000000000000003000000000000000100000003000000000000000\

@@ -1,6 +1,9 @@
 //! Transactions over partitions of several instances, which say to each other what they have to.
 
+mod random;
+
 use bytes::Bytes;
+use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{Change as MapChange, ClusterMap, Durability, ReplicaGroup, partition_of};
 use zerohop_transaction::codec::encode_parts;
@@ -17,6 +20,7 @@ use zerohop_wire::{AbortReason, Decoded, Decoder, Envelope, Failure, Features, M
 use super::super::Time;
 use super::bench::{Bench, create, first_map, next};
 use crate::event::Token;
+use crate::{Program, Ran, Unit};
 
 const KEYSPACE: u32 = 9;
 const SESSION: SessionId = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 };
@@ -25,7 +29,7 @@ const SESSION: SessionId = SessionId { issued: Timestamp(1_000_000 << 16), nonce
 struct World {
     benches: Vec<Bench>,
     /// Messages between transactions are lost if this says so of sender and receiver.
-    loses: fn(usize, usize) -> bool,
+    loses: Box<dyn FnMut(usize, usize) -> bool>,
 }
 
 fn insert(key: &str, value: &'static str) -> (String, Change<'static>) {
@@ -43,7 +47,7 @@ impl World {
             let disk = SimulatedDisk::new(u64::from(n));
             Bench::of(u32::from(n), disk, first_map(instances), now).0
         };
-        let mut world = World { benches: (1..=instances).map(one).collect(), loses: |_, _| false };
+        let mut world = World { benches: (1..=instances).map(one).collect(), loses: Box::new(|_, _| false) };
         let delta = create(world.map(), KEYSPACE, "shared", durability);
         world.benches.iter_mut().for_each(|bench| bench.apply(&delta));
         world
@@ -262,7 +266,7 @@ fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
     let keys = world.keys();
     let other = keys.iter().find(|key| world.holder(key) != world.holder(&keys[3])).expect("is one").clone();
     // What the participant answers is lost: it is prepared, and does not hear of the decision.
-    world.loses = |from, _| from == 0;
+    world.loses = Box::new(|from, _| from == 0);
     let (decider, participant) = (world.holder(&keys[3]), world.holder(&other));
     assert_eq!((decider, participant), (1, 0));
     let parts = world.parts(Asked::Sync, &[insert(&other, "new"), insert(&keys[3], "new")]);
@@ -274,17 +278,21 @@ fn a_read_waits_for_the_intents_that_stand_and_confirming_sees_them() {
     let confirm = Query::Confirm { version: Timestamp::ZERO };
     let confirmed = world.benches[participant].read_at(envelope, &other, confirm);
     let put = world.benches[participant].put(KEYSPACE, &other, "later");
+    assert_eq!(world.run(&other), Err(Failure::Busy { retry_after_ms: 10 }), "a unit comes again");
     world.play(50);
     assert_eq!(world.answer(read), None, "an intent stands");
     assert_eq!(world.answer((participant, put)), None, "an intent stands");
     let told = world.answer((participant, confirmed)).expect("waits for nobody").expect("is told");
     assert_eq!(told, "done 0");
-    world.loses = |_, _| false;
+    world.loses = Box::new(|_, _| false);
     world.play(600);
     assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
     assert_eq!(world.answer(read), Some(Ok("new".to_owned())));
     assert_eq!(world.answer((participant, put)), Some(Ok("done".to_owned())));
     world.value_is(&other, "later");
+    assert!(world.run(&other).is_ok());
+    world.play(10);
+    world.value_is(&other, "of a unit");
     world.value_is(&keys[3], "new");
 }
 
@@ -333,7 +341,7 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
         assert_eq!((world.holder(&other), world.holder(&keys[3])), (0, 1));
         let parts = world.parts(Asked::Sync, &[add(&other, 7), add(&keys[3], 7)]);
         // The participant is prepared, and what it says is lost.
-        world.loses = |from, _| from == 0;
+        world.loses = Box::new(|from, _| from == 0);
         let asked = world.transact(1, &parts);
         world.play(50);
         assert_eq!(world.answer(asked), None);
@@ -342,10 +350,10 @@ fn a_participant_that_restarts_while_prepared_hears_of_the_decision() {
         }
         let mut world = world.crash();
         let read = world.read(&other);
-        world.loses = |from, _| from == 0;
+        world.loses = Box::new(|from, _| from == 0);
         world.play(100);
         assert_eq!(world.answer(read), None, "what is prepared stands after a restart");
-        world.loses = |_, _| false;
+        world.loses = Box::new(|_, _| false);
         // The decider knows nothing of it any more; its client asks again.
         let asked = world.transact(1, &parts);
         world.play(2_000);
@@ -371,13 +379,13 @@ fn a_decision_survives_its_decider_and_is_told_after_a_restart() {
         while world.benches[1].sent.answers.is_empty() {
             world.play(5);
         }
-        world.loses = |from, _| from == 1;
+        world.loses = Box::new(|from, _| from == 1);
         let told = world.answer(asked).expect("is there").expect("is done");
         if checkpoints {
             world.checkpoint();
         }
         let mut world = world.crash();
-        world.loses = |_, _| false;
+        world.loses = Box::new(|_, _| false);
         world.play(2_000);
         world.value_is(&keys[0], "7");
         world.value_is(&keys[3], "7");
@@ -417,7 +425,31 @@ fn transforms_stand_side_by_side_and_all_count() {
     world.value_is(&keys[0], &text);
 }
 
+/// A unit that writes one record, whatever it is told.
+struct Puts<'k>(&'k str);
+
+impl Program for Puts<'_> {
+    fn run<D: Disk>(
+        &mut self,
+        unit: &mut Unit<'_, D>,
+        reply: &mut Vec<u8>,
+    ) -> Result<bool, Failure<'static>> {
+        // As a protocol does that makes text of failures.
+        let put = unit.put(self.0.as_bytes(), b"of a unit", Expiry::Never);
+        reply.extend_from_slice(format!("{put:?}").as_bytes());
+        Ok(true)
+    }
+}
+
 impl World {
+    fn run(&mut self, key: &str) -> Result<Ran, Failure<'static>> {
+        let (holder, partition) = (self.holder(key), self.partition(key));
+        let Bench { instance, now, sent, .. } = &mut self.benches[holder];
+        let to = Token { connection: 7, request: RequestId(1 << 40) };
+        let mut reply = Vec::new();
+        instance.run(*now, to, (KeyspaceId(KEYSPACE), partition), (&mut Puts(key), &mut reply), sent)
+    }
+
     /// All that is open gets a checkpoint, which is written.
     fn checkpoint(&mut self) {
         for bench in &mut self.benches {

@@ -1,0 +1,236 @@
+//! Clients that append their numbers to several records at once, while messages are lost, all crash, and groups change their
+//! primaries. In the end each number stands once in each of its records, or, of an aborted transaction, in none; all
+//! records have them in one order; and whoever read after an answer saw what was answered.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::random::Random;
+
+use super::*;
+
+const KEYS: usize = 6;
+const CLIENTS: usize = 4;
+const RETRY_MS: u64 = 400;
+
+struct Client {
+    sequence: u64,
+    keys: Vec<usize>,
+    parts: Vec<Part>,
+    asked: (usize, u64),
+    asked_ms: u64,
+}
+
+/// A read, and the numbers that were answered before it was sent.
+struct Reading {
+    key: usize,
+    asked: (usize, u64),
+    must_have: Vec<u64>,
+}
+
+struct Play {
+    world: World,
+    random: Random,
+    keys: Vec<String>,
+    clients: Vec<Client>,
+    readings: Vec<Reading>,
+    /// What each transaction came to, and its keys.
+    done: BTreeMap<u64, (bool, Vec<usize>)>,
+    sequence: u64,
+    now_ms: u64,
+    copies: u32,
+}
+
+fn numbers(value: &str) -> Vec<u64> {
+    value.split(',').filter(|one| !one.is_empty()).map(|one| one.parse().expect("is a number")).collect()
+}
+
+impl Play {
+    fn new(seed: u64, copies: u32) -> Play {
+        let mut world = World::new(3, Durability::Sync);
+        let mut keys: Vec<String> = world.keys();
+        keys.extend((0..KEYS - 4).map(|n| format!("other-{n}")));
+        if copies == 3 {
+            for partition in 0..4 {
+                let primary = world.holder(&keys[partition as usize]) as u32 + 1;
+                world.set_group(PartitionId(partition), of_three(2, primary));
+            }
+            world.play(1_500);
+        }
+        let (clients, readings, done) = (Vec::new(), Vec::new(), BTreeMap::new());
+        let random = Random::new(seed);
+        Play { world, random, keys, clients, readings, done, sequence: 0, now_ms: 0, copies }
+    }
+
+    fn step(&mut self, begins: bool) {
+        while begins && self.clients.len() < CLIENTS {
+            self.begin();
+        }
+        if begins && self.random.below(3) == 0 && self.readings.len() < 8 {
+            let key = self.random.below(KEYS as u64) as usize;
+            let asked = self.world.read(&self.keys[key]);
+            let has = |(_, (is_done, keys)): &(&u64, &(bool, Vec<usize>))| *is_done && keys.contains(&key);
+            let must_have = self.done.iter().filter(has).map(|(sequence, _)| *sequence).collect();
+            self.readings.push(Reading { key, asked, must_have });
+        }
+        let ms = 5 * (1 + self.random.below(4));
+        self.world.play(ms);
+        self.now_ms += ms;
+        for client in std::mem::take(&mut self.clients) {
+            self.look(client);
+        }
+        for reading in std::mem::take(&mut self.readings) {
+            match self.world.answer(reading.asked) {
+                None => self.readings.push(reading),
+                Some(Ok(value)) => {
+                    let found = numbers(&value);
+                    let lacks = reading.must_have.iter().find(|one| !found.contains(one));
+                    assert_eq!(lacks, None, "of {} in {value}", self.keys[reading.key]);
+                }
+                Some(Err(Failure::NotFound)) => assert_eq!(reading.must_have, [], "nothing is there"),
+                Some(Err(_)) => {}
+            }
+        }
+    }
+
+    fn begin(&mut self) {
+        self.sequence += 1;
+        let first = self.random.below(KEYS as u64) as usize;
+        let count = 1 + self.random.below(3) as usize;
+        let keys: Vec<usize> = (0..count).map(|n| (first + n) % KEYS).collect();
+        let bytes: &'static str = format!("{},", self.sequence).leak();
+        let change = Change::Extend { bytes: bytes.as_bytes() };
+        let changes: Vec<_> = keys.iter().map(|key| (self.keys[*key].clone(), change)).collect();
+        let parts = self.world.parts(Asked::Sync, &changes);
+        let asked = self.world.transact(self.sequence, &parts);
+        self.clients.push(Client { sequence: self.sequence, keys, parts, asked, asked_ms: self.now_ms });
+    }
+
+    fn look(&mut self, mut client: Client) {
+        let told = self.world.answer(client.asked);
+        let is_over = match &told {
+            Some(Ok(told)) => {
+                assert!(told.starts_with("transacted"), "{told}");
+                Some(true)
+            }
+            Some(Err(Failure::Aborted { .. })) => Some(false),
+            Some(Err(_)) => None,
+            None if self.now_ms < client.asked_ms + RETRY_MS => return self.clients.push(client),
+            None => None,
+        };
+        match is_over {
+            Some(is_done) => {
+                self.done.insert(client.sequence, (is_done, client.keys));
+            }
+            None => {
+                client.asked = self.world.transact(client.sequence, &client.parts);
+                client.asked_ms = self.now_ms;
+                self.clients.push(client);
+            }
+        }
+    }
+
+    fn disturb(&mut self) {
+        match self.random.below(12) {
+            0 if self.copies == 3 => {
+                let partition = self.random.below(4) as u32;
+                let primary = 1 + self.random.below(3) as u32;
+                // Epochs of one group rise one by one.
+                let keyspace = self.world.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there");
+                let epoch = keyspace.group(PartitionId(partition)).expect("is there").epoch.get() + 1;
+                self.world.set_group(PartitionId(partition), of_three(epoch, primary));
+            }
+            1 if self.copies == 1 => {
+                if self.random.below(2) == 0 {
+                    self.world.checkpoint();
+                }
+                let world = std::mem::replace(
+                    &mut self.world,
+                    World { benches: Vec::new(), loses: Box::new(|_, _| false) },
+                );
+                self.world = world.crash();
+                self.readings.clear();
+                // Nobody will answer; numbers begin anew.
+                self.clients.iter_mut().for_each(|client| client.asked = (0, u64::MAX));
+            }
+            2..4 => {
+                let percent = self.random.below(60);
+                let mut random = Random::new(self.random.below(u64::MAX));
+                self.world.loses = Box::new(move |_, _| random.below(100) < percent);
+            }
+            4 => self.world.loses = Box::new(|_, _| false),
+            _ => {}
+        }
+    }
+
+    fn end(mut self) -> (usize, usize) {
+        self.world.loses = Box::new(|_, _| false);
+        for _ in 0..4_000 {
+            if self.clients.is_empty() {
+                break;
+            }
+            self.step(false);
+        }
+        assert!(self.clients.is_empty(), "transactions do not end");
+        self.world.play(15_000);
+        for bench in &self.world.benches {
+            assert!(bench.instance.transactions_are_idle(), "something is left");
+        }
+        let mut all = Vec::new();
+        for key in self.keys.clone() {
+            let value = self.world.value(&key).expect("is answered");
+            all.push(numbers(&value.unwrap_or_default()));
+        }
+        for (sequence, (is_done, keys)) in &self.done {
+            for (key, found) in all.iter().enumerate() {
+                let times = found.iter().filter(|one| *one == sequence).count();
+                let wanted = usize::from(*is_done && keys.contains(&key));
+                assert_eq!(times, wanted, "{sequence} in {found:?}, key {key}");
+            }
+        }
+        for (one, other) in all.iter().flat_map(|one| all.iter().map(move |other| (one, other))) {
+            let both = |of: &[u64], with: &[u64]| -> Vec<u64> {
+                of.iter().copied().filter(|number| with.contains(number)).collect()
+            };
+            assert_eq!(both(one, other), both(other, one), "one order of all");
+        }
+        let done = self.done.values().filter(|(is_done, _)| *is_done).count();
+        (done, self.done.len() - done)
+    }
+}
+
+fn of_three(epoch: u64, primary: u32) -> ReplicaGroup {
+    let in_sync = (1..=3).filter(|one| *one != primary).map(InstanceId).collect();
+    ReplicaGroup { in_sync, ..ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(primary)) }
+}
+
+fn play(seeds: std::ops::Range<u64>, copies: u32) {
+    let (mut done, mut aborted) = (0, 0);
+    for seed in seeds {
+        println!("seed {seed}, {copies} copies");
+        let mut play = Play::new(seed, copies);
+        for _ in 0..300 {
+            play.disturb();
+            play.step(true);
+        }
+        let of_one = play.end();
+        (done, aborted) = (done + of_one.0, aborted + of_one.1);
+    }
+    println!("{done} done, {aborted} aborted");
+    assert!(done > 50, "hardly anything was done");
+}
+
+/// `ZEROHOP_SEEDS` plays more.
+fn seeds() -> std::ops::Range<u64> {
+    let more = std::env::var("ZEROHOP_SEEDS").ok().and_then(|seeds| seeds.parse().ok());
+    0..more.unwrap_or(6)
+}
+
+#[test]
+fn appended_numbers_stand_once_in_one_order_through_losses_and_crashes() {
+    play(seeds(), 1);
+}
+
+#[test]
+fn appended_numbers_stand_once_in_one_order_through_losses_and_failovers() {
+    play(seeds(), 3);
+}
