@@ -101,7 +101,7 @@ impl Node {
             let Message::Map(map) = message else { panic!("no map: {message:?}") };
             ClusterMap::default().apply(&MapDelta::decode(map.encoded).unwrap()).unwrap()
         });
-        let open = Message::SessionOpen(SessionOpen::default());
+        let open = Message::SessionOpen(SessionOpen);
         let session = wires[0].1.ask(Envelope::default(), &open, |message| {
             let Message::SessionOpened(opened) = message else { panic!("no session: {message:?}") };
             opened.session
