@@ -203,6 +203,22 @@ fn a_repeated_transaction_brings_the_first_outcome() {
 }
 
 #[test]
+fn what_may_have_been_done_is_not_planned_anew() {
+    let mut world = world(3);
+    let (reason, none) = (AbortReason::Misplaced, AbortReason::NONE);
+    let misplaced = Failure::Aborted { reason, part: none, item: none };
+    // The first frame does it, and nobody says so; the second is told that its map is old.
+    world.cluster.script.push_back((true, Failure::TimedOut { version: Timestamp(0) }));
+    world.cluster.script.push_back((false, misplaced));
+    let values: [&[u8]; 1] = [b"once"];
+    let change = Change::Append { values: zerohop_wire::Many::given(&values) };
+    let token = world.submit(transaction(vec![item("list", Condition::Always, change, None)]));
+    world.settle();
+    assert!(matches!(world.result(token), Err(Error::Unknown { .. })), "{:?}", world.result(token));
+    assert_eq!(world.cluster.count("list", "once"), 1);
+}
+
+#[test]
 fn a_keyspace_that_is_gone_and_a_cluster_that_is_away_are_told() {
     let mut world = world(3);
     let write = Write { key: b"k", condition: Condition::Always, change: Change::Remove };

@@ -7,8 +7,8 @@
 
 use bytes::Bytes;
 use zerohop_transaction::StageId;
-use zerohop_wire::Failure;
 use zerohop_wire::messages::{Answer, Transacted};
+use zerohop_wire::{AbortReason, Failure};
 
 use super::Session;
 use crate::error::{Error, Trouble};
@@ -49,7 +49,7 @@ impl<T> Session<T> {
                 let reply = Reply::of(&outcome, operation.partition.unwrap_or_default(), whole);
                 self.finish(now, handle, Ok(reply), Some(sent));
             }
-            Err(failure) if is_outcome(&failure) => {
+            Err(failure) if is_outcome(&failure) && !(operation.doubt && is_of_frame(&failure)) => {
                 if let Failure::ConditionFailed { version, .. } | Failure::CompareFailed { version, .. } =
                     &failure
                 {
@@ -166,6 +166,12 @@ fn is_outcome(failure: &Failure<'_>) -> bool {
             | Failure::Overflow
             | Failure::Aborted { .. }
     )
+}
+
+/// Whether an outcome was found without looking for what an earlier frame of the same transaction has begun: nobody logs
+/// that the map of whoever sent it was old.
+fn is_of_frame(failure: &Failure<'_>) -> bool {
+    matches!(failure, Failure::Aborted { reason: AbortReason::Misplaced, .. })
 }
 
 /// Whether a write that is answered so may have been done. An error that this program does not know may say anything.
