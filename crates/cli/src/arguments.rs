@@ -3,6 +3,7 @@
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::BenchCommand;
+use crate::blob::BlobCommand;
 use crate::common::ending::EXIT_CODES;
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
@@ -63,6 +64,9 @@ pub(crate) enum Command {
     /// cas; and check, which wants a record to have a version, or not to be there. Keys and values with blanks stand in quotes.
     /// What lookups bring is as it was when all the rest was done.
     Txn(TxnArguments),
+    /// Reads and writes large objects, whole or in part.
+    #[command(subcommand)]
+    Blob(BlobCommand),
     /// Measures how fast a cluster is.
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -2,6 +2,7 @@
 
 mod arguments;
 mod bench;
+mod blob;
 mod common;
 mod demo;
 mod doctor;
@@ -51,6 +52,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),
         Command::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
+        Command::Blob(command) => runtime()?.block_on(blob::run(command)),
         Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Secret(command) => secret::run(&command),

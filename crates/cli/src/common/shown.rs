@@ -10,6 +10,26 @@ pub(crate) struct Key<'a>(pub(crate) &'a [u8]);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'a>(pub(crate) &'a [u8]);
 
+/// The name of a blob; an object by itself, or to be flattened into one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Name<'a>(pub(crate) &'a [u8]);
+
+/// What is kept with a blob; to be flattened into an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
+
+impl Serialize for Name<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        field(serializer, "name", "name_base64", self.0)
+    }
+}
+
+impl Serialize for Attributes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        field(serializer, "attributes", "attributes_base64", self.0)
+    }
+}
+
 impl Serialize for Key<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         field(serializer, "key", "key_base64", self.0)

@@ -14,7 +14,7 @@ mod record;
 pub(crate) mod refusal;
 mod remove;
 mod scan;
-mod transform;
+pub(crate) mod transform;
 mod wait;
 
 use std::ffi::OsString;

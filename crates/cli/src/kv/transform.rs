@@ -39,7 +39,7 @@ pub(crate) struct TransformArguments {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum GivenOperator {
+pub(crate) enum GivenOperator {
     /// Integers wrap around.
     Add,
     /// Integers wrap around.
@@ -55,7 +55,7 @@ enum GivenOperator {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum GivenType {
+pub(crate) enum GivenType {
     I8,
     I16,
     I32,

@@ -4,6 +4,7 @@
 
 mod bad_input;
 mod bench;
+mod blobs;
 mod demo;
 mod doctor;
 mod keyspaces;

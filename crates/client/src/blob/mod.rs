@@ -36,6 +36,9 @@ pub const CHUNK_BITS_DEFAULT: u8 = 20;
 /// How often a write begins anew because the blob was cut meanwhile. Whoever cuts more often than that is at fault.
 const ATTEMPTS_MAX: u32 = 16;
 
+/// How often an append asks for a place that another takes first. Each time somebody has appended.
+const PLACES_MAX: u32 = 1000;
+
 /// A blob of a keyspace, by its name. Nothing is asked of the cluster before an operation is.
 #[derive(Clone, Debug)]
 pub struct Blob<'a> {
@@ -177,7 +180,7 @@ impl<'a> Blob<'a> {
     /// zeros in the place of the bytes, or of some of them.
     pub async fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
         let key = self.header_key()?;
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..PLACES_MAX {
             let header = self.settled().await?;
             let (stamp, offset) = (header.stamp, header.size);
             if bytes.is_empty() {

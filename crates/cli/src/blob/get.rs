@@ -1,0 +1,79 @@
+//! `zerohop blob get` and `read`.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::progress::Progress;
+use super::{NameArgument, Place, refusal};
+use crate::common::ending::{CommandError, Ending};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct GetArguments {
+    #[command(flatten)]
+    name: NameArgument,
+    /// The file; `-` stands for standard output.
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReadArguments {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Where to begin, in bytes.
+    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    at: u64,
+    /// How many bytes [default: all that follow].
+    #[arg(long, value_name = "BYTES")]
+    length: Option<u64>,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: GetArguments) -> Result<Ending, CommandError> {
+    let GetArguments { name, file, place } = arguments;
+    let is_output = file.as_os_str() == "-";
+    stream(&place, &name.into_bytes(), (0, u64::MAX), Some(&*file).filter(|_| !is_output)).await
+}
+
+pub(super) async fn read(arguments: ReadArguments) -> Result<Ending, CommandError> {
+    let ReadArguments { name, at, length, place } = arguments;
+    stream(&place, &name.into_bytes(), (at, length.unwrap_or(u64::MAX)), None).await
+}
+
+async fn stream(
+    place: &Place,
+    name: &[u8],
+    (offset, length): (u64, u64),
+    file: Option<&Path>,
+) -> Result<Ending, CommandError> {
+    let keyspace = place.open().await?;
+    let mut pieces = match keyspace.blob(name.to_vec()).read_at(offset, length).await {
+        Ok(pieces) => pieces,
+        Err(error) => return refusal::tell(place, name, error),
+    };
+    // Only now: a file of the name of a blob that is not there stays as it is.
+    let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;
+    let mut progress = Progress::new("read");
+    while let Some(piece) = pieces.next_piece().await? {
+        match &mut out {
+            Some((file, path)) => {
+                file.write_all(&piece).map_err(|error| CommandError::system("writing", path, &error))?;
+            }
+            None => output::raw(&[&piece])?,
+        }
+        progress.add(piece.len());
+    }
+    Ok(Ending::Done)
+}
+
+fn create(path: &Path) -> Result<File, CommandError> {
+    #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
+    File::create(path).map_err(|error| CommandError::system("creating", path, &error))
+}

@@ -1,0 +1,118 @@
+//! `zerohop blob truncate`, `stat` and `rm`.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::{NameArgument, Place, refusal};
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::{Attributes, Name};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct TruncateArguments {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Bytes that it has afterwards.
+    size: u64,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatArguments {
+    #[command(flatten)]
+    name: NameArgument,
+    /// Replaces what is kept with the blob, and prints it then.
+    #[arg(long, value_name = "TEXT")]
+    set_attributes: Option<String>,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RemoveArguments {
+    #[command(flatten)]
+    name: NameArgument,
+    #[command(flatten)]
+    place: Place,
+}
+
+#[derive(Serialize)]
+struct Info<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    found: bool,
+    size: u64,
+    chunk_bytes: u64,
+    id: String,
+    created_ms: u64,
+    generation: u64,
+    version: String,
+    #[serde(flatten)]
+    attributes: Attributes<'a>,
+}
+
+#[derive(Serialize)]
+struct Done<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    done: bool,
+}
+
+pub(super) async fn truncate(arguments: TruncateArguments) -> Result<Ending, CommandError> {
+    let (place, name) = (arguments.place, arguments.name.into_bytes());
+    let keyspace = place.open().await?;
+    match keyspace.blob(name.clone()).truncate(arguments.size).await {
+        Ok(()) => done(&place, &name),
+        Err(error) => refusal::tell(&place, &name, error),
+    }
+}
+
+pub(super) async fn stat(arguments: StatArguments) -> Result<Ending, CommandError> {
+    let (place, name) = (arguments.place, arguments.name.into_bytes());
+    let keyspace = place.open().await?;
+    let blob = keyspace.blob(name.clone());
+    if let Some(attributes) = &arguments.set_attributes
+        && let Err(error) = blob.set_attributes(attributes.as_bytes()).await
+    {
+        return refusal::tell(&place, &name, error);
+    }
+    let Some(info) = blob.stat().await? else { return refusal::not_found(&place, &name) };
+    let shown = Info {
+        name: Name(&name),
+        found: true,
+        size: info.size,
+        chunk_bytes: info.chunk_bytes,
+        id: info.id.to_string(),
+        created_ms: info.id.millis(),
+        generation: info.generation,
+        version: info.version.to_string(),
+        attributes: Attributes(&info.attributes),
+    };
+    if place.json {
+        output::json(&shown)?;
+    } else {
+        let attributes = info.attributes.escape_ascii();
+        output::result(&format!(
+            "size {}\nchunks of {}\nid {}\ngeneration {}\nversion {}\nattributes {attributes}",
+            shown.size, shown.chunk_bytes, shown.id, shown.generation, shown.version
+        ))?;
+    }
+    Ok(Ending::Done)
+}
+
+pub(super) async fn remove(arguments: RemoveArguments) -> Result<Ending, CommandError> {
+    let (place, name) = (arguments.place, arguments.name.into_bytes());
+    let keyspace = place.open().await?;
+    match keyspace.blob(name.clone()).delete().await? {
+        true => done(&place, &name),
+        false => refusal::not_found(&place, &name),
+    }
+}
+
+fn done(place: &Place, name: &[u8]) -> Result<Ending, CommandError> {
+    if place.json {
+        output::json(&Done { name: Name(name), done: true })?;
+    }
+    Ok(Ending::Done)
+}

@@ -1,0 +1,56 @@
+//! `zerohop blob ls`.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::Args;
+
+use super::Place;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::Name;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct ListArguments {
+    /// What the names begin with [default: nothing, for all names].
+    #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
+    prefix: Option<OsString>,
+    /// Prints at most so many names.
+    #[arg(long, value_name = "NAMES")]
+    limit: Option<u64>,
+    /// Begins behind this name.
+    #[arg(long, value_name = "NAME")]
+    after: Option<OsString>,
+    /// Ends each name with a zero byte instead of a line feed.
+    #[arg(short = '0', long, conflicts_with = "json")]
+    null: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError> {
+    let place = &arguments.place;
+    let keyspace = place.open().await?;
+    let bytes = |text: Option<OsString>| text.map(OsString::into_vec).unwrap_or_default();
+    let mut left = arguments.limit.unwrap_or(u64::MAX);
+    let mut list = keyspace.list_blobs(bytes(arguments.prefix)).behind(bytes(arguments.after));
+    if left < 256 {
+        list = list.page_names(left as u32);
+    }
+    while left > 0
+        && let Some(names) = list.next_page().await?
+    {
+        let mut out = Vec::new();
+        for name in names.iter().take(usize::try_from(left).unwrap_or(usize::MAX)) {
+            if place.json {
+                out.extend_from_slice(output::json_text(&Name(name)).as_bytes());
+            } else {
+                out.extend_from_slice(name);
+            }
+            out.push(if arguments.null { 0 } else { b'\n' });
+        }
+        output::raw(&[&out])?;
+        left = left.saturating_sub(names.len() as u64);
+    }
+    Ok(Ending::Done)
+}

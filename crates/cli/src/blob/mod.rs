@@ -1,0 +1,99 @@
+//! `zerohop blob`: large objects, read and written in part.
+//!
+//! Contents are streamed: a command holds a few MiB, however large the blob is. The data's "no" (no such blob, or one where
+//! there should be none) is told on standard error, or as JSON, and ends the program with 1; see [`refusal`].
+
+mod bytes;
+mod get;
+mod head;
+mod list;
+mod progress;
+mod put;
+mod refusal;
+mod transform;
+mod write;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use clap::{Args, Subcommand};
+use zerohop_client::Keyspace;
+
+use crate::common::ending::{CommandError, Ending};
+use crate::common::target::Target;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum BlobCommand {
+    /// Makes a blob of a file, or of standard input.
+    ///
+    /// It grows while it is written: whoever reads it meanwhile sees what is there so far.
+    Put(put::PutArguments),
+    /// Writes a whole blob to a file, or to standard output.
+    Get(get::GetArguments),
+    /// Writes a part of a blob to standard output.
+    Read(get::ReadArguments),
+    /// Writes bytes at an offset.
+    ///
+    /// What lies within one chunk is there as a whole or not at all. More than that is refused, unless --pieces is given.
+    Write(write::WriteArguments),
+    /// Adds bytes at the end, and prints where they begin.
+    Append(write::AppendArguments),
+    /// Makes a blob smaller, or larger with zeros.
+    Truncate(head::TruncateArguments),
+    /// Prints what a blob is.
+    Stat(head::StatArguments),
+    /// Removes a blob.
+    Rm(head::RemoveArguments),
+    /// Prints the names that begin with a prefix, in their order.
+    Ls(list::ListArguments),
+    /// Changes a number inside a blob, where it is, and prints it.
+    Transform(transform::TransformArguments),
+}
+
+/// Where the blob is, and how the answer is printed.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// The keyspace.
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON. Bytes that are not UTF-8 are in fields whose names end in _base64.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A name, any bytes.
+#[derive(Args, Debug)]
+pub(crate) struct NameArgument {
+    /// The name of the blob.
+    #[arg(value_name = "NAME", allow_hyphen_values = true)]
+    name: OsString,
+}
+
+impl Place {
+    async fn open(&self) -> Result<Keyspace, CommandError> {
+        self.target.keyspace(&self.keyspace).await
+    }
+}
+
+impl NameArgument {
+    fn into_bytes(self) -> Vec<u8> {
+        self.name.into_vec()
+    }
+}
+
+pub(crate) async fn run(command: BlobCommand) -> Result<Ending, CommandError> {
+    match command {
+        BlobCommand::Put(arguments) => put::run(arguments).await,
+        BlobCommand::Get(arguments) => get::run(arguments).await,
+        BlobCommand::Read(arguments) => get::read(arguments).await,
+        BlobCommand::Write(arguments) => write::run(arguments).await,
+        BlobCommand::Append(arguments) => write::append(arguments).await,
+        BlobCommand::Truncate(arguments) => head::truncate(arguments).await,
+        BlobCommand::Stat(arguments) => head::stat(arguments).await,
+        BlobCommand::Rm(arguments) => head::remove(arguments).await,
+        BlobCommand::Ls(arguments) => list::run(arguments).await,
+        BlobCommand::Transform(arguments) => transform::run(arguments).await,
+    }
+}

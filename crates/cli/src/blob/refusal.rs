@@ -1,0 +1,42 @@
+//! What the data says no to: told as a sentence or as JSON, with exit code 1.
+
+use serde::Serialize;
+use zerohop_client::{Error, Failure};
+
+use super::Place;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::shown::Name;
+use crate::output;
+
+#[derive(Serialize)]
+struct No<'a> {
+    #[serde(flatten)]
+    name: Name<'a>,
+    done: bool,
+    reason: &'static str,
+}
+
+/// There is no blob of this name.
+pub(super) fn not_found(place: &Place, name: &[u8]) -> Result<Ending, CommandError> {
+    say(place, name, "not_found", "there is no such blob")
+}
+
+/// Tells an error that is a no of the data's; hands on any other.
+pub(super) fn tell(place: &Place, name: &[u8], error: Error) -> Result<Ending, CommandError> {
+    match error.failure() {
+        Some(Failure::NotFound) => not_found(place, name),
+        Some(Failure::ConditionFailed { .. }) => {
+            say(place, name, "exists", "there is one of this name already: --replace removes it first")
+        }
+        _ => Err(error.into()),
+    }
+}
+
+fn say(place: &Place, name: &[u8], reason: &'static str, text: &str) -> Result<Ending, CommandError> {
+    if place.json {
+        output::json(&No { name: Name(name), done: false, reason })?;
+    } else {
+        output::problem(&format!("blob \"{}\": {text}", name.escape_ascii()));
+    }
+    Ok(Ending::No)
+}
