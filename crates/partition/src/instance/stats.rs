@@ -63,8 +63,10 @@ pub(super) struct Counters {
     troubles: Vec<String>,
 }
 
-/// Requests are of three classes (the second byte of a kind), each with fewer than 32 numbers.
-const KINDS: usize = 4 * 32;
+/// Numbers of each class of requests (the second byte of a kind): those of blobs begin at 32.
+const KINDS_OF_CLASS: usize = 64;
+/// Requests are of four classes.
+const KINDS: usize = 4 * KINDS_OF_CLASS;
 /// Error codes are below this.
 const CODES: usize = 512;
 
@@ -113,7 +115,7 @@ impl Counters {
 
 fn place_of(kind: Kind) -> usize {
     let number = usize::from(kind.number());
-    (number >> 8) * 32 + (number & 31)
+    (number >> 8) * KINDS_OF_CLASS + number % KINDS_OF_CLASS
 }
 
 impl<D: Disk> Instance<D> {

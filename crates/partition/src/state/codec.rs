@@ -242,6 +242,22 @@ mod tests {
     }
 
     #[test]
+    fn names_of_blobs_are_in_version_4_in_order_and_once() {
+        let mut state = State { sieved: 1, ..State::default() };
+        for name in [&b"b"[..], b"a/film", b"c"] {
+            state.names.add(name);
+        }
+        let bytes = state.encode();
+        assert_eq!(bytes[0], 4);
+        assert_eq!(State::decode(&bytes), Ok(state));
+        let mut twice = bytes.clone();
+        let last = twice.len() - 1;
+        twice[last] = b'b';
+        assert_eq!(State::decode(&twice), Err(StateError::Damaged), "a name comes twice");
+        assert_eq!(State::decode(&bytes[..last]), Err(StateError::Damaged));
+    }
+
+    #[test]
     fn what_was_let_go_of_after_a_split_is_in_version_2_only() {
         let state = State { sieved: 2, ..State::default() };
         let bytes = state.encode();
