@@ -17,6 +17,7 @@ use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
 use crate::tls::TlsCommand;
 use crate::token::TokenCommand;
+use crate::top::TopArguments;
 use crate::txn::TxnArguments;
 use crate::up::UpArguments;
 
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Node(Box<NodeArguments>),
     /// Tells which nodes and keyspaces there are, and how they are.
     Status(StatusArguments),
+    /// Tells what each node does just now: rates, times, connections, memory; again and again, until Ctrl-C.
+    Top(TopArguments),
     /// Looks for what is wrong with this machine or the cluster, and says what to do.
     ///
     /// Disk, limits, files of secrets; and nodes, their clocks, partitions and keyspaces. The exit code is 1 if there is a

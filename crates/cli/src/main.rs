@@ -19,6 +19,7 @@ mod sim;
 mod status;
 mod tls;
 mod token;
+mod top;
 mod txn;
 mod up;
 
@@ -48,6 +49,7 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Partition(command) => runtime()?.block_on(partition::run(command)),
         Command::Recover(arguments) => runtime()?.block_on(recover::run(arguments)),
         Command::Status(arguments) => runtime()?.block_on(status::run(arguments)),
+        Command::Top(arguments) => runtime()?.block_on(top::run(arguments)),
         Command::Doctor(arguments) => runtime()?.block_on(doctor::run(arguments)),
         Command::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),

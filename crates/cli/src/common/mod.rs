@@ -2,6 +2,7 @@
 
 pub(crate) mod admin;
 pub(crate) mod ending;
+pub(crate) mod http;
 pub(crate) mod quantity;
 pub(crate) mod runtime;
 pub(crate) mod secret;

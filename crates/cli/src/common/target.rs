@@ -74,6 +74,11 @@ impl Target {
         &self.endpoint
     }
 
+    /// What shows over HTTP that the secret is known, if there is one.
+    pub(crate) fn bearer(&self) -> Result<Option<String>, CommandError> {
+        Ok(self.secret.read()?.map(|secret| secret.bearer()))
+    }
+
     /// Each file of a secret or token that is named, and whether it can be used.
     pub(crate) fn proofs(&self) -> Vec<(String, Result<(), CommandError>)> {
         let mut proofs = Vec::new();

@@ -16,4 +16,5 @@ mod status;
 mod support;
 mod tls;
 mod tokens;
+mod top;
 mod transactions;

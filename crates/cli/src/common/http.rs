@@ -1,0 +1,39 @@
+//! One question over HTTP to a node's manager: what it says is text, of bounded length.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long a manager may take.
+const ANSWER_MAX: Duration = Duration::from_secs(3);
+
+/// Longest answer: metrics of a node with many instances.
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
+
+/// The body of `path`. `bearer`: what shows that the cluster's secret is known.
+///
+/// # Errors
+/// In words: nobody answers, or refuses.
+pub(crate) async fn get(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
+    let answer = timeout(ANSWER_MAX, ask(address, path, bearer)).await;
+    let text = answer.unwrap_or_else(|_| Err(format!("no answer in {ANSWER_MAX:?}")))?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or("what answers there is no manager of zerohop")?;
+    match head.split(' ').nth(1) {
+        Some("200") => Ok(body.to_owned()),
+        Some("401") => Err("it wants the cluster's secret: say --secret-file PATH".to_owned()),
+        _ => Err(head.lines().next().unwrap_or_default().to_owned()),
+    }
+}
+
+async fn ask(address: &str, path: &str, bearer: Option<&str>) -> Result<String, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let mut stream = TcpStream::connect(address).await.map_err(failed)?;
+    let shown = bearer.map_or_else(String::new, |bearer| format!("Authorization: Bearer {bearer}\r\n"));
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{shown}\r\n");
+    stream.write_all(request.as_bytes()).await.map_err(failed)?;
+    let mut text = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut text).await.map_err(failed)?;
+    Ok(text)
+}

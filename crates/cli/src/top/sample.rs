@@ -1,0 +1,158 @@
+//! A node's metrics as they stood once, and what happened between two such times.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// What `/metrics` said, summed over the node's instances: by the name, with `{le="…"}` behind it for buckets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Sample(BTreeMap<String, f64>);
+
+/// What a node did in some time, and how it stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(super) struct Figures {
+    pub(super) answers_per_s: f64,
+    pub(super) failures_per_s: f64,
+    pub(super) received_bytes_per_s: f64,
+    pub(super) sent_bytes_per_s: f64,
+    /// From the first request of a batch of the event loop to its answers, in microseconds: the bound of the histogram's
+    /// bucket; `None`: there was no batch.
+    pub(super) batch_us_p50: Option<f64>,
+    pub(super) batch_us_p99: Option<f64>,
+    pub(super) connections: f64,
+    pub(super) records: f64,
+    pub(super) log_bytes: f64,
+    pub(super) resident_bytes: f64,
+    /// Of one processor: 2.0 are two of them.
+    pub(super) processors: f64,
+    pub(super) troubles: f64,
+}
+
+impl Sample {
+    /// Reads the text of metrics; lines that are none are passed over.
+    pub(super) fn read(text: &str) -> Self {
+        let mut sums = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let Some((name, value)) = line.rsplit_once(' ') else { continue };
+            let Ok(value) = value.parse::<f64>() else { continue };
+            let (name, labels) = name.split_once('{').unwrap_or((name, ""));
+            let bucket = labels.split(['{', ',', '}']).find(|label| label.starts_with("le="));
+            let key = match bucket {
+                Some(bucket) => format!("{name}{{{bucket}}}"),
+                None => name.to_owned(),
+            };
+            *sums.entry(key).or_insert(0.0) += value;
+        }
+        Self(sums)
+    }
+
+    fn get(&self, name: &str) -> f64 {
+        self.0.get(&format!("zerohop_{name}")).copied().unwrap_or(0.0)
+    }
+
+    /// What happened since `before`, that many seconds ago.
+    pub(super) fn since(&self, before: &Sample, seconds: f64) -> Figures {
+        // A node that was started again counts from zero.
+        let rate = |name: &str| ((self.get(name) - before.get(name)) / seconds).max(0.0);
+        Figures {
+            answers_per_s: rate("answers_total"),
+            failures_per_s: rate("failures_total"),
+            received_bytes_per_s: rate("received_bytes_total"),
+            sent_bytes_per_s: rate("sent_bytes_total"),
+            batch_us_p50: self.quantile(before, 0.5),
+            batch_us_p99: self.quantile(before, 0.99),
+            connections: self.get("connections"),
+            records: self.get("records"),
+            log_bytes: self.get("log_bytes"),
+            resident_bytes: self.get("process_resident_bytes"),
+            processors: rate("process_cpu_seconds_total"),
+            troubles: self.get("troubles"),
+        }
+    }
+
+    /// The bound of the bucket in which this part of the batches since `before` has ended.
+    fn quantile(&self, before: &Sample, part: f64) -> Option<f64> {
+        let prefix = "zerohop_batch_microseconds_bucket{le=\"";
+        let mut buckets: Vec<(f64, f64)> = self
+            .0
+            .range(prefix.to_owned()..)
+            .take_while(|(name, _)| name.starts_with(prefix))
+            .filter_map(|(name, count)| {
+                let bound = name.strip_prefix(prefix)?.strip_suffix("\"}")?;
+                let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().ok()? };
+                Some((bound, count - before.0.get(name).copied().unwrap_or(0.0)))
+            })
+            .collect();
+        buckets.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let all = buckets.last()?.1;
+        let found = buckets.iter().find(|(_, count)| all > 0.0 && *count >= all * part)?;
+        // JSON has no infinity: beyond the last bound is told as that bound.
+        let last = buckets.iter().rev().map(|(bound, _)| *bound).find(|bound| bound.is_finite());
+        if found.0.is_finite() { Some(found.0) } else { last }
+    }
+}
+
+impl Figures {
+    /// Of both nodes together; of times the longer.
+    pub(super) fn with(self, other: &Figures) -> Figures {
+        let longer = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
+        Figures {
+            answers_per_s: self.answers_per_s + other.answers_per_s,
+            failures_per_s: self.failures_per_s + other.failures_per_s,
+            received_bytes_per_s: self.received_bytes_per_s + other.received_bytes_per_s,
+            sent_bytes_per_s: self.sent_bytes_per_s + other.sent_bytes_per_s,
+            batch_us_p50: longer(self.batch_us_p50, other.batch_us_p50),
+            batch_us_p99: longer(self.batch_us_p99, other.batch_us_p99),
+            connections: self.connections + other.connections,
+            records: self.records + other.records,
+            log_bytes: self.log_bytes + other.log_bytes,
+            resident_bytes: self.resident_bytes + other.resident_bytes,
+            processors: self.processors + other.processors,
+            troubles: self.troubles + other.troubles,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(answers: [u64; 2], buckets: [u64; 3]) -> String {
+        let [one, other] = answers;
+        let [fast, slow, all] = buckets;
+        format!(
+            "# HELP zerohop_answers Answers sent.\n# TYPE zerohop_answers counter\n\
+             zerohop_answers_total{{instance=\"1\"}} {one}\nzerohop_answers_total{{instance=\"2\"}} {other}\n\
+             zerohop_connections{{instance=\"1\"}} 3\nzerohop_process_cpu_seconds_total 0.5\n\
+             zerohop_batch_microseconds_bucket{{le=\"16.0\",instance=\"1\"}} {fast}\n\
+             zerohop_batch_microseconds_bucket{{le=\"128.0\",instance=\"1\"}} {slow}\n\
+             zerohop_batch_microseconds_bucket{{le=\"+Inf\",instance=\"1\"}} {all}\n# EOF\n"
+        )
+    }
+
+    #[test]
+    fn rates_are_of_all_instances_and_of_the_time_between() {
+        let before = Sample::read(&text([100, 10], [5, 5, 5]));
+        let figures = Sample::read(&text([300, 30], [95, 104, 105])).since(&before, 2.0);
+        assert_eq!((figures.answers_per_s, figures.connections), (110.0, 3.0));
+        assert_eq!((figures.batch_us_p50, figures.batch_us_p99), (Some(16.0), Some(128.0)));
+        assert_eq!(figures.processors, 0.0);
+    }
+
+    #[test]
+    fn a_node_that_was_started_again_has_no_negative_rates_and_an_idle_one_no_times() {
+        let before = Sample::read(&text([100, 10], [5, 5, 5]));
+        let figures = Sample::read(&text([1, 0], [5, 5, 5])).since(&before, 1.0);
+        assert_eq!((figures.answers_per_s, figures.batch_us_p50), (0.0, None));
+        assert_eq!(Sample::read("nonsense\n\n# x\n").since(&before, 1.0).records, 0.0);
+    }
+
+    #[test]
+    fn what_is_beyond_the_last_bound_is_told_as_that() {
+        let figures = Sample::read(&text([0, 0], [0, 0, 9])).since(&Sample::default(), 1.0);
+        assert_eq!(figures.batch_us_p50, Some(128.0));
+    }
+}
