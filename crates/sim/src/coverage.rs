@@ -69,6 +69,8 @@ pub struct Coverage {
     pub splits_refused: u64,
     /// Copies of frames that came over a connection of their own.
     pub repeats: u64,
+    /// Of clusters: reads at an old primary and at the one after it, by others than clients.
+    pub readers: u64,
     /// Requests answered that their session is forgotten.
     pub expired: u64,
     /// Requests let go because their client had said that it has the answer.
@@ -188,6 +190,7 @@ impl Coverage {
             (&mut self.splits_cut_short, other.splits_cut_short),
             (&mut self.splits_refused, other.splits_refused),
             (&mut self.repeats, other.repeats),
+            (&mut self.readers, other.readers),
             (&mut self.expired, other.expired),
             (&mut self.let_go, other.let_go),
             (&mut self.answered_again, other.answered_again),
@@ -225,6 +228,7 @@ impl Coverage {
             ("splits refused", self.splits_refused),
             ("nodes joined", self.joins),
             ("nodes removed", self.removals),
+            ("reads around a change of primary", self.readers),
             ("repeated requests let go", self.let_go),
             ("repeated requests answered as before", self.answered_again),
             ("sessions forgotten", self.expired),

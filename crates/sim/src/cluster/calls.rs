@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use zerohop_session::{Collect, Collecting, Effect, Reply, Request, Settings, Time};
-use zerohop_wire::ids::KeyspaceId;
-use zerohop_wire::messages::{Hello, Message};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
+use zerohop_wire::messages::{Hello, Message, Query, Read};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features};
 
 use super::host::{host_and_port, instance_address};
@@ -21,6 +21,12 @@ const MS: u64 = 1_000;
 
 /// While all look at one keyspace, clients rest that much less.
 const BUSIER: u64 = 3;
+
+/// When readers come after a change of a primary: while its grants may be in use, and after.
+const READ_AFTER_US: [u64; 6] = [MS, 50 * MS, 120 * MS, 200 * MS, 300 * MS, 450 * MS];
+
+/// For how long one of them waits for its answer.
+const READER_US: u64 = 1_000 * MS;
 
 /// Out of a storm, clients rest that much longer.
 const CALM: u64 = 300;
@@ -181,7 +187,7 @@ impl Cluster {
                     late_us += until.since_us(self.now());
                 }
                 let at = self.now().after_us(late_us);
-                self.agenda.at(at, Event::Repeat { place, frame: rest[..used].to_vec() });
+                self.agenda.at(at, Event::Repeat { place, frame: rest[..used].to_vec(), waits: false });
                 // Whatever its client is told of the first copy, the second may be taken up.
                 for call in &self.clients[client].calls {
                     self.haunted.insert(*call);
@@ -191,7 +197,7 @@ impl Cluster {
         }
     }
 
-    pub(super) fn repeat(&mut self, place: usize, frame: &[u8]) {
+    pub(super) fn repeat(&mut self, place: usize, frame: &[u8], waits: bool) {
         let now = self.now();
         let Some((host, slot)) = self.at_place(place) else { return };
         if self.hosts[host].slots[slot].instance.is_none() || self.phase != Phase::Faults {
@@ -214,8 +220,47 @@ impl Cluster {
         debug_assert!(encoded.is_ok(), "a greeting keeps every bound");
         bytes.extend_from_slice(frame);
         self.network.send(now, link, End::Node, &bytes);
-        self.network.close(now, link, End::Opener);
-        self.coverage.repeats += 1;
+        if waits {
+            self.agenda.at(now.after_us(READER_US), Event::HangUp(link));
+            self.coverage.readers += 1;
+        } else {
+            self.network.close(now, link, End::Opener);
+            self.coverage.repeats += 1;
+        }
+    }
+
+    /// A partition has another primary: others than the clients, who hear of it late, read at both again and again.
+    pub(super) fn read_around(
+        &mut self,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        at: &[(InstanceId, PartitionEpoch)],
+    ) {
+        let now = self.now();
+        let key = self
+            .watch
+            .map
+            .keyspace(keyspace)
+            .and_then(|known| KEYS.into_iter().find(|key| known.partition(key.as_bytes()) == partition));
+        let Some(key) = key.filter(|_| self.phase == Phase::Faults) else { return };
+        let read = Read { key: key.as_bytes(), query: Query::Lookup };
+        let message = Message::Read { seen: Timestamp::ZERO, read };
+        for (instance, epoch) in at {
+            let Some((host, slot)) = self.host_of(*instance) else { continue };
+            let place = self.hosts[host].places.start + slot;
+            for after_us in READ_AFTER_US {
+                let envelope = Envelope {
+                    request: RequestId(1),
+                    keyspace,
+                    partition,
+                    partition_epoch: *epoch,
+                    time_out_ms: 1_000,
+                };
+                let mut frame = Vec::new();
+                let encoded = Encoder::default().encode(&envelope, &message, &mut frame);
+                debug_assert!(encoded.is_ok(), "a short read keeps every bound");
+                self.agenda.at(now.after_us(after_us), Event::Repeat { place, frame, waits: true });
+            }
+        }
     }
 
     /// A client makes a call.

@@ -45,7 +45,7 @@ use crate::limits::{
     CLUSTER_CALLS_END_US, CLUSTER_CALLS_US, CLUSTER_EVENTS_MAX, CLUSTER_HEALING_US, CLUSTER_OPERATIONS_MIN,
     QUIET_US, START,
 };
-use crate::network::{Arrival, End, Network, Opener, Travelling};
+use crate::network::{Arrival, End, LinkId, Network, Opener, Travelling};
 use crate::streams::Streams;
 use crate::trace::{Keep, Trace};
 use crate::workload::draw::{Draws, Taste};
@@ -95,7 +95,11 @@ enum Event {
     Repeat {
         place: usize,
         frame: Vec<u8>,
+        /// Who sends it stays until it is answered.
+        waits: bool,
     },
+    /// A connection of such a copy, or of a reader, ends.
+    HangUp(LinkId),
     Fault(Fault),
     Operate,
     Start(usize),
@@ -252,7 +256,8 @@ impl Cluster {
             Event::AgentTurn { host, life } => self.agent_turn(host, life),
             Event::ClientTurn(client) => self.client_turn(client),
             Event::Call { client, life } => self.call(client, life),
-            Event::Repeat { place, frame } => self.repeat(place, &frame),
+            Event::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
+            Event::HangUp(link) => self.network.close(self.agenda.now(), link, End::Opener),
             Event::Fault(fault) => self.befall(fault),
             Event::Operate => self.operate(),
             Event::Start(host) => self.start(host),

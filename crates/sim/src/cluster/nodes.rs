@@ -37,6 +37,9 @@ pub(super) enum Ending {
 /// lasts, and two clocks may differ by twice this.
 const RATE_PPM_MAX: u64 = 40_000;
 
+/// What an instance says among its troubles of members that hold different things.
+const DIFFERS: &str = "holds other records";
+
 /// The code of [`zerohop_wire::Failure::SessionExpired`].
 const SESSION_EXPIRED: u16 = 305;
 
@@ -351,9 +354,11 @@ impl Cluster {
 
     /// Takes in what the instances of a node have counted, before they are gone.
     pub(super) fn count(&mut self, at: usize) {
+        let mut differing: Vec<String> = Vec::new();
         for slot in &mut self.hosts[at].slots {
             let Some(instance) = &mut slot.instance else { continue };
             let stats = instance.stats();
+            differing.extend(stats.troubles.iter().filter(|text| text.contains(DIFFERS)).cloned());
             let expired = stats.failures.iter().filter(|(code, _)| *code == SESSION_EXPIRED);
             self.coverage.expired += expired.map(|(_, count)| count).sum::<u64>();
             self.coverage.let_go += stats.let_go;
@@ -367,6 +372,10 @@ impl Cluster {
                 self.coverage.parked += counts.parked;
                 self.coverage.answered_again += replica.stats().answered_again;
             }
+        }
+        // What has rotted may have been all that told them apart.
+        if !self.lost_disks.values().any(|at| *at == Time::NEVER) {
+            differing.into_iter().for_each(|text| self.trouble("I6", format!("n{at}: {text}")));
         }
     }
 

@@ -247,6 +247,10 @@ impl Cluster {
         {
             self.draw_restart(host);
         }
+        if let Some(old) = old.filter(|old| old.primary != group.primary) {
+            let at = [(old.primary, old.epoch), (group.primary, group.epoch)];
+            self.read_around((keyspace, partition), &at);
+        }
         let holders = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
         let named =
             |instance| (instance, map.instance(instance).map_or(Incarnation(0), |one| one.incarnation));
