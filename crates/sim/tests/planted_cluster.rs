@@ -33,12 +33,15 @@ enum In {
 }
 
 /// Those that are found. Others were not within so many seeds, or have not been looked for: docs/reliability.md.
-const FOUND: [In; 7] = [
+const FOUND: [In; 10] = [
     In::Partition(partition::Bug::AcknowledgedAlone),
     In::Partition(partition::Bug::PrecedingNotMatched),
     In::Partition(partition::Bug::SessionsForgottenAtPromotion),
     In::Partition(partition::Bug::AdmittedBeforeCaughtUp),
     In::Partition(partition::Bug::ReadsUncommitted),
+    In::Partition(partition::Bug::LeaseNotChecked),
+    In::Partition(partition::Bug::GrantNotWaitedOut),
+    In::Partition(partition::Bug::NewerGrantUsed),
     In::Control(control::Bug::RestartedStaysInSync),
     In::Control(control::Bug::PromotesFollower),
 ];
