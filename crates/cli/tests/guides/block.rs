@@ -31,8 +31,12 @@ pub(crate) fn commands(guide: &str) -> Vec<Command> {
     commands
 }
 
-/// A program for Python, which must end well.
+/// A program for Python, which must end well. Conversations with it (`>>>`) are tried with the package itself, by
+/// `cargo xtask python`.
 fn script(block: &[(usize, &str)]) -> Option<Command> {
+    if block.first().is_some_and(|(_, line)| line.starts_with(">>>")) {
+        return None;
+    }
     let lines: Vec<&str> = block.iter().map(|(_, line)| *line).collect();
     let text = format!("python3 - <<'END OF SCRIPT'\n{}\nEND OF SCRIPT", lines.join("\n"));
     block.first().map(|(line, _)| Command { line: *line, text, prints: None })
@@ -101,18 +105,20 @@ fn goes_on(text: &str) -> bool {
     if let Some((end, _)) = document {
         return last != end || text.lines().count() == 1;
     }
-    let words = |word| text.split_whitespace().filter(|found| *found == word).count();
+    let code: Vec<&str> = text.lines().map(|line| line.split(" #").next().unwrap_or(line)).collect();
+    let words =
+        |word| code.iter().flat_map(|line| line.split_whitespace()).filter(|found| *found == word).count();
     words("do") > words("done") + words("done;")
 }
 
 #[test]
 fn commands_are_found_and_what_is_not_run_is_left_out() {
-    let guide = "text\n```sh\n# why\na \\\n  b   # c\n\nfor x in 1; do\n  y\ndone\n```\n```text\nno\n```\n\
+    let guide = "text\n```sh\n# why\na \\\n  b   # do c\n\nfor x in 1; do\n  y\ndone\n```\n```text\nno\n```\n\
                  ```console\n$ p\nq\n\n$ cat <<'E'\none\nE\none\n```\n";
     let found: Vec<_> = commands(guide).into_iter().map(|c| (c.line, c.text, c.prints)).collect();
     let prints = |text: &str| Some(vec![text.to_owned()]);
     let expected = [
-        (4, "a \\\n  b   # c".to_owned(), None),
+        (4, "a \\\n  b   # do c".to_owned(), None),
         (7, "for x in 1; do\n  y\ndone".to_owned(), None),
         (15, "p".to_owned(), prints("q")),
         (18, "cat <<'E'\none\nE".to_owned(), prints("one")),

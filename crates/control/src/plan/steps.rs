@@ -105,7 +105,7 @@ impl<'a> Planner<'a> {
             }
             let overdue = (self.seen.overdue)(keyspace, partition, group.epoch);
             (self.is_down(target) || overdue).then_some(GroupStep::RemoveFollower(target))
-        } else if let Some(step) = self.towards_pin(keyspace, partition, group) {
+        } else if let Some(step) = self.towards_pin(keyspace, config, partition, group) {
             Some(step)
         } else if counted < wanted {
             let candidate = self.candidate(keyspace, group, None);
@@ -142,10 +142,12 @@ impl<'a> Planner<'a> {
         self.state.pin(keyspace, partition).filter(|pin| self.tally.is(pin.to, NodeState::Up))
     }
 
-    /// The next step to where an operator wants the partition. Who follows already waits to be in sync.
+    /// The next step to where an operator wants the partition. Who follows already is awaited if more are to be in sync; if
+    /// not, nobody would ever admit it: it was admitted, and put out of sync again, and the move has failed.
     fn towards_pin(
         &mut self,
         keyspace: KeyspaceId,
+        config: &KeyspaceConfig,
         partition: PartitionId,
         group: Group<'_>,
     ) -> Option<GroupStep> {
@@ -153,8 +155,15 @@ impl<'a> Planner<'a> {
         if group.in_sync.contains(&to) {
             return Some(GroupStep::Promote(to));
         }
-        if group.members().any(|member| member == to) || self.moves >= self.settings.moves_max {
+        if group.primary == to || self.moves >= self.settings.moves_max {
             return None;
+        }
+        if group.followers.contains(&to) {
+            let are_enough = group.in_sync.len() + 1 >= usize::from(config.min_in_sync);
+            if are_enough {
+                self.tally.hold(to, -1);
+            }
+            return are_enough.then_some(GroupStep::RemoveFollower(to));
         }
         self.moves += 1;
         self.tally.hold(to, 1);

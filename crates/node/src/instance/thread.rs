@@ -32,7 +32,7 @@ pub(crate) struct Plan {
     /// The data folder of the node; `None`: all is in memory.
     pub(crate) root: Option<PathBuf>,
     pub(crate) engine: EngineOptions,
-    /// See [`crate::ServerOptions::copy_bytes_per_s`]; of this instance alone.
+    /// See [`crate::server::ServerOptions::copy_bytes_per_s`]; of this instance alone.
     pub(crate) copy_bytes_per_s: u64,
     pub(crate) history: MapHistory,
     /// Listens already; who connects waits until the data is open.
