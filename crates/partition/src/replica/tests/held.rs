@@ -39,14 +39,18 @@ pub(super) fn what_is_removed_stays_removed_though_the_log_is_compacted_while_it
     c.replica.needs_state = true;
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     let mut ms = 0;
-    for _ in 0..100 {
+    for round in 0..100 {
         (a.now_us, c.now_us) = (a.now_us + 20_000, c.now_us + 20_000);
         for from in [1, 3] {
             let (sender, taker) = if from == 1 { (&mut a, &mut c) } else { (&mut c, &mut a) };
             sender.tell(Told::Tick);
             for (_, epoch, bytes) in std::mem::take(&mut sender.out.sent) {
                 let Decoded::Frame { frame, .. } = decoder.decode(&bytes) else { panic!("no frame") };
-                if let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut Vec::new()) {
+                // All that is not the beginning is lost at first, and read once more when time has passed.
+                let mut buffer = Vec::new();
+                let Ok(Message::Peer(Peer { call, .. })) = frame.message(&mut buffer) else { continue };
+                let is_lost = matches!(call, Call::StatePart { part: 1.., .. }) && round < 3;
+                if !is_lost {
                     taker.hear(from, epoch.0, &call);
                 }
             }
