@@ -6,8 +6,8 @@
 //!                  └──────────── read the header, finish the cut, and once more ───────────┘
 //! ```
 //!
-//! What lies in one chunk is read, written and transformed as one. A write over several chunks would be a transaction,
-//! and is refused until there are any: [`Blob::write_at`] takes what lies within one chunk.
+//! What lies in one chunk is read, written and transformed as one. A write over several chunks would be a transaction, of
+//! which blobs are no part yet, and is refused: [`Blob::write_at`] takes what lies within one chunk.
 
 mod cut;
 mod list;
