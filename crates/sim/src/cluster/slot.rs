@@ -22,7 +22,8 @@ pub(crate) struct Slot {
     pub(crate) disk: SimulatedDisk,
     /// Beside the engine's folder, on the same machine.
     pub(crate) notes: SimulatedDisk,
-    pub(crate) instance: Option<Instance<SimulatedDisk>>,
+    /// Boxed: it is some kilobytes, and is taken out for every turn.
+    pub(crate) instance: Option<Box<Instance<SimulatedDisk>>>,
     pub(crate) record: Record,
     ports: BTreeMap<LinkId, Port>,
     inbox: Vec<Come>,
@@ -141,7 +142,7 @@ impl Slot {
         let (mut instance, opened) =
             Instance::open(self.disk.clone(), Options { identity, engine }, history, now)?;
         instance.begin_above(now, self.record.ceiling);
-        self.instance = Some(instance);
+        self.instance = Some(Box::new(instance));
         Ok(opened)
     }
 

@@ -18,7 +18,8 @@ use crate::network::{Arrival, LinkId};
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) disk: SimulatedDisk,
-    pub(crate) instance: Option<Instance<SimulatedDisk>>,
+    /// Boxed: it is some kilobytes, and is taken out for every turn.
+    pub(crate) instance: Option<Box<Instance<SimulatedDisk>>>,
     ports: BTreeMap<LinkId, Port>,
     /// What has arrived since the last turn, in order.
     inbox: Vec<(LinkId, Arrival)>,
@@ -105,7 +106,7 @@ impl Slot {
     ) -> Result<(), OpenError> {
         let options = Options { identity, engine };
         let (instance, _) = Instance::open(self.disk.clone(), options, history, now)?;
-        self.instance = Some(instance);
+        self.instance = Some(Box::new(instance));
         Ok(())
     }
 
