@@ -60,6 +60,8 @@ pub enum Bug {
     TransactionTwice,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
+    /// What was prepared before a split is done in both daughters, also what the other owns.
+    SistersHalfDone,
     /// A partition shows and counts what its sister owns until it is removed.
     ForeignCounted,
     /// A follower counts though entries of its log cannot be read.

@@ -13,8 +13,12 @@ use crate::item::{Access, Body, Item, Items, Part};
 use crate::limits::ITEMS_MAX;
 use crate::reason::{Reason, Refusal};
 
-/// The version that is written; no other is known yet.
-pub const VERSION: u8 = 1;
+/// The version in which messages and entries are written. Entries of the one before are read too: their decisions name no
+/// slices.
+pub const VERSION: u8 = 2;
+
+/// The version of what clients send: parts, and lists of items that they stage.
+pub const PARTS_VERSION: u8 = 1;
 
 /// Why bytes are no message, entry or list of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,10 +112,14 @@ impl Writer {
         self.u64(attempt.counter);
     }
 
+    pub(crate) fn span(&mut self, span: Span) {
+        self.u32(span.keyspace.0);
+        self.u64(span.first);
+        self.u64(span.last);
+    }
+
     pub(crate) fn floor(&mut self, floor: Floor) {
-        self.u32(floor.span.keyspace.0);
-        self.u64(floor.span.first);
-        self.u64(floor.span.last);
+        self.span(floor.span);
         self.u64(floor.index.0);
     }
 
@@ -252,10 +260,13 @@ impl<'a> Reader<'a> {
         Some(Attempt { epoch: PartitionEpoch(self.u64()?), counter: self.u64()? })
     }
 
-    pub(crate) fn floor(&mut self) -> Option<Floor> {
+    pub(crate) fn span(&mut self) -> Option<Span> {
         let span = Span { keyspace: KeyspaceId(self.u32()?), first: self.u64()?, last: self.u64()? };
-        (span.first <= span.last).then_some(())?;
-        Some(Floor { span, index: self.index()? })
+        (span.first <= span.last).then_some(span)
+    }
+
+    pub(crate) fn floor(&mut self) -> Option<Floor> {
+        Some(Floor { span: self.span()?, index: self.index()? })
     }
 
     pub(crate) fn durability(&mut self) -> Option<Durability> {
@@ -316,7 +327,7 @@ const ITEM_BYTES_MIN: usize = 15;
 #[must_use]
 pub fn encode_parts(parts: &[Part]) -> Vec<u8> {
     let mut out = Writer::default();
-    out.u8(VERSION);
+    out.u8(PARTS_VERSION);
     out.parts(parts);
     out.out
 }
@@ -338,7 +349,7 @@ pub fn decode_parts(bytes: &[u8]) -> Result<Vec<Part>, CodecError> {
 #[must_use]
 pub fn encode_items(items: &[Item]) -> Vec<u8> {
     let mut out = Writer::default();
-    out.u8(VERSION);
+    out.u8(PARTS_VERSION);
     out.count(items.len());
     items.iter().for_each(|item| out.item(item));
     out.out
@@ -361,7 +372,7 @@ pub fn decode_items(bytes: &[u8]) -> Result<Vec<Item>, CodecError> {
 fn versioned(bytes: &[u8]) -> Result<Reader<'_>, CodecError> {
     let mut from = Reader::new(bytes);
     match from.u8() {
-        Some(VERSION) => Ok(from),
+        Some(PARTS_VERSION) => Ok(from),
         Some(found) => Err(CodecError::Version { found }),
         None => Err(CodecError::Damaged),
     }

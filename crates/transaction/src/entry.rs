@@ -4,13 +4,27 @@ use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
 use crate::codec::{CodecError, Reader, VERSION, Writer};
-use crate::id::{Attempt, Durability, Floor, Place, StageId, TransactionId};
+use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
 use crate::item::Access;
 use crate::limits::{
     EFFECT_BYTES_MAX, ENCODED_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX, RESULT_BYTES_MAX,
     STAGED_PIECE_BYTES_MAX, STAGED_PIECES_MAX,
 };
 use crate::reason::Refusal;
+
+/// The version before: its decisions name no slices.
+const WITHOUT_SPANS: u8 = 1;
+
+/// Who has prepared a transaction that is decided elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Participant {
+    /// By which name the decider has asked it.
+    pub place: Place,
+    /// Its slice when it answered. All who hold a part of that by now have prepared, and each is to hear of the decision.
+    pub span: Span,
+    /// The index of its `Prepare`.
+    pub prepared: LogIndex,
+}
 
 /// One log entry. What it does to the replicated state is in [`crate::State::apply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,8 +78,8 @@ pub enum Entry {
         timestamp: Timestamp,
         /// How durable its entries are.
         durability: Durability,
-        /// The others, in order, with the index of each one's `Prepare`.
-        participants: Vec<(Place, LogIndex)>,
+        /// The others, in order.
+        participants: Vec<Participant>,
         /// Staged pieces of the decider's own part.
         pinned: Vec<StageId>,
         /// What to change here.
@@ -145,8 +159,9 @@ impl Entry {
                 out.u64(timestamp.0);
                 out.durability(*durability);
                 out.count(participants.len());
-                for (place, prepared) in participants {
+                for Participant { place, span, prepared } in participants {
                     out.place(*place);
+                    out.span(*span);
                     out.u64(prepared.0);
                 }
                 out.stages(pinned);
@@ -179,15 +194,15 @@ impl Entry {
             return Err(CodecError::TooLong);
         }
         let mut from = Reader::new(bytes);
-        let kind = match (from.u8(), from.u8()) {
-            (Some(VERSION), Some(kind)) => kind,
-            (Some(found), _) if found != VERSION => return Err(CodecError::Version { found }),
-            _ => return Err(CodecError::Damaged),
+        let (version, kind) = match (from.u8(), from.u8()) {
+            (Some(version @ (VERSION | WITHOUT_SPANS)), Some(kind)) => (version, kind),
+            (Some(VERSION | WITHOUT_SPANS) | None, _) => return Err(CodecError::Damaged),
+            (Some(found), _) => return Err(CodecError::Version { found }),
         };
         if !(1..=9).contains(&kind) {
             return Err(CodecError::Kind { found: kind });
         }
-        read(kind, &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
+        read((version, kind), &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
     }
 
     /// The number by which it is stored.
@@ -207,7 +222,13 @@ impl Entry {
     }
 }
 
-fn read(kind: u8, from: &mut Reader<'_>) -> Option<Entry> {
+fn participant(version: u8, from: &mut Reader<'_>) -> Option<Participant> {
+    let place = from.place()?;
+    let span = if version == WITHOUT_SPANS { Span::of_one(place) } else { from.span()? };
+    Some(Participant { place, span, prepared: from.index()? }).filter(|one| one.span.has(place))
+}
+
+fn read((version, kind): (u8, u8), from: &mut Reader<'_>) -> Option<Entry> {
     Some(match kind {
         1 => {
             let (id, attempt, place) = (from.id()?, from.attempt()?, from.place()?);
@@ -228,8 +249,7 @@ fn read(kind: u8, from: &mut Reader<'_>) -> Option<Entry> {
         4 => {
             let (id, attempt, timestamp) = (from.id()?, from.attempt()?, from.timestamp()?);
             let durability = from.durability()?;
-            let participants =
-                from.list((20, PARTICIPANTS_MAX), |from| Some((from.place()?, from.index()?)))?;
+            let participants = from.list((20, PARTICIPANTS_MAX), |from| participant(version, from))?;
             let pinned = from.stages(ITEMS_MAX + 1)?;
             let effect = from.bytes(EFFECT_BYTES_MAX)?;
             let mut left = RESULT_BYTES_MAX;

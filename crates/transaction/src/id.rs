@@ -29,7 +29,22 @@ impl Span {
     /// Whether a place lies in it.
     #[must_use]
     pub fn has(&self, place: Place) -> bool {
-        self.keyspace == place.keyspace && self.first <= place.point && place.point <= self.last
+        self.keyspace == place.keyspace && self.has_cell(place.point)
+    }
+
+    /// Whether a hash lies in it.
+    pub(crate) fn has_cell(&self, cell: u64) -> bool {
+        self.first <= cell && cell <= self.last
+    }
+
+    /// One hash alone: what is known of a participant whose slice was not told.
+    pub(crate) fn of_one(place: Place) -> Span {
+        Span { keyspace: place.keyspace, first: place.point, last: place.point }
+    }
+
+    /// The place by which it is named where no other is given.
+    pub(crate) fn place(&self) -> Place {
+        Place { keyspace: self.keyspace, point: self.first }
     }
 }
 

@@ -32,7 +32,7 @@ mod transactions;
 
 pub use codec::CodecError;
 pub use effect::{Effect, Outcome, Ticket};
-pub use entry::Entry;
+pub use entry::{Entry, Participant};
 pub use host::{Evaluated, Host, Known};
 pub use id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
 pub use item::{Access, Body, Item, Items, Part, Request};

@@ -7,7 +7,7 @@ use zerohop_wire::limits::{ENTRY_PAYLOAD_BYTES_MAX, TRANSACTION_ITEMS_MAX};
 /// touches more is a task that can be resumed, not a transaction.
 pub const ITEMS_MAX: usize = TRANSACTION_ITEMS_MAX as usize;
 
-/// Most partitions of one transaction: the decider's entry names all of them, with 20 bytes each.
+/// Most partitions of one transaction: the decider's entry names all of them, with 40 bytes each.
 pub const PARTICIPANTS_MAX: usize = 4_096;
 
 /// Most bytes of operations that travel inside one transaction; what is more is staged first, and referred to. A chain

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
 use crate::codec::{CodecError, Reader, VERSION, Writer};
-use crate::id::{Attempt, Durability, Floor, Place, TransactionId};
+use crate::id::{Attempt, Durability, Floor, Place, Span, TransactionId};
 use crate::item::Part;
 use crate::limits::{ENCODED_BYTES_MAX, RESULT_BYTES_MAX};
 use crate::reason::Refusal;
@@ -73,6 +73,8 @@ pub enum What {
         proposal: Timestamp,
         /// The index of the log entry.
         prepared: LogIndex,
+        /// The slice of whoever says so: all that is cut out of it later has the entry too.
+        span: Span,
         /// What its items return.
         result: Bytes,
     },
@@ -97,11 +99,15 @@ pub enum What {
     Applied {
         /// Which.
         decision: LogIndex,
+        /// In this slice.
+        span: Span,
     },
     /// What was decided is not held here, nor known to have been applied.
     NotHeld {
         /// Which decision.
         decision: LogIndex,
+        /// In this slice.
+        span: Span,
     },
     /// What has become of it?
     Ask {
@@ -141,10 +147,11 @@ impl Message {
                 out.floor(*floor);
             }
             What::Drop { floor } => out.floor(*floor),
-            What::Prepared { attempt, proposal, prepared, result } => {
+            What::Prepared { attempt, proposal, prepared, span, result } => {
                 out.attempt(*attempt);
                 out.u64(proposal.0);
                 out.u64(prepared.0);
+                out.span(*span);
                 out.bytes(result);
             }
             What::Busy { attempt } | What::Released { attempt } | What::Ask { attempt } => {
@@ -154,7 +161,10 @@ impl Message {
                 out.attempt(*attempt);
                 out.refusal(*refusal);
             }
-            What::Applied { decision } | What::NotHeld { decision } => out.u64(decision.0),
+            What::Applied { decision, span } | What::NotHeld { decision, span } => {
+                out.u64(decision.0);
+                out.span(*span);
+            }
         }
         out.out
     }
@@ -205,13 +215,14 @@ fn read(kind: u8, bytes: &mut Reader<'_>) -> Option<Message> {
             attempt: bytes.attempt()?,
             proposal: bytes.timestamp()?,
             prepared: bytes.index()?,
+            span: bytes.span()?,
             result: bytes.bytes(RESULT_BYTES_MAX)?,
         },
         6 => What::Busy { attempt: bytes.attempt()? },
         7 => What::Refused { attempt: bytes.attempt()?, refusal: bytes.refusal()? },
         8 => What::Released { attempt: bytes.attempt()? },
-        9 => What::Applied { decision: bytes.index()? },
-        10 => What::NotHeld { decision: bytes.index()? },
+        9 => What::Applied { decision: bytes.index()?, span: bytes.span()? },
+        10 => What::NotHeld { decision: bytes.index()?, span: bytes.span()? },
         _ => What::Ask { attempt: bytes.attempt()? },
     };
     Some(Message { to, from, id, what })

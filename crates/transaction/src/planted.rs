@@ -28,11 +28,15 @@ pub enum Bug {
     ReadAboveProposal,
     /// A transform is installed again when its `Commit` comes again.
     TransformTwice,
+    /// Only whoever has the name of a participant hears of the decision, not who was split off from it.
+    SistersUntold,
+    /// What was split off from a participant says that it has prepared all.
+    HalfIsWhole,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 12] = [
+    pub const ALL: [Bug; 14] = [
         Bug::ReadsUnchecked,
         Bug::ConfirmIgnoresIntents,
         Bug::ReadsWaitForNothing,
@@ -45,6 +49,8 @@ impl Bug {
         Bug::RepeatedPrepareApplied,
         Bug::ReadAboveProposal,
         Bug::TransformTwice,
+        Bug::SistersUntold,
+        Bug::HalfIsWhole,
     ];
 }
 

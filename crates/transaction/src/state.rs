@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Participant};
 use crate::id::{Attempt, Durability, Floor, Place, StageId, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
@@ -31,7 +31,7 @@ pub(crate) struct Decision {
     pub(crate) attempt: Attempt,
     pub(crate) timestamp: Timestamp,
     pub(crate) durability: Durability,
-    pub(crate) participants: Vec<(Place, LogIndex)>,
+    pub(crate) participants: Vec<Participant>,
 }
 
 /// Something that is staged.
@@ -48,7 +48,7 @@ pub struct Install {
     pub id: TransactionId,
     /// Its version.
     pub timestamp: Timestamp,
-    /// What [`crate::Host::evaluate`] gave.
+    /// What [`crate::Host::evaluate`] gave. After a split it may change what a sister holds as well: that is hers to do.
     pub effect: Bytes,
     /// Staged pieces that the effect may refer to, and that are let go of now.
     pub pinned: Vec<StageId>,

@@ -5,7 +5,7 @@ use zerohop_wire::ids::Timestamp;
 
 use super::{Answer, Own, Running, Telling, Transactions, send};
 use crate::effect::{Effect, Outcome, Ticket};
-use crate::entry::Entry;
+use crate::entry::{Entry, Participant};
 use crate::host::Host;
 use crate::id::{Attempt, Place, StageId, TransactionId};
 use crate::intents::{Locks, Who};
@@ -71,6 +71,12 @@ impl Transactions {
         self.begin(now, host, id, effects);
         self.pump(now, host, effects);
         Ok(())
+    }
+
+    /// Whether a request that names this transaction finds it begun, or asked about: it is not to be refused for anything.
+    #[must_use]
+    pub fn runs(&self, id: &TransactionId) -> bool {
+        self.running.contains_key(id) || self.unknown.contains_key(id)
     }
 
     fn next_attempt(&mut self) -> Attempt {
@@ -191,7 +197,8 @@ impl Transactions {
     ) {
         let Some(running) = self.running.get_mut(&id).filter(|running| !running.is_deciding) else { return };
         let counts = running.attempt == attempt || is_planted(Bug::EarlierAttemptCounts);
-        if !counts || !running.others().iter().any(|part| part.place == from) {
+        let is_asked = running.others().iter().any(|part| part.place == from);
+        if !counts || !is_asked || !answer.span.has(from) {
             return;
         }
         if host.is_ahead(answer.proposal) {
@@ -255,8 +262,10 @@ impl Transactions {
             proposals.pop();
         }
         let timestamp = proposals.into_iter().max().unwrap_or_default();
-        let prepared =
-            |part: &Part| running.answers.get(&part.place).map(|answer| (part.place, answer.prepared));
+        let prepared = |part: &Part| {
+            let answer = running.answers.get(&part.place)?;
+            Some(Participant { place: part.place, span: answer.span, prepared: answer.prepared })
+        };
         let result_of = |part: &Part| running.answers.get(&part.place).map(|answer| answer.result.clone());
         let mut results: Vec<Bytes> = running.others().iter().filter_map(result_of).collect();
         results.push(result.clone());
@@ -330,12 +339,6 @@ impl Transactions {
             let ticket = self.running.remove(&id).and_then(|running| running.ticket);
             effects.extend(ticket.map(|ticket| Effect::Answer { ticket, outcome }));
         }
-    }
-}
-
-impl Telling {
-    pub(super) fn new(resend_at: Time) -> Telling {
-        Telling { acknowledged: Default::default(), lost: Default::default(), resend_at, is_finishing: false }
     }
 }
 

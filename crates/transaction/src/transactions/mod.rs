@@ -8,6 +8,7 @@ mod participant;
 mod reads;
 mod recovery;
 mod staging;
+mod telling;
 mod timers;
 
 pub use reads::Go;
@@ -27,6 +28,8 @@ use crate::message::{Message, What};
 use crate::reason::{Reason, Refusal};
 use crate::state::State;
 use crate::time::Time;
+
+use telling::Telling;
 
 /// See the module.
 #[derive(Debug)]
@@ -59,6 +62,8 @@ pub struct Transactions {
     /// Unknown ones that were asked about, being logged as aborted.
     unknown: BTreeMap<TransactionId, Asked>,
     telling: BTreeMap<TransactionId, Telling>,
+    /// Decisions of which the log tells, and that a sister tells: this was split off from their decider.
+    of_sisters: Vec<TransactionId>,
     releasing: BTreeMap<TransactionId, Releasing>,
 }
 
@@ -67,7 +72,10 @@ pub struct Transactions {
 struct Held {
     holder: Holder,
     attempt: Attempt,
+    /// By which name the decider has asked.
     place: Place,
+    /// All that was prepared lies in this slice; else a sister, of which this was split off, has the rest.
+    is_whole: bool,
     durability: Durability,
     proposal: Timestamp,
     result: Bytes,
@@ -127,6 +135,7 @@ struct Running {
 struct Answer {
     proposal: Timestamp,
     prepared: LogIndex,
+    span: Span,
     result: Bytes,
 }
 
@@ -143,15 +152,6 @@ enum Own {
 struct Asked {
     places: BTreeSet<Place>,
     ticket: Option<Ticket>,
-}
-
-/// A decision being told.
-#[derive(Debug)]
-struct Telling {
-    acknowledged: BTreeSet<Place>,
-    lost: BTreeSet<Place>,
-    resend_at: Time,
-    is_finishing: bool,
 }
 
 /// An attempt that has come to nothing, and who may still hold it.
@@ -192,6 +192,7 @@ impl Transactions {
             running: BTreeMap::new(),
             unknown: BTreeMap::new(),
             telling: BTreeMap::new(),
+            of_sisters: Vec::new(),
             releasing: BTreeMap::new(),
             state,
         };
@@ -217,15 +218,15 @@ impl Transactions {
                 self.commit((to, id), attempt, decided, effects);
             }
             What::Drop { .. } => self.drop_held(to, id, effects),
-            What::Prepared { attempt, proposal, prepared, result } => {
-                let answer = Answer { proposal, prepared, result };
+            What::Prepared { attempt, proposal, prepared, span, result } => {
+                let answer = Answer { proposal, prepared, span, result };
                 self.prepared(now, host, (from, id, attempt), answer, effects);
             }
             What::Busy { attempt } => self.busy(now, (from, id, attempt), effects),
             What::Refused { attempt, refusal } => self.refused((from, id, attempt), refusal, effects),
             What::Released { attempt } => self.released(from, id, attempt),
-            What::Applied { decision } => self.acknowledged(from, id, decision, effects),
-            What::NotHeld { decision } => self.not_held(from, id, decision, effects),
+            What::Applied { decision, span } => self.acknowledged((from, span), id, decision, effects),
+            What::NotHeld { decision, span } => self.not_held((from, span), id, decision, effects),
             What::Ask { attempt } => self.asked(host, (from, id, attempt), effects),
         }
         self.pump(now, host, effects);

@@ -145,6 +145,7 @@ impl Transactions {
             attempt,
             place: part.place,
             durability,
+            is_whole: true,
             proposal,
             result: result.clone(),
             stage: Stage::Preparing,
@@ -169,6 +170,11 @@ impl Transactions {
         effects.push(Effect::Append { entry, durability });
     }
 
+    /// By which name the decider hears of it: that by which it has asked, or, if a sister has that, one of this slice.
+    pub(super) fn name(&self, held: &Held) -> Place {
+        if self.span.has(held.place) { held.place } else { self.span.place() }
+    }
+
     pub(super) fn is_prepared(
         &mut self,
         now: Time,
@@ -190,9 +196,14 @@ impl Transactions {
     }
 
     fn say_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<Effect>) {
-        let Some(held) = self.held.get(&id) else { return };
-        let (attempt, proposal) = (held.attempt, held.proposal);
-        let what = What::Prepared { attempt, proposal, prepared: index, result: held.result.clone() };
+        let Some(held) = self.held.get(&id).filter(|held| self.span.has(held.place)) else { return };
+        let (attempt, proposal, span) = (held.attempt, held.proposal, self.span);
+        if !held.is_whole && !is_planted(Bug::HalfIsWhole) {
+            // Nobody can say any more whether all of what this was split off from has it.
+            let what = What::Refused { attempt, refusal: Reason::Misplaced.into() };
+            return effects.push(send(id.decider, held.place, id, what));
+        }
+        let what = What::Prepared { attempt, proposal, prepared: index, span, result: held.result.clone() };
         effects.push(send(id.decider, held.place, id, what));
         if let Some((floor, parts)) = &held.onward
             && let Some(next) = parts.first()
@@ -267,7 +278,7 @@ impl Transactions {
         effects: &mut Vec<Effect>,
     ) {
         if let Some(held) = self.held.get(&id).filter(|held| held.attempt <= attempt) {
-            let (place, holder) = (held.place, held.holder);
+            let (place, holder) = (self.name(held), held.holder);
             self.held.remove(&id);
             self.release_intents(holder, None, effects);
             self.remember_released(id, attempt);
@@ -304,9 +315,10 @@ impl Transactions {
                 return self.apply_deferred(effects);
             }
         }
+        let span = self.span;
         let what = match self.state.applied.get(&id) {
-            Some((decision, _)) => What::Applied { decision: *decision },
-            None => What::NotHeld { decision: decided.decision },
+            Some((decision, _)) => What::Applied { decision: *decision, span },
+            None => What::NotHeld { decision: decided.decision, span },
         };
         effects.push(send(id.decider, to, id, what));
     }
@@ -345,7 +357,8 @@ impl Transactions {
         }
         self.next.remove(&id);
         self.release_intents(held.holder, Some(timestamp), effects);
-        effects.push(send(id.decider, held.place, id, What::Applied { decision }));
+        let what = What::Applied { decision, span: self.span };
+        effects.push(send(id.decider, self.name(&held), id, what));
         self.apply_deferred(effects);
     }
 }

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use zerohop_wire::ids::LogIndex;
-
 use super::{Asked, Held, Releasing, Stage, Telling, Transactions, send};
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::host::{Host, Known};
 use crate::id::{Attempt, Durability, Floor, Place, TransactionId};
+use crate::intents::Locks;
 use crate::item::Access;
 use crate::limits::{
     ASK_US, ASKERS_MAX, FLOORS_MAX, FORGET_ASK_US, RELEASING_MAX, RESEND_US, STAGED_US_MAX, UNKNOWN_MAX,
@@ -23,9 +22,10 @@ impl Transactions {
     pub(super) fn resume(&mut self, now: Time) {
         for (id, prepared) in &self.state.prepared {
             let held = Held {
-                holder: self.intents.take(prepared.locks.clone(), prepared.proposal),
+                holder: self.intents.take(self.own_of(&prepared.locks), prepared.proposal),
                 attempt: prepared.attempt,
                 place: prepared.place,
+                is_whole: prepared.locks.iter().all(|(cell, _)| self.span.has_cell(*cell)),
                 durability: prepared.durability,
                 proposal: prepared.proposal,
                 result: prepared.result.clone(),
@@ -46,11 +46,20 @@ impl Transactions {
             self.forget_at.insert(*id, now.after_us(FORGET_ASK_US));
         }
         for id in self.state.decisions.keys() {
-            self.telling.insert(*id, Telling::new(now));
+            if self.span.has(id.decider) {
+                self.telling.insert(*id, Telling::new(now));
+            } else {
+                self.of_sisters.push(*id);
+            }
         }
         for id in self.state.staged.keys() {
             self.expire_at.insert(*id, now.after_us(STAGED_US_MAX));
         }
+    }
+
+    /// Of what was locked before this was split off from a greater slice, its own.
+    fn own_of(&self, locks: &Locks) -> Locks {
+        locks.iter().copied().filter(|(cell, _)| self.span.has_cell(*cell)).collect()
     }
 
     /// Remembers what a decider told about itself, until the next tick.
@@ -106,76 +115,6 @@ impl Transactions {
         }
     }
 
-    /// Tells a decision to all who have not acknowledged it.
-    pub(super) fn tell(&self, id: TransactionId, effects: &mut Vec<Effect>) {
-        let (Some(decision), Some(telling)) = (self.state.decisions.get(&id), self.telling.get(&id)) else {
-            return;
-        };
-        for (place, prepared) in &decision.participants {
-            if !telling.acknowledged.contains(place) {
-                effects.push(self.say_commit(id, (*place, *prepared)));
-            }
-        }
-    }
-
-    fn say_commit(&self, id: TransactionId, (place, prepared): (Place, LogIndex)) -> Effect {
-        let decision = &self.state.decisions[&id];
-        let what = What::Commit {
-            attempt: decision.attempt,
-            prepared,
-            timestamp: decision.timestamp,
-            decision: decision.index,
-            durability: decision.durability,
-            floor: self.floor(),
-        };
-        send(place, id.decider, id, what)
-    }
-
-    pub(super) fn acknowledged(
-        &mut self,
-        from: Place,
-        id: TransactionId,
-        index: LogIndex,
-        effects: &mut Vec<Effect>,
-    ) {
-        let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
-        let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else {
-            // Finished long ago: it may forget.
-            return effects.push(send(from, id.decider, id, What::Drop { floor: self.floor() }));
-        };
-        if !decision.participants.iter().any(|(place, _)| *place == from) {
-            return;
-        }
-        telling.acknowledged.insert(from);
-        if telling.acknowledged.len() == decision.participants.len() && !telling.is_finishing {
-            telling.is_finishing = true;
-            effects.push(Effect::Append { entry: Entry::Finish { id }, durability: Durability::Memory });
-        }
-    }
-
-    /// What was decided is missing. It is not counted as done: the operator is told.
-    pub(super) fn not_held(
-        &mut self,
-        from: Place,
-        id: TransactionId,
-        index: LogIndex,
-        effects: &mut Vec<Effect>,
-    ) {
-        let decision = self.state.decisions.get(&id).filter(|decision| decision.index == index);
-        let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else { return };
-        let is_asked = decision.participants.iter().any(|(place, _)| *place == from);
-        if is_asked && !telling.acknowledged.contains(&from) && telling.lost.insert(from) {
-            effects.push(Effect::Loss { id, place: from });
-        }
-    }
-
-    /// The operator accepts that what was decided is lost at this place: it counts as acknowledged there.
-    pub fn accept_loss(&mut self, id: TransactionId, place: Place, effects: &mut Vec<Effect>) {
-        if let Some(index) = self.state.decisions.get(&id).map(|decision| decision.index) {
-            self.acknowledged(place, id, index, effects);
-        }
-    }
-
     /// A participant asks what has become of a transaction. Silence means: wait.
     pub(super) fn asked(
         &mut self,
@@ -185,11 +124,11 @@ impl Transactions {
     ) {
         let floor = self.floor();
         if let Some(decision) = self.state.decisions.get(&id) {
-            let known = decision.participants.iter().find(|(place, _)| *place == from);
+            let known = decision.participants.iter().find(|one| one.span.has(from));
             // Who is not in the decision was prepared by an older grouping, which has come to nothing.
             let answer = known.map_or_else(
                 || send(from, id.decider, id, What::Drop { floor }),
-                |participant| self.say_commit(id, *participant),
+                |participant| self.say_commit(id, (from, participant.prepared)),
             );
             return effects.push(answer);
         }

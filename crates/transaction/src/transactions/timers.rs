@@ -26,7 +26,8 @@ impl Transactions {
             if waits && held.ask_at <= now {
                 held.ask_at = now.after_us(ASK_US);
                 let what = What::Ask { attempt: held.attempt };
-                effects.push(send(id.decider, held.place, *id, what));
+                let from = if self.span.has(held.place) { held.place } else { self.span.place() };
+                effects.push(send(id.decider, from, *id, what));
             }
         }
         // Those who queue too: a row of them that their deciders have forgotten would else take its turns one by one.
@@ -50,13 +51,17 @@ impl Transactions {
                 && let Some((decision, _)) = self.state.applied.get(id)
             {
                 *at = now.after_us(FORGET_ASK_US);
-                let from = crate::id::Place { keyspace: self.span.keyspace, point: self.span.first };
-                effects.push(send(id.decider, from, *id, What::Applied { decision: *decision }));
+                let (from, decision, span) = (self.span.place(), *decision, self.span);
+                effects.push(send(id.decider, from, *id, What::Applied { decision, span }));
             }
         }
     }
 
     fn tick_decider(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        for id in std::mem::take(&mut self.of_sisters) {
+            // Nobody asks here what became of it.
+            effects.push(Effect::Append { entry: Entry::Finish { id }, durability: Durability::Memory });
+        }
         let late: Vec<TransactionId> =
             self.running.iter().filter(|(_, one)| one.ends_at <= now).map(|(id, _)| *id).collect();
         for id in late {

@@ -1,7 +1,7 @@
 //! What must hold of a seed that was played.
 
-use super::client::Map;
 use super::cycles::{self, Action, Fate, Transaction, Why};
+use super::group::owns;
 use super::store::Value;
 use super::world::World;
 
@@ -36,7 +36,8 @@ pub fn check(world: &mut World) -> Vec<String> {
         wrong.push(format!("accounts add up to {sum} in the end"));
     }
     for (cell, at, value) in &world.seen.snapshots {
-        let store = stores().nth(Map::group_of(*cell));
+        let holder = world.groups.iter().find(|group| owns(group.span)(*cell));
+        let store = holder.and_then(|group| group.primary.as_ref()).map(|one| &one.records.store);
         let was = store.map(|store| store.below(*cell, *at).1);
         if was.as_ref() != Some(value) {
             wrong.push(format!("a snapshot of {cell:x} at {at} has shown {value:?}, and it was {was:?}"));

@@ -1,6 +1,6 @@
 //! Simulated clients: what they ask for, and what they make of the answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use zerohop_transaction::codec::encode_items;
@@ -53,8 +53,8 @@ pub struct Client {
     after: Timestamp,
     goal: Option<Goal>,
     phase: Phase,
-    /// What is under way: call, partition, request.
-    pub pending: BTreeMap<u64, (usize, Ask)>,
+    /// What is under way: call, a hash of the partition, request.
+    pub pending: BTreeMap<u64, (u64, Ask)>,
     /// Calls of it that were never sent.
     pub unsent: Vec<u64>,
     got: BTreeMap<u64, (Timestamp, Value)>,
@@ -91,11 +91,18 @@ impl Seen {
 /// The partitions as clients see them.
 pub struct Map {
     pub durabilities: Vec<Durability>,
+    /// The first hashes of their slices, as far as has got about.
+    pub firsts: BTreeSet<u64>,
 }
 
 impl Map {
     pub fn group_of(cell: u64) -> usize {
         (cell >> 60) as usize
+    }
+
+    /// The first hash of the partition of a cell.
+    fn part_of(&self, cell: u64) -> u64 {
+        self.firsts.range(..=cell).next_back().copied().unwrap_or_default()
     }
 
     pub fn place(&self, cell: u64) -> Place {
@@ -130,17 +137,17 @@ impl Client {
         self.goal.is_none()
     }
 
-    fn ask(&mut self, seen: &mut Seen, group: usize, ask: Ask) {
+    fn ask(&mut self, seen: &mut Seen, point: u64, ask: Ask) {
         seen.next_call += 1;
-        self.pending.insert(seen.next_call, (group, ask));
+        self.pending.insert(seen.next_call, (point, ask));
         self.unsent.push(seen.next_call);
     }
 
     /// Begins something. `now` orders events; `wall` is a time of day.
     pub fn begin(&mut self, seen: &mut Seen, map: &Map, random: &mut Random, (now, wall): (u64, Timestamp)) {
         let groups = map.durabilities.len() as u64;
-        let list = |random: &mut Random| random.below(groups) << 60 | LIST | random.below(2);
-        let accounts: Vec<u64> = (0..groups).flat_map(|group| [group << 60, group << 60 | 1]).collect();
+        let list = |random: &mut Random| random.below(groups) << 60 | LIST | random.below(2) << 58;
+        let accounts: Vec<u64> = (0..groups).flat_map(|group| [group << 60, group << 60 | 1 << 58]).collect();
         let value = |seen: &mut Seen| {
             seen.next_value += 1;
             seen.next_value
@@ -207,9 +214,8 @@ impl Client {
             Goal::Single { cell, op } => {
                 self.phase = Phase::Committing;
                 self.note(seen, &[(cell, op)], Fate::Unknown);
-                let group = Map::group_of(cell);
-                let sequence = self.next_sequence(group);
-                self.ask(seen, group, Ask::Local { session: self.session, sequence, cell, op });
+                let sequence = self.next_sequence(Map::group_of(cell));
+                self.ask(seen, cell, Ask::Local { session: self.session, sequence, cell, op });
             }
         }
     }
@@ -223,7 +229,7 @@ impl Client {
     fn read(&mut self, seen: &mut Seen, cells: &[u64], at: Option<Timestamp>) {
         self.phase = Phase::Reading;
         for cell in cells {
-            self.ask(seen, Map::group_of(*cell), Ask::Read { cell: *cell, at });
+            self.ask(seen, *cell, Ask::Read { cell: *cell, at });
         }
     }
 
@@ -247,24 +253,24 @@ impl Client {
 
     fn commit(&mut self, seen: &mut Seen, map: &Map, ops: &[(u64, Op)], read_first: &[u64]) {
         self.note(seen, ops, Fate::Unknown);
-        let mut parts: BTreeMap<usize, Vec<Item>> = BTreeMap::new();
+        let mut parts: BTreeMap<u64, Vec<Item>> = BTreeMap::new();
         // Lookups first, so that they return what was before.
         for (cell, op) in ops.iter().filter(|(_, op)| *op == Op::Lookup) {
-            parts.entry(Map::group_of(*cell)).or_default().push(op.item(*cell, None));
+            parts.entry(map.part_of(*cell)).or_default().push(op.item(*cell, None));
         }
         for cell in read_first {
             let seen = self.got.get(cell).map(|(version, _)| *version);
             let item = Item { access: zerohop_transaction::Access::Read, ..Op::Lookup.item(*cell, seen) };
-            parts.entry(Map::group_of(*cell)).or_default().push(item);
+            parts.entry(map.part_of(*cell)).or_default().push(item);
         }
         for (cell, op) in ops.iter().filter(|(_, op)| *op != Op::Lookup) {
-            parts.entry(Map::group_of(*cell)).or_default().push(op.item(*cell, None));
+            parts.entry(map.part_of(*cell)).or_default().push(op.item(*cell, None));
         }
         let mut parts: Vec<Part> = parts
             .into_iter()
-            .map(|(group, items)| Part {
+            .map(|(first, items)| Part {
                 place: map.place(items[0].cell),
-                durability: map.durabilities[group],
+                durability: map.durabilities[Map::group_of(first)],
                 items: Items::Inline(items),
             })
             .collect();
@@ -283,7 +289,7 @@ impl Client {
                 let id = StageId { session: self.session, sequence: Sequence(self.next_sequence(group)) };
                 let Items::Inline(items) = &part.items else { continue };
                 let bytes = Bytes::from(encode_items(items));
-                self.ask(seen, group, Ask::Stage { id, bytes });
+                self.ask(seen, part.place.point, Ask::Stage { id, bytes });
                 part.items = Items::Staged(id);
             }
         }
@@ -294,10 +300,10 @@ impl Client {
         let ask = Ask::Transaction { request: Request { id, parts }, lowest: sequence, after: self.after };
         if is_staged {
             // Under call 0 until all is staged.
-            self.pending.insert(0, (group, ask));
+            self.pending.insert(0, (decider.point, ask));
         } else {
             self.phase = Phase::Committing;
-            self.ask(seen, group, ask);
+            self.ask(seen, decider.point, ask);
         }
     }
 
@@ -323,9 +329,9 @@ impl Client {
         let Some(goal) = self.goal.clone() else { return };
         match (self.phase, goal) {
             (Phase::Staging, _) => {
-                if let Some((group, ask)) = self.pending.remove(&0) {
+                if let Some((point, ask)) = self.pending.remove(&0) {
                     self.phase = Phase::Committing;
-                    self.ask(seen, group, ask);
+                    self.ask(seen, point, ask);
                 }
             }
             (Phase::Reading, Goal::Transaction { ops, read_first, .. }) => {
@@ -334,13 +340,13 @@ impl Client {
             (Phase::Reading, Goal::Confirmed { cells, .. }) => {
                 self.phase = Phase::Confirming;
                 self.has_refusal = false;
-                let mut by_group: BTreeMap<usize, Vec<Item>> = BTreeMap::new();
+                let mut parts: BTreeMap<u64, Vec<Item>> = BTreeMap::new();
                 for cell in &cells {
                     let item = Op::Lookup.item(*cell, Some(self.got[cell].0));
-                    by_group.entry(Map::group_of(*cell)).or_default().push(item);
+                    parts.entry(map.part_of(*cell)).or_default().push(item);
                 }
-                for (group, items) in by_group {
-                    self.ask(seen, group, Ask::Confirm { items });
+                for items in parts.into_values() {
+                    self.ask(seen, items[0].cell, Ask::Confirm { items });
                 }
             }
             (Phase::Confirming, Goal::Confirmed { cells, tries }) => {
@@ -451,6 +457,7 @@ impl Client {
                     Reason::ReadChanged => "aborted: read changed",
                     Reason::Unknown => "aborted: unknown",
                     Reason::TimedOut => "aborted: timed out",
+                    Reason::Misplaced => "aborted: misplaced",
                     _ => "aborted: other",
                 });
                 seen.history[entry].fate = Fate::Aborted;

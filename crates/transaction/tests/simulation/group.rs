@@ -69,6 +69,10 @@ pub struct Records {
     pub wall: Timestamp,
 }
 
+pub fn owns(span: Span) -> impl Fn(u64) -> bool + Copy {
+    move |cell| span.first <= cell && cell <= span.last
+}
+
 impl Host for Records {
     fn propose(&mut self) -> Timestamp {
         self.clock = self.clock.next().max(self.wall);
@@ -88,11 +92,11 @@ impl Host for Records {
     }
 
     fn evaluate(&self, items: &[Item]) -> Result<Evaluated, Refusal> {
-        self.store.evaluate(items, |cell| self.span.first <= cell && cell <= self.span.last)
+        self.store.evaluate(items, owns(self.span))
     }
 
     fn install(&mut self, install: &Install) {
-        self.store.install(&install.effect, install.timestamp);
+        self.store.install(&install.effect, install.timestamp, owns(self.span));
         install.pinned.iter().for_each(|id| {
             self.store.staged.remove(id);
         });
@@ -145,19 +149,22 @@ pub struct Group {
 impl Group {
     /// What the committed log says.
     fn replay(&self) -> (State, Store, BTreeMap<SessionId, Session>) {
+        let owns = owns(self.span);
         let (mut state, mut store, mut sessions) = (State::default(), Store::default(), BTreeMap::new());
         for (number, logged) in self.log.iter().enumerate() {
             let index = LogIndex(number as u64 + 1);
             if let Logged::Of(entry, _) = logged {
                 if let Some(install) = state.apply(index, entry) {
-                    store.install(&install.effect, install.timestamp);
+                    store.install(&install.effect, install.timestamp, owns);
                     install.pinned.iter().for_each(|id| {
                         store.staged.remove(id);
                     });
                 }
                 note_staged(&mut store, entry);
             }
-            if let Logged::Local { cell, op, at, .. } = logged {
+            if let Logged::Local { cell, op, at, .. } = logged
+                && owns(*cell)
+            {
                 store.change(*cell, *op, *at);
             }
             note_outcome(&mut sessions, logged);
@@ -214,6 +221,34 @@ impl Group {
             self.deposed.push(primary);
         }
         self.epoch += 1;
+    }
+
+    /// Cuts the upper half of the slice off: both have the log, with so many entries that are not committed.
+    pub fn split(&mut self, (kept, kept_upper): (usize, usize)) -> Group {
+        let appended = self.primary.as_ref().map(|primary| primary.appended.clone()).unwrap_or_default();
+        let least = kept.min(kept_upper).min(appended.len());
+        let rest = &appended[least..kept.max(kept_upper).clamp(least, appended.len())];
+        // A decision in the log of one alone, with a half of what it changes, is what is not promised.
+        let is_decided = |logged: &Logged| matches!(logged, Logged::Of(Entry::Commit { .. }, _));
+        let (kept, kept_upper) =
+            if rest.iter().any(is_decided) { (least, least) } else { (kept, kept_upper) };
+        let mut log = self.log.clone();
+        log.extend(appended.into_iter().take(kept_upper));
+        self.depose(kept);
+        let Span { keyspace, first, last } = self.span;
+        let middle = first + (last - first) / 2;
+        self.span = Span { keyspace, first, last: middle };
+        Group {
+            span: Span { keyspace, first: middle + 1, last },
+            durability: self.durability,
+            log,
+            primary: None,
+            deposed: Vec::new(),
+            epoch: self.epoch,
+            instance: self.instance,
+            skew_ms: self.skew_ms,
+            ceiling: self.ceiling,
+        }
     }
 
     /// The next entries are committed.

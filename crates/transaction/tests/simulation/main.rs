@@ -53,7 +53,7 @@ fn transactions_are_strictly_serializable_and_end() {
 }
 
 /// What must have been seen: a simulation in which it does not happen would find nothing, quietly.
-const SEEN: [&str; 20] = [
+const SEEN: [&str; 23] = [
     "Prepare",
     "Release",
     "Commit",
@@ -73,5 +73,8 @@ const SEEN: [&str; 20] = [
     "snapshots",
     "reads of one",
     "failovers",
+    "splits",
+    "splits of what is prepared or untold",
+    "aborted: misplaced",
     "clients vanished",
 ];

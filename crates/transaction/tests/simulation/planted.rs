@@ -3,7 +3,7 @@
 use zerohop_transaction::planted::{Bug, plant};
 
 /// Within so many seeds each is found.
-const SEEDS: u64 = 600;
+const SEEDS: u64 = 1500;
 
 /// The first seed that finds it, and what it finds.
 fn found(bug: Bug, seeds: u64) -> Option<(u64, String)> {

@@ -25,7 +25,7 @@ pub enum Op {
 }
 
 /// Cells with this bit are lists, the others numbers.
-pub const LIST: u64 = 8;
+pub const LIST: u64 = 1 << 59;
 
 impl Op {
     pub fn encode(self) -> Bytes {
@@ -128,9 +128,12 @@ impl Store {
         Ok(Evaluated { effect: effect.freeze(), result: encode_values(&result) })
     }
 
-    pub fn install(&mut self, effect: &[u8], at: Timestamp) {
+    pub fn install(&mut self, effect: &[u8], at: Timestamp, owns: impl Fn(u64) -> bool) {
         for change in effect.chunks(17) {
             let cell = u64::from_le_bytes(change[..8].try_into().unwrap());
+            if !owns(cell) {
+                continue;
+            }
             // A list may be appended to twice by one transaction.
             self.change_within(cell, Op::decode(&change[8..]), at);
         }

@@ -6,7 +6,7 @@ use zerohop_transaction::{Durability, Message, Span, Time};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::client::{Ask, Client, Map, Seen};
-use super::group::{Asked, Group, Out, Primary, Told};
+use super::group::{Asked, Group, Out, Primary, Told, owns};
 use super::random::Random;
 
 /// Which faults there are, and how often: in thousandths.
@@ -18,6 +18,7 @@ pub struct Faults {
     pub stale_map: u64,
     /// Each, every so many milliseconds, on average.
     pub failover_ms: u64,
+    pub split_ms: u64,
     pub vanish_ms: u64,
     /// Clients ask again after so long.
     pub again_us: u64,
@@ -37,6 +38,7 @@ enum Event {
         client: usize,
         process: usize,
         call: u64,
+        point: u64,
         ask: Ask,
     },
     Answer {
@@ -63,6 +65,13 @@ enum Event {
     },
     Promote {
         group: usize,
+    },
+    Split {
+        group: usize,
+    },
+    /// Clients hear of a split.
+    Known {
+        first: u64,
     },
     Vanish {
         client: usize,
@@ -104,6 +113,7 @@ impl World {
             late: some(150),
             stale_map: some(200),
             failover_ms: some(3000),
+            split_ms: some(3000),
             vanish_ms: some(3000),
             again_us: 100_000 + some(20) * 100_000,
         };
@@ -135,7 +145,7 @@ impl World {
             groups,
             clients,
             seen,
-            map: Map { durabilities },
+            map: Map { firsts: (0..count as u64).map(|group| group << 60).collect(), durabilities },
             faults,
             is_healed: false,
             calls_each: 30,
@@ -150,6 +160,7 @@ impl World {
             world.begin_primary(group);
             world.after(50_000, Event::Tick { group });
             world.plan_failover(group);
+            world.plan_split(group);
         }
         for client in 0..world.clients.len() {
             world.after(client as u64 * 100, Event::Next { client });
@@ -184,6 +195,13 @@ impl World {
         if self.faults.failover_ms > 0 {
             let us = self.random.below(2000 * self.faults.failover_ms);
             self.after(us, Event::Failover { group });
+        }
+    }
+
+    fn plan_split(&mut self, group: usize) {
+        if self.faults.split_ms > 0 {
+            let us = self.random.below(2000 * self.faults.split_ms);
+            self.after(us, Event::Split { group });
         }
     }
 
@@ -234,11 +252,13 @@ impl World {
                     primary.carry_out(now, effects, log);
                 });
             }
-            Event::Request { group, instance, client, process, call, ask } => {
+            Event::Request { group, instance, client, process, call, point, ask } => {
                 if self.clients[client].process == process || self.random.chance(500) {
                     self.note(|| format!("asks {group}/{instance}: client {client} call {call} {ask:?}"));
                     self.with(group, instance, false, |primary, now, log| {
-                        serve(primary, now, log, (client, call), ask);
+                        if owns(primary.records.span)(point) {
+                            serve(primary, now, log, (client, call), ask);
+                        }
                     });
                 }
             }
@@ -279,6 +299,10 @@ impl World {
                     self.note(|| format!("{group} has a primary of epoch {epoch}"));
                 }
             }
+            Event::Split { group } => self.split(group),
+            Event::Known { first } => {
+                self.map.firsts.insert(first);
+            }
             Event::Vanish { client } => {
                 if !self.is_healed && self.clients[client].done + 5 < self.calls_each {
                     let done = self.clients[client].done;
@@ -299,7 +323,7 @@ impl World {
     fn next_call(&mut self, client: usize) {
         if self.clients[client].is_free() && self.clients[client].done < self.calls_each {
             self.numbers += 1;
-            let group = self.random.below(self.groups.len() as u64) as usize;
+            let group = self.random.below(self.map.durabilities.len() as u64) as usize;
             let when = (self.numbers, self.wall(group));
             self.clients[client].begin(&mut self.seen, &self.map, &mut self.random, when);
             self.send_asks(client);
@@ -321,9 +345,10 @@ impl World {
 
     fn send_ask(&mut self, client: usize, call: u64) {
         let process = self.clients[client].process;
-        let Some((group, ask)) = self.clients[client].pending.get(&call).cloned() else { return };
+        let Some((point, ask)) = self.clients[client].pending.get(&call).cloned() else { return };
+        let Some(group) = self.groups.iter().position(|one| owns(one.span)(point)) else { return };
         let instance = self.instance_of(group);
-        self.transmit(Event::Request { group, instance, client, process, call, ask });
+        self.transmit(Event::Request { group, instance, client, process, call, point, ask });
     }
 
     fn instance_of(&mut self, group: usize) -> usize {
@@ -422,6 +447,35 @@ impl World {
         }
     }
 
+    /// The map cuts a partition in two.
+    fn split(&mut self, group: usize) {
+        let span = self.groups[group].span;
+        // A half holds one record of the four that a whole one has, at the least.
+        if self.is_healed || span.last - span.first < 1 << 58 {
+            return;
+        }
+        self.plan_split(group);
+        self.seen.count("splits");
+        let held = self.groups[group].primary.as_ref().map(|one| one.transactions.state().is_quiet());
+        if held == Some(false) {
+            self.seen.count("splits of what is prepared or untold");
+        }
+        let kept = (self.random.below(8) as usize, self.random.below(8) as usize);
+        let upper = self.groups[group].split(kept);
+        self.note(|| format!("{group} is split; {kept:?} entries kept at most"));
+        let (first, new) = (upper.span.first, self.groups.len());
+        self.groups.push(upper);
+        self.after(50_000, Event::Tick { group: new });
+        self.plan_failover(new);
+        self.plan_split(new);
+        for daughter in [group, new] {
+            let us = self.random.below(100_000);
+            self.after(us, Event::Promote { group: daughter });
+        }
+        let us = self.random.below(200_000);
+        self.after(us, Event::Known { first });
+    }
+
     fn fail_over(&mut self, group: usize) {
         if self.is_healed {
             return;
@@ -485,7 +539,8 @@ fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u
             }
         }
         Ask::Confirm { items } => {
-            let is = primary.transactions.confirm(&primary.records, &items);
+            let is_here = items.iter().all(|item| owns(primary.records.span)(item.cell));
+            let is = is_here && primary.transactions.confirm(&primary.records, &items);
             primary.answer((client, call), Told::Confirmed(is), log);
         }
         Ask::Local { session, sequence, cell, op } => {

@@ -1,6 +1,7 @@
 //! Transactions over partitions of several instances, which say to each other what they have to.
 
 mod random;
+mod splits;
 
 use bytes::Bytes;
 use zerohop_engine::disk::Disk;
@@ -107,7 +108,8 @@ impl World {
         let cell = self.hash(key);
         let body = Body::Inline(Bytes::from(bytes));
         let item = Item { cell, access: Access::of(operation), seen, body };
-        let point = u64::from(self.partition(key).0) << 62;
+        let bits = self.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there").config().partitions.bits();
+        let point = u64::from(self.partition(key).0) << (64 - bits);
         let place = Place { keyspace: KeyspaceId(KEYSPACE), point };
         match parts.iter_mut().find(|part| part.place == place) {
             Some(Part { items: Items::Inline(items), .. }) => items.push(item),
@@ -459,6 +461,15 @@ impl World {
                 bench.instance.maintain(bench.now);
             }
         }
+    }
+
+    fn split(&mut self) {
+        let delta = next(self.map(), vec![MapChange::SplitKeyspace(KeyspaceId(KEYSPACE))]);
+        self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    }
+
+    fn partitions(&self) -> u32 {
+        self.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there").config().partitions.get()
     }
 
     fn set_group(&mut self, partition: PartitionId, group: ReplicaGroup) {

@@ -23,6 +23,7 @@ use crate::limits::TRANSACTED_BYTES_MAX;
 use crate::operations::OrFail;
 use crate::outcome::Outcome;
 use crate::overlay::Overlay;
+use crate::planted::{Bug, is_planted};
 use crate::slice::Slice;
 use crate::state::reader::Reader;
 use crate::state::{Deadlines, State};
@@ -177,14 +178,14 @@ fn push_body(body: &Body, effect: &mut BytesMut) {
     }
 }
 
-/// Does what was evaluated, in a unit whose timestamp is the transaction's.
+/// Does what was evaluated, in a unit whose timestamp is the transaction's; of what was evaluated before a split, its own half.
 ///
 /// # Errors
 /// What the disk or the log says, and that the effect cannot be read, or refers to what is not staged, which a log that is whole
 /// does not do.
 pub(super) fn redo<D: Disk>(
     unit: &mut Unit<'_, D>,
-    state: &State,
+    (state, slice): (&State, Option<Slice>),
     (effect, at): (&[u8], Timestamp),
 ) -> Result<(), Failure<'static>> {
     let mut from = Reader::new(effect);
@@ -195,7 +196,10 @@ pub(super) fn redo<D: Disk>(
     while !from.is_at_end() {
         let bytes = next_body(&mut from, state).ok_or(Failure::Rotten)?;
         let Some(Operation::Write(write)) = operation(&bytes) else { return Err(Failure::Rotten) };
-        unit.write(&write)?;
+        // A sister does hers. Here it would come behind the walk that removes what is hers, and stay.
+        if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SistersHalfDone) {
+            unit.write(&write)?;
+        }
     }
     Ok(())
 }

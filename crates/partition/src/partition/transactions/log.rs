@@ -86,16 +86,16 @@ impl Partition {
         (payload, effect): (&[u8], &[u8]),
         effects: &mut dyn Effects,
     ) -> Result<(), Failure<'static>> {
-        let end = self.group.end();
+        let (end, slice) = (self.group.end(), self.slice());
         let mut staged = self.buffers.staged.take().unwrap_or_default();
         staged.push_mark(at, payload);
         let (redone, appended) = {
             let Partition { group, overlay, state, clock, .. } = &mut *self;
             let state = &*state;
             let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, None);
-            let mut redone = redo(&mut unit, state, (effect, at));
+            let mut redone = redo(&mut unit, (state, slice), (effect, at));
             if is_planted(Bug::TransactionTwice) {
-                redone = redone.and_then(|()| redo(&mut unit, state, (effect, at)));
+                redone = redone.and_then(|()| redo(&mut unit, (state, slice), (effect, at)));
             }
             (redone, unit.appended)
         };

@@ -11,6 +11,7 @@ use super::*;
 const KEYS: usize = 6;
 const CLIENTS: usize = 4;
 const RETRY_MS: u64 = 400;
+const PARTITIONS_MAX: u32 = 16;
 
 struct Client {
     sequence: u64,
@@ -132,7 +133,7 @@ impl Play {
     fn disturb(&mut self) {
         match self.random.below(12) {
             0 if self.copies == 3 => {
-                let partition = self.random.below(4) as u32;
+                let partition = self.random.below(u64::from(self.world.partitions())) as u32;
                 let primary = 1 + self.random.below(3) as u32;
                 // Epochs of one group rise one by one.
                 let keyspace = self.world.map().keyspace(KeyspaceId(KEYSPACE)).expect("is there");
@@ -158,6 +159,7 @@ impl Play {
                 self.world.loses = Box::new(move |_, _| random.below(100) < percent);
             }
             4 => self.world.loses = Box::new(|_, _| false),
+            5 if self.random.below(12) == 0 && self.world.partitions() < PARTITIONS_MAX => self.world.split(),
             _ => {}
         }
     }
