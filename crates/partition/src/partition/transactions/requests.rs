@@ -86,15 +86,18 @@ impl Partition {
             Err(Err(failure)) => return fail(failure, effects),
         }
         let Some(decider) = places.last().copied() else { return fail(aborted(Reason::Malformed), effects) };
-        if let Some(part) = effects.misplaced(&parts) {
-            let (reason, item) = (AbortReason::Misplaced, AbortReason::NONE);
-            return fail(Failure::Aborted { reason, part, item }, effects);
-        }
         if !self.open_transactions() {
             return fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
         }
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         let id = TransactionId { decider, session: stamp.session, sequence: stamp.sequence };
+        // One that has begun goes on, whatever the map has become since: who hears that it was misplaced takes it for not begun.
+        if !transacting.transactions.runs(&id)
+            && let Some(part) = effects.misplaced(&parts)
+        {
+            let (reason, item) = (AbortReason::Misplaced, AbortReason::NONE);
+            return fail(Failure::Aborted { reason, part, item }, effects);
+        }
         let ticket = transacting.ticket();
         let asked = (stamp.lowest_unanswered.0, ticket);
         let before = transacting.asked.insert((stamp.session, stamp.sequence), asked);
