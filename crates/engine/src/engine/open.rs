@@ -15,6 +15,10 @@ use crate::{PartitionId, PartitionReport};
 /// Names the format of a data folder.
 const FORMAT_FILE: &str = "format";
 const FORMAT: &[u8] = b"zerohop engine data, format 1\n";
+/// What it begins with whatever the format; the number follows, and a line feed.
+const FORMAT_BEGIN: &[u8] = b"zerohop engine data, format ";
+/// Longer than the file of any format.
+const FORMAT_BYTES_MAX: u64 = 64;
 
 /// Between two tries to remove what could not be removed at once.
 const DROP_AGAIN_MS: u64 = 1_000;
@@ -178,16 +182,25 @@ impl<D: Disk> Engine<D> {
             |reason: &str| Err(EngineError::Format { path: FORMAT_FILE.into(), reason: reason.into() });
         if let Some(name) = names.iter().find(|n| n.name == FORMAT_FILE) {
             let file = disk.open(FORMAT_FILE, OpenMode::Existing)?;
-            let mut bytes = vec![0; name.bytes.min(FORMAT.len() as u64) as usize];
+            let mut bytes = vec![0; name.bytes.min(FORMAT_BYTES_MAX) as usize];
             let read = disk.read_at(file, 0, &mut bytes);
             disk.close(file);
             read?;
             if bytes == FORMAT {
                 return Ok(());
             }
+            if let Some(other) = other_format(&bytes) {
+                return wrong(&format!(
+                    "this data folder is of format {other}, this program knows format 1: use the zerohop that wrote it"
+                ));
+            }
             let has_data = names.iter().any(|n| n.name.starts_with("p-") || n.name == FOLDER);
-            if bytes.starts_with(&FORMAT[..20]) || has_data {
-                return wrong("this data folder is of another format; use the zerohop that wrote it");
+            if has_data {
+                return wrong(
+                    "damaged: it names no format, though the folder holds data. Where others hold copies, start with an \
+                     empty folder, and they are made anew; if the rest of this one is to be saved, write into the file \
+                     what another data folder of the same program has there",
+                );
             }
             // A crash came between creating the file and syncing it.
             disk.remove(FORMAT_FILE)?;
@@ -236,7 +249,84 @@ impl<D: Disk> Engine<D> {
     }
 }
 
+/// The number of another format, if that is what the file says: anything else is a damaged file, also one whose number is of
+/// more than nine digits.
+fn other_format(bytes: &[u8]) -> Option<u32> {
+    let digits = bytes.strip_prefix(FORMAT_BEGIN)?.strip_suffix(b"\n")?;
+    let is_number = (1..=9).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    let number: u32 = std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()?;
+    // One bit of a digit may have turned: no program has ever written format 0, nor this one another than its own.
+    (number > 1).then_some(number)
+}
+
 /// Whose folder this is.
 pub(super) fn id_of_folder(name: &str) -> Option<PartitionId> {
     name.strip_prefix("p-").and_then(|hex| u64::from_str_radix(hex, 16).ok()).map(PartitionId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::simulated::SimulatedDisk;
+    use crate::{Kind, PartitionOptions};
+
+    /// A disk with a record on it, and with these bytes as its format file.
+    fn with_format(bytes: &[u8], has_data: bool) -> SimulatedDisk {
+        let mut disk = SimulatedDisk::new(1);
+        if has_data {
+            let (mut engine, _) = Engine::open(disk.clone(), EngineOptions::default()).expect("opens");
+            let options = PartitionOptions { durability: Durability::DEFAULT, index_seed: 7 };
+            let p = engine.partition(PartitionId(1), options).expect("opens");
+            engine.write(p, Kind::Put, 0, 1, b"key", b"value").expect("writes");
+            engine.close().expect("closes");
+            disk.remove(FORMAT_FILE).expect("is there");
+        }
+        let file = disk.open(FORMAT_FILE, OpenMode::Create).expect("opens");
+        disk.append(file, bytes).expect("writes");
+        disk.close(file);
+        disk
+    }
+
+    fn refusal(bytes: &[u8]) -> String {
+        let opened = Engine::open(with_format(bytes, true), EngineOptions::default());
+        opened.map(drop).expect_err("another format, or none").to_string()
+    }
+
+    #[test]
+    fn a_damaged_format_file_is_told_from_one_of_another_format() {
+        for (bytes, number) in
+            [(&b"zerohop engine data, format 2\n"[..], 2), (b"zerohop engine data, format 17\n", 17)]
+        {
+            let told = refusal(bytes);
+            assert!(
+                told.contains(&format!("is of format {number}")) && told.contains("zerohop that wrote it"),
+                "{told}"
+            );
+            assert!(!told.contains("damaged"), "{told}");
+        }
+        // Every bit, but those that make another digit of the number.
+        for at in 0..FORMAT.len() {
+            for bit in 0..8 {
+                let mut bytes = FORMAT.to_vec();
+                bytes[at] ^= 1 << bit;
+                if other_format(&bytes).is_none() {
+                    let told = refusal(&bytes);
+                    assert!(
+                        told.contains("format: damaged") && told.contains("empty folder"),
+                        "{at} {bit}: {told}"
+                    );
+                    assert!(!told.contains("zerohop that wrote it"), "{told}");
+                } else {
+                    assert_eq!(at, FORMAT_BEGIN.len(), "only the number");
+                }
+            }
+        }
+        for bytes in [&b""[..], &FORMAT[..10], &[0; 4096], b"zerohop engine data, format 0\n"] {
+            assert!(refusal(bytes).contains("damaged"), "{bytes:?}");
+        }
+        // A crash came while the folder was made.
+        for bytes in [&b""[..], &FORMAT[..10]] {
+            assert!(Engine::open(with_format(bytes, false), EngineOptions::default()).is_ok());
+        }
+    }
 }
