@@ -7,7 +7,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
-use zerohop_client::{Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply};
+use zerohop_client::{BlobInfo, Error, Failure, Info, Keyspace, ListedKey, Record, RecordType, Reply};
 
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
@@ -20,6 +20,10 @@ pub(crate) enum Answer {
     Number(u64),
     Signed(i64),
     Flag(bool),
+    Float(f64),
+    Blob(Option<BlobInfo>),
+    Records(Vec<Option<Record>>),
+    Committed { version: u64, brought: Vec<Result<Answer, Problem>> },
     Bytes(Option<Bytes>),
     Values(Option<Vec<Bytes>>),
     Record(Option<Record>),
@@ -34,7 +38,24 @@ impl Answer {
     pub(crate) fn object(self, py: Python<'_>, core: &Arc<Core>) -> PyResult<Py<PyAny>> {
         match self {
             Self::Nothing | Self::Bytes(None) | Self::Values(None) | Self::Keys(None) => Ok(py.None()),
-            Self::Record(None) | Self::Info(None) => Ok(py.None()),
+            Self::Record(None) | Self::Info(None) | Self::Blob(None) => Ok(py.None()),
+            Self::Float(number) => number.into_py_any(py),
+            Self::Blob(Some(BlobInfo { id, generation, size, chunk_bytes, attributes, version })) => {
+                (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0)
+                    .into_py_any(py)
+            }
+            Self::Records(records) => {
+                let records = records.into_iter().map(|record| Self::Record(record).object(py, core));
+                PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
+            }
+            Self::Committed { version, brought } => {
+                let one = |brought: Result<Self, Problem>| match brought {
+                    Ok(answer) => answer.object(py, core),
+                    Err(problem) => Ok(problem.value(py)?.unbind()),
+                };
+                let brought = brought.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
+                (version, PyList::new(py, brought)?).into_py_any(py)
+            }
             Self::Version(number) | Self::Number(number) => number.into_py_any(py),
             Self::Signed(number) => number.into_py_any(py),
             Self::Flag(flag) => flag.into_py_any(py),

@@ -12,9 +12,11 @@ use zerohop_wire::admin::{
 };
 
 use crate::answer::Answer;
-use crate::arguments::{Credentials, limit};
+use crate::arguments::{Blob, Credentials, limit};
 use crate::core::Core;
+use crate::keyspace::NativeKeyspace;
 use crate::problem::Problem;
+use crate::transaction::NativeTransaction;
 
 /// A client: of threads that wait, or of an event loop.
 #[pyclass(frozen, module = "zerohop._native")]
@@ -91,6 +93,26 @@ impl NativeClient {
     /// Removes a keyspace and all that is in it.
     fn drop_keyspace(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
         self.admin(py, Ask::DropKeyspace(KeyspaceDrop { name }))
+    }
+
+    /// Begins a transaction.
+    fn transaction(&self, py: Python<'_>) -> PyResult<NativeTransaction> {
+        Ok(NativeTransaction::new(Arc::clone(&self.0), &self.client(py)?))
+    }
+
+    /// Reads records of several keyspaces as they all were at one moment.
+    fn read_many(
+        &self,
+        py: Python<'_>,
+        records: Vec<(Bound<'_, NativeKeyspace>, Blob)>,
+    ) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        let (keyspaces, keys): (Vec<_>, Vec<_>) =
+            records.into_iter().map(|(keyspace, key)| (Arc::clone(keyspace.get().inner()), key)).unzip();
+        self.0.run(py, async move {
+            let records: Vec<_> = keyspaces.iter().map(AsRef::as_ref).zip(&keys).collect();
+            client.read_many(&records).await.map(Answer::Records).map_err(Problem::from).into()
+        })
     }
 
     /// What an event loop is to watch; none if it is no client of one.

@@ -12,6 +12,7 @@ use zerohop_client::Client;
 
 use crate::answer::Answer;
 use crate::aside::Aside;
+use crate::blob::BlobOperation;
 use crate::operation::Operation;
 use crate::problem::Problem;
 
@@ -21,12 +22,20 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What came of something that was asked. What it was asked with comes along, to be let go of where Python is held.
 pub(crate) struct Outcome {
     pub(crate) result: Result<Answer, Problem>,
-    pub(crate) spent: Option<Operation>,
+    pub(crate) spent: Spent,
+}
+
+/// What something was asked with.
+#[expect(dead_code, reason = "it is only let go of")]
+pub(crate) enum Spent {
+    Nothing,
+    Operation(Operation),
+    Blob(BlobOperation),
 }
 
 impl From<Result<Answer, Problem>> for Outcome {
     fn from(result: Result<Answer, Problem>) -> Self {
-        Outcome { result, spent: None }
+        Outcome { result, spent: Spent::Nothing }
     }
 }
 
@@ -71,7 +80,7 @@ impl Core {
 
     /// The client. Errors: it was closed, this is a fork.
     pub(crate) fn client(&self) -> Result<&Client, Problem> {
-        self.check_process()?;
+        self.shell()?;
         self.client.get().ok_or(Problem::Closed)
     }
 

@@ -8,7 +8,10 @@ use pyo3::types::PyDict;
 use zerohop_client::{Keyspace, Range};
 
 use crate::arguments::{Awaited, Blob, condition, expiry, limit};
-use crate::core::{Core, Outcome};
+use crate::blobs::NativeBlobs;
+use crate::core::{Core, Outcome, Spent};
+use crate::number::NumberChange;
+
 use crate::operation::Operation;
 use crate::scan::NativeScan;
 
@@ -166,8 +169,31 @@ impl NativeKeyspace {
         self.run(py, Operation::InsertMany { records, expiry }, None)
     }
 
+    fn read_many(&self, py: Python<'_>, keys: Vec<Blob>) -> Brought {
+        self.run(py, Operation::ReadMany(keys), None)
+    }
+
+    /// Its blobs.
+    fn blobs(&self) -> NativeBlobs {
+        NativeBlobs::new(Arc::clone(&self.core), Arc::clone(&self.keyspace))
+    }
+
     fn remove_many(&self, py: Python<'_>, keys: Vec<Blob>) -> Brought {
         self.run(py, Operation::RemoveMany(keys), None)
+    }
+
+    #[pyo3(signature = (key, operator, kind, operand, offset))]
+    fn transform(
+        &self,
+        py: Python<'_>,
+        key: Blob,
+        operator: &str,
+        kind: &str,
+        operand: &Bound<'_, PyAny>,
+        offset: u64,
+    ) -> Brought {
+        let change = NumberChange::new(operator, kind, operand, offset)?;
+        self.run(py, Operation::Transform { key, change }, None)
     }
 
     #[pyo3(signature = (prefix, page_keys = None))]
@@ -181,12 +207,16 @@ impl NativeKeyspace {
         Self { core, keyspace }
     }
 
+    pub(crate) fn inner(&self) -> &Arc<Keyspace> {
+        &self.keyspace
+    }
+
     fn run(&self, py: Python<'_>, operation: Operation, timeout: Option<f64>) -> Brought {
         let limit = limit(timeout)?;
         let keyspace = Arc::clone(&self.keyspace);
         self.core.run(py, async move {
             let result = operation.run(&keyspace, limit).await;
-            Outcome { result, spent: Some(operation) }
+            Outcome { result, spent: Spent::Operation(operation) }
         })
     }
 }

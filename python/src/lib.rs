@@ -17,22 +17,33 @@
 mod answer;
 mod arguments;
 mod aside;
+mod blob;
+mod blobs;
 mod client;
 mod core;
 mod keyspace;
+mod memory;
+mod number;
 mod operation;
 mod problem;
 mod scan;
+mod transaction;
 
 /// The module `zerohop._native`.
 #[pyo3::pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::blob::NativeBlobList;
+    #[pymodule_export]
+    use crate::blobs::NativeBlobs;
     #[pymodule_export]
     use crate::client::NativeClient;
     #[pymodule_export]
     use crate::keyspace::NativeKeyspace;
     #[pymodule_export]
     use crate::scan::NativeScan;
+    #[pymodule_export]
+    use crate::transaction::NativeTransaction;
 
     /// Most operations that a batch has under way at once; longer ones go in pieces.
     #[pymodule_export]

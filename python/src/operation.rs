@@ -7,6 +7,7 @@ use zerohop_wire::messages::{Change, Operation as WireOperation, Query, Read, Wr
 
 use crate::answer::Answer;
 use crate::arguments::{Awaited, Blob};
+use crate::number::NumberChange;
 use crate::problem::Problem;
 
 /// Most operations that a batch has under way at once: a fraction of what a session holds, so that others find room.
@@ -30,6 +31,8 @@ pub(crate) enum Operation {
     Values { key: Blob, range: Range },
     Trim { key: Blob, range: Range },
     Wait { key: Blob, until: Awaited },
+    Transform { key: Blob, change: NumberChange },
+    ReadMany(Vec<Blob>),
     GetMany(Vec<Blob>),
     InsertMany { records: Vec<(Blob, Blob)>, expiry: Expiry },
     RemoveMany(Vec<Blob>),
@@ -87,6 +90,8 @@ impl Operation {
             }
             Self::Trim { key, range } => Answer::Number(done!(keyspace.trim(key, *range))),
             Self::Wait { key, until } => Answer::Record(done!(keyspace.wait(key, until.until()))),
+            Self::Transform { key, change } => change.of_record(keyspace, key.as_ref()).await?,
+            Self::ReadMany(keys) => Answer::Records(keyspace.read_many(keys).await?),
             Self::GetMany(keys) => {
                 let read = |key: &'_ Blob| -> usize { key.as_ref().len() };
                 let operation = |key| WireOperation::Read(Read { key, query: Query::Lookup });

@@ -6,7 +6,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use zerohop_client::{Error, Failure, Reason, SecretFileError};
+use zerohop_client::{AbortReason, Error, Failure, Reason, SecretFileError};
 use zerohop_wire::error::ErrorCode;
 
 /// Why something was not done.
@@ -107,6 +107,10 @@ impl<'a> Told<'a> {
             Reason::TooManyOperations { .. } => plain("TooManyOperations"),
             Reason::TooManyBytes { .. } => plain("TooManyBytes"),
             Reason::Closed => plain("Closed"),
+            Reason::Aborted { reason: AbortReason::ConditionFailed, .. } => plain("Condition"),
+            Reason::Aborted { reason, .. } if *reason == AbortReason::ReadChanged || reason.is_passing() => {
+                plain("Conflict")
+            }
             Reason::Aborted { .. } => plain("Aborted"),
             Reason::Unstaged { .. } => plain("Unstaged"),
             Reason::Unread { .. } => plain("Unread"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import zerohop
+import zerohop._blobs
 import zerohop.aio
 import zerohop.errors
 
@@ -22,7 +23,7 @@ _numbers = itertools.count()
 
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
-    for module in (zerohop, zerohop._client, zerohop._local, zerohop.aio, zerohop.errors):
+    for module in (zerohop, zerohop._blobs, zerohop._client, zerohop._local, zerohop.aio, zerohop.errors):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found
 

@@ -15,15 +15,19 @@ b'blue'
 `connect` opens a client of a cluster that is there already; `zerohop.aio` has the same for asyncio.
 """
 
+from zerohop._blobs import BlobInfo, BlobIO, Blobs, NoBlobError, UnfinishedError
 from zerohop._client import Client, Keyspace, connect
 from zerohop._local import local, program
+from zerohop._transaction import Outcome, Transaction
 from zerohop._values import Expire, Info, Key, Record, Value
 from zerohop.errors import (
+    AbortedError,
     AccessError,
     BatchError,
     ClosedError,
     CompareFailedError,
     ConditionFailedError,
+    ConflictError,
     DeadlineError,
     Error,
     ForkedError,
@@ -39,12 +43,17 @@ from zerohop.errors import (
 )
 
 __all__ = [
+    "AbortedError",
     "AccessError",
     "BatchError",
+    "BlobIO",
+    "BlobInfo",
+    "Blobs",
     "Client",
     "ClosedError",
     "CompareFailedError",
     "ConditionFailedError",
+    "ConflictError",
     "DeadlineError",
     "Error",
     "Expire",
@@ -54,11 +63,15 @@ __all__ = [
     "Keyspace",
     "LimitError",
     "LostError",
+    "NoBlobError",
     "NotFoundError",
     "NotNumberError",
+    "Outcome",
     "OverloadedError",
     "Record",
     "RefusedError",
+    "Transaction",
+    "UnfinishedError",
     "UnknownOutcomeError",
     "UnreachableError",
     "Value",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
+import time
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, ValuesView
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _values
+from zerohop._blobs import Blobs
 from zerohop._native import NativeClient, NativeKeyspace, NativeScan
+from zerohop._transaction import Attempts, Transaction
 from zerohop._values import Expire, Info, Key, Path, Record, Value
-from zerohop.errors import BatchError, CompareFailedError, ConditionFailedError, NotFoundError
+from zerohop.errors import BatchError, CompareFailedError, ConditionFailedError, ConflictError, NotFoundError
 
 T = TypeVar("T")
 
@@ -92,6 +95,62 @@ class Client:
         """Removes a keyspace and all that is in it. Raises `RefusedError` if there is none."""
         self._native.drop_keyspace(name)
 
+    def transaction(self) -> Transaction:
+        """Begins a transaction over any keyspaces of this client, which is committed at the end of a `with` block, and aborted if
+        that ends with an exception.
+
+        >>> import zerohop
+        >>> with zerohop.local() as client, client.transaction() as t:
+        ...     t[keyspace]["a"] = "1"
+        ...     visits = t[keyspace].increment("visits")
+        >>> keyspace["a"], visits.value
+        (b'1', 1)
+
+        Only reads are sent before the commit, which raises `ConflictError`, and does nothing, if something that was read has
+        been changed meanwhile. What it has written it reads back itself. Not for several threads at once.
+        """
+        return Transaction(self._native.transaction())
+
+    def transact(self, work: Callable[[Transaction], T], *, timeout: Optional[float] = None) -> T:
+        """Calls `work` with a new transaction and commits it, again and again while others are in its way, for at most
+        `timeout` seconds, 10 unless given. Brings what the call brought that was committed.
+
+        So `work` must do nothing else that cannot be done twice. It may end its transaction with `abort`.
+
+        >>> import zerohop
+        >>> def move(t):
+        ...     left = int(t[keyspace].get("anna", "10")) - 3
+        ...     t[keyspace]["anna"] = str(left)
+        ...     t[keyspace].increment("ben", 3)
+        ...     return left
+        >>> with zerohop.local() as client:
+        ...     client.transact(move), keyspace["ben"]
+        (7, b'3')
+        """
+        attempts = Attempts(timeout)
+        while True:
+            try:
+                with self.transaction() as transaction:
+                    return_value = work(transaction)
+                return return_value
+            except ConflictError:
+                pause = attempts.pause()
+                if pause is None:
+                    raise
+            time.sleep(pause)
+
+    def read_many(self, records: Iterable[tuple[Keyspace, Key]]) -> list[Optional[Record]]:
+        """Records of any keyspaces as they all were at one moment, `None` where there is none; nothing is locked.
+
+        >>> import zerohop
+        >>> keyspace.set_many({"a": "1", "b": "2"})
+        >>> with zerohop.local() as client:
+        ...     [found.value for found in client.read_many([(keyspace, "a"), (keyspace, "b")])]
+        [b'1', b'2']
+        """
+        found = self._native.read_many([(keyspace._native, key) for keyspace, key in records])
+        return [_values.record(one) for one in found]
+
     def close(self) -> None:
         """Closes it: later calls raise `ClosedError`."""
         self._native.close()
@@ -138,6 +197,11 @@ class Keyspace(MutableMapping[Key, Value]):
 
     def __repr__(self) -> str:
         return f"<zerohop.Keyspace {self._name!r}>"
+
+    @property
+    def blobs(self) -> Blobs:
+        """Its blobs: large mutable objects, as files and through the buffer protocol."""
+        return Blobs(self._native.blobs())
 
     # Single records.
 
@@ -241,6 +305,19 @@ class Keyspace(MutableMapping[Key, Value]):
         """
         return cast(int, self._native.increment(key, delta, timeout))
 
+    def transform(
+        self, key: Key, operator: str, operand: float, *, type: str = "int64", offset: int = 0
+    ) -> Union[int, float]:
+        """Changes a little-endian number inside the record, where it is, and brings what it is then.
+
+        `operator` is `add`, `multiply`, `min`, `max`, `and`, `or` or `xor`; `type` is one of `uint8` to `uint64`, `int8` to
+        `int64`, `float32`, `float64`. Bytes that the record does not have are zeros.
+
+        >>> keyspace.transform("sums", "add", 40), keyspace.transform("sums", "add", 0.5, type="float64", offset=8)
+        (40, 0.5)
+        """
+        return cast("Union[int, float]", self._native.transform(key, operator, str(type), operand, offset))
+
     def compare_swap(
         self,
         key: Key,
@@ -341,6 +418,16 @@ class Keyspace(MutableMapping[Key, Value]):
         [b'1', b'2', None]
         """
         return cast("list[Optional[bytes]]", self._native.get_many(keys if type(keys) is list else list(keys)))
+
+    def read_many(self, keys: Iterable[Key]) -> list[Optional[Record]]:
+        """Records as they all were at one moment, `None` where there is none: as `Client.read_many`.
+
+        >>> keyspace.set_many({"a": "1", "b": "2"})
+        >>> a, b, c = keyspace.read_many(["a", "b", "c"])
+        >>> a.value, b.value, c
+        (b'1', b'2', None)
+        """
+        return [_values.record(one) for one in self._native.read_many(list(keys))]
 
     def set_many(
         self,

@@ -18,16 +18,18 @@ a write may then be done all the same.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _local, _values
+from zerohop._aio_blobs import BlobFile, Blobs, Transaction
 from zerohop._native import NativeClient, NativeKeyspace
+from zerohop._transaction import Attempts
 from zerohop._values import Expire, Info, Key, Path, Record, Value
-from zerohop.errors import CompareFailedError, ConditionFailedError, Error, NotFoundError
+from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictError, Error, NotFoundError
 
-__all__ = ["Client", "Keyspace", "connect", "local"]
+__all__ = ["BlobFile", "Blobs", "Client", "Keyspace", "Transaction", "connect", "local"]
 
 T = TypeVar("T")
 
@@ -101,6 +103,31 @@ class Client:
         """Removes a keyspace and all that is in it."""
         await self._native.drop_keyspace(name)
 
+    def transaction(self) -> Transaction:
+        """Begins a transaction, which is committed at the end of an `async with` block: as `zerohop.Client.transaction`."""
+        return Transaction(self._native.transaction())
+
+    async def transact(
+        self, work: Callable[[Transaction], Awaitable[T]], *, timeout: Optional[float] = None
+    ) -> T:
+        """Calls `work` with a new transaction and commits it, again and again while others are in its way."""
+        attempts = Attempts(timeout)
+        while True:
+            try:
+                async with self.transaction() as transaction:
+                    brought = await work(transaction)
+                return brought
+            except ConflictError:
+                pause = attempts.pause()
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+
+    async def read_many(self, records: Iterable[tuple[Keyspace, Key]]) -> list[Optional[Record]]:
+        """Records of any keyspaces as they all were at one moment, `None` where there is none."""
+        found = await self._native.read_many([(keyspace._native, key) for keyspace, key in records])
+        return [_values.record(one) for one in found]
+
     async def close(self) -> None:
         """Closes it: what is under way raises `ClosedError`, and so do later calls."""
         try:
@@ -138,6 +165,11 @@ class Keyspace:
 
     def __repr__(self) -> str:
         return f"<zerohop.aio.Keyspace {self._name!r}>"
+
+    @property
+    def blobs(self) -> Blobs:
+        """Its blobs."""
+        return Blobs(self._native.blobs())
 
     @overload
     async def get(self, key: Key, default: T, *, timeout: Optional[float] = None) -> Union[bytes, T]: ...
@@ -195,6 +227,13 @@ class Keyspace:
     async def increment(self, key: Key, delta: int = 1, *, timeout: Optional[float] = None) -> int:
         """Adds to the decimal number that the record holds. Brings the sum."""
         return cast(int, await self._native.increment(key, delta, timeout))
+
+    async def transform(
+        self, key: Key, operator: str, operand: float, *, type: str = "int64", offset: int = 0
+    ) -> Union[int, float]:
+        """Changes a number inside the record, where it is, and brings what it is then."""
+        changed = await self._native.transform(key, operator, str(type), operand, offset)
+        return cast("Union[int, float]", changed)
 
     async def compare_swap(
         self, key: Key, expected: Optional[Value], new: Optional[Value], *, timeout: Optional[float] = None
@@ -258,6 +297,10 @@ class Keyspace:
     async def get_many(self, keys: Iterable[Key]) -> list[Optional[bytes]]:
         """The bytes of records, asked for together; `None` where there is none."""
         return cast("list[Optional[bytes]]", await self._native.get_many(list(keys)))
+
+    async def read_many(self, keys: Iterable[Key]) -> list[Optional[Record]]:
+        """Records as they all were at one moment, `None` where there is none."""
+        return [_values.record(one) for one in await self._native.read_many(list(keys))]
 
     async def set_many(
         self,

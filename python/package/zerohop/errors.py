@@ -109,6 +109,14 @@ class ForkedError(Error):
     """The client was opened by the process of which this one is a fork: connect again here."""
 
 
+class ConflictError(Error):
+    """A transaction was in others' way, or they in its: nothing of it was done, and it may be begun anew."""
+
+
+class AbortedError(Error):
+    """A transaction was not done, nor will it be if it is begun anew as it is."""
+
+
 class BatchError(Error):
     """Some operations of a batch were not done.
 
@@ -175,6 +183,12 @@ _CLASSES: dict[str, type[Error]] = {
     "AdminRefused": RefusedError,
     "Closed": ClosedError,
     "Forked": ForkedError,
+    "Conflict": ConflictError,
+    "Condition": ConditionFailedError,
+    "Aborted": AbortedError,
+    "Unfit": LimitError,
+    "Ended": ClosedError,
+    "NotReadBack": AbortedError,
 }
 
 
@@ -192,4 +206,11 @@ def _make_batch(failed: int, outcomes: list[Outcome]) -> BatchError:
     """The exception for a batch of which some operations failed."""
     first = next(outcome for outcome in outcomes if isinstance(outcome, Error))
     message = f"{failed} of {len(outcomes)} operations of the batch were not done; the first: {first}"
+    return BatchError(message, outcomes=outcomes)
+
+
+def _make_committed(failed: int, outcomes: list[Outcome]) -> BatchError:
+    """The exception for a transaction that was done but for some writes."""
+    first = next(outcome for outcome in outcomes if isinstance(outcome, Error))
+    message = f"the transaction is committed, but {failed} of its {len(outcomes)} writes were refused; the first: {first}"
     return BatchError(message, outcomes=outcomes)

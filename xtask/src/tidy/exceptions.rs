@@ -8,4 +8,8 @@ pub const UNSAFE_FILES: &[(&str, &str)] = &[
     ("crates/resp/tests/allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
     ("crates/wire/tests/allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
     ("crates/node/tests/reactor_allocation.rs", "an allocator that counts is an `unsafe impl`; a test only"),
+    (
+        "python/src/memory.rs",
+        "memory of arrays of Python is read and written where it stands, while Python is let go: by its address",
+    ),
 ];

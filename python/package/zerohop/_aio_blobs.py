@@ -1,0 +1,286 @@
+"""Blobs and transactions for asyncio: see `zerohop.aio`."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Optional, Union, cast
+
+from zerohop import _values
+from zerohop._blobs import (
+    UNFINISHED,
+    BlobInfo,
+    Name,
+    absent,
+    chunk_bits,
+    info,
+    mode_of,
+    there_is,
+    unfinished,
+)
+from zerohop._native import NativeBlobs
+from zerohop._transaction import KeyspaceWrites, Writes
+from zerohop._values import Info, Key, Record
+from zerohop.errors import ConditionFailedError, NotFoundError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from zerohop.aio import Keyspace
+
+
+class Blobs:
+    """The blobs of a keyspace: as `zerohop.Blobs`."""
+
+    def __init__(self, native: NativeBlobs) -> None:
+        self._native = native
+
+    async def open(
+        self,
+        name: Name,
+        mode: str = "rb",
+        *,
+        attributes: bytes = b"",
+        chunk_bytes: Optional[int] = None,
+        partial: bool = False,
+    ) -> BlobFile:
+        """The blob as a file whose operations are awaited; nothing is kept in a buffer. `async with await blobs.open(…)`."""
+        short, anew = mode_of(mode), False
+        found: Optional[BlobInfo] = None
+        if short[0] in "wx":
+            if short[0] == "w":
+                await self.delete(name)
+            await self.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes)
+            anew = True
+        else:
+            found = await self.stat(name)
+            if found is None and short == "a":
+                found = await self.create(name, attributes=attributes, chunk_bytes=chunk_bytes)
+            elif found is None:
+                raise absent(name)
+            elif not found.finished and not partial:
+                raise unfinished(name)
+        position = found.size if short == "a" and found is not None else 0
+        return BlobFile(self, name, mode, position, attributes if anew else None)
+
+    async def stat(self, name: Name) -> Optional[BlobInfo]:
+        """What the blob is; `None` if there is none."""
+        return info(await self._native.stat(name))
+
+    async def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> BlobInfo:
+        """Makes an empty blob. Raises `FileExistsError`."""
+        try:
+            return cast(BlobInfo, info(await self._native.create(name, attributes, chunk_bits(chunk_bytes))))
+        except ConditionFailedError:
+            raise there_is(name) from None
+
+    async def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
+        """So many bytes of it from an offset on, as far as there are; all if `size` is negative."""
+        length = size if size >= 0 else (1 << 63) - 1
+        return cast(bytes, await _there(name, self._native.read(name, offset, length)))
+
+    async def readinto(self, name: Name, into: Buffer, offset: int = 0) -> int:
+        """Bytes from an offset on, into an array or other writable memory. Brings how many.
+
+        Somebody who gives up waiting must not use the memory for anything else: it may still be filled.
+        """
+        return cast(int, await _there(name, self._native.read_into(name, offset, into)))
+
+    async def write(self, name: Name, data: Buffer, offset: int = 0) -> None:
+        """Writes the bytes of an array or other memory at an offset."""
+        await _there(name, self._native.write(name, offset, data))
+
+    async def append(self, name: Name, data: Buffer) -> int:
+        """Adds bytes at the end, and brings where they stand."""
+        return cast(int, await _there(name, self._native.append(name, data)))
+
+    async def truncate(self, name: Name, size: int) -> None:
+        """Makes it this large."""
+        await _there(name, self._native.truncate(name, size))
+
+    async def set_attributes(self, name: Name, attributes: bytes) -> None:
+        """Replaces what its owner keeps with it."""
+        await _there(name, self._native.set_attributes(name, attributes))
+
+    async def transform(
+        self, name: Name, operator: str, operand: float, *, type: str = "int64", offset: int = 0
+    ) -> Union[int, float]:
+        """Changes a number in it, where it is, and brings what it is then."""
+        changed = self._native.transform(name, operator, str(type), operand, offset)
+        return cast("Union[int, float]", await _there(name, changed))
+
+    async def delete(self, name: Name) -> bool:
+        """Removes it. Brings whether there was one."""
+        return cast(bool, await self._native.delete(name))
+
+    async def list(self, prefix: Name = b"", *, page: Optional[int] = None) -> AsyncIterator[bytes]:
+        """The names that begin with `prefix`, in their order, asked for by pages."""
+        listing = self._native.list(prefix, page)
+        while True:
+            names = await listing.next_page()
+            if names is None:
+                return
+            for name in names:
+                yield name
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self.list()
+
+
+async def _there(name: Name, asked: Any) -> Any:
+    try:
+        return await asked
+    except NotFoundError:
+        raise absent(name) from None
+
+
+class BlobFile:
+    """A blob as a file of an event loop. One operation at a time."""
+
+    def __init__(
+        self, blobs: Blobs, name: Name, mode: str, position: int, anew: Optional[bytes]
+    ) -> None:
+        self._blobs, self.name, self.mode = blobs, name, mode
+        self._short = mode_of(mode)
+        self._position = position
+        self._anew, self._broken = anew, False
+        self.closed = False
+
+    async def read(self, size: int = -1) -> bytes:
+        """So many bytes from where the file stands, as far as there are; all if `size` is negative."""
+        self._check(self._short[0] == "r" or "+" in self._short, "read")
+        found = await self._blobs.read(self.name, self._position, size)
+        self._position += len(found)
+        return found
+
+    async def readinto(self, into: Buffer) -> int:
+        """Fills memory from where the file stands."""
+        self._check(self._short[0] == "r" or "+" in self._short, "read")
+        count = await self._blobs.readinto(self.name, into, self._position)
+        self._position += count
+        return count
+
+    async def write(self, data: Buffer) -> int:
+        """Writes all of it, where the file stands or, opened with `ab`, at the end."""
+        self._check(self._short != "r", "written")
+        if self._broken and self._anew is not None:
+            raise unfinished(self.name)
+        count = memoryview(data).nbytes
+        self._broken = True
+        if self._short == "a":
+            self._position = await self._blobs.append(self.name, data)
+        else:
+            await self._blobs.write(self.name, data, self._position)
+        self._broken = False
+        self._position += count
+        return count
+
+    async def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Goes to a place, counted from the beginning, from here, or from the end."""
+        self._check(True, "")
+        if whence == io.SEEK_CUR:
+            offset += self._position
+        elif whence == io.SEEK_END:
+            found = await self._blobs.stat(self.name)
+            if found is None:
+                raise absent(self.name)
+            offset += found.size
+        if offset < 0:
+            raise ValueError(f"a file has no place {offset}")
+        self._position = offset
+        return offset
+
+    def tell(self) -> int:
+        """Where the file stands."""
+        return self._position
+
+    async def truncate(self, size: Optional[int] = None) -> int:
+        """Makes it this large, or as large as where the file stands."""
+        self._check(self._short != "r", "written")
+        size = self._position if size is None else size
+        await self._blobs.truncate(self.name, size)
+        return size
+
+    async def close(self) -> None:
+        """Closes it. What was written anew is whole then, unless writing it was cut off: that is removed."""
+        if self.closed:
+            return
+        self.closed = True
+        if self._anew is None:
+            return
+        if self._broken:
+            await self._blobs.delete(self.name)
+        else:
+            await self._blobs.set_attributes(self.name, self._anew)
+
+    async def __aenter__(self) -> BlobFile:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self._broken = self._broken or kind is not None
+        # Also where the task was cancelled: what it has written is not to be left as if it were whole.
+        await asyncio.shield(self.close())
+
+    def _check(self, able: bool, what: str) -> None:
+        if self.closed:
+            raise ValueError("the file is closed")
+        if not able:
+            raise io.UnsupportedOperation(f"the file was not opened to be {what}: its mode is {self.mode!r}")
+
+
+class Transaction(Writes):
+    """A transaction: `async with client.transaction() as t:`. Reads and the commit are awaited, writes are only kept."""
+
+    def __getitem__(self, keyspace: Keyspace) -> TransactionKeyspace:
+        return TransactionKeyspace(self, keyspace)
+
+    async def commit(self) -> int:
+        """Does all that was written, if all that was read is still so, and brings the version."""
+        self._ended = True
+        if self._is_empty:
+            self._native.abort()
+            return 0
+        return self._told(await self._native.commit())
+
+    async def __aenter__(self) -> Transaction:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if self._ended:
+            return
+        if kind is None:
+            await self.commit()
+        else:
+            self.abort()
+
+
+class TransactionKeyspace(KeyspaceWrites):
+    """A keyspace as a transaction sees it: with what it has written, which nobody else sees yet."""
+
+    async def get(self, key: Key, default: Any = None) -> Any:
+        """The bytes of the record, or `default`."""
+        self._transaction._touched = True
+        found = await self._native.get(self._keyspace, key)
+        return default if found is None else found
+
+    async def lookup(self, key: Key) -> Optional[Record]:
+        """The record with its version; `None` if there is none."""
+        self._transaction._touched = True
+        return _values.record(await self._native.lookup(self._keyspace, key))
+
+    async def inspect(self, key: Key) -> Optional[Info]:
+        """All but the record's contents."""
+        self._transaction._touched = True
+        return _values.info(await self._native.inspect(self._keyspace, key))

@@ -1,0 +1,465 @@
+"""Blobs: large mutable objects, as files and through the buffer protocol."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union, cast
+
+from zerohop._native import NativeBlobList, NativeBlobs
+from zerohop.errors import ConditionFailedError, Error, ForkedError, NotFoundError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+Name = Union[str, bytes]
+"""The name of a blob: text, which becomes its UTF-8, or bytes."""
+
+BUFFER_BYTES = 1 << 20
+"""What files keep in memory, unless they are opened with another size: a chunk."""
+
+UNFINISHED = b"\0zerohop unfinished\0"
+"""Attributes begin with it while a file that was opened to be written anew is not closed."""
+
+_MODES = {"rb": "r", "r+b": "r+", "wb": "w", "w+b": "w+", "ab": "a", "xb": "x", "x+b": "x+"}
+
+
+class NoBlobError(NotFoundError, FileNotFoundError):
+    """There is no blob of this name."""
+
+
+class UnfinishedError(Error):
+    """Whoever writes the blob anew has not finished, or was cut off: it is not whole."""
+
+
+class BlobInfo(NamedTuple):
+    """What a blob is, without its contents.
+
+    `id` tells it from others of the name, earlier and later; `generation` is how often bytes were cut off it; `size` and
+    `chunk_bytes` are in bytes; `attributes` are its owner's; `version` is when its header was written last; `finished` is
+    false while somebody writes it anew as a file, and stays so if they were cut off.
+    """
+
+    id: int
+    generation: int
+    size: int
+    chunk_bytes: int
+    attributes: bytes
+    version: int
+    finished: bool
+
+
+def info(found: Optional[tuple[int, int, int, int, bytes, int]]) -> Optional[BlobInfo]:
+    if found is None:
+        return None
+    *others, attributes, version = found
+    finished = not attributes.startswith(UNFINISHED)
+    shown = attributes if finished else attributes[len(UNFINISHED) :]
+    return BlobInfo(*cast("tuple[int, int, int, int]", tuple(others)), shown, version, finished)
+
+
+def mode_of(mode: str) -> str:
+    """The mode without its `b`, however the letters are ordered."""
+    for known, short in _MODES.items():
+        if sorted(mode) == sorted(known):
+            return short
+    if "b" not in mode:
+        raise ValueError(f"blobs hold bytes: open with {mode + 'b'!r}, and io.TextIOWrapper makes text of it")
+    raise ValueError(f"a blob is opened with one of the modes {', '.join(_MODES)}, not {mode!r}")
+
+
+def chunk_bits(chunk_bytes: Optional[int]) -> Optional[int]:
+    if chunk_bytes is None:
+        return None
+    bits = chunk_bytes.bit_length() - 1
+    if not 12 <= bits <= 24 or chunk_bytes != 1 << bits:
+        raise ValueError(f"chunks have a power of two of bytes from 4096 to 16777216, not {chunk_bytes}")
+    return bits
+
+
+def named(name: Name) -> bytes:
+    return name.encode() if isinstance(name, str) else bytes(name)
+
+
+def absent(name: Name) -> NoBlobError:
+    return NoBlobError(f"blob {named(name)!r}: there is no blob of this name", "NotFound", 200, named(name))
+
+
+def unfinished(name: Name) -> UnfinishedError:
+    message = f"blob {named(name)!r}: whoever writes it anew has not finished, or was cut off: open with partial=True to read"
+    return UnfinishedError(f"{message} what is there", "Unfinished", None, named(name))
+
+
+def there_is(name: Name) -> FileExistsError:
+    return FileExistsError(f"blob {named(name)!r}: there is one of this name")
+
+
+class Blobs:
+    """The blobs of a keyspace: `keyspace.blobs`.
+
+    >>> with keyspace.blobs.open("film", "wb") as film:
+    ...     film.write(b"once upon a time")
+    16
+    >>> with keyspace.blobs.open("film") as film:
+    ...     film.seek(5), film.read(4)
+    (5, b'upon')
+    >>> list(keyspace.blobs), keyspace.blobs.stat("film").size
+    ([b'film'], 16)
+
+    What lies within one chunk (1 MiB unless a blob is made with another size) is written and read as one. What spans several is
+    written chunk by chunk, several at once: others may see some of it without the rest.
+    """
+
+    def __init__(self, native: NativeBlobs) -> None:
+        self._native = native
+
+    def open(
+        self,
+        name: Name,
+        mode: str = "rb",
+        buffering: int = BUFFER_BYTES,
+        *,
+        attributes: bytes = b"",
+        chunk_bytes: Optional[int] = None,
+        partial: bool = False,
+    ) -> Union[io.BufferedReader, io.BufferedWriter, io.BufferedRandom, BlobIO]:
+        """The blob as a binary file, in one of the modes `rb`, `r+b`, `wb`, `w+b`, `xb`, `x+b`, `ab`.
+
+        `buffering` is how many bytes are read ahead or kept before they are written; with 0 the file is a plain `BlobIO`.
+        A file opened to be written anew (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. Until
+        it is closed that is not `finished`, and opening it to be read raises `UnfinishedError` unless `partial`; if a
+        `with` block ends with an exception, Ctrl-C among them, it is removed.
+
+        Raises `FileNotFoundError` or `FileExistsError` as `open` does.
+        """
+        raw = BlobIO(self, name, mode, attributes=attributes, chunk_bytes=chunk_bytes, partial=partial)
+        if buffering == 0:
+            return raw
+        if raw.readable() and raw.writable():
+            return _Random(raw, buffering)
+        return _Writer(raw, buffering) if raw.writable() else io.BufferedReader(raw, buffering)
+
+    def stat(self, name: Name) -> Optional[BlobInfo]:
+        """What the blob is; `None` if there is none.
+
+        >>> keyspace.blobs.stat("nothing")
+        """
+        return info(self._native.stat(name))
+
+    def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> BlobInfo:
+        """Makes an empty blob. Raises `FileExistsError`.
+
+        >>> keyspace.blobs.create("grid", attributes=b"float64", chunk_bytes=65536).chunk_bytes
+        65536
+        """
+        try:
+            return cast(BlobInfo, info(self._native.create(name, attributes, chunk_bits(chunk_bytes))))
+        except ConditionFailedError:
+            raise there_is(name) from None
+
+    def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
+        """So many bytes of it from an offset on, as far as there are; all if `size` is negative.
+
+        >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
+        (0, 0)
+        >>> keyspace.blobs.read("log", 4)
+        b'two'
+        """
+        length = size if size >= 0 else (1 << 63) - 1
+        try:
+            return cast(bytes, self._native.read(name, offset, length))
+        except NotFoundError:
+            raise absent(name) from None
+
+    def readinto(self, name: Name, into: Buffer, offset: int = 0) -> int:
+        """Bytes from an offset on, into an array or other writable memory, without a copy. Brings how many.
+
+        >>> into = bytearray(3)
+        >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
+        (0, 0)
+        >>> keyspace.blobs.readinto("log", into, 4), into
+        (3, bytearray(b'two'))
+        """
+        try:
+            return cast(int, self._native.read_into(name, offset, into))
+        except NotFoundError:
+            raise absent(name) from None
+
+    def write(self, name: Name, data: Buffer, offset: int = 0) -> None:
+        """Writes the bytes of an array or other memory at an offset, which may lie behind the end: what is between are zeros.
+
+        >>> import array
+        >>> keyspace.blobs.create("grid").size
+        0
+        >>> keyspace.blobs.write("grid", array.array("d", [1, 2, 3]))
+        >>> keyspace.blobs.stat("grid").size
+        24
+        """
+        try:
+            self._native.write(name, offset, data)
+        except NotFoundError:
+            raise absent(name) from None
+
+    def append(self, name: Name, data: Buffer) -> int:
+        """Adds bytes at the end, and brings where they stand: nobody else's are between them.
+
+        >>> keyspace.blobs.create("log").size
+        0
+        >>> keyspace.blobs.append("log", b"one "), keyspace.blobs.append("log", b"two")
+        (0, 4)
+        """
+        try:
+            return cast(int, self._native.append(name, data))
+        except NotFoundError:
+            raise absent(name) from None
+
+    def truncate(self, name: Name, size: int) -> None:
+        """Makes it this large: what is cut off is gone, what is added are zeros.
+
+        >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
+        (0, 0)
+        >>> keyspace.blobs.truncate("log", 3)
+        >>> keyspace.blobs.read("log")
+        b'one'
+        """
+        try:
+            self._native.truncate(name, size)
+        except NotFoundError:
+            raise absent(name) from None
+
+    def set_attributes(self, name: Name, attributes: bytes) -> None:
+        """Replaces what its owner keeps with it, at most 32 KiB.
+
+        >>> keyspace.blobs.create("log").attributes
+        b''
+        >>> keyspace.blobs.set_attributes("log", b"kind=text")
+        >>> keyspace.blobs.stat("log").attributes
+        b'kind=text'
+        """
+        try:
+            self._native.set_attributes(name, attributes)
+        except NotFoundError:
+            raise absent(name) from None
+
+    def transform(
+        self, name: Name, operator: str, operand: float, *, type: str = "int64", offset: int = 0
+    ) -> Union[int, float]:
+        """Changes a little-endian number in it, where it is, and brings what it is then.
+
+        `operator` is `add`, `multiply`, `min`, `max`, `and`, `or` or `xor`; `type` is one of `uint8` to `uint64`, `int8` to
+        `int64`, `float32`, `float64`. The number must lie within one chunk. No two of these get into each other's way.
+
+        >>> keyspace.blobs.create("sums").size
+        0
+        >>> keyspace.blobs.transform("sums", "add", 2.5, type="float64", offset=8)
+        2.5
+        >>> keyspace.blobs.transform("sums", "max", 7.0, type="float64", offset=8)
+        7.0
+        """
+        try:
+            return cast("Union[int, float]", self._native.transform(name, operator, str(type), operand, offset))
+        except NotFoundError:
+            raise absent(name) from None
+
+    def delete(self, name: Name) -> bool:
+        """Removes it. Brings whether there was one.
+
+        >>> keyspace.blobs.create("old").size, keyspace.blobs.delete("old"), keyspace.blobs.delete("old")
+        (0, True, False)
+        """
+        return cast(bool, self._native.delete(name))
+
+    def list(self, prefix: Name = b"", *, page: Optional[int] = None) -> Iterator[bytes]:
+        """The names that begin with `prefix`, in their order, asked for by pages.
+
+        >>> for name in ("b/1", "a/2", "a/1"):
+        ...     info = keyspace.blobs.create(name)
+        >>> list(keyspace.blobs.list("a/"))
+        [b'a/1', b'a/2']
+        """
+        return _names(self._native.list(prefix, page))
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.list()
+
+    def __contains__(self, name: object) -> bool:
+        return self._native.stat(cast(Name, name)) is not None
+
+
+def _names(listing: NativeBlobList) -> Iterator[bytes]:
+    while True:
+        page: Optional[list[bytes]] = listing.next_page()
+        if page is None:
+            return
+        yield from page
+
+
+class BlobIO(io.RawIOBase):
+    """A blob as a file without a buffer: `blobs.open(name, mode, buffering=0)`."""
+
+    def __init__(
+        self,
+        blobs: Blobs,
+        name: Name,
+        mode: str = "rb",
+        *,
+        attributes: bytes = b"",
+        chunk_bytes: Optional[int] = None,
+        partial: bool = False,
+    ) -> None:
+        self._short = mode_of(mode)
+        self._blobs, self.name, self.mode = blobs, name, mode
+        self._position = 0
+        self._attributes = attributes
+        # Nothing that fails from here on leaves something to be finished.
+        self._anew = self._broken = self._given_up = False
+        if self._short[0] in "wx":
+            if self._short[0] == "w":
+                blobs.delete(name)
+            blobs.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes)
+            self._anew = True
+            return
+        found = blobs.stat(name)
+        if found is None and self._short == "a":
+            blobs.create(name, attributes=attributes, chunk_bytes=chunk_bytes)
+        elif found is None:
+            raise absent(name)
+        elif not found.finished and not partial:
+            raise unfinished(name)
+        if self._short == "a":
+            self._position = 0 if found is None else found.size
+
+    def readable(self) -> bool:
+        return self._short[0] == "r" or "+" in self._short
+
+    def writable(self) -> bool:
+        return self._short != "r"
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any, /) -> int:
+        """Fills memory from where the file stands, as far as there are bytes."""
+        self._check(self.readable(), "read")
+        count = self._blobs.readinto(self.name, into, self._position)
+        self._position += count
+        return count
+
+    def readall(self) -> bytes:
+        self._check(self.readable(), "read")
+        size = self._blobs_size()
+        memory = bytearray(max(0, size - self._position))
+        count = self.readinto(memory) if memory else 0
+        return bytes(memoryview(memory)[:count])
+
+    def write(self, data: Any, /) -> int:
+        """Writes all of it: where the file stands, or at the end of a file that was opened with `ab`."""
+        self._check(self.writable(), "written")
+        count = memoryview(data).nbytes
+        if count == 0 or self._given_up:
+            return count
+        if self._broken and self._anew:
+            raise unfinished(self.name)
+        # What is cut off in the midst of this is not whole, and is not to be closed as if it were.
+        self._broken = True
+        if self._short == "a":
+            self._position = self._blobs.append(self.name, data)
+        else:
+            self._blobs.write(self.name, data, self._position)
+        self._broken = False
+        self._position += count
+        return count
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._check(True, "")
+        if whence == io.SEEK_CUR:
+            offset += self._position
+        elif whence == io.SEEK_END:
+            offset += self._blobs_size()
+        elif whence != io.SEEK_SET:
+            raise ValueError(f"a file is sought from 0, 1 or 2, not {whence}")
+        if offset < 0:
+            raise ValueError(f"a file has no place {offset}")
+        self._position = offset
+        return offset
+
+    def tell(self) -> int:
+        self._check(True, "")
+        return self._position
+
+    def truncate(self, size: Optional[int] = None, /) -> int:
+        self._check(self.writable(), "written")
+        size = self._position if size is None else size
+        self._blobs.truncate(self.name, size)
+        return size
+
+    def discard(self) -> None:
+        """Gives up what was written, if that is a blob of this file's own: closing removes it."""
+        self._broken = self._given_up = True
+
+    def close(self) -> None:
+        """Closes it. What was written anew is whole then, unless writing it was cut off."""
+        if self.closed:
+            return
+        super().close()
+        if self._short[0] not in "wx" or not self._anew:
+            return
+        try:
+            if self._broken:
+                self._blobs.delete(self.name)
+            else:
+                self._blobs.set_attributes(self.name, self._attributes)
+        except ForkedError:
+            # It is the parent's to close.
+            pass
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def _blobs_size(self) -> int:
+        found = self._blobs.stat(self.name)
+        if found is None:
+            raise absent(self.name)
+        return found.size
+
+    def _check(self, able: bool, what: str) -> None:
+        if self.closed:
+            raise ValueError("the file is closed")
+        if not able:
+            raise io.UnsupportedOperation(f"the file was not opened to be {what}: its mode is {self.mode!r}")
+
+
+class _Writer(io.BufferedWriter):
+    """As a file, but that what an exception cuts off is given up."""
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if kind is not None:
+            cast(BlobIO, self.raw).discard()
+        self.close()
+
+
+class _Random(io.BufferedRandom):
+    """Likewise."""
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if kind is not None:
+            cast(BlobIO, self.raw).discard()
+        self.close()

@@ -1,0 +1,100 @@
+//! The class `NativeBlobs`: operations on the blobs of a keyspace, each as a method.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use pyo3::prelude::*;
+use zerohop_client::{CHUNK_BITS_DEFAULT, Keyspace};
+
+use crate::arguments::Blob as Name;
+use crate::blob::{BlobOperation, NativeBlobList};
+use crate::core::{Core, Outcome, Spent};
+use crate::memory::Memory;
+use crate::number::NumberChange;
+
+/// The blobs of a keyspace. Every operation brings its result, or for an event loop a future of it.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativeBlobs {
+    core: Arc<Core>,
+    keyspace: Arc<Keyspace>,
+}
+
+type Brought = PyResult<Py<PyAny>>;
+
+#[pymethods]
+impl NativeBlobs {
+    fn stat(&self, py: Python<'_>, name: Name) -> Brought {
+        self.run(py, &name, BlobOperation::Stat)
+    }
+
+    #[pyo3(signature = (name, attributes, chunk_bits = None))]
+    fn create(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
+        let (chunk_bits, attributes) =
+            (chunk_bits.unwrap_or(CHUNK_BITS_DEFAULT), attributes.as_ref().to_vec());
+        self.run(py, &name, BlobOperation::Create { chunk_bits, attributes })
+    }
+
+    fn read_into(&self, py: Python<'_>, name: Name, offset: u64, into: &Bound<'_, PyAny>) -> Brought {
+        let into = Memory::writable(into)?;
+        self.run(py, &name, BlobOperation::ReadInto { offset, into })
+    }
+
+    fn read(&self, py: Python<'_>, name: Name, offset: u64, length: u64) -> Brought {
+        self.run(py, &name, BlobOperation::Read { offset, length })
+    }
+
+    fn write(&self, py: Python<'_>, name: Name, offset: u64, bytes: &Bound<'_, PyAny>) -> Brought {
+        let bytes = Memory::readable(bytes)?;
+        self.run(py, &name, BlobOperation::Write { offset, bytes })
+    }
+
+    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> Brought {
+        let bytes = Memory::readable(bytes)?;
+        self.run(py, &name, BlobOperation::Append { bytes })
+    }
+
+    fn truncate(&self, py: Python<'_>, name: Name, size: u64) -> Brought {
+        self.run(py, &name, BlobOperation::Truncate { size })
+    }
+
+    fn set_attributes(&self, py: Python<'_>, name: Name, attributes: Name) -> Brought {
+        self.run(py, &name, BlobOperation::Describe { attributes: attributes.as_ref().to_vec() })
+    }
+
+    fn transform(
+        &self,
+        py: Python<'_>,
+        name: Name,
+        operator: &str,
+        kind: &str,
+        operand: &Bound<'_, PyAny>,
+        offset: u64,
+    ) -> Brought {
+        let change = NumberChange::new(operator, kind, operand, offset)?;
+        self.run(py, &name, BlobOperation::Transform(change))
+    }
+
+    fn delete(&self, py: Python<'_>, name: Name) -> Brought {
+        self.run(py, &name, BlobOperation::Delete)
+    }
+
+    #[pyo3(signature = (prefix, page_names = None))]
+    fn list(&self, prefix: Name, page_names: Option<u32>) -> NativeBlobList {
+        let prefix = Bytes::copy_from_slice(prefix.as_ref());
+        NativeBlobList::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), prefix, page_names)
+    }
+}
+
+impl NativeBlobs {
+    pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>) -> Self {
+        Self { core, keyspace }
+    }
+
+    fn run(&self, py: Python<'_>, name: &Name, operation: BlobOperation) -> Brought {
+        let (keyspace, name) = (Arc::clone(&self.keyspace), Bytes::copy_from_slice(name.as_ref()));
+        self.core.run(py, async move {
+            let result = operation.run(&keyspace, name).await;
+            Outcome { result, spent: Spent::Blob(operation) }
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! Numbers inside records and blobs: a change of one, of a type that Python names by a word.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use zerohop_client::{Blob, Error, Keyspace, Operator, Transform};
+
+use crate::answer::Answer;
+
+macro_rules! numbers {
+    ($($name:ident, $word:literal, $type:ty, $answer:ident, $wide:ty;)*) => {
+        /// A change of one number, with its type.
+        #[derive(Clone, Copy)]
+        pub(crate) enum NumberChange {
+            $($name(Transform<$type>),)*
+        }
+
+        impl NumberChange {
+            /// From what Python says. Errors: no such operator or type, an operand that the type does not have.
+            pub(crate) fn new(
+                operator: &str,
+                kind: &str,
+                operand: &Bound<'_, PyAny>,
+                offset: u64,
+            ) -> PyResult<Self> {
+                let operator = operator_of(operator)?;
+                match kind {
+                    $($word => Ok(Self::$name(Transform::new(operator, operand.extract::<$type>()?).at(offset))),)*
+                    other => Err(PyValueError::new_err(format!(
+                        "a number is of one of the types {}, not {other:?}", [$($word),*].join(", ")
+                    ))),
+                }
+            }
+
+            /// Changes a number in a blob. What it is now.
+            pub(crate) async fn of_blob(self, blob: &Blob<'_>) -> Result<Answer, Error> {
+                Ok(match self {
+                    $(Self::$name(change) => Answer::$answer(<$wide>::from(blob.transform(change).await?)),)*
+                })
+            }
+
+            /// Changes a number in a record. What it is now.
+            pub(crate) async fn of_record(self, keyspace: &Keyspace, key: &[u8]) -> Result<Answer, Error> {
+                Ok(match self {
+                    $(Self::$name(change) => Answer::$answer(<$wide>::from(keyspace.transform(key, change).await?)),)*
+                })
+            }
+        }
+    };
+}
+
+numbers! {
+    U8, "uint8", u8, Number, u64;
+    U16, "uint16", u16, Number, u64;
+    U32, "uint32", u32, Number, u64;
+    U64, "uint64", u64, Number, u64;
+    I8, "int8", i8, Signed, i64;
+    I16, "int16", i16, Signed, i64;
+    I32, "int32", i32, Signed, i64;
+    I64, "int64", i64, Signed, i64;
+    F32, "float32", f32, Float, f64;
+    F64, "float64", f64, Float, f64;
+}
+
+fn operator_of(word: &str) -> PyResult<Operator> {
+    Ok(match word {
+        "add" => Operator::Add,
+        "multiply" => Operator::Multiply,
+        "min" => Operator::Min,
+        "max" => Operator::Max,
+        "and" => Operator::And,
+        "or" => Operator::Or,
+        "xor" => Operator::Xor,
+        other => {
+            return Err(PyValueError::new_err(format!(
+                "a number is changed by add, multiply, min, max, and, or or xor, not {other:?}"
+            )));
+        }
+    })
+}

@@ -1,0 +1,205 @@
+//! The class `NativeTransaction`: reads that are remembered, writes that are kept, a commit of all of them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use zerohop_client::{Client, Error, Keyspace, Promise, Range, Timestamp, Transaction};
+
+use crate::answer::Answer;
+use crate::arguments::{Blob, condition, expiry};
+use crate::core::Core;
+use crate::keyspace::NativeKeyspace;
+use crate::problem::Problem;
+
+/// A transaction that has not been committed. Reads and the commit bring their result, or for an event loop a future of it;
+/// writes are only kept, and bring the place in the list of results that the commit will bring.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativeTransaction {
+    core: Arc<Core>,
+    transaction: Transaction,
+    promises: Mutex<Vec<Promised>>,
+}
+
+/// What a write will bring.
+enum Promised {
+    Version(Promise<Timestamp>),
+    Number(Promise<u64>),
+    Signed(Promise<i64>),
+    Flag(Promise<bool>),
+}
+
+type Brought = PyResult<Py<PyAny>>;
+
+#[pymethods]
+impl NativeTransaction {
+    fn get(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> Brought {
+        let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
+        self.core.run(py, async move {
+            let found = transaction.get(&keyspace, &key).await;
+            found.map(Answer::Bytes).map_err(Problem::from).into()
+        })
+    }
+
+    fn lookup(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> Brought {
+        let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
+        self.core.run(py, async move {
+            let found = transaction.read(keyspace.lookup(&key)).await;
+            found.map(Answer::Record).map_err(Problem::from).into()
+        })
+    }
+
+    fn inspect(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> Brought {
+        let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
+        self.core.run(py, async move {
+            let found = transaction.read(keyspace.inspect(&key)).await;
+            found.map(Answer::Info).map_err(Problem::from).into()
+        })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
+    fn insert(
+        &self,
+        py: Python<'_>,
+        keyspace: &NativeKeyspace,
+        key: Blob,
+        value: Blob,
+        after_ms: Option<u64>,
+        at_ms: Option<u64>,
+        only_if: Option<&str>,
+        version: Option<u64>,
+    ) -> PyResult<usize> {
+        let (expiry, condition) = (expiry(after_ms, at_ms)?, condition(only_if, version)?);
+        self.write(py, keyspace, |keyspace| {
+            let insert = keyspace.insert_until(&key, &value, expiry).condition(condition);
+            self.transaction.write(insert).map(Promised::Version)
+        })
+    }
+
+    fn remove(
+        &self,
+        py: Python<'_>,
+        keyspace: &NativeKeyspace,
+        key: Blob,
+        version: Option<u64>,
+    ) -> PyResult<usize> {
+        let condition = condition(None, version)?;
+        self.write(py, keyspace, |keyspace| {
+            self.transaction.write(keyspace.remove(&key).condition(condition)).map(Promised::Flag)
+        })
+    }
+
+    fn append(
+        &self,
+        py: Python<'_>,
+        keyspace: &NativeKeyspace,
+        key: Blob,
+        values: Vec<Blob>,
+    ) -> PyResult<usize> {
+        let values: Vec<&[u8]> = values.iter().map(AsRef::as_ref).collect();
+        self.write(py, keyspace, |keyspace| {
+            self.transaction.write(keyspace.append(&key, &values)).map(Promised::Number)
+        })
+    }
+
+    fn extend(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob, bytes: Blob) -> PyResult<usize> {
+        self.write(py, keyspace, |keyspace| {
+            self.transaction.write(keyspace.extend(&key, &bytes)).map(Promised::Number)
+        })
+    }
+
+    fn increment(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob, delta: i64) -> PyResult<usize> {
+        self.write(py, keyspace, |keyspace| {
+            self.transaction.write(keyspace.increment(&key, delta)).map(Promised::Signed)
+        })
+    }
+
+    fn compare_swap(
+        &self,
+        py: Python<'_>,
+        keyspace: &NativeKeyspace,
+        key: Blob,
+        expected: Option<Blob>,
+        new: Option<Blob>,
+    ) -> PyResult<usize> {
+        let (expected, new) = (expected.as_ref().map(AsRef::as_ref), new.as_ref().map(AsRef::as_ref));
+        self.write(py, keyspace, |keyspace| {
+            self.transaction.write(keyspace.compare_swap(&key, expected, new)).map(Promised::Version)
+        })
+    }
+
+    fn expire(
+        &self,
+        py: Python<'_>,
+        keyspace: &NativeKeyspace,
+        key: Blob,
+        after_ms: Option<u64>,
+        at_ms: Option<u64>,
+    ) -> PyResult<usize> {
+        let expiry = expiry(after_ms, at_ms)?;
+        self.write(py, keyspace, |keyspace| {
+            self.transaction.write(keyspace.expire(&key, expiry)).map(Promised::Flag)
+        })
+    }
+
+    fn trim(
+        &self,
+        py: Python<'_>,
+        keyspace: &NativeKeyspace,
+        key: Blob,
+        start: i64,
+        stop: Option<i64>,
+    ) -> PyResult<usize> {
+        let range = Range { start, stop: stop.unwrap_or(i64::MAX) };
+        self.write(py, keyspace, |keyspace| {
+            self.transaction.write(keyspace.trim(&key, range)).map(Promised::Number)
+        })
+    }
+
+    /// The version, and of each write what it brought or the exception.
+    fn commit(&self, py: Python<'_>) -> Brought {
+        let transaction = self.transaction.clone();
+        let promises = std::mem::take(&mut *self.promises.lock().unwrap_or_else(PoisonError::into_inner));
+        self.core.run(py, async move {
+            let committed = transaction.commit().await.map_err(Problem::from);
+            let told = committed.map(|committed| {
+                let one = |promised: &Promised| {
+                    let brought = match promised {
+                        Promised::Version(it) => committed.brought(it).map(|it| Answer::Version(it.0)),
+                        Promised::Number(it) => committed.brought(it).map(Answer::Number),
+                        Promised::Signed(it) => committed.brought(it).map(Answer::Signed),
+                        Promised::Flag(it) => committed.brought(it).map(Answer::Flag),
+                    };
+                    brought.map_err(Problem::from)
+                };
+                let brought = promises.iter().map(one).collect();
+                Answer::Committed { version: committed.version().0, brought }
+            });
+            told.into()
+        })
+    }
+
+    /// Ends it: nothing of it is done. Again and again without harm.
+    fn abort(&self) {
+        // Nothing of it is anywhere else.
+        self.transaction.clone().abort();
+    }
+}
+
+impl NativeTransaction {
+    pub(crate) fn new(core: Arc<Core>, client: &Client) -> Self {
+        Self { core, transaction: client.begin(), promises: Mutex::default() }
+    }
+
+    fn write(
+        &self,
+        py: Python<'_>,
+        keyspace: &NativeKeyspace,
+        write: impl FnOnce(&Keyspace) -> Result<Promised, Error>,
+    ) -> PyResult<usize> {
+        self.core.client().map_err(|problem| problem.exception(py))?;
+        let promised = write(keyspace.inner()).map_err(|error| Problem::Client(error).exception(py))?;
+        let mut promises = self.promises.lock().unwrap_or_else(PoisonError::into_inner);
+        promises.push(promised);
+        Ok(promises.len() - 1)
+    }
+}

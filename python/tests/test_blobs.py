@@ -1,0 +1,291 @@
+"""Blobs as files, and through the buffer protocol; what is cut off is not taken for whole."""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import io
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+import pytest
+
+import zerohop
+import zerohop.aio
+from zerohop import BlobIO, Keyspace
+
+MIB = 1 << 20
+
+
+def pattern(size: int) -> bytes:
+    return (b"0123456789abcdef" * (size // 16 + 1))[:size]
+
+
+def test_a_file_is_written_and_read_like_one_of_the_disk(keyspace: Keyspace, tmp_path: Any) -> None:
+    there = tmp_path / "file"
+
+    def play(opened: Callable[[str], Any]) -> list[object]:
+        told: list[object] = []
+        with opened("wb") as file:
+            told += [file.write(pattern(3 * MIB + 7)), file.tell(), file.readable(), file.writable()]
+        with opened("rb") as file:
+            told += [file.read(5), file.seek(MIB - 2), file.read(5), file.seek(-3, io.SEEK_END), file.read()]
+            told += [file.seek(0), len(file.readlines()), file.tell(), file.read(), file.writable()]
+        with opened("r+b") as file:
+            told += [file.seek(MIB - 3), file.write(b"across the seam"), file.seek(0), file.read() == b"", file.tell()]
+            told += [file.truncate(MIB + 5), file.seek(0, io.SEEK_END), file.seek(3, io.SEEK_CUR), file.write(b"behind")]
+        with opened("ab") as file:
+            told += [file.write(b"at the end"), file.tell()]
+        with opened("rb") as file:
+            told.append(file.read())
+        with opened("w+b") as file:
+            told += [file.write(b"one two"), file.seek(4), file.read(), file.seek(1), file.write(b"N"), file.seek(0), file.read()]
+        return told
+
+    assert play(lambda mode: keyspace.blobs.open("file", mode)) == play(lambda mode: open(there, mode))
+
+
+def test_files_refuse_what_files_of_the_disk_refuse(keyspace: Keyspace) -> None:
+    blobs = keyspace.blobs
+    with pytest.raises(FileNotFoundError, match="no blob"):
+        blobs.open("nothing")
+    with pytest.raises(KeyError):
+        blobs.read("nothing")
+    nothing: list[Callable[[], object]] = [
+        lambda: blobs.open("nothing", "r+b"), lambda: blobs.readinto("nothing", bytearray(1)),
+        lambda: blobs.write("nothing", b"x"), lambda: blobs.append("nothing", b"x"), lambda: blobs.truncate("nothing", 1),
+        lambda: blobs.set_attributes("nothing", b""), lambda: blobs.transform("nothing", "add", 1),
+    ]
+    for act in nothing:
+        with pytest.raises(zerohop.NoBlobError):
+            act()
+    with blobs.open("there", "xb") as file:
+        file.write(b"x")
+    with pytest.raises(FileExistsError):
+        blobs.open("there", "xb")
+    for mode in ("r", "w", "rwb", "", "bb", "rb+x"):
+        with pytest.raises(ValueError):
+            blobs.open("there", mode)
+    with blobs.open("there", "rb", buffering=0) as file, pytest.raises(io.UnsupportedOperation):
+        file.write(b"x")
+    with pytest.raises(ValueError, match="closed"):
+        file.readinto(bytearray(1))
+    with blobs.open("there", "ab", buffering=0) as file, pytest.raises(io.UnsupportedOperation):
+        file.read(1)
+    for chunk_bytes in (1000, 0, 1 << 30, -4096):
+        with pytest.raises(ValueError, match="power of two"):
+            blobs.create("odd", chunk_bytes=chunk_bytes)
+    with pytest.raises(zerohop.LimitError):
+        blobs.create("large attributes", attributes=bytes(40_000))
+    for wrong in (5, None, "text", [1]):
+        with pytest.raises(TypeError):
+            blobs.write("there", cast(bytes, wrong))
+
+
+def test_memory_goes_in_and_out_where_it_stands(keyspace: Keyspace) -> None:
+    blobs = keyspace.blobs
+    numbers = array.array("d", range(400_000))
+    blobs.create("grid", chunk_bytes=65536)
+    blobs.write("grid", numbers)
+    found = array.array("d", bytes(numbers.itemsize * len(numbers)))
+    assert blobs.readinto("grid", found) == 3_200_000 and found == numbers
+    # A part of it, at an odd offset, through a view.
+    part = bytearray(100_001)
+    assert blobs.readinto("grid", memoryview(part)[1:], 65_530) == 100_000
+    assert part[1:] == memoryview(numbers).cast("B")[65_530:165_530]
+    # Beyond the end there is nothing, and memory is left alone.
+    rest = bytearray(b"?" * 10)
+    assert blobs.readinto("grid", rest, 3_199_996) == 4 and rest[4:] == b"??????"
+    assert blobs.readinto("grid", rest, 9_999_999) == 0
+    with pytest.raises(BufferError, match="only be read"):
+        blobs.readinto("grid", b"constant")
+    with pytest.raises(BufferError, match="contiguous"):
+        blobs.write("grid", memoryview(b"0123456789")[::2])
+    blobs.write("grid", b"")
+    with blobs.open("grid", "rb") as file:
+        again = array.array("d", bytes(numbers.itemsize * len(numbers)))
+        assert file.readinto(again) == 3_200_000 and again == numbers
+
+
+def test_numpy_arrays(keyspace: Keyspace) -> None:
+    numpy = pytest.importorskip("numpy")
+    given = numpy.random.default_rng(5).random((300, 500))
+    with keyspace.blobs.open("array", "wb") as file:
+        file.write(given)
+    into = numpy.empty_like(given)
+    with keyspace.blobs.open("array", "rb") as file:
+        assert file.readinto(into) == given.nbytes
+    assert (into == given).all()
+    with pytest.raises(BufferError, match="ascontiguousarray"):
+        keyspace.blobs.write("array", given[:, ::2])
+
+
+def test_what_a_blob_is(keyspace: Keyspace) -> None:
+    blobs = keyspace.blobs
+    made = blobs.create("b", attributes=b"one", chunk_bytes=4096)
+    blobs.append("b", pattern(10_000))
+    found = blobs.stat("b")
+    assert found is not None and found.id == made.id and found[1:5] == (0, 10_000, 4096, b"one") and found.finished
+    blobs.truncate("b", 5000)
+    blobs.set_attributes("b", b"two")
+    found = blobs.stat("b")
+    assert found is not None and (found.generation, found.size, found.attributes) == (1, 5000, b"two")
+    assert blobs.read("b") == pattern(5000) and blobs.read("b", 4990, 100) == pattern(5000)[4990:]
+    assert "b" in blobs and blobs.delete("b") and "b" not in blobs and blobs.stat("b") is None
+
+
+def test_numbers_in_blobs_and_records(keyspace: Keyspace) -> None:
+    keyspace.blobs.create("n")
+    acts: list[Callable[..., Any]] = [partial(keyspace.blobs.transform, "n"), partial(keyspace.transform, "n")]
+    for act in acts:
+        assert [act("add", 5), act("multiply", -3), act("min", -20), act("max", 1)] == [5, -15, -20, 1]
+        assert act("add", 255, type="uint8", offset=8) == 255 and act("add", 2, type="uint8", offset=8) == 1
+        assert act("or", 0xF0, type="uint16", offset=16) == 0xF0 and act("xor", 0xFF, type="uint16", offset=16) == 0x0F
+        assert act("and", 6, type="uint16", offset=16) == 6
+        assert act("add", 0.5, type="float32", offset=24) == 0.5 and act("multiply", 3, type="float64", offset=32) == 0
+        with pytest.raises(OverflowError):
+            act("add", 256, type="uint8")
+        with pytest.raises(TypeError):
+            act("add", "1")
+        with pytest.raises(ValueError, match="uint8"):
+            act("add", 1, type="int")
+        with pytest.raises(ValueError, match="multiply"):
+            act("divide", 1)
+        with pytest.raises(zerohop.LimitError):
+            act("and", 1.0, type="float64")
+
+
+def test_names_come_in_order_and_by_pages(keyspace: Keyspace) -> None:
+    names = [f"d{n % 3}/{n:03}".encode() for n in range(120)]
+    for name in names:
+        keyspace.blobs.create(name)
+    assert list(keyspace.blobs) == sorted(names)
+    for page in (1, 7, None):
+        assert list(keyspace.blobs.list("d1/", page=page)) == sorted(name for name in names if name[:3] == b"d1/")
+    # Records and blobs do not see each other.
+    keyspace["d1/record"] = "x"
+    assert b"d1/record" not in keyspace.blobs and list(keyspace) == [b"d1/record"]
+
+
+def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
+    blobs = keyspace.blobs
+    for buffering in (0, 1 << 20):
+        with pytest.raises(ZeroDivisionError), blobs.open("cut", "wb", buffering) as file:
+            file.write(pattern(3 * MIB))
+            raise ZeroDivisionError
+        assert "cut" not in blobs
+    # While it is written, and if its writer dies, everybody can tell.
+    raw = cast(BlobIO, blobs.open("cut", "wb", 0, attributes=b"mine"))
+    raw.write(b"half")
+    found = blobs.stat("cut")
+    assert found is not None and (found.finished, found.attributes, found.size) == (False, b"mine", 4)
+    with pytest.raises(zerohop.UnfinishedError):
+        blobs.open("cut")
+    with blobs.open("cut", partial=True) as part:
+        assert part.read() == b"half"
+    raw.close()
+    with blobs.open("cut") as whole:
+        assert whole.read() == b"half"
+    # A file that is changed in place stays what it is.
+    with pytest.raises(ZeroDivisionError), blobs.open("cut", "r+b", 0) as file:
+        file.write(b"HA")
+        raise ZeroDivisionError
+    assert blobs.read("cut") == b"HAlf"
+
+
+CUT = """
+import signal, sys, time, threading, zerohop
+signal.signal(signal.SIGINT, signal.default_int_handler)
+keyspace = zerohop.local().keyspace()
+blobs = keyspace.blobs
+data = bytes(512 << 20)
+print("ready", flush=True)
+began = time.monotonic()
+try:
+    if sys.argv[1] == "write":
+        with blobs.open("large", "wb") as file:
+            file.write(data)
+    else:
+        file = blobs.open("large", "wb", 0)
+        file.write(data)
+except KeyboardInterrupt:
+    if sys.argv[1] == "write":
+        print("interrupted", "large" in blobs, flush=True)
+    else:
+        found = blobs.stat("large")
+        try:
+            blobs.open("large")
+        except zerohop.UnfinishedError as error:
+            print("interrupted", error.code, found.finished, flush=True)
+        file.close()
+        print("large" in blobs, flush=True)
+    keyspace["k"] = "it goes on"
+"""
+
+
+@pytest.mark.parametrize("how", ["write", "raw"])
+def test_ctrl_c_cuts_a_transfer_which_is_not_taken_for_whole(how: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", CUT, how], stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        begin = time.monotonic()
+        child.send_signal(signal.SIGINT)
+        told = child.stdout.readline()
+        assert time.monotonic() - begin < 10
+        assert told == ("interrupted False\n" if how == "write" else "interrupted Unfinished False\n")
+        assert child.stdout.read() == ("" if how == "write" else "False\n") and child.wait(20) == 0
+
+
+def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
+    async def main() -> None:
+        async with await zerohop.aio.local() as client:
+            blobs = (await client.keyspace(keyspace.name)).blobs
+            async with await blobs.open("file", "wb", attributes=b"a", chunk_bytes=65536) as file:
+                assert await file.write(pattern(200_000)) == 200_000
+            async with await blobs.open("file") as file:
+                assert await file.seek(-10, io.SEEK_END) == 199_990 and len(await file.read()) == 10
+                into = bytearray(100_000)
+                await file.seek(70_000)
+                assert await file.readinto(into) == 100_000 and into == pattern(200_000)[70_000:170_000]
+                with pytest.raises(io.UnsupportedOperation):
+                    await file.write(b"x")
+            async with await blobs.open("file", "ab") as file:
+                await file.write(b"end")
+                assert file.tell() == 200_003
+            with pytest.raises(ZeroDivisionError):
+                async with await blobs.open("cut", "wb") as file:
+                    await file.write(b"half")
+                    raise ZeroDivisionError
+            assert await blobs.stat("cut") is None
+            file = await blobs.open("cut", "w+b")
+            await file.write(b"half")
+            with pytest.raises(zerohop.UnfinishedError):
+                await blobs.open("cut")
+            assert await file.truncate(2) == 2
+            await file.close()
+            assert await blobs.read("cut") == b"ha" and [name async for name in blobs] == [b"cut", b"file"]
+            found = await blobs.stat("file")
+            assert found is not None and (found.size, found.attributes, found.chunk_bytes) == (200_003, b"a", 65536)
+            assert await blobs.transform("cut", "add", 1, type="uint8") == ord("h") + 1
+            for offset in range(0, 10 * 65536, 65536):
+                await blobs.write("file", b"x" * 10, offset)
+            await asyncio.gather(*(blobs.append("cut", b"y") for _ in range(20)))
+            assert (await blobs.read("cut"))[2:] == b"y" * 20 and await blobs.delete("cut")
+            with pytest.raises(FileNotFoundError):
+                await blobs.open("cut")
+            with pytest.raises(FileExistsError):
+                await blobs.open("file", "xb")
+
+    asyncio.run(main())
+
+
+def test_the_two_faces_of_blobs_have_the_same_operations() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert public(zerohop.Blobs) == public(zerohop.aio.Blobs)
