@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use zerohop_client::Timestamp;
 
+use super::transform::Given;
 use super::words::words;
 use crate::common::ending::CommandError;
 use crate::common::quantity;
@@ -74,6 +75,14 @@ pub(super) enum Operation {
         #[command(flatten)]
         new: New,
     },
+    Transform {
+        #[command(flatten)]
+        at: At,
+        #[command(flatten)]
+        given: Given,
+        #[command(flatten)]
+        condition: GivenCondition,
+    },
     /// The record must have this version, or not be there.
     Check {
         #[command(flatten)]
@@ -120,8 +129,14 @@ impl Operation {
             | Self::Extend { at, .. }
             | Self::Incr { at, .. }
             | Self::Cas { at, .. }
+            | Self::Transform { at, .. }
             | Self::Check { at, .. } => at,
         }
+    }
+
+    /// Whether the commit does something for it, beside looking whether what was read is still so.
+    pub(super) fn is_write(&self) -> bool {
+        !matches!(self, Self::Lookup { .. } | Self::Check { .. })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -133,6 +148,7 @@ impl Operation {
             Self::Extend { .. } => "extend",
             Self::Incr { .. } => "incr",
             Self::Cas { .. } => "cas",
+            Self::Transform { .. } => "transform",
             Self::Check { .. } => "check",
         }
     }
@@ -150,6 +166,9 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
         let matches =
             Operation::command().try_get_matches_from(words).map_err(|error| wrong(told(&error)))?;
         let operation = Operation::from_arg_matches(&matches).map_err(|error| wrong(told(&error)))?;
+        if let Operation::Transform { given, .. } = &operation {
+            given.check().map_err(wrong)?;
+        }
         lines.push(Line { number, operation });
     }
     Ok(lines)
@@ -174,7 +193,7 @@ mod tests {
     #[test]
     fn lines_are_read_as_kv_writes_them() {
         let text = b"insert a 'b c' --if-absent -k other\n\n# no\nincr n -5\ncas a --expect x --remove\ncheck a absent\n\
-            append l v w\nlookup -- -a\ncheck a 17.3";
+            append l v w\nlookup -- -a\ncheck a 17.3\ntransform a add -2.5 --type f64 --at 8";
         let lines = read(text).unwrap();
         let names: Vec<(usize, &str)> =
             lines.iter().map(|line| (line.number, line.operation.name())).collect();
@@ -186,12 +205,22 @@ mod tests {
             (7, "append"),
             (8, "lookup"),
             (9, "check"),
+            (10, "transform"),
         ];
         assert_eq!(names, expected);
         assert_eq!(lines[0].operation.at().keyspace.as_deref(), Some("other"));
         assert!(matches!(lines[1].operation, Operation::Incr { delta: -5, .. }));
         assert_eq!(lines[5].operation.at().key, "-a");
-        for bad in ["insert a", "scan", "cas a b", "incr a x", "check a 5", "insert 'a", "lookup --help"] {
+        for bad in [
+            "insert a",
+            "scan",
+            "cas a b",
+            "incr a x",
+            "check a 5",
+            "insert 'a",
+            "lookup --help",
+            "transform a add x",
+        ] {
             let error = read(format!("lookup a\n{bad}").as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("line 2 of the transaction: "), "{error}");
             assert!(!error.contains("error:") && !error.contains('\n'), "{error}");

@@ -2,6 +2,7 @@
 
 mod line;
 mod show;
+mod transform;
 mod words;
 
 use std::collections::BTreeMap;
@@ -38,6 +39,7 @@ enum Brought {
     Removed(Promise<bool>),
     Length(Promise<u64>),
     Sum(Promise<i64>),
+    Number(transform::Told),
     Checked,
 }
 
@@ -141,6 +143,9 @@ async fn step(
             let expected = expected.expect.as_ref().map(|value| value.as_bytes());
             let new = new.value.as_ref().map(|value| value.as_bytes());
             Brought::Version(tx.write(keyspace.compare_swap(key, expected, new))?)
+        }
+        Operation::Transform { given, condition, .. } => {
+            Brought::Number(given.write((tx, (*condition).into()), keyspace, key)?)
         }
         Operation::Check { version, .. } => {
             let found = tx.read(keyspace.inspect(key)).await?;

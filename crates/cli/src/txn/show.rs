@@ -36,6 +36,8 @@ struct Shown<'a> {
     length: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sum: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    number: Option<serde_json::Value>,
     #[serde(flatten)]
     value: Option<Value<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,6 +119,7 @@ fn one<'a>(brought: &'a Brought, committed: &Committed) -> Result<Shown<'a>, Err
         Brought::Removed(promise) => Shown { found: Some(committed.brought(promise)?), ..done },
         Brought::Length(promise) => Shown { length: Some(committed.brought(promise)?), ..done },
         Brought::Sum(promise) => Shown { sum: Some(committed.brought(promise)?), ..done },
+        Brought::Number(told) => Shown { number: Some(told(committed)?), ..done },
         Brought::Checked => done,
     })
 }
@@ -131,6 +134,10 @@ fn text(line: &Line, shown: &Shown<'_>, refusal: Option<&Error>) -> Result<(), C
             values.iter().try_for_each(|value| output::raw(&[value.0, b"\n"]))?;
         }
         (Shown { sum: Some(sum), .. }, _) => output::result(&sum.to_string())?,
+        (Shown { number: Some(number), .. }, _) => match number {
+            serde_json::Value::String(text) => output::result(text)?,
+            number => output::result(&number.to_string())?,
+        },
         (Shown { length: Some(length), .. }, _) => output::result(&length.to_string())?,
         (Shown { operation: "lookup", .. }, _) => {
             let key = key(line)[..key(line).len().min(64)].escape_ascii();
@@ -165,21 +172,52 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
     Ok(Ending::No)
 }
 
+/// Which line an error is about, if it says.
+fn line_of<'l>(lines: &'l [Line], error: &Error) -> Option<&'l Line> {
+    let Error::Operation { key: about, reason } = error else { return None };
+    match &**reason {
+        Reason::Aborted { item: Some(write), .. } => {
+            lines.iter().filter(|line| line.operation.is_write()).nth(*write)
+        }
+        // A read that has changed, or what the client refuses by itself: of a key that stands in one line alone.
+        _ => {
+            let mut same = lines.iter().filter(|line| about.as_deref() == Some(key(line)));
+            same.next().filter(|_| same.next().is_none())
+        }
+    }
+}
+
 /// A condition does not hold, and nothing was done; or it could not be done at all.
 pub(super) fn refused(is_json: bool, lines: &[Line], error: Error) -> Result<Ending, CommandError> {
     let Error::Operation { key: about, reason } = &error else { return Err(error.into()) };
-    if !matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. }) {
-        return Err(error.into());
-    }
-    if is_json {
-        // The error names a key, of which several lines may write.
-        let mut same = lines.iter().filter(|line| about.as_deref() == Some(key(line)));
-        let line = same.next().filter(|_| same.next().is_none()).map(|line| line.number);
-        let key = about.as_deref().map(Key);
-        let (found, version, record) = (None, None, None);
-        output::json(&No { done: false, reason: "condition_failed", line, key, found, version, record })?;
-    } else {
-        output::problem(&format!("zerohop: {error}"));
+    let line = line_of(lines, &error);
+    let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
+    match line {
+        _ if is_condition && is_json => {
+            let (line, key) = (line.map(|line| line.number), about.as_deref().map(Key));
+            let (found, version, record) = (None, None, None);
+            output::json(&No { done: false, reason: "condition_failed", line, key, found, version, record })?;
+        }
+        Some(line) if is_condition => {
+            let key = key(line)[..key(line).len().min(64)].escape_ascii();
+            let number = line.number;
+            output::problem(&format!(
+                "zerohop: line {number}: the condition does not hold of key \"{key}\"; nothing was done"
+            ));
+        }
+        None if is_condition => output::problem(&format!("zerohop: {error}")),
+        // The number of a write is the library's, which the line says better.
+        Some(line) if !error.is_unknown() => {
+            let told = match &**reason {
+                Reason::Aborted { reason, item: Some(_) } => {
+                    let key = key(line)[..key(line).len().min(64)].escape_ascii();
+                    format!("line {}: key \"{key}\": the transaction was not done: {reason}", line.number)
+                }
+                _ => format!("line {}: {error}", line.number),
+            };
+            return Err(CommandError::Refused(told));
+        }
+        _ => return Err(error.into()),
     }
     Ok(Ending::No)
 }

@@ -35,7 +35,7 @@ fn a_transaction_does_all_its_lines_over_keyspaces_and_partitions_or_none() {
     ] {
         let (code, told, why) = txn(&cluster, &lines, false);
         assert_eq!((code, told.as_str()), (1, ""), "{why}");
-        assert!(why.contains("anna"), "{why}");
+        assert!(why.contains("anna") && why.starts_with("zerohop: line 2: "), "{why}");
     }
     assert_eq!(cluster.ok(&["kv", "lookup", "visitors"]), "1");
     assert_eq!(cluster.ok(&["kv", "lookup", "log", "-k", "other"]), "a\nb\n");
@@ -74,6 +74,40 @@ fn json_tells_each_result_and_every_no() {
 }
 
 #[test]
+fn numbers_in_records_are_transformed_among_other_lines_and_told() {
+    let cluster = Serving::in_memory();
+    let lines = ["insert m x", "transform n add 40", "transform f max -2.5 --type f64 --at 8", "incr c"];
+    assert_eq!(txn(&cluster, &lines, false), (0, "40\n0.0\n1\n".to_owned(), String::new()));
+    let (code, told, _) = txn(&cluster, &["transform n multiply 3", "transform n add 2", "incr c"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((code, &told["done"]), (0, &json!(true)));
+    let first = json!({ "operation": "transform", "key": "n", "done": true, "number": 120 });
+    assert_eq!((&told["results"][0], &told["results"][1]["number"]), (&first, &json!(122)));
+    // What a record does not take is told of its line, and the rest is done.
+    let (code, _, why) = txn(&cluster, &["append l v", "incr c", "transform l add 1"], false);
+    assert_eq!(code, 1);
+    assert!(why.starts_with("zerohop: line 3: key \"l\""), "{why}");
+    for bad in ["transform n or 1 --type f32", "transform n add 1.5", "transform n divide 2"] {
+        let (code, _, why) = txn(&cluster, &["incr c", bad], false);
+        assert_eq!(code, 2, "{why}");
+        assert!(why.contains("line 2 of the transaction"), "{why}");
+    }
+    assert_eq!(cluster.ok(&["kv", "lookup", "c"]), "3");
+}
+
+#[test]
+fn a_condition_is_told_by_its_line_where_several_write_the_key() {
+    let cluster = Serving::in_memory();
+    let lines = ["insert n 1", "", "lookup gone", "incr n", "insert n x --if-absent", "incr n"];
+    let (code, told, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, told.as_str()), (1, ""), "{why}");
+    assert!(why.starts_with("zerohop: line 5: "), "{why}");
+    let (_, told, _) = txn(&cluster, &lines, true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["reason"], &told["line"]), (&json!("condition_failed"), &json!(5)));
+}
+
+#[test]
 fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
     let cluster = Serving::in_memory();
     for (lines, why) in [
@@ -92,12 +126,13 @@ fn lines_that_cannot_be_read_are_told_with_their_number_and_nothing_is_sent() {
 fn many_and_large_operations_are_one_transaction() {
     let cluster = Serving::in_memory();
     let large = "v".repeat(300_000);
-    let mut lines: Vec<String> = (0..3000).map(|at| format!("insert key-{at} {at}")).collect();
+    // Over all 256 partitions of the keyspace.
+    let mut lines: Vec<String> = (0..10_000).map(|at| format!("insert key-{at} {at}")).collect();
     lines.push(format!("insert large {large}"));
     lines.push(format!("insert larger {large}{large}"));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     assert_eq!(txn(&cluster, &lines, false), (0, String::new(), String::new()));
-    assert_eq!(cluster.ok(&["kv", "lookup", "key-2999"]), "2999");
+    assert_eq!(cluster.ok(&["kv", "lookup", "key-9999"]), "9999");
     assert_eq!(cluster.ok(&["kv", "lookup", "larger"]).len(), 600_000);
 }
 

@@ -143,7 +143,7 @@ impl Transaction {
     ///
     /// # Errors
     /// Where [`Error::is_conflict`], something that was read has changed, or it was in others' way: nothing was done, and it
-    /// may be begun anew. After [`Error::is_unknown`] it was done whole, or not at all. A transaction of nothing is refused.
+    /// may be begun anew. [`Reason::Aborted`] counts writes, in their order. After [`Error::is_unknown`] it was done whole, or not at all. A transaction of nothing is refused.
     pub async fn commit(self) -> Result<Committed, Error> {
         let buffer = self.lock().take().ok_or(Error::Ended)?;
         let commit = buffer.into_commit();
@@ -151,11 +151,13 @@ impl Transaction {
             return Ok(Committed { version, answers: Vec::new() });
         }
         let keys: Vec<Box<[u8]>> = commit.items.iter().map(|item| item.key().into()).collect();
-        let about = |reason: Reason| match &reason {
-            Reason::Aborted { item: Some(item), .. } if keys.len() > *item => {
-                Error::about(&keys[*item], reason)
+        let checks = commit.checks;
+        let about = |reason: Reason| match reason {
+            // Of its writes, as the caller has given them; what it has read is named by its key alone.
+            Reason::Aborted { reason, item: Some(item) } if keys.len() > item => {
+                Error::about(&keys[item], Reason::Aborted { reason, item: item.checked_sub(checks) })
             }
-            _ => Error::general(reason),
+            reason => Error::general(reason),
         };
         let request = Request::transaction(commit.items, self.client.limit_us());
         let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
