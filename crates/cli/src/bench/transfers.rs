@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -18,6 +18,7 @@ use zerohop_node::clock::{HybridClock, Stopwatch};
 use super::histogram::Histogram;
 use super::limits::{ACCOUNTS_MAX, CLIENTS_MAX, TRANSFERS_MAX};
 use crate::common::ending::{CommandError, Ending};
+use crate::common::runtime::StopSignals;
 use crate::common::target::Target;
 use crate::output;
 
@@ -85,10 +86,11 @@ struct Run {
     next: AtomicU64,
     ops: u64,
     attempts: AtomicU64,
+    interrupted: Arc<AtomicBool>,
 }
 
 pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandError> {
-    let TxnBenchArguments { clients, ops, accounts, zipf, .. } = arguments;
+    let TxnBenchArguments { clients, accounts, zipf, .. } = arguments;
     if !(0.0..=10.0).contains(&zipf) {
         return Err(CommandError::Usage("--zipf is a number from 0 (all alike) to 10".to_owned()));
     }
@@ -110,8 +112,46 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandE
         durability: keyspace.config().durability.to_string(),
         kinds: Vec::new(),
     };
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let waiting = Arc::clone(&interrupted);
+    let mut signals = StopSignals::new()?;
+    let signal = tokio::spawn(async move {
+        signals.come().await;
+        waiting.store(true, Ordering::Relaxed);
+    });
+    let played = play(&arguments, (&tag, seed), &connected, (&mut report, &interrupted)).await;
+    // Whatever became of it: no transaction is under way by now that would make a record anew.
     for number in 0..accounts.div_ceil(TOGETHER) {
-        each(&client, &keyspace, &tag, (number, accounts), |tx, keyspace, key| tx.insert(keyspace, key, "0"))
+        let removed =
+            each(&client, &keyspace, &tag, (number, accounts), |tx, keyspace, key| tx.remove(keyspace, key));
+        removed.await?;
+    }
+    signal.abort();
+    played?;
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(Ending::Interrupted);
+    }
+    match arguments.json {
+        true => output::json(&report)?,
+        false => output::result(&report.to_string())?,
+    }
+    Ok(if report.ok { Ending::Done } else { Ending::No })
+}
+
+/// Opens the accounts and measures all kinds, until it is interrupted.
+async fn play(
+    arguments: &TxnBenchArguments,
+    (tag, seed): (&str, u64),
+    connected: &[(Client, Keyspace)],
+    (report, interrupted): (&mut Report, &Arc<AtomicBool>),
+) -> Result<(), CommandError> {
+    let TxnBenchArguments { ops, accounts, zipf, .. } = *arguments;
+    let Some((client, keyspace)) = connected.first() else { return Err(CommandError::Unexpected) };
+    for number in 0..accounts.div_ceil(TOGETHER) {
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        each(client, keyspace, tag, (number, accounts), |tx, keyspace, key| tx.insert(keyspace, key, "0"))
             .await?;
     }
     let uneven = demand(accounts, zipf);
@@ -122,7 +162,7 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandE
         ("read first, zipf", true, uneven),
     ] {
         let run = Run {
-            tag: tag.clone(),
+            tag: tag.to_owned(),
             seed: seed ^ report.kinds.len() as u64,
             accounts,
             demand,
@@ -130,19 +170,15 @@ pub(super) async fn run(arguments: TxnBenchArguments) -> Result<Ending, CommandE
             next: AtomicU64::new(0),
             ops,
             attempts: AtomicU64::new(0),
+            interrupted: Arc::clone(interrupted),
         };
-        report.kinds.push(measure(kind, run, &connected).await?);
-        report.ok &= sum(&client, &keyspace, &tag, accounts).await? == 0;
+        report.kinds.push(measure(kind, run, connected).await?);
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        report.ok &= sum(client, keyspace, tag, accounts).await? == 0;
     }
-    for number in 0..accounts.div_ceil(TOGETHER) {
-        each(&client, &keyspace, &tag, (number, accounts), |tx, keyspace, key| tx.remove(keyspace, key))
-            .await?;
-    }
-    match arguments.json {
-        true => output::json(&report)?,
-        false => output::result(&report.to_string())?,
-    }
-    Ok(if report.ok { Ending::Done } else { Ending::No })
+    Ok(())
 }
 
 /// Does the same to all accounts of one group.
@@ -188,12 +224,20 @@ async fn measure(kind: &'static str, run: Run, clients: &[(Client, Keyspace)]) -
     for (client, keyspace) in clients {
         lanes.spawn(lane(Arc::clone(&run), client.clone(), keyspace.clone()));
     }
-    let mut latencies = Histogram::new();
+    let (mut latencies, mut failed) = (Histogram::new(), None);
+    // All of them end before their records are removed, also where one has failed.
     while let Some(ended) = lanes.join_next().await {
         match ended {
-            Ok(one) => latencies.add(&one?),
+            Ok(Ok(one)) => latencies.add(&one),
+            Ok(Err(error)) => {
+                run.next.store(run.ops, Ordering::Relaxed);
+                failed.get_or_insert(error);
+            }
             Err(fault) => std::panic::resume_unwind(fault.into_panic()),
         }
+    }
+    if let Some(error) = failed {
+        return Err(error);
     }
     let seconds = stopwatch.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
     Ok(Kind {
@@ -212,7 +256,7 @@ async fn lane(run: Arc<Run>, client: Client, keyspace: Keyspace) -> Result<Histo
     let mut latencies = Histogram::new();
     loop {
         let number = run.next.fetch_add(1, Ordering::Relaxed);
-        if number >= run.ops {
+        if number >= run.ops || run.interrupted.load(Ordering::Relaxed) {
             return Ok(latencies);
         }
         let [from, to] = run.two(number).map(|account| format!("{}{account}", run.tag));
@@ -319,6 +363,7 @@ mod tests {
             next: AtomicU64::new(0),
             ops: 0,
             attempts: AtomicU64::new(0),
+            interrupted: Arc::default(),
         };
         let mut drawn = [0; 100];
         for number in 0..10_000 {

@@ -29,8 +29,14 @@ fn a_run_counts_every_operation_and_leaves_no_key_behind() {
 
 #[test]
 fn one_that_is_interrupted_leaves_no_key_behind_either() {
+    let endless = ["--ops", "10000000", "--clients", "2"];
+    is_interrupted(&[&["bench", "kv", "--depth", "8"], &endless[..]].concat());
+    is_interrupted(&[&["bench", "txn", "--accounts", "50"], &endless[..]].concat());
+}
+
+fn is_interrupted(arguments: &[&str]) {
     let cluster = Serving::in_memory();
-    let mut command = zerohop(&["bench", "kv", "--ops", "100000000", "--clients", "2", "--depth", "8"]);
+    let mut command = zerohop(arguments);
     command.env("ZEROHOP_ENDPOINT", cluster.endpoint());
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
