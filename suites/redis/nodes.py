@@ -35,6 +35,13 @@ def all_keys_everywhere():
         assert [other.get(f"p{n}") for n in range(200)] == [f"{at}-{n}" for n in range(200)]
         assert other.mset({"{t}a": at, "{t}b": 2}) and client.mget("{t}a", "{t}b") == [str(at), "2"]
         assert other.transaction(lambda pipe: (pipe.multi(), pipe.incr("{w}n")), "{w}n") == [at + 1]
+        # Keys of all nodes in one command, and in one transaction.
+        names = [f"p{n}" for n in range(200)]
+        assert client.mget(names) == [f"{at}-{n}" for n in range(200)] and other.exists(*names, "none") == 200
+        assert other.mset({name: 7 for name in names}) and set(client.mget(names)) == {"7"}
+        assert other.transaction(lambda pipe: (pipe.multi(), pipe.incr("p0"), pipe.get("p1"), pipe.incr("p2")), "p3", "p4") == [8, "7", 8]
+        assert client.rename("p0", "q") and not client.renamenx("q", "p1") and client.delete("q", "p1", "none") == 2
+        assert other.mset({name: f"{at}-{n}" for n, name in enumerate(names)})
         assert len(set(client.scan_iter("p*", count=100))) == 200 and client.dbsize() == 203
     client = cluster(ports[0])
     assert [client.get(f"p{n}") for n in range(200)] == [f"{len(ports) - 1}-{n}" for n in range(200)]
@@ -79,6 +86,27 @@ class Worker(threading.Thread):
                     time.sleep(0.02)
 
 
+class Transfers(threading.Thread):
+    """Moves amounts between keys of all nodes, and reads them all together, which must sum up."""
+
+    def __init__(self, name, port):
+        super().__init__()
+        self.name, self.client, self.done, self.failures, self.wrong = name, plain(port), 0, [], []
+
+    def run(self):
+        keys = [f"sum-{n}" for n in range(8)]
+        while not stop.is_set():
+            try:
+                pipe = self.client.pipeline()
+                pipe.decrby(keys[self.done % 8], 5).incrby(keys[(self.done * 3 + 1) % 8], 5).execute()
+                found = sum(int(value) for value in self.client.mget(keys))
+                if found != 800:
+                    self.wrong.append(found)
+                self.done += 1
+            except redis.RedisError as error:
+                self.failures.append(str(error))
+
+
 def reconnecting(order):
     """Like a client that is given several addresses."""
 
@@ -102,13 +130,21 @@ def one_is_killed():
         Worker("of-a-third", reconnecting(ports[2:])),
         Worker("of-the-cluster", lambda: cluster(ports[1])),
     ]
-    [worker.start() for worker in workers]
+    assert plain(ports[1]).mset({f"sum-{n}": 100 for n in range(8)})
+    transfers = [Transfers(f"transfers-{at}", port) for at, port in enumerate(ports[1:])]
+    [worker.start() for worker in workers + transfers]
     time.sleep(BEFORE_S)
     before = [worker.done for worker in workers]
+    moved = [worker.done for worker in transfers]
     os.kill(nodes[0][0], signal.SIGKILL)
     time.sleep(AFTER_S)
     stop.set()
-    [worker.join() for worker in workers]
+    [worker.join() for worker in workers + transfers]
+    for worker, done in zip(transfers, moved):
+        assert done > 0 and worker.done > done, f"{worker.name} did not go on: {worker.failures[-3:]}"
+        assert not worker.wrong, (worker.name, worker.wrong)
+        assert all("may have been done or not" in text or "TRYAGAIN" in text for text in worker.failures), worker.failures
+        print(f"redis, a node killed: {worker.name}: {worker.done} transfers, {len(worker.failures)} errors")
     left = plain(ports[1])
     for worker, done in zip(workers, before):
         assert done > 0 and worker.done > done, f"{worker.name} did not go on: {worker.failures[-3:]}"

@@ -14,6 +14,9 @@
 //! (`DBSIZE`, `KEYS`, `SCAN`, `FLUSHALL`) are many units, which the connection puts together; whoever holds it needs to
 //! know nothing of that.
 //!
+//! A unit whose keys live in several partitions is executed over [`Gathered`] records: they are fetched, and what it does to them
+//! is done elsewhere, as a transaction.
+//!
 //! A `World` has two duties to an execution. What a unit has changed is one atomic change, and its reply is handed on
 //! once that is committed; see [`Records`] and [`Outcome`].
 
@@ -21,6 +24,7 @@ mod args;
 mod command;
 mod connection;
 mod execute;
+mod gathered;
 mod glob;
 mod inline;
 pub mod limits;
@@ -35,6 +39,7 @@ mod world;
 pub use args::Args;
 pub use connection::{Connection, Received, Then};
 pub use execute::{Outcome, Scratch, execute, failure_reply};
+pub use gathered::{Change, Contents, Found, Gathered, Step};
 pub use records::{Deadline, Info, RecordType, Records};
 pub use reply::{Protocol, ReplyWriter};
 pub use unit::{NotAUnit, UNIT_HEADER_BYTES, Unit};

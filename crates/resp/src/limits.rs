@@ -58,6 +58,9 @@ pub const SCAN_COUNT_MAX: usize = 4096;
 /// Partitions that one call of `SCAN` asks at most: each may be in another process.
 pub const SCAN_PARTITIONS_MAX: u32 = 64;
 
+/// Most bytes that are brought together of the records of a unit over several partitions.
+pub const GATHERED_BYTES_MAX: usize = REPLY_BYTES_MAX;
+
 /// Longest name of a client, and of its library and version.
 pub const NAME_BYTES_MAX: usize = 256;
 

@@ -13,8 +13,11 @@
 //!
 //! Numbers are little-endian.
 
+use std::collections::BTreeSet;
+
 use zerohop_wire::ids::Timestamp;
 
+use crate::args::Span;
 use crate::command::Command;
 use crate::parse::{Parsed, Parser};
 use crate::{Args, Protocol};
@@ -24,6 +27,30 @@ const VERSION: u8 = 1;
 
 /// Bytes before the keys watched.
 pub const UNIT_HEADER_BYTES: usize = 16;
+
+/// Commands that ask what a record is, if anything, and not what it holds.
+const LOOKS_AT_KEYS: [&str; 20] = [
+    "del",
+    "exists",
+    "expire",
+    "expireat",
+    "expiretime",
+    "llen",
+    "mset",
+    "msetnx",
+    "persist",
+    "pexpire",
+    "pexpireat",
+    "pexpiretime",
+    "pttl",
+    "rpush",
+    "rpushx",
+    "setnx",
+    "touch",
+    "ttl",
+    "type",
+    "unlink",
+];
 
 /// What a unit is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +133,39 @@ impl<'a> Unit<'a> {
     #[must_use]
     pub fn is_page(&self) -> bool {
         self.kind == Kind::Page
+    }
+
+    /// All its keys, each once, in no order: those of its commands, and those watched.
+    #[must_use]
+    pub fn keys(&self) -> BTreeSet<&'a [u8]> {
+        let mut keys: BTreeSet<&[u8]> = watched(self.watched).map(|(key, _)| key).collect();
+        self.each_command(|command, bytes, spans| {
+            let (places, step) = command.key_places(spans.len());
+            let key =
+                |place: usize| spans.get(place).and_then(|&(from, to)| bytes.get(from as usize..to as usize));
+            keys.extend(places.step_by(step).filter_map(key));
+        });
+        keys
+    }
+
+    /// Whether its commands look into records, or only at what they are, which may be much less.
+    #[must_use]
+    pub fn looks_into_records(&self) -> bool {
+        let mut looks = false;
+        self.each_command(|command, _, _| looks |= !LOOKS_AT_KEYS.contains(&command.name));
+        looks && self.kind != Kind::Watch
+    }
+
+    /// The commands, each with where its arguments lie.
+    fn each_command(&self, mut each: impl FnMut(&'static Command, &'a [u8], &[Span])) {
+        let (mut parser, mut rest) = (Parser::default(), self.commands);
+        while let Parsed::Command { used } = parser.parse(rest) {
+            let args = Args::within(rest, &parser.spans);
+            if let Some(command) = Command::find(args.at(0)) {
+                each(command, rest, &parser.spans);
+            }
+            rest = rest.get(used..).unwrap_or(&[]);
+        }
     }
 
     /// Whether it may change records: a unit that may not can be executed while changes are refused.

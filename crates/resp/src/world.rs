@@ -111,6 +111,25 @@ pub trait World {
     /// the order of their calls.
     fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran;
 
+    /// Whether [`World::run_over`] is to be had.
+    fn spans(&self) -> bool {
+        false
+    }
+
+    /// Executes a unit whose keys live in several partitions of a keyspace: over [`Gathered`](crate::Gathered) records, and all of
+    /// it at one moment or none of it. No other unit of the connection is under way. Only where [`World::spans`] says so.
+    fn run_over(
+        &mut self,
+        keyspace: KeyspaceId,
+        ticket: Ticket,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Ran {
+        let _ = (keyspace, ticket, unit);
+        crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
+        Ran::Done
+    }
+
     /// The keyspace of a name, if there is one and this connection may use it.
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId>;
 

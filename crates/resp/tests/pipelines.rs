@@ -206,6 +206,38 @@ fn cut_and_delayed(
     }
 }
 
+/// Commands over several partitions, with some of these away, in pieces; and the same where there is but one partition.
+fn spread_and_not(commands: &[Sent], away: &[u32], cut: usize) -> [(ModelWorld, Vec<u8>); 2] {
+    [(PARTITIONS, away), (1, &[][..])].map(|(partitions, away)| {
+        let mut world = ModelWorld::new(partitions, key_slot);
+        world.spans = true;
+        world.away.extend(away);
+        let mut connection = connection(&world);
+        let (mut out, mut rest) = (Vec::new(), Vec::new());
+        let mut coming: Vec<u8> = commands.iter().flat_map(|sent| sent.0.clone()).collect();
+        while !coming.is_empty() || !rest.is_empty() || world.promised() > 0 {
+            rest.extend(coming.drain(..cut.min(coming.len())));
+            let used = connection.receive(&rest, &mut world, &mut out).used;
+            rest.drain(..used);
+            world.deliver(0, &mut connection, &mut out);
+        }
+        (world, out)
+    })
+}
+
+/// What does not tell how many partitions there are.
+fn tells_nothing_of_partitions(command: &Sent) -> bool {
+    let telling = ["SCAN", "KEYS", "RANDOMKEY", "CLUSTER", "COUNTKEYS", "FLUSH"];
+    let text = String::from_utf8_lossy(&command.0).into_owned();
+    !telling.iter().any(|one| text.contains(one))
+}
+
+fn sorted(world: &mut ModelWorld) -> Vec<String> {
+    let mut lines: Vec<String> = contents(world).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
 fn contents(world: &mut ModelWorld) -> String {
     let mut all = String::new();
     for keyspace in [KeyspaceId(1), KeyspaceId(2)] {
@@ -237,6 +269,17 @@ proptest! {
             prop_assert_eq!(String::from_utf8_lossy(&replies), String::from_utf8_lossy(&expected));
         }
         prop_assert_eq!(contents(&mut delayed), contents(&mut straight));
+    }
+
+    #[test]
+    fn commands_over_several_partitions_are_answered_as_over_one(
+        commands in prop::collection::vec(command().prop_filter("the same", tells_nothing_of_partitions), 1..60),
+        away in prop::collection::vec(0..PARTITIONS, 0..5),
+        cut in 1..300usize,
+    ) {
+        let [(mut spread, replies), (mut together, expected)] = spread_and_not(&commands, &away, cut);
+        prop_assert_eq!(String::from_utf8_lossy(&replies), String::from_utf8_lossy(&expected));
+        prop_assert_eq!(sorted(&mut spread), sorted(&mut together));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod command;
 mod hosts;
+mod spans;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -107,7 +108,9 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<Ending, CommandError> {
     options.instances = arguments.instances;
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
     options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
+    let credentials = (options.secret.clone(), options.tls.as_ref().and_then(|tls| tls.client.clone()));
     let server = Server::start(options).map_err(|error| failed(&error))?;
+    spans::add(&server, credentials).map_err(|error| failed(&error))?;
     server
         .stop_on_signals()
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;

@@ -15,6 +15,7 @@ mod nodes;
 mod recovery;
 mod redis;
 mod rolling;
+mod spans;
 mod transactions;
 
 use std::sync::Arc;

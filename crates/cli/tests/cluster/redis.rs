@@ -20,12 +20,17 @@ impl Redis {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).unwrap();
     }
 
-    /// The next reply: a text, a number, or an error behind its `-`.
+    /// The next reply: a text, a number, or an error behind its `-`; `nil`; or all of an array, with spaces between them.
     pub(crate) fn reply(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         let text = line.trim_end().to_owned();
         match text.split_at(1) {
+            ("$" | "*", "-1") => "nil".to_owned(),
+            ("*", count) => {
+                let all: Vec<String> = (0..count.parse::<usize>().unwrap()).map(|_| self.reply()).collect();
+                all.join(" ")
+            }
             ("$", length) => {
                 let mut bytes = vec![0; length.parse::<usize>().unwrap() + 2];
                 self.0.read_exact(&mut bytes).unwrap();

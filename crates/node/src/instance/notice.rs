@@ -8,11 +8,12 @@ use zerohop_control::command::HeldLog;
 use zerohop_partition::instance::{MapChangeError, Place, Stats};
 use zerohop_partition::replica::Change;
 use zerohop_placement::MapDelta;
+use zerohop_resp::Ticket;
 use zerohop_wire::ids::{InstanceId, Timestamp};
 
 use super::histogram::Histogram;
-use crate::reactor::Counters;
-use crate::redis::{Replied, Siblings, Units};
+use crate::reactor::{ConnectionId, Counters};
+use crate::redis::{Replied, Siblings, Spanning, Units};
 
 /// A message to an instance's thread.
 #[derive(Debug)]
@@ -46,6 +47,17 @@ pub(crate) enum Notice {
     Run(Units),
     /// Replies to units that this one has asked another to run.
     Ran(Replied),
+    /// Units of Redis clients may have keys in several partitions: who executes them.
+    Spanning(Arc<dyn Spanning>),
+    /// The reply to one.
+    Spanned {
+        /// Whose.
+        connection: ConnectionId,
+        /// To which of the client's units.
+        ticket: Ticket,
+        /// The reply.
+        reply: Vec<u8>,
+    },
     /// Answer what is in flight, and end.
     Stop,
     /// Come to a bad end, as a test asks.

@@ -225,6 +225,10 @@ impl<D: Disk> Service for InstanceService<D> {
             }
             Notice::Run(units) => self.clients.run_for(&units, (&mut self.instance, now, replies)),
             Notice::Ran(replied) => self.clients.ran(&replied, (&mut self.instance, now, replies)),
+            Notice::Spanning(spanning) => self.clients.set_spanning(spanning),
+            Notice::Spanned { connection, ticket, reply } => {
+                self.clients.spanned((connection, ticket, &reply), (&mut self.instance, now, replies));
+            }
             Notice::Stop => return Flow::Stop,
             #[cfg(test)]
             Notice::Panic => panic!("a fault planted by a test"),

@@ -1,6 +1,7 @@
 //! The Redis clients of one instance, and the units of theirs and of other instances that are under way here.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::{Instance, Time};
@@ -15,6 +16,7 @@ use super::desk::{Asker, At, Desk, Step, TOKEN_MARK, UnderWay, may_come_again, w
 use super::forward::{Replied, Siblings, Units};
 use super::lanes::Target;
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
+use super::spans::Spanning;
 use super::wires::Head;
 use super::world::Here;
 use crate::instance::Outlet;
@@ -62,6 +64,21 @@ impl Clients {
     /// All instances of the node are there.
     pub(crate) fn meet(&mut self, siblings: Siblings) {
         self.desk.outgoing.meet(siblings);
+    }
+
+    /// From now on units may have keys in several partitions.
+    pub(crate) fn set_spanning(&mut self, spanning: Arc<dyn Spanning>) {
+        self.desk.spanning = Some(spanning);
+    }
+
+    /// The reply to a unit over several partitions has come.
+    pub(crate) fn spanned<D: Disk>(
+        &mut self,
+        (connection, ticket, reply): (ConnectionId, Ticket, &[u8]),
+        (instance, now, replies): (&mut Instance<D>, Now, &mut Replies<'_>),
+    ) {
+        let mut at = At { instance, now, replies };
+        self.deliver(&mut at, connection, ticket, reply);
     }
 
     /// Takes up what a client has sent.

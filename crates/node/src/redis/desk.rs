@@ -1,6 +1,7 @@
 //! The units that are under way at an instance, whoever asked for them, and where each goes next.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use zerohop_engine::disk::Disk;
 use zerohop_partition::instance::Instance;
@@ -15,6 +16,7 @@ use super::execution::{Execution, Waits};
 use super::forward::Outgoing;
 use super::lanes::{Ended, Flight, Lane, Lanes, Over, Target};
 use super::limits::{BUSY_RETRY_MS, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX};
+use super::spans::Spanning;
 use super::turned::Turned;
 use super::wires::{Head, Wires};
 use crate::instance::{Effected, Outlet};
@@ -38,6 +40,8 @@ pub(super) struct Desk {
     pub(super) turned: Turned<Target>,
     pub(super) outgoing: Outgoing,
     pub(super) wires: Wires,
+    /// Who executes what has keys in several partitions.
+    pub(super) spanning: Option<Arc<dyn Spanning>>,
     scratch: Scratch,
     /// Where the effects of the instance go.
     pub(super) outlet: Outlet,
@@ -121,6 +125,7 @@ impl Desk {
             turned: Turned::new(),
             outgoing: Outgoing::new(place),
             wires: Wires::default(),
+            spanning: None,
             scratch: Scratch::default(),
             outlet,
             steps: VecDeque::new(),

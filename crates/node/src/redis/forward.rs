@@ -73,6 +73,11 @@ impl Outgoing {
         self.siblings = siblings;
     }
 
+    /// The way to the instance itself.
+    pub(super) fn own(&self) -> Option<&Mailbox<Notice>> {
+        self.siblings.0.get(self.me).map(|(_, mailbox)| mailbox)
+    }
+
     /// Where an instance is among those of this node.
     pub(super) fn place_of(&self, instance: InstanceId) -> Option<usize> {
         self.siblings.0.iter().position(|(id, _)| *id == instance)

@@ -10,7 +10,8 @@
 //!
 //! `zerohop-resp` knows the commands, `zerohop-partition` how to run several reads and changes as one unit. What is done
 //! here is to bring a unit to where its keys live, in the order of its client's commands, and its reply back, within a time:
-//! [`lanes`] has the rules, [`forward`] the way to other instances of the node and [`wires`] that to other nodes.
+//! [`lanes`] has the rules, [`forward`] the way to other instances of the node and [`wires`] that to other nodes. What has keys in
+//! several partitions goes to whoever does that as a transaction ([`spans`]).
 
 mod clients;
 mod desk;
@@ -19,6 +20,7 @@ mod forward;
 mod lanes;
 pub(crate) mod limits;
 mod members;
+mod spans;
 mod turned;
 mod wires;
 mod world;
@@ -26,3 +28,4 @@ mod world;
 pub(crate) use self::clients::{Answer, Clients};
 pub(crate) use self::desk::TOKEN_MARK;
 pub(crate) use self::forward::{Replied, Siblings, Units};
+pub use self::spans::{Asker, NoRoom, Spanning};

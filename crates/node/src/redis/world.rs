@@ -25,6 +25,23 @@ pub(super) struct Here<'h, 'r, D: Disk> {
     pub(super) connection: ConnectionId,
 }
 
+/// Whether the client may do what a unit does.
+fn may_run<D: Disk>(
+    at: &At<'_, '_, D>,
+    connection: ConnectionId,
+    keyspace: KeyspaceId,
+    unit: &Unit<'_>,
+) -> Result<(), Failure<'static>> {
+    let (map, access) = (at.instance.map(), at.replies.access(connection));
+    // Many commands that change something answer with what was there before.
+    let needed: &[Permission] =
+        if unit.may_write() { &[Permission::Write, Permission::Read] } else { &[Permission::Read] };
+    match access {
+        Access::All => Ok(()),
+        _ => needed.iter().try_for_each(|one| permits(map, access, keyspace, *one)),
+    }
+}
+
 impl<D: Disk> World for Here<'_, '_, D> {
     #[inline]
     fn run(&mut self, to: Place, ticket: Ticket, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Ran {
@@ -36,16 +53,11 @@ impl<D: Disk> World for Here<'_, '_, D> {
             failure_reply(&Failure::UnknownKeyspace { keyspace: to.keyspace }, reply);
             return Ran::Done;
         };
-        let access = at.replies.access(*connection);
-        if access != Access::All {
-            // Many commands that change something answer with what was there before.
-            let needed: &[Permission] =
-                if unit.may_write() { &[Permission::Write, Permission::Read] } else { &[Permission::Read] };
-            let permitted = needed.iter().try_for_each(|one| permits(map, access, to.keyspace, *one));
-            if let Err(failure) = permitted {
-                failure_reply(&failure, reply);
-                return Ran::Done;
-            }
+        if at.replies.access(*connection) != Access::All
+            && let Err(failure) = may_run(at, *connection, to.keyspace, unit)
+        {
+            failure_reply(&failure, reply);
+            return Ran::Done;
         }
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
         let lane = Lane { connection: *connection, to };
@@ -79,6 +91,35 @@ impl<D: Disk> World for Here<'_, '_, D> {
             }
         }
         failure_reply(&refused, reply);
+        Ran::Done
+    }
+
+    fn spans(&self) -> bool {
+        self.desk.spanning.is_some()
+    }
+
+    fn run_over(
+        &mut self,
+        keyspace: KeyspaceId,
+        ticket: Ticket,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Ran {
+        self.desk.commands += 1;
+        if let Err(failure) = may_run(&self.at, self.connection, keyspace, unit) {
+            failure_reply(&failure, reply);
+            return Ran::Done;
+        }
+        let name = self.keyspace_name(keyspace);
+        let (spanning, own) = (self.desk.spanning.as_ref(), self.desk.outgoing.own());
+        let taken = spanning.zip(own).is_some_and(|(spanning, own)| {
+            let asker = super::spans::Asker::new(own.clone(), self.connection, ticket);
+            spanning.take(&name, encoded(unit), asker).is_ok()
+        });
+        if taken {
+            return Ran::Later;
+        }
+        failure_reply(&Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, reply);
         Ran::Done
     }
 

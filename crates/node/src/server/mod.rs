@@ -60,6 +60,7 @@ use crate::manager::{self, About, Control, InstanceHandle, ManagerPlan, Serve, S
 use crate::proofs::Proofs;
 use crate::reactor::Mailbox;
 use crate::redis::Siblings;
+pub use crate::redis::{Asker, NoRoom, Spanning};
 pub use crate::tls::TlsOptions;
 
 /// What a node is started with.
@@ -201,6 +202,14 @@ impl Server {
     #[must_use]
     pub fn instances(&self) -> &[(InstanceId, SocketAddr)] {
         &self.instances
+    }
+
+    /// From now on commands of Redis clients may have keys in several partitions: this executes them. Else they are refused.
+    pub fn span(&self, spanning: &Arc<dyn Spanning>) {
+        for mailbox in self.running.iter().flat_map(|running| &running.instances.mailboxes) {
+            // One that has no room now refuses such commands, as before; it was told nothing yet.
+            drop(mailbox.leave(Notice::Spanning(Arc::clone(spanning))));
+        }
     }
 
     /// What the user must be told, loudly: this disk is not for data.

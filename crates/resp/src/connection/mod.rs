@@ -82,10 +82,29 @@ enum Blocked {
     /// The keys and the place of a `WATCH` whose versions are asked for.
     Watch {
         keys: Vec<u8>,
-        place: Place,
+        spread: Spread,
     },
     /// A command that makes its client wait.
     Wait,
+}
+
+/// Where keys live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spread {
+    /// All in one partition.
+    One(Place),
+    /// In several.
+    Several,
+}
+
+impl Spread {
+    /// Those of one and those of the other.
+    fn join(one: Option<Spread>, other: Option<Spread>) -> Option<Spread> {
+        match (one, other) {
+            (Some(one), Some(other)) if one != other => Some(Spread::Several),
+            (one, other) => one.or(other),
+        }
+    }
 }
 
 /// One client's connection.
@@ -116,6 +135,8 @@ pub struct Connection {
     watch: Watch,
     pending: Pending,
     blocked: Option<(u64, Blocked)>,
+    /// The next command is taken up once all before it are replied to: it asks several partitions, where they ask one each.
+    lets_pass: bool,
 }
 
 impl Connection {
@@ -146,6 +167,7 @@ impl Connection {
             watch: Watch::default(),
             pending: Pending::default(),
             blocked: None,
+            lets_pass: false,
         }
     }
 
@@ -172,6 +194,7 @@ impl Connection {
     pub fn receive(&mut self, bytes: &[u8], world: &mut dyn World, out: &mut Vec<u8>) -> Received {
         let begin = out.len();
         self.last_us = world.now_us();
+        self.lets_pass &= !self.pending.is_empty();
         let mut parser = std::mem::take(&mut self.parser);
         let mut used = 0;
         let then = loop {
@@ -185,11 +208,16 @@ impl Connection {
             match parser.parse(rest) {
                 Parsed::Command { used: taken } => {
                     let raw = &rest[..taken];
-                    self.command(raw, Args::within(raw, &parser.spans), world, out);
+                    if !self.command(raw, Args::within(raw, &parser.spans), world, out) {
+                        break Then::Hold;
+                    }
                     used += taken;
                 }
                 Parsed::Inline { used: taken } => {
-                    self.command(&parser.inline, Args::within(&parser.inline, &parser.spans), world, out);
+                    let raw = &parser.inline;
+                    if !self.command(raw, Args::within(raw, &parser.spans), world, out) {
+                        break Then::Hold;
+                    }
                     used += taken;
                 }
                 Parsed::Nothing { used: taken } => used += taken,
@@ -241,6 +269,7 @@ impl Connection {
 
     fn must_hold(&self) -> bool {
         self.blocked.is_some()
+            || self.lets_pass && !self.pending.is_empty()
             || self.pending.len() >= PENDING_MAX
             || self.pending.held_bytes() >= HELD_BYTES_MAX
     }
@@ -256,8 +285,8 @@ impl Connection {
         let number = ticket.number;
         match blocked {
             Blocked::Wait => self.pending.fulfil(number, |slot| slot.extend_from_slice(part), out),
-            Blocked::Watch { keys, place } => {
-                let text = self.watched(&keys, place, part);
+            Blocked::Watch { keys, spread } => {
+                let text = self.watched(&keys, spread, part);
                 self.pending.fulfil(number, |slot| slot.extend_from_slice(&text), out);
             }
             Blocked::Gather(mut gather) => {
@@ -267,8 +296,34 @@ impl Connection {
         }
     }
 
-    /// One command: its bytes as an array of bulks, and its arguments.
-    fn command(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
+    /// One command: its bytes as an array of bulks, and its arguments. `false`: it is not taken up before all others are
+    /// replied to.
+    fn command(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) -> bool {
+        if world.spans() && !self.pending.is_empty() && self.is_spread(args, world) {
+            self.lets_pass = true;
+            return false;
+        }
+        self.take_up(raw, args, world, out);
+        true
+    }
+
+    /// Whether a command asks several partitions at once.
+    fn is_spread(&self, args: Args<'_>, world: &dyn World) -> bool {
+        let Some(command) = Command::find(args.at(0)).filter(|command| command.takes(args.len())) else {
+            return false;
+        };
+        match command.how {
+            How::Special(Special::Exec) => self.exec_spread() == Some(Spread::Several),
+            How::Keyed(_) if self.transaction.is_some() => false,
+            How::Keyed(_) | How::Special(Special::Watch) => {
+                let (places, step) = command.key_places(args.len());
+                places.step_by(step).len() > 1 && self.place_of(command, args, world) == Ok(Spread::Several)
+            }
+            _ => false,
+        }
+    }
+
+    fn take_up(&mut self, raw: &[u8], args: Args<'_>, world: &mut dyn World, out: &mut Vec<u8>) {
         self.silent = self.replies != Replies::On;
         if self.replies == Replies::SkipNext {
             self.replies = Replies::On;
@@ -288,10 +343,10 @@ impl Connection {
         }
         match command.how {
             How::Keyed(_) => match self.place_of(command, args, world) {
-                Ok(place) => {
+                Ok(spread) => {
                     let blocks = command.has(crate::command::BLOCKING);
                     let unit = self.unit(Kind::One, raw, Some((command, args)));
-                    self.run(place, &unit, blocks, world, out);
+                    self.run(spread, &unit, blocks, world, out);
                 }
                 Err(text) => self.reply(out, |reply| reply.error(&text)),
             },
@@ -321,21 +376,23 @@ impl Connection {
         Ok(command)
     }
 
-    /// The partition of a command's keys.
+    /// Where a command's keys live.
     #[inline]
     fn place_of(
         &self,
         command: &Command,
         args: Args<'_>,
         world: &dyn World,
-    ) -> Result<Place, Cow<'static, str>> {
+    ) -> Result<Spread, Cow<'static, str>> {
         let keyspace = self.keyspace;
         let (places, step) = command.key_places(args.len());
         let first = args.at(places.start);
         let place = Place { keyspace, partition: world.partition_of(keyspace, first) };
         for other in places.step_by(step).skip(1) {
             if world.partition_of(keyspace, args.at(other)) != place.partition {
-                return Err(CROSS_SLOT.into());
+                // A client that routes by itself expects of us what it expects of Redis Cluster.
+                let spans = world.spans() && !self.is_cluster_aware;
+                return if spans { Ok(Spread::Several) } else { Err(CROSS_SLOT.into()) };
             }
         }
         if self.is_cluster_aware
@@ -343,7 +400,7 @@ impl Connection {
         {
             return Err(format!("MOVED {} {host}:{port}", world.slot_of(first)).into());
         }
-        Ok(place)
+        Ok(Spread::One(place))
     }
 
     fn unit<'u>(
@@ -357,16 +414,28 @@ impl Connection {
 
     /// Has a unit executed whose reply is the command's.
     #[inline]
-    fn run(&mut self, place: Place, unit: &Unit<'_>, blocks: bool, world: &mut dyn World, out: &mut Vec<u8>) {
+    fn run(
+        &mut self,
+        spread: Spread,
+        unit: &Unit<'_>,
+        blocks: bool,
+        world: &mut dyn World,
+        out: &mut Vec<u8>,
+    ) {
         let number = self.pending.number();
-        let silent = self.silent;
+        let (silent, keyspace) = (self.silent, self.keyspace);
+        let ticket = Ticket { number, part: 0 };
         let ran = self.pending.write(out, silent, |slot| {
-            let ran = world.run(place, Ticket { number, part: 0 }, unit, slot);
+            let ran = match spread {
+                Spread::One(place) => world.run(place, ticket, unit, slot),
+                Spread::Several => world.run_over(keyspace, ticket, unit, slot),
+            };
             (ran == Ran::Done, ran)
         });
         if ran == Ran::Later {
             self.pending.push(number, silent);
-            if blocks {
+            // What comes behind it would not be executed behind it.
+            if blocks || spread == Spread::Several {
                 self.blocked = Some((number, Blocked::Wait));
             }
         }

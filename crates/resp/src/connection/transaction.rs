@@ -1,12 +1,12 @@
 //! `MULTI`, `EXEC`, `WATCH` and what belongs to them.
 
-use super::{Blocked, CROSS_SLOT, Connection, Special, internal, local};
+use super::{Blocked, CROSS_SLOT, Connection, Special, Spread, internal, local};
 use crate::command::{Command, How, NO_MULTI};
 use crate::execute::LITERAL;
 use crate::limits::{QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, WATCHED_KEYS_MAX};
 use crate::parse::{Parsed, Parser, push_command};
 use crate::unit::{self, Kind};
-use crate::{Args, Place, Ran, ReplyWriter, Ticket, Unit, World};
+use crate::{Args, Ran, ReplyWriter, Ticket, Unit, World};
 use zerohop_wire::ids::Timestamp;
 
 /// The commands since `MULTI`.
@@ -17,8 +17,8 @@ pub(super) struct Transaction {
     count: usize,
     /// Some of them are the connection's own.
     has_local: bool,
-    /// The partition of their keys.
-    place: Option<Place>,
+    /// Where their keys live.
+    spread: Option<Spread>,
     /// A command was refused: `EXEC` will refuse all.
     pub(super) is_broken: bool,
 }
@@ -34,7 +34,7 @@ impl Transaction {
 pub(super) struct Watch {
     bytes: Vec<u8>,
     count: usize,
-    place: Option<Place>,
+    spread: Option<Spread>,
 }
 
 impl Connection {
@@ -63,12 +63,12 @@ impl Connection {
         world: &mut dyn World,
         out: &mut Vec<u8>,
     ) {
-        let place = match command.how {
+        let spread = match command.how {
             _ if command.has(NO_MULTI) => {
                 return self.refuse("ERR Command not allowed inside a transaction", out);
             }
             How::Keyed(_) => match self.place_of(command, args, world) {
-                Ok(place) => Some(place),
+                Ok(spread) => Some(spread),
                 Err(text) => return self.refuse(&text, out),
             },
             // It would ask all partitions.
@@ -77,22 +77,33 @@ impl Connection {
             How::Special(Special::Client | Special::Cluster) if only_tells(args) => None,
             How::Special(_) => return self.refuse("ERR Command not allowed inside a transaction", out),
         };
-        let watched = self.watch.place;
-        let Some(transaction) = &mut self.transaction else { return };
-        let bound = transaction.place.or(watched);
-        if place.is_some() && bound.is_some() && place != bound {
+        let is_local = spread.is_none();
+        let joined = Spread::join(spread, self.exec_spread());
+        if joined == Some(Spread::Several) && !self.may_span(world) {
             return self.refuse(CROSS_SLOT, out);
         }
+        let Some(transaction) = &mut self.transaction else { return };
         if transaction.count >= QUEUED_COMMANDS_MAX
             || transaction.commands.len() + raw.len() > QUEUED_BYTES_MAX
         {
             return self.refuse("ERR the transaction has too many commands or bytes", out);
         }
-        transaction.place = transaction.place.or(place);
-        transaction.has_local |= place.is_none();
+        transaction.spread = Spread::join(transaction.spread, spread);
+        transaction.has_local |= is_local;
         transaction.count += 1;
         transaction.commands.extend_from_slice(raw);
         self.reply(out, |reply| reply.simple("QUEUED"));
+    }
+
+    /// Where the keys live of what `EXEC` would execute, and of what it would look at.
+    pub(super) fn exec_spread(&self) -> Option<Spread> {
+        let queued = self.transaction.as_ref().and_then(|transaction| transaction.spread);
+        Spread::join(queued, self.watch.spread)
+    }
+
+    /// Whether a unit of this connection may have keys in several partitions.
+    fn may_span(&self, world: &dyn World) -> bool {
+        world.spans() && !self.is_cluster_aware
     }
 
     pub(super) fn exec(&mut self, world: &mut dyn World, out: &mut Vec<u8>) {
@@ -104,7 +115,7 @@ impl Connection {
             let text = "EXECABORT Transaction discarded because of previous errors.";
             return self.reply(out, |reply| reply.error(text));
         }
-        let Some(place) = transaction.place.or(watch.place) else {
+        let Some(spread) = Spread::join(transaction.spread, watch.spread) else {
             // Nothing in it needs a partition.
             return self.reply_without_partition(&transaction, world, out);
         };
@@ -114,7 +125,7 @@ impl Connection {
             transaction.commands
         };
         let unit = Unit { watched: &watch.bytes, ..self.unit(Kind::Transaction, &commands, None) };
-        self.run(place, &unit, false, world, out);
+        self.run(spread, &unit, false, world, out);
     }
 
     fn reply_without_partition(
@@ -176,11 +187,14 @@ impl Connection {
             return self.reply(out, |reply| reply.error("ERR WATCH inside MULTI is not allowed"));
         }
         let Some(command) = Command::find(b"watch") else { return };
-        let place = match self.place_of(command, args, world) {
-            Ok(place) if self.watch.place.is_none_or(|watched| watched == place) => place,
-            Ok(_) => return self.reply(out, |reply| reply.error(CROSS_SLOT)),
+        let spread = match self.place_of(command, args, world) {
+            Ok(spread) => spread,
             Err(text) => return self.reply(out, |reply| reply.error(&text)),
         };
+        let joined = Spread::join(Some(spread), self.watch.spread);
+        if joined == Some(Spread::Several) && !self.may_span(world) {
+            return self.reply(out, |reply| reply.error(CROSS_SLOT));
+        }
         if self.watch.count + args.len() - 1 > WATCHED_KEYS_MAX {
             return self.reply(out, |reply| reply.error("ERR too many keys are watched"));
         }
@@ -189,20 +203,25 @@ impl Connection {
         let number = self.pending.number();
         let unit = self.unit(Kind::Watch, &keys, None);
         let mut part = Vec::new();
-        match world.run(place, Ticket { number, part: 0 }, &unit, &mut part) {
+        let (ticket, keyspace) = (Ticket { number, part: 0 }, self.keyspace);
+        let ran = match spread {
+            Spread::One(place) => world.run(place, ticket, &unit, &mut part),
+            Spread::Several => world.run_over(keyspace, ticket, &unit, &mut part),
+        };
+        match ran {
             Ran::Done => {
-                let text = self.watched(&keys, place, &part);
+                let text = self.watched(&keys, spread, &part);
                 self.reply(out, |reply| reply.body().extend_from_slice(&text));
             }
             Ran::Later => {
                 self.pending.push(number, self.silent);
-                self.blocked = Some((number, Blocked::Watch { keys, place }));
+                self.blocked = Some((number, Blocked::Watch { keys, spread }));
             }
         }
     }
 
     /// The versions of watched keys have come, or an error. What the client is told.
-    pub(super) fn watched(&mut self, keys: &[u8], place: Place, part: &[u8]) -> Vec<u8> {
+    pub(super) fn watched(&mut self, keys: &[u8], spread: Spread, part: &[u8]) -> Vec<u8> {
         let Some(mut versions) = internal(part) else { return part.to_vec() };
         let mut parser = Parser::default();
         parser.parse(keys);
@@ -213,7 +232,7 @@ impl Connection {
             unit::push_watched(&mut self.watch.bytes, key, Timestamp(u64::from_le_bytes(*version)));
             self.watch.count += 1;
         }
-        self.watch.place = Some(place);
+        self.watch.spread = Spread::join(self.watch.spread, Some(spread));
         b"+OK\r\n".to_vec()
     }
 }

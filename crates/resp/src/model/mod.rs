@@ -9,18 +9,10 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
+pub use crate::Contents;
 use crate::{Args, Deadline, Info, RecordType, Records};
 
 pub use world::ModelWorld;
-
-/// What a record holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Contents {
-    /// Bytes.
-    Bytes(Vec<u8>),
-    /// Values.
-    List(Vec<Vec<u8>>),
-}
 
 /// A record.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::ModelRecords;
 use crate::{
-    Connection, Layout, Member, Outcome, Place, Ran, Scratch, ServerInfo, Slots, Ticket, Unit, World, execute,
+    Change, Connection, Found, Gathered, Layout, Member, Outcome, Place, Ran, Records, Scratch, ServerInfo,
+    Slots, Step, Ticket, Unit, World, execute,
 };
 
 /// A unit that was promised, as the bytes that would travel.
@@ -28,6 +29,8 @@ pub struct ModelWorld {
     pub moves: bool,
     /// The password that connections must give, if they must.
     pub password: Option<Vec<u8>>,
+    /// Whether units may have keys in several partitions.
+    pub spans: bool,
     /// Whether changes are refused.
     pub is_full: bool,
     /// How long `DEBUG SLEEP` has slept.
@@ -44,6 +47,9 @@ pub struct ModelWorld {
 /// Slots of a Redis cluster.
 const SLOTS: u32 = 16_384;
 
+/// Stands for several partitions.
+const SEVERAL: PartitionId = PartitionId(u32::MAX);
+
 impl ModelWorld {
     /// So many partitions, at most 16384, which serve the slots that `slot_of` tells. It is given from outside as the
     /// hash lives in another crate.
@@ -53,6 +59,7 @@ impl ModelWorld {
             now_ms: 1_700_000_000_000,
             away: BTreeSet::new(),
             moves: false,
+            spans: false,
             password: None,
             is_full: false,
             slept_ms: 0,
@@ -136,7 +143,68 @@ impl ModelWorld {
         }
     }
 
+    /// Executes a unit over records of several partitions: all at once, as nobody else is there.
+    fn execute_over(&mut self, keyspace: KeyspaceId, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Outcome {
+        let (mut gathered, mut scratch) = (Gathered::default(), Scratch::default());
+        loop {
+            match gathered.execute(unit, self.now_ms, &mut scratch, reply) {
+                Step::Wants(wants) => {
+                    for (key, looks) in wants {
+                        let found = self.found(keyspace, &key, looks);
+                        assert!(gathered.note(key, found).is_ok(), "models are small");
+                    }
+                }
+                Step::Done(changes) => {
+                    let before = self.records.clone();
+                    if let Err(failure) = changes.iter().try_for_each(|one| self.change(keyspace, one)) {
+                        self.records = before;
+                        reply.clear();
+                        crate::failure_reply(&failure, reply);
+                        return Outcome::Aborted(failure);
+                    }
+                    return Outcome::Done;
+                }
+                Step::Failed => return Outcome::Aborted(zerohop_wire::What::Unexpected.into()),
+            }
+        }
+    }
+
+    fn place(&self, keyspace: KeyspaceId, key: &[u8]) -> Place {
+        Place { keyspace, partition: self.partition_of(keyspace, key) }
+    }
+
+    fn found(&mut self, keyspace: KeyspaceId, key: &[u8], looks: bool) -> Found {
+        let place = self.place(keyspace, key);
+        let records = self.records(place);
+        let info = records.inspect(key).unwrap_or(None);
+        let contents = records.get(key).filter(|_| looks).map(|record| record.contents.clone());
+        Found { info, contents }
+    }
+
+    fn change(
+        &mut self,
+        keyspace: KeyspaceId,
+        (key, change): &(Vec<u8>, Change),
+    ) -> Result<(), zerohop_wire::Failure<'static>> {
+        let place = self.place(keyspace, key);
+        let records = self.records(place);
+        match change {
+            Change::Put(bytes, deadline) => records.put(key, bytes, *deadline),
+            Change::Extend(bytes) => records.extend(key, bytes),
+            Change::Append(values) => {
+                let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+                records.append(key, crate::Args::of(&values))
+            }
+            Change::Trim(keep) => records.trim(key, keep.clone()),
+            Change::Remove => records.remove(key).map(drop),
+            Change::Expire(at) => records.set_deadline(key, *at),
+        }
+    }
+
     fn execute(&mut self, place: Place, unit: &Unit<'_>, reply: &mut Vec<u8>) -> Outcome {
+        if place.partition == SEVERAL {
+            return self.execute_over(place.keyspace, unit, reply);
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         let records = self.records(place);
         let before = records.snapshot();
@@ -177,6 +245,30 @@ impl World for ModelWorld {
                 Ran::Later
             }
         }
+    }
+
+    fn spans(&self) -> bool {
+        self.spans
+    }
+
+    fn run_over(
+        &mut self,
+        keyspace: KeyspaceId,
+        ticket: Ticket,
+        unit: &Unit<'_>,
+        reply: &mut Vec<u8>,
+    ) -> Ran {
+        assert!(self.promised.is_empty(), "nothing else of the connection is under way");
+        if self.away.is_empty() {
+            // Its failures are replies too.
+            let _ = self.execute_over(keyspace, unit, reply);
+            return Ran::Done;
+        }
+        let mut bytes = Vec::new();
+        unit.encode(&mut bytes);
+        let place = Place { keyspace, partition: SEVERAL };
+        self.promised.push_back(Promised { place, ticket, unit: bytes });
+        Ran::Later
     }
 
     fn keyspace(&self, name: &[u8]) -> Option<KeyspaceId> {

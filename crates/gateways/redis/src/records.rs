@@ -1,0 +1,110 @@
+//! Records as a unit wants to see them, read within a transaction, and its changes as operations of that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use zerohop_client::{Error, Expiry, Keyspace, Range, Record, Transaction};
+use zerohop_resp::{Change, Contents, Deadline, Found, Info};
+
+use crate::limits::FETCHES_MAX;
+
+/// Reads records; of those marked also what they hold. What was read must be unchanged when the transaction commits.
+pub(crate) async fn fetch(
+    transaction: &Transaction,
+    keyspace: &Keyspace,
+    wants: BTreeMap<Vec<u8>, bool>,
+) -> Result<Vec<(Vec<u8>, Found)>, Error> {
+    let room = Arc::new(Semaphore::new(FETCHES_MAX));
+    let mut fetches = JoinSet::new();
+    let count = wants.len();
+    for (key, looks) in wants {
+        let (transaction, keyspace, room) = (transaction.clone(), keyspace.clone(), Arc::clone(&room));
+        fetches.spawn(async move {
+            // Never closed.
+            let _permit = room.acquire().await;
+            let found = read(&transaction, &keyspace, &key, looks).await;
+            found.map(|found| (key, found))
+        });
+    }
+    let mut all = Vec::with_capacity(count);
+    while let Some(fetched) = fetches.join_next().await {
+        all.push(fetched.map_err(|_| Error::Unexpected)??);
+    }
+    Ok(all)
+}
+
+async fn read(
+    transaction: &Transaction,
+    keyspace: &Keyspace,
+    key: &[u8],
+    looks: bool,
+) -> Result<Found, Error> {
+    let Some(info) = transaction.read(keyspace.inspect(key)).await? else {
+        return Ok(Found { info: None, contents: None });
+    };
+    let info = Info {
+        record: info.record,
+        length: info.length,
+        version: info.version,
+        deadline_ms: info.expires_at_ms,
+    };
+    if !looks {
+        return Ok(Found { info: Some(info), contents: None });
+    }
+    let contents = match transaction.read(keyspace.lookup(key)).await? {
+        // It would have another version, which the transaction has told.
+        None => return Err(Error::Unexpected),
+        Some(Record::Bytes { bytes, .. }) => Contents::Bytes(bytes.to_vec()),
+        Some(Record::List { values, .. }) => {
+            let mut all: Vec<Vec<u8>> = values.iter().map(|value| value.to_vec()).collect();
+            while (all.len() as u64) < info.length {
+                let range = Range { start: all.len() as i64, stop: i64::MAX };
+                match transaction.read(keyspace.lookup_range(key, range)).await? {
+                    Some(Record::List { values, .. }) if !values.is_empty() => {
+                        all.extend(values.iter().map(|value| value.to_vec()));
+                    }
+                    _ => return Err(Error::Unexpected),
+                }
+            }
+            Contents::List(all)
+        }
+    };
+    Ok(Found { info: Some(info), contents: Some(contents) })
+}
+
+/// Has the commit do these changes.
+pub(crate) fn write(
+    transaction: &Transaction,
+    keyspace: &Keyspace,
+    changes: &[(Vec<u8>, Change)],
+) -> Result<(), Error> {
+    for (key, change) in changes {
+        match change {
+            Change::Put(bytes, deadline) => {
+                let expiry = match deadline {
+                    Deadline::Never => Expiry::Never,
+                    Deadline::AtMs(at) => Expiry::AtMs(*at),
+                    Deadline::Keep => Expiry::Keep,
+                };
+                transaction.write(keyspace.insert_until(key, bytes, expiry)).map(drop)?;
+            }
+            Change::Extend(bytes) => transaction.write(keyspace.extend(key, bytes)).map(drop)?,
+            Change::Append(values) => {
+                let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+                transaction.write(keyspace.append(key, &values)).map(drop)?;
+            }
+            Change::Trim(keep) => {
+                let range = Range { start: keep.start as i64, stop: keep.end.max(keep.start) as i64 };
+                transaction.write(keyspace.trim(key, range)).map(drop)?;
+            }
+            Change::Remove => transaction.write(keyspace.remove(key)).map(drop)?,
+            Change::Expire(at) => {
+                let expiry = at.map_or(Expiry::Never, Expiry::AtMs);
+                transaction.write(keyspace.expire(key, expiry)).map(drop)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,60 @@
+//! Units whose keys live in several partitions: handed to whoever does them as transactions, which is not this crate's to
+//! know, and their replies, which come back by the instance's inbox.
+
+use std::fmt;
+
+use zerohop_resp::Ticket;
+
+use crate::instance::Notice;
+use crate::reactor::{ConnectionId, Mailbox, NotTaken};
+
+/// Who executes units over several partitions. It must not wait: it is asked by the thread of an instance.
+pub trait Spanning: fmt::Debug + Send + Sync {
+    /// Takes up a unit ([`zerohop_resp::Unit::decode`]) over the keyspace of this name. All of it is done at one moment, or none
+    /// of it, and its reply told; a reply that is never told is awaited for as long as the connection lives.
+    ///
+    /// # Errors
+    /// There is no room for it, and nothing of it is done.
+    fn take(&self, keyspace: &str, unit: Vec<u8>, asker: Asker) -> Result<(), NoRoom>;
+}
+
+/// There are too many under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom;
+
+impl fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("too many commands over several partitions are under way: try again")
+    }
+}
+
+impl std::error::Error for NoRoom {}
+
+/// The client that waits for a reply.
+#[derive(Debug)]
+pub struct Asker {
+    mailbox: Mailbox<Notice>,
+    connection: ConnectionId,
+    ticket: Ticket,
+}
+
+impl Asker {
+    pub(super) fn new(mailbox: Mailbox<Notice>, connection: ConnectionId, ticket: Ticket) -> Asker {
+        Asker { mailbox, connection, ticket }
+    }
+
+    /// Tells the reply. Handed back if the instance has no room for it now.
+    ///
+    /// # Errors
+    /// To be told again a little later.
+    pub fn tell(self, reply: Vec<u8>) -> Result<(), (Asker, Vec<u8>)> {
+        let Asker { mailbox, connection, ticket } = self;
+        match mailbox.leave(Notice::Spanned { connection, ticket, reply }) {
+            Err(NotTaken::Full(Notice::Spanned { reply, .. })) => {
+                Err((Asker { mailbox, connection, ticket }, reply))
+            }
+            // One that has ended has told its clients so.
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Records of several partitions, brought together for the execution of one unit.
+//!
+//! The unit is executed over what is known; what it wants to know beside that is told, fetched, and it is executed again. What
+//! it changes is a list of changes, which whoever fetched the records does as a transaction, if what was fetched is still so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use zerohop_wire::Failure;
+use zerohop_wire::limits::{APPEND_VALUES_MAX, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+use crate::limits::GATHERED_BYTES_MAX;
+use crate::{Args, Deadline, Info, Outcome, RecordType, Records, Scratch, Unit, execute};
+
+/// What a record holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Bytes.
+    Bytes(Vec<u8>),
+    /// The values of a list, all of them.
+    List(Vec<Vec<u8>>),
+}
+
+/// What was found of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// What it is; `None`: there is none.
+    pub info: Option<Info>,
+    /// What it holds, if that was asked for.
+    pub contents: Option<Contents>,
+}
+
+/// One change of a record, as the partition is to do it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It becomes these bytes.
+    Put(Vec<u8>, Deadline),
+    /// These bytes are added to its end.
+    Extend(Vec<u8>),
+    /// These values are added to its end.
+    Append(Vec<Vec<u8>>),
+    /// It keeps only these of its values.
+    Trim(Range<u64>),
+    /// It is removed.
+    Remove,
+    /// Its deadline is set, or taken away.
+    Expire(Option<u64>),
+}
+
+/// What an execution has come to.
+#[derive(Debug)]
+pub enum Step {
+    /// It wants to know these records, or (true) what they hold.
+    Wants(BTreeMap<Vec<u8>, bool>),
+    /// Its reply has been appended. It may be handed on once these changes are made, in this order, all at one moment at which
+    /// all that was found is still so.
+    Done(Vec<(Vec<u8>, Change)>),
+    /// Its reply, an error, has been appended: nothing is to be done.
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+struct Record {
+    info: Option<Info>,
+    contents: Option<Contents>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    found: BTreeMap<Vec<u8>, Found>,
+    bytes: usize,
+}
+
+impl Gathered {
+    /// Notes what was found of a record.
+    ///
+    /// # Errors
+    /// It is too much together with the others: [`GATHERED_BYTES_MAX`].
+    pub fn note(&mut self, key: Vec<u8>, found: Found) -> Result<(), Failure<'static>> {
+        self.bytes += match &found.contents {
+            None => 0,
+            Some(Contents::Bytes(bytes)) => bytes.len(),
+            Some(Contents::List(values)) => {
+                values.iter().map(|value| value.len() + size_of::<Vec<u8>>()).sum()
+            }
+        };
+        if self.bytes > GATHERED_BYTES_MAX {
+            return Err(Failure::ValueTooLong {
+                length: self.bytes as u64,
+                limit: GATHERED_BYTES_MAX as u32,
+            });
+        }
+        self.found.insert(key, found);
+        Ok(())
+    }
+
+    /// Executes a unit over what is known.
+    pub fn execute(&self, unit: &Unit<'_>, now_ms: u64, scratch: &mut Scratch, reply: &mut Vec<u8>) -> Step {
+        let begin = reply.len();
+        let mut over = Over {
+            now_ms,
+            found: &self.found,
+            records: BTreeMap::new(),
+            changes: Vec::new(),
+            wants: BTreeMap::new(),
+        };
+        let outcome = execute(unit, &mut over, scratch, reply);
+        if !over.wants.is_empty() {
+            reply.truncate(begin);
+            // What one command wants, the others want as well: all is fetched at once.
+            let looks = unit.looks_into_records() || over.wants.values().any(|looks| *looks);
+            let unknown = |key: &&&[u8]| {
+                self.found
+                    .get(**key)
+                    .is_none_or(|found| looks && found.contents.is_none() && found.info.is_some())
+            };
+            let keys: BTreeSet<&[u8]> = unit.keys();
+            let mut wants: BTreeMap<Vec<u8>, bool> =
+                keys.iter().filter(unknown).map(|key| (key.to_vec(), looks)).collect();
+            wants.append(&mut over.wants);
+            return Step::Wants(wants);
+        }
+        match outcome {
+            Outcome::Done => Step::Done(over.changes),
+            Outcome::Aborted(_) => Step::Failed,
+            Outcome::Wait { .. } => {
+                crate::failure_reply(&zerohop_wire::What::Unexpected.into(), reply);
+                Step::Failed
+            }
+        }
+    }
+}
+
+/// The records during one execution.
+struct Over<'g> {
+    now_ms: u64,
+    found: &'g BTreeMap<Vec<u8>, Found>,
+    /// Those that were changed, as they are by now.
+    records: BTreeMap<Vec<u8>, Record>,
+    changes: Vec<(Vec<u8>, Change)>,
+    wants: BTreeMap<Vec<u8>, bool>,
+}
+
+impl Over<'_> {
+    /// Ends the execution, which begins anew once this is known.
+    fn want(&mut self, key: &[u8], looks: bool) -> Failure<'static> {
+        self.wants.insert(key.to_vec(), looks);
+        Failure::Busy { retry_after_ms: 0 }
+    }
+
+    fn record(&mut self, key: &[u8]) -> Result<&mut Record, Failure<'static>> {
+        if !self.records.contains_key(key) {
+            let Some(found) = self.found.get(key) else { return Err(self.want(key, false)) };
+            let living = |info: &Info| info.deadline_ms.is_none_or(|deadline| deadline > self.now_ms);
+            let record = Record { info: found.info.filter(living), contents: found.contents.clone() };
+            self.records.insert(key.to_vec(), record);
+        }
+        self.records.get_mut(key).ok_or(Failure::NotFound)
+    }
+
+    fn contents(&mut self, key: &[u8]) -> Result<&Contents, Failure<'static>> {
+        if self.record(key)?.contents.is_none() {
+            return Err(self.want(key, true));
+        }
+        self.record(key)?.contents.as_ref().ok_or(Failure::NotFound)
+    }
+
+    fn change(&mut self, key: &[u8], change: Change) -> Result<(), Failure<'static>> {
+        if key.len() > KEY_BYTES_MAX {
+            return Err(Failure::KeyTooLong { length: key.len() as u64, limit: KEY_BYTES_MAX as u32 });
+        }
+        self.changes.push((key.to_vec(), change));
+        Ok(())
+    }
+
+    fn is(&mut self, key: &[u8], wanted: RecordType) -> Result<Option<Info>, Failure<'static>> {
+        match self.record(key)?.info {
+            Some(info) if info.record != wanted => Err(Failure::WrongType { found: info.record }),
+            info => Ok(info),
+        }
+    }
+}
+
+fn check_length(length: u64) -> Result<(), Failure<'static>> {
+    let limit = VALUE_BYTES_MAX as u32;
+    if length > u64::from(limit) { Err(Failure::ValueTooLong { length, limit }) } else { Ok(()) }
+}
+
+fn within<T>(values: &[T], range: &Range<u64>) -> Range<usize> {
+    let end = usize::try_from(range.end).unwrap_or(usize::MAX).min(values.len());
+    usize::try_from(range.start).unwrap_or(usize::MAX).min(end)..end
+}
+
+impl Records for Over<'_> {
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn inspect(&mut self, key: &[u8]) -> Result<Option<Info>, Failure<'static>> {
+        Ok(self.record(key)?.info)
+    }
+
+    fn read(&mut self, key: &[u8], range: Range<u64>, into: &mut Vec<u8>) -> Result<(), Failure<'static>> {
+        self.is(key, RecordType::Bytes)?.ok_or(Failure::NotFound)?;
+        match self.contents(key)? {
+            Contents::Bytes(bytes) => into.extend_from_slice(&bytes[within(bytes, &range)]),
+            Contents::List(_) => return Err(Failure::WrongType { found: RecordType::List }),
+        }
+        Ok(())
+    }
+
+    fn values(
+        &mut self,
+        key: &[u8],
+        range: Range<u64>,
+        each: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), Failure<'static>> {
+        self.is(key, RecordType::List)?.ok_or(Failure::NotFound)?;
+        match self.contents(key)? {
+            Contents::List(values) => values[within(values, &range)].iter().for_each(|value| each(value)),
+            Contents::Bytes(_) => return Err(Failure::WrongType { found: RecordType::Bytes }),
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> Result<(), Failure<'static>> {
+        check_length(contents.len() as u64)?;
+        let deadline_ms = match deadline {
+            Deadline::Never => None,
+            Deadline::AtMs(at) => Some(at),
+            Deadline::Keep => self.record(key)?.info.and_then(|info| info.deadline_ms),
+        };
+        self.change(key, Change::Put(contents.to_vec(), deadline))?;
+        let version = self.found.get(key).and_then(|found| found.info).map(|info| info.version);
+        let info = Info {
+            record: RecordType::Bytes,
+            length: contents.len() as u64,
+            version: version.unwrap_or_default(),
+            deadline_ms,
+        };
+        let contents = Some(Contents::Bytes(contents.to_vec()));
+        self.records.insert(key.to_vec(), Record { info: Some(info), contents });
+        Ok(())
+    }
+
+    fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
+        let before = self.is(key, RecordType::Bytes)?;
+        let length = before.map_or(0, |info| info.length) + bytes.len() as u64;
+        check_length(length)?;
+        self.change(key, Change::Extend(bytes.to_vec()))?;
+        let record = self.record(key)?;
+        match (&mut record.info, &mut record.contents) {
+            (Some(info), contents) => {
+                info.length = length;
+                if let Some(Contents::Bytes(all)) = contents {
+                    all.extend_from_slice(bytes);
+                }
+            }
+            (info, contents) => {
+                *info = Some(made(RecordType::Bytes, length));
+                *contents = Some(Contents::Bytes(bytes.to_vec()));
+            }
+        }
+        Ok(())
+    }
+
+    fn append(&mut self, key: &[u8], values: Args<'_>) -> Result<(), Failure<'static>> {
+        let before = self.is(key, RecordType::List)?;
+        values.iter().try_for_each(|value| check_length(value.len() as u64))?;
+        if values.len() > APPEND_VALUES_MAX as usize {
+            let limit = APPEND_VALUES_MAX;
+            return Err(Failure::TooMany { count: values.len() as u64, limit });
+        }
+        let values: Vec<Vec<u8>> = values.iter().map(<[u8]>::to_vec).collect();
+        let length = before.map_or(0, |info| info.length) + values.len() as u64;
+        self.change(key, Change::Append(values.clone()))?;
+        let record = self.record(key)?;
+        match (&mut record.info, &mut record.contents) {
+            (Some(info), contents) => {
+                info.length = length;
+                if let Some(Contents::List(all)) = contents {
+                    all.extend(values);
+                }
+            }
+            (info, contents) => {
+                *info = Some(made(RecordType::List, length));
+                *contents = Some(Contents::List(values));
+            }
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self, key: &[u8], keep: Range<u64>) -> Result<(), Failure<'static>> {
+        self.is(key, RecordType::List)?.ok_or(Failure::NotFound)?;
+        self.change(key, Change::Trim(keep.clone()))?;
+        let record = self.record(key)?;
+        if keep.is_empty() {
+            *record = Record { info: None, contents: None };
+            return Ok(());
+        }
+        if let Some(info) = &mut record.info {
+            info.length = keep.end - keep.start;
+        }
+        if let Some(Contents::List(all)) = &mut record.contents {
+            *all = all[within(all, &keep)].to_vec();
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<bool, Failure<'static>> {
+        if self.record(key)?.info.is_none() {
+            return Ok(false);
+        }
+        self.change(key, Change::Remove)?;
+        *self.record(key)? = Record { info: None, contents: None };
+        Ok(true)
+    }
+
+    fn set_deadline(&mut self, key: &[u8], deadline_ms: Option<u64>) -> Result<(), Failure<'static>> {
+        self.record(key)?.info.ok_or(Failure::NotFound)?;
+        self.change(key, Change::Expire(deadline_ms))?;
+        if let Some(info) = &mut self.record(key)?.info {
+            info.deadline_ms = deadline_ms;
+        }
+        Ok(())
+    }
+
+    fn scan(&mut self, _cursor: u32, _each: &mut dyn FnMut(&[u8])) -> Result<Option<u32>, Failure<'static>> {
+        Err(zerohop_wire::What::Unexpected.into())
+    }
+
+    fn count(&mut self) -> u64 {
+        self.records.len() as u64
+    }
+}
+
+fn made(record: RecordType, length: u64) -> Info {
+    Info { record, length, version: Default::default(), deadline_ms: None }
+}
