@@ -113,6 +113,8 @@ pub struct Coverage {
     pub joins: u64,
     /// Nodes that left for ever.
     pub removals: u64,
+    /// Transactions, and single operations on what they are about.
+    pub transactions: u64,
     /// Records whose calls were looked at, between two losses.
     pub sections: u64,
     /// Those for which the search for an order was given up.
@@ -194,6 +196,7 @@ impl Coverage {
             (&mut self.expired, other.expired),
             (&mut self.let_go, other.let_go),
             (&mut self.answered_again, other.answered_again),
+            (&mut self.transactions, other.transactions),
             (&mut self.sections, other.sections),
             (&mut self.undecided, other.undecided),
         ] {
@@ -233,6 +236,7 @@ impl Coverage {
             ("repeated requests answered as before", self.answered_again),
             ("sessions forgotten", self.expired),
             ("processes stopped in order", self.stops),
+            ("transactions looked at", self.transactions),
             ("records looked at", self.sections),
             ("searches given up", self.undecided),
         ];

@@ -6,6 +6,7 @@ use zerohop_session::{Error, Reply, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
+use crate::transacted::Transacted;
 use crate::workload::operation::Operation;
 use crate::workload::tokens::shown;
 
@@ -164,6 +165,10 @@ pub struct Loss {
 pub struct History {
     /// In the order of their submission, audits among them.
     pub calls: Vec<Call>,
+    /// Of a cluster: transactions, and what is done to the records that these are about, in the order of their submission.
+    pub transactions: Vec<Transacted>,
+    /// The keyspaces of these.
+    pub transactional: Vec<KeyspaceId>,
     /// In order.
     pub outages: Vec<Outage>,
     /// Whether it is that of a cluster: its losses count, and outages of single nodes are none there.

@@ -25,6 +25,7 @@ mod run;
 mod scenario;
 mod streams;
 mod trace;
+pub mod transacted;
 pub mod workload;
 mod world;
 

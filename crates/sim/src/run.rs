@@ -62,6 +62,7 @@ pub fn run_cluster(seed: u64, limits: Limits, keep: Keep) -> Run {
             let findings = check(&world.history);
             coverage.sections = findings.sections as u64;
             coverage.undecided = findings.undecided as u64;
+            coverage.transactions = findings.transactions as u64;
             violations.extend(findings.violations);
         }
         Err(panic) => {

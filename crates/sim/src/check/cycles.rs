@@ -1,15 +1,32 @@
-//! Strict serializability of histories of transactions that append to lists and read them, by looking for cycles, in the
-//! manner of Elle (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", 2020).
+//! Strict serializability of histories of transactions on lists and registers, by looking for cycles, in the manner of Elle
+//! (Kingsbury and Alvaro, "Elle: Inferring Isolation Anomalies from Experimental Observations", 2020).
 //!
-//! Every value is appended once, so a list that was read tells in which order its values were written. From that follow
-//! edges: *ww* from who wrote a value to who wrote the next, *wr* from who wrote the last value of a list to who read it,
-//! *rw* from who read a list to who wrote the value behind it; and *real time* from who had ended to who began after. If
-//! they lead in a circle there is no order in which the transactions could have happened one after another. A history
-//! without a circle may still be wrong where nobody read; so it ends with a read of all lists.
+//! Every value is written once, so a list that was read tells in which order its values were written; of registers the
+//! versions tell it. From that follow edges: *ww* from who wrote a value to who wrote the next, *wr* from who wrote what was
+//! read to who read it, *rw* from who read to who wrote what came next; and *real time* from who had ended to who began
+//! after. If they lead in a circle there is no order in which the transactions could have happened one after another. A
+//! history without a circle may still be wrong where nobody read; so it ends with a read of everything.
 //!
-//! This file needs nothing but the standard library: the tests of `crates/transaction` take it in as it stands.
+//! ```text
+//!   actions ──> lists, registers ──> edges ──┐
+//!   begin, end ──> search: real time ────────┴──> search: the simplest cycle there is (G0, G1c, G-single, G2)
+//!        └──> what needs no cycle to be wrong: values of nobody, of who was aborted (G1a), of the midst of one (G1b)
+//! ```
+//!
+//! This file and those in its folder need nothing but the standard library: the tests of `crates/transaction` take them in as
+//! they stand.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+#[path = "cycles/lists.rs"]
+mod lists;
+#[path = "cycles/registers.rs"]
+mod registers;
+#[path = "cycles/search.rs"]
+mod search;
+#[cfg(test)]
+#[path = "cycles/tests.rs"]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a transaction ended, as its client knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,22 +39,40 @@ pub enum Fate {
     Unknown,
 }
 
-/// What a transaction does to a list.
+/// What a transaction does to a list or to a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Appends a value that nobody else appends.
     Append {
-        /// Which list.
+        /// To which list.
         key: u64,
         /// The value.
         value: u64,
     },
-    /// Reads the list as it was before the transaction.
+    /// Reads a list, as the actions before it have left it.
     Read {
         /// Which list.
         key: u64,
         /// Its values.
         values: Vec<u64>,
+    },
+    /// Writes a value that nobody else writes.
+    Write {
+        /// To which register.
+        key: u64,
+        /// The value.
+        value: u64,
+        /// The version that it made, if its client knows.
+        version: Option<u64>,
+    },
+    /// Reads a register, as the actions before it have left it.
+    Look {
+        /// Which register.
+        key: u64,
+        /// What is in it.
+        value: u64,
+        /// Of which version.
+        version: u64,
     },
 }
 
@@ -50,7 +85,7 @@ pub struct Transaction {
     pub end: Option<u64>,
     /// How it ended.
     pub fate: Fate,
-    /// What it did. Reads of one that is not known to be committed are not looked at.
+    /// What it did, in order. Reads of one that is not known to be committed are not looked at.
     pub actions: Vec<Action>,
 }
 
@@ -73,14 +108,21 @@ pub type Edge = (usize, usize, Why);
 /// What no order explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// A value was read that an aborted transaction has written.
+    /// A value was read that an aborted transaction has written (G1a).
     AbortedRead {
         /// By whom.
         reader: usize,
         /// Which value.
         value: u64,
     },
-    /// A value was read that nobody has written to this list.
+    /// What was read is from the midst of a transaction: the same has written there again (G1b).
+    Intermediate {
+        /// By whom.
+        reader: usize,
+        /// Which value.
+        value: u64,
+    },
+    /// A value was read that nobody has written there.
     Phantom {
         /// By whom.
         reader: usize,
@@ -103,8 +145,102 @@ pub enum Anomaly {
         /// Which list.
         key: u64,
     },
+    /// A transaction does not read what it has written itself.
+    Internal {
+        /// Which.
+        reader: usize,
+        /// Of which list or register.
+        key: u64,
+    },
+    /// One version of a register is of two values, or one value of two versions.
+    Versions {
+        /// Who has read or written one of them.
+        one: usize,
+        /// Who has the other.
+        other: usize,
+        /// Which register.
+        key: u64,
+    },
     /// Each must come before the next, and the last before the first.
     Cycle(Vec<Edge>),
+}
+
+/// The kind of a cycle, by Adya's names; each may have edges of real time in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// Writes only.
+    G0,
+    /// Writes, and reads of them.
+    G1c,
+    /// One read of what was written over.
+    GSingle,
+    /// Several of them.
+    G2,
+}
+
+impl Class {
+    /// That of a cycle.
+    #[must_use]
+    pub fn of(cycle: &[Edge]) -> Class {
+        let count = |what| cycle.iter().filter(|(_, _, why)| *why == what).count();
+        match (count(Why::ReadWrite), count(Why::WriteRead)) {
+            (0, 0) => Class::G0,
+            (0, _) => Class::G1c,
+            (1, _) => Class::GSingle,
+            _ => Class::G2,
+        }
+    }
+}
+
+/// What is known of a history before its edges are.
+struct Known<'h> {
+    history: &'h [Transaction],
+    /// Who has written a value where, and whether it has written there again after that.
+    writers: BTreeMap<(u64, u64), (usize, bool)>,
+    /// Those of whom something was read, and those whose client knows.
+    happened: BTreeSet<usize>,
+}
+
+impl<'h> Known<'h> {
+    fn of(history: &'h [Transaction]) -> Known<'h> {
+        let mut writers = BTreeMap::new();
+        let mut happened = BTreeSet::new();
+        for (number, transaction) in history.iter().enumerate() {
+            if transaction.fate == Fate::Committed {
+                happened.insert(number);
+            }
+            let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+            for action in &transaction.actions {
+                let (Action::Append { key, value } | Action::Write { key, value, .. }) = action else {
+                    continue;
+                };
+                if let Some(before) = last.insert(*key, *value) {
+                    writers.insert((*key, before), (number, true));
+                }
+                writers.insert((*key, *value), (number, false));
+            }
+        }
+        Known { history, writers, happened }
+    }
+
+    /// Who has written what somebody else has read; `ends`: nothing is above it there.
+    fn writer(&mut self, reader: usize, (key, value): (u64, u64), ends: bool) -> Result<usize, Anomaly> {
+        let Some((writer, is_written_over)) = self.writers.get(&(key, value)).copied() else {
+            return Err(Anomaly::Phantom { reader, value });
+        };
+        if self.history[writer].fate == Fate::Aborted {
+            return Err(Anomaly::AbortedRead { reader, value });
+        }
+        if is_written_over && ends && writer != reader {
+            return Err(Anomaly::Intermediate { reader, value });
+        }
+        self.happened.insert(writer);
+        Ok(writer)
+    }
+
+    fn committed(&self) -> impl Iterator<Item = (usize, &'h Transaction)> + use<'h> {
+        self.history.iter().enumerate().filter(|(_, one)| one.fate == Fate::Committed)
+    }
 }
 
 /// The edges that follow from what was read, without those of real time.
@@ -112,309 +248,25 @@ pub enum Anomaly {
 /// # Errors
 /// What needs no cycle to be wrong.
 pub fn dependencies(history: &[Transaction]) -> Result<Vec<Edge>, Anomaly> {
-    let mut writers: BTreeMap<(u64, u64), usize> = BTreeMap::new();
-    for (number, transaction) in history.iter().enumerate() {
-        for action in &transaction.actions {
-            if let Action::Append { key, value } = action {
-                writers.insert((*key, *value), number);
-            }
-        }
-    }
-    let reads: Vec<(usize, u64, &[u64])> = history
-        .iter()
-        .enumerate()
-        .filter(|(_, transaction)| transaction.fate == Fate::Committed)
-        .flat_map(|(number, transaction)| {
-            transaction.actions.iter().filter_map(move |action| match action {
-                Action::Read { key, values } => Some((number, *key, values.as_slice())),
-                Action::Append { .. } => None,
-            })
-        })
-        .collect();
-    let mut longest: BTreeMap<u64, (usize, &[u64])> = BTreeMap::new();
-    for (reader, key, values) in &reads {
-        let mut seen = BTreeSet::new();
-        for value in *values {
-            let Some(writer) = writers.get(&(*key, *value)) else {
-                return Err(Anomaly::Phantom { reader: *reader, value: *value });
-            };
-            if history[*writer].fate == Fate::Aborted {
-                return Err(Anomaly::AbortedRead { reader: *reader, value: *value });
-            }
-            if !seen.insert(*value) {
-                return Err(Anomaly::Duplicate { reader: *reader, value: *value });
-            }
-        }
-        let known = longest.entry(*key).or_insert((*reader, values));
-        let (short, long) =
-            if known.1.len() < values.len() { (known.1, *values) } else { (*values, known.1) };
-        if !long.starts_with(short) {
-            return Err(Anomaly::Incompatible { one: known.0, other: *reader, key: *key });
-        }
-        if known.1.len() < values.len() {
-            *known = (*reader, values);
-        }
-    }
+    let mut known = Known::of(history);
     let mut edges = BTreeSet::new();
-    let mut edge = |from: usize, to: usize, why: Why| {
+    let mut add = |(from, to, why): Edge| {
         if from != to {
             edges.insert((from, to, why));
         }
     };
-    for (key, (_, values)) in &longest {
-        for pair in values.windows(2) {
-            edge(writers[&(*key, pair[0])], writers[&(*key, pair[1])], Why::WriteWrite);
-        }
-    }
-    // Of whom anything was read, nothing may be missing, whatever its client was told.
-    let mut happened: BTreeSet<usize> = longest
-        .iter()
-        .flat_map(|(key, (_, values))| values.iter().map(|value| writers[&(*key, *value)]))
-        .collect();
-    happened.extend((0..history.len()).filter(|one| history[*one].fate == Fate::Committed));
-    // What is committed and not in the longest list comes behind it.
-    let mut unseen: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for ((key, value), writer) in &writers {
-        let is_seen = longest.get(key).is_some_and(|(_, values)| values.contains(value));
-        if !is_seen && happened.contains(writer) {
-            unseen.entry(*key).or_default().push(*writer);
-            if let Some(last) = longest.get(key).and_then(|(_, values)| values.last()) {
-                edge(writers[&(*key, *last)], *writer, Why::WriteWrite);
-            }
-        }
-    }
-    for (reader, key, values) in &reads {
-        if let Some(last) = values.last() {
-            edge(writers[&(*key, *last)], *reader, Why::WriteRead);
-        }
-        if let Some(next) = longest[key].1.get(values.len()) {
-            edge(*reader, writers[&(*key, *next)], Why::ReadWrite);
-        }
-        for writer in unseen.get(key).into_iter().flatten() {
-            edge(*reader, *writer, Why::ReadWrite);
-        }
-    }
+    let (lists, registers) = (lists::Lists::of(&mut known)?, registers::Registers::of(&mut known)?);
+    lists.edges(&known, &mut add);
+    registers.edges(&known, &mut add);
     Ok(edges.into_iter().collect())
 }
 
 /// Checks that some order of the transactions explains what all have read, and respects real time.
 ///
 /// # Errors
-/// What cannot be explained; of a cycle one of the shortest.
+/// What cannot be explained; of cycles one of the simplest kind that there is, and of those a short one.
 pub fn check(history: &[Transaction]) -> Result<(), Anomaly> {
     let mut edges = dependencies(history)?;
-    edges.extend(real_time(history));
-    let mut next: Vec<Vec<(usize, Why)>> = vec![Vec::new(); history.len()];
-    for (from, to, why) in edges {
-        next[from].push((to, why));
-    }
-    let on_cycles = on_cycles(&next);
-    let cycles = on_cycles.into_iter().filter_map(|start| shortest_cycle(&next, start));
-    match cycles.min_by_key(Vec::len) {
-        Some(cycle) => Err(Anomaly::Cycle(cycle)),
-        None => Ok(()),
-    }
-}
-
-/// Edges of real time, without those that follow from others.
-fn real_time(history: &[Transaction]) -> Vec<Edge> {
-    let mut edges = Vec::new();
-    for (number, transaction) in history.iter().enumerate().filter(|(_, one)| one.fate != Fate::Aborted) {
-        let ended = |one: &&Transaction| {
-            one.fate == Fate::Committed && one.end.is_some_and(|end| end < transaction.begin)
-        };
-        let Some(last_begin) = history.iter().filter(ended).map(|one| one.begin).max() else { continue };
-        for (before, one) in history.iter().enumerate().filter(|(_, one)| ended(one)) {
-            if one.end.is_some_and(|end| end >= last_begin) {
-                edges.push((before, number, Why::RealTime));
-            }
-        }
-    }
-    edges
-}
-
-/// Who is left when those are taken away, again and again, who come before nobody or after nobody.
-fn on_cycles(next: &[Vec<(usize, Why)>]) -> Vec<usize> {
-    let mut before: Vec<Vec<usize>> = vec![Vec::new(); next.len()];
-    for (from, tos) in next.iter().enumerate() {
-        tos.iter().for_each(|(to, _)| before[*to].push(from));
-    }
-    let mut incoming: Vec<usize> = before.iter().map(Vec::len).collect();
-    let mut outgoing: Vec<usize> = next.iter().map(Vec::len).collect();
-    let mut gone = vec![false; next.len()];
-    let mut queue: Vec<usize> =
-        (0..next.len()).filter(|one| incoming[*one] == 0 || outgoing[*one] == 0).collect();
-    while let Some(one) = queue.pop() {
-        if std::mem::replace(&mut gone[one], true) {
-            continue;
-        }
-        for (to, _) in &next[one] {
-            incoming[*to] -= 1;
-            if incoming[*to] == 0 {
-                queue.push(*to);
-            }
-        }
-        for from in &before[one] {
-            outgoing[*from] -= 1;
-            if outgoing[*from] == 0 {
-                queue.push(*from);
-            }
-        }
-    }
-    (0..next.len()).filter(|one| !gone[*one]).collect()
-}
-
-fn shortest_cycle(next: &[Vec<(usize, Why)>], start: usize) -> Option<Vec<Edge>> {
-    let mut came: BTreeMap<usize, Edge> = BTreeMap::new();
-    let mut queue = VecDeque::from([start]);
-    while let Some(from) = queue.pop_front() {
-        for (to, why) in &next[from] {
-            if *to == start {
-                let mut cycle = vec![(from, start, *why)];
-                while cycle[0].0 != start {
-                    cycle.insert(0, came[&cycle[0].0]);
-                }
-                return Some(cycle);
-            }
-            if !came.contains_key(to) {
-                came.insert(*to, (from, *to, *why));
-                queue.push_back(*to);
-            }
-        }
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const X: u64 = 1;
-    const Y: u64 = 2;
-
-    fn append(key: u64, value: u64) -> Action {
-        Action::Append { key, value }
-    }
-
-    fn read(key: u64, values: &[u64]) -> Action {
-        Action::Read { key, values: values.to_vec() }
-    }
-
-    fn committed(begin: u64, end: u64, actions: &[Action]) -> Transaction {
-        Transaction { begin, end: Some(end), fate: Fate::Committed, actions: actions.to_vec() }
-    }
-
-    fn cycle_of(history: &[Transaction]) -> Vec<Why> {
-        match check(history) {
-            Err(Anomaly::Cycle(edges)) => {
-                let mut why: Vec<Why> = edges.into_iter().map(|(_, _, why)| why).collect();
-                why.sort_unstable();
-                why
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_serial_history_is_right() {
-        let history = [
-            committed(0, 1, &[append(X, 1), append(Y, 2)]),
-            committed(2, 3, &[read(X, &[1]), append(Y, 3)]),
-            committed(4, 5, &[read(X, &[1]), read(Y, &[2, 3])]),
-        ];
-        assert_eq!(check(&history), Ok(()));
-    }
-
-    #[test]
-    fn concurrent_transactions_may_have_happened_in_any_order() {
-        let history = [
-            committed(0, 9, &[append(X, 1)]),
-            committed(0, 9, &[read(X, &[])]),
-            committed(0, 9, &[read(X, &[1])]),
-        ];
-        assert_eq!(check(&history), Ok(()));
-    }
-
-    #[test]
-    fn a_read_of_less_than_had_been_written_before_it_began_is_found() {
-        let history = [committed(0, 1, &[append(X, 1)]), committed(2, 3, &[read(X, &[])])];
-        assert_eq!(cycle_of(&history), [Why::ReadWrite, Why::RealTime]);
-    }
-
-    #[test]
-    fn a_lost_update_is_found() {
-        let history = [
-            committed(0, 9, &[read(X, &[]), append(X, 1)]),
-            committed(0, 9, &[read(X, &[]), append(X, 2)]),
-            committed(10, 11, &[read(X, &[1, 2])]),
-        ];
-        assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::ReadWrite]);
-    }
-
-    #[test]
-    fn half_of_a_transaction_that_is_read_is_found() {
-        let history =
-            [committed(0, 9, &[append(X, 1), append(Y, 2)]), committed(0, 9, &[read(X, &[1]), read(Y, &[])])];
-        assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite]);
-    }
-
-    #[test]
-    fn write_skew_is_found() {
-        let history = [
-            committed(0, 9, &[read(X, &[]), append(Y, 1)]),
-            committed(0, 9, &[read(Y, &[]), append(X, 2)]),
-            committed(10, 11, &[read(X, &[2]), read(Y, &[1])]),
-        ];
-        assert_eq!(cycle_of(&history), [Why::ReadWrite, Why::ReadWrite]);
-    }
-
-    #[test]
-    fn writers_that_two_lists_order_otherwise_are_found() {
-        let history = [
-            committed(0, 9, &[append(X, 1), append(Y, 2)]),
-            committed(0, 9, &[append(X, 3), append(Y, 4)]),
-            committed(10, 11, &[read(X, &[1, 3]), read(Y, &[4, 2])]),
-        ];
-        assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::WriteWrite]);
-    }
-
-    #[test]
-    fn what_was_seen_by_one_and_not_by_a_later_one_is_found() {
-        let writer =
-            Transaction { end: None, fate: Fate::Unknown, ..committed(0, 0, &[append(X, 1), append(Y, 2)]) };
-        let history = [writer, committed(1, 2, &[read(X, &[1])]), committed(3, 4, &[read(Y, &[])])];
-        assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite, Why::RealTime]);
-    }
-
-    #[test]
-    fn an_acknowledged_write_that_nobody_ever_sees_is_found() {
-        let history = [
-            committed(0, 1, &[append(X, 1)]),
-            committed(2, 3, &[append(X, 2)]),
-            committed(4, 5, &[read(X, &[2])]),
-        ];
-        assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::RealTime]);
-    }
-
-    #[test]
-    fn what_needs_no_cycle_is_told() {
-        let aborted = Transaction { fate: Fate::Aborted, ..committed(0, 1, &[append(X, 1)]) };
-        let history = [aborted, committed(2, 3, &[read(X, &[1])])];
-        assert_eq!(check(&history), Err(Anomaly::AbortedRead { reader: 1, value: 1 }));
-        let history = [committed(2, 3, &[read(X, &[7])])];
-        assert_eq!(check(&history), Err(Anomaly::Phantom { reader: 0, value: 7 }));
-        let history = [committed(0, 1, &[append(X, 1)]), committed(2, 3, &[read(X, &[1, 1])])];
-        assert_eq!(check(&history), Err(Anomaly::Duplicate { reader: 1, value: 1 }));
-        let writer = committed(0, 9, &[append(X, 1), append(X, 2)]);
-        let history = [writer, committed(0, 9, &[read(X, &[1])]), committed(0, 9, &[read(X, &[2])])];
-        assert_eq!(check(&history), Err(Anomaly::Incompatible { one: 1, other: 2, key: X }));
-    }
-
-    #[test]
-    fn transactions_that_never_were_leave_no_trace() {
-        let unknown = Transaction { end: None, fate: Fate::Unknown, ..committed(0, 0, &[append(X, 1)]) };
-        let aborted = Transaction { fate: Fate::Aborted, ..committed(0, 1, &[append(X, 2)]) };
-        let history = [unknown, aborted, committed(2, 3, &[read(X, &[])])];
-        assert_eq!(check(&history), Ok(()));
-    }
+    edges.extend(search::real_time(history));
+    search::cycle(history.len(), &edges).map_or(Ok(()), |cycle| Err(Anomaly::Cycle(cycle)))
 }

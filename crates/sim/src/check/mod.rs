@@ -8,7 +8,7 @@
 //!   once                   a token stands in a record at most once; one whose write was denied, never
 //!   written                nothing is returned that nobody wrote
 //!   order                  versions rise from one write to the next
-//!   cycles                 transactions on lists have an order that explains every read and respects real time
+//!   serial ──> cycles      transactions have an order that explains every read and respects real time; accounts add up
 //!   progress               every call ends by its deadline, and once faults have ended, well
 //! ```
 
@@ -20,6 +20,7 @@ mod once;
 mod order;
 mod progress;
 mod sections;
+mod serial;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -53,6 +54,8 @@ pub struct Findings {
     pub undecided: usize,
     /// Sections searched.
     pub sections: usize,
+    /// Transactions looked at, with single operations on their records.
+    pub transactions: usize,
 }
 
 /// Looks at everything.
@@ -63,6 +66,7 @@ pub fn check(history: &History) -> Findings {
     once::check(history, &mut findings.violations);
     written::check(history, &mut findings.violations);
     order::check(history, &mut findings.violations);
+    findings.transactions = serial::check(history, &mut findings.violations);
     for named in sections::sections(history) {
         findings.sections += 1;
         match linear::check(&named.start, &named.sections) {

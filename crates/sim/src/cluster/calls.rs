@@ -8,6 +8,7 @@ use zerohop_wire::messages::{Hello, Message, Query, Read};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features};
 
 use super::host::{host_and_port, instance_address};
+use super::transacting::DEEDS_FROM;
 use super::{Cluster, Event, Phase};
 use crate::client::Client;
 use crate::history::{Call, End as CallEnd};
@@ -70,6 +71,7 @@ impl Cluster {
         for call in std::mem::take(&mut self.clients[client].calls) {
             self.end_call(call, CallEnd::Unknown);
         }
+        self.forget_deeds(client);
         self.begin_client(client, life + 1);
     }
 
@@ -134,6 +136,7 @@ impl Cluster {
                     self.network.close(now, link, End::Opener);
                 }
             }
+            Effect::Complete { token, result } if token >= DEEDS_FROM => self.deed_ends(token, result),
             Effect::Complete { token, result } => {
                 self.clients[client].calls.retain(|call| *call != token);
                 self.end_call(token, CallEnd::of(result));
@@ -143,14 +146,14 @@ impl Cluster {
     }
 
     /// The keyspace that most calls are about just now.
-    fn focus(&self, now: Time) -> Option<KeyspaceId> {
+    pub(super) fn focus(&self, now: Time) -> Option<KeyspaceId> {
         self.focus
             .filter(|(_, until)| self.phase == Phase::Faults && now < *until)
             .map(|(keyspace, _)| keyspace)
     }
 
     /// The next call of a client comes after a rest, or with the next storm.
-    fn call_again(&mut self, client: usize, life: u32) {
+    pub(super) fn call_again(&mut self, client: usize, life: u32) {
         let now = self.now();
         let rest_us = self.streams.workload.wait(self.scenario.think_us);
         let rest_us = if self.focus(now).is_some() { rest_us / BUSIER } else { rest_us };
@@ -192,6 +195,7 @@ impl Cluster {
                 for call in &self.clients[client].calls {
                     self.haunted.insert(*call);
                 }
+                self.transacting.haunt(client);
             }
             rest = &rest[used..];
         }
@@ -273,6 +277,9 @@ impl Cluster {
             let later = self.clients[client].paused_until;
             return self.agenda.at(later, Event::Call { client, life });
         }
+        if self.begins_deed(client) {
+            return;
+        }
         let live: Vec<KeyspaceId> = self.watch.live(now).collect();
         if live.is_empty() {
             return self.agenda.at(now.after_us(200 * MS), Event::Call { client, life });
@@ -313,6 +320,7 @@ impl Cluster {
                 self.submit(0, keyspace, operation, (8_000 * MS, Collecting::Never));
             }
         }
+        self.read_all_transactional();
     }
 
     fn submit(
@@ -392,5 +400,6 @@ impl Cluster {
             let call = &mut self.history.calls[*call];
             call.deadline = call.deadline.max(until);
         }
+        self.pause_deeds(client, until);
     }
 }

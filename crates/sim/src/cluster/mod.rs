@@ -27,6 +27,7 @@ mod recovery;
 mod scenario;
 mod slices;
 mod slot;
+mod transacting;
 mod watch;
 mod whole;
 
@@ -49,6 +50,7 @@ use crate::network::{Arrival, End, LinkId, Network, Opener, Travelling};
 use crate::streams::Streams;
 use crate::trace::{Keep, Trace};
 use crate::workload::draw::{Draws, Taste};
+use crate::workload::transactional;
 use agents::Pending;
 use faults::Fault;
 use host::{Host, manager_address};
@@ -57,6 +59,7 @@ use operator::Operator;
 use peers::Peers;
 pub use scenario::Limits;
 use scenario::Scenario;
+use transacting::Transacting;
 use watch::Watch;
 
 /// What happens at some time.
@@ -90,6 +93,11 @@ enum Event {
     Call {
         client: usize,
         life: u32,
+    },
+    /// What a client has begun goes on.
+    Deed {
+        client: usize,
+        number: usize,
     },
     /// A copy of a frame is sent over a connection of its own.
     Repeat {
@@ -127,6 +135,7 @@ pub(crate) struct Cluster {
     founders: Vec<ManagerInfo>,
     clients: Vec<Client>,
     draws: Draws,
+    transacting: Transacting,
     streams: Streams,
     operator: Operator,
     watch: Watch,
@@ -182,6 +191,7 @@ impl Cluster {
             expires: scenario.expires,
             is_hot: scenario.is_hot,
         };
+        let deeds = transactional::Draws::new(streams.workload.fork(1), scenario.large_values);
         let mut world = Self {
             trace: Trace::new(keep),
             history: History::default(),
@@ -195,6 +205,7 @@ impl Cluster {
             founders,
             clients: Vec::new(),
             draws: Draws::new(streams.workload.clone(), taste),
+            transacting: Transacting::new(deeds),
             streams,
             operator: Operator::default(),
             watch: Watch::default(),
@@ -256,6 +267,7 @@ impl Cluster {
             Event::AgentTurn { host, life } => self.agent_turn(host, life),
             Event::ClientTurn(client) => self.client_turn(client),
             Event::Call { client, life } => self.call(client, life),
+            Event::Deed { client, number } => self.deed(client, number),
             Event::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
             Event::HangUp(link) => self.network.close(self.agenda.now(), link, End::Opener),
             Event::Fault(fault) => self.befall(fault),
@@ -267,7 +279,10 @@ impl Cluster {
         }
         self.tell_pending();
         let is_late = self.now() >= self.scenario.heal.after_us(CLUSTER_CALLS_END_US);
-        let is_idle = |world: &Self| is_late || world.clients.iter().all(|client| client.calls.is_empty());
+        let is_idle = |world: &Self| {
+            let are_idle = world.clients.iter().all(|client| client.calls.is_empty());
+            is_late || are_idle && world.transacting.is_idle()
+        };
         match self.phase {
             Phase::Quiet if is_idle(self) => {
                 self.phase = Phase::Last;

@@ -11,6 +11,7 @@ use super::kinds::Kind;
 use super::scenario::Kept;
 use super::{Cluster, Event, Phase};
 use crate::streams::Draw;
+use crate::workload::transactional::KEYSPACES;
 
 const MS: u64 = 1_000;
 
@@ -49,7 +50,7 @@ impl Cluster {
         }
         let map = Arc::clone(&self.watch.map);
         let missing = (0..self.scenario.keyspaces.len()).find(|at| {
-            let name = format!("keyspace-{at}");
+            let name = self.scenario.keyspace_name(*at);
             map.keyspace_named(&name).is_none() && !self.watch.dropped.contains(&name)
         });
         // All founders are there, or most copies would be made anew at once.
@@ -58,7 +59,8 @@ impl Cluster {
             && map.nodes().len() >= late.min(3)
             && self.operator.asked.is_empty()
         {
-            let config = config(at, self.scenario.keyspaces[at], self.seed);
+            let name = self.scenario.keyspace_name(at);
+            let config = config((at, &name), self.scenario.keyspaces[at], self.seed);
             return self.ask_control(Command::CreateKeyspace(config));
         }
         if let Some(managers) = self.operator.managers.clone() {
@@ -98,7 +100,10 @@ impl Cluster {
             2 if node.state() == NodeState::Draining => self.ask_control(set(NodeState::Up)),
             3 | 4 if self.scenario.has(Kind::Removals) => self.remove_a_node(map),
             5 if self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
-                let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
+                // Those of transactions are not split: nobody sees to what is prepared in them.
+                let is_plain = |name: &str| !KEYSPACES.contains(&name);
+                let keyspaces = map.keyspaces().filter(|(_, one)| is_plain(one.config().name.as_str()));
+                let keyspaces: Vec<_> = keyspaces.map(|(id, _)| id).collect();
                 if keyspaces.is_empty() {
                     return;
                 }
@@ -193,8 +198,8 @@ impl Cluster {
     }
 }
 
-fn config(at: usize, kept: Kept, seed: u64) -> KeyspaceConfig {
-    let name = KeyspaceName::new(&format!("keyspace-{at}")).expect("is a name");
+fn config((at, name): (usize, &str), kept: Kept, seed: u64) -> KeyspaceConfig {
+    let name = KeyspaceName::new(name).expect("is a name");
     KeyspaceConfig {
         partitions: PartitionCount::new(kept.partitions).expect("is a power of two"),
         hash: HashKind::Xxh3,

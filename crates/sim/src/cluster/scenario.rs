@@ -9,12 +9,16 @@ use super::kinds::{Kind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
 use crate::scenario::NetworkFaults;
 use crate::streams::Draw;
+use crate::workload::transactional::KEYSPACES;
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
 
 /// Longer than sessions are remembered by a clock that runs slow, and until somebody looks for idle ones.
 const SLEEP_US_MIN: u64 = 660 * SECOND;
+
+/// Instances with less memory hold no keyspace of transactions in it.
+const MEMORY_BYTES_MIN: u64 = 8 << 20;
 
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
@@ -30,6 +34,7 @@ pub(crate) struct Scenario {
     pub(crate) late: usize,
     /// How many nodes share a rack.
     pub(crate) rack: u32,
+    /// Those of single operations, then those of transactions.
     pub(crate) keyspaces: Vec<Kept>,
     /// Times at which clients are busy and faults begin; between them little happens.
     pub(crate) storms: Vec<(Time, Time)>,
@@ -127,7 +132,8 @@ impl Scenario {
         let managers = if managers > nodes - late { 3 } else { managers };
         let rack = *random.pick(&[1, 1, 2]);
         let interval_ms = *random.pick(&[20, 100, 500]);
-        let keyspaces = keyspaces(random, interval_ms);
+        let mut keyspaces = keyspaces(random, interval_ms);
+        let mut apart = random.fork(3);
         let (mut storms, mut heal) = storms(random, limits.storms);
         let sleep = random.fork(2).between(SLEEP_US_MIN, SLEEP_US_MIN + 60 * SECOND);
         let sleep = if kinds.has(Kind::Sleeps) { lie_down(&mut storms, &mut heal, sleep) } else { None };
@@ -136,6 +142,8 @@ impl Scenario {
         let is_hot = random.chance(1, 2);
         let network = network(random, kinds);
         let peers = peers(random, kinds);
+        let engine = engine_options(random);
+        keyspaces.extend(transactional(&mut apart, interval_ms, engine.memory_bytes));
         Scenario {
             kinds,
             drawn,
@@ -159,7 +167,7 @@ impl Scenario {
             cut_us: *random.pick(&[500 * MS, 3 * SECOND, 8 * SECOND]),
             pause_us: *random.pick(&[100 * MS, SECOND, 4 * SECOND]),
             interval_ms,
-            engine: engine_options(random),
+            engine,
             batches: random.chance(1, 2),
             compresses: random.chance(1, 4),
             large_values: random.chance(1, 4),
@@ -173,6 +181,14 @@ impl Scenario {
     /// Whether a fault of this kind happens in this run.
     pub(crate) fn has(&self, kind: Kind) -> bool {
         self.kinds.has(kind)
+    }
+
+    /// The name of a keyspace, by its place among all.
+    pub(crate) fn keyspace_name(&self, at: usize) -> String {
+        match at.checked_sub(self.keyspaces.len() - KEYSPACES.len()) {
+            Some(at) => KEYSPACES[at].to_owned(),
+            None => format!("keyspace-{at}"),
+        }
     }
 
     /// The storm that rages at a time.
@@ -199,6 +215,21 @@ fn keyspaces(random: &mut Random, interval_ms: u32) -> Vec<Kept> {
             Kept { durability, partitions, replicas, min_in_sync }
         })
         .collect()
+}
+
+/// The two keyspaces of transactions. One loses nothing; of a loss in the other only what came before it can be checked.
+///
+/// Only in memory it lives where there is enough: what is decided and finds no room holds its intents for ever.
+fn transactional(random: &mut Random, interval_ms: u32, memory_bytes: u64) -> [Kept; 2] {
+    let interval = Durability::Interval { ms: interval_ms };
+    let second = *random.pick(&[Durability::Sync, Durability::Sync, Durability::Memory, interval]);
+    let is_tight = second == Durability::Memory && memory_bytes < MEMORY_BYTES_MIN;
+    let second = if is_tight { interval } else { second };
+    let mut kept = |durability| {
+        let (replicas, min_in_sync) = *random.pick(&[(3, 2), (3, 2), (3, 3), (2, 2), (2, 1), (1, 1)]);
+        Kept { durability, partitions: *random.pick(&[1, 2, 2]), replicas, min_in_sync }
+    };
+    [kept(Durability::Sync), kept(second)]
 }
 
 /// Storms of some seconds each, over two minutes and a half, and when all faults end: groups become whole again in the calm

@@ -20,6 +20,7 @@ use super::recovery::{End, Holder, Judged, judge};
 use super::slices::Slices;
 use crate::history::{History, KeyspaceHistory, Loss};
 use crate::limits::TRACES_US;
+use crate::workload::transactional::KEYSPACES;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -64,9 +65,12 @@ struct Ended {
 }
 
 impl Watch {
-    /// Keyspaces that clients use; those just dropped too, for a while.
+    /// Keyspaces that clients use for single operations; those just dropped too, for a while.
     pub(super) fn live(&self, now: Time) -> impl Iterator<Item = KeyspaceId> {
-        let used = move |known: &&Known| known.history.dropped.is_none_or(|at| now < at.after_us(300_000));
+        let used = move |known: &&Known| {
+            let is_plain = !KEYSPACES.contains(&known.config.name.as_str());
+            is_plain && known.history.dropped.is_none_or(|at| now < at.after_us(300_000))
+        };
         self.keyspaces.values().filter(used).map(|known| known.history.id)
     }
 
@@ -88,6 +92,12 @@ impl Watch {
         *known = if now <= known.1 { (known.0, known.1.max(until)) } else { (now, until) };
     }
 
+    /// Keyspaces that transactions are about.
+    fn transactional(&self) -> Vec<KeyspaceId> {
+        let is_so = |known: &&Known| KEYSPACES.contains(&known.config.name.as_str());
+        self.keyspaces.values().filter(is_so).map(|known| known.history.id).collect()
+    }
+
     /// Everything that checkers need, at the end.
     pub(super) fn tell(&mut self, history: &mut History) {
         for call in &mut history.calls {
@@ -106,6 +116,7 @@ impl Watch {
                 history.losses.push(loss);
             }
         }
+        history.transactional = self.transactional();
         history.keyspaces = self.keyspaces.values().map(|known| known.history.clone()).collect();
     }
 }

@@ -240,7 +240,7 @@ impl Slot {
 /// Whether a frame changes something, so that a copy of it is worth sending.
 pub(crate) fn carries_writes(message: &Message<'_>) -> bool {
     match message {
-        Message::Write { .. } => true,
+        Message::Write { .. } | Message::Transact(_) | Message::Stage(_) => true,
         Message::Batch(batch) => batch.operations.iter().any(|one| matches!(one, Wire::Write(_))),
         _ => false,
     }

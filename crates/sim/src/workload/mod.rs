@@ -3,3 +3,4 @@
 pub(crate) mod draw;
 pub mod operation;
 pub mod tokens;
+pub(crate) mod transactional;

@@ -430,7 +430,8 @@ impl Client {
                     match &value {
                         Value::List(values) if !has_reads => {
                             let read = Action::Read { key: *cell, values: values.clone() };
-                            seen.history[entry].actions.push(read);
+                            // As it was before the transaction.
+                            seen.history[entry].actions.insert(0, read);
                         }
                         Value::List(values) => {
                             if self.got.get(cell).is_some_and(|got| got.1 != Value::List(values.clone())) {

@@ -1,0 +1,84 @@
+//! Registers: versions tell the order of what was written to them.
+
+use std::collections::BTreeMap;
+
+use super::{Action, Anomaly, Edge, Fate, Known, Why};
+
+/// By version: a value, who has written it, and who has read or written it first.
+type Versions = BTreeMap<u64, (u64, usize, usize)>;
+
+/// What is known of registers.
+pub(super) struct Registers {
+    versions: BTreeMap<u64, Versions>,
+    /// Who has read which version of which register.
+    reads: Vec<(usize, u64, u64)>,
+}
+
+impl Registers {
+    pub(super) fn of(known: &mut Known<'_>) -> Result<Registers, Anomaly> {
+        let mut registers = Registers { versions: BTreeMap::new(), reads: Vec::new() };
+        let mut version_of: BTreeMap<(u64, u64), (u64, usize)> = BTreeMap::new();
+        let history = known.history;
+        for (number, transaction) in history.iter().enumerate() {
+            let mut own: BTreeMap<u64, u64> = BTreeMap::new();
+            for action in &transaction.actions {
+                let (key, value, version) = match *action {
+                    Action::Write { key, value, version } => {
+                        own.insert(key, value);
+                        let is_over = known.writers.get(&(key, value)).is_some_and(|(_, over)| *over);
+                        // What the same transaction has written over has no version.
+                        let Some(version) = version.filter(|_| !is_over) else { continue };
+                        (key, value, version)
+                    }
+                    Action::Look { key, value, version } if transaction.fate == Fate::Committed => {
+                        match own.get(&key) {
+                            Some(written) if *written != value => {
+                                return Err(Anomaly::Internal { reader: number, key });
+                            }
+                            Some(_) => continue,
+                            None => {}
+                        }
+                        known.writer(number, (key, value), true)?;
+                        registers.reads.push((number, key, version));
+                        (key, value, version)
+                    }
+                    _ => continue,
+                };
+                let (writer, _) = known.writers[&(key, value)];
+                let of_value = *version_of.entry((key, value)).or_insert((version, number));
+                let versions = registers.versions.entry(key).or_default();
+                let of_version = *versions.entry(version).or_insert((value, writer, number));
+                if of_value.0 != version {
+                    return Err(Anomaly::Versions { one: of_value.1, other: number, key });
+                }
+                if of_version.0 != value {
+                    return Err(Anomaly::Versions { one: of_version.2, other: number, key });
+                }
+            }
+        }
+        Ok(registers)
+    }
+
+    pub(super) fn edges(&self, known: &Known<'_>, add: &mut impl FnMut(Edge)) {
+        for versions in self.versions.values() {
+            let mut before = None;
+            for (_, writer, _) in versions.values() {
+                if let Some(before) = before.replace(*writer) {
+                    add((before, *writer, Why::WriteWrite));
+                }
+            }
+        }
+        for (reader, key, version) in &self.reads {
+            let versions = &self.versions[key];
+            add((versions[version].1, *reader, Why::WriteRead));
+            let mut later = versions.range(version + 1..).map(|(_, (_, writer, _))| *writer);
+            if let Some(writer) = later.find(|writer| writer != reader) {
+                add((*reader, writer, Why::ReadWrite));
+            }
+        }
+        debug_assert!(
+            self.reads.iter().all(|(reader, ..)| known.happened.contains(reader)),
+            "they are known"
+        );
+    }
+}

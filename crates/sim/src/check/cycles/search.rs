@@ -1,0 +1,127 @@
+//! The graph: edges of real time, and cycles, the simplest kind first.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::{Class, Edge, Fate, Transaction, Why};
+
+/// Cycles are looked for from so many transactions on them: of thousands one is as good as another.
+const STARTS_MAX: usize = 64;
+
+/// Edges of real time, without those that follow from others: to whom began from those who had ended and behind whom nobody
+/// had both begun and ended. There are as many for each as were under way at one time.
+pub(super) fn real_time(history: &[Transaction]) -> Vec<Edge> {
+    let mut moments: Vec<(u64, bool, usize)> = Vec::with_capacity(history.len() * 2);
+    for (number, one) in history.iter().enumerate().filter(|(_, one)| one.fate != Fate::Aborted) {
+        // Who ends when another begins has not ended before it.
+        moments.push((one.begin, false, number));
+        if let (Fate::Committed, Some(end)) = (one.fate, one.end) {
+            moments.push((end, true, number));
+        }
+    }
+    moments.sort_unstable();
+    let mut edges = Vec::new();
+    let mut ended: BTreeSet<usize> = BTreeSet::new();
+    let mut before: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (_, is_end, number) in moments {
+        if is_end {
+            for earlier in before.remove(&number).unwrap_or_default() {
+                ended.remove(&earlier);
+            }
+            ended.insert(number);
+        } else {
+            edges.extend(ended.iter().map(|earlier| (*earlier, number, Why::RealTime)));
+            before.insert(number, ended.iter().copied().collect());
+        }
+    }
+    edges
+}
+
+/// A cycle of the simplest class of which there is one, among so many transactions.
+pub(super) fn cycle(count: usize, edges: &[Edge]) -> Option<Vec<Edge>> {
+    let among = |is_in: &dyn Fn(Why) -> bool| {
+        let mut next: Vec<Vec<(usize, Why)>> = vec![Vec::new(); count];
+        edges.iter().filter(|edge| is_in(edge.2)).for_each(|(from, to, why)| next[*from].push((*to, *why)));
+        next
+    };
+    let all = among(&|_| true);
+    if on_cycles(&all).is_empty() {
+        return None;
+    }
+    let without_rw = among(&|why| why != Why::ReadWrite);
+    shortest(&among(&|why| matches!(why, Why::WriteWrite | Why::RealTime)))
+        .or_else(|| shortest(&without_rw))
+        .or_else(|| shortest_with_one(edges, &without_rw))
+        .or_else(|| shortest(&all))
+}
+
+/// The shortest cycle found from some of those that are on one.
+fn shortest(next: &[Vec<(usize, Why)>]) -> Option<Vec<Edge>> {
+    let starts = on_cycles(next).into_iter().take(STARTS_MAX);
+    starts.filter_map(|start| path(next, start, start)).min_by_key(Vec::len)
+}
+
+/// The shortest cycle with one read of what was written over, found from some of those.
+fn shortest_with_one(edges: &[Edge], next: &[Vec<(usize, Why)>]) -> Option<Vec<Edge>> {
+    let reads = edges.iter().filter(|(_, _, why)| *why == Why::ReadWrite);
+    let cycles = reads.filter_map(|edge| {
+        let mut cycle = path(next, edge.1, edge.0)?;
+        cycle.push(*edge);
+        Some(cycle)
+    });
+    let cycle = cycles.take(STARTS_MAX).min_by_key(Vec::len);
+    debug_assert!(cycle.as_ref().is_none_or(|cycle| Class::of(cycle) == Class::GSingle), "it has one");
+    cycle
+}
+
+/// Who is left when those are taken away, again and again, who come before nobody or after nobody.
+fn on_cycles(next: &[Vec<(usize, Why)>]) -> Vec<usize> {
+    let mut before: Vec<Vec<usize>> = vec![Vec::new(); next.len()];
+    for (from, tos) in next.iter().enumerate() {
+        tos.iter().for_each(|(to, _)| before[*to].push(from));
+    }
+    let mut incoming: Vec<usize> = before.iter().map(Vec::len).collect();
+    let mut outgoing: Vec<usize> = next.iter().map(Vec::len).collect();
+    let mut gone = vec![false; next.len()];
+    let mut queue: Vec<usize> =
+        (0..next.len()).filter(|one| incoming[*one] == 0 || outgoing[*one] == 0).collect();
+    while let Some(one) = queue.pop() {
+        if std::mem::replace(&mut gone[one], true) {
+            continue;
+        }
+        for (to, _) in &next[one] {
+            incoming[*to] -= 1;
+            if incoming[*to] == 0 {
+                queue.push(*to);
+            }
+        }
+        for from in &before[one] {
+            outgoing[*from] -= 1;
+            if outgoing[*from] == 0 {
+                queue.push(*from);
+            }
+        }
+    }
+    (0..next.len()).filter(|one| !gone[*one]).collect()
+}
+
+/// The shortest way of at least one edge.
+fn path(next: &[Vec<(usize, Why)>], start: usize, goal: usize) -> Option<Vec<Edge>> {
+    let mut came: BTreeMap<usize, Edge> = BTreeMap::new();
+    let mut queue = VecDeque::from([start]);
+    while let Some(from) = queue.pop_front() {
+        for (to, why) in &next[from] {
+            if *to == goal {
+                let mut way = vec![(from, goal, *why)];
+                while way[0].0 != start {
+                    way.insert(0, came[&way[0].0]);
+                }
+                return Some(way);
+            }
+            if !came.contains_key(to) && *to != start {
+                came.insert(*to, (from, *to, *why));
+                queue.push_back(*to);
+            }
+        }
+    }
+    None
+}

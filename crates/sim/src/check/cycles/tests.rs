@@ -1,0 +1,267 @@
+//! Histories made by hand, good and bad.
+
+use super::*;
+
+const X: u64 = 1;
+const Y: u64 = 2;
+
+fn append(key: u64, value: u64) -> Action {
+    Action::Append { key, value }
+}
+
+fn read(key: u64, values: &[u64]) -> Action {
+    Action::Read { key, values: values.to_vec() }
+}
+
+fn committed(begin: u64, end: u64, actions: &[Action]) -> Transaction {
+    Transaction { begin, end: Some(end), fate: Fate::Committed, actions: actions.to_vec() }
+}
+
+fn cycle_of(history: &[Transaction]) -> Vec<Why> {
+    match check(history) {
+        Err(Anomaly::Cycle(edges)) => {
+            let mut why: Vec<Why> = edges.into_iter().map(|(_, _, why)| why).collect();
+            why.sort_unstable();
+            why
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_serial_history_is_right() {
+    let history = [
+        committed(0, 1, &[append(X, 1), append(Y, 2)]),
+        committed(2, 3, &[read(X, &[1]), append(Y, 3)]),
+        committed(4, 5, &[read(X, &[1]), read(Y, &[2, 3])]),
+    ];
+    assert_eq!(check(&history), Ok(()));
+}
+
+#[test]
+fn concurrent_transactions_may_have_happened_in_any_order() {
+    let history = [
+        committed(0, 9, &[append(X, 1)]),
+        committed(0, 9, &[read(X, &[])]),
+        committed(0, 9, &[read(X, &[1])]),
+    ];
+    assert_eq!(check(&history), Ok(()));
+}
+
+#[test]
+fn a_read_of_less_than_had_been_written_before_it_began_is_found() {
+    let history = [committed(0, 1, &[append(X, 1)]), committed(2, 3, &[read(X, &[])])];
+    assert_eq!(cycle_of(&history), [Why::ReadWrite, Why::RealTime]);
+}
+
+#[test]
+fn a_lost_update_is_found() {
+    let history = [
+        committed(0, 9, &[read(X, &[]), append(X, 1)]),
+        committed(0, 9, &[read(X, &[]), append(X, 2)]),
+        committed(10, 11, &[read(X, &[1, 2])]),
+    ];
+    assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::ReadWrite]);
+}
+
+#[test]
+fn half_of_a_transaction_that_is_read_is_found() {
+    let history =
+        [committed(0, 9, &[append(X, 1), append(Y, 2)]), committed(0, 9, &[read(X, &[1]), read(Y, &[])])];
+    assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite]);
+}
+
+#[test]
+fn write_skew_is_found() {
+    let history = [
+        committed(0, 9, &[read(X, &[]), append(Y, 1)]),
+        committed(0, 9, &[read(Y, &[]), append(X, 2)]),
+        committed(10, 11, &[read(X, &[2]), read(Y, &[1])]),
+    ];
+    assert_eq!(cycle_of(&history), [Why::ReadWrite, Why::ReadWrite]);
+}
+
+#[test]
+fn writers_that_two_lists_order_otherwise_are_found() {
+    let history = [
+        committed(0, 9, &[append(X, 1), append(Y, 2)]),
+        committed(0, 9, &[append(X, 3), append(Y, 4)]),
+        committed(10, 11, &[read(X, &[1, 3]), read(Y, &[4, 2])]),
+    ];
+    assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::WriteWrite]);
+}
+
+#[test]
+fn what_was_seen_by_one_and_not_by_a_later_one_is_found() {
+    let writer =
+        Transaction { end: None, fate: Fate::Unknown, ..committed(0, 0, &[append(X, 1), append(Y, 2)]) };
+    let history = [writer, committed(1, 2, &[read(X, &[1])]), committed(3, 4, &[read(Y, &[])])];
+    assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite, Why::RealTime]);
+}
+
+#[test]
+fn an_acknowledged_write_that_nobody_ever_sees_is_found() {
+    let history = [
+        committed(0, 1, &[append(X, 1)]),
+        committed(2, 3, &[append(X, 2)]),
+        committed(4, 5, &[read(X, &[2])]),
+    ];
+    assert_eq!(cycle_of(&history), [Why::WriteWrite, Why::RealTime]);
+}
+
+#[test]
+fn what_needs_no_cycle_is_told() {
+    let aborted = Transaction { fate: Fate::Aborted, ..committed(0, 1, &[append(X, 1)]) };
+    let history = [aborted, committed(2, 3, &[read(X, &[1])])];
+    assert_eq!(check(&history), Err(Anomaly::AbortedRead { reader: 1, value: 1 }));
+    let history = [committed(2, 3, &[read(X, &[7])])];
+    assert_eq!(check(&history), Err(Anomaly::Phantom { reader: 0, value: 7 }));
+    let history = [committed(0, 1, &[append(X, 1)]), committed(2, 3, &[read(X, &[1, 1])])];
+    assert_eq!(check(&history), Err(Anomaly::Duplicate { reader: 1, value: 1 }));
+    let writers = [committed(0, 9, &[append(X, 1)]), committed(0, 9, &[append(X, 2)])];
+    let readers = [committed(0, 9, &[read(X, &[1])]), committed(0, 9, &[read(X, &[2])])];
+    let history = [writers, readers].concat();
+    assert_eq!(check(&history), Err(Anomaly::Incompatible { one: 2, other: 3, key: X }));
+}
+
+#[test]
+fn transactions_that_never_were_leave_no_trace() {
+    let unknown = Transaction { end: None, fate: Fate::Unknown, ..committed(0, 0, &[append(X, 1)]) };
+    let aborted = Transaction { fate: Fate::Aborted, ..committed(0, 1, &[append(X, 2)]) };
+    let history = [unknown, aborted, committed(2, 3, &[read(X, &[])])];
+    assert_eq!(check(&history), Ok(()));
+}
+
+#[test]
+fn what_is_from_the_midst_of_a_transaction_is_found() {
+    let writer = committed(0, 9, &[append(X, 1), append(X, 2)]);
+    let reader = committed(0, 9, &[read(X, &[1])]);
+    assert_eq!(check(&[writer, reader]), Err(Anomaly::Intermediate { reader: 1, value: 1 }));
+    let writer = committed(0, 9, &[write(X, 1, None), write(X, 2, Some(5))]);
+    let reader = committed(0, 9, &[look(X, 1, 5)]);
+    assert_eq!(check(&[writer, reader]), Err(Anomaly::Intermediate { reader: 1, value: 1 }));
+}
+
+#[test]
+fn a_transaction_reads_what_it_has_written() {
+    let own = committed(0, 9, &[read(X, &[]), append(X, 1), read(X, &[1]), append(X, 2), read(X, &[1, 2])]);
+    assert_eq!(check(&[own]), Ok(()));
+    let own = committed(0, 9, &[append(X, 1), read(X, &[])]);
+    assert_eq!(check(&[own]), Err(Anomaly::Internal { reader: 0, key: X }));
+    let own = committed(0, 9, &[write(X, 1, Some(4)), look(X, 1, 4), write(Y, 2, Some(4)), look(Y, 3, 4)]);
+    assert_eq!(check(&[own]), Err(Anomaly::Internal { reader: 0, key: Y }));
+}
+
+fn write(key: u64, value: u64, version: Option<u64>) -> Action {
+    Action::Write { key, value, version }
+}
+
+fn look(key: u64, value: u64, version: u64) -> Action {
+    Action::Look { key, value, version }
+}
+
+#[test]
+fn versions_order_what_is_written_to_registers() {
+    let history = [
+        committed(0, 1, &[write(X, 1, Some(10))]),
+        // Nobody knows that it was done but who has read it.
+        Transaction { end: None, fate: Fate::Unknown, ..committed(2, 0, &[write(X, 2, None)]) },
+        committed(3, 4, &[look(X, 2, 20)]),
+        committed(5, 6, &[write(X, 3, Some(30))]),
+        committed(7, 8, &[look(X, 3, 30)]),
+    ];
+    assert_eq!(check(&history), Ok(()));
+    let mut late = history.clone();
+    late[4] = committed(7, 8, &[look(X, 2, 20)]);
+    assert_eq!(cycle_of(&late), [Why::ReadWrite, Why::RealTime]);
+    let mut out_of_order = history.clone();
+    out_of_order[3] = committed(5, 6, &[write(X, 3, Some(5))]);
+    out_of_order[4] = committed(7, 8, &[look(X, 3, 5)]);
+    assert!(matches!(check(&out_of_order), Err(Anomaly::Cycle(_))));
+}
+
+#[test]
+fn a_version_has_one_value_and_a_value_one_version() {
+    let history = [committed(0, 1, &[write(X, 1, Some(10))]), committed(0, 9, &[look(X, 1, 11)])];
+    assert_eq!(check(&history), Err(Anomaly::Versions { one: 0, other: 1, key: X }));
+    let history = [committed(0, 1, &[write(X, 1, Some(10))]), committed(0, 1, &[write(X, 2, Some(10))])];
+    assert_eq!(check(&history), Err(Anomaly::Versions { one: 0, other: 1, key: X }));
+    assert_eq!(check(&[committed(0, 9, &[look(X, 7, 1)])]), Err(Anomaly::Phantom { reader: 0, value: 7 }));
+}
+
+#[test]
+fn lost_updates_and_write_skew_of_registers_are_found() {
+    let first = committed(0, 1, &[write(X, 1, Some(1)), write(Y, 2, Some(1))]);
+    let lost = [
+        first.clone(),
+        committed(2, 9, &[look(X, 1, 1), write(X, 3, Some(3))]),
+        committed(2, 9, &[look(X, 1, 1), write(X, 4, Some(4))]),
+    ];
+    assert_eq!(cycle_of(&lost), [Why::WriteWrite, Why::ReadWrite]);
+    let skew = [
+        first,
+        committed(2, 9, &[look(X, 1, 1), write(Y, 3, Some(3))]),
+        committed(2, 9, &[look(Y, 2, 1), write(X, 4, Some(4))]),
+    ];
+    assert_eq!(cycle_of(&skew), [Why::ReadWrite, Why::ReadWrite]);
+}
+
+/// What a history is said to be.
+fn class_of(history: &[Transaction]) -> Class {
+    match check(history) {
+        Err(Anomaly::Cycle(edges)) => Class::of(&edges),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn cycles_have_classes_and_the_simplest_is_told() {
+    let writes = [
+        committed(0, 9, &[append(X, 1), append(Y, 2)]),
+        committed(0, 9, &[append(X, 3), append(Y, 4)]),
+        committed(10, 11, &[read(X, &[1, 3]), read(Y, &[4, 2])]),
+    ];
+    assert_eq!(class_of(&writes), Class::G0);
+    let flows =
+        [committed(0, 9, &[append(X, 1), read(Y, &[2])]), committed(0, 9, &[append(Y, 2), read(X, &[1])])];
+    assert_eq!(class_of(&flows), Class::G1c);
+    let half =
+        [committed(0, 9, &[append(X, 1), append(Y, 2)]), committed(0, 9, &[read(X, &[1]), read(Y, &[])])];
+    assert_eq!(class_of(&half), Class::GSingle);
+    let skew = [
+        committed(0, 9, &[read(X, &[]), append(Y, 1)]),
+        committed(0, 9, &[read(Y, &[]), append(X, 2)]),
+        committed(10, 11, &[read(X, &[2]), read(Y, &[1])]),
+    ];
+    assert_eq!(class_of(&skew), Class::G2);
+    // All four at once, each on lists of its own.
+    let shifted = |history: &[Transaction], by: u64| -> Vec<Transaction> {
+        let key = |key: u64| key + by;
+        let of = |action: &Action| match action {
+            Action::Append { key: list, value } => append(key(*list), *value),
+            Action::Read { key: list, values } => read(key(*list), values),
+            other => other.clone(),
+        };
+        history
+            .iter()
+            .map(|one| Transaction { actions: one.actions.iter().map(of).collect(), ..one.clone() })
+            .collect()
+    };
+    let all = [shifted(&skew, 0), shifted(&half, 10), shifted(&flows, 20), shifted(&writes, 30)];
+    assert_eq!(class_of(&all.concat()), Class::G0);
+    assert_eq!(class_of(&all[..3].concat()), Class::G1c);
+    assert_eq!(class_of(&all[..2].concat()), Class::GSingle);
+}
+
+#[test]
+fn real_time_is_kept_over_many() {
+    // One after the other, each alone: the first is read as if the last had not been.
+    let mut history: Vec<Transaction> =
+        (0..2_000).map(|at| committed(at * 2, at * 2 + 1, &[append(X, at)])).collect();
+    let all: Vec<u64> = (0..2_000).collect();
+    history.push(committed(5_000, 5_001, &[read(X, &all)]));
+    assert_eq!(check(&history), Ok(()));
+    history.push(committed(6_000, 6_001, &[read(X, &all[..1_999])]));
+    // By way of who has read it between the two.
+    assert_eq!(cycle_of(&history), [Why::WriteRead, Why::ReadWrite, Why::RealTime]);
+}

@@ -1,0 +1,171 @@
+//! Transactions: they have an order that explains every read and respects real time, their versions are in that order, accounts
+//! add up whenever all are read, and every one ends.
+//!
+//! Where a partition goes on without all that was acknowledged, what came after is not looked at but for its end: of a
+//! transaction over several keyspaces each keeps what its own durability promises.
+
+use std::collections::BTreeMap;
+
+use zerohop_session::Time;
+
+use super::Violation;
+use super::cycles::{self, Action, Anomaly, Class, Fate, Transaction, Why};
+use crate::history::History;
+use crate::limits::{CLUSTER_HEALING_US, DEADLINE_SLACK_US};
+use crate::transacted::{Transacted, Trouble};
+
+/// Looks at all of them; how many there are.
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize {
+    let all = &history.transactions;
+    if all.is_empty() {
+        return 0;
+    }
+    let mut wrong = |checker, what| violations.push(Violation { checker, what });
+    let lost = history.losses.iter().filter(|loss| history.transactional.contains(&loss.keyspace));
+    let until = lost.map(|loss| loss.down).min().unwrap_or(Time::NEVER);
+    let (known, serial) = before(all, until);
+    for one in all {
+        if let Some(what) = ends(history, one) {
+            wrong("progress", format!("{what}\n    {one}"));
+        }
+    }
+    for one in &known {
+        if let Some(Trouble::Strange(_)) = &one.trouble {
+            wrong("serial", format!("nothing could have brought this\n    {one}"));
+        }
+        if one.sum.is_some_and(|sum| sum != 0) && is_known(one, until) {
+            wrong("bank", format!("all accounts together do not hold nothing\n    {one}"));
+        }
+    }
+    for what in lists_of_two_versions(&known, until) {
+        wrong("serial", what);
+    }
+    if let Err(anomaly) = cycles::check(&serial) {
+        wrong("serial", told(&anomaly, &known));
+        return all.len();
+    }
+    // Versions are in an order that explains it too. What a read of several has seen has none.
+    let version = |number: usize| known[number].version.filter(|_| is_known(known[number], until));
+    for (from, to, why) in cycles::dependencies(&serial).unwrap_or_default() {
+        if let (Some(one), Some(other)) = (version(from), version(to))
+            && (one > other || one == other && why != Why::ReadWrite)
+        {
+            let (from, to) = (known[from], known[to]);
+            wrong("serial", format!("versions are not in the order of {why:?}\n    {from}\n    {to}"));
+        }
+    }
+    all.len()
+}
+
+/// Whether its client knew of its end by then.
+fn is_known(one: &Transacted, until: Time) -> bool {
+    one.end().is_some_and(|end| end <= until)
+}
+
+/// What had begun by a time, as it was known then.
+fn before(all: &[Transacted], until: Time) -> (Vec<&Transacted>, Vec<Transaction>) {
+    let known: Vec<&Transacted> = all.iter().filter(|one| one.begin() <= until).collect();
+    let serial = known.iter().map(|one| {
+        let mut transaction = one.transaction.clone();
+        if !is_known(one, until) {
+            (transaction.fate, transaction.end) = (Fate::Unknown, None);
+        }
+        if transaction.fate == Fate::Unknown {
+            // Versions that nobody was told of in time.
+            for action in &mut transaction.actions {
+                if let Action::Write { version, .. } = action {
+                    *version = None;
+                }
+            }
+        }
+        transaction
+    });
+    let serial = serial.collect();
+    (known, serial)
+}
+
+/// Every operation ends by its deadline, and once faults have ended, well, or because others were in its way.
+fn ends(history: &History, one: &Transacted) -> Option<&'static str> {
+    let late = one.deadline.after_us(DEADLINE_SLACK_US);
+    match one.end() {
+        None if history.ended >= late && !one.is_left => {
+            return Some("a transaction has not ended by its deadline");
+        }
+        Some(end) if end > late => return Some("a transaction has ended after its deadline"),
+        _ => {}
+    }
+    let is_healthy = history.healed.is_some_and(|healed| one.begin() >= healed.after_us(CLUSTER_HEALING_US));
+    match &one.trouble {
+        // Whoever has seen the time of a clock that ran ahead is not served until it comes.
+        Some(Trouble::Other(why)) if is_healthy && !(history.clocks_were_set && why.contains("clock")) => {
+            Some("a transaction was not done though nothing was in its way any more")
+        }
+        _ => None,
+    }
+}
+
+/// A list that ends with the same value has the same version, whoever reads it; that of whoever has appended it.
+fn lists_of_two_versions(known: &[&Transacted], until: Time) -> Vec<String> {
+    let mut versions = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for one in known.iter().filter(|one| is_known(one, until) && one.transaction.fate == Fate::Committed) {
+        let mut last = BTreeMap::new();
+        for action in &one.transaction.actions {
+            if let Action::Append { key, value } = action {
+                last.insert(*key, *value);
+            }
+        }
+        let made = last.into_iter().filter_map(|(key, value)| Some((key, value, one.version?)));
+        for (key, value, version) in made.chain(one.lists.iter().copied()) {
+            let (first, by) = *versions.entry((key, value)).or_insert((version, *one));
+            if first != version {
+                wrong.push(format!(
+                    "list {key:x} that ends with {value} has two versions, {first} and {version}\n    {by}\n    {one}"
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// What does not hold, with those who show it.
+fn told(anomaly: &Anomaly, known: &[&Transacted]) -> String {
+    let (what, who) = match anomaly {
+        Anomaly::Cycle(edges) => {
+            let mut text = format!("no order explains it, {:?}:", Class::of(edges));
+            for (from, _, why) in edges {
+                text.push_str(&format!("\n    {}\n      {why:?}", known[*from]));
+            }
+            return text;
+        }
+        Anomaly::AbortedRead { reader, value } => {
+            (format!("{value} was read, and its transaction was not done (G1a)"), vec![*reader])
+        }
+        Anomaly::Intermediate { reader, value } => {
+            (format!("{value} is from the midst of a transaction (G1b)"), vec![*reader])
+        }
+        Anomaly::Phantom { reader, value } => (format!("{value} was never written there"), vec![*reader]),
+        Anomaly::Duplicate { reader, value } => (format!("{value} stands twice in a list"), vec![*reader]),
+        Anomaly::Incompatible { one, other, key } => {
+            (format!("two reads of list {key:x} contradict each other"), vec![*one, *other])
+        }
+        Anomaly::Internal { reader, key } => {
+            (format!("it does not read what it has written to {key:x} itself"), vec![*reader])
+        }
+        Anomaly::Versions { one, other, key } => {
+            (format!("versions of register {key:x} contradict each other"), vec![*one, *other])
+        }
+    };
+    let writes = |one: &&&Transacted| {
+        match anomaly {
+        Anomaly::AbortedRead { value: read, .. } | Anomaly::Duplicate { value: read, .. } => {
+            one.transaction.actions.iter().any(|action| {
+                matches!(action, Action::Append { value, .. } | Action::Write { value, .. } if value == read)
+            })
+        }
+        _ => false,
+    }
+    };
+    let who = who.into_iter().map(|number| &known[number]).chain(known.iter().filter(writes));
+    who.fold(what, |text, one| format!("{text}\n    {one}"))
+}

@@ -1,0 +1,110 @@
+//! What came of transactions, and of single operations on what they are about: what their checker looks at.
+
+use std::fmt;
+
+use zerohop_session::Time;
+use zerohop_wire::ids::Timestamp;
+
+use crate::check::cycles::{Action, Fate, Transaction};
+
+/// One transaction, or something that is as good as one: a read of several records, an operation on one.
+#[derive(Clone, Debug)]
+pub struct Transacted {
+    /// Whose.
+    pub client: usize,
+    /// Its actions, with what they brought, as far as they are on lists and registers; times are in microseconds.
+    pub transaction: Transaction,
+    /// Its version, if its client was told one.
+    pub version: Option<Timestamp>,
+    /// Of lists that were read: which, its last value, and its version.
+    pub lists: Vec<(u64, u64, Timestamp)>,
+    /// If all accounts of a bank were read: what they hold together.
+    pub sum: Option<i64>,
+    /// When it had to have ended.
+    pub deadline: Time,
+    /// Its client went away.
+    pub is_left: bool,
+    /// How it ended otherwise than well.
+    pub trouble: Option<Trouble>,
+}
+
+/// How a transaction can end otherwise than well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// What it rested on had changed, or was not there.
+    Conflict(String),
+    /// Something else stood in its way, or its end is not known.
+    Other(String),
+    /// It brought something that nothing could have brought.
+    Strange(String),
+}
+
+impl Transacted {
+    /// When it began.
+    #[must_use]
+    pub fn begin(&self) -> Time {
+        Time(self.transaction.begin)
+    }
+
+    /// When its client knew of its end.
+    #[must_use]
+    pub fn end(&self) -> Option<Time> {
+        self.transaction.end.map(Time)
+    }
+}
+
+impl fmt::Display for Transacted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Transaction { begin, end, fate, actions } = &self.transaction;
+        write!(f, "c{} [{begin} .. ", self.client)?;
+        match end {
+            Some(end) => write!(f, "{end}]")?,
+            None => f.write_str("]")?,
+        }
+        write!(f, " {fate:?}")?;
+        if let Some(version) = self.version {
+            write!(f, " @{version}")?;
+        }
+        for action in actions {
+            match action {
+                Action::Append { key, value } => write!(f, "; {key:x} << {value}")?,
+                Action::Write { key, value, .. } => write!(f, "; {key:x} := {value}")?,
+                Action::Look { key, value, version } => write!(f, "; {key:x} = {value} @{version}")?,
+                Action::Read { key, values } => {
+                    let from = values.len().saturating_sub(VALUES_SHOWN);
+                    let more = if from > 0 { ".." } else { "" };
+                    write!(f, "; {key:x} = [{more}{:?}] of {}", &values[from..], values.len())?;
+                }
+            }
+        }
+        if let Some(sum) = self.sum {
+            write!(f, "; sum {sum}")?;
+        }
+        match &self.trouble {
+            Some(Trouble::Conflict(why) | Trouble::Other(why) | Trouble::Strange(why)) => {
+                write!(f, "; {why}")
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Of a list, so many of its last values are shown.
+const VALUES_SHOWN: usize = 6;
+
+impl Transacted {
+    /// One that has begun, and of whose end nothing is known.
+    #[must_use]
+    pub fn begun(client: usize, now: Time, deadline: Time, actions: Vec<Action>) -> Transacted {
+        Transacted {
+            client,
+            transaction: Transaction { begin: now.0, end: None, fate: Fate::Unknown, actions },
+            version: None,
+            lists: Vec::new(),
+            sum: None,
+            deadline,
+            is_left: false,
+            trouble: None,
+        }
+    }
+}

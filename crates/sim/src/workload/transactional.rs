@@ -1,0 +1,272 @@
+//! What clients do in transactions: over lists, registers and accounts of two keyspaces that nothing else is done to.
+//!
+//! Every value that is appended or written is a number that no other has. What is moved from account to account adds up to
+//! nothing, so that all accounts of a bank together hold nothing whenever they are read together.
+
+use zerohop_engine::random::Random;
+
+use crate::streams::Draw;
+
+/// Names of their keyspaces.
+pub(crate) const KEYSPACES: [&str; 2] = ["transactions-0", "transactions-1"];
+
+/// What is kept under a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Class {
+    /// A list that is appended to.
+    List,
+    /// Bytes that are replaced.
+    Register,
+    /// Decimal text that is added to; of the first bank.
+    Account,
+    /// A number of eight bytes that is transformed in place; of the second bank.
+    Cell,
+}
+
+/// Keys of each class in each keyspace.
+const fn count(class: Class) -> u64 {
+    match class {
+        Class::List => 4,
+        Class::Register => 3,
+        Class::Account | Class::Cell => 2,
+    }
+}
+
+/// A key of one of the two keyspaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    /// Which keyspace, by [`KEYSPACES`].
+    pub(crate) keyspace: usize,
+    pub(crate) class: Class,
+    number: u64,
+}
+
+impl Key {
+    /// All of a class.
+    pub(crate) fn all(class: Class) -> Vec<Key> {
+        let of = |keyspace| (0..count(class)).map(move |number| Key { keyspace, class, number });
+        (0..KEYSPACES.len()).flat_map(of).collect()
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        format!("{:?}-{}", self.class, self.number).into_bytes()
+    }
+
+    /// A number that no other key has.
+    pub(crate) fn id(self) -> u64 {
+        (self.keyspace as u64) << 16 | (self.class as u64) << 8 | self.number
+    }
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Reads all of it.
+    Read(Key),
+    /// Appends a value to a list.
+    Append(Key, u64),
+    /// Writes a value to a register, with so many bytes behind it.
+    Put { key: Key, value: u64, filler: usize },
+    /// Writes it if there is nothing.
+    Make { key: Key, value: u64 },
+    /// Adds to an account or a cell.
+    Add(Key, i64),
+}
+
+impl Step {
+    pub(crate) fn key(self) -> Key {
+        match self {
+            Step::Read(key) | Step::Append(key, _) | Step::Add(key, _) => key,
+            Step::Put { key, .. } | Step::Make { key, .. } => key,
+        }
+    }
+
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Step::Read(_))
+    }
+}
+
+/// Something that a client does with several operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// One transaction that rests on nothing.
+    Commit(Vec<Step>),
+    /// Reads first, one after the other or together, and a transaction that rests on what was read. Without writes: an
+    /// interactive transaction that only reads.
+    ReadFirst { reads: Vec<Key>, together: bool, writes: Vec<Step> },
+    /// One read of several, true at one moment.
+    ReadMany(Vec<Key>),
+    /// One operation by itself.
+    Single(Step),
+}
+
+/// Draws what clients do.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    random: Random,
+    /// The last value that was drawn.
+    values: u64,
+    has_large_values: bool,
+}
+
+/// From this length on an operation is staged by itself.
+const STAGED_BYTES: usize = 65 << 10;
+
+impl Draws {
+    pub(crate) fn new(random: Random, has_large_values: bool) -> Draws {
+        Draws { random, values: 0, has_large_values }
+    }
+
+    pub(crate) fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// What makes everything that has to be there before the rest can be done.
+    pub(crate) fn opening(&mut self) -> Deed {
+        let mut steps = Vec::new();
+        for class in [Class::Register, Class::Account, Class::Cell] {
+            for key in Key::all(class) {
+                let value = if class == Class::Register { self.value() } else { 0 };
+                steps.push(Step::Make { key, value });
+            }
+        }
+        Deed::Commit(steps)
+    }
+
+    /// What a client does next.
+    pub(crate) fn deed(&mut self) -> Deed {
+        match self.random.below(100) {
+            0..24 => Deed::Commit(self.mixed()),
+            24..42 => self.read_first(),
+            42..60 => Deed::Commit(self.transfer()),
+            60..66 => Deed::Commit(self.bank().into_iter().map(Step::Read).collect()),
+            66..76 => Deed::ReadMany(self.keys(4)),
+            76..82 => Deed::ReadMany(self.bank()),
+            82..86 => Deed::ReadFirst { reads: self.keys(4), together: false, writes: Vec::new() },
+            86..92 => Deed::Single(Step::Read(self.key())),
+            _ => Deed::Single(self.write()),
+        }
+    }
+
+    /// Reads and blind writes, on a key twice now and then.
+    fn mixed(&mut self) -> Vec<Step> {
+        let count = self.random.between(1, 5);
+        (0..count)
+            .map(|_| if self.random.chance(2, 5) { Step::Read(self.key()) } else { self.write() })
+            .collect()
+    }
+
+    fn read_first(&mut self) -> Deed {
+        let reads = self.keys(3);
+        let mut writes = vec![self.write()];
+        // What was read, mostly.
+        if self.random.chance(2, 3) {
+            writes[0] = self.write_of(reads[0]);
+        }
+        if self.random.chance(1, 3) {
+            writes.push(self.write());
+        }
+        Deed::ReadFirst { reads, together: self.random.chance(1, 3), writes }
+    }
+
+    /// From one account to another of the same bank, sometimes over a third, and with a note of it in a list.
+    fn transfer(&mut self) -> Vec<Step> {
+        let mut bank = self.bank();
+        let mut steps = Vec::new();
+        let mut sum = 0;
+        for _ in 0..self.random.between(1, 2) {
+            let at = self.random.below(bank.len() as u64) as usize;
+            let amount = self.random.between(1, 1 << 30) as i64;
+            let amount = if self.random.chance(1, 2) { amount } else { -amount };
+            sum += amount;
+            steps.push(Step::Add(bank.swap_remove(at), amount));
+        }
+        let at = self.random.below(bank.len() as u64) as usize;
+        steps.push(Step::Add(bank[at], -sum));
+        if self.random.chance(1, 3) {
+            steps.push(self.write());
+        }
+        steps
+    }
+
+    fn bank(&mut self) -> Vec<Key> {
+        Key::all(*self.random.pick(&[Class::Account, Class::Cell]))
+    }
+
+    /// A list or a register.
+    fn key(&mut self) -> Key {
+        let class = *self.random.pick(&[Class::List, Class::List, Class::Register]);
+        let number = self.random.below(count(class));
+        Key { keyspace: self.random.below(2) as usize, class, number }
+    }
+
+    /// So many of them at most, at least two, none twice.
+    fn keys(&mut self, most: u64) -> Vec<Key> {
+        let count = self.random.between(2, most);
+        let mut keys: Vec<Key> = Vec::new();
+        while keys.len() < count as usize {
+            let key = self.key();
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    fn write(&mut self) -> Step {
+        let key = self.key();
+        self.write_of(key)
+    }
+
+    fn write_of(&mut self, key: Key) -> Step {
+        let value = self.value();
+        if key.class == Class::List {
+            return Step::Append(key, value);
+        }
+        let is_large = self.has_large_values && self.random.chance(1, 12);
+        Step::Put { key, value, filler: if is_large { STAGED_BYTES } else { 0 } }
+    }
+
+    fn value(&mut self) -> u64 {
+        self.values += 1;
+        self.values
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_have_numbers_and_names_of_their_own() {
+        let all: Vec<Key> = [Class::List, Class::Register, Class::Account, Class::Cell]
+            .into_iter()
+            .flat_map(Key::all)
+            .collect();
+        let ids: std::collections::BTreeSet<u64> = all.iter().map(|key| key.id()).collect();
+        let names: std::collections::BTreeSet<(usize, Vec<u8>)> =
+            all.iter().map(|key| (key.keyspace, key.bytes())).collect();
+        assert_eq!((ids.len(), names.len()), (all.len(), all.len()));
+    }
+
+    #[test]
+    fn transfers_add_up_to_nothing_and_values_never_come_twice() {
+        let mut draws = Draws::new(Random::new(1), true);
+        let mut values = std::collections::BTreeSet::new();
+        for _ in 0..1_000 {
+            let steps = match draws.deed() {
+                Deed::Commit(steps) | Deed::ReadFirst { writes: steps, .. } => steps,
+                Deed::Single(step) => vec![step],
+                Deed::ReadMany(_) => continue,
+            };
+            let amounts = steps.iter().map(|step| if let Step::Add(_, by) = step { *by } else { 0 });
+            assert_eq!(amounts.sum::<i64>(), 0);
+            for step in &steps {
+                if let Step::Append(_, value) | Step::Put { value, .. } = step {
+                    assert!(values.insert(*value), "{value} comes twice");
+                }
+            }
+        }
+    }
+}
