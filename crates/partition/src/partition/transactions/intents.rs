@@ -202,9 +202,13 @@ impl Partition {
         ticket: Ticket,
         effects: &mut dyn Effects,
     ) {
-        if let Some(parked) = self.take_parked(ticket) {
-            parked.with(|request| self.take_up(engine, request, effects));
+        let Some(parked) = self.take_parked(ticket) else { return };
+        if !self.has_copies {
+            // Copies have gone while it waited: it is not begun, or it would be acknowledged with too few.
+            let retry_after_ms = crate::limits::UNAVAILABLE_RETRY_MS;
+            return parked.fail(&Failure::Unavailable { retry_after_ms }, effects);
         }
+        parked.with(|request| self.take_up(engine, request, effects));
     }
 
     /// Answers those who have waited too long: nothing was done for them.
