@@ -31,9 +31,14 @@ pub(super) struct Upkeep {
     to_checkpoint: VecDeque<Handle>,
     /// Partitions whose checkpoint is being written; the first is stepped.
     checkpointing: VecDeque<Handle>,
+    /// Partitions with older versions that nobody can ask for any more.
+    pub(super) forgetting: VecDeque<Handle>,
     pub(super) reclaim: Reclaim,
     pub(super) counts: UpkeepCounts,
 }
+
+/// Older versions let go of in one call: some hundred microseconds.
+const VERSIONS_FORGOTTEN_PER_CALL: usize = 1024;
 
 /// Checkpoints under way at a time: most of the time each waits for the disk.
 const CHECKPOINTS_AT_ONCE: usize = 4;
@@ -54,6 +59,7 @@ impl Upkeep {
             syncing: VecDeque::new(),
             to_checkpoint: VecDeque::new(),
             checkpointing: VecDeque::new(),
+            forgetting: VecDeque::new(),
             reclaim: Reclaim::new(),
             counts: UpkeepCounts::default(),
         }
@@ -110,6 +116,7 @@ impl Upkeep {
         self.journaling.remove(&handle);
         self.to_checkpoint.retain(|&h| h != handle);
         self.checkpointing.retain(|&h| h != handle);
+        self.forgetting.retain(|&h| h != handle);
     }
 }
 
@@ -129,7 +136,20 @@ impl<D: Disk> Engine<D> {
         self.end_drops(now_ms)?;
         let checkpoint = self.step_checkpoint(false)?;
         let compaction = self.step_compactions()?;
-        Ok(checkpoint || compaction)
+        let forgetting = self.forget_versions();
+        Ok(checkpoint || compaction || forgetting)
+    }
+
+    /// Lets go of some older versions that nobody can ask for any more. Whether there are more.
+    fn forget_versions(&mut self) -> bool {
+        let Engine { partitions, upkeep, .. } = self;
+        let Some(&handle) = upkeep.forgetting.front() else { return false };
+        let has_more = store_of(partitions, handle)
+            .is_ok_and(|store| store.expire_versions(VERSIONS_FORGOTTEN_PER_CALL));
+        if !has_more {
+            upkeep.forgetting.pop_front();
+        }
+        !upkeep.forgetting.is_empty()
     }
 
     /// Begins a checkpoint of a partition that carries an upper layer's state as of the present commit index.

@@ -318,6 +318,43 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
+    /// As [`Engine::set_horizon`], but what nobody can ask for any more goes step by step, with [`Engine::maintain`].
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn move_horizon(&mut self, handle: Handle, horizon: Option<u64>) -> EngineResult<()> {
+        let (_, store) = self.store(handle)?;
+        let is_raised = store.horizon.is_some_and(|before| horizon.is_none_or(|horizon| horizon > before));
+        store.horizon = horizon;
+        if is_raised && store.versions.len() > 0 && !self.upkeep.forgetting.contains(&handle) {
+            self.upkeep.forgetting.push_back(handle);
+        }
+        Ok(())
+    }
+
+    /// Older versions that a partition keeps.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn versions_kept(&mut self, handle: Handle) -> EngineResult<usize> {
+        Ok(self.store(handle)?.1.versions.len())
+    }
+
+    /// The keys of one page of the index as it was at a timestamp not below the horizon, and more: those that were there are
+    /// among them. Otherwise as [`Engine::scan`].
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn scan_at(
+        &mut self,
+        handle: Handle,
+        cursor: u32,
+        timestamp: u64,
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
+        let (io, store) = self.store(handle)?;
+        store.scan_at(io, cursor, timestamp)
+    }
+
     /// Epoch of the entry at a log index; `None` if the log does not hold it (any more). The last committed one is known.
     ///
     /// # Errors

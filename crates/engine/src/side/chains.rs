@@ -142,11 +142,6 @@ impl Chain {
         self.units = whole.saturating_sub(self.skipped);
     }
 
-    /// The parts up to that log index.
-    pub(crate) fn parts_through(&self, index: u64) -> impl Iterator<Item = &Part> {
-        self.parts.iter().take_while(move |p| p.index <= index)
-    }
-
     pub(crate) fn has_part(&self, index: u64) -> bool {
         self.parts.binary_search_by_key(&index, |p| p.index).is_ok()
     }

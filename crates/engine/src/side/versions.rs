@@ -4,8 +4,10 @@
 //! passes that. Nothing here is persistent: no reader of an older version survives a restart.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
-use super::chains::{Form, Part};
+use super::chains::{Chain, Form, Part};
+use crate::log::entry::Meta;
 
 /// What a record was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +17,23 @@ pub(crate) enum Was {
     /// One entry, by log index.
     Entry(u64),
     /// Several parts.
-    Chain { form: Form, parts: Vec<Part>, skipped: u64 },
-    /// The parts up to this log index of the next state, which is a chain: appending costs no copy.
-    Shorter { through: u64 },
+    Chain { form: Form, parts: Vec<Part>, skipped: u64, newest: Newest },
+    /// The parts up to this entry of the next state, which is a chain: appending costs no copy.
+    Shorter { through: Newest },
+}
+
+/// The entry that had changed a record of parts last: its log index, and its fields if they were known. It may have been a
+/// trim, which the log need not keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Newest {
+    pub(crate) index: u64,
+    pub(crate) meta: Option<Meta>,
+}
+
+impl Newest {
+    pub(crate) fn of(chain: &Chain) -> Newest {
+        Newest { index: chain.applied, meta: chain.newest() }
+    }
 }
 
 /// A state a record had, and until when.
@@ -50,14 +66,16 @@ impl Versions {
         self.ring.push_back(older);
     }
 
-    /// The state that this key had at `timestamp` if it has changed since, and the last log index of its parts.
-    pub(crate) fn at(&self, fragment: u32, key: &[u8], timestamp: u64) -> Option<(&Was, u64)> {
-        let mut through = u64::MAX;
+    /// The state that this key had at `timestamp` if it has changed since; or a later one, of which it had the parts up to an
+    /// entry, the one that had changed it last then.
+    pub(crate) fn at(&self, fragment: u32, key: &[u8], timestamp: u64) -> Option<(&Was, Option<Newest>)> {
+        let mut through: Option<Newest> = None;
         let mut last = None;
         for older in self.of(fragment).filter(|o| *o.key == *key && o.until > timestamp) {
             last = Some((&older.was, through));
             match older.was {
-                Was::Shorter { through: t } => through = through.min(t),
+                // The first is the shortest: those that follow were longer.
+                Was::Shorter { through: t } => through = through.or(Some(t)),
                 _ => break,
             }
         }
@@ -88,6 +106,18 @@ impl Versions {
             }
         }
         Some(older)
+    }
+
+    /// Keys of these fragments (to the end, without an upper bound) that have changed after `timestamp`.
+    pub(crate) fn changed_after(&self, from: u32, until: Option<u32>, timestamp: u64) -> Vec<Box<[u8]>> {
+        let range = (Bound::Included(from), until.map_or(Bound::Unbounded, Bound::Excluded));
+        let numbers = self.by_fragment.range(range).flat_map(|(_, numbers)| numbers);
+        let older = numbers.filter_map(|n| self.ring.get((n - self.first) as usize));
+        let mut keys: Vec<Box<[u8]>> =
+            older.filter(|older| older.until > timestamp).map(|older| older.key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
     }
 
     /// Versions kept.

@@ -14,7 +14,7 @@ use crate::log::Placed;
 use crate::log::entry::{FLAG_CHUNK, Kind, Meta, crc, split_trailer};
 use crate::side::chains::{Chain, Form, Part, TrimTo};
 use crate::side::extents::{CHUNK_HEAD_BYTES, COVERS_UNKNOWN, ChunkHead};
-use crate::side::versions::{Older, Was};
+use crate::side::versions::{Newest, Older, Was};
 
 /// What the index holds of a key.
 struct Held {
@@ -187,7 +187,7 @@ impl Store {
                 self.index.replace(held.found, Location::chain(id));
             }
             Place::Chain(id) => {
-                let through = self.chains.get(id).applied;
+                let through = Newest::of(self.chains.get(id));
                 // Parts of a chunk may be hidden by the new one: then the older version holds them.
                 let was = (form.is_chunk && self.keeps_versions()).then(|| was_chain(self.chains.get(id)));
                 let chain = self.chains.get_mut(id);
@@ -291,5 +291,6 @@ impl Store {
 }
 
 fn was_chain(chain: &Chain) -> Was {
-    Was::Chain { form: chain.form(), parts: chain.parts.iter().copied().collect(), skipped: chain.skipped }
+    let (parts, newest) = (chain.parts.iter().copied().collect(), Newest::of(chain));
+    Was::Chain { form: chain.form(), parts, skipped: chain.skipped, newest }
 }

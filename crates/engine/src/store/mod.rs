@@ -255,15 +255,16 @@ impl Store {
         self.expire_versions(usize::MAX);
     }
 
-    /// Forgets at most `most` versions that nobody can ask for any more.
-    pub(crate) fn expire_versions(&mut self, most: usize) {
+    /// Forgets at most `most` versions that nobody can ask for any more. Whether there may be more of them.
+    pub(crate) fn expire_versions(&mut self, most: usize) -> bool {
         let horizon = self.horizon.unwrap_or(u64::MAX);
         for _ in 0..most {
-            let Some(older) = self.versions.expire(horizon) else { return };
+            let Some(older) = self.versions.expire(horizon) else { return false };
             for part in older.gone {
                 self.bury(part.index, part.entry_bytes);
             }
         }
+        true
     }
 
     /// Counts an entry as dead space, by log index.

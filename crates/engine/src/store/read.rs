@@ -8,11 +8,13 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::Found;
 use crate::index::location::{Location, Place};
 use crate::io::Io;
-use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, crc, decode_head_unchecked, split_trailer};
+use crate::log::entry::{
+    FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, crc, decode_head_unchecked, split_trailer,
+};
 use crate::log::{EntryRef, entry_of};
 use crate::planted::{Bug, is_planted};
 use crate::side::chains::{Chain, Form, Part, TrimTo, trim_point};
-use crate::side::versions::Was;
+use crate::side::versions::{Newest, Was};
 
 /// Pages of the index that one slice of the keys is looked for in.
 const SLICE_PAGES_MAX: usize = 8;
@@ -275,8 +277,8 @@ impl Store {
             Place::Chain(id) => {
                 let chain = self.readable_chain(id)?;
                 let parts = Parts { parts: chain.parts.clone(), skipped: chain.skipped, units: chain.units };
-                let (form, newest) = (chain.form(), chain.applied);
-                Ok(Some(Record { hint, ..self.record_of_parts(io, form, newest, parts)? }))
+                let (form, newest) = (chain.form(), Newest::of(chain));
+                Ok(Some(Record { hint, ..self.record_changed_by(io, form, newest, parts)? }))
             }
         }
     }
@@ -304,28 +306,30 @@ impl Store {
         let Some((was, through)) = self.versions.at(fragment, key, timestamp) else {
             return self.lookup(io, key);
         };
-        let (form, parts, skipped) = match was {
+        let (form, parts, skipped, newest) = match was {
             Was::Absent => return Ok(None),
             Was::Entry(index) => {
                 let index = *index;
                 return self.read_entry(io, index).map(|entry| Some(record_of(entry)));
             }
-            Was::Chain { form, parts, skipped } => (*form, parts.clone(), *skipped),
-            Was::Shorter { .. } => match self
+            Was::Chain { form, parts, skipped, newest } => (*form, parts.clone(), *skipped, *newest),
+            &Was::Shorter { through: newest } => match self
                 .find(io, fragment, key, Unreadable::IsError)?
                 .map(|(_, location, _)| location.place())
             {
                 Some(Place::Chain(id)) => {
                     let chain = self.chains.get(id);
-                    (chain.form(), chain.parts_through(through).copied().collect(), chain.skipped)
+                    (chain.form(), chain.parts.iter().copied().collect(), chain.skipped, newest)
                 }
                 _ => return Ok(None),
             },
         };
-        let parts: VecDeque<Part> = parts.into_iter().filter(|p| p.index <= through).collect();
+        let newest = through.unwrap_or(newest);
+        let last = through.map_or(u64::MAX, |through| through.index);
+        let parts: VecDeque<Part> = parts.into_iter().filter(|part| part.index <= last).collect();
         let units = parts.iter().map(|p| u64::from(p.units)).sum::<u64>().saturating_sub(skipped);
-        let newest = parts.back().map_or(0, |p| p.index);
-        self.record_of_parts(io, form, newest, Parts { parts, skipped, units }).map(Some)
+        let parts = Parts { parts, skipped, units };
+        self.record_changed_by(io, form, newest, parts).map(Some)
     }
 
     /// Reads the entry of a log index.
@@ -363,6 +367,23 @@ impl Store {
         Ok((keys, next))
     }
 
+    /// The same, and the keys of that page that have changed after a timestamp: whatever was there then is among them.
+    pub(crate) fn scan_at<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        from: u32,
+        timestamp: u64,
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<u32>)> {
+        let (mut keys, next) = self.scan(io, from)?;
+        let changed = self.versions.changed_after(from, next, timestamp);
+        if !changed.is_empty() {
+            keys.extend(changed.into_iter().map(Vec::from));
+            keys.sort_unstable();
+            keys.dedup();
+        }
+        Ok((keys, next))
+    }
+
     /// The keys of these hash fragments; `None`: there are more than so many, or they stand in too many pages.
     pub(crate) fn keys_of_slice<D: Disk>(
         &mut self,
@@ -395,6 +416,20 @@ impl Store {
         Ok(Some(keys))
     }
 
+    /// The same record whether or not the log still holds the trim that changed it last, as long as that is remembered.
+    fn record_changed_by<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        form: Form,
+        newest: Newest,
+        parts: Parts,
+    ) -> EngineResult<Record<'_>> {
+        match newest.meta {
+            Some(meta) => Ok(record_of_meta(&meta, form, parts)),
+            None => self.record_of_parts(io, form, newest.index, parts),
+        }
+    }
+
     fn record_of_parts<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -410,16 +445,21 @@ impl Store {
                 self.read_entry(io, last_part)?.head.meta
             }
         };
-        Ok(Record {
-            is_list: form.is_list,
-            is_chunk: form.is_chunk,
-            flags: newest.flags,
-            index: newest.index,
-            epoch: newest.epoch,
-            timestamp: newest.timestamp,
-            body: Body::Parts(parts),
-            hint: None,
-        })
+        Ok(record_of_meta(&newest, form, parts))
+    }
+}
+
+/// A record of parts, which this entry has changed last.
+fn record_of_meta(newest: &Meta, form: Form, parts: Parts) -> Record<'static> {
+    Record {
+        is_list: form.is_list,
+        is_chunk: form.is_chunk,
+        flags: newest.flags,
+        index: newest.index,
+        epoch: newest.epoch,
+        timestamp: newest.timestamp,
+        body: Body::Parts(parts),
+        hint: None,
     }
 }
 
