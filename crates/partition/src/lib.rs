@@ -32,6 +32,7 @@ mod partition;
 pub mod planted;
 pub mod replica;
 mod slice;
+mod snapshots;
 mod staged;
 pub mod state;
 #[cfg(test)]

@@ -106,6 +106,16 @@ pub const TROUBLES_MAX: usize = 16;
 /// may pass it.
 pub const TRANSACTED_BYTES_MAX: u64 = 24 << 20;
 
+/// Snapshots that a partition keeps at once: each holds back what has changed since.
+pub const SNAPSHOTS_MAX: usize = 64;
+
+/// Times that are being closed at once for readers of snapshots; more are told to come again.
+pub const SNAPSHOTS_CLOSING_MAX: usize = 64;
+
+/// Older versions and deadlines that a partition keeps for snapshots, some twenty megabytes; above that the oldest snapshot
+/// is closed.
+pub const SNAPSHOT_VERSIONS_MAX: usize = 1 << 17;
+
 /// How often a partition with transactions under way looks after them: a few times between two copies of a message.
 pub const TRANSACTIONS_TICK_MS: u64 = 50;
 

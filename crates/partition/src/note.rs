@@ -11,6 +11,7 @@
 //! | 16 epoch | 16 (1): a new primary begins here; everything before is committed with it |
 //! | 18 sieved | 18 (1), splits (1): no record of another partition is here, as of so many splits of the keyspace |
 //! | 19 transaction | 19 (1), lowest unanswered sequence of the session whose outcome it is, else 0 (8), an entry of `zerohop_transaction` |
+//! | 20 snapshot | 20 (1), then 1 (1), id (16), lease in ms (4), when it goes in any case in ms since 1970 (8): kept from the entry's timestamp on; or 2 (1), the ids (16 each) of those that are kept no more |
 //! | 17 filler | 17 (1): stands where the sender of a whole state had no entry any more; the state is not in the log |
 //!
 //! | bytes of a note | field |
@@ -24,7 +25,7 @@
 
 use zerohop_engine::Meta;
 use zerohop_transaction::{Entry, Outcome as Ended};
-use zerohop_wire::ids::{SessionId, Timestamp};
+use zerohop_wire::ids::{SessionId, SnapshotId, Timestamp};
 
 use crate::outcome::Outcome;
 use crate::state::reader::Reader;
@@ -37,6 +38,9 @@ const MARK_EPOCH: u8 = 16;
 const MARK_FILLER: u8 = 17;
 const MARK_SIEVED: u8 = 18;
 pub(crate) const MARK_TRANSACTION: u8 = 19;
+pub(crate) const MARK_SNAPSHOT: u8 = 20;
+const SNAPSHOT_OPEN: u8 = 1;
+const SNAPSHOT_END: u8 = 2;
 
 /// Whose write it was, and what it came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +68,52 @@ pub(crate) enum Mark {
     Filler,
     Sieved { splits: u8 },
     Transaction { lowest: u64, entry: Entry },
+    Snapshot(SnapshotMark),
+}
+
+/// What a mark says of snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SnapshotMark {
+    /// What is there from the entry's timestamp on is kept.
+    Open { id: SnapshotId, lease_ms: u32, ends_ms: u64 },
+    /// They are kept no more.
+    End { ids: Vec<SnapshotId> },
+}
+
+impl SnapshotMark {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            SnapshotMark::Open { id, lease_ms, ends_ms } => {
+                out.push(SNAPSHOT_OPEN);
+                out.extend_from_slice(&id.0.to_le_bytes());
+                out.extend_from_slice(&lease_ms.to_le_bytes());
+                out.extend_from_slice(&ends_ms.to_le_bytes());
+            }
+            SnapshotMark::End { ids } => {
+                out.push(SNAPSHOT_END);
+                ids.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+            }
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Option<SnapshotMark> {
+        let (&kind, rest) = bytes.split_first()?;
+        match kind {
+            SNAPSHOT_OPEN => {
+                let (id, rest) = rest.split_first_chunk::<16>()?;
+                let (lease_ms, rest) = rest.split_first_chunk::<4>()?;
+                let ends_ms: &[u8; 8] = rest.try_into().ok()?;
+                let (id, lease_ms) = (SnapshotId(u128::from_le_bytes(*id)), u32::from_le_bytes(*lease_ms));
+                Some(SnapshotMark::Open { id, lease_ms, ends_ms: u64::from_le_bytes(*ends_ms) })
+            }
+            SNAPSHOT_END => {
+                let (ids, rest) = rest.as_chunks::<16>();
+                let ids: Vec<_> = ids.iter().map(|id| SnapshotId(u128::from_le_bytes(*id))).collect();
+                (rest.is_empty() && !ids.is_empty()).then_some(SnapshotMark::End { ids })
+            }
+            _ => None,
+        }
+    }
 }
 
 impl SessionNote {
@@ -156,6 +206,10 @@ impl Mark {
             Mark::Note(note) => note.push_mark(at, out),
             Mark::Epoch => out.push(MARK_EPOCH),
             Mark::Filler => out.push(MARK_FILLER),
+            Mark::Snapshot(mark) => {
+                out.push(MARK_SNAPSHOT);
+                mark.encode(out);
+            }
             Mark::Sieved { splits } => out.extend_from_slice(&[MARK_SIEVED, *splits]),
             Mark::Transaction { lowest, entry } => {
                 out.push(MARK_TRANSACTION);
@@ -178,6 +232,7 @@ impl Mark {
         let (&kind, rest) = payload.split_first()?;
         match kind {
             MARK_NOTE => Note::decode(rest, at).map(Mark::Note),
+            MARK_SNAPSHOT => SnapshotMark::decode(rest).map(Mark::Snapshot),
             MARK_EPOCH => rest.is_empty().then_some(Mark::Epoch),
             MARK_FILLER => rest.is_empty().then_some(Mark::Filler),
             MARK_SIEVED => match rest {
@@ -237,7 +292,12 @@ mod tests {
         let entry = Entry::Finish { id: Default::default() };
         let transaction = Mark::Transaction { lowest: 4, entry };
         let sieved = Mark::Sieved { splits: 3 };
-        for mark in [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler, sieved, transaction] {
+        let id = SnapshotId(u128::MAX - 7);
+        let opened = Mark::Snapshot(SnapshotMark::Open { id, lease_ms: 5, ends_ms: 6 });
+        let ended = Mark::Snapshot(SnapshotMark::End { ids: vec![id] });
+        let marks =
+            [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler, sieved, transaction, opened, ended];
+        for mark in marks {
             let mut payload = Vec::new();
             mark.encode(Timestamp(9), &mut payload);
             assert_eq!(Mark::decode(&payload, Timestamp(9)), Some(mark));

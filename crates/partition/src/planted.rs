@@ -58,6 +58,10 @@ pub enum Bug {
     SessionsNotSplit,
     /// What a transaction changes is changed twice.
     TransactionTwice,
+    /// A snapshot is read before nothing can be committed at its time any more.
+    SnapshotNotClosed,
+    /// Followers keep nothing for snapshots, and serve them all the same.
+    SnapshotsNotFollowed,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
     /// What was prepared before a split is done in both daughters, also what the other owns.

@@ -147,7 +147,7 @@ impl Answered {
         self.page().0
     }
 
-    fn page(&self) -> (Vec<Vec<u8>>, Vec<u8>) {
+    pub(crate) fn page(&self) -> (Vec<Vec<u8>>, Vec<u8>) {
         self.with(|answer| match answer {
             Ok(Outcome::Page { next, keys }) => {
                 (keys.iter().map(|key| key.key.to_vec()).collect(), next.to_vec())
@@ -321,7 +321,28 @@ impl Bench {
         one
     }
 
-    fn answer_of(&mut self, message: &Message<'_>) -> Answered {
+    /// The engine's upkeep, until there is nothing to do at once.
+    pub(crate) fn maintain(&mut self) {
+        self.each(|rig| while rig.engine.maintain(rig.now.ms).expect("goes on") {});
+    }
+
+    /// What is dead goes.
+    pub(crate) fn compact(&mut self) {
+        self.each(|rig| {
+            rig.partition.checkpoint(&mut rig.engine).expect("begins");
+            rig.engine.finish_work(rig.partition.handle()).expect("ends");
+            rig.engine.compact(rig.partition.handle()).expect("compacts");
+        });
+    }
+
+    pub(crate) fn versions_kept(&mut self) -> usize {
+        let handle = self.flushed.partition.handle();
+        let kept = self.flushed.engine.versions_kept(handle).expect("is open");
+        let handle = self.at_once.partition.handle();
+        kept.max(self.at_once.engine.versions_kept(handle).expect("is open"))
+    }
+
+    pub(crate) fn answer_of(&mut self, message: &Message<'_>) -> Answered {
         let token = self.send(0, message);
         self.answer(token).expect("is answered at once, or once flushed")
     }

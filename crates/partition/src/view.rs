@@ -229,7 +229,7 @@ impl<D: Disk> View<'_, D> {
 }
 
 /// The values in a part's body, each with its length before it.
-struct Values<'a>(&'a [u8]);
+pub(crate) struct Values<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Values<'a> {
     type Item = &'a [u8];

@@ -235,6 +235,12 @@ impl Intents {
         !standing(&self.cells, &self.holdings, cell, Timestamp::MAX).is_empty()
     }
 
+    /// Whether somebody who holds anything may change it at or below a time.
+    pub(crate) fn may_commit_by(&self, limit: Timestamp) -> bool {
+        let changes = |holding: &Holding| holding.locks.iter().any(|(_, access)| *access != Access::Read);
+        self.holdings.values().any(|holding| holding.at <= limit && changes(holding))
+    }
+
     /// Transactions and writes that queue, and reads that wait.
     pub(crate) fn waiting(&self) -> (usize, usize) {
         (self.waiters.len(), self.reads.len())

@@ -99,6 +99,11 @@ id!(
     Sequence,
     u64
 );
+newtype!(
+    /// A snapshot, in every partition that keeps it. Drawn by the client that opens it.
+    SnapshotId,
+    u128
+);
 id!(
     /// Ties an answer to its request. Chosen by whoever asks, unique among what is in flight on one connection.
     /// Zero belongs to frames that answer no request.

@@ -38,6 +38,12 @@ numbered!(
         ReadChunk = 0x0110, "read_chunk";
         /// Reads a page of the names of blobs in a partition, in their order.
         ScanBlobs = 0x0111, "scan_blobs";
+        /// Keeps a snapshot for longer.
+        RenewSnapshot = 0x0118, "renew_snapshot";
+        /// Reads a record as it was at the time of a snapshot.
+        ReadAt = 0x0119, "read_at";
+        /// Reads a page of the keys, or names of blobs, that were there at the time of a snapshot.
+        ScanAt = 0x011A, "scan_at";
         /// Several operations on records of one partition.
         Batch = 0x0200, "batch";
         /// Stores a value.
@@ -80,6 +86,10 @@ numbered!(
         TransformChunk = 0x0226, "transform_chunk";
         /// Says that a cut of a blob has reached all chunks.
         SettleBlob = 0x0227, "settle_blob";
+        /// Keeps what a partition holds now, and all that comes after, for a snapshot.
+        OpenSnapshot = 0x0238, "open_snapshot";
+        /// Lets it go.
+        CloseSnapshot = 0x0239, "close_snapshot";
         /// Entries of a partition's log, from its primary to another member.
         Replicate = 0x0300, "replicate";
         /// What a member holds, or where its log differs.

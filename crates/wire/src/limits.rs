@@ -91,6 +91,12 @@ pub const TIME_OUT_MS_MAX: u32 = 24 * 60 * 60 * 1000;
 /// bounds the outcomes that a partition must keep for one session.
 pub const SESSION_WINDOW_MAX: u64 = 4 * BATCH_ITEMS_MAX as u64;
 
+/// Longest time that a snapshot is kept without being renewed: what a client that has vanished may hold back.
+pub const SNAPSHOT_LEASE_MS_MAX: u32 = 5 * 60 * 1000;
+
+/// Longest time that a snapshot stays open at all, however often it is renewed: a week, for the backup of a very large cluster.
+pub const SNAPSHOT_AGE_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1000;
+
 /// Furthest that a request's timestamp may be ahead of the server's clock (design section 7); beyond it some clock is
 /// wrong, and following it would drag every version with it.
 pub const CLOCK_AHEAD_MS_MAX: u64 = 500;

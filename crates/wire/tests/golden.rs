@@ -119,6 +119,21 @@ fn reads(check: Check<'_>) {
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
     check("scan_blobs", "names under user/ behind user/ned", &Message::Scan(scan));
+    let mut snapshot = |name: &str, comment: &str, ask: SnapshotAsk<'_>| {
+        let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
+        check(name, comment, &Message::Snapshot(Snapshot { seen: SEEN, id, ask }));
+    };
+    let (lease_ms, age_ms) = (30_000, 300_000);
+    snapshot("open_snapshot", "for 30 s, and 300 s at most", SnapshotAsk::Open { lease_ms, age_ms });
+    snapshot("renew_snapshot", "for 30 s", SnapshotAsk::Renew { lease_ms });
+    snapshot("close_snapshot", "nothing more", SnapshotAsk::Close);
+    let query = Query::ReadChunk { offset: 8, length: 4096 };
+    snapshot(
+        "read_at",
+        "bytes 8 to 4104",
+        SnapshotAsk::Read { at: VERSION, read: Read { key: b"key", query } },
+    );
+    snapshot("scan_at", "names under user/ behind user/ned", SnapshotAsk::Scan { at: VERSION, scan });
 }
 
 fn writes(check: Check<'_>) {

@@ -6,27 +6,70 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{header_key, is_of_blob};
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::PAGE_BYTES_MAX;
-use zerohop_wire::messages::{Answer, Outcome as Brought, Scan, ScannedKey};
+use zerohop_wire::messages::{Answer, Outcome as Brought, RecordType, Scan, ScannedKey};
 use zerohop_wire::{Failure, Many, What, pack};
 
 use super::OrFail;
 use crate::limits::SCAN_INDEX_PAGES_MAX;
 use crate::slice::Slice;
-use crate::state::Names;
 use crate::view::View;
 
 /// Bytes of a key on a page beside the key.
 const ITEM_BYTES: usize = 16;
 
 /// Fragments and keys of a page of the index, and the fragment that the next one begins with.
-type IndexPage = (Vec<(u32, Vec<u8>)>, Option<u32>);
+pub(crate) type IndexPage = (Vec<(u32, Vec<u8>)>, Option<u32>);
+
+/// What a scan goes through.
+pub(crate) trait Keys {
+    /// Keys of the index page that holds a fragment, in any order, and where the next page begins.
+    fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>>;
+
+    /// What a key's record is; `None`: it does not come.
+    fn look(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>;
+}
+
+/// Those that are there now.
+struct Present<'p, 'v, D> {
+    view: &'p mut View<'v, D>,
+    now_ms: u64,
+}
+
+impl<D: Disk> Keys for Present<'_, '_, D> {
+    fn page(&mut self, from: u32) -> Result<IndexPage, Failure<'static>> {
+        let (keys, next) = self.view.engine.scan(self.view.handle, from).or_fail()?;
+        let mut found = Vec::with_capacity(keys.len());
+        for key in keys {
+            found.push((self.view.engine.fragment_of(self.view.handle, &key).or_fail()?, key));
+        }
+        Ok((found, next))
+    }
+
+    fn look(&mut self, key: &[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>> {
+        if self.view.deadlines.get(key).is_some_and(|deadline| deadline <= self.now_ms) {
+            return Ok(None);
+        }
+        Ok(self.view.shape(key).or_fail()?.map(|shape| (shape.record, shape.version)))
+    }
+}
 
 /// Answers with a page; of a partition that may hold what others own, only what is in its slice. `out` and `next` are empty, and hold what the answer borrows.
 pub(crate) fn answer<'o, D: Disk>(
     view: &mut View<'_, D>,
     scan: &Scan<'_>,
     (now_ms, foreign): (u64, Option<Slice>),
+    out: (&'o mut Vec<u8>, &'o mut Vec<u8>),
+) -> Answer<'o> {
+    keys(&mut Present { view, now_ms }, scan, foreign, out)
+}
+
+/// The same of whatever there is to go through.
+pub(crate) fn keys<'o>(
+    all: &mut impl Keys,
+    scan: &Scan<'_>,
+    foreign: Option<Slice>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> Answer<'o> {
     let (mut from, mut after) = match scan.cursor.split_first_chunk::<4>() {
@@ -36,7 +79,8 @@ pub(crate) fn answer<'o, D: Disk>(
     };
     let mut count = 0;
     'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
-        let (mut keys, next_page) = page(view, from)?;
+        let (mut keys, next_page) = all.page(from)?;
+        keys.sort_unstable();
         keys.retain(|(fragment, key)| (*fragment, Some(&key[..])) > (from, after));
         for (fragment, key) in keys {
             let is_full =
@@ -47,10 +91,9 @@ pub(crate) fn answer<'o, D: Disk>(
             if key.starts_with(scan.prefix)
                 && !is_of_blob(&key)
                 && foreign.is_none_or(|slice| slice.owns(&key))
-                && view.deadlines.get(&key).is_none_or(|deadline| deadline > now_ms)
-                && let Some(shape) = view.shape(&key).or_fail()?
+                && let Some((record, version)) = all.look(&key)?
             {
-                pack(&ScannedKey { key: &key, record: shape.record, version: shape.version }, out)?;
+                pack(&ScannedKey { key: &key, record, version }, out)?;
                 count += 1;
             }
             set_cursor(next, fragment, &key);
@@ -69,43 +112,32 @@ pub(crate) fn answer<'o, D: Disk>(
     Ok(Brought::Page { next, keys: Many::packed(count, out)? })
 }
 
-/// Answers with a page of the names of blobs, in their order. Its cost is that of what it returns.
-pub(crate) fn names<'o, D: Disk>(
-    view: &mut View<'_, D>,
-    names: &Names,
+/// Answers with a page of these names of blobs, which are in order and behind the cursor. Its cost is that of what it returns.
+/// `look` tells what a name's header is, if there is one.
+pub(crate) fn names<'o, 'n>(
+    names: impl Iterator<Item = &'n [u8]>,
     scan: &Scan<'_>,
     foreign: Option<Slice>,
+    mut look: impl FnMut(&[u8]) -> Result<Option<(RecordType, Timestamp)>, Failure<'static>>,
     (out, next): (&'o mut Vec<u8>, &'o mut Vec<u8>),
 ) -> Answer<'o> {
     let mut count = 0;
-    for name in names.behind(scan.prefix, scan.cursor) {
+    for name in names {
         let is_full = count == scan.keys_max || out.len() + name.len() + ITEM_BYTES > PAGE_BYTES_MAX;
         if is_full && count > 0 {
             return Ok(Brought::Page { next, keys: Many::packed(count, out)? });
         }
         next.clear();
         next.extend_from_slice(name);
-        let key = header_key(name)?;
-        if foreign.is_none_or(|slice| slice.owns(&key))
-            && let Some(shape) = view.shape(&key).or_fail()?
+        if foreign.is_none_or(|slice| slice.owns(&header_key(name).unwrap_or_default()))
+            && let Some((record, version)) = look(name)?
         {
-            pack(&ScannedKey { key: name, record: shape.record, version: shape.version }, out)?;
+            pack(&ScannedKey { key: name, record, version }, out)?;
             count += 1;
         }
     }
     next.clear();
     Ok(Brought::Page { next, keys: Many::packed(count, out)? })
-}
-
-/// The keys of the index page that holds a fragment, in order, and where the next page begins.
-fn page<D: Disk>(view: &mut View<'_, D>, from: u32) -> Result<IndexPage, Failure<'static>> {
-    let (keys, next) = view.engine.scan(view.handle, from).or_fail()?;
-    let mut found = Vec::with_capacity(keys.len());
-    for key in keys {
-        found.push((view.engine.fragment_of(view.handle, &key).or_fail()?, key));
-    }
-    found.sort_unstable();
-    Ok((found, next))
 }
 
 fn set_cursor(next: &mut Vec<u8>, fragment: u32, key: &[u8]) {

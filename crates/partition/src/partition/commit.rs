@@ -7,6 +7,7 @@ use zerohop_wire::ids::Timestamp;
 use super::Partition;
 use crate::event::Effects;
 use crate::failure::failure_of;
+use crate::note::MARK_SNAPSHOT;
 use crate::view::View;
 
 impl Partition {
@@ -38,13 +39,16 @@ impl Partition {
             let Some(end) = self.end_of_unit(engine, self.state.applied + 1, through)? else { break };
             // One by one while somebody waits, so that each state of a record is seen.
             engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
-            let mut keys_to_wake = Vec::new();
+            let (mut keys_to_wake, mut snapshots) = (Vec::new(), Vec::new());
             for index in self.state.applied + 1..=end {
                 let entry = engine.read_entry(handle, index)?;
                 let meta = entry.head.meta;
                 self.apply(&meta, entry.key, entry.payload);
                 if meta.kind == Kind::Mark {
                     self.note_committed(index, entry.payload, Timestamp(meta.timestamp));
+                    if entry.payload.first() == Some(&MARK_SNAPSHOT) {
+                        snapshots.push((meta, entry.payload.to_vec()));
+                    }
                 }
                 if self.overlay.committed(index, entry.key) {
                     entries_left_over.push(entry.key.to_vec());
@@ -52,6 +56,9 @@ impl Partition {
                 if self.waits.has(entry.key) {
                     keys_to_wake.push(entry.key.to_vec());
                 }
+            }
+            for (meta, payload) in snapshots {
+                self.snapshot_committed(engine, &meta, &payload)?;
             }
             // A unit is seen as a whole.
             for key in keys_to_wake {
@@ -90,7 +97,14 @@ impl Partition {
     /// If it is not one that this program writes: what it says would be lost.
     pub(super) fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) {
         assert_eq!(meta.index, self.state.applied + 1, "entries are applied in order");
+        let before = match self.snapshots {
+            Some(_) => self.state.deadlines.get(key),
+            None => None,
+        };
         let applied = self.state.apply(meta, key, payload);
+        if self.snapshots.is_some() {
+            self.keep_past(before, meta, key);
+        }
         assert!(applied.is_ok(), "entry {} has a note that cannot be read", meta.index);
     }
 }

@@ -43,6 +43,7 @@ impl Partition {
         if whole < last {
             self.cut_after(engine, whole)?;
         }
+        self.lead_snapshots();
         let at = self.clock.next();
         let mut payload = Vec::new();
         Mark::Epoch.encode(at, &mut payload);
@@ -58,6 +59,7 @@ impl Partition {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<()> {
+        self.snapshot_received(engine, meta, payload)?;
         engine.append(self.handle(), meta, key, payload)?;
         self.group.set_last((meta.epoch, meta.index));
         if meta.is_joined() {
@@ -71,6 +73,7 @@ impl Partition {
     /// Cuts the uncommitted entries after a log index off.
     pub(crate) fn cut_after<D: Disk>(&mut self, engine: &mut Engine<D>, index: u64) -> EngineResult<()> {
         engine.cut_after(self.handle(), index)?;
+        self.cut_snapshots_after(engine, index)?;
         let last = engine.partition_stats(self.handle())?.last;
         self.group.set_last(last);
         Ok(())
@@ -168,6 +171,7 @@ impl Partition {
         self.group.begin_anew(handle);
         self.state = State::default();
         self.transacting = None;
+        self.snapshots = None;
         self.overlay = Overlay::default();
         Ok(())
     }

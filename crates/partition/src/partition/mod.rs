@@ -5,6 +5,7 @@ mod member;
 pub(crate) mod open;
 mod read;
 mod sieve;
+mod snapshots;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -51,6 +52,8 @@ pub struct Partition {
     transacting: Option<Box<transactions::Transacting>>,
     /// They are not taken up before this log index is committed.
     transactions_after: u64,
+    /// What readers of the past need; `None` while there are none.
+    snapshots: Option<Box<crate::snapshots::Snapshots>>,
     /// Enough hold what is written for it to be promised.
     has_copies: bool,
     buffers: Buffers,
@@ -154,7 +157,7 @@ impl Partition {
     #[must_use]
     pub fn next_wake_ms(&self) -> Option<u64> {
         let transactions_ms = self.next_transactions_ms();
-        [self.waits.first_deadline(), self.state.deadlines.first(), transactions_ms]
+        [self.waits.first_deadline(), self.state.deadlines.first(), transactions_ms, self.next_snapshots_ms()]
             .into_iter()
             .flatten()
             .min()
@@ -268,6 +271,7 @@ impl Partition {
         match message {
             Message::Read { read, .. } => self.read(engine, read, envelope.time_out_ms, &mut to, effects),
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
+            Message::Snapshot(snapshot) => self.snapshot(engine, snapshot, token, effects),
             Message::Write { stamp, write } => {
                 if self.is_answered(stamp) {
                     effects.dropped(token);
@@ -293,6 +297,7 @@ impl Partition {
         let (seen, issued) = match message {
             Message::Read { seen, .. } => (*seen, Timestamp::ZERO),
             Message::Scan(scan) => (scan.seen, Timestamp::ZERO),
+            Message::Snapshot(snapshot) => (snapshot.newest(), Timestamp::ZERO),
             Message::Write { stamp, .. }
             | Message::Batch(Batch { stamp, .. })
             | Message::Transact(Transact { stamp, .. })

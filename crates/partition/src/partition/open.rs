@@ -125,6 +125,8 @@ impl Partition {
         let Options { durability, index_seed, .. } = options;
         let handle = engine.partition(id, PartitionOptions { durability, index_seed })?;
         engine.hold_state_in_log(handle)?;
+        // Nobody knows of snapshots here any more: what a parent of this partition kept for them goes.
+        engine.move_horizon(handle, None)?;
         Ok((handle, engine.partition_stats(handle)?.last))
     }
 
@@ -189,6 +191,7 @@ impl Partition {
             sieve: Default::default(),
             transacting: None,
             transactions_after: 0,
+            snapshots: None,
             has_copies: true,
             buffers: Buffers::default(),
         };

@@ -2,6 +2,7 @@
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
+use zerohop_wire::blob::header_key;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
 use zerohop_wire::{Failure, Message};
@@ -192,7 +193,14 @@ impl Partition {
         let mut view = View { engine, handle: group.handle(), overlay: None, deadlines: &state.deadlines };
         let out = (&mut buffers.contents, &mut buffers.cursor);
         let answer = match scan.blobs {
-            true => operations::scan::names(&mut view, &state.names, scan, foreign, out),
+            true => {
+                let names = state.names.behind(scan.prefix, scan.cursor);
+                let look = |name: &[u8]| {
+                    let shape = view.shape(&header_key(name)?).or_fail()?;
+                    Ok(shape.map(|shape| (shape.record, shape.version)))
+                };
+                operations::scan::names(names, scan, foreign, look, out)
+            }
             false => operations::scan::answer(&mut view, scan, (clock.now_ms(), foreign), out),
         };
         effects.answer(token, &Message::Answer(answer));

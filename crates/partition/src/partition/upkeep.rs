@@ -26,6 +26,7 @@ impl Partition {
             self.evict_idle(engine, effects)?;
         }
         self.sieve(engine, effects)?;
+        self.tick_snapshots(engine, effects)?;
         if engine.checkpoint_is_due(self.handle())? {
             self.checkpoint(engine)?;
         }

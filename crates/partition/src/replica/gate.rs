@@ -199,6 +199,7 @@ fn seen(message: &Message<'_>, now_ms: u64) -> Timestamp {
     let seen = match message {
         Message::Read { seen, .. } => *seen,
         Message::Scan(scan) => scan.seen,
+        Message::Snapshot(snapshot) => snapshot.newest(),
         Message::Write { stamp, .. }
         | Message::Transact(Transact { stamp, .. })
         | Message::Stage(Stage { stamp, .. }) => stamp.seen,
@@ -211,6 +212,7 @@ fn seen(message: &Message<'_>, now_ms: u64) -> Timestamp {
 fn writes(message: &Message<'_>) -> bool {
     match message {
         Message::Write { .. } | Message::Transact(_) | Message::Stage(_) => true,
+        Message::Snapshot(snapshot) => snapshot.changes(),
         Message::Batch(batch) => batch.operations.iter().any(|one| matches!(one, Operation::Write(_))),
         _ => false,
     }

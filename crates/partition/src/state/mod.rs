@@ -73,7 +73,8 @@ impl State {
                     }
                     Note { session, ..Note::default() }
                 }
-                Mark::Epoch | Mark::Filler => Note::default(),
+                // What is kept for snapshots is no part of the state: it does not outlive the process.
+                Mark::Epoch | Mark::Filler | Mark::Snapshot(_) => Note::default(),
             },
             kind => {
                 let (_, trailer) = split_trailer(meta.flags, payload);

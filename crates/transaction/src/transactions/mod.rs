@@ -300,6 +300,13 @@ impl Transactions {
         self.intents.stands(cell)
     }
 
+    /// Whether something that is prepared here may commit at or below a time. What is proposed later is above it once the host
+    /// was raised to it.
+    #[must_use]
+    pub fn may_commit_by(&self, at: Timestamp) -> bool {
+        self.intents.may_commit_by(at)
+    }
+
     /// Whether nothing is in the way of a write of a cell that cannot wait.
     #[must_use]
     pub fn may_write(&self, cell: u64) -> bool {

@@ -168,6 +168,9 @@ pub enum Failure<'a> {
         /// How far.
         ahead_ms: u64,
     },
+    /// The partition does not keep what was there at the time of the snapshot: it was closed, not renewed in time, open for
+    /// longer than it may be, or whoever kept it has failed, moved or been split.
+    SnapshotExpired,
     /// The disk is nearly full; writes are refused, reads and removals go on.
     DiskFull,
     /// The memory budget is used up; writes are refused, reads and removals go on.
@@ -256,6 +259,7 @@ impl Failure<'_> {
             Self::TimedOut { version } => Failure::TimedOut { version },
             Self::SessionExpired { mark } => Failure::SessionExpired { mark },
             Self::ClockAhead { ahead_ms } => Failure::ClockAhead { ahead_ms },
+            Self::SnapshotExpired => Failure::SnapshotExpired,
             Self::DiskFull => Failure::DiskFull,
             Self::MemoryFull => Failure::MemoryFull,
             Self::Rotten => Failure::Rotten,
@@ -297,6 +301,7 @@ impl Failure<'_> {
             Self::TimedOut { .. } => ErrorCode::TimedOut,
             Self::SessionExpired { .. } => ErrorCode::SessionExpired,
             Self::ClockAhead { .. } => ErrorCode::ClockAhead,
+            Self::SnapshotExpired => ErrorCode::SnapshotExpired,
             Self::DiskFull => ErrorCode::DiskFull,
             Self::MemoryFull => ErrorCode::MemoryFull,
             Self::Rotten => ErrorCode::Rotten,

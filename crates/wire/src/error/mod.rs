@@ -86,6 +86,8 @@ numbered!(
         SessionExpired = 305, "SessionExpired";
         /// See [`Failure::ClockAhead`].
         ClockAhead = 306, "ClockAhead";
+        /// See [`Failure::SnapshotExpired`].
+        SnapshotExpired = 307, "SnapshotExpired";
         /// See [`Failure::DiskFull`].
         DiskFull = 400, "DiskFull";
         /// See [`Failure::MemoryFull`].

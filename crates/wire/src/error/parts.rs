@@ -73,6 +73,7 @@ impl Failure<'_> {
             | Self::NotANumber
             | Self::Overflow
             | Self::NeedHeader
+            | Self::SnapshotExpired
             | Self::DiskFull
             | Self::MemoryFull
             | Self::Rotten
@@ -155,6 +156,7 @@ impl<'a> Failure<'a> {
             ErrorCode::TimedOut => Self::TimedOut { version },
             ErrorCode::SessionExpired => Self::SessionExpired { mark: version },
             ErrorCode::ClockAhead => Self::ClockAhead { ahead_ms: number },
+            ErrorCode::SnapshotExpired => Self::SnapshotExpired,
             ErrorCode::DiskFull => Self::DiskFull,
             ErrorCode::MemoryFull => Self::MemoryFull,
             ErrorCode::Rotten => Self::Rotten,

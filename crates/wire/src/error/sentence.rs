@@ -115,6 +115,10 @@ impl fmt::Display for Failure<'_> {
                 f,
                 "the request's timestamp is {ahead_ms} ms ahead of the server: a clock is wrong, set it right"
             ),
+            Self::SnapshotExpired => f.write_str(
+                "the snapshot is not kept any more: it was closed, not renewed in time, or whoever kept it has failed, moved or \
+                 been split; open a new one",
+            ),
             Self::DiskFull => {
                 f.write_str("the disk is full: writes are refused until records are removed or space is added")
             }

@@ -57,5 +57,9 @@ numbered!(
         ProofExpected = 25, "the frame behind the answer to Hello must be Prove";
         /// A write or read of a chunk that no chunk allows, or a size of chunks that there is not.
         Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
+        /// A read of a snapshot that asks for something else than what was there.
+        SnapshotQuery = 50, "at the time of a snapshot a record can be looked up, read in part and inspected, and nothing else";
+        /// A lease of no time, or a longer one than may be asked for.
+        SnapshotLease = 51, "a snapshot's lease is 1 ms to 5 minutes, and it stays open for at most a week";
     }
 );

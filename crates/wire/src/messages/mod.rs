@@ -13,6 +13,7 @@ mod read;
 mod record;
 mod scan;
 mod session;
+mod snapshot;
 mod transact;
 mod transform;
 mod unit;
@@ -29,6 +30,7 @@ pub(crate) use record::check_value;
 pub use record::{Condition, Expiry, Range, RecordType};
 pub use scan::{Scan, ScannedKey};
 pub use session::{SessionOpen, SessionOpened, Stamp};
+pub use snapshot::{Snapshot, SnapshotAsk};
 pub use transact::{ItemAnswer, Stage, Transact, Transacted};
 pub use transform::{Brings, Number, NumberType, Operator, Transform};
 pub use unit::{UnitAsk, UnitTold, Verdict};
@@ -76,6 +78,8 @@ pub enum Message<'a> {
     },
     /// A page of the keys of a partition.
     Scan(Scan<'a>),
+    /// About what a partition held at a past time.
+    Snapshot(Snapshot<'a>),
     /// A write of a record.
     Write {
         /// Its place in its session.
@@ -91,7 +95,7 @@ pub enum Message<'a> {
     Stage(Stage<'a>),
     /// From one instance to another.
     Peer(Peer<'a>),
-    /// Answers `Read`, `Scan` and `Write`, and any request that failed.
+    /// Answers `Read`, `Scan`, `Snapshot` and `Write`, and any request that failed.
     Answer(Answer<'a>),
     /// Answers `Batch`.
     BatchAnswer(Many<'a, Answer<'a>>),
@@ -119,6 +123,7 @@ impl<'a> Message<'a> {
             Self::Read { read, .. } => read.kind(),
             Self::Scan(scan) if scan.blobs => Kind::ScanBlobs,
             Self::Scan(_) => Kind::Scan,
+            Self::Snapshot(snapshot) => snapshot.ask.kind(),
             Self::Write { write, .. } => write.kind(),
             Self::Batch(_) => Kind::Batch,
             Self::Peer(peer) => peer.call.kind(),
@@ -128,6 +133,24 @@ impl<'a> Message<'a> {
             Self::Stage(_) => Kind::Stage,
             Self::Transacted(_) => Kind::Transacted,
         }
+    }
+
+    /// Appends the whole of its body to `out`, and returns its kind: what [`Message::decode_body`] reads.
+    ///
+    /// # Errors
+    /// It passes a bound of the protocol.
+    pub fn encode_body(&self, out: &mut Vec<u8>) -> Result<Kind, Failure<'static>> {
+        let tail = self.put(out)?.to_vec();
+        out.extend_from_slice(&tail);
+        Ok(self.kind())
+    }
+
+    /// Reads a body.
+    ///
+    /// # Errors
+    /// It is none of this kind.
+    pub fn decode_body(kind: Kind, body: &'a [u8]) -> Result<Self, Failure<'static>> {
+        Self::take(kind, body)
     }
 
     /// Writes all of the body but the last piece of the payload to `out`, and returns that piece.
@@ -148,6 +171,7 @@ impl<'a> Message<'a> {
             Self::Stage(stage) => return stage.put(out),
             Self::Transacted(transacted) => return transacted.put(out),
             Self::Scan(scan) => return scan.put(out),
+            Self::Snapshot(snapshot) => return snapshot.put(out),
             Self::Peer(peer) => return peer.put(out),
             Self::Hello(hello) => return hello.put(out),
             Self::Map(map) => return map.put(out),
@@ -205,6 +229,9 @@ impl<'a> Message<'a> {
             Kind::Stage => Self::Stage(Stage::take(body)?),
             Kind::Transacted => Self::Transacted(Transacted::take(body)?),
             Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::take(kind == Kind::ScanBlobs, body)?),
+            Kind::OpenSnapshot | Kind::RenewSnapshot | Kind::CloseSnapshot | Kind::ReadAt | Kind::ScanAt => {
+                Self::Snapshot(Snapshot::take(kind, body)?)
+            }
             Kind::Replicate
             | Kind::ReplicateAck
             | Kind::StatePart

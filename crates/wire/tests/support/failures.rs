@@ -52,6 +52,7 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
         Failure::TimedOut { version },
         Failure::SessionExpired { mark: version },
         Failure::ClockAhead { ahead_ms: n[1] },
+        Failure::SnapshotExpired,
         Failure::DiskFull,
         Failure::MemoryFull,
         Failure::Rotten,

@@ -73,13 +73,8 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         3 => Message::Answer(answer(seed, *sub, value, &slices)),
         4 => Message::BatchAnswer(Many::given(&answers)),
         5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Many::given(&keys) })),
-        6 => Message::Scan(Scan {
-            seen: Timestamp(n[0]),
-            cursor: value,
-            prefix: key,
-            keys_max: (n[1] % 4096) as u32 + 1,
-            blobs: sub % 2 == 1,
-        }),
+        6 if sub % 4 > 1 => Message::Snapshot(snapshot(seed, *sub, value)),
+        6 => Message::Scan(scan(seed, *sub, value)),
         7 => Message::Hello(Hello {
             version_min: *sub,
             version_max: n[0] as u8,
@@ -217,6 +212,31 @@ fn stamp(n: &[u64; 5]) -> Stamp {
         lowest_unanswered: Sequence(lowest),
         seen: Timestamp(n[4]),
     }
+}
+
+fn scan<'a>(seed: &'a Seed, sub: u8, cursor: &'a [u8]) -> Scan<'a> {
+    let Seed { key, n, .. } = seed;
+    let keys_max = (n[1] % 4096) as u32 + 1;
+    Scan { seen: Timestamp(n[0]), cursor, prefix: key, keys_max, blobs: sub % 2 == 1 }
+}
+
+fn snapshot<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> Snapshot<'a> {
+    let n = &seed.n;
+    let (lease_ms, at) = ((n[2] % 300_000) as u32 + 1, Timestamp(n[3]));
+    let ask = match sub / 4 % 5 {
+        0 => SnapshotAsk::Open { lease_ms, age_ms: n[4] % 604_800_000 + 1 },
+        1 => SnapshotAsk::Renew { lease_ms },
+        2 => SnapshotAsk::Close,
+        3 => SnapshotAsk::Scan { at, scan: scan(seed, sub, value) },
+        _ => {
+            let range = Range { start: n[0] as i64, stop: n[1] as i64 };
+            let chunk = Query::ReadChunk { offset: n[0] as u32 % 4096, length: n[1] as u32 % 4096 };
+            let query =
+                [Query::Lookup, Query::LookupRange { range }, Query::Inspect, chunk][n[2] as usize % 4];
+            SnapshotAsk::Read { at, read: Read { key: &seed.key, query } }
+        }
+    };
+    Snapshot { seen: Timestamp(n[0]), id: SnapshotId(u128::from(n[1]) << 64 | u128::from(n[4])), ask }
 }
 
 fn scanned(key: &[u8], n: u64) -> ScannedKey<'_> {

@@ -28,6 +28,8 @@ pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 pub(super) struct Sent {
     /// Of answers to records: the value, or a word for what it was.
     pub(super) answers: BTreeMap<u64, (Place, Result<String, Failure<'static>>)>,
+    /// The versions that some of them told.
+    pub(super) versions: BTreeMap<u64, Timestamp>,
     pub(super) maps: Vec<(u64, u64, Vec<u8>)>,
     pub(super) sessions: Vec<zerohop_wire::ids::SessionId>,
     pub(super) let_go: Vec<u64>,
@@ -40,6 +42,9 @@ pub(super) struct Sent {
 
 impl Effects for Sent {
     fn answer(&mut self, to: Token, place: Place, message: &Message<'_>) {
+        if let Message::Answer(Ok(Outcome::Done { version, .. })) = message {
+            self.versions.insert(to.request.0, *version);
+        }
         let answer = match message {
             Message::Answer(answer) => said(answer),
             Message::Transacted(told) => {

@@ -1,6 +1,7 @@
 //! Transactions over partitions of several instances, which say to each other what they have to.
 
 mod random;
+mod snapshots;
 mod splits;
 
 use bytes::Bytes;

@@ -6,6 +6,7 @@ mod model;
 mod random;
 mod requests;
 mod retries;
+mod snapshots;
 mod survival;
 mod units;
 mod waiting;

@@ -109,6 +109,15 @@ impl Partition {
         true
     }
 
+    /// Whether a transaction may yet change something here at or below a time; none that begins later does.
+    pub(super) fn may_commit_by(&mut self, at: Timestamp) -> bool {
+        if !self.has_transactions() {
+            return false;
+        }
+        let is_open = self.open_transactions();
+        !is_open || self.transacting.as_ref().is_some_and(|one| one.transactions.may_commit_by(at))
+    }
+
     fn transactions_now(&self) -> Time {
         Time(self.clock.now_ms().saturating_mul(1_000))
     }

@@ -200,7 +200,7 @@ impl Play {
     }
 }
 
-fn of_three(epoch: u64, primary: u32) -> ReplicaGroup {
+pub(super) fn of_three(epoch: u64, primary: u32) -> ReplicaGroup {
     let in_sync = (1..=3).filter(|one| *one != primary).map(InstanceId).collect();
     ReplicaGroup { in_sync, ..ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(primary)) }
 }

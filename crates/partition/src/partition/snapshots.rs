@@ -1,0 +1,343 @@
+//! Requests about snapshots, and what becomes of those that nobody renews. `docs/protocols/snapshots.md` says why each promise
+//! holds.
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, EngineResult, Kind, Meta};
+use zerohop_wire::blob::name_of_header;
+use zerohop_wire::ids::{SnapshotId, Timestamp};
+use zerohop_wire::messages::{Answer, Outcome as Brought, Read, Scan, Snapshot, SnapshotAsk};
+use zerohop_wire::{Failure, Message};
+
+use super::{Partition, To};
+use crate::event::{Effects, Token};
+use crate::group::Entry;
+use crate::limits::{BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::note::{MARK_SNAPSHOT, Mark, SnapshotMark};
+use crate::operations::{self, OrFail};
+use crate::planted::{Bug, is_planted};
+use crate::snapshots::view::PastView;
+use crate::snapshots::{Kept, Past};
+use crate::state::State;
+
+/// The log index that an answer waits for, and the earliest time that can be read.
+type Opened = (u64, Timestamp);
+
+impl Partition {
+    pub(super) fn snapshot<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        snapshot: &Snapshot<'_>,
+        token: Token,
+        effects: &mut dyn Effects,
+    ) {
+        let id = snapshot.id;
+        let opened = match &snapshot.ask {
+            SnapshotAsk::Open { lease_ms, age_ms } => {
+                self.open_snapshot(engine, id, (*lease_ms, *age_ms), effects)
+            }
+            SnapshotAsk::Renew { lease_ms } => self.renew_snapshot(id, *lease_ms),
+            SnapshotAsk::Close => self.close_snapshots(engine, &[id], effects),
+            SnapshotAsk::Read { at, read } => return self.read_at(engine, (id, *at), read, token, effects),
+            SnapshotAsk::Scan { at, scan } => return self.scan_at(engine, (id, *at), scan, token, effects),
+        };
+        let mut to = To::One(token);
+        match opened {
+            Ok((index, version)) => {
+                self.deliver(&mut to, index, &Ok(Brought::Done { version, number: 0 }), effects);
+            }
+            Err(failure) => self.deliver(&mut to, 0, &Err(failure), effects),
+        }
+    }
+
+    fn open_snapshot<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        id: SnapshotId,
+        (lease_ms, age_ms): (u32, u64),
+        effects: &mut dyn Effects,
+    ) -> Result<Opened, Failure<'static>> {
+        let now_ms = self.clock.now_ms();
+        let snapshots = self.snapshots.get_or_insert_default();
+        if let Some(kept) = snapshots.get(id) {
+            let floor = kept.floor;
+            snapshots.renew(id, now_ms, Some(lease_ms));
+            return Ok((0, floor));
+        }
+        if let Some((index, kept)) = snapshots.appended(id) {
+            return Ok((index, kept.floor));
+        }
+        if snapshots.len() >= SNAPSHOTS_MAX {
+            let count = snapshots.len() as u64 + 1;
+            return Err(Failure::TooMany { count, limit: SNAPSHOTS_MAX as u32 });
+        }
+        let (floor, ends_ms) = (self.clock.next(), now_ms.saturating_add(age_ms));
+        let kept = Kept { floor, lease_ms, ends_ms };
+        let mark = SnapshotMark::Open { id, lease_ms, ends_ms };
+        let index = self.append_snapshot_mark(engine, (floor, mark), Some((id, kept)), effects)?;
+        Ok((index, floor))
+    }
+
+    fn renew_snapshot(&mut self, id: SnapshotId, lease_ms: u32) -> Result<Opened, Failure<'static>> {
+        let now_ms = self.clock.now_ms();
+        let snapshots = self.snapshots.as_deref_mut().ok_or(Failure::SnapshotExpired)?;
+        let floor = snapshots.get(id).ok_or(Failure::SnapshotExpired)?.floor;
+        snapshots.renew(id, now_ms, Some(lease_ms));
+        Ok((0, floor))
+    }
+
+    fn close_snapshots<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        ids: &[SnapshotId],
+        effects: &mut dyn Effects,
+    ) -> Result<Opened, Failure<'static>> {
+        let Some(snapshots) = self.snapshots.as_deref() else { return Ok((0, Timestamp::ZERO)) };
+        let is_there = |id: &&SnapshotId| snapshots.get(**id).is_some() || snapshots.appended(**id).is_some();
+        let ids: Vec<SnapshotId> = ids.iter().filter(is_there).copied().collect();
+        if ids.is_empty() {
+            return Ok((0, Timestamp::ZERO));
+        }
+        let at = self.clock.next();
+        let index = self.append_snapshot_mark(engine, (at, SnapshotMark::End { ids }), None, effects)?;
+        Ok((index, Timestamp::ZERO))
+    }
+
+    /// Logs a mark. What is opened by it is kept from before it is in the log.
+    fn append_snapshot_mark<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (at, mark): (Timestamp, SnapshotMark),
+        opens: Option<(SnapshotId, Kept)>,
+        effects: &mut dyn Effects,
+    ) -> Result<u64, Failure<'static>> {
+        let before = self.group.last();
+        if let Some((id, kept)) = opens {
+            self.snapshots.get_or_insert_default().append(before + 1, id, kept);
+            self.follow_horizon(engine).or_fail()?;
+        }
+        let mut payload = Vec::new();
+        Mark::Snapshot(mark).encode(at, &mut payload);
+        let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
+        let meta = match self.group.append(engine, &entry) {
+            Ok(meta) => meta,
+            Err(error) => {
+                self.cut_snapshots_after(engine, before).or_fail()?;
+                return Err(crate::failure::failure_of(&error));
+            }
+        };
+        if self.group.commits_at_once() {
+            self.apply(&meta, &[], &payload);
+            self.snapshot_committed(engine, &meta, &payload).or_fail()?;
+        } else {
+            effects.flush_wanted();
+        }
+        Ok(meta.index)
+    }
+
+    /// The engine keeps versions from the horizon on.
+    fn follow_horizon<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        let horizon = self.snapshots.as_ref().and_then(|snapshots| snapshots.horizon());
+        engine.move_horizon(self.handle(), horizon.map(|at| at.0))
+    }
+
+    /// A primary's entry is about to be appended here: what comes behind a mark that opens a snapshot is kept.
+    pub(super) fn snapshot_received<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        meta: &Meta,
+        payload: &[u8],
+    ) -> EngineResult<()> {
+        let at = Timestamp(meta.timestamp);
+        if let Some(SnapshotMark::Open { id, lease_ms, ends_ms }) = mark_of(meta, payload)
+            && !is_planted(Bug::SnapshotsNotFollowed)
+        {
+            let kept = Kept { floor: at, lease_ms, ends_ms };
+            self.snapshots.get_or_insert_default().append(meta.index, id, kept);
+            self.follow_horizon(engine)?;
+        }
+        Ok(())
+    }
+
+    /// A mark is committed: snapshots are open from now on, or are no more.
+    pub(super) fn snapshot_committed<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        meta: &Meta,
+        payload: &[u8],
+    ) -> EngineResult<()> {
+        let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
+        let now_ms = self.clock.now_ms();
+        match mark_of(meta, payload) {
+            Some(SnapshotMark::Open { id, .. }) => {
+                snapshots.opened(meta.index);
+                snapshots.renew(id, now_ms, None);
+                Ok(())
+            }
+            Some(SnapshotMark::End { ids }) => {
+                snapshots.ended(&ids);
+                if snapshots.len() == 0 {
+                    self.snapshots = None;
+                }
+                self.follow_horizon(engine)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The log was cut behind this index, or what was to come there could not be appended.
+    pub(super) fn cut_snapshots_after<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        index: u64,
+    ) -> EngineResult<()> {
+        let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
+        snapshots.cut_after(index);
+        if snapshots.len() == 0 {
+            self.snapshots = None;
+        }
+        self.follow_horizon(engine)
+    }
+
+    /// Keeps what of the state an entry has ended. `before`: what the deadline of its key was.
+    pub(super) fn keep_past(&mut self, before: Option<u64>, meta: &Meta, key: &[u8]) {
+        let Some(snapshots) = self.snapshots.as_deref_mut() else { return };
+        let (at, past) = (Timestamp(meta.timestamp), snapshots.past_mut());
+        if self.state.deadlines.get(key) != before {
+            past.deadline_ended(key, before, at);
+        }
+        if meta.kind == Kind::Remove
+            && let Some(name) = name_of_header(key)
+        {
+            past.name_ended(name, at);
+        }
+    }
+
+    /// Lets go of what nobody has renewed, and of the oldest where too much is kept.
+    pub(super) fn tick_snapshots<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let now_ms = self.clock.now_ms();
+        let handle = self.handle();
+        let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
+        let mut overdue = snapshots.overdue(now_ms);
+        if overdue.is_empty()
+            && engine.versions_kept(handle)? + snapshots.past().len() > SNAPSHOT_VERSIONS_MAX
+        {
+            overdue.extend(snapshots.oldest());
+        }
+        if overdue.is_empty() {
+            return Ok(());
+        }
+        match self.close_snapshots(engine, &overdue, effects) {
+            // A full disk has room for the mark later. A second one, while the first is on its way, does no harm.
+            Ok(_) | Err(Failure::DiskFull | Failure::MemoryFull) => Ok(()),
+            Err(failure) => Err(EngineError::Stopped { reason: failure.to_string() }),
+        }
+    }
+
+    /// When that has something to do.
+    pub(super) fn next_snapshots_ms(&self) -> Option<u64> {
+        self.snapshots.as_ref()?.next_ms()
+    }
+
+    /// Whether a snapshot can be read at a time.
+    fn may_read_at(&mut self, id: SnapshotId, at: Timestamp) -> Result<(), Failure<'static>> {
+        let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
+        let Some(snapshots) = self.snapshots.as_deref() else { return Err(Failure::SnapshotExpired) };
+        let Some(kept) = snapshots.get(id) else {
+            return Err(if snapshots.appended(id).is_some() { busy } else { Failure::SnapshotExpired });
+        };
+        if at < kept.floor {
+            return Err(Failure::SnapshotExpired);
+        }
+        // No timestamp is given at or below it any more.
+        self.clock.check(at)?;
+        self.clock.witness(at);
+        if snapshots.is_closed(at) || is_planted(Bug::SnapshotNotClosed) {
+            return Ok(());
+        }
+        if self.may_commit_by(at) {
+            return Err(busy);
+        }
+        let (last, applied) = (self.group.last(), self.state.applied);
+        let snapshots = self.snapshots.as_deref_mut();
+        match snapshots.is_some_and(|snapshots| snapshots.close_behind(at, last, applied)) {
+            true => Ok(()),
+            false => Err(busy),
+        }
+    }
+
+    fn read_at<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (id, at): (SnapshotId, Timestamp),
+        read: &Read<'_>,
+        token: Token,
+        effects: &mut dyn Effects,
+    ) {
+        let mut contents = std::mem::take(&mut self.buffers.contents);
+        contents.clear();
+        let answer = match self.may_read_at(id, at) {
+            Ok(()) => match self.past_view(engine, at) {
+                Some(mut view) => view.answer(read, &mut contents),
+                None => Err(Failure::SnapshotExpired),
+            },
+            Err(failure) => Err(failure),
+        };
+        effects.answer(token, &Message::Answer(answer));
+        self.buffers.contents = contents;
+    }
+
+    fn scan_at<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        (id, at): (SnapshotId, Timestamp),
+        scan: &Scan<'_>,
+        token: Token,
+        effects: &mut dyn Effects,
+    ) {
+        let foreign = self.foreign();
+        let (mut contents, mut next) = (Vec::new(), Vec::new());
+        let out = (&mut contents, &mut next);
+        let answer: Answer<'_> = match self.may_read_at(id, at) {
+            Ok(()) => match self.past_view(engine, at) {
+                Some(mut view) if scan.blobs => {
+                    let names = view.names(scan.prefix, scan.cursor);
+                    let names = names.iter().map(Vec::as_slice);
+                    operations::scan::names(names, scan, foreign, |name| view.header(name), out)
+                }
+                Some(mut view) => operations::scan::keys(&mut view, scan, foreign, out),
+                None => Err(Failure::SnapshotExpired),
+            },
+            Err(failure) => Err(failure),
+        };
+        effects.answer(token, &Message::Answer(answer));
+    }
+
+    fn past_view<'v, D>(&'v self, engine: &'v mut Engine<D>, at: Timestamp) -> Option<PastView<'v, D>> {
+        let (handle, state): (_, &State) = (self.handle(), &self.state);
+        let past: &Past = self.snapshots.as_ref()?.past();
+        Some(PastView { engine, handle, state, past, at })
+    }
+
+    /// It is primary from now on.
+    pub(super) fn lead_snapshots(&mut self) {
+        let now_ms = self.clock.now_ms();
+        if let Some(snapshots) = self.snapshots.as_deref_mut() {
+            snapshots.lead(now_ms);
+        }
+    }
+}
+
+/// What an entry says of snapshots: one look at all but those.
+fn mark_of(meta: &Meta, payload: &[u8]) -> Option<SnapshotMark> {
+    if meta.kind != Kind::Mark || payload.first() != Some(&MARK_SNAPSHOT) {
+        return None;
+    }
+    match Mark::decode(payload, Timestamp(meta.timestamp))? {
+        Mark::Snapshot(mark) => Some(mark),
+        _ => None,
+    }
+}

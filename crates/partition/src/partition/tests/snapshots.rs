@@ -1,0 +1,277 @@
+//! Snapshots: what was answered when one was opened is answered for as long as it is open, whatever comes; and not one
+//! moment longer.
+
+use zerohop_engine::Durability;
+use zerohop_engine::random::Random;
+use zerohop_wire::blob::{BlobStamp, chunk_key, header_key};
+use zerohop_wire::ids::{SnapshotId, Timestamp};
+use zerohop_wire::messages::{BlobChange, Change, Expiry, Query, Range, Read, Scan, Snapshot, SnapshotAsk};
+use zerohop_wire::{Failure, Message};
+
+use crate::limits::{SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::testing::{Answered, Bench, append, insert};
+
+const LEASE_MS: u32 = 60_000;
+const AGE_MS: u64 = 3_600_000;
+
+fn ask(bench: &mut Bench, id: u128, ask: SnapshotAsk<'_>) -> Answered {
+    bench.answer_of(&Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id: SnapshotId(id), ask }))
+}
+
+fn open(bench: &mut Bench, id: u128) -> Timestamp {
+    let opened = ask(bench, id, SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS });
+    assert_eq!(opened.number(), Ok(0));
+    opened.version()
+}
+
+fn read_at(bench: &mut Bench, (id, at): (u128, Timestamp), key: &[u8], query: Query<'_>) -> Answered {
+    ask(bench, id, SnapshotAsk::Read { at, read: Read { key, query } })
+}
+
+fn bytes_at(bench: &mut Bench, of: (u128, Timestamp), key: &[u8]) -> Option<Vec<u8>> {
+    read_at(bench, of, key, Query::Lookup).bytes()
+}
+
+/// All keys, or names of blobs, as they come page by page.
+fn walk_at(bench: &mut Bench, (id, at): (u128, Timestamp), blobs: bool) -> Vec<Vec<u8>> {
+    let (mut cursor, mut all) = (Vec::new(), Vec::new());
+    loop {
+        let scan = Scan { seen: Timestamp::ZERO, cursor: &cursor, prefix: b"", keys_max: 3, blobs };
+        let (keys, next) = ask(bench, id, SnapshotAsk::Scan { at, scan }).page();
+        all.extend(keys);
+        if next.is_empty() {
+            all.sort_unstable();
+            return all;
+        }
+        cursor = next;
+    }
+}
+
+fn walk(bench: &mut Bench, blobs: bool) -> Vec<Vec<u8>> {
+    let (mut cursor, mut all) = (Vec::new(), Vec::new());
+    loop {
+        let (keys, next) = match blobs {
+            true => bench.scan_blobs(&cursor, b"", 3),
+            false => bench.scan(&cursor, b"", 3),
+        };
+        all.extend(keys);
+        if next.is_empty() {
+            all.sort_unstable();
+            return all;
+        }
+        cursor = next;
+    }
+}
+
+/// The records of the random test: bytes and lists, a chunk, and a few headers of blobs.
+fn keys() -> Vec<Vec<u8>> {
+    let names = (0..4).map(|n| header_key(format!("blob-{n}").as_bytes()).expect("a name"));
+    let chunks = (0..2).map(|n| chunk_key(b"blob-0", n).expect("a name"));
+    (0..12).map(|n| format!("key-{n}").into_bytes()).chain(names).chain(chunks).collect()
+}
+
+const QUERIES: [Query<'static>; 4] = [
+    Query::Lookup,
+    Query::Inspect,
+    Query::LookupRange { range: Range { start: -3, stop: i64::MAX } },
+    Query::ReadChunk { offset: 2, length: 40 },
+];
+
+/// One that is open, and what was answered then.
+struct Open {
+    id: u128,
+    at: Timestamp,
+    answers: Vec<Answered>,
+    keys: Vec<Vec<u8>>,
+    names: Vec<Vec<u8>>,
+}
+
+fn answers(bench: &mut Bench, keys: &[Vec<u8>]) -> Vec<Answered> {
+    keys.iter().flat_map(|key| QUERIES.map(|query| bench.read(key, query))).collect()
+}
+
+#[test]
+fn what_was_answered_when_a_snapshot_was_opened_is_answered_as_long_as_it_is_open() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let (mut bench, all) = (Bench::new(), keys());
+        let (mut open_ones, mut next): (Vec<Open>, u128) = (Vec::new(), 1);
+        for _ in 0..700 {
+            let (n, key) = (random.below(all.len() as u64) as usize, all[0].clone());
+            let key = if n < 12 { &all[n] } else { &key };
+            let value = vec![random.below(256) as u8; random.below(60) as usize];
+            match random.below(16) {
+                0..=2 => drop(bench.write(key, insert(&value))),
+                3 => drop(bench.write(
+                    key,
+                    Change::Insert { value: &value, expiry: Expiry::AfterMs(200 + random.below(2_000)) },
+                )),
+                4..=5 => drop(bench.write(key, append(&[&value, b"x"]))),
+                6 => drop(bench.write(key, Change::Extend { bytes: &value })),
+                7 => drop(bench.write(key, Change::Remove)),
+                8 => drop(bench.write(key, Change::Trim { keep: Range { start: 1, stop: i64::MAX } })),
+                9 => {
+                    drop(bench.write(key, Change::Expire { expiry: Expiry::AfterMs(random.below(900) + 1) }))
+                }
+                10 => {
+                    let key = &all[12 + random.below(4) as usize];
+                    let create = BlobChange::Create { chunk_bits: 12, attributes: &value };
+                    let change = if random.chance(1, 2) { Change::Blob(create) } else { Change::Remove };
+                    drop(bench.write(key, change));
+                }
+                11..=12 => {
+                    let (key, stamp) =
+                        (&all[16 + random.below(2) as usize], BlobStamp { id: 9, generation: 0 });
+                    let (offset, length) = (random.below(50) as u32, value.len() as u32);
+                    let change = BlobChange::WriteChunk { stamp, offset, length, bytes: &value, makes: true };
+                    drop(bench.write(key, Change::Blob(change)));
+                }
+                13 if open_ones.len() < 4 => {
+                    // What is due is gone for whoever reads, and goes with the next tick.
+                    bench.tick();
+                    let at = open(&mut bench, next);
+                    let (answers, keys) = (answers(&mut bench, &all), walk(&mut bench, false));
+                    open_ones.push(Open { id: next, at, answers, keys, names: walk(&mut bench, true) });
+                    next += 1;
+                }
+                13 => {
+                    let gone = open_ones.swap_remove(random.below(4) as usize);
+                    assert_eq!(ask(&mut bench, gone.id, SnapshotAsk::Close).number(), Ok(0));
+                    let refused = read_at(&mut bench, (gone.id, gone.at), &all[0], Query::Lookup);
+                    assert_eq!(refused.number(), Err(Failure::SnapshotExpired));
+                }
+                14 => bench.pass_ms(random.below(300)),
+                _ => bench.compact(),
+            }
+            if let Some(open) = open_ones.get(random.below(6) as usize) {
+                let of = (open.id, open.at);
+                let place = random.below(all.len() as u64) as usize;
+                for (query, was) in QUERIES.into_iter().zip(&open.answers[4 * place..]) {
+                    let found = read_at(&mut bench, of, &all[place], query);
+                    assert_eq!(
+                        &found,
+                        was,
+                        "seed {seed}: {query:?} of {:?}",
+                        String::from_utf8_lossy(&all[place])
+                    );
+                }
+            }
+        }
+        for open in &open_ones {
+            let of = (open.id, open.at);
+            assert_eq!(walk_at(&mut bench, of, false), open.keys, "seed {seed}");
+            assert_eq!(walk_at(&mut bench, of, true), open.names, "seed {seed}");
+        }
+        for open in open_ones {
+            assert_eq!(ask(&mut bench, open.id, SnapshotAsk::Close).number(), Ok(0));
+        }
+        bench.maintain();
+        assert_eq!(bench.versions_kept(), 0, "seed {seed}: nothing is kept for nobody");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_not_renewed_goes_and_one_that_is_goes_at_its_age() {
+    let mut bench = Bench::new();
+    bench.write(b"k", insert(b"old")).number().expect("is done");
+    let of = (7, open(&mut bench, 7));
+    assert_eq!(open(&mut bench, 7), of.1, "it is opened once");
+    bench.write(b"k", insert(b"new")).number().expect("is done");
+    for _ in 0..70 {
+        assert_eq!(bytes_at(&mut bench, of, b"k").as_deref(), Some(&b"old"[..]));
+        bench.pass_ms(u64::from(LEASE_MS) - 1);
+        if ask(&mut bench, 7, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number().is_err() {
+            break;
+        }
+    }
+    let expired = Err(Failure::SnapshotExpired);
+    assert_eq!(read_at(&mut bench, of, b"k", Query::Lookup).number(), expired, "after its age");
+    let of = (8, open(&mut bench, 8));
+    bench.write(b"k", insert(b"newer")).number().expect("is done");
+    assert!(bench.next_wake_ms() <= Some(bench.now_ms() + u64::from(LEASE_MS)));
+    bench.pass_ms(u64::from(LEASE_MS) - 1);
+    assert_eq!(bytes_at(&mut bench, of, b"k").as_deref(), Some(&b"new"[..]));
+    bench.pass_ms(1);
+    assert_eq!(read_at(&mut bench, of, b"k", Query::Lookup).number(), expired, "after its lease");
+    assert_eq!(ask(&mut bench, 8, SnapshotAsk::Renew { lease_ms: LEASE_MS }).number(), expired);
+    bench.maintain();
+    assert_eq!((bench.versions_kept(), bench.next_wake_ms()), (0, None));
+}
+
+#[test]
+fn a_time_before_the_snapshot_and_one_in_the_future_are_refused() {
+    let mut bench = Bench::new();
+    bench.write(b"k", insert(b"v")).number().expect("is done");
+    let at = open(&mut bench, 1);
+    let before = read_at(&mut bench, (1, Timestamp(at.0 - 1)), b"k", Query::Lookup);
+    assert_eq!(before.number(), Err(Failure::SnapshotExpired));
+    let ahead = Timestamp::from_millis(bench.now_ms() + 501);
+    let ahead = read_at(&mut bench, (1, ahead), b"k", Query::Lookup);
+    assert!(matches!(ahead.number(), Err(Failure::ClockAhead { .. })));
+    // A time a little ahead is closed: what is written now is above it.
+    let soon = Timestamp::from_millis(bench.now_ms() + 400);
+    assert_eq!(bytes_at(&mut bench, (1, soon), b"k").as_deref(), Some(&b"v"[..]));
+    assert!(bench.write(b"k", insert(b"later")).version() > soon);
+    assert_eq!(bytes_at(&mut bench, (1, soon), b"k").as_deref(), Some(&b"v"[..]));
+}
+
+#[test]
+fn snapshots_and_what_they_keep_are_bounded() {
+    let mut bench = Bench::new();
+    for id in 0..SNAPSHOTS_MAX as u128 {
+        open(&mut bench, id);
+    }
+    let one_more = ask(&mut bench, 1_000, SnapshotAsk::Open { lease_ms: 1, age_ms: 1 });
+    let count = SNAPSHOTS_MAX as u64 + 1;
+    assert_eq!(one_more.number(), Err(Failure::TooMany { count, limit: SNAPSHOTS_MAX as u32 }));
+    for id in 1..SNAPSHOTS_MAX as u128 {
+        ask(&mut bench, id, SnapshotAsk::Close);
+    }
+    let of = (0, open(&mut bench, 0));
+    for n in 0..=SNAPSHOT_VERSIONS_MAX as u32 {
+        bench.at_once.write(
+            crate::testing::token(u64::from(n) + 1_000_000),
+            Default::default(),
+            b"k",
+            insert(&n.to_le_bytes()),
+        );
+    }
+    bench.at_once.step(crate::Event::Tick);
+    let token = crate::testing::token(5);
+    let read = Read { key: b"k", query: Query::Lookup };
+    let read = SnapshotAsk::Read { at: of.1, read };
+    let message = Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id: SnapshotId(0), ask: read });
+    bench.at_once.send(token, 0, &message);
+    let answer = bench.at_once.answer(token).expect("is answered");
+    assert_eq!(answer.number(), Err(Failure::SnapshotExpired));
+}
+
+#[test]
+fn a_restart_forgets_snapshots_and_says_so() {
+    for durability in [Durability::Sync, Durability::DEFAULT] {
+        let mut rig = crate::testing::Rig::new(durability);
+        rig.write(crate::testing::token(1), Default::default(), b"k", insert(b"old"));
+        let id = SnapshotId(1);
+        let open = SnapshotAsk::Open { lease_ms: LEASE_MS, age_ms: AGE_MS };
+        rig.send(
+            crate::testing::token(2),
+            0,
+            &Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id, ask: open }),
+        );
+        rig.flush();
+        let at = rig.answer(crate::testing::token(2)).expect("is open").version();
+        rig.engine.sync().expect("syncs");
+        let mut rig = rig.crash(durability);
+        rig.write(crate::testing::token(3), Default::default(), b"k", insert(b"new"));
+        rig.flush();
+        let read = SnapshotAsk::Read { at, read: Read { key: b"k", query: Query::Lookup } };
+        rig.send(
+            crate::testing::token(4),
+            0,
+            &Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id, ask: read }),
+        );
+        rig.flush();
+        let answer = rig.answer(crate::testing::token(4)).expect("is answered");
+        assert_eq!(answer.number(), Err(Failure::SnapshotExpired));
+    }
+}

@@ -1,0 +1,162 @@
+//! What a partition keeps for readers of its past: which snapshots are open, and what its state was beside its records.
+//!
+//! ```text
+//!   open ──> mark in the log ──> every member keeps what changes from there on: the engine older versions, this deadlines and names
+//!   read at a time ──> closed? nothing can be committed at or below it any more ──> what was there then
+//!   close, lease over, too much kept ──> mark in the log ──> every member lets go
+//! ```
+//!
+//! The marks are the log's word for how far back can be read: nobody lets go of anything before the mark that says so is
+//! committed, and a member that has followed the log since a snapshot was opened can serve it as the next primary. What is
+//! kept is in memory only: whoever starts again, or takes a state over, knows of no snapshot, and says so.
+
+mod past;
+pub(crate) mod view;
+
+use std::collections::BTreeMap;
+
+use zerohop_wire::ids::{SnapshotId, Timestamp};
+
+use crate::limits::SNAPSHOTS_CLOSING_MAX;
+
+pub(crate) use past::Past;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    /// Those whose marks are appended here and not committed, by log index.
+    appended: BTreeMap<u64, (SnapshotId, Kept)>,
+    open: BTreeMap<SnapshotId, Kept>,
+    past: Past,
+    /// When the lease of each is over, in milliseconds since 1970, as far as this member knows: only a primary acts on it.
+    leases: BTreeMap<SnapshotId, u64>,
+    /// As primary: nothing is committed at or below this any more that readers do not see.
+    closed: Timestamp,
+    /// As primary: times that are closed once so much of the log is committed.
+    closing: BTreeMap<Timestamp, u64>,
+}
+
+/// How a snapshot is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Any time from here on can be read.
+    pub(crate) floor: Timestamp,
+    /// What its client has asked for.
+    pub(crate) lease_ms: u32,
+    /// When it goes in any case, in milliseconds since 1970.
+    pub(crate) ends_ms: u64,
+}
+
+impl Snapshots {
+    /// The earliest time that anybody can ask for: what has ended before is of no use.
+    pub(crate) fn horizon(&self) -> Option<Timestamp> {
+        let appended = self.appended.values().map(|(_, kept)| kept.floor);
+        self.open.values().map(|kept| kept.floor).chain(appended).min()
+    }
+
+    /// Those that are open, and those that are about to be.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len() + self.appended.len()
+    }
+
+    pub(crate) fn get(&self, id: SnapshotId) -> Option<&Kept> {
+        self.open.get(&id)
+    }
+
+    /// The log index of its mark, if that is not committed.
+    pub(crate) fn appended(&self, id: SnapshotId) -> Option<(u64, Kept)> {
+        self.appended.iter().find(|(_, (other, _))| *other == id).map(|(index, (_, kept))| (*index, *kept))
+    }
+
+    /// A mark is about to be appended, here or by the primary.
+    pub(crate) fn append(&mut self, index: u64, id: SnapshotId, kept: Kept) {
+        self.appended.insert(index, (id, kept));
+    }
+
+    /// Marks behind this log index are gone.
+    pub(crate) fn cut_after(&mut self, index: u64) {
+        self.appended.retain(|at, _| *at <= index);
+    }
+
+    /// The mark of this log index is committed. One that was not seen when it was appended opens nothing: what has changed
+    /// since may not have been kept.
+    pub(crate) fn opened(&mut self, index: u64) {
+        if let Some((id, kept)) = self.appended.remove(&index) {
+            self.open.insert(id, kept);
+        }
+    }
+
+    /// These are closed: the log says so.
+    pub(crate) fn ended(&mut self, ids: &[SnapshotId]) {
+        for id in ids {
+            self.open.remove(id);
+            self.leases.remove(id);
+        }
+        self.past.forget(self.horizon());
+    }
+
+    /// It is read for so long from now, or as long as its client has asked for.
+    pub(crate) fn renew(&mut self, id: SnapshotId, now_ms: u64, lease_ms: Option<u32>) {
+        if let Some(kept) = self.open.get_mut(&id) {
+            kept.lease_ms = lease_ms.unwrap_or(kept.lease_ms);
+            self.leases.insert(id, now_ms.saturating_add(u64::from(kept.lease_ms)));
+        }
+    }
+
+    /// Those that are open for too long, by their leases or at all.
+    pub(crate) fn overdue(&self, now_ms: u64) -> Vec<SnapshotId> {
+        let ends = self.open.iter().map(|(id, kept)| (*id, self.ends_ms(*id, kept)));
+        ends.filter(|(_, ends_ms)| now_ms >= *ends_ms).map(|(id, _)| id).collect()
+    }
+
+    /// When the next is.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.open.iter().map(|(id, kept)| self.ends_ms(*id, kept)).min()
+    }
+
+    fn ends_ms(&self, id: SnapshotId, kept: &Kept) -> u64 {
+        self.leases.get(&id).map_or(kept.ends_ms, |until_ms| kept.ends_ms.min(*until_ms))
+    }
+
+    /// The one that keeps the most.
+    pub(crate) fn oldest(&self) -> Option<SnapshotId> {
+        self.open.iter().min_by_key(|(_, kept)| kept.floor).map(|(id, _)| *id)
+    }
+
+    pub(crate) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    pub(crate) fn past_mut(&mut self) -> &mut Past {
+        &mut self.past
+    }
+
+    /// It is primary from now on: what is closed is to be found out, and every lease begins anew.
+    pub(crate) fn lead(&mut self, now_ms: u64) {
+        (self.closed, self.closing) = (Timestamp::ZERO, BTreeMap::new());
+        let Snapshots { open, leases, .. } = self;
+        *leases =
+            open.iter().map(|(id, kept)| (*id, now_ms.saturating_add(u64::from(kept.lease_ms)))).collect();
+    }
+
+    pub(crate) fn is_closed(&self, at: Timestamp) -> bool {
+        at <= self.closed
+    }
+
+    /// No transaction can commit at or below this time any more, nor is a timestamp given there, and the log ends with this
+    /// entry: it is closed once that is committed. `false`: too many are being closed.
+    pub(crate) fn close_behind(&mut self, at: Timestamp, last: u64, applied: u64) -> bool {
+        let has_room = self.closing.len() < SNAPSHOTS_CLOSING_MAX || self.closing.contains_key(&at);
+        let behind = match has_room {
+            true => *self.closing.entry(at).or_insert(last),
+            false => return false,
+        };
+        if applied < behind {
+            return false;
+        }
+        self.closed = self.closed.max(at);
+        let closed = self.closed;
+        self.closing.retain(|at, _| *at > closed);
+        true
+    }
+}

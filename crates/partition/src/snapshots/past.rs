@@ -1,0 +1,80 @@
+//! What the state was that is not in the engine: deadlines of records, and names of blobs that are gone. In memory only, as
+//! the engine's older versions are.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use zerohop_wire::ids::Timestamp;
+
+use crate::state::State;
+
+/// Deadlines of one key: until when which.
+type Was = Vec<(Timestamp, Option<u64>)>;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    deadlines: BTreeMap<Box<[u8]>, Was>,
+    /// Names that were removed, and when last.
+    names: BTreeMap<Box<[u8]>, Timestamp>,
+    kept: usize,
+}
+
+impl Past {
+    /// The deadline of a key is no longer what it was.
+    pub(crate) fn deadline_ended(&mut self, key: &[u8], was: Option<u64>, until: Timestamp) {
+        self.deadlines.entry(key.into()).or_default().push((until, was));
+        self.kept += 1;
+    }
+
+    /// There is no blob of this name any more.
+    pub(crate) fn name_ended(&mut self, name: &[u8], until: Timestamp) {
+        if self.names.insert(name.into(), until).is_none() {
+            self.kept += 1;
+        }
+    }
+
+    /// The deadline that a key had.
+    pub(crate) fn deadline(&self, key: &[u8], at: Timestamp, state: &State) -> Option<u64> {
+        let was = self.deadlines.get(key).into_iter().flatten();
+        match was.clone().find(|(until, _)| *until > at) {
+            Some((_, deadline)) => *deadline,
+            None => state.deadlines.get(key),
+        }
+    }
+
+    /// Names that begin with `prefix`, come behind `after` (empty: all) and have been removed after a time, in order.
+    pub(crate) fn names<'n>(
+        &'n self,
+        prefix: &'n [u8],
+        after: &[u8],
+        at: Timestamp,
+    ) -> impl Iterator<Item = &'n [u8]> {
+        let begin = match after >= prefix && !after.is_empty() {
+            true => Bound::Excluded(after),
+            false => Bound::Included(prefix),
+        };
+        let names = self.names.range::<[u8], _>((begin, Bound::Unbounded));
+        let names = names.take_while(move |(name, _)| name.starts_with(prefix));
+        names.filter(move |(_, until)| **until > at).map(|(name, _)| &**name)
+    }
+
+    /// Nobody asks for anything before the horizon; without one, for nothing at all.
+    pub(crate) fn forget(&mut self, horizon: Option<Timestamp>) {
+        let Some(horizon) = horizon else {
+            *self = Past::default();
+            return;
+        };
+        for was in self.deadlines.values_mut() {
+            was.retain(|(until, _)| *until > horizon);
+        }
+        self.deadlines.retain(|_, was| !was.is_empty());
+        self.names.retain(|_, until| *until > horizon);
+        self.kept = self.names.len() + self.deadlines.values().map(Vec::len).sum::<usize>();
+    }
+
+    /// How many are kept.
+    pub(crate) fn len(&self) -> usize {
+        self.kept
+    }
+}
