@@ -24,6 +24,7 @@ mod many;
 mod operation;
 mod scan;
 mod secret;
+mod snapshot;
 mod socket;
 mod transaction;
 mod transform;
@@ -42,6 +43,9 @@ pub use operation::{Info, Operation, Pending, Record, Ttl};
 pub use scan::Scan;
 pub use secret::{
     SecretFileError, read_key, read_secret, read_token, write_key, write_new_secret, write_new_token,
+};
+pub use snapshot::{
+    Snapshot, SnapshotBlob, SnapshotBlobList, SnapshotBlobRead, SnapshotOptions, SnapshotScan,
 };
 pub use transaction::{Committed, Promise, Transaction};
 pub use transform::Transform;

@@ -149,7 +149,7 @@ pub(crate) fn nonces() -> io::Result<Nonces> {
     random_bytes().map(Nonces::new)
 }
 
-fn random_bytes() -> io::Result<[u8; 32]> {
+pub(crate) fn random_bytes() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     match getrandom(&mut bytes, GetRandomFlags::empty())? {
         32 => Ok(bytes),

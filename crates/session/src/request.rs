@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use zerohop_placement::{Keyspace, PartitionCount, partition_of};
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
-use zerohop_wire::messages::{Operation, Query};
-use zerohop_wire::{Element, Failure, pack};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
+use zerohop_wire::messages::{Message, Operation, Query, Read, Snapshot, SnapshotAsk};
+use zerohop_wire::{Element, Failure, Kind, pack};
 
 use crate::transaction::{Commit, Item, Reading, Together, Unfit};
 
@@ -51,10 +51,20 @@ pub(crate) enum Ask {
     Together(Box<Together>),
     /// A page of the keys of a partition.
     Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32, blobs: bool },
+    /// About a snapshot of a partition, packed as its body.
+    Snapshot { keyspace: KeyspaceId, to: Whereto, kind: Kind, body: Bytes },
     /// A control request to a manager.
     Admin { encoded: Bytes },
     /// The keyspace of this name.
     Keyspace { name: Box<str> },
+}
+
+/// Which partition a request about a snapshot is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whereto {
+    Slice(Slice),
+    /// The one that holds the key of the read.
+    Key,
 }
 
 /// What is sent to the holder of a point.
@@ -69,9 +79,10 @@ pub(crate) enum Pointed {
 impl Ask {
     pub(crate) fn keyspace(&self) -> KeyspaceId {
         match self {
-            Self::Record { keyspace, .. } | Self::Scan { keyspace, .. } | Self::Point { keyspace, .. } => {
-                *keyspace
-            }
+            Self::Record { keyspace, .. }
+            | Self::Scan { keyspace, .. }
+            | Self::Snapshot { keyspace, .. }
+            | Self::Point { keyspace, .. } => *keyspace,
             Self::Admin { .. } | Self::Keyspace { .. } | Self::Together(_) => KeyspaceId::NONE,
         }
     }
@@ -88,6 +99,7 @@ impl Ask {
             Self::Point { bytes, .. } => bytes.len(),
             Self::Together(together) => together.bytes(),
             Self::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
+            Self::Snapshot { body, .. } => body.len(),
             Self::Admin { encoded } => encoded.len(),
             Self::Keyspace { name } => name.len(),
         }
@@ -98,6 +110,12 @@ impl Ask {
         match self {
             Self::Record { item, .. } => Some(keyspace.partition(unpack(item).key())),
             Self::Point { point, .. } => Some(partition_of(*point, keyspace.config().partitions)),
+            Self::Snapshot { to: Whereto::Key, kind, body, .. } => match Message::decode_body(*kind, body) {
+                Ok(Message::Snapshot(Snapshot { ask: SnapshotAsk::Read { read, .. }, .. })) => {
+                    Some(keyspace.partition(read.key))
+                }
+                _ => None,
+            },
             _ => None,
         }
     }
@@ -172,6 +190,46 @@ impl Request {
         let (cursor, keys_max) = (after, names_max);
         let ask = Ask::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: true };
         Self { ask, limit_us, collecting: Collecting::Never }
+    }
+
+    /// About a snapshot, of one partition: of all but reads of a record. If the keyspace has more partitions by now, it ends as
+    /// [`Error::Split`](crate::Error::Split).
+    ///
+    /// # Errors
+    /// It passes a bound of the protocol.
+    pub fn snapshot(
+        keyspace: KeyspaceId,
+        slice: Slice,
+        (id, ask): (SnapshotId, SnapshotAsk<'_>),
+        limit_us: u64,
+    ) -> Result<Self, Failure<'static>> {
+        Self::about_snapshot((keyspace, Whereto::Slice(slice)), (id, ask), limit_us)
+    }
+
+    /// What a record was at the time of a snapshot.
+    ///
+    /// # Errors
+    /// It passes a bound of the protocol.
+    pub fn read_at(
+        keyspace: KeyspaceId,
+        (id, at): (SnapshotId, Timestamp),
+        read: &Read<'_>,
+        limit_us: u64,
+    ) -> Result<Self, Failure<'static>> {
+        let ask = SnapshotAsk::Read { at, read: *read };
+        Self::about_snapshot((keyspace, Whereto::Key), (id, ask), limit_us)
+    }
+
+    fn about_snapshot(
+        (keyspace, to): (KeyspaceId, Whereto),
+        (id, ask): (SnapshotId, SnapshotAsk<'_>),
+        limit_us: u64,
+    ) -> Result<Self, Failure<'static>> {
+        let message = Message::Snapshot(Snapshot { seen: Timestamp::ZERO, id, ask });
+        let mut body = Vec::new();
+        let kind = message.encode_body(&mut body)?;
+        let ask = Ask::Snapshot { keyspace, to, kind, body: body.into() };
+        Ok(Self { ask, limit_us, collecting: Collecting::Never })
     }
 
     /// A control request to a manager: its bytes are Protocol Buffers. It is sent once, as nobody numbers it.

@@ -25,6 +25,7 @@ use zerohop_wire::messages::{
 
 pub use list::BlobList;
 pub use read::BlobRead;
+pub(crate) use read::whole;
 
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;

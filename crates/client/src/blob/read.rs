@@ -84,7 +84,7 @@ impl<'a> BlobRead<'a> {
 }
 
 /// A piece with the zeros that were left out at its end.
-fn whole(bytes: Bytes, length: usize) -> Bytes {
+pub(crate) fn whole(bytes: Bytes, length: usize) -> Bytes {
     if bytes.len() == length {
         return bytes;
     }

@@ -10,7 +10,7 @@ use crate::limits::{REDIRECTS_MAX, REST_US_MAX, REST_US_MIN};
 use crate::operation::State;
 use crate::planted::{Bug, is_planted};
 use crate::reply::{FoundKeyspace, Reply};
-use crate::request::{Ask, Collect, Collecting};
+use crate::request::{Ask, Collect, Collecting, Whereto};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -142,24 +142,27 @@ impl<T> Session<T> {
         let map = std::sync::Arc::clone(&self.map);
         let Some(operation) = self.operations.get(handle) else { return Place::Nowhere };
         let (keyspace, partition) = match &operation.ask {
-            ask @ (Ask::Record { keyspace, .. } | Ask::Point { keyspace, .. }) => {
+            ask @ (Ask::Record { keyspace, .. }
+            | Ask::Point { keyspace, .. }
+            | Ask::Snapshot { keyspace, to: Whereto::Key, .. }) => match map.keyspace(*keyspace) {
+                Some(found) => match operation.partition.or_else(|| ask.partition_in(found)) {
+                    Some(partition) => (found, partition),
+                    None => return Place::Nowhere,
+                },
+                None => return self.missing(now, handle, *keyspace),
+            },
+            Ask::Scan { keyspace, slice: (partition, of), .. }
+            | Ask::Snapshot { keyspace, to: Whereto::Slice((partition, of)), .. } => {
                 match map.keyspace(*keyspace) {
-                    Some(found) => match operation.partition.or_else(|| ask.partition_in(found)) {
-                        Some(partition) => (found, partition),
-                        None => return Place::Nowhere,
-                    },
+                    Some(found) if found.config().partitions > *of => {
+                        return Place::Split(found.config().partitions);
+                    }
+                    // Its caller has a newer map.
+                    Some(found) if found.config().partitions < *of => return Place::Nowhere,
+                    Some(found) => (found, *partition),
                     None => return self.missing(now, handle, *keyspace),
                 }
             }
-            Ask::Scan { keyspace, slice: (partition, of), .. } => match map.keyspace(*keyspace) {
-                Some(found) if found.config().partitions > *of => {
-                    return Place::Split(found.config().partitions);
-                }
-                // Its caller has a newer map.
-                Some(found) if found.config().partitions < *of => return Place::Nowhere,
-                Some(found) => (found, *partition),
-                None => return self.missing(now, handle, *keyspace),
-            },
             Ask::Admin { .. } => {
                 let managers = || map.nodes().filter(|node| node.state() != NodeState::Down);
                 let turn = operation.rests as usize % managers().count().max(1);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
-    Admin, Batch, Message, Operation as WireOperation, Scan, Stage, Stamp, Transact,
+    Admin, Batch, Message, Operation as WireOperation, Scan, Snapshot, Stage, Stamp, Transact,
 };
 use zerohop_wire::{Envelope, Failure, Many};
 
@@ -109,6 +109,10 @@ impl<T> Session<T> {
             Ask::Scan { cursor, prefix, keys_max, blobs, .. } => {
                 Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max, blobs: *blobs })
             }
+            Ask::Snapshot { kind, body, .. } => match Message::decode_body(*kind, body)? {
+                Message::Snapshot(snapshot) => Message::Snapshot(Snapshot { seen, ..snapshot }),
+                other => other,
+            },
             Ask::Admin { encoded } => Message::Admin(Admin { encoded }),
             Ask::Point { what: Pointed::Transact, bytes, .. } => {
                 Message::Transact(Transact { stamp, parts: bytes })

@@ -1,0 +1,158 @@
+//! Blobs as they were at the time of a snapshot.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use zerohop_session::Reply;
+use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::messages::{Query, Read};
+
+use super::{Answer, Snapshot, found};
+use crate::blob::{BlobInfo, whole};
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+
+/// Bytes asked for at once, and how many such pieces are under way.
+const PIECE_BYTES: u64 = 1 << 20;
+const PIECES_AHEAD: usize = 4;
+
+/// A blob of a snapshot.
+#[derive(Debug)]
+pub struct SnapshotBlob<'s> {
+    snapshot: &'s Snapshot,
+    keyspace: &'s Keyspace,
+    name: Bytes,
+    stamp: BlobStamp,
+    chunk_bits: u8,
+    info: BlobInfo,
+}
+
+/// The bytes of a blob of a snapshot, piece by piece.
+#[derive(Debug)]
+pub struct SnapshotBlobRead<'b> {
+    blob: &'b SnapshotBlob<'b>,
+    next: u64,
+    end: u64,
+    ahead: VecDeque<(Bytes, Answer, usize)>,
+}
+
+impl Snapshot {
+    /// A blob as it was, if there was one of this name.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn blob<'s>(
+        &'s self,
+        keyspace: &'s Keyspace,
+        name: impl Into<Bytes>,
+    ) -> Result<Option<SnapshotBlob<'s>>, Error> {
+        let name = name.into();
+        let failed = |failure| Error::about(&name, zerohop_session::Error::Answer { failure });
+        let key = header_key(&name).map_err(failed)?;
+        let read = Read { key: &key, query: Query::Lookup };
+        let Some(reply) = self.inner.read(keyspace.id(), &read).await? else { return Ok(None) };
+        let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
+        let header = BlobHeader::decode(&bytes).ok_or(Error::Unexpected)?;
+        let BlobHeader { chunk_bits, stamp, size, attributes, .. } = header;
+        let info = BlobInfo {
+            id: Timestamp(stamp.id),
+            generation: stamp.generation,
+            size,
+            chunk_bytes: 1 << chunk_bits,
+            attributes: bytes.slice_ref(attributes),
+            version,
+        };
+        Ok(Some(SnapshotBlob { snapshot: self, keyspace, name, stamp, chunk_bits, info }))
+    }
+}
+
+impl SnapshotBlob<'_> {
+    /// What it was.
+    #[must_use]
+    pub fn info(&self) -> &BlobInfo {
+        &self.info
+    }
+
+    /// Streams so many bytes from an offset on, as far as it had them, in pieces and within a few MiB of memory. All of them
+    /// are as they were at the time of the snapshot.
+    #[must_use]
+    pub fn read_at(&self, offset: u64, length: u64) -> SnapshotBlobRead<'_> {
+        let end = offset.saturating_add(length).min(self.info.size);
+        SnapshotBlobRead { blob: self, next: offset, end, ahead: VecDeque::new() }
+    }
+
+    /// When one of its chunks was changed last; `None`: it never was, and is zeros.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn chunk_version(&self, number: u64) -> Result<Option<Timestamp>, Error> {
+        Ok(self.chunk_part(number, 0).await?.map(|(version, _)| version))
+    }
+
+    /// One of its chunks, as far as the blob reaches, without zeros at the end, and when it was changed last; `None`: it never
+    /// was, and is zeros.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn chunk(&self, number: u64) -> Result<Option<(Timestamp, Bytes)>, Error> {
+        let begin = number << self.chunk_bits;
+        let length = self.info.size.saturating_sub(begin).min(self.info.chunk_bytes);
+        self.chunk_part(number, length as u32).await
+    }
+
+    async fn chunk_part(&self, number: u64, length: u32) -> Result<Option<(Timestamp, Bytes)>, Error> {
+        let key = self.chunk_key(number)?;
+        let query = Query::ReadChunk { offset: 0, length };
+        match found(&self.name, self.start(&key, query)?).await? {
+            Some(Reply::Chunk { version, stamp, bytes }) if stamp.id == self.stamp.id => {
+                Ok(Some((version, bytes)))
+            }
+            Some(Reply::Chunk { .. }) | None => Ok(None),
+            Some(_) => Err(Error::Unexpected),
+        }
+    }
+
+    fn chunk_key(&self, number: u64) -> Result<Vec<u8>, Error> {
+        let failed = |failure| Error::about(&self.name, zerohop_session::Error::Answer { failure });
+        chunk_key(&self.name, number).map_err(failed)
+    }
+
+    fn start(&self, key: &[u8], query: Query<'_>) -> Result<Answer, Error> {
+        self.snapshot.inner.start(self.keyspace.id(), &Read { key, query })
+    }
+}
+
+impl SnapshotBlobRead<'_> {
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
+        while self.ahead.len() < PIECES_AHEAD && self.next < self.end {
+            self.ask()?;
+        }
+        let Some((name, answer, length)) = self.ahead.pop_front() else { return Ok(None) };
+        match found(&name, answer).await? {
+            // What is left of another blob of the name is none of this one's.
+            Some(Reply::Chunk { stamp, bytes, .. }) if stamp.id == self.blob.stamp.id => {
+                Ok(Some(whole(bytes, length)))
+            }
+            Some(Reply::Chunk { .. }) | None => Ok(Some(whole(Bytes::new(), length))),
+            Some(_) => Err(Error::Unexpected),
+        }
+    }
+
+    fn ask(&mut self) -> Result<(), Error> {
+        let bits = self.blob.chunk_bits;
+        let number = self.next >> bits;
+        let within = self.next - (number << bits);
+        let length = ((1 << bits) - within).min(self.end - self.next).min(PIECE_BYTES);
+        let key = self.blob.chunk_key(number)?;
+        let query = Query::ReadChunk { offset: within as u32, length: length as u32 };
+        let answer = self.blob.start(&key, query)?;
+        self.ahead.push_back((self.blob.name.clone(), answer, length as usize));
+        self.next += length;
+        Ok(())
+    }
+}

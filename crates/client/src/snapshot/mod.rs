@@ -1,0 +1,375 @@
+//! Snapshots: keyspaces as they were at one time, for as long as a lease is renewed.
+//!
+//! ```text
+//!   open, at every partition ──> the highest of their times is the snapshot's ──> a second round: no clock is behind it
+//!                                                                                       │
+//!   a task renews, three times a lease          reads and scans at that time <──────────┘
+//! ```
+//!
+//! What was acknowledged before [`Client::snapshot`] was called is in it, and what begins after it has returned is not; of what
+//! happens meanwhile, each transaction is in it whole or not at all. `docs/protocols/snapshots.md` says why.
+
+mod blob;
+mod scan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use zerohop_placement::PartitionCount;
+use zerohop_session::{Error as Reason, Reply, Request};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
+use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
+use zerohop_wire::messages::{Query, Range, Read, SnapshotAsk};
+
+pub use blob::{SnapshotBlob, SnapshotBlobRead};
+pub use scan::{SnapshotBlobList, SnapshotScan};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::keyspace::Keyspace;
+use crate::operation::{self, Info, Record};
+use crate::secret::random_bytes;
+
+/// Partitions that are asked side by side.
+const ASKED_AHEAD: usize = 256;
+/// How often a snapshot is begun anew because a keyspace was split meanwhile.
+const ATTEMPTS_MAX: u32 = 4;
+/// Renewals within one lease: two may be lost.
+const RENEWALS_PER_LEASE: u32 = 3;
+
+/// How a snapshot is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SnapshotOptions {
+    /// For how long it is kept once its client has vanished: 30 s by default, 5 minutes at most. It is renewed by itself.
+    pub lease: Duration,
+    /// How long it is kept at most: 5 minutes by default, a week at most. What changes meanwhile is held in memory and on disk
+    /// twice.
+    pub age: Duration,
+}
+
+impl Default for SnapshotOptions {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(30), age: Duration::from_secs(300) }
+    }
+}
+
+/// Keyspaces as they were at one time. Dropped without [`Snapshot::close`] it is let go of when its lease is over.
+#[derive(Debug)]
+pub struct Snapshot {
+    inner: Arc<Inner>,
+    renewing: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    id: SnapshotId,
+    at: Timestamp,
+    keyspaces: Vec<(KeyspaceId, PartitionCount)>,
+}
+
+type Answer = oneshot::Receiver<Result<Reply, Reason>>;
+
+impl Client {
+    /// Opens a snapshot of keyspaces: they can be read as they are now for the next five minutes.
+    ///
+    /// # Errors
+    /// A partition cannot be reached within the client's deadline, or keeps too many snapshots already.
+    pub async fn snapshot(&self, keyspaces: &[&Keyspace]) -> Result<Snapshot, Error> {
+        self.snapshot_with(keyspaces, SnapshotOptions::default()).await
+    }
+
+    /// As [`Client::snapshot`], kept otherwise.
+    ///
+    /// # Errors
+    /// As there, and a lease or an age beyond what is allowed.
+    pub async fn snapshot_with(
+        &self,
+        keyspaces: &[&Keyspace],
+        options: SnapshotOptions,
+    ) -> Result<Snapshot, Error> {
+        let random = random_bytes().map_err(|error| Error::Runtime { why: error.to_string().into() })?;
+        let mut id = [0; 16];
+        id.copy_from_slice(&random[..16]);
+        let mut inner = Inner {
+            client: self.clone(),
+            id: SnapshotId(u128::from_le_bytes(id)),
+            at: Timestamp::ZERO,
+            keyspaces: keyspaces.iter().map(|one| (one.id(), one.config().partitions)).collect(),
+        };
+        inner.keyspaces.sort_unstable_by_key(|(id, _)| *id);
+        inner.keyspaces.dedup_by_key(|(id, _)| *id);
+        let lease_ms = u32::try_from(options.lease.as_millis()).unwrap_or(u32::MAX);
+        let age_ms = u64::try_from(options.age.as_millis()).unwrap_or(u64::MAX);
+        match inner.open(lease_ms, age_ms).await {
+            Ok(at) => inner.at = at,
+            Err(error) => {
+                // As far as it was opened; the lease does the rest.
+                let _left = inner.ask_all(SnapshotAsk::Close).await;
+                return Err(error);
+            }
+        }
+        let inner = Arc::new(inner);
+        let renewing = tokio::spawn(renew(Arc::clone(&inner), options.lease, lease_ms));
+        Ok(Snapshot { inner, renewing })
+    }
+}
+
+/// Keeps it open, until it is dropped, closed, or gone.
+async fn renew(inner: Arc<Inner>, lease: Duration, lease_ms: u32) {
+    loop {
+        tokio::time::sleep(lease / RENEWALS_PER_LEASE).await;
+        if let Err(error) = inner.ask_all(SnapshotAsk::Renew { lease_ms }).await
+            && matches!(error.failure(), Some(Failure::SnapshotExpired))
+        {
+            // Whoever reads it is told so.
+            return;
+        }
+    }
+}
+
+impl Inner {
+    async fn open(&mut self, lease_ms: u32, age_ms: u64) -> Result<Timestamp, Error> {
+        let age_ms = age_ms.min(SNAPSHOT_AGE_MS_MAX);
+        let mut attempts = 0;
+        let at = loop {
+            match self.ask_all(SnapshotAsk::Open { lease_ms, age_ms }).await {
+                Ok(newest) => break newest,
+                Err(error) => {
+                    attempts += 1;
+                    let Some(partitions) = error.split_into().filter(|_| attempts < ATTEMPTS_MAX) else {
+                        return Err(error);
+                    };
+                    self.follow_split(partitions).await?;
+                }
+            }
+        };
+        // Whoever answers has a clock that is not behind the snapshot: what is written from now on is not in it.
+        self.ask_all(SnapshotAsk::Renew { lease_ms }).await?;
+        Ok(at)
+    }
+
+    /// One of the keyspaces has more partitions: each is asked which, as the error does not say.
+    async fn follow_split(&mut self, partitions: PartitionCount) -> Result<(), Error> {
+        for at in 0..self.keyspaces.len() {
+            let (id, before) = self.keyspaces[at];
+            if before >= partitions {
+                continue;
+            }
+            let ask = self.request((id, PartitionId(0), partitions), SnapshotAsk::Close)?;
+            let limit = Duration::from_secs(1);
+            if let Ok(Ok(Ok(_))) = tokio::time::timeout(limit, self.client.submit(ask)).await {
+                self.keyspaces[at].1 = partitions;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every partition, and brings the highest version that they answer.
+    async fn ask_all(&self, ask: SnapshotAsk<'_>) -> Result<Timestamp, Error> {
+        let all: Vec<(KeyspaceId, PartitionId, PartitionCount)> = self
+            .keyspaces
+            .iter()
+            .flat_map(|(keyspace, partitions)| {
+                partitions.ids().map(move |partition| (*keyspace, partition, *partitions))
+            })
+            .collect();
+        let (mut newest, mut failed) = (Timestamp::ZERO, None);
+        for some in all.chunks(ASKED_AHEAD) {
+            let answers: Vec<Answer> = some
+                .iter()
+                .map(|place| Ok(self.client.submit(self.request(*place, ask)?)))
+                .collect::<Result<_, Error>>()?;
+            for answer in answers {
+                match answer.await.unwrap_or(Err(Reason::Closed)) {
+                    Ok(Reply::Done { version, .. }) => newest = newest.max(version),
+                    Ok(_) => failed = Some(Error::Unexpected),
+                    Err(reason) => failed = Some(Error::general(reason)),
+                }
+            }
+            if let Some(error) = failed.take_if(|_| !matches!(ask, SnapshotAsk::Close)) {
+                return Err(error);
+            }
+        }
+        failed.map_or(Ok(newest), Err)
+    }
+
+    fn request(
+        &self,
+        (keyspace, partition, partitions): (KeyspaceId, PartitionId, PartitionCount),
+        ask: SnapshotAsk<'_>,
+    ) -> Result<Request, Error> {
+        let limit_us = self.client.limit_us();
+        Request::snapshot(keyspace, (partition, partitions), (self.id, ask), limit_us)
+            .map_err(|failure| Error::general(Reason::Answer { failure }))
+    }
+
+    /// Begins to read a record as it was.
+    fn start(&self, keyspace: KeyspaceId, read: &Read<'_>) -> Result<Answer, Error> {
+        let request = Request::read_at(keyspace, (self.id, self.at), read, self.client.limit_us());
+        let request = request.map_err(|failure| Error::about(read.key, Reason::Answer { failure }))?;
+        Ok(self.client.submit(request))
+    }
+
+    async fn read(&self, keyspace: KeyspaceId, read: &Read<'_>) -> Result<Option<Reply>, Error> {
+        found(read.key, self.start(keyspace, read)?).await
+    }
+}
+
+/// What a read has brought; `None` if there was no record.
+async fn found(key: &[u8], answer: Answer) -> Result<Option<Reply>, Error> {
+    match answer.await.unwrap_or(Err(Reason::Closed)) {
+        Ok(reply) => Ok(Some(reply)),
+        Err(Reason::Answer { failure: Failure::NotFound }) => Ok(None),
+        Err(reason) => Err(Error::about(key, reason)),
+    }
+}
+
+impl Snapshot {
+    /// The time that it is of: all that has this version or an earlier one is in it.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        self.inner.at
+    }
+
+    /// What tells it from every other: its id.
+    #[must_use]
+    pub fn id(&self) -> [u8; 16] {
+        self.inner.id.0.to_le_bytes()
+    }
+
+    /// How many partitions a keyspace had when the snapshot was opened; `None` if it is not in it.
+    #[must_use]
+    pub fn partitions(&self, keyspace: &Keyspace) -> Option<PartitionCount> {
+        self.inner.keyspaces.iter().find(|(id, _)| *id == keyspace.id()).map(|(_, partitions)| *partitions)
+    }
+
+    /// The record as it was; of a long list the first page.
+    ///
+    /// # Errors
+    /// `SnapshotExpired`; it cannot be read within the client's deadline.
+    pub async fn lookup(
+        &self,
+        keyspace: &Keyspace,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Option<Record>, Error> {
+        self.lookup_range(keyspace, key, Range::ALL).await
+    }
+
+    /// A part of the record as it was.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn lookup_range(
+        &self,
+        keyspace: &Keyspace,
+        key: &(impl AsRef<[u8]> + ?Sized),
+        range: Range,
+    ) -> Result<Option<Record>, Error> {
+        let read = Read { key: key.as_ref(), query: Query::LookupRange { range } };
+        match self.inner.read(keyspace.id(), &read).await? {
+            Some(reply) => record(reply).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// All but the record's contents, as it was.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn inspect(
+        &self,
+        keyspace: &Keyspace,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Option<Info>, Error> {
+        let read = Read { key: key.as_ref(), query: Query::Inspect };
+        match self.inner.read(keyspace.id(), &read).await? {
+            Some(reply) => match operation::info(Ok(reply)) {
+                Some(Ok(info)) => Ok(info),
+                _ => Err(Error::Unexpected),
+            },
+            None => Ok(None),
+        }
+    }
+
+    /// Several records as they were, in the order given, asked for side by side.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+    ) -> Result<Vec<Option<Record>>, Error> {
+        let mut told = Vec::with_capacity(records.len());
+        for some in records.chunks(ASKED_AHEAD) {
+            let answers = self.start_all(some, Query::Lookup)?;
+            for ((_, key), answer) in some.iter().zip(answers) {
+                told.push(match found(key.as_ref(), answer).await? {
+                    Some(reply) => Some(record(reply)?),
+                    None => None,
+                });
+            }
+        }
+        Ok(told)
+    }
+
+    /// All but the contents of several records, as they were, in the order given, asked for side by side.
+    ///
+    /// # Errors
+    /// As [`Snapshot::lookup`].
+    pub async fn inspect_many<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+    ) -> Result<Vec<Option<Info>>, Error> {
+        let mut told = Vec::with_capacity(records.len());
+        for some in records.chunks(ASKED_AHEAD) {
+            let answers = self.start_all(some, Query::Inspect)?;
+            for ((_, key), answer) in some.iter().zip(answers) {
+                told.push(match found(key.as_ref(), answer).await? {
+                    Some(reply) => match operation::info(Ok(reply)) {
+                        Some(Ok(info)) => info,
+                        _ => return Err(Error::Unexpected),
+                    },
+                    None => None,
+                });
+            }
+        }
+        Ok(told)
+    }
+
+    fn start_all<K: AsRef<[u8]>>(
+        &self,
+        records: &[(&Keyspace, K)],
+        query: Query<'_>,
+    ) -> Result<Vec<Answer>, Error> {
+        let start = |(keyspace, key): &(&Keyspace, K)| {
+            self.inner.start(keyspace.id(), &Read { key: key.as_ref(), query })
+        };
+        records.iter().map(start).collect()
+    }
+
+    /// Lets go of it.
+    ///
+    /// # Errors
+    /// A partition cannot be reached within the client's deadline: it lets go when the lease is over.
+    pub async fn close(self) -> Result<(), Error> {
+        self.renewing.abort();
+        self.inner.ask_all(SnapshotAsk::Close).await.map(drop)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+fn record(reply: Reply) -> Result<Record, Error> {
+    match operation::record(Ok(reply)) {
+        Some(Ok(Some(record))) => Ok(record),
+        _ => Err(Error::Unexpected),
+    }
+}
