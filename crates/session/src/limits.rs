@@ -35,6 +35,10 @@ pub const CHECKS_MAX: u32 = 16;
 /// died must not turn on the next.
 pub const MAP_QUESTION_US_MIN: u64 = 20_000;
 
+/// After so long without an answer the map is asked for, elsewhere too, and again as often: an owner that is cut off from the others
+/// says nothing of the one that has taken its place. A failover takes several times as long.
+pub const SILENT_US: u64 = 250_000;
+
 /// Longest time for which one operation rests between two attempts, however often it has failed.
 pub const REST_US_MAX: u64 = 500_000;
 

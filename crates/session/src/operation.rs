@@ -58,8 +58,8 @@ pub(crate) enum State {
     AwaitingSession,
     /// A write whose partition's window is full.
     Parked,
-    /// In this frame, which is overdue from then on.
-    Flying { flight: Handle, due: Time },
+    /// In this frame, which is overdue from `due` on; from `look` on it is time to see whether its owner is another by now.
+    Flying { flight: Handle, due: Time, look: Time },
     /// Until its next attempt.
     Resting { until: Time },
 }
@@ -77,7 +77,7 @@ impl<T> Operation<T> {
     /// When it must be looked at.
     pub(crate) fn due(&self) -> Time {
         match self.state {
-            State::Flying { due, .. } => due.min(self.deadline),
+            State::Flying { due, look, .. } => due.min(look).min(self.deadline),
             State::Resting { until } => until.min(self.deadline),
             _ => self.deadline,
         }

@@ -119,6 +119,41 @@ fn a_dead_owner_prompts_a_look_at_the_map() {
     assert!(world.now.since_us(start) < 100_000, "{}", world.now.since_us(start));
 }
 
+/// Whoever was sent the operation is alive, and cut off from those who have put another in its place: it does not answer, or that it
+/// cannot.
+#[test]
+fn an_owner_that_says_nothing_prompts_looks_at_the_map_until_there_is_another() {
+    let mut world = world(3);
+    let key = &keys_of(&world, 0, 1)[0];
+    world.submit(append(key, "first"));
+    world.settle();
+    world.mute = Some("i0:7401".to_owned());
+    let start = world.now;
+    let token = world.submit(append(key, "v"));
+    world.run_ms(600);
+    world.cluster.move_to(PartitionId(0), InstanceId(2));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    let took_us = world.now.since_us(start);
+    assert!(took_us < 600_000 + 2 * 250_000 + 10_000, "{took_us}");
+    assert_eq!(world.cluster.count(key, "v"), 1, "once, though it was sent to both");
+}
+
+#[test]
+fn an_owner_that_cannot_answer_prompts_a_look_at_the_map() {
+    let mut world = world(2);
+    let key = &keys_of(&world, 0, 1)[0];
+    world.submit(append(key, "first"));
+    world.settle();
+    // Questions are not asked one upon the other.
+    world.run_ms(100);
+    world.cluster.script.push_back((false, Failure::Unavailable { retry_after_ms: 20 }));
+    let token = world.submit(append(key, "v"));
+    world.settle();
+    assert!(world.result(token).is_ok());
+    assert_eq!(count(&world, Kind::MapGet), 2);
+}
+
 #[test]
 fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
     let mut world = world(1);

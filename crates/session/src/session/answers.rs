@@ -119,7 +119,12 @@ impl<T> Session<T> {
         if operation.is_admin() {
             return self.end(now, handle, failure);
         }
+        let is_unavailable = matches!(failure, Failure::Unavailable { .. });
         operation.last = Some(Box::new(Trouble::Answered { failure }));
+        if is_unavailable {
+            // Others may know of somebody who can.
+            self.want_map(now);
+        }
         self.rest(now, handle, rest_us);
     }
 

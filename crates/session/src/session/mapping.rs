@@ -10,7 +10,7 @@ use zerohop_wire::{Advice, Failure};
 use super::Session;
 use crate::error::{Error, Trouble};
 use crate::flight::Cargo;
-use crate::limits::{MAP_QUESTION_US_MIN, REST_US_MAX};
+use crate::limits::{MAP_QUESTION_US_MIN, REST_US_MAX, SILENT_US};
 use crate::operation::State;
 use crate::slots::Handle;
 use crate::time::Time;
@@ -78,7 +78,8 @@ impl<T> Session<T> {
             Some(index) => {
                 let since = if self.mapping.whole { MapEpoch(0) } else { self.map.epoch() };
                 let flight = self.ask(now, index, &Message::MapGet(MapGet { since }), Cargo::Map);
-                let due = now.after_us(self.settings.attempt_us);
+                // Any server answers it at once, and there are others.
+                let due = now.after_us(self.settings.attempt_us.min(2 * SILENT_US));
                 self.mapping.asking = Some((flight, due));
                 self.timers.arm(Subject::Upkeep, due);
             }

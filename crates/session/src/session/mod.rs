@@ -27,7 +27,7 @@ use crate::effect::Effect;
 use crate::error::{Error, Trouble, Waiting};
 use crate::flight::Flight;
 use crate::lane::Lane;
-use crate::limits::{SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
+use crate::limits::{SILENT_US, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
 use crate::operation::{Operation, Owner, State};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
@@ -252,10 +252,26 @@ impl<T> Session<T> {
             return self.expire(now, handle);
         }
         match operation.state {
-            State::Flying { flight, due } if now >= due => {
+            State::Flying { flight, due, .. } if now >= due => {
                 self.mark_overdue(now, flight);
                 // Unless the connection was closed for it, which sent the operation again already.
                 self.lost_in(now, flight, handle, &Trouble::Overdue);
+            }
+            State::Flying { flight, due, look } if now >= look => {
+                match self.has_another_owner(handle) {
+                    true => {
+                        self.mark_overdue(now, flight);
+                        self.lost_in(now, flight, handle, &Trouble::Overdue);
+                    }
+                    // Whoever it was sent to may be alive and cut off from those who have another one in its place.
+                    false => {
+                        self.want_map(now);
+                        if let Some(operation) = self.operations.get_mut(handle) {
+                            let look = now.after_us(SILENT_US);
+                            operation.state = State::Flying { flight, due, look };
+                        }
+                    }
+                }
             }
             State::Resting { until } if now >= until => self.dispatch(now, handle),
             _ => {}
@@ -263,6 +279,17 @@ impl<T> Session<T> {
         if let Some(operation) = self.operations.get(handle) {
             self.timers.arm(Subject::Operation(index), operation.due());
         }
+    }
+
+    /// Whether the partition of an operation has another group by now than when it was sent.
+    fn has_another_owner(&self, handle: Handle) -> bool {
+        let Some(operation) = self.operations.get(handle) else { return false };
+        let (keyspace, partition) = (operation.keyspace(), operation.partition);
+        self.map
+            .keyspace(keyspace)
+            .zip(partition)
+            .and_then(|(found, partition)| found.group(partition))
+            .is_some_and(|group| group.epoch > operation.epoch)
     }
 
     fn expire(&mut self, now: Time, handle: Handle) {

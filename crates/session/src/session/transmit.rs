@@ -13,7 +13,7 @@ use crate::connection::{ConnectionId, Phase};
 use crate::effect::Effect;
 use crate::error::{Error, Trouble};
 use crate::flight::Cargo;
-use crate::limits::{BATCH_SLACK_BYTES, WAIT_GRACE_US};
+use crate::limits::{BATCH_SLACK_BYTES, SILENT_US, WAIT_GRACE_US};
 use crate::operation::{Operation, Stamped, State};
 use crate::request::{Ask, Pointed, unpack};
 use crate::slots::Handle;
@@ -286,14 +286,16 @@ impl<T> Session<T> {
     fn took_off(&mut self, now: Time, handle: Handle, flight: Handle) {
         let attempt_us = self.settings.attempt_us;
         let Some(operation) = self.operations.get_mut(handle) else { return };
-        let due = match operation.is_wait() || operation.is_admin() {
+        let (due, look) = match operation.is_wait() || operation.is_admin() {
             // The server takes its time; whether it is there, its connection tells.
-            true => Time::NEVER,
-            false => now.after_us(attempt_us << operation.attempts.min(DOUBLINGS_MAX)),
+            true => (Time::NEVER, Time::NEVER),
+            false => {
+                (now.after_us(attempt_us << operation.attempts.min(DOUBLINGS_MAX)), now.after_us(SILENT_US))
+            }
         };
         operation.attempts = operation.attempts.saturating_add(1);
-        operation.state = State::Flying { flight, due };
-        self.timers.arm(Subject::Operation(handle.index), due);
+        operation.state = State::Flying { flight, due, look };
+        self.timers.arm(Subject::Operation(handle.index), due.min(look));
     }
 
     /// Hands what was written so far to the shell, with `tail` after it.

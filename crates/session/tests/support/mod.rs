@@ -63,6 +63,8 @@ pub struct World {
     pub sent: Option<Vec<Received>>,
     /// Send effects so far.
     pub writes: usize,
+    /// Whoever listens there hears everything, and nobody hears it.
+    pub mute: Option<String>,
     pub connects: Vec<String>,
     events: BTreeMap<(Time, u64), Event>,
     event_count: u64,
@@ -87,6 +89,7 @@ impl World {
             results: Vec::new(),
             sent: None,
             writes: 0,
+            mute: None,
             connects: Vec::new(),
             events: BTreeMap::new(),
             event_count: 0,
@@ -255,7 +258,11 @@ impl World {
             // Also over a connection that has gone meanwhile: what was sent may still arrive.
             Event::Request(id, frame) => {
                 let address = self.open.get(&id).cloned();
+                let is_mute = address.is_some() && address == self.mute;
                 for answer in self.cluster.take(self.now, id, address, &frame) {
+                    if is_mute {
+                        continue;
+                    }
                     self.travel(&answer, |frame| Event::Answer(id, frame));
                 }
             }
