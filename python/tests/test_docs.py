@@ -15,6 +15,7 @@ import zerohop
 import zerohop._blobs
 import zerohop.aio
 import zerohop.errors
+import zerohop.fs
 
 ROOT = Path(__file__).parents[2]
 FLAGS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
@@ -23,7 +24,7 @@ _numbers = itertools.count()
 
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
-    for module in (zerohop, zerohop._blobs, zerohop._client, zerohop._local, zerohop.aio, zerohop.errors):
+    for module in (zerohop, zerohop._blobs, zerohop._client, zerohop._local, zerohop.aio, zerohop.errors, zerohop.fs):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found
 

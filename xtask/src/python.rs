@@ -12,6 +12,17 @@ use crate::workshop::{Failure, Workshop, run as run_command};
 /// What builds the wheel, and what tries it.
 const TOOLS: [&str; 3] = ["maturin==1.16.0", "mypy==2.4.1", "pytest==9.2.0"];
 
+/// What the tests try the package with: fsspec, its suite, and those that keep their data through it.
+const USERS: [&str; 7] = [
+    "dask==2026.8.0",
+    "distributed==2026.8.0",
+    "fsspec==2026.9.0",
+    "numpy==2.4.6",
+    "pandas==3.1.1",
+    "pyarrow==26.0.1",
+    "zarr==3.1.6",
+];
+
 /// How a wheel is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
@@ -23,7 +34,7 @@ pub enum Profile {
 
 /// Builds the wheel, installs it, and runs its tests, the examples in its documents, and the checker of types.
 pub fn run(shop: &Workshop) -> Result<String, Failure> {
-    let bin = install(shop, Profile::Dev, &[])?;
+    let bin = install(shop, Profile::Dev, &USERS)?;
     let folder = shop.root.join("python");
     let cache = shop.target.join("python").join("mypy");
     let mut mypy = Command::new(bin.join("mypy"));

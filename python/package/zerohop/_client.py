@@ -44,9 +44,9 @@ def connect(
 
     Raises `DeadlineError` if nobody answers, `AccessError` if the secret or token is wrong.
     """
-    native = NativeClient()
+    native, endpoints = NativeClient(), _values.endpoints(endpoint)
     native.connect(
-        _values.endpoints(endpoint),
+        endpoints,
         _values.text(secret),
         secret_file,
         _values.text(token),
@@ -55,14 +55,20 @@ def connect(
         connect_timeout,
         name,
     )
-    return Client(native)
+    return Client(native, ",".join(endpoints))
 
 
 class Client:
     """A client of a cluster; `connect` and `local` make one. As a context manager it closes itself."""
 
-    def __init__(self, native: NativeClient) -> None:
+    def __init__(self, native: NativeClient, endpoint: str) -> None:
         self._native = native
+        self._endpoint = endpoint
+
+    @property
+    def endpoint(self) -> str:
+        """Where it has connected: other processes find the cluster there."""
+        return self._endpoint
 
     def keyspace(self, name: str = "default") -> Keyspace:
         """A keyspace by its name; `default` is there from the start. Raises `NotFoundError`."""

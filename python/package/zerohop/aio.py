@@ -51,10 +51,11 @@ async def connect(
     loop = asyncio.get_running_loop()
     native = NativeClient(loop.create_future)
     loop.add_reader(cast(int, native.wakes), native.drain)
-    client = Client(native, loop)
+    endpoints = _values.endpoints(endpoint)
+    client = Client(native, loop, ",".join(endpoints))
     try:
         await native.connect(
-            _values.endpoints(endpoint),
+            endpoints,
             _values.text(secret),
             secret_file,
             _values.text(token),
@@ -78,9 +79,15 @@ async def local(*, timeout: Optional[float] = None) -> Client:
 class Client:
     """A client of a cluster, of one event loop; `connect` and `local` make one. `async with` closes it."""
 
-    def __init__(self, native: NativeClient, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, native: NativeClient, loop: asyncio.AbstractEventLoop, endpoint: str) -> None:
         self._native = native
         self._loop = loop
+        self._endpoint = endpoint
+
+    @property
+    def endpoint(self) -> str:
+        """Where it has connected."""
+        return self._endpoint
 
     async def keyspace(self, name: str = "default") -> Keyspace:
         """A keyspace by its name. Raises `NotFoundError`."""

@@ -1,0 +1,59 @@
+"""What others build on fsspec works: pandas with Parquet, zarr, two workers of Dask on one array."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from zerohop import Client, Keyspace
+
+numpy = pytest.importorskip("numpy")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_pandas_keeps_a_table_as_parquet(client: Client, keyspace: Keyspace) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"n": range(50_000), "name": [f"name {n}" for n in range(50_000)]})
+    url, options = f"zerohop://{keyspace.name}/tables/one.parquet", {"endpoint": client.endpoint}
+    table.to_parquet(url, storage_options=options, engine="pyarrow")
+    assert pandas.read_parquet(url, storage_options=options, engine="pyarrow").equals(table)
+    part = pandas.read_parquet(url, storage_options=options, columns=["n"], filters=[("n", "<", 10)])
+    assert list(part["n"]) == list(range(10)) and list(part.columns) == ["n"]
+    table[:5].to_csv(f"zerohop://{keyspace.name}/tables/one.csv", storage_options=options, index=False)
+    assert pandas.read_csv(f"zerohop://{keyspace.name}/tables/one.csv", storage_options=options).equals(table[:5])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_zarr_keeps_an_array(client: Client, keyspace: Keyspace) -> None:
+    zarr = pytest.importorskip("zarr")
+    url, options = f"zerohop://{keyspace.name}/grid.zarr", {"endpoint": client.endpoint}
+    given = numpy.arange(250_000, dtype="float64").reshape(500, 500)
+    array = zarr.create_array(url, shape=given.shape, chunks=(100, 200), dtype="float64", storage_options=options)
+    array[:] = given
+    array.attrs["what"] = "a grid"
+    again = zarr.open_array(url, mode="r+", storage_options=options)
+    assert (again[:] == given).all() and again.attrs["what"] == "a grid"
+    again[10:20, 150:260] = -1
+    given[10:20, 150:260] = -1
+    assert (zarr.open_array(url, mode="r", storage_options=options)[5:30] == given[5:30]).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_workers_of_dask_share_an_array(client: Client, keyspace: Keyspace) -> None:
+    pytest.importorskip("zarr")
+    dask_array: Any = pytest.importorskip("dask.array")
+    distributed: Any = pytest.importorskip("distributed")
+    url, options = f"zerohop://{keyspace.name}/shared.zarr", {"endpoint": client.endpoint}
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=logging.CRITICAL
+    )
+    with cluster, distributed.Client(cluster) as workers:
+        assert len(workers.scheduler_info()["workers"]) == 2
+        given = dask_array.arange(1_000_000, chunks=100_000, dtype="int64")
+        given.to_zarr(url, storage_options=options)
+        found = dask_array.from_zarr(url, storage_options=options)
+        assert int(found.sum().compute()) == 499_999_500_000
+        (found + 1).to_zarr(url.replace("shared", "next"), storage_options=options)
+    assert int(dask_array.from_zarr(url.replace("shared", "next"), storage_options=options)[-1].compute(scheduler="sync")) == 1_000_000
