@@ -114,7 +114,10 @@ def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
     client: zerohop.Client, keyspace: Keyspace
 ) -> None:
     keyspace["k"] = "parent"
-    scan = keyspace.scan()
+    scan, blobs, begun = keyspace.scan(), keyspace.blobs, client.transaction()
+    begun[keyspace]["k"] = "never"
+    file = blobs.open("file", "wb", 0)
+    file.write(b"the parent's")
     stop = threading.Event()
 
     def work() -> None:
@@ -127,12 +130,17 @@ def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
             lambda: client.keyspace(),
             lambda: next(scan),
             lambda: keyspace.set_many({"k": "child"}),
+            lambda: blobs.stat("file"),
+            lambda: file.write(b"the child's"),
+            lambda: client.transaction(),
+            begun.commit,
         ):
             try:
                 inherited()
                 raise AssertionError("an inherited client was used")
             except zerohop.ForkedError as error:
                 assert error.code == "Forked"
+        file.close()
         client.close()
         with zerohop.local() as own:
             mine = own.keyspace(keyspace.name)
@@ -149,6 +157,8 @@ def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
         stop.set()
         worker.join()
     assert keyspace["k"] == b"parent" and keyspace["children"] == b"5"
+    file.close()
+    assert blobs.open("file").read() == b"the parent's"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

@@ -1,0 +1,199 @@
+"""A cluster that goes away is told as such and in time, and is used again once it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import zerohop
+import zerohop.aio
+
+SECONDS = 1.0
+"""The clients' time-out."""
+
+SLACK = 8.0
+"""How much later than that a busy machine may tell."""
+
+GONE = (zerohop.DeadlineError, zerohop.LostError, zerohop.UnknownOutcomeError, zerohop.OverloadedError)
+
+
+class Cluster:
+    """A node whose data is on disk, to be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, "0"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.endpoint = self.start()
+
+    def start(self) -> str:
+        command = [zerohop.program(), "up", "--nodes", "1", "--port", self.port, "--data", str(self.folder), "--json"]
+        self.process = subprocess.Popen(
+            [*command, "--log-level", "error", "--ends-with-input"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        endpoint: str = json.loads(self.process.stdout.readline())["endpoint"]
+        self.port = endpoint.rsplit(":", 1)[1]
+        return endpoint
+
+    def kill(self) -> None:
+        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.kill()
+
+
+def ends_in_time(act: Callable[[], object], *kinds: type[BaseException]) -> None:
+    begin = time.monotonic()
+    with pytest.raises(kinds or GONE):
+        act()
+    assert time.monotonic() - begin < SECONDS + SLACK
+
+
+def test_a_cluster_that_goes_away_and_comes_back(cluster: Cluster) -> None:
+    with zerohop.connect(cluster.endpoint, timeout=SECONDS) as client:
+        keyspace = client.keyspace()
+        keyspace.set("k", "before", timeout=20)
+        keyspace.blobs.create("b")
+        keyspace.blobs.write("b", bytes(3 << 20))
+        scan, names = keyspace.scan(), keyspace.blobs.list()
+        file = keyspace.blobs.open("b", "rb", 0)
+        begun = client.transaction()
+        begun[keyspace]["t"] = "1"
+        # What is under way when it goes, too.
+        told: list[BaseException] = []
+
+        def wait() -> None:
+            try:
+                keyspace.wait("never", timeout=3)
+            except zerohop.Error as error:
+                told.append(error)
+
+        waiter = threading.Thread(target=wait)
+        waiter.start()
+        time.sleep(0.1)
+        cluster.kill()
+        try:
+            acts: list[Callable[[], object]] = [
+                lambda: keyspace.get("k"),
+                lambda: keyspace.set("k", "lost"),
+                lambda: keyspace.get("k", timeout=0.1),
+                lambda: keyspace.increment("n"),
+                lambda: next(scan),
+                lambda: next(names),
+                lambda: keyspace.read_many(["k", "l"]),
+                lambda: keyspace.blobs.stat("b"),
+                lambda: keyspace.blobs.write("b", bytes(10)),
+                lambda: file.read(10),
+                begun.commit,
+                lambda: client.transact(lambda t: t[keyspace].get("k"), timeout=0.5),
+                lambda: client.create_keyspace("x"),
+            ]
+            for act in acts:
+                ends_in_time(act)
+            ends_in_time(lambda: keyspace.get_many(["a", "b"]), zerohop.BatchError)
+            ends_in_time(lambda: keyspace.set_many({"a": "1"}), zerohop.BatchError)
+            waiter.join(3 + SLACK)
+            assert not waiter.is_alive() and isinstance(told[0], GONE)
+        finally:
+            cluster.start()
+        # The same client, keyspace and file go on.
+        assert keyspace.get("k", timeout=30) in (b"before", b"lost")
+        keyspace.set("k", "after", timeout=30)
+        assert keyspace.get("k", timeout=30) == b"after"
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                assert file.read(10) == bytes(10)
+                break
+            except GONE:
+                assert time.monotonic() < deadline
+        assert client.transact(lambda t: t[keyspace].get("k"), timeout=30) == b"after"
+
+
+def test_a_transfer_that_loses_its_cluster_is_not_taken_for_whole(cluster: Cluster) -> None:
+    with zerohop.connect(cluster.endpoint, timeout=SECONDS) as client:
+        keyspace = client.keyspace()
+        keyspace.set("k", "there", timeout=30)
+        file = keyspace.blobs.open("part", "wb", 0)
+        file.write(b"half")
+        cluster.kill()
+        try:
+            ends_in_time(lambda: file.write(bytes(3 << 20)))
+            ends_in_time(file.close)
+        finally:
+            cluster.start()
+        keyspace.set("k", "there", timeout=30)
+        found = keyspace.blobs.stat("part")
+        assert found is not None and not found.finished
+        with pytest.raises(zerohop.UnfinishedError):
+            keyspace.blobs.open("part")
+        keyspace.blobs.delete("part")
+
+
+def test_the_same_for_event_loops(cluster: Cluster) -> None:
+    async def main() -> None:
+        async with await zerohop.aio.connect(cluster.endpoint, timeout=SECONDS) as client:
+            keyspace = await client.keyspace()
+            await keyspace.set("k", "before", timeout=20)
+            cluster.kill()
+            try:
+                begin = time.monotonic()
+                asked = [keyspace.get("k"), keyspace.set("l", "v"), keyspace.blobs.stat("b"), keyspace.read_many(["k", "l"])]
+                outcomes = await asyncio.gather(*asked, return_exceptions=True)
+                assert all(isinstance(outcome, GONE) for outcome in outcomes), outcomes
+                assert time.monotonic() - begin < SECONDS + SLACK
+            finally:
+                await asyncio.get_running_loop().run_in_executor(None, cluster.start)
+            assert await keyspace.get("k", timeout=30) == b"before"
+
+    asyncio.run(main())
+
+
+def test_ctrl_c_interrupts_while_the_cluster_is_away(cluster: Cluster) -> None:
+    program = """
+import signal, sys, zerohop
+signal.signal(signal.SIGINT, signal.default_int_handler)
+keyspace = zerohop.connect(sys.argv[1], timeout=60).keyspace()
+print("ready", flush=True)
+sys.stdin.readline()
+for act in (lambda: keyspace.get("k"), lambda: keyspace.blobs.stat("b"), lambda: keyspace.get_many(["a", "b"])):
+    print("asking", flush=True)
+    try:
+        act()
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+    command = [sys.executable, "-c", program, cluster.endpoint]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdin is not None and child.stdout.readline() == "ready\n"
+        cluster.kill()
+        try:
+            child.stdin.write("go\n")
+            child.stdin.flush()
+            for _ in range(3):
+                assert child.stdout.readline() == "asking\n"
+                time.sleep(0.2)
+                begin = time.monotonic()
+                child.send_signal(signal.SIGINT)
+                assert child.stdout.readline() == "interrupted\n" and time.monotonic() - begin < 2 + SLACK
+            assert child.wait(20) == 0
+        finally:
+            child.kill()
+            cluster.start()
