@@ -58,7 +58,7 @@ pub fn envelope(seed: &Seed) -> Envelope {
 
 /// Calls `check` with the message that the seed stands for.
 pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
-    let Seed { pick, sub, key, value, values, n, nonce } = seed;
+    let Seed { pick, sub, value, values, n, nonce, .. } = seed;
     let slices: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
     let operations: Vec<Operation<'_>> = (0..).zip(&slices).map(|(i, v)| operation(seed, i, v)).collect();
     let answers: Vec<Answer<'_>> = (0..).zip(&slices).map(|(i, v)| answer(seed, i, v, &slices)).collect();
