@@ -37,13 +37,22 @@ pub(crate) struct Etcd {
     /// Headers told so far, by what they say.
     told: Vec<&'static str>,
     block: Vec<u8>,
+    /// Each insertion is a transaction that writes another key too.
+    is_pair: bool,
 }
 
 impl Etcd {
+    /// Connects to a member, to insert each record in one transaction with that of the key read backwards.
+    pub(crate) fn open_pairs(member: SocketAddr) -> Result<(TcpStream, Etcd), Failure> {
+        let (stream, etcd) = Etcd::open(member)?;
+        Ok((stream, Etcd { is_pair: true, ..etcd }))
+    }
+
     /// Connects to a member.
     pub(crate) fn open(member: SocketAddr) -> Result<(TcpStream, Etcd), Failure> {
         let (told, block) = (Vec::new(), Vec::new());
-        let etcd = Etcd { authority: member.to_string(), due: PREFACE.to_vec(), stream: 0, told, block };
+        let authority = member.to_string();
+        let etcd = Etcd { authority, due: PREFACE.to_vec(), stream: 0, told, block, is_pair: false };
         Ok((connect(member)?, etcd))
     }
 
@@ -69,6 +78,7 @@ impl Protocol for Etcd {
 
     fn request(&mut self, request: &Request<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         let path = match request.op {
+            Op::Insert if self.is_pair => "/etcdserverpb.KV/Txn",
             Op::Insert => "/etcdserverpb.KV/Put",
             Op::Lookup => "/etcdserverpb.KV/Range",
             Op::Remove => return Err(Failure::Usage("nothing is removed from etcd here".into())),
@@ -87,6 +97,10 @@ impl Protocol for Etcd {
         frame(out, HEADERS, END_HEADERS, self.stream, self.block.len());
         out.extend_from_slice(&self.block);
 
+        if self.is_pair && request.op == Op::Insert {
+            pair(out, self.stream, request);
+            return Ok(());
+        }
         // PutRequest { key = 1, value = 2 }, RangeRequest { key = 1 }.
         let value = Some(request.value.as_slice()).filter(|_| request.op == Op::Insert);
         let length = 2 + request.key.len() + value.map_or(0, |value| 3 + value.len());
@@ -137,6 +151,26 @@ impl Protocol for Etcd {
         };
         Ok(Answer::Whole { used: at, slot: 0, said })
     }
+}
+
+/// TxnRequest { success = 2: RequestOp { request_put = 2: PutRequest { key = 1, value = 2 } }, twice }, in a frame.
+fn pair(out: &mut Vec<u8>, stream: u32, request: &Request<'_>) {
+    let mut message = Vec::new();
+    let backwards: Vec<u8> = request.key.iter().rev().copied().collect();
+    for key in [request.key.as_slice(), &backwards] {
+        let mut put = vec![0x0a, key.len() as u8];
+        put.extend_from_slice(key);
+        put.extend_from_slice(&[0x12, 0x80 | request.value.len() as u8, 1]);
+        put.extend_from_slice(request.value.as_slice());
+        // Both are of 128 bytes or more, and less than 16,384: two bytes say how long.
+        let wrapped = [&[0x12, 0x80 | put.len() as u8, (put.len() >> 7) as u8][..], &put].concat();
+        message.extend_from_slice(&[0x12, 0x80 | wrapped.len() as u8, (wrapped.len() >> 7) as u8]);
+        message.extend_from_slice(&wrapped);
+    }
+    frame(out, DATA, END_STREAM, stream, 5 + message.len());
+    out.push(0);
+    out.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    out.extend_from_slice(&message);
 }
 
 fn frame(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, length: usize) {
@@ -192,7 +226,8 @@ mod tests {
 
     fn fresh() -> Etcd {
         let (told, block) = (Vec::new(), Vec::new());
-        Etcd { authority: "127.0.0.1:2379".into(), due: Vec::new(), stream: 1, told, block }
+        let authority = "127.0.0.1:2379".into();
+        Etcd { authority, due: Vec::new(), stream: 1, told, block, is_pair: false }
     }
 
     /// Frames of type, flags, stream and body, as bytes.
@@ -222,6 +257,23 @@ mod tests {
         assert_eq!(&third[9..13], [0x83, 0x86, 0x44, 22]);
         let (fourth, ..) = testing::bytes(&mut etcd, Op::Insert);
         assert_eq!(&fourth[9..12], [0x83, 0x86, 0x80 | 66]);
+    }
+
+    #[test]
+    fn a_pair_is_one_transaction_of_two_puts() {
+        let mut etcd = Etcd { is_pair: true, ..fresh() };
+        let (bytes, key, value) = testing::bytes(&mut etcd, Op::Insert);
+        let backwards: Vec<u8> = key.iter().rev().copied().collect();
+        let put = |key: &[u8]| {
+            let put = [&[0x0a, 15][..], key, &[0x12, 0x84, 1], &value].concat();
+            // 152 bytes, and 155 with what is around them.
+            [&[0x12, 0x9b, 1, 0x12, 0x98, 1][..], &put].concat()
+        };
+        let message = [put(&key), put(&backwards)].concat();
+        let data = [&[0, 0, 0, 1, (message.len() - 256) as u8][..], &message].concat();
+        assert!(bytes.ends_with(&frames(&[(DATA, END_STREAM, 3, &data)])), "{bytes:?}");
+        let path = b"/etcdserverpb.KV/Txn";
+        assert!(bytes.windows(path.len()).any(|window| window == path));
     }
 
     #[test]

@@ -8,6 +8,15 @@ pub(crate) const NODES: usize = 3;
 /// Clients, each with one request outstanding.
 pub(crate) const CLIENTS: usize = 32;
 
+/// Clients that all want the same records, one number after the other.
+pub(crate) const CONTENDED: [usize; 5] = [8, 16, 32, 64, 128];
+
+/// How much more the first records are wanted than the others: the exponent of Zipf's law.
+pub(crate) const ZIPF: f64 = 0.99;
+
+/// Keys of a transaction over many partitions: of 256, they hit about 57.
+pub(crate) const MANY_KEYS: usize = 64;
+
 /// More rounds than this prove nothing more.
 pub(crate) const ROUNDS_MAX: usize = 100;
 

@@ -38,7 +38,7 @@ use work::{Orders, Work};
 #[derive(Parser)]
 #[command(name = "bench-cluster", bin_name = "cargo xtask bench cluster", version)]
 struct Arguments {
-    /// Only these scenarios: etcd, failover, rolling, move, start.
+    /// Only these scenarios: etcd, failover, rolling, move, start, txn.
     #[arg(long, value_delimiter = ',')]
     scenario: Vec<String>,
     /// Only contenders whose names begin with one of these.
@@ -281,7 +281,7 @@ fn contenders(
             continue;
         }
         let program = match contender.work {
-            Work::LoadEtcd { .. } => servers::etcd(),
+            Work::LoadEtcd { .. } | Work::TransactEtcd => servers::etcd(),
             _ => servers::zerohop(own_program),
         };
         match program {

@@ -109,6 +109,33 @@ pub(crate) const REGISTRY: &[Scenario] = &[
         contenders: &[Contender { label: "zerohop", work: Work::Start }],
         targets: || at_most(&[("serving after ms", 1000.0)]),
     },
+    Scenario {
+        name: "txn",
+        about: "Transactions of two blind writes to records of 15 and 132 bytes drawn from all, over three nodes of one instance \
+                each, 256 partitions, three copies (two in sync), interval durability, by Rust clients on one thread: one \
+                alone, for latencies, and 32, for rates; beside single writes, and 64 keys over some 57 partitions. Contended: \
+                by Zipf's law of exponent 0.99, 8 to 128 clients. etcd: three members, the same two keys as one Txn, one and \
+                32 connections of the cheapest client.",
+        contenders: &[
+            Contender {
+                label: "zerohop",
+                work: Work::Transact(Setting { durability: "interval", replicas: 3, min_in_sync: 2 }),
+            },
+            Contender { label: "etcd", work: Work::TransactEtcd },
+        ],
+        targets: || {
+            let target =
+                |figure: &str, over, bound| Target { figure: figure.into(), of: "zerohop", over, bound };
+            vec![
+                target("latency of two / write", &[], Bound::AtMost(2.5)),
+                target("rate of two / write", &[], Bound::AtLeast(0.35)),
+                target("latency of 64 / two", &[], Bound::AtMost(2.0)),
+                target("zipf least / peak", &[], Bound::AtLeast(0.5)),
+                target("two-key K txn/s", &["etcd"], Bound::AtLeast(10.0)),
+                target("failed transactions", &[], Bound::AtMost(0.0)),
+            ]
+        },
+    },
 ];
 
 fn at_most(bounds: &[(&str, f64)]) -> Vec<Target> {

@@ -39,6 +39,14 @@ impl Histogram {
         self.longest = self.longest.max(ns);
     }
 
+    /// Adds all samples of another.
+    pub fn add(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(other.counts.iter()).for_each(|(own, more)| *own += more);
+        self.count += other.count;
+        self.sum += other.sum;
+        self.longest = self.longest.max(other.longest);
+    }
+
     /// How many samples there are.
     pub fn count(&self) -> u64 {
         self.count

@@ -90,11 +90,17 @@ async fn read_back(all: Vec<Inserted>, keyspace: &Keyspace, records: &Records) -
 
 /// A client of its own, for the keyspace that is measured.
 pub(super) async fn connect(endpoints: &[SocketAddr]) -> Result<Keyspace, Failure> {
+    connect_client(endpoints).await.map(|(_, keyspace)| keyspace)
+}
+
+/// The same, and the client itself.
+pub(super) async fn connect_client(endpoints: &[SocketAddr]) -> Result<(Client, Keyspace), Failure> {
     let endpoints: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
     let options = Options { deadline: OPERATION, ..Options::default() };
     let client = Client::connect_with(&endpoints, options).await.map_err(said)?;
-    client.keyspace(KEYSPACE).await.map_err(said)
+    let keyspace = client.keyspace(KEYSPACE).await.map_err(said)?;
+    Ok((client, keyspace))
 }
 
 /// Versions are numbers of a byte, and 0 stands for none: behind 255 they begin again at 1.

@@ -7,6 +7,7 @@ mod load;
 mod moving;
 mod paced;
 mod start;
+mod transactions;
 
 use bench_common::failure::Failure;
 use bench_common::reading::Reading;
@@ -32,6 +33,10 @@ pub(crate) enum Work {
     Move(Log),
     /// From nothing to serving.
     Start,
+    /// Transactions of two keys, and of more, on a keyspace that is set so.
+    Transact(Setting),
+    /// Those of two keys on etcd.
+    TransactEtcd,
 }
 
 /// What a run is told.
@@ -60,5 +65,7 @@ pub(crate) fn run(work: Work, place: Place, orders: &Orders) -> Result<Reading, 
         Work::Rolling => faults::rolling(place, orders),
         Work::Move(log) => moving::run(log, place, orders),
         Work::Start => start::from_nothing(&place),
+        Work::Transact(setting) => transactions::on_zerohop(setting, place, orders),
+        Work::TransactEtcd => transactions::on_etcd(place, orders),
     }
 }
