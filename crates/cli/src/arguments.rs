@@ -2,6 +2,7 @@
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use crate::backup::{BackupArguments, RestoreArguments, VerifyArguments};
 use crate::bench::BenchCommand;
 use crate::blob::BlobCommand;
 use crate::common::ending::EXIT_CODES;
@@ -70,6 +71,21 @@ pub(crate) enum Command {
     /// Reads and writes large objects, whole or in part.
     #[command(subcommand)]
     Blob(BlobCommand),
+    /// Writes keyspaces, as they are at one moment, to a folder, while the cluster serves.
+    ///
+    /// What is acknowledged before it begins is in it, and every transaction is as a whole or not at all. A folder is a backup
+    /// once its manifest is there, which is written last; interrupted, or on a full disk, the folder is left as it was.
+    Backup(BackupArguments),
+    /// Brings keyspaces of a backup back, into this cluster or another.
+    ///
+    /// A keyspace that is not there is made as it was. One that holds something is left alone, unless --overwrite is given. The
+    /// backup is read and checked as a whole first.
+    Restore(RestoreArguments),
+    /// Reads all that a cluster holds, or checks that a backup is whole.
+    ///
+    /// Copies of a partition compare themselves all the time (see the operations guide); what this adds is that every record and
+    /// blob is read once. The exit code is 1 if something is damaged.
+    Verify(VerifyArguments),
     /// Measures how fast a cluster is.
     #[command(subcommand)]
     Bench(BenchCommand),

@@ -1,6 +1,7 @@
 //! The `zerohop` program: reads its arguments, calls what they ask for, and prints what came of it.
 
 mod arguments;
+mod backup;
 mod bench;
 mod blob;
 mod common;
@@ -55,6 +56,9 @@ fn run(command: Command) -> Result<Ending, CommandError> {
         Command::Kv(command) => runtime()?.block_on(kv::run(command)),
         Command::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
         Command::Blob(command) => runtime()?.block_on(blob::run(command)),
+        Command::Backup(arguments) => runtime()?.block_on(backup::backup(arguments)),
+        Command::Restore(arguments) => runtime()?.block_on(backup::restore(arguments)),
+        Command::Verify(arguments) => runtime()?.block_on(backup::verify(arguments)),
         Command::Bench(command) => bench::run(command),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Secret(command) => secret::run(&command),

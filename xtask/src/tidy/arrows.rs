@@ -12,13 +12,13 @@ const FLOORS: [&[&str]; 7] = [
     &["crates/partition", "crates/control"],
     &["crates/session"],
     &["crates/node", "crates/sim", "crates/client"],
-    &["crates/gateways/*", "crates/layers/*"],
+    &["crates/gateways/*", "crates/layers/*", "crates/backup"],
     &["crates/cli", "python"],
 ];
 
 /// What runs in a client's process.
-const CLIENT_SIDE: [&str; 5] =
-    ["crates/session", "crates/client", "crates/gateways/*", "crates/layers/*", "python"];
+const CLIENT_SIDE: [&str; 6] =
+    ["crates/session", "crates/client", "crates/backup", "crates/gateways/*", "crates/layers/*", "python"];
 
 /// What a client never compiles.
 const SERVER_ONLY: [&str; 3] = ["crates/engine", "crates/partition", "crates/node"];

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests, which make the files they need")]
 
+mod backups;
 mod bad_input;
 mod bench;
 mod blobs;

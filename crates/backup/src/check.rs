@@ -1,0 +1,249 @@
+//! Finding out whether a backup is whole, and going through what it has, wherever in its chain that stands.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::error::BackupError;
+use crate::files::{PartReader, manifest_of};
+use crate::format::manifest::{Keyspace, Manifest, Part};
+use crate::format::part::Entry;
+
+/// Backups that one goes on from at most.
+const CHAIN_MAX: usize = 1_000;
+
+/// A backup, and those that it goes on from, each before the next; the last is whole by itself.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    links: Vec<(PathBuf, Manifest)>,
+}
+
+/// What a backup has of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    Bytes { deadline: u64, key: Vec<u8>, value: Vec<u8> },
+    List { deadline: u64, key: Vec<u8> },
+    Values(Vec<Vec<u8>>),
+    Blob { name: Vec<u8>, size: u64, chunk_bits: u8, attributes: Vec<u8> },
+    Chunk { name: Vec<u8>, chunk_bits: u8, number: u64, bytes: Vec<u8> },
+}
+
+/// Checks a backup: every part of it and of those that it goes on from is read, and everything that is kept is found.
+/// `bases`: where those are, if they are not where they were.
+///
+/// # Errors
+/// It is not whole, or the disk fails.
+pub fn check(
+    folder: &Path,
+    bases: &[PathBuf],
+    each: &mut dyn FnMut(&Path, u64),
+) -> Result<Chain, BackupError> {
+    let chain = Chain::open(folder, bases)?;
+    for (folder, manifest) in &chain.links {
+        for part in &manifest.parts {
+            let mut reader = PartReader::open(folder, manifest, part)?;
+            while reader.next()?.is_some() {}
+            each(folder, part.length);
+        }
+    }
+    if chain.links.len() > 1 {
+        for (keyspace, settings) in (0..).zip(&chain.newest().keyspaces) {
+            for partition in 0..settings.partitions {
+                let mut walk = chain.walk(keyspace, partition)?;
+                while walk.next()?.is_some() {}
+            }
+        }
+    }
+    Ok(chain)
+}
+
+impl Chain {
+    fn open(folder: &Path, bases: &[PathBuf]) -> Result<Chain, BackupError> {
+        let mut links = vec![(folder.to_owned(), manifest_of(folder)?)];
+        while let Some((folder, manifest)) = links.last()
+            && manifest.is_incremental()
+        {
+            if links.len() > CHAIN_MAX {
+                return Err(BackupError::damaged(folder, "too many backups go on from one another"));
+            }
+            let found = base_of(folder, manifest, bases)?;
+            links.push(found);
+        }
+        Ok(Chain { links })
+    }
+
+    /// The newest, which was asked for.
+    #[must_use]
+    pub fn newest(&self) -> &Manifest {
+        &self.links[0].1
+    }
+
+    /// The folders, the newest first.
+    pub fn folders(&self) -> impl Iterator<Item = &Path> {
+        self.links.iter().map(|(folder, _)| &**folder)
+    }
+
+    /// Goes through what the newest has of a partition of a keyspace, by their places in its manifest.
+    pub(crate) fn walk(&self, keyspace: u32, partition: u32) -> Result<Walk<'_>, BackupError> {
+        let settings = self.newest().keyspaces.get(keyspace as usize);
+        let mut walk = Walk {
+            chain: self,
+            settings: settings.cloned().unwrap_or_default(),
+            partition,
+            level: 0,
+            reader: None,
+            wanted: Wanted::default(),
+            later: Wanted::default(),
+            list_is_wanted: false,
+            blob: None,
+        };
+        walk.open()?;
+        Ok(walk)
+    }
+}
+
+fn base_of(
+    folder: &Path,
+    manifest: &Manifest,
+    bases: &[PathBuf],
+) -> Result<(PathBuf, Manifest), BackupError> {
+    let recorded = PathBuf::from(&manifest.base_folder);
+    let beside = folder.parent().zip(recorded.file_name()).map(|(parent, name)| parent.join(name));
+    let all: BTreeSet<PathBuf> = bases.iter().cloned().chain([recorded.clone()]).chain(beside).collect();
+    for candidate in all {
+        if let Ok(found) = manifest_of(&candidate)
+            && found.id == manifest.base
+        {
+            return Ok((candidate, found));
+        }
+    }
+    let what = format!(
+        "it goes on from a backup that was in {} and is not there: name its folder with --base",
+        recorded.display()
+    );
+    Err(BackupError::damaged(folder, what))
+}
+
+/// Versions of what is to be found in an earlier backup.
+#[derive(Debug, Default)]
+struct Wanted {
+    records: BTreeMap<Vec<u8>, u64>,
+    /// By name and number: version, and bytes of a chunk as a power of two.
+    chunks: BTreeMap<(Vec<u8>, u64), (u64, u8)>,
+}
+
+/// See [`Chain::walk`].
+pub(crate) struct Walk<'c> {
+    chain: &'c Chain,
+    settings: Keyspace,
+    partition: u32,
+    level: usize,
+    reader: Option<PartReader>,
+    wanted: Wanted,
+    /// What this backup keeps.
+    later: Wanted,
+    list_is_wanted: bool,
+    blob: Option<(Vec<u8>, u8)>,
+}
+
+impl Walk<'_> {
+    /// Opens the part of the present level, if it has one.
+    fn open(&mut self) -> Result<(), BackupError> {
+        let Some((folder, manifest)) = self.chain.links.get(self.level) else { return Ok(()) };
+        let is_it = |one: &Keyspace| one.name == self.settings.name && one.id == self.settings.id;
+        let keyspace = manifest.keyspaces.iter().position(is_it);
+        let is_of =
+            |part: &&Part| Some(part.keyspace as usize) == keyspace && part.partition == self.partition;
+        self.reader = match manifest.parts.iter().find(is_of) {
+            Some(part) => Some(PartReader::open(folder, manifest, part)?),
+            None => None,
+        };
+        (self.blob, self.list_is_wanted) = (None, false);
+        Ok(())
+    }
+
+    /// The next; `None` at the end, when all that was kept has been found.
+    pub(crate) fn next(&mut self) -> Result<Option<Item>, BackupError> {
+        loop {
+            let Walk { reader, wanted, later, list_is_wanted, blob, level, .. } = self;
+            let is_newest = *level == 0;
+            let entry = match reader {
+                Some(reader) => reader.next()?,
+                None => None,
+            };
+            let Some(entry) = entry else {
+                let folder = &self.chain.links[self.level].0;
+                if !self.wanted.records.is_empty() || !self.wanted.chunks.is_empty() {
+                    let what = "a later backup keeps what this one does not have";
+                    return Err(BackupError::damaged(folder, what));
+                }
+                if self.later.records.is_empty() && self.later.chunks.is_empty() {
+                    return Ok(None);
+                }
+                self.wanted = std::mem::take(&mut self.later);
+                self.level += 1;
+                if self.level >= self.chain.links.len() {
+                    return Err(BackupError::damaged(folder, "it keeps what is in no backup before"));
+                }
+                self.open()?;
+                continue;
+            };
+            let mut is_wanted = |key: &[u8], version: u64| match wanted.records.get(key) {
+                Some(known) if *known == version => wanted.records.remove(key).is_some(),
+                _ => is_newest,
+            };
+            match entry {
+                Entry::Bytes { version, deadline, key, value } => {
+                    if is_wanted(key, version) {
+                        let (key, value) = (key.to_vec(), value.to_vec());
+                        return Ok(Some(Item::Bytes { deadline, key, value }));
+                    }
+                }
+                Entry::List { version, deadline, key, .. } => {
+                    *list_is_wanted = is_wanted(key, version);
+                    if *list_is_wanted {
+                        return Ok(Some(Item::List { deadline, key: key.to_vec() }));
+                    }
+                }
+                Entry::Values(values) => {
+                    if *list_is_wanted {
+                        return Ok(Some(Item::Values(values.iter().map(|value| value.to_vec()).collect())));
+                    }
+                }
+                Entry::Kept { version, key, .. } => {
+                    if is_wanted(key, version) {
+                        later.records.insert(key.to_vec(), version);
+                    }
+                }
+                Entry::Blob { size, chunk_bits, name, attributes, .. } => {
+                    *blob = Some((name.to_vec(), chunk_bits));
+                    if is_newest {
+                        let (name, attributes) = (name.to_vec(), attributes.to_vec());
+                        return Ok(Some(Item::Blob { name, size, chunk_bits, attributes }));
+                    }
+                }
+                Entry::Chunk { number, version, bytes } => {
+                    let Some((name, bits)) = blob.clone() else { continue };
+                    let place = (name, number);
+                    let is_wanted = is_newest
+                        || wanted.chunks.get(&place).is_some_and(|(known, _)| *known == version)
+                            && wanted.chunks.remove(&place).is_some();
+                    if is_wanted {
+                        let (name, bytes) = (place.0, bytes.to_vec());
+                        return Ok(Some(Item::Chunk { name, chunk_bits: bits, number, bytes }));
+                    }
+                }
+                Entry::KeptChunk { number, version } => {
+                    let Some((name, bits)) = blob.clone() else { continue };
+                    let place = (name, number);
+                    let is_wanted = is_newest
+                        || wanted.chunks.get(&place).is_some_and(|(known, _)| *known == version)
+                            && wanted.chunks.remove(&place).is_some();
+                    if is_wanted {
+                        later.chunks.insert(place, (version, bits));
+                    }
+                }
+                Entry::End { .. } => {}
+            }
+        }
+    }
+}

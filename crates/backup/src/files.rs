@@ -1,0 +1,308 @@
+//! The files of a backup.
+#![expect(clippy::disallowed_methods, reason = "a backup is files of the user's, not of the store")]
+
+use std::fs::{self, File};
+use std::io::{BufReader, BufWriter, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::error::BackupError;
+use crate::format::Malformed;
+use crate::format::manifest::{Manifest, Part};
+use crate::format::part::{Entry, FRAME_BYTES, HEADER_BYTES, Header};
+
+const MANIFEST: &str = "manifest.zhb";
+const MANIFEST_NEW: &str = "manifest.new";
+/// Stands in a folder until its manifest is there.
+const UNFINISHED: &str = "unfinished";
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A folder in which a backup is being made. Dropped before it is finished, what was written is removed.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    path: PathBuf,
+    /// It was not there before.
+    is_new: bool,
+    is_finished: bool,
+}
+
+impl Folder {
+    /// A folder that is new, empty, or holds what is left of a backup that was never finished.
+    pub(crate) fn begin(path: &Path) -> Result<Folder, BackupError> {
+        let is_new = match fs::create_dir(path) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(BackupError::file("making the folder", path, &error)),
+        };
+        let mut folder = Folder { path: path.to_owned(), is_new, is_finished: true };
+        if !is_new {
+            folder.clear_leftovers()?;
+        }
+        let mark = path.join(UNFINISHED);
+        let text = "a backup is being written here, or was and did not get to its end\n";
+        folder.is_finished = false;
+        fs::write(&mark, text).map_err(|error| BackupError::file("writing", &mark, &error))?;
+        Ok(folder)
+    }
+
+    fn clear_leftovers(&self) -> Result<(), BackupError> {
+        let path = &self.path;
+        let names = names_in(path)?;
+        let is_left = names.iter().any(|name| name == UNFINISHED) && names.iter().all(|name| is_ours(name));
+        if names.iter().any(|name| name == MANIFEST) || !names.is_empty() && !is_left {
+            return Err(BackupError::Refused(format!(
+                "{}: the folder is not empty: name a new one for each backup",
+                path.display()
+            )));
+        }
+        for name in names {
+            let file = path.join(name);
+            fs::remove_file(&file).map_err(|error| BackupError::file("removing", &file, &error))?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn part(&self, backup: [u8; 16], keyspace: u32, partition: u32) -> PartWriter {
+        let part = Part { keyspace, partition, ..Part::default() };
+        PartWriter {
+            path: self.path.join(part.file_name()),
+            header: Header { backup, keyspace, partition },
+            part,
+            entries: 0,
+            digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
+            file: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// All parts are on the disk: from now on it is a backup.
+    pub(crate) fn finish(mut self, manifest: &Manifest) -> Result<(), BackupError> {
+        let (new, path) = (self.path.join(MANIFEST_NEW), self.path.join(MANIFEST));
+        let failed = |error: std::io::Error| BackupError::file("writing", &path, &error);
+        let mut file = File::create(&new).map_err(failed)?;
+        file.write_all(&manifest.encode()).and_then(|()| file.sync_all()).map_err(failed)?;
+        sync_folder(&self.path)?;
+        fs::rename(&new, &path).map_err(failed)?;
+        self.is_finished = true;
+        sync_folder(&self.path)?;
+        let mark = self.path.join(UNFINISHED);
+        fs::remove_file(&mark).map_err(|error| BackupError::file("removing", &mark, &error))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        // What cannot be removed stays beside the mark, and is no backup.
+        for name in names_in(&self.path).unwrap_or_default() {
+            if is_ours(&name) && name != UNFINISHED {
+                drop(fs::remove_file(self.path.join(name)));
+            }
+        }
+        drop(fs::remove_file(self.path.join(UNFINISHED)));
+        if self.is_new {
+            drop(fs::remove_dir(&self.path));
+        }
+    }
+}
+
+fn is_ours(name: &str) -> bool {
+    name == UNFINISHED || name == MANIFEST_NEW || name.ends_with(".part")
+}
+
+fn names_in(path: &Path) -> Result<Vec<String>, BackupError> {
+    let failed = |error: std::io::Error| BackupError::file("reading the folder", path, &error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        names.push(entry.map_err(failed)?.file_name().to_string_lossy().into_owned());
+    }
+    Ok(names)
+}
+
+fn sync_folder(path: &Path) -> Result<(), BackupError> {
+    let synced = File::open(path).and_then(|folder| folder.sync_all());
+    synced.map_err(|error| BackupError::file("syncing the folder", path, &error))
+}
+
+/// The manifest of a folder.
+pub(crate) fn manifest_of(folder: &Path) -> Result<Manifest, BackupError> {
+    let path = folder.join(MANIFEST);
+    match fs::read(&path) {
+        Ok(bytes) => Manifest::decode(&bytes).map_err(|Malformed(what)| BackupError::damaged(&path, what)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let what = match folder.join(UNFINISHED).exists() {
+                true => "the backup in it was never finished",
+                false => "there is no backup in it",
+            };
+            Err(BackupError::damaged(folder, what))
+        }
+        Err(error) => Err(BackupError::file("reading", &path, &error)),
+    }
+}
+
+/// A part that is being written. Its file comes with its first entry.
+pub(crate) struct PartWriter {
+    /// Empty: nothing is written.
+    path: PathBuf,
+    header: Header,
+    part: Part,
+    entries: u64,
+    digest: Digest,
+    file: Option<BufWriter<File>>,
+    buffer: Vec<u8>,
+}
+
+impl PartWriter {
+    /// One that forgets what it is given.
+    pub(crate) fn nowhere() -> PartWriter {
+        PartWriter {
+            path: PathBuf::new(),
+            header: Header { backup: [0; 16], keyspace: 0, partition: 0 },
+            part: Part::default(),
+            entries: 0,
+            digest: Digest::new(CrcAlgorithm::Crc32Iscsi),
+            file: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(crate) fn put(&mut self, entry: &Entry<'_>) -> Result<(), BackupError> {
+        if self.path.as_os_str().is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            let file = File::create_new(&self.path);
+            let file = file.map_err(|error| BackupError::file("making", &self.path, &error))?;
+            self.file = Some(BufWriter::with_capacity(BUFFER_BYTES, file));
+            let header = self.header.encode();
+            self.write(&header)?;
+        }
+        match entry {
+            Entry::Bytes { .. } | Entry::List { .. } | Entry::Blob { .. } => self.part.records += 1,
+            Entry::Kept { .. } => {
+                self.part.records += 1;
+                self.part.kept += 1;
+            }
+            _ => {}
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        entry.encode(&mut buffer);
+        self.entries += 1;
+        let written = self.write(&buffer);
+        self.buffer = buffer;
+        written
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), BackupError> {
+        self.digest.update(bytes);
+        self.part.length += bytes.len() as u64;
+        let Some(file) = &mut self.file else { return Ok(()) };
+        file.write_all(bytes).map_err(|error| BackupError::file("writing", &self.path, &error))
+    }
+
+    /// It is on the disk; `None`: there was nothing to write.
+    pub(crate) fn finish(mut self) -> Result<Option<Part>, BackupError> {
+        if self.file.is_none() {
+            return Ok(None);
+        }
+        let entries = self.entries;
+        self.put(&Entry::End { entries })?;
+        self.part.checksum = self.digest.finalize() as u32;
+        if let Some(file) = self.file.take() {
+            let failed = |error: std::io::Error| BackupError::file("writing", &self.path, &error);
+            let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+            file.sync_all().map_err(failed)?;
+        }
+        Ok(Some(self.part))
+    }
+}
+
+/// A part that is read, entry by entry.
+pub(crate) struct PartReader {
+    path: PathBuf,
+    file: BufReader<File>,
+    part: Part,
+    digest: Digest,
+    length: u64,
+    entries: u64,
+    body: Vec<u8>,
+}
+
+impl PartReader {
+    pub(crate) fn open(folder: &Path, manifest: &Manifest, part: &Part) -> Result<PartReader, BackupError> {
+        let path = folder.join(part.file_name());
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                return Err(BackupError::damaged(&path, "a part is missing"));
+            }
+            Err(error) => return Err(BackupError::file("opening", &path, &error)),
+        };
+        let file = BufReader::with_capacity(BUFFER_BYTES, file);
+        let digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        let mut reader =
+            PartReader { path, file, part: *part, digest, length: 0, entries: 0, body: Vec::new() };
+        let mut header = [0; HEADER_BYTES];
+        reader.read(&mut header)?;
+        let header = Header::decode(&header).map_err(|Malformed(what)| reader.damaged(what))?;
+        if header.backup != manifest.id
+            || (header.keyspace, header.partition) != (part.keyspace, part.partition)
+        {
+            return Err(reader.damaged("it is of another backup, or another partition"));
+        }
+        Ok(reader)
+    }
+
+    fn damaged(&self, what: &str) -> BackupError {
+        BackupError::damaged(&self.path, what)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> Result<(), BackupError> {
+        match self.file.read_exact(into) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(self.damaged("it is cut"));
+            }
+            Err(error) => return Err(BackupError::file("reading", &self.path, &error)),
+        }
+        self.digest.update(into);
+        self.length += into.len() as u64;
+        Ok(())
+    }
+
+    /// The next entry; `None` once all is read, and is as the manifest says.
+    pub(crate) fn next(&mut self) -> Result<Option<Entry<'_>>, BackupError> {
+        let mut frame = [0; FRAME_BYTES];
+        self.read(&mut frame)?;
+        let (length, sum) = Entry::frame(frame).map_err(|Malformed(what)| self.damaged(what))?;
+        let mut body = std::mem::take(&mut self.body);
+        body.resize(length, 0);
+        self.read(&mut body)?;
+        self.body = body;
+        let is_end = match Entry::decode(&self.body, sum) {
+            Ok(Entry::End { entries }) if entries == self.entries => true,
+            Ok(Entry::End { .. }) => return Err(self.damaged("entries are missing")),
+            Ok(_) => false,
+            Err(Malformed(what)) => return Err(self.damaged(what)),
+        };
+        if is_end {
+            let mut more = [0];
+            let goes_on = self.file.read(&mut more).unwrap_or(1) > 0;
+            if goes_on || self.length != self.part.length {
+                return Err(self.damaged("it has another length than the manifest says"));
+            }
+            if self.digest.finalize() as u32 != self.part.checksum {
+                return Err(self.damaged("it does not match the checksum in the manifest"));
+            }
+            return Ok(None);
+        }
+        self.entries += 1;
+        Entry::decode(&self.body, sum)
+            .map(Some)
+            .map_err(|Malformed(what)| BackupError::damaged(&self.path, what))
+    }
+}

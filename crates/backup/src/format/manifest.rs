@@ -1,0 +1,214 @@
+//! The manifest: what a backup consists of. A folder without one is no backup.
+
+use super::{Malformed, Reader, VERSION, checksum, put_counted};
+
+const MAGIC: [u8; 4] = *b"ZHBM";
+/// Bytes before the body: magic, version, length and checksum of the body.
+const HEAD_BYTES: usize = 16;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// Drawn when it was taken: its parts name it.
+    pub id: [u8; 16],
+    /// The backup that it goes on from; zeros: from none, it is whole by itself.
+    pub base: [u8; 16],
+    /// Where that was when this one was taken; empty for none.
+    pub base_folder: String,
+    /// The time that it is of.
+    pub at: u64,
+    /// The same in ms since 1970.
+    pub at_ms: u64,
+    /// Keyspaces, which parts name by their places.
+    pub keyspaces: Vec<Keyspace>,
+    /// Parts; of a partition that held nothing there is none.
+    pub parts: Vec<Part>,
+}
+
+/// A keyspace, as it was set up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Keyspace {
+    /// Its name.
+    pub name: String,
+    /// Its id in the cluster.
+    pub id: u32,
+    /// Partitions.
+    pub partitions: u32,
+    /// Which function hashes keys.
+    pub hash: String,
+    /// Copies in all.
+    pub replicas: u32,
+    /// Copies that must hold a write.
+    pub min_in_sync: u32,
+    /// When a copy counts as holding a write.
+    pub durability: String,
+    /// Size of a blob's chunks.
+    pub chunk_bytes: u32,
+}
+
+/// One part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Which keyspace, from zero.
+    pub keyspace: u32,
+    /// Which of its partitions.
+    pub partition: u32,
+    /// Bytes of its file.
+    pub length: u64,
+    /// CRC-32C of its file.
+    pub checksum: u32,
+    /// Records and blobs that it tells of.
+    pub records: u64,
+    /// How many of them are as they were in the backup before.
+    pub kept: u64,
+}
+
+impl Part {
+    /// The name of its file.
+    #[must_use]
+    pub fn file_name(&self) -> String {
+        format!("{:04}-{:07}.part", self.keyspace, self.partition)
+    }
+}
+
+impl Manifest {
+    /// Whether it goes on from another.
+    #[must_use]
+    pub fn is_incremental(&self) -> bool {
+        self.base != [0; 16]
+    }
+
+    /// As the bytes of its file.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.extend_from_slice(&self.id);
+        body.extend_from_slice(&self.base);
+        put_counted(self.base_folder.as_bytes(), &mut body);
+        body.extend_from_slice(&self.at.to_le_bytes());
+        body.extend_from_slice(&self.at_ms.to_le_bytes());
+        body.extend_from_slice(&(self.keyspaces.len() as u32).to_le_bytes());
+        for keyspace in &self.keyspaces {
+            let Keyspace { name, id, partitions, hash, replicas, min_in_sync, durability, chunk_bytes } =
+                keyspace;
+            for text in [name, hash, durability] {
+                put_counted(text.as_bytes(), &mut body);
+            }
+            for number in [id, partitions, replicas, min_in_sync, chunk_bytes] {
+                body.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        body.extend_from_slice(&(self.parts.len() as u32).to_le_bytes());
+        for Part { keyspace, partition, length, checksum, records, kept } in &self.parts {
+            for number in [keyspace, partition, checksum] {
+                body.extend_from_slice(&number.to_le_bytes());
+            }
+            for number in [length, records, kept] {
+                body.extend_from_slice(&number.to_le_bytes());
+            }
+        }
+        let mut out = Vec::with_capacity(HEAD_BYTES + body.len());
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        out.extend_from_slice(&checksum(&body).to_le_bytes());
+        out.extend_from_slice(&body);
+        out
+    }
+
+    /// Reads the bytes of its file.
+    ///
+    /// # Errors
+    /// They are no manifest, of another version, cut, damaged, or contradict themselves.
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
+        let mut from = Reader(bytes);
+        if from.array::<4>()? != MAGIC {
+            return Err(Malformed("it is no manifest of a backup"));
+        }
+        if from.u32()? != VERSION {
+            return Err(Malformed("it is of a version that this program does not know"));
+        }
+        let (length, sum) = (from.u32()? as usize, from.u32()?);
+        if from.0.len() != length {
+            return Err(Malformed("it has another length than it says"));
+        }
+        if checksum(from.0) != sum {
+            return Err(Malformed("it does not match its checksum"));
+        }
+        let (id, base, base_folder) = (from.array()?, from.array()?, from.text()?);
+        let (at, at_ms) = (from.u64()?, from.u64()?);
+        let mut manifest = Manifest { id, base, base_folder, at, at_ms, ..Manifest::default() };
+        for _ in 0..from.u32()? {
+            let (name, hash, durability) = (from.text()?, from.text()?, from.text()?);
+            let (id, partitions, replicas) = (from.u32()?, from.u32()?, from.u32()?);
+            let (min_in_sync, chunk_bytes) = (from.u32()?, from.u32()?);
+            manifest.keyspaces.push(Keyspace {
+                name,
+                id,
+                partitions,
+                hash,
+                replicas,
+                min_in_sync,
+                durability,
+                chunk_bytes,
+            });
+        }
+        for _ in 0..from.u32()? {
+            let (keyspace, partition, checksum) = (from.u32()?, from.u32()?, from.u32()?);
+            let (length, records, kept) = (from.u64()?, from.u64()?, from.u64()?);
+            let of =
+                manifest.keyspaces.get(keyspace as usize).ok_or(Malformed("a part is of no keyspace"))?;
+            if partition >= of.partitions {
+                return Err(Malformed("a part is of no partition of its keyspace"));
+            }
+            let part = Part { keyspace, partition, length, checksum, records, kept };
+            let place = |part: &Part| (part.keyspace, part.partition);
+            if manifest.parts.last().is_some_and(|before| place(before) >= place(&part)) {
+                return Err(Malformed("parts do not stand in order"));
+            }
+            manifest.parts.push(part);
+        }
+        from.end()?;
+        Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_reads_back_and_no_cut_or_flipped_one_does() {
+        let keyspace = Keyspace {
+            name: "default".to_owned(),
+            id: 1,
+            partitions: 8,
+            hash: "xxh3".to_owned(),
+            replicas: 3,
+            min_in_sync: 2,
+            durability: "interval:100ms".to_owned(),
+            chunk_bytes: 1 << 20,
+        };
+        let part = |partition| Part { keyspace: 0, partition, length: 9, checksum: 8, records: 7, kept: 6 };
+        let manifest = Manifest {
+            id: [1; 16],
+            base: [2; 16],
+            base_folder: "../monday".to_owned(),
+            at: 77,
+            at_ms: 78,
+            keyspaces: vec![keyspace],
+            parts: vec![part(0), part(5)],
+        };
+        let bytes = manifest.encode();
+        assert_eq!(Manifest::decode(&bytes), Ok(manifest.clone()));
+        for at in 0..bytes.len() {
+            assert!(Manifest::decode(&bytes[..at]).is_err());
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x10;
+            assert!(Manifest::decode(&damaged).is_err());
+        }
+        for parts in [vec![part(8)], vec![part(5), part(0)], vec![part(1), part(1)]] {
+            assert!(Manifest::decode(&Manifest { parts, ..manifest.clone() }.encode()).is_err());
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! A part: what one partition of a keyspace held, entry by entry.
+
+use super::{Malformed, Reader, VERSION, checksum, put_counted};
+
+const MAGIC: [u8; 4] = *b"ZHBP";
+/// Bytes of the header of a part.
+pub const HEADER_BYTES: usize = 36;
+/// Bytes before the body of an entry.
+pub const FRAME_BYTES: usize = 8;
+/// Longest body of an entry: the longest value with its key, and fields.
+pub const BODY_BYTES_MAX: usize = (16 << 20) + (1 << 20);
+
+const BYTES: u8 = 1;
+const LIST: u8 = 2;
+const VALUES: u8 = 3;
+const BLOB: u8 = 4;
+const CHUNK: u8 = 5;
+const KEPT: u8 = 6;
+const KEPT_CHUNK: u8 = 7;
+const END: u8 = 8;
+
+/// What a part begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Of which backup it is.
+    pub backup: [u8; 16],
+    /// Which keyspace of the manifest's, from zero.
+    pub keyspace: u32,
+    /// Which of its partitions.
+    pub partition: u32,
+}
+
+/// One entry. Versions are timestamps of the cluster that was backed up; deadlines are in ms since 1970, 0 for none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry<'a> {
+    /// A bytes record.
+    Bytes {
+        /// When it was written last.
+        version: u64,
+        /// When it expires.
+        deadline: u64,
+        /// Its key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+    },
+    /// A list: its values follow in entries of their own.
+    List {
+        /// When it was written last.
+        version: u64,
+        /// When it expires.
+        deadline: u64,
+        /// How many values it has.
+        length: u64,
+        /// Its key.
+        key: &'a [u8],
+    },
+    /// Values of the list before, in order.
+    Values(Vec<&'a [u8]>),
+    /// A blob: its chunks follow in entries of their own.
+    Blob {
+        /// When its header was written last.
+        version: u64,
+        /// Tells it from others of its name.
+        id: u64,
+        /// Bytes.
+        size: u64,
+        /// Bytes of a chunk, as a power of two.
+        chunk_bits: u8,
+        /// Its name.
+        name: &'a [u8],
+        /// Whatever its owner keeps with it.
+        attributes: &'a [u8],
+    },
+    /// A chunk of the blob before.
+    Chunk {
+        /// Its number, from zero.
+        number: u64,
+        /// When it was written last.
+        version: u64,
+        /// Its bytes; zeros at the end are left out.
+        bytes: &'a [u8],
+    },
+    /// A record that is as it was in the backup before.
+    Kept {
+        /// When it was written last.
+        version: u64,
+        /// When it expires.
+        deadline: u64,
+        /// Bytes of bytes, values of a list.
+        length: u64,
+        /// Its key.
+        key: &'a [u8],
+    },
+    /// A chunk of the blob before that is as it was in the backup before.
+    KeptChunk {
+        /// Its number, from zero.
+        number: u64,
+        /// When it was written last.
+        version: u64,
+    },
+    /// Nothing follows.
+    End {
+        /// Entries before this one.
+        entries: u64,
+    },
+}
+
+impl Header {
+    /// As bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        out[..4].copy_from_slice(&MAGIC);
+        out[4..8].copy_from_slice(&VERSION.to_le_bytes());
+        out[8..24].copy_from_slice(&self.backup);
+        out[24..28].copy_from_slice(&self.keyspace.to_le_bytes());
+        out[28..32].copy_from_slice(&self.partition.to_le_bytes());
+        let sum = checksum(&out[..32]);
+        out[32..].copy_from_slice(&sum.to_le_bytes());
+        out
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// It is none, of another version, or damaged.
+    pub fn decode(bytes: &[u8]) -> Result<Header, Malformed> {
+        let mut from = Reader(bytes);
+        if from.array::<4>()? != MAGIC {
+            return Err(Malformed("it is no part of a backup"));
+        }
+        if from.u32()? != VERSION {
+            return Err(Malformed("it is of a version that this program does not know"));
+        }
+        let header = Header { backup: from.array()?, keyspace: from.u32()?, partition: from.u32()? };
+        let sum = from.u32()?;
+        from.end()?;
+        if sum != checksum(&bytes[..HEADER_BYTES - 4]) {
+            return Err(Malformed("its header does not match its checksum"));
+        }
+        Ok(header)
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// Appends the entry with its frame: length and checksum of the body, the body.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
+        out.extend_from_slice(&[0; FRAME_BYTES]);
+        self.encode_body(out);
+        let body = &out[begin + FRAME_BYTES..];
+        let (length, sum) = (body.len() as u32, checksum(body));
+        out[begin..begin + 4].copy_from_slice(&length.to_le_bytes());
+        out[begin + 4..begin + 8].copy_from_slice(&sum.to_le_bytes());
+    }
+
+    fn encode_body(&self, out: &mut Vec<u8>) {
+        let mut put = |kind: u8, fields: &[u64]| {
+            out.push(kind);
+            fields.iter().for_each(|field| out.extend_from_slice(&field.to_le_bytes()));
+        };
+        match self {
+            Entry::Bytes { version, deadline, key, value } => {
+                put(BYTES, &[*version, *deadline]);
+                put_counted(key, out);
+                out.extend_from_slice(value);
+            }
+            Entry::List { version, deadline, length, key } => {
+                put(LIST, &[*version, *deadline, *length]);
+                out.extend_from_slice(key);
+            }
+            Entry::Values(values) => {
+                put(VALUES, &[]);
+                values.iter().for_each(|value| put_counted(value, out));
+            }
+            Entry::Blob { version, id, size, chunk_bits, name, attributes } => {
+                put(BLOB, &[*version, *id, *size]);
+                out.push(*chunk_bits);
+                put_counted(name, out);
+                out.extend_from_slice(attributes);
+            }
+            Entry::Chunk { number, version, bytes } => {
+                put(CHUNK, &[*number, *version]);
+                out.extend_from_slice(bytes);
+            }
+            Entry::Kept { version, deadline, length, key } => {
+                put(KEPT, &[*version, *deadline, *length]);
+                out.extend_from_slice(key);
+            }
+            Entry::KeptChunk { number, version } => put(KEPT_CHUNK, &[*number, *version]),
+            Entry::End { entries } => put(END, &[*entries]),
+        }
+    }
+
+    /// Length and checksum of a body, from the frame before it.
+    ///
+    /// # Errors
+    /// No body is so long.
+    pub fn frame(frame: [u8; FRAME_BYTES]) -> Result<(usize, u32), Malformed> {
+        let mut from = Reader(&frame);
+        let (length, sum) = (from.u32()? as usize, from.u32()?);
+        if length > BODY_BYTES_MAX {
+            return Err(Malformed("an entry is longer than any may be"));
+        }
+        Ok((length, sum))
+    }
+
+    /// Reads a body, which must have this checksum.
+    ///
+    /// # Errors
+    /// It does not, or says nothing that this version knows.
+    pub fn decode(body: &'a [u8], sum: u32) -> Result<Entry<'a>, Malformed> {
+        if checksum(body) != sum {
+            return Err(Malformed("an entry does not match its checksum"));
+        }
+        let mut from = Reader(body);
+        let entry = match from.u8()? {
+            BYTES => {
+                let (version, deadline) = (from.u64()?, from.u64()?);
+                Entry::Bytes { version, deadline, key: from.counted()?, value: from.rest() }
+            }
+            LIST => {
+                let (version, deadline, length) = (from.u64()?, from.u64()?, from.u64()?);
+                Entry::List { version, deadline, length, key: from.rest() }
+            }
+            VALUES => {
+                let mut values = Vec::new();
+                while !from.0.is_empty() {
+                    values.push(from.counted()?);
+                }
+                Entry::Values(values)
+            }
+            BLOB => {
+                let (version, id, size) = (from.u64()?, from.u64()?, from.u64()?);
+                let chunk_bits = from.u8()?;
+                if !(12..=24).contains(&chunk_bits) {
+                    return Err(Malformed("a blob has chunks of a size that there is not"));
+                }
+                let name = from.counted()?;
+                Entry::Blob { version, id, size, chunk_bits, name, attributes: from.rest() }
+            }
+            CHUNK => Entry::Chunk { number: from.u64()?, version: from.u64()?, bytes: from.rest() },
+            KEPT => {
+                let (version, deadline, length) = (from.u64()?, from.u64()?, from.u64()?);
+                Entry::Kept { version, deadline, length, key: from.rest() }
+            }
+            KEPT_CHUNK => Entry::KeptChunk { number: from.u64()?, version: from.u64()? },
+            END => Entry::End { entries: from.u64()? },
+            _ => return Err(Malformed("an entry is of a kind that this program does not know")),
+        };
+        from.end()?;
+        Ok(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Entry<'_>, Malformed> {
+        let (frame, body) = bytes.split_first_chunk().ok_or(Malformed("cut"))?;
+        let (length, sum) = Entry::frame(*frame)?;
+        if length != body.len() {
+            return Err(Malformed("cut"));
+        }
+        Entry::decode(body, sum)
+    }
+
+    proptest! {
+        #[test]
+        fn entries_read_back_and_no_cut_or_flipped_one_does(
+            (kind, n, bits) in (0..8u8, any::<[u64; 4]>(), 12..25u8),
+            (key, value) in (prop::collection::vec(any::<u8>(), 0..40), prop::collection::vec(any::<u8>(), 0..40)),
+            (place, bit) in (any::<prop::sample::Index>(), 0..8u8),
+        ) {
+            let [version, deadline, length, number] = n;
+            let entry = match kind {
+                0 => Entry::Bytes { version, deadline, key: &key, value: &value },
+                1 => Entry::List { version, deadline, length, key: &key },
+                2 => Entry::Values(vec![&key, &value, b""]),
+                3 => Entry::Blob { version, id: number, size: length, chunk_bits: bits, name: &key, attributes: &value },
+                4 => Entry::Chunk { number, version, bytes: &value },
+                5 => Entry::Kept { version, deadline, length, key: &key },
+                6 => Entry::KeptChunk { number, version },
+                _ => Entry::End { entries: number },
+            };
+            let mut bytes = Vec::new();
+            entry.encode(&mut bytes);
+            prop_assert_eq!(read(&bytes), Ok(entry));
+            let at = place.index(bytes.len());
+            prop_assert!(read(&bytes[..at]).is_err());
+            bytes[at] ^= 1 << bit;
+            prop_assert!(read(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn a_header_reads_back_and_a_damaged_one_does_not() {
+        let header = Header { backup: [7; 16], keyspace: 3, partition: 9 };
+        let bytes = header.encode();
+        assert_eq!(Header::decode(&bytes), Ok(header));
+        for at in 0..bytes.len() {
+            let mut damaged = bytes;
+            damaged[at] ^= 1;
+            assert!(Header::decode(&damaged).is_err());
+            assert!(Header::decode(&bytes[..at]).is_err());
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Bringing a backup back into a cluster.
+
+use std::future::IntoFuture;
+
+use zerohop_client::{Expiry, Failure, Keyspace};
+
+use crate::Progress;
+use crate::check::{Chain, Item};
+use crate::error::BackupError;
+
+/// Stands in a keyspace while it is being restored: it is not whole, whatever it looks like.
+const UNFINISHED: &[u8] = b"\xFFzhr unfinished restore";
+/// Records that are written side by side, and bytes of them; one may pass it.
+const WRITES_MAX: usize = 128;
+const WRITE_BYTES_MAX: usize = 8 << 20;
+/// Values that one append adds at most.
+const APPEND_VALUES_MAX: usize = 4096;
+/// Bytes that one append adds; one value may pass it.
+const APPEND_BYTES_MAX: usize = 4 << 20;
+
+/// What was restored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Records and blobs.
+    pub records: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+}
+
+/// Writes what a backup has of a keyspace, by its place in the manifest, into a keyspace. One that holds something is left
+/// alone, unless `overwrites`, when records and blobs of the backup replace those of the same key and all others stay; or
+/// unless it holds what a restore has left that did not get to its end.
+///
+/// # Errors
+/// It holds something; the cluster or the disk fails, and the keyspace is marked as half restored.
+pub async fn restore(
+    chain: &Chain,
+    place: u32,
+    keyspace: &Keyspace,
+    overwrites: bool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Restored, BackupError> {
+    let is_unfinished = keyspace.lookup_bytes(UNFINISHED).await?.is_some();
+    if !overwrites && !is_unfinished && !is_empty(keyspace).await? {
+        let name = chain.newest().keyspaces.get(place as usize).map_or("", |one| &one.name);
+        return Err(BackupError::Refused(format!(
+            "the keyspace for {name} is not empty: restore into another with --as, or replace what has the same key with \
+             --overwrite"
+        )));
+    }
+    keyspace.insert(UNFINISHED, "a restore is under way, or was and did not get to its end").await?;
+    let partitions = chain.newest().keyspaces.get(place as usize).map_or(0, |one| one.partitions);
+    let mut writer = Writer { keyspace, progress, restored: Restored::default(), records: vec![], bytes: 0 };
+    let mut list = None;
+    for partition in 0..partitions {
+        let mut walk = chain.walk(place, partition)?;
+        while let Some(item) = walk.next()? {
+            if !matches!(item, Item::Values(_)) {
+                writer.end_list(list.take()).await?;
+            }
+            match item {
+                Item::Bytes { deadline, key, value } => writer.record(deadline, key, value).await?,
+                Item::List { deadline, key } => {
+                    keyspace.remove(&key).await?;
+                    list = Some((key, deadline));
+                }
+                Item::Values(values) => {
+                    if let Some((key, _)) = &list {
+                        writer.values(key, &values).await?;
+                    }
+                }
+                Item::Blob { name, size, chunk_bits, attributes } => {
+                    let blob = keyspace.blob(name);
+                    blob.delete().await?;
+                    blob.create_with(chunk_bits, &attributes).await?;
+                    if size > 0 {
+                        blob.truncate(size).await?;
+                    }
+                    writer.came(1, 0);
+                }
+                Item::Chunk { name, chunk_bits, number, bytes } => {
+                    if !bytes.is_empty() {
+                        keyspace.blob(name).write_at(number << chunk_bits, &bytes).await?;
+                        writer.came(0, bytes.len() as u64);
+                    }
+                }
+            }
+        }
+        writer.end_list(list.take()).await?;
+    }
+    writer.flush().await?;
+    let restored = writer.restored;
+    keyspace.remove(UNFINISHED).await?;
+    Ok(restored)
+}
+
+/// Whether nothing is in it.
+async fn is_empty(keyspace: &Keyspace) -> Result<bool, BackupError> {
+    let has_records = keyspace.scan("").next_page().await?.is_some();
+    Ok(!has_records && keyspace.list_blobs("").next_page().await?.is_none())
+}
+
+struct Writer<'w> {
+    keyspace: &'w Keyspace,
+    progress: &'w mut dyn FnMut(Progress),
+    restored: Restored,
+    /// To be written side by side: deadline, key, value.
+    records: Vec<(u64, Vec<u8>, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl Writer<'_> {
+    fn came(&mut self, records: u64, bytes: u64) {
+        let Restored { records: all, bytes: total } = &mut self.restored;
+        (*all, *total) = (*all + records, *total + bytes);
+        (self.progress)(Progress { records: *all, bytes: *total });
+    }
+
+    async fn record(&mut self, deadline: u64, key: Vec<u8>, value: Vec<u8>) -> Result<(), BackupError> {
+        self.bytes += key.len() + value.len();
+        self.records.push((deadline, key, value));
+        if self.records.len() >= WRITES_MAX || self.bytes >= WRITE_BYTES_MAX {
+            self.flush().await
+        } else {
+            Ok(())
+        }
+    }
+
+    async fn flush(&mut self) -> Result<(), BackupError> {
+        self.bytes = 0;
+        let records = std::mem::take(&mut self.records);
+        let expiry = |deadline: u64| if deadline == 0 { Expiry::Never } else { Expiry::AtMs(deadline) };
+        // All are sent here, and awaited then.
+        let under_way: Vec<_> = records
+            .iter()
+            .map(|(deadline, key, value)| {
+                self.keyspace.insert_until(key, value, expiry(*deadline)).into_future()
+            })
+            .collect();
+        let mut bytes = 0;
+        for (pending, (_, _, value)) in under_way.into_iter().zip(&records) {
+            pending.await?;
+            bytes += value.len() as u64;
+        }
+        self.came(records.len() as u64, bytes);
+        Ok(())
+    }
+
+    async fn values(&mut self, key: &[u8], values: &[Vec<u8>]) -> Result<(), BackupError> {
+        let mut left = values;
+        while !left.is_empty() {
+            let (mut bytes, mut count) = (0, 0);
+            for value in left.iter().take(APPEND_VALUES_MAX) {
+                bytes += value.len() + 4;
+                if count > 0 && bytes > APPEND_BYTES_MAX {
+                    break;
+                }
+                count += 1;
+            }
+            let (some, rest) = left.split_at(count);
+            left = rest;
+            let some: Vec<&[u8]> = some.iter().map(Vec::as_slice).collect();
+            self.keyspace.append(key, &some).await?;
+            self.came(0, some.iter().map(|value| value.len() as u64).sum());
+        }
+        Ok(())
+    }
+
+    /// A list is all there: now it may expire.
+    async fn end_list(&mut self, list: Option<(Vec<u8>, u64)>) -> Result<(), BackupError> {
+        let Some((key, deadline)) = list else { return Ok(()) };
+        if deadline > 0 {
+            match self.keyspace.expire(&key, Expiry::AtMs(deadline)).await {
+                Ok(_) => {}
+                Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.came(1, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! `zerohop backup`, `zerohop restore` and `zerohop verify`: keyspaces as they were at one moment, in a folder of files.
+
+mod progress;
+mod restore;
+mod take;
+mod verify;
+
+use zerohop_backup::{BackupError, Target as Taken};
+use zerohop_client::Client;
+use zerohop_wire::admin::KeyspaceStatus;
+
+use crate::common::admin;
+use crate::common::ending::CommandError;
+
+pub(crate) use restore::RestoreArguments;
+pub(crate) use restore::run as restore;
+pub(crate) use take::BackupArguments;
+pub(crate) use take::run as backup;
+pub(crate) use verify::VerifyArguments;
+pub(crate) use verify::run as verify;
+
+impl From<BackupError> for CommandError {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Client(error) => Self::Client(error),
+            BackupError::File { operation, path, reason } => Self::System { operation, path, reason },
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
+
+/// The keyspaces of these names, or all.
+async fn keyspaces(client: &Client, names: &[String]) -> Result<Vec<Taken>, CommandError> {
+    let all = admin::status(client).await?.keyspaces;
+    if let Some(name) = names.iter().find(|name| !all.iter().any(|one| one.name == **name)) {
+        return Err(CommandError::Refused(format!(
+            "there is no keyspace {name:?}: `zerohop keyspace list` names those that there are"
+        )));
+    }
+    let mut found = Vec::new();
+    for status in all.into_iter().filter(|one| names.is_empty() || names.contains(&one.name)) {
+        let keyspace = client.keyspace(&status.name).await?;
+        found.push(Taken { keyspace, settings: settings_of(status) });
+    }
+    Ok(found)
+}
+
+fn settings_of(status: KeyspaceStatus) -> zerohop_backup::format::manifest::Keyspace {
+    let KeyspaceStatus { id, name, partitions, hash, replicas, min_in_sync, durability, chunk_bytes, .. } =
+        status;
+    zerohop_backup::format::manifest::Keyspace {
+        name,
+        id,
+        partitions,
+        hash,
+        replicas,
+        min_in_sync,
+        durability,
+        chunk_bytes,
+    }
+}

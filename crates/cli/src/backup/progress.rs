@@ -1,0 +1,37 @@
+//! How far a backup has come: a line on a terminal, once it takes longer than a second.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use zerohop_backup::Progress;
+
+use crate::common::quantity::shown_bytes;
+use crate::output::StatusLine;
+
+const SHOWN_AFTER: Duration = Duration::from_secs(1);
+const SHOWN_EVERY: Duration = Duration::from_millis(200);
+
+pub(super) struct Shown {
+    line: StatusLine,
+    what: &'static str,
+    started: Instant,
+    next: Instant,
+}
+
+impl Shown {
+    pub(super) fn new(what: &'static str) -> Self {
+        let started = Instant::now();
+        Self { line: StatusLine::new(), what, started, next: started + SHOWN_AFTER }
+    }
+
+    pub(super) fn tell(&mut self, progress: Progress) {
+        let now = Instant::now();
+        if now >= self.next {
+            self.next = now + SHOWN_EVERY;
+            let seconds = (now - self.started).as_secs_f64();
+            let Progress { records, bytes } = progress;
+            let rate = bytes as f64 / 1e6 / seconds;
+            self.line.show(&format!("{} {records}, {}, {rate:.0} MB/s", self.what, shown_bytes(bytes)));
+        }
+    }
+}

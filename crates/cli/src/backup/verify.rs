@@ -1,0 +1,127 @@
+//! `zerohop verify`.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_backup::{Progress, Taken};
+use zerohop_client::SnapshotOptions;
+
+use super::progress::Shown;
+use crate::common::admin;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity::shown_bytes;
+use crate::common::target::Target;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArguments {
+    /// The folder of a backup. Without one, all that the cluster holds is read.
+    #[arg(value_name = "DIR")]
+    folder: Option<PathBuf>,
+    /// The folder of a backup that this one goes on from, if it is not where it was; may be given several times.
+    #[arg(long, value_name = "DIR", requires = "folder")]
+    base: Vec<PathBuf>,
+    /// A keyspace of the cluster; may be given several times. All, if none is given.
+    #[arg(short, long, value_name = "NAME", conflicts_with = "folder")]
+    keyspace: Vec<String>,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Shows {
+    whole: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    /// Folders that were read, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    folders: Vec<String>,
+    at_ms: u64,
+    records: u64,
+    bytes: u64,
+}
+
+pub(crate) async fn run(arguments: VerifyArguments) -> Result<Ending, CommandError> {
+    let VerifyArguments { folder, base, keyspace, target, json } = arguments;
+    let (shows, said) = match &folder {
+        Some(folder) => of_backup(folder, &base)?,
+        None => of_cluster(&target, &keyspace).await?,
+    };
+    let ending = if shows.whole { Ending::Done } else { Ending::No };
+    match (json, shows.whole) {
+        (true, _) => output::json(&shows)?,
+        (false, true) => output::result(&said)?,
+        (false, false) => output::problem(&said),
+    }
+    Ok(ending)
+}
+
+fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(Shows, String), CommandError> {
+    let mut shown = Shown::new("files");
+    let mut progress = Progress::default();
+    let checked = zerohop_backup::check(folder, base, &mut |_, bytes| {
+        progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
+        shown.tell(progress);
+    });
+    drop(shown);
+    match checked {
+        Ok(chain) => {
+            let manifest = chain.newest();
+            let records = manifest.parts.iter().map(|part| part.records).sum();
+            let folders: Vec<String> = chain.folders().map(|folder| folder.display().to_string()).collect();
+            let said = format!(
+                "{}: whole; {} keyspaces, {records} records and blobs, {} in {} folders",
+                folder.display(),
+                manifest.keyspaces.len(),
+                shown_bytes(progress.bytes),
+                folders.len()
+            );
+            let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
+            Ok((Shows { whole: true, why: None, folders, at_ms, records, bytes }, said))
+        }
+        Err(error @ zerohop_backup::BackupError::Damaged { .. }) => {
+            let said = error.to_string();
+            let why = Some(said.clone());
+            Ok((Shows { whole: false, why, folders: vec![], at_ms: 0, records: 0, bytes: 0 }, said))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn of_cluster(target: &Target, names: &[String]) -> Result<(Shows, String), CommandError> {
+    let client = target.connect().await?;
+    let targets = super::keyspaces(&client, names).await?;
+    let mut shown = Shown::new("read");
+    let mut tell = |progress| shown.tell(progress);
+    let read = zerohop_backup::read_all(&client, &targets, SnapshotOptions::default(), &mut tell).await;
+    drop(shown);
+    let Taken { at_ms, records, bytes, .. } = match read {
+        Ok(taken) => taken,
+        // What a partition cannot read, nor any other member of it.
+        Err(zerohop_backup::BackupError::Client(error))
+            if matches!(error.failure(), Some(zerohop_client::Failure::Rotten)) =>
+        {
+            let said = error.to_string();
+            let why = Some(said.clone());
+            return Ok((Shows { whole: false, why, folders: vec![], at_ms: 0, records: 0, bytes: 0 }, said));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let status = admin::status(&client).await?;
+    let of = status.keyspaces.iter().filter(|one| names.is_empty() || names.contains(&one.name));
+    let short: u32 = of.map(|one| one.short.max(one.rebuilding)).sum();
+    let copies = match short {
+        0 => "every partition has all its copies".to_owned(),
+        short => format!("{short} partitions lack copies"),
+    };
+    let said = format!(
+        "{} keyspaces, {records} records and blobs, {}: all was read; {copies}",
+        targets.len(),
+        shown_bytes(bytes)
+    );
+    Ok((Shows { whole: true, why: None, folders: vec![], at_ms, records, bytes }, said))
+}
