@@ -60,7 +60,10 @@ impl Partition {
         payload: &[u8],
     ) -> EngineResult<()> {
         self.snapshot_received(engine, meta, payload)?;
-        engine.append(self.handle(), meta, key, payload)?;
+        if let Err(error) = engine.append(self.handle(), meta, key, payload) {
+            self.cut_snapshots_after(engine, meta.index - 1)?;
+            return Err(error);
+        }
         self.group.set_last((meta.epoch, meta.index));
         if meta.is_joined() {
             self.group.may_be_joined(meta.index);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{DamageKind, Engine, EngineError, EngineResult, Rotten, ScrubFrom};
 use zerohop_wire::ids::LogIndex;
-use zerohop_wire::messages::{Answer, Call, EntryName, LogEntry, Member, Operation};
+use zerohop_wire::messages::{Answer, Call, EntryName, LogEntry, Member, Operation, Snapshot, SnapshotAsk};
 use zerohop_wire::{Failure, Message};
 
 use super::limits::{MEND_ASK_US, MEND_ROUNDS, MEND_SLOW_US, MENDING_MAX, POLL_US, SCRUB_BYTES};
@@ -291,7 +291,8 @@ impl Replica {
         }
         let mut keys = Vec::new();
         match request.message {
-            Message::Read { read, .. } => keys.push(read.key),
+            Message::Read { read, .. }
+            | Message::Snapshot(Snapshot { ask: SnapshotAsk::Read { read, .. }, .. }) => keys.push(read.key),
             Message::Write { write, .. } => keys.push(write.key),
             Message::Batch(batch) => keys.extend(batch.operations.iter().map(|operation| match operation {
                 Operation::Read(read) => read.key,
@@ -326,7 +327,7 @@ pub(super) struct Catch<'e> {
 /// Whether a request changes nothing, so that it may be evaluated again.
 pub(super) fn only_reads(message: &Message<'_>) -> bool {
     match message {
-        Message::Read { .. } => true,
+        Message::Read { .. } | Message::Snapshot(Snapshot { ask: SnapshotAsk::Read { .. }, .. }) => true,
         Message::Batch(batch) => batch.operations.iter().all(|one| matches!(one, Operation::Read(_))),
         _ => false,
     }
