@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::disk::{Disk, DiskError, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
-use crate::limits::FREE_SPACE_CHECK_BYTES;
+use crate::limits::{FREE_SPACE_CHECK_BYTES, ROOM_AGAIN_BYTES};
 
 /// Shared by the partitions of one engine, handed down by `&mut`.
 pub(crate) struct Io<D> {
@@ -23,6 +23,7 @@ impl<D: Disk> Io<D> {
     pub(crate) fn full_or(&mut self, error: EngineError) -> EngineError {
         match error {
             EngineError::Disk(DiskError::Full) => {
+                self.space.is_full = true;
                 EngineError::DiskFull { free_bytes: self.disk.free_bytes().unwrap_or(0) }
             }
             other => other,
@@ -71,6 +72,8 @@ pub(crate) struct Space {
     credit_bytes: i64,
     until_check_bytes: i64,
     reserve_bytes: i64,
+    /// Something was refused for lack of room, or the reserve was found touched, and there was not enough room since.
+    is_full: bool,
 }
 
 impl Space {
@@ -79,6 +82,24 @@ impl Space {
             credit_bytes: 0,
             until_check_bytes: 0,
             reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
+            is_full: false,
+        }
+    }
+
+    /// See [`crate::Engine::has_room`].
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// See [`crate::Engine::look_at_room`].
+    pub(crate) fn look(&mut self, disk: &mut impl Disk) {
+        // What does not say how much there is says so when it is written to.
+        let Ok(free) = disk.free_bytes() else { return };
+        let free = i64::try_from(free).unwrap_or(i64::MAX);
+        if free <= self.reserve_bytes {
+            self.is_full = true;
+        } else if free >= self.reserve_bytes + self.reserve_bytes / 8 + ROOM_AGAIN_BYTES as i64 {
+            self.is_full = false;
         }
     }
 
@@ -93,6 +114,7 @@ impl Space {
         let floor = if is_removal { -self.reserve_bytes / 2 } else { 0 };
         if self.credit_bytes - (bytes as i64) < floor {
             let free_bytes = disk.free_bytes()?;
+            self.is_full |= !is_removal;
             return Err(EngineError::DiskFull { free_bytes });
         }
         self.credit_bytes -= bytes as i64;

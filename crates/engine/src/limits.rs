@@ -48,6 +48,10 @@ pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 /// Free space is asked for again after this many bytes were accepted.
 pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;
 
+/// A disk that was full has room again once so much, and an eighth of the reserve, is free beside the reserve: else whoever waits for
+/// it would be told so with every file that compaction frees, and that it is full with the next write.
+pub const ROOM_AGAIN_BYTES: u64 = 64 << 10;
+
 /// Blocks of one partition that hold mended entries and stay in memory until their segment is rewritten: 4 MiB. More rot
 /// than that is better mended by taking the whole state anew.
 pub const MENDED_BLOCKS_MAX: usize = 64;

@@ -1,7 +1,9 @@
 //! What a partition's entries are committed through: itself alone, or what [`crate::replica`] has counted.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Durability, Engine, EngineResult, FLAG_JOINED, Handle, Hint, Kind, Meta, NewEntry};
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineResult, FLAG_JOINED, Handle, Hint, Kind, Meta, NewEntry,
+};
 use zerohop_wire::ids::Timestamp;
 
 /// An entry before it has its place in the log.
@@ -36,12 +38,14 @@ pub(crate) struct Group {
     last_joined: u64,
     /// `None`: nobody else must hold an entry. Else up to where those who must do.
     agreed: Option<u64>,
+    /// Too few members have room on their disks for what is appended to be promised.
+    lacks_room: bool,
 }
 
 impl Group {
     pub(crate) fn new(handle: Handle, epoch: u32, durability: Durability, last: (u32, u64)) -> Group {
         let epoch = epoch.max(last.0).max(1);
-        Group { handle, epoch, durability, last, last_joined: 0, agreed: None }
+        Group { handle, epoch, durability, last, last_joined: 0, agreed: None, lacks_room: false }
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -106,6 +110,16 @@ impl Group {
         self.durability = durability;
     }
 
+    /// Whether too few members have room for what makes their logs longer for good: it is refused as if this disk were full.
+    pub(crate) fn set_lacks_room(&mut self, lacks_room: bool) {
+        self.lacks_room = lacks_room;
+    }
+
+    fn check_room(&self, kind: Kind) -> EngineResult<()> {
+        let is_let_in = matches!(kind, Kind::Remove | Kind::Mark);
+        if self.lacks_room && !is_let_in { Err(EngineError::DiskFull { free_bytes: 0 }) } else { Ok(()) }
+    }
+
     /// Whether what is appended is committed at once: nobody else holds it, and it need not be on disk.
     pub(crate) fn commits_at_once(&self) -> bool {
         self.durability != Durability::Sync && self.agreed.is_none()
@@ -124,6 +138,7 @@ impl Group {
     ) -> EngineResult<Meta> {
         let &Entry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        self.check_room(kind)?;
         // The engine's short way numbers in the epoch of the last entry.
         if self.commits_at_once() && self.last.0 == self.epoch {
             let index = engine.write_entry(self.handle, &entry.as_new())?;
@@ -168,6 +183,7 @@ impl Group {
     ) -> EngineResult<Meta> {
         let &Entry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
+        self.check_room(kind)?;
         engine.append(self.handle, &meta, key, payload)?;
         self.last = (meta.epoch, meta.index);
         if meta.is_joined() {

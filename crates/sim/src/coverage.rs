@@ -93,6 +93,10 @@ pub struct Coverage {
     pub states_taken: u64,
     /// Times that a primary stopped answering as a lease had lapsed.
     pub lapses: u64,
+    /// Primaries that asked another to take over, as their disk was full.
+    pub hand_overs: u64,
+    /// Times that members told their primary that their disk was full.
+    pub told_full: u64,
     /// Requests that waited for their group.
     pub parked: u64,
     /// Followers taken in sync.
@@ -169,6 +173,8 @@ impl Coverage {
             (&mut self.truncations, other.truncations),
             (&mut self.states_taken, other.states_taken),
             (&mut self.lapses, other.lapses),
+            (&mut self.hand_overs, other.hand_overs),
+            (&mut self.told_full, other.told_full),
             (&mut self.parked, other.parked),
             (&mut self.admissions, other.admissions),
             (&mut self.exclusions, other.exclusions),
@@ -217,6 +223,8 @@ impl Coverage {
             ("truncations", self.truncations),
             ("states taken", self.states_taken),
             ("lapses of leases", self.lapses),
+            ("primaries with full disks that handed over", self.hand_overs),
+            ("members that said that their disk was full", self.told_full),
             ("requests parked", self.parked),
             ("admissions", self.admissions),
             ("exclusions", self.exclusions),

@@ -264,6 +264,7 @@ fn peers(check: Check<'_>) {
     let differs = Report::Differs { at: name(3, 90) };
     peer("replicate_ack_differs", "go on behind (3, 90)", Call::ReplicateAck(differs));
     peer("replicate_ack_needs_state", "send the state", Call::ReplicateAck(Report::NeedsState));
+    peer("replicate_ack_no_room", "its disk is full", Call::ReplicateAck(Report::NoRoom));
     let as_of = name(5, 102);
     let attempt = 7_654_321;
     let part = |part, holds| Call::StatePart { as_of, attempt, part, holds };

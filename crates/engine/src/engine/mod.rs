@@ -11,6 +11,7 @@ pub(crate) mod options;
 mod reclaim;
 mod replay;
 pub(crate) mod report;
+mod room;
 mod split;
 pub(crate) mod taking;
 mod upper;

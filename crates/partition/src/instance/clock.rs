@@ -18,6 +18,10 @@ pub struct Time {
 /// its timestamps to other instances, which refuse what is too far ahead: so it nearly stands still until the time of day has
 /// caught up. Where that would take too long, as somebody has set a clock wrong by more than [`CATCHES_UP_MS`], it goes on at nearly
 /// the pace of the other clock, so that whatever waits for a moment still meets it.
+///
+/// A time of day that is set ahead while it runs is not followed by who shares partitions with others, who would refuse whatever
+/// has seen it: time goes on as it passes, until another instance's time agrees with the new one (a machine that was asleep, or
+/// whose clock was wrong before), or somebody has set it back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct InstanceClock {
     /// Milliseconds since 1970, as partitions are told it.
@@ -26,9 +30,16 @@ pub(super) struct InstanceClock {
     issued: Timestamp,
     /// What the time of day was at the last look.
     day_ms: u64,
+    /// The same as it was shown, whether or not it is believed.
+    shown_ms: u64,
+    /// There are others who would be misled.
+    is_shared: bool,
     /// Sixteenths of a millisecond that have passed and have not been counted yet.
     rest: u64,
 }
+
+/// A time of day that is so much further ahead than time has passed was set: well below what others refuse.
+const STEP_MS: u64 = 250;
 
 /// Of sixteen milliseconds that pass while it is ahead of the time of day, so many are counted.
 const COUNTED_AHEAD: u64 = 2;
@@ -44,6 +55,8 @@ impl InstanceClock {
             elapsed_ms: now.elapsed_ms,
             issued: newest,
             day_ms: now.unix_ms,
+            shown_ms: now.unix_ms,
+            is_shared: false,
             rest: 0,
         }
     }
@@ -57,11 +70,31 @@ impl InstanceClock {
     pub(super) fn advance(&mut self, now: Time) {
         let passed_ms = now.elapsed_ms.saturating_sub(self.elapsed_ms);
         self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
-        self.day_ms = now.unix_ms;
+        self.shown_ms = now.unix_ms;
+        let passed_to_ms = self.day_ms.saturating_add(passed_ms);
+        let is_set = self.is_shared && now.unix_ms > passed_to_ms.saturating_add(STEP_MS);
+        self.day_ms = if is_set { passed_to_ms } else { now.unix_ms };
         self.rest = self.rest.saturating_add(passed_ms.saturating_mul(self.counted()));
         let counted_ms = self.rest / 16;
         self.rest %= 16;
-        self.unix_ms = now.unix_ms.max(self.unix_ms.saturating_add(counted_ms)).min(Timestamp::MILLIS_MAX);
+        self.unix_ms = self.day_ms.max(self.unix_ms.saturating_add(counted_ms)).min(Timestamp::MILLIS_MAX);
+    }
+
+    /// Whether partitions are shared with others.
+    pub(super) fn set_shared(&mut self, is_shared: bool) {
+        self.is_shared = is_shared;
+    }
+
+    /// How far ahead the time of day was set that is not followed.
+    pub(super) fn distrusted_ms(&self) -> u64 {
+        self.shown_ms.saturating_sub(self.day_ms)
+    }
+
+    /// Another instance's time is about this: if the time of day that is shown is nearer to it, it is believed after all.
+    pub(super) fn heard(&mut self, other_ms: u64) {
+        if other_ms.abs_diff(self.shown_ms) < other_ms.abs_diff(self.day_ms) {
+            self.day_ms = self.shown_ms;
+        }
     }
 
     /// How many of sixteen milliseconds are counted if it is ahead.
@@ -134,6 +167,38 @@ mod tests {
         assert_eq!(clock.now().ms, 2_000 + 3_999 - 25);
         clock.advance(at(90_000, 60_001));
         assert_eq!((clock.now().ms, clock.elapsed_at(90_500), clock.elapsed_at(0)), (90_000, 60_501, 60_001));
+    }
+
+    #[test]
+    fn a_time_of_day_that_is_set_ahead_is_followed_only_if_others_agree() {
+        let mut clock = InstanceClock::new(at(1_000_000, 0), Timestamp::ZERO);
+        clock.set_shared(true);
+        for ms in 1..1_000 {
+            clock.advance(at(1_000_000 + ms, ms));
+        }
+        // A little is followed, as others believe it.
+        clock.advance(at(1_001_200, 1_000));
+        assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_001_200, 0));
+        for ms in 1..1_000 {
+            clock.advance(at(1_031_200 + ms, 1_000 + ms));
+            assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_001_200 + ms, 30_000));
+        }
+        clock.heard(1_002_000);
+        clock.advance(at(1_032_200, 2_000));
+        assert_eq!(clock.now().ms, 1_002_200, "others go by the time that was");
+        // It is set right again.
+        clock.advance(at(1_002_210, 2_010));
+        assert_eq!((clock.now().ms, clock.distrusted_ms()), (1_002_210, 0));
+        // The machine was asleep: others have gone on.
+        clock.advance(at(2_002_220, 2_020));
+        assert_eq!(clock.now().ms, 1_002_220);
+        clock.heard(2_002_100);
+        clock.advance(at(2_002_230, 2_030));
+        assert_eq!((clock.now().ms, clock.distrusted_ms()), (2_002_230, 0));
+        // Who is alone misleads nobody.
+        clock.set_shared(false);
+        clock.advance(at(3_002_230, 2_040));
+        assert_eq!(clock.now().ms, 3_002_230);
     }
 
     #[test]

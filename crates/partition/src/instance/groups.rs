@@ -27,6 +27,9 @@ const TICK_MS: u64 = 5;
 /// How often they are though nothing comes: a quarter of a renewal.
 const IDLE_TICK_MS: u64 = 25;
 
+/// How often the disk is asked how much room it has.
+const ROOM_LOOK_MS: u64 = 100;
+
 type Key = (KeyspaceId, PartitionId);
 
 /// See the module.
@@ -35,6 +38,7 @@ pub(super) struct Groups {
     by: Replicas<Key>,
     leases: Leases,
     ticked_ms: u64,
+    room_ms: u64,
     /// The ceiling that the owner was asked to sync.
     asked_ceiling: Timestamp,
 }
@@ -46,6 +50,7 @@ impl Groups {
             by: Replicas::default(),
             leases: Leases::new(me, micros(now.elapsed_ms), ceiling),
             ticked_ms: 0,
+            room_ms: 0,
             asked_ceiling: ceiling,
         }
     }
@@ -216,6 +221,12 @@ impl<D: Disk> Instance<D> {
             if map_epoch > self.groups.leases.map_epoch() {
                 effects.fetch_map();
             }
+            if let Call::LeaseAsk { ceiling, .. } = peer.call
+                && ceiling > Timestamp::ZERO
+            {
+                // So far ahead of its own time it wants to have its ceiling.
+                self.clock.heard(ceiling.millis().saturating_sub(CEILING_AHEAD_MS));
+            }
             let now_us = micros(self.clock.elapsed_ms());
             if let Some(call) = self.groups.leases.take(now_us, peer.from, &peer.call) {
                 send_peer(effects, &Envelope::default(), me, peer.from, &call);
@@ -300,6 +311,7 @@ impl<D: Disk> Instance<D> {
     /// The end of a batch, for groups: one flush, leases and ceiling every few milliseconds, then what is to be sent.
     /// `true`: some were touched.
     pub(super) fn end_of_batch_shared(&mut self, effects: &mut dyn Effects) -> bool {
+        self.clock.set_shared(!self.groups.is_empty());
         if self.groups.is_empty() {
             return false;
         }
@@ -341,12 +353,16 @@ impl<D: Disk> Instance<D> {
 
     fn look_after_leases(&mut self, effects: &mut dyn Effects) {
         let elapsed_ms = self.clock.elapsed_ms();
-        let Instance { identity, groups, clock, .. } = self;
+        let Instance { identity, engine, groups, clock, .. } = self;
         if elapsed_ms < groups.ticked_ms + TICK_MS {
             return;
         }
-        let Groups { by, leases, ticked_ms, asked_ceiling } = groups;
+        let Groups { by, leases, ticked_ms, room_ms, asked_ceiling } = groups;
         *ticked_ms = elapsed_ms;
+        if elapsed_ms >= *room_ms + ROOM_LOOK_MS {
+            *room_ms = elapsed_ms;
+            engine.look_at_room();
+        }
         leases.want_ceiling(clock.ceiling_base_ms(CEILING_AHEAD_MS), by.newest());
         if let Some(ceiling) = leases.to_sync().filter(|wanted| *wanted > *asked_ceiling) {
             *asked_ceiling = ceiling;

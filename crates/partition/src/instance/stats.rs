@@ -48,6 +48,12 @@ pub struct Stats {
     pub sessions: u64,
     /// Requests that wait for a record to become something.
     pub waits: u64,
+    /// The disk has no room for new entries, as far as the last look told; and how many bytes are free on it now.
+    pub is_full: bool,
+    /// By how many milliseconds the time of day was set ahead that it does not follow, as no other instance's agrees.
+    pub clock_distrusted_ms: u64,
+    /// See `is_full`; [`u64::MAX`]: it does not say.
+    pub free_bytes: u64,
     /// What went wrong where no request was at fault, the newest last: syncs that failed, writes that stopped.
     pub troubles: Vec<String>,
 }
@@ -119,9 +125,15 @@ fn place_of(kind: Kind) -> usize {
 }
 
 impl<D: Disk> Instance<D> {
+    /// Whether its disk has room for new entries.
+    pub fn has_room(&self) -> bool {
+        self.engine.has_room()
+    }
+
     /// How it stands. Walks over all partitions: for reports, not for every request.
     pub fn stats(&mut self) -> Stats {
-        let Instance { engine, table, groups, counters, .. } = self;
+        let Instance { engine, table, groups, counters, clock, .. } = self;
+        engine.look_at_room();
         let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
         let asked = asked.map(|kind| (*kind, counters.requests[place_of(*kind)]));
         let mut stats = Stats {
@@ -133,6 +145,9 @@ impl<D: Disk> Instance<D> {
             partitions: (table.len() + groups.len()) as u64,
             engine: engine.stats(),
             troubles: counters.troubles.clone(),
+            clock_distrusted_ms: clock.distrusted_ms(),
+            is_full: !engine.has_room(),
+            free_bytes: engine.disk().free_bytes().unwrap_or(u64::MAX),
             ..Stats::default()
         };
         for copying in groups.replicas().flat_map(Replica::copies) {

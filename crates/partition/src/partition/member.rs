@@ -100,6 +100,11 @@ impl Partition {
         self.has_copies = has_copies;
     }
 
+    /// Whether too few members have room on their disks for what is written to be promised.
+    pub(crate) fn set_lacks_room(&mut self, lacks_room: bool) {
+        self.group.set_lacks_room(lacks_room);
+    }
+
     /// Answers what is held with a failure: the writes may have happened and are not known to be safe.
     pub(crate) fn let_go(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         self.held.let_go(failure, effects);

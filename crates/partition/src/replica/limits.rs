@@ -45,6 +45,15 @@ pub const BEATS_DOUBLED_MAX: u32 = 5;
 /// How often a member says that it needs a whole state until it gets one.
 pub const REPORT_US: u64 = 100_000;
 
+/// How often a member whose disk is full says so.
+pub const NO_ROOM_AGAIN_US: u64 = 300_000;
+
+/// For how long it counts as full after it has said so: three words of it may be lost.
+pub const NO_ROOM_US: u64 = 4 * NO_ROOM_AGAIN_US;
+
+/// A primary whose disk is full waits so long until it hands over, so that others whose disk is the same have said so.
+pub const NO_ROOM_SURE_US: u64 = 150_000;
+
 /// How often a member looks whether it can go on where nothing tells it: requests that are parked, a full disk.
 pub const POLL_US: u64 = 5_000;
 

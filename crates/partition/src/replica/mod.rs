@@ -23,6 +23,7 @@ mod mending;
 mod pace;
 mod parked;
 mod primary;
+mod room;
 mod set;
 mod settle;
 mod split;
@@ -153,6 +154,10 @@ pub struct Counts {
     pub states_taken: u64,
     /// It stopped answering because a lease had lapsed.
     pub lapses: u64,
+    /// As primary it asked that another take over, as its disk had no room.
+    pub hand_overs: u64,
+    /// It told its primary that its disk has no room.
+    pub told_full: u64,
     /// Requests that waited.
     pub parked: u64,
     /// Bytes of its log that were read in search of rot.
@@ -223,6 +228,10 @@ pub struct Replica {
     /// When it last said that it needs a whole state.
     reported_us: u64,
     taking: Option<Taking>,
+    /// Since when its disk has no room.
+    full_since_us: Option<u64>,
+    /// When it last told the primary that; 0: this one has not heard it.
+    told_full_us: u64,
     /// Primaries of epochs that may not be settled yet.
     former: BTreeSet<InstanceId>,
     /// There may be others that it has not heard of.
@@ -301,6 +310,8 @@ impl Replica {
             told_durable: 0,
             reported_us: 0,
             taking: None,
+            full_since_us: None,
+            told_full_us: 0,
             former: BTreeSet::new(),
             has_unknown_former: true,
             yielded: BTreeMap::new(),
@@ -385,6 +396,7 @@ impl Replica {
     }
 
     fn tick<D: Disk>(&mut self, context: &mut Context<'_, D>, effects: &mut dyn Effects) -> EngineResult<()> {
+        self.look_at_room(context, effects);
         match self.role {
             Role::Primary => self.lead(context, effects)?,
             _ => self.acknowledge(context, effects)?,

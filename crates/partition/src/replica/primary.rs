@@ -8,7 +8,7 @@ use zerohop_wire::{Many, pack};
 
 use super::limits::{
     ADMIT_LAG_ENTRIES, ASK_AGAIN_US, COMMIT_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES, MESSAGE_ENTRIES,
-    REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
+    NO_ROOM_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
 };
 use super::settle::NO_MARK;
 use super::stream::Stream;
@@ -38,14 +38,15 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
+        // What fails here, on a disk that is full, keeps nobody from sending what is there, and from asking for who can go on.
         let marked = self.log_mark(context, effects);
-        self.advance(context, effects)?;
+        let mut result = marked.and(self.advance(context, effects));
         self.partition.set_has_copies(self.has_copies());
+        self.refuse_without_room(context);
         if self.role == Role::Primary && self.may_answer(context) {
-            self.partition.step(context.engine, context.now, Event::Tick, effects)?;
+            result = result.and(self.partition.step(context.engine, context.now, Event::Tick, effects));
         }
         let mut streams = std::mem::take(&mut self.streams);
-        let mut result = marked;
         for stream in &mut streams {
             result = result.and(self.send_on(context, stream, effects));
         }
@@ -148,6 +149,10 @@ impl Replica {
                 Ok(())
             }
             Report::NeedsState => Ok(()),
+            Report::NoRoom => {
+                stream.full_until_us = context.now_us + NO_ROOM_US;
+                Ok(())
+            }
         };
         let sent = self.send_on(context, &mut stream, effects);
         self.streams.push(stream);
@@ -207,7 +212,10 @@ impl Replica {
             stream.rewound_us = now_us;
         }
         let mut sent_bytes = 0;
+        let is_let_alone = self.view.followers.contains(&stream.member)
+            && self.waits_for_room(context, stream.full_until_us);
         while stream.is_found
+            && !is_let_alone
             && stream.next <= last
             && stream.next <= stream.matched + WINDOW_ENTRIES
             && sent_bytes < STEP_BYTES
@@ -326,7 +334,10 @@ impl Replica {
         {
             match change {
                 Change::Admit(member) => self.admitting.push(member),
-                Change::Remove(member) => self.removing.push(member),
+                Change::Remove(member) => {
+                    self.counts.hand_overs += u64::from(member == self.me && !self.has_rot);
+                    self.removing.push(member);
+                }
                 Change::Keep => {}
             }
             self.asked = Some(Asked { change, since_us: now_us, sent_us: 0 });
@@ -351,8 +362,13 @@ impl Replica {
         if self.has_rot && !self.view.in_sync.is_empty() {
             return Some(Change::Remove(self.me));
         }
-        if matches!(self.asked, Some(Asked { change: Change::Remove(_), .. })) {
-            return None;
+        let for_room = self.change_for_room(context);
+        if let Some(Asked { change: Change::Remove(member), .. }) = self.asked {
+            // There is room again: it was asked for, and perhaps decided, so that only another epoch settles it.
+            return (member == self.me && for_room.is_none()).then_some(Change::Keep);
+        }
+        if for_room.is_some() {
+            return for_room;
         }
         let laggard = self.streams.iter().find(|stream| {
             let is_late = now_us >= self.blame_due_us(context, stream);
@@ -374,6 +390,7 @@ impl Replica {
             let is_wanted = !has_enough || self.wished == Some(stream.member);
             is_wanted
                 && self.view.followers.contains(&stream.member)
+                && !self.waits_for_room(context, stream.full_until_us)
                 && (is_planted(Bug::AdmittedBeforeCaughtUp)
                     || context.leases.holds(now_us, stream.member) && self.is_caught_up(stream))
         });

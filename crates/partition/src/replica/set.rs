@@ -61,6 +61,8 @@ pub struct Replicas<K> {
     /// Whose log is being read.
     scrubbed: Option<K>,
     pace: Pace,
+    /// The disk had no room at the last look.
+    was_full: bool,
 }
 
 #[derive(Debug)]
@@ -87,6 +89,7 @@ impl<K> Default for Replicas<K> {
             scrub_at_us: 0,
             scrubbed: None,
             pace: Pace::new(0),
+            was_full: false,
         }
     }
 }
@@ -295,6 +298,7 @@ impl<K: Copy + Ord> Replicas<K> {
             trouble(effects, error);
         }
         self.look_at_leases(context);
+        self.look_at_room(context);
         let now_us = context.now_us;
         for key in std::mem::take(&mut self.touched) {
             let Some(slot) = self.by.get_mut(&key) else { continue };
@@ -380,6 +384,16 @@ impl<K: Copy + Ord> Replicas<K> {
         });
         for key in concerned.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.touch(key);
+        }
+    }
+
+    /// All must hear when the disk becomes full, or has room again.
+    fn look_at_room<D: Disk>(&mut self, context: &Context<'_, D>) {
+        let is_full = !context.engine.has_room();
+        if std::mem::replace(&mut self.was_full, is_full) != is_full {
+            for key in self.by.keys().copied().collect::<Vec<_>>() {
+                self.touch(key);
+            }
         }
     }
 

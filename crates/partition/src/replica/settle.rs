@@ -39,6 +39,7 @@ impl Replica {
         self.ack_due = false;
         self.told_durable = 0;
         self.taking = None;
+        self.told_full_us = 0;
         self.mending.begin_anew(false);
         self.forget_audit();
         self.settled_us = context.now_us;
@@ -65,6 +66,7 @@ impl Replica {
             self.lead(context, effects)?;
         } else {
             self.partition.set_members(self.view.entry_epoch(), false);
+            self.partition.set_lacks_room(false);
         }
         Ok(())
     }

@@ -35,6 +35,8 @@ pub(super) struct Stream {
     pub(super) sending: Option<Sending>,
     /// It has said that its log cannot be brought up.
     pub(super) is_damaged: bool,
+    /// It has said that its disk is full: until then nothing else is believed of it.
+    pub(super) full_until_us: u64,
 }
 
 impl Stream {
@@ -56,6 +58,7 @@ impl Stream {
             kept_up_from: None,
             sending: None,
             is_damaged: false,
+            full_until_us: 0,
         }
     }
 

@@ -6,6 +6,7 @@ mod blame;
 mod commit;
 mod held;
 mod mending;
+mod room;
 mod splits;
 mod whole;
 

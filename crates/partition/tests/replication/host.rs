@@ -274,6 +274,7 @@ impl Host {
                 live.leases.synced(ceiling);
             }
         }
+        live.engine.look_at_room();
         for (to, call) in live.leases.ask(clock_us, live.replicas.lease_wanted_of()) {
             out.push(Out::Peer(to, peer_frame(&Envelope::default(), me, to, &call)));
         }

@@ -369,6 +369,8 @@ impl Cluster {
                 self.coverage.truncations += counts.truncations;
                 self.coverage.states_taken += counts.states_taken;
                 self.coverage.lapses += counts.lapses;
+                self.coverage.hand_overs += counts.hand_overs;
+                self.coverage.told_full += counts.told_full;
                 self.coverage.parked += counts.parked;
                 self.coverage.answered_again += replica.stats().answered_again;
             }

@@ -75,6 +75,8 @@ pub enum Report {
     },
     /// Its log cannot be brought up by entries: it needs the whole state. Verdict 3.
     NeedsState,
+    /// Its disk has no room: it takes no entries but removals. Said again and again while it is so. Verdict 4.
+    NoRoom,
 }
 
 /// What a part of a whole state holds.
@@ -431,6 +433,7 @@ impl Report {
             Self::Holds { matched, durable, applied } => (matched.0, durable.0, 0, 1, applied.0),
             Self::Differs { at } => (at.index.0, 0, at.epoch, 2, 0),
             Self::NeedsState => (0, 0, 0, 3, 0),
+            Self::NoRoom => (0, 0, 0, 4, 0),
         };
         layout(|to| to.u64(index).u64(durable).u32(epoch).u8(verdict).zeros(3).u64(applied))
     }
@@ -447,6 +450,7 @@ impl Report {
             (1, _, 0, ..) => Ok(Self::Holds { matched: index, durable, applied }),
             (2, 0, _, _, 0) => Ok(Self::Differs { at: EntryName { epoch, index } }),
             (3, 0, 0, 0, 0) => Ok(Self::NeedsState),
+            (4, 0, 0, 0, 0) => Ok(Self::NoRoom),
             _ => Err(What::Reserved.into()),
         }
     }

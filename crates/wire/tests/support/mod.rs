@@ -145,6 +145,7 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
             applied: LogIndex(n[0]),
         }),
         2 => Call::ReplicateAck(Report::Differs { at: name }),
+        3 if n[0].is_multiple_of(2) => Call::ReplicateAck(Report::NoRoom),
         3 => Call::ReplicateAck(Report::NeedsState),
         4 => {
             let holds = Part::Log { begins: n[4].is_multiple_of(2), bytes: &seed.value };
