@@ -104,7 +104,8 @@ impl<'a> Planner<'a> {
                 self.tally.hold(leaver, -1);
             }
             let overdue = (self.seen.overdue)(keyspace, partition, group.epoch);
-            (self.is_down(target) || overdue).then_some(GroupStep::RemoveFollower(target))
+            // One that is only taken for dead for a moment, or starts again, goes on where it was.
+            (gone(self, target) || overdue).then_some(GroupStep::RemoveFollower(target))
         } else if let Some(step) = self.towards_pin(keyspace, config, partition, group) {
             Some(step)
         } else if counted < wanted {
@@ -116,6 +117,8 @@ impl<'a> Planner<'a> {
         } else if let Some(dead) = group.followers.iter().copied().find(|one| gone(self, *one)) {
             self.tally.hold(dead, -1);
             Some(GroupStep::RemoveFollower(dead))
+        } else if self.awaits_pinned(keyspace, partition, group, &gone) {
+            None
         } else if counted > wanted {
             let leaver = self.leaver(config, group, self.pin(keyspace, partition), None);
             if let Some(leaver) = leaver {
@@ -142,8 +145,22 @@ impl<'a> Planner<'a> {
         self.state.pin(keyspace, partition).filter(|pin| self.tally.is(pin.to, NodeState::Up))
     }
 
+    /// Whether an operator's move has come so far that its target holds the partition, and the target is away for a moment: it is
+    /// not taken for a copy too many meanwhile.
+    fn awaits_pinned(
+        &self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        group: Group<'_>,
+        gone: &dyn Fn(&Self, InstanceId) -> bool,
+    ) -> bool {
+        self.state.pin(keyspace, partition).is_some_and(|Pin { to, .. }| {
+            group.followers.contains(&to) && self.is_down(to) && !gone(self, to)
+        })
+    }
+
     /// The next step to where an operator wants the partition. Who follows already is awaited if more are to be in sync; if
-    /// not, nobody would ever admit it: it was admitted, and put out of sync again, and the move has failed.
+    /// not, nobody would admit it: it was admitted, and put out of sync again as it was late or away, and is asked for once more.
     fn towards_pin(
         &mut self,
         keyspace: KeyspaceId,
@@ -160,10 +177,8 @@ impl<'a> Planner<'a> {
         }
         if group.followers.contains(&to) {
             let are_enough = group.in_sync.len() + 1 >= usize::from(config.min_in_sync);
-            if are_enough {
-                self.tally.hold(to, -1);
-            }
-            return are_enough.then_some(GroupStep::RemoveFollower(to));
+            self.moves += usize::from(are_enough);
+            return are_enough.then_some(GroupStep::AddFollower { instance: to, target: true });
         }
         self.moves += 1;
         self.tally.hold(to, 1);

@@ -93,6 +93,10 @@ impl State {
             GroupStep::Keep => {}
             GroupStep::AddFollower { instance, target } => {
                 self.map().instance(instance).ok_or(Refusal::UnknownInstance)?;
+                if target && group.followers.contains(&instance) {
+                    // It follows already: it is to be in sync beside those who are.
+                    return self.aim_at(group, instance);
+                }
                 if group.as_group().members().any(|member| member == instance) {
                     return Err(Refusal::Member);
                 }
@@ -137,6 +141,20 @@ impl State {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A follower becomes the target of a move.
+    fn aim_at(&self, group: &mut ReplicaGroup, instance: InstanceId) -> Result<(), Refusal> {
+        if self.state_of(instance) != NodeState::Up {
+            return Err(Refusal::NotUp);
+        }
+        if group.state != GroupState::Settled {
+            return Err(Refusal::Moving);
+        }
+        group.followers.retain(|follower| *follower != instance);
+        group.followers.insert(0, instance);
+        group.state = GroupState::Admitting;
         Ok(())
     }
 
