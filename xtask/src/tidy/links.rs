@@ -17,6 +17,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     violations
 }
 
+/// The paths from the root to which the relative links of the document at `from` lead, with their lines.
+pub(super) fn targets(from: &str, text: &str) -> Vec<(usize, String)> {
+    let of = |(line, target): (usize, String)| Some((line, resolve(from, &target)?));
+    links(text).into_iter().filter_map(of).collect()
+}
+
 /// The relative links in a Markdown text, with their lines, without their `#` parts; those in code are none.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();

@@ -8,9 +8,11 @@
 //! dependencies  chosen, told, used                  length       no file grows without end
 //! fuzz_targets  file, [[bin]] and seeds agree       unsafe_code  only where listed, each with its SAFETY
 //! text          what must not be written anywhere   links        what documents point to is there
+//! book          docs/SUMMARY.md names every page
 //! ```
 
 mod arrows;
+mod book;
 mod dependencies;
 pub mod exceptions;
 mod fuzz_targets;
@@ -87,6 +89,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(unsafe_code::check(tree, exceptions::UNSAFE_FILES));
     violations.extend(text::check(tree));
     violations.extend(links::check(tree));
+    violations.extend(book::check(tree));
     violations.sort();
     violations
 }
@@ -118,6 +121,8 @@ mod tests {
             ("crates/wire/src/lib.rs", "use zerohop_node as _;\nfn f() { unsafe { g() } } \n"),
             ("crates/wire/src/long.rs", &format!("//! Long.\n{}", "\n".repeat(700))),
             ("docs/README.md", "[gone](gone.md)\n"),
+            ("docs/SUMMARY.md", "# Summary\n"),
+            ("docs/page.md", "A page.\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"zerohop-fuzz\"\n"),
             ("fuzz/targets/frame.rs", "//! Frames.\n"),
         ]);
@@ -132,6 +137,7 @@ mod tests {
             "`unsafe`",
             "trailing space",
             "gone.md",
+            "the book does not have this page",
         ] {
             assert!(said.contains(mark), "no {mark} in:\n{said}");
         }
