@@ -1,22 +1,37 @@
-//! A small file beside those of an engine, replaced whole or not at all.
+//! A small file beside those of an engine, replaced whole or not at all, also on a disk that is full by then: the file that was
+//! there before keeps its room for the next one.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 /// Puts these bytes in the place of the file `name` of `folder`, which is made if there is none. It survives a crash once
-/// this has returned well; after an error, or a crash, the old one stands or the new one.
+/// this has returned well; after an error, or a crash, the old one stands or the new one. From the second time on no new room
+/// is needed for as much as there was, where the file system can change two names at once: what was there becomes the file that
+/// the next bytes are written over.
 ///
 /// # Errors
 /// The system's.
 #[expect(clippy::disallowed_methods, reason = "the home of files")]
 pub(crate) fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let unfinished = folder.join(format!("{name}.tmp"));
-    let mut file = std::fs::File::create(&unfinished)?;
+    let (unfinished, finished) = (folder.join(format!("{name}.tmp")), folder.join(name));
+    // Not emptied first: its room would be gone.
+    let mut file = std::fs::File::options().write(true).create(true).truncate(false).open(&unfinished)?;
     file.write_all(bytes)?;
-    file.sync_data()?;
+    file.set_len(bytes.len() as u64)?;
+    file.sync_all()?;
     drop(file);
-    std::fs::rename(&unfinished, folder.join(name))?;
+    let swapped = rustix::fs::renameat_with(
+        rustix::fs::CWD,
+        &unfinished,
+        rustix::fs::CWD,
+        &finished,
+        rustix::fs::RenameFlags::EXCHANGE,
+    );
+    if swapped.is_err() {
+        // There is none yet, or the file system cannot.
+        std::fs::rename(&unfinished, &finished)?;
+    }
     std::fs::File::open(folder)?.sync_all()
 }
 
@@ -32,7 +47,11 @@ mod tests {
         replace_file(&folder, "small", b"one and more").unwrap();
         replace_file(&folder, "small", b"two").unwrap();
         assert_eq!(std::fs::read(folder.join("small")).unwrap(), b"two");
-        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+        replace_file(&folder, "small", b"the third").unwrap();
+        replace_file(&folder, "small", b"4").unwrap();
+        assert_eq!(std::fs::read(folder.join("small")).unwrap(), b"4");
+        let left: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|one| one.unwrap().file_name()).collect();
+        assert!(left.iter().all(|name| *name == "small" || *name == "small.tmp"), "{left:?}");
         assert!(replace_file(&folder.join("small"), "x", b"").is_err());
     }
 }

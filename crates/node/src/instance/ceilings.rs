@@ -27,6 +27,8 @@ pub(crate) struct Ceilings {
     /// With the thread.
     is_under_way: bool,
     synced: Option<Timestamp>,
+    /// Why the last one could not be written, as the log has it.
+    told: Option<io::ErrorKind>,
 }
 
 /// Started when the first ceiling is to be written: an instance that shares nothing never needs it.
@@ -57,8 +59,15 @@ impl Ceilings {
             replace_file(folder, FILE, &life.encode())
                 .map_err(|error| format!("{} could not be written: {error}", folder.join(FILE).display()))?;
         }
-        let ceilings =
-            Ceilings { folder, life, thread: None, wanted: None, is_under_way: false, synced: None };
+        let ceilings = Ceilings {
+            folder,
+            life,
+            thread: None,
+            wanted: None,
+            is_under_way: false,
+            synced: None,
+            told: None,
+        };
         Ok((ceilings, before))
     }
 
@@ -80,13 +89,23 @@ impl Ceilings {
         {
             self.is_under_way = false;
             match done {
-                Ok(ceiling) => self.synced = self.synced.max(Some(ceiling)),
+                Ok(ceiling) => {
+                    self.synced = self.synced.max(Some(ceiling));
+                    self.told = None;
+                }
                 // Writes that come to the ceiling wait, and the next one is tried as it is due.
-                Err(error) => error!(%error, "the ceiling of timestamps could not be written"),
+                Err(error) => self.tell(&error),
             }
             self.hand_over();
         }
         self.synced.take()
+    }
+
+    /// Once, until it is another reason: it is tried many times a second.
+    fn tell(&mut self, error: &io::Error) {
+        if self.told.replace(error.kind()) != Some(error.kind()) {
+            error!(%error, "the ceiling of timestamps could not be written");
+        }
     }
 
     fn hand_over(&mut self) {
