@@ -18,7 +18,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// One of these; none from a newer program.
-    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22")]
+    #[prost(oneof = "Ask", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 30")]
     pub ask: Option<Ask>,
 }
 
@@ -61,6 +61,9 @@ pub enum Ask {
     /// Which tokens are there?
     #[prost(message, tag = "22")]
     ListTokens(TokenList),
+    /// Have the control group sit on these nodes.
+    #[prost(message, tag = "30")]
+    SetManagers(ManagersSet),
 }
 
 /// How is the cluster?
@@ -118,6 +121,14 @@ pub struct NodeRemove {
     /// Its id.
     #[prost(uint32, tag = "1")]
     pub node: u32,
+}
+
+/// Have the control group sit on these nodes.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct ManagersSet {
+    /// Their ids: 1, 3 or 5.
+    #[prost(uint32, repeated, tag = "1")]
+    pub nodes: Vec<u32>,
 }
 
 /// Who holds the partitions of a keyspace?
@@ -213,6 +224,9 @@ pub struct Partitions {
     /// How many the keyspace has.
     #[prost(uint32, tag = "2")]
     pub count: u32,
+    /// Whether this node knows where operators want partitions: one of the control group does.
+    #[prost(bool, tag = "3")]
+    pub pins_known: bool,
 }
 
 /// A partition.
@@ -242,6 +256,9 @@ pub struct PartitionStatus {
     /// Of its members, those whose node is down.
     #[prost(uint32, repeated, tag = "8")]
     pub down: Vec<u32>,
+    /// The instance where an operator wants it, until it is released.
+    #[prost(uint32, optional, tag = "9")]
+    pub pinned: Option<u32>,
 }
 
 /// Why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
@@ -358,6 +375,9 @@ pub struct NodeStatus {
     /// Groups that it follows.
     #[prost(uint32, tag = "11")]
     pub following: u32,
+    /// Its manager sits in the control group, or is to.
+    #[prost(bool, tag = "12")]
+    pub in_control: bool,
 }
 
 /// An instance of a node.
@@ -509,6 +529,7 @@ mod tests {
             Ask::PutToken(TokenPut { id: 7, name: "robot".into(), grants: vec![TokenGrant::default()] }),
             Ask::RevokeToken(TokenRevoke { name: "robot".into() }),
             Ask::ListTokens(TokenList {}),
+            Ask::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),
         ] {
             let request = AdminRequest::of(ask);
             assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
@@ -520,11 +541,20 @@ mod tests {
             keyspaces: vec![KeyspaceStatus { id: 1, name: "default".into(), ..KeyspaceStatus::default() }],
             groups: Some(GroupsStatus { groups: 256, short: 2, ..GroupsStatus::default() }),
         };
-        let partition = PartitionStatus { partition: 5, in_sync: vec![1, 2], ..PartitionStatus::default() };
+        let partition = PartitionStatus {
+            partition: 5,
+            in_sync: vec![1, 2],
+            pinned: Some(4),
+            ..PartitionStatus::default()
+        };
         for answer in [
             AdminAnswer::of(Answer::Status(status)),
             AdminAnswer::of(Answer::Done(Done { map_epoch: 9, number: 4 })),
-            AdminAnswer::of(Answer::Partitions(Partitions { partitions: vec![partition], count: 256 })),
+            AdminAnswer::of(Answer::Partitions(Partitions {
+                partitions: vec![partition],
+                count: 256,
+                pins_known: true,
+            })),
             AdminAnswer::of(Answer::Tokens(Tokens { tokens: vec![TokenStatus::default()] })),
             AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
         ] {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::time::sleep;
 use zerohop_client::Client;
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, NodeRemove,
-    NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus, REFUSED_FAILED, Status,
-    StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
+    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, ManagersSet,
+    NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus,
+    REFUSED_FAILED, Status, StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -58,6 +58,11 @@ pub(crate) async fn remove_node(client: &Client, node: u32) -> Result<(), Comman
     done(ask(client, Ask::RemoveNode(NodeRemove { node })).await?)
 }
 
+/// Has the control group sit on these nodes.
+pub(crate) async fn set_managers(client: &Client, nodes: Vec<u32>) -> Result<(), CommandError> {
+    done(ask(client, Ask::SetManagers(ManagersSet { nodes })).await?)
+}
+
 /// Makes a token good.
 pub(crate) async fn put_token(client: &Client, token: TokenPut) -> Result<(), CommandError> {
     done(ask(client, Ask::PutToken(token)).await?)
@@ -76,11 +81,11 @@ pub(crate) async fn tokens(client: &Client) -> Result<Vec<TokenStatus>, CommandE
     }
 }
 
-/// All partitions of a keyspace.
+/// All partitions of a keyspace, and whether who was asked knows where operators want them.
 pub(crate) async fn partitions(
     client: &Client,
     keyspace: &str,
-) -> Result<Vec<PartitionStatus>, CommandError> {
+) -> Result<(Vec<PartitionStatus>, bool), CommandError> {
     let mut all = Vec::new();
     loop {
         let list = PartitionList { keyspace: keyspace.to_owned(), first: all.len() as u32 };
@@ -90,7 +95,7 @@ pub(crate) async fn partitions(
         let is_last = page.partitions.is_empty();
         all.extend(page.partitions);
         if is_last || all.len() >= page.count as usize {
-            return Ok(all);
+            return Ok((all, page.pins_known));
         }
     }
 }

@@ -47,6 +47,11 @@ impl Target {
         self.connect_with(|_| {}).await
     }
 
+    /// Connects to these of the cluster.
+    pub(crate) async fn connect_at(&self, endpoints: &[String]) -> Result<Client, CommandError> {
+        Target { endpoint: endpoints.to_vec(), ..self.clone() }.connect().await
+    }
+
     /// The same, with options of the caller's.
     pub(crate) async fn connect_with(
         &self,

@@ -1,4 +1,4 @@
-//! `zerohop node list`, `drain`, `up` and `remove`: the nodes of a cluster that runs.
+//! `zerohop node list`, `drain`, `up`, `remove` and `managers`: the nodes of a cluster that runs.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -19,6 +19,24 @@ pub(crate) enum NodeCommand {
     Up(OneNode),
     /// Has a node that holds nothing leave the cluster for ever.
     Remove(OneNode),
+    /// Tells which nodes sit in the control group, or says which are to.
+    ///
+    /// One at a time comes in, catches up and votes; only then those leave that are not named. Should one of them be gone for half a
+    /// minute, another node takes its place as ever; and a group with fewer than there are to be (1 of up to two nodes, 3 of up to
+    /// eight, 5 of more) is filled up.
+    Managers(ManagersArguments),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManagersArguments {
+    /// The nodes that are to be the control group, by their numbers: 1, 3 or 5.
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', num_args = 1)]
+    set: Vec<u32>,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -48,6 +66,14 @@ struct Listed {
     following: u32,
 }
 
+/// A manager of the control group.
+#[derive(Serialize)]
+struct ListedManager {
+    node: u32,
+    state: String,
+    manager: String,
+}
+
 pub(crate) async fn run(command: NodeCommand) -> Result<Ending, CommandError> {
     match command {
         NodeCommand::List(arguments) => {
@@ -70,9 +96,30 @@ pub(crate) async fn run(command: NodeCommand) -> Result<Ending, CommandError> {
             admin::set_node_state(&one.target.connect().await?, one.node, "draining").await?;
         }
         NodeCommand::Up(one) => admin::set_node_state(&one.target.connect().await?, one.node, "up").await?,
+        NodeCommand::Managers(arguments) => managers(arguments).await?,
         NodeCommand::Remove(one) => admin::remove_node(&one.target.connect().await?, one.node).await?,
     }
     Ok(Ending::Done)
+}
+
+async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
+    let ManagersArguments { set, target, json } = arguments;
+    let client = target.connect().await?;
+    if !set.is_empty() {
+        admin::set_managers(&client, set).await?;
+    }
+    let nodes = admin::status(&client).await?.nodes.into_iter().filter(|node| node.in_control);
+    let all: Vec<ListedManager> = nodes
+        .map(|NodeStatus { id, state, manager, .. }| ListedManager { node: id, state, manager })
+        .collect();
+    if all.is_empty() {
+        return Err(CommandError::Refused("this node stands alone: it has no control group".to_owned()));
+    }
+    if json {
+        return output::json(&all);
+    }
+    let line = |one: &ListedManager| format!("{}\t{}\t{}", one.node, one.state, one.manager);
+    output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 impl From<NodeStatus> for Listed {

@@ -33,12 +33,22 @@ struct Listed {
     lost: bool,
     /// Members whose node is down.
     down: Vec<u32>,
+    /// The instance where an operator wants it, until it is released.
+    pinned: Option<u32>,
 }
 
 pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError> {
     let client = arguments.target.connect().await?;
-    let all: Vec<Listed> =
-        admin::partitions(&client, &arguments.keyspace).await?.into_iter().map(Listed::from).collect();
+    let (mut all, are_pins_known) = admin::partitions(&client, &arguments.keyspace).await?;
+    if !are_pins_known {
+        // Only the control group knows where operators want partitions.
+        let nodes = admin::status(&client).await?.nodes.into_iter();
+        let managers: Vec<String> = nodes.filter(|node| node.in_control).map(|node| node.manager).collect();
+        if let Ok(manager) = arguments.target.connect_at(&managers).await {
+            all = admin::partitions(&manager, &arguments.keyspace).await?.0;
+        }
+    }
+    let all: Vec<Listed> = all.into_iter().map(Listed::from).collect();
     if arguments.json {
         output::json(&all)?;
         return Ok(Ending::Done);
@@ -48,12 +58,13 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
         some => some.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
     };
     let line = |one: &Listed| {
-        let Listed { partition, epoch, primary, in_sync, followers, state, lost, down } = one;
+        let Listed { partition, epoch, primary, in_sync, followers, state, lost, down, pinned } = one;
         let (in_sync, followers) = (some(in_sync), some(followers));
         let gone = if down.is_empty() { String::new() } else { format!("\tdown: {}", some(down)) };
+        let pinned = pinned.map(|at| format!("\tmoved to {at} by hand")).unwrap_or_default();
         let state = if *lost { "LOST" } else { state };
         format!(
-            "{partition}\tepoch {epoch}\tprimary {primary}\tin sync {in_sync}\tfollowing {followers}\t{state}{gone}"
+            "{partition}\tepoch {epoch}\tprimary {primary}\tin sync {in_sync}\tfollowing {followers}\t{state}{gone}{pinned}"
         )
     };
     output::result(&all.iter().map(line).collect::<Vec<_>>().join("\n"))?;
@@ -62,7 +73,8 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
 
 impl From<PartitionStatus> for Listed {
     fn from(status: PartitionStatus) -> Self {
-        let PartitionStatus { partition, epoch, primary, in_sync, followers, state, lost, down } = status;
-        Listed { partition, epoch, primary, in_sync, followers, state, lost, down }
+        let PartitionStatus { partition, epoch, primary, in_sync, followers, state, lost, down, pinned } =
+            status;
+        Listed { partition, epoch, primary, in_sync, followers, state, lost, down, pinned }
     }
 }

@@ -132,7 +132,7 @@ async fn find(client: &Client, named: &[PartitionName]) -> Result<Vec<Lost>, Com
     };
     let mut lost = Vec::new();
     for keyspace in keyspaces {
-        let all = admin::partitions(client, &keyspace).await?;
+        let (all, _) = admin::partitions(client, &keyspace).await?;
         if let Some(none) =
             named.iter().find(|one| one.keyspace == keyspace && one.partition as usize >= all.len())
         {

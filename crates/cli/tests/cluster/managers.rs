@@ -53,6 +53,57 @@ fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
 }
 
 #[test]
+fn an_operator_says_which_nodes_sit_in_the_control_group_and_these_then_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    assert_eq!(cluster.join(), 3);
+    cluster.wait_until_whole();
+    let status = cluster.status();
+    let nodes = status["nodes"].as_array().unwrap();
+    let ids: Vec<String> = cluster
+        .endpoints()
+        .iter()
+        .map(|endpoint| {
+            nodes.iter().find(|node| node["manager"] == endpoint.as_str()).unwrap()["id"].to_string()
+        })
+        .collect();
+    let sits = |cluster: &Cluster| -> Vec<String> {
+        let listed = cluster.json(&["node", "managers"]).remove(0);
+        let mut sits: Vec<String> =
+            listed.as_array().unwrap().iter().map(|one| one["node"].to_string()).collect();
+        sits.sort();
+        sits
+    };
+    let sorted = |of: [&String; 3]| {
+        let mut sorted: Vec<String> = of.into_iter().cloned().collect();
+        sorted.sort();
+        sorted
+    };
+    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[2]]), "the founders");
+    for (set, words) in [
+        (format!("{},{}", ids[0], ids[1]), "1, 3 or 5"),
+        (format!("{},{},99", ids[0], ids[1]), "no node 99"),
+        (format!("{0},{0},{1}", ids[0], ids[1]), "named twice"),
+    ] {
+        let (code, _, told) = cluster.run(&["node", "managers", "--set", &set]);
+        assert!(code == 3 && told.contains(words), "{set}: {code} {told}");
+    }
+    let set = format!("{},{},{}", ids[0], ids[1], ids[3]);
+    until_done(&cluster, &["node", "managers", "--set", &set]);
+    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[3]]));
+    // The new one votes as soon as it has caught up, and the old one has no vote any more.
+    std::thread::sleep(Duration::from_secs(5));
+    cluster.kill(2);
+    cluster.kill(1);
+    until_done(&cluster, &["keyspace", "create", "by-the-new", "--replicas", "1"]);
+    cluster.start_together(&[1, 2]);
+    cluster.wait_for("all are up", |status| {
+        status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
+    });
+    assert_eq!(sits(&cluster), sorted([&ids[0], &ids[1], &ids[3]]), "also by who sat there before");
+}
+
+#[test]
 fn a_control_group_without_its_majority_is_founded_anew_and_the_old_managers_come_back_without_a_vote() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(folder.path(), 3);

@@ -85,7 +85,19 @@ async fn a_partition_is_moved_under_load_and_stays_where_it_was_put() {
     std::thread::sleep(std::time::Duration::from_secs(1));
     let now = cluster.json(&["partition", "list"]).remove(0);
     assert!(moved.iter().all(|(at, to)| now[*at]["primary"].as_u64() == Some(*to)));
+    // Every node tells which these are, also one that has no part in the control group, which alone knows.
+    for endpoint in cluster.endpoints() {
+        let (code, out, told) = cluster.run(&["partition", "list", "--json", "--endpoint", &endpoint]);
+        assert_eq!(code, 0, "{told}");
+        let listed: Vec<Value> = serde_json::from_str(&out).unwrap();
+        let pinned = listed.iter().enumerate().filter_map(|(at, one)| Some((at, one["pinned"].as_u64()?)));
+        assert_eq!(pinned.collect::<Vec<_>>(), moved, "{endpoint}");
+    }
+    let (_, listed, _) = cluster.run(&["partition", "list"]);
+    assert_eq!(listed.matches("by hand").count(), moved.len(), "{listed}");
     assert_eq!(cluster.run(&["partition", "release", "default/3"]).0, 0);
+    let listed = cluster.json(&["partition", "list"]).remove(0);
+    assert_eq!(listed[3]["pinned"], Value::Null);
     let (code, _, told) = cluster.run(&["partition", "release", "default/3"]);
     assert!(code == 3 && told.contains("nothing to release"), "{told}");
     // Not to a node that is being emptied, nor to one that is down.

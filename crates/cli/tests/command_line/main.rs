@@ -14,6 +14,7 @@ mod processes;
 mod records;
 mod secrets;
 mod status;
+mod strangers;
 mod support;
 mod tls;
 mod tokens;

@@ -1,6 +1,6 @@
 //! The processes of a cluster.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -123,6 +123,41 @@ impl Nodes {
         command
             .env("ZEROHOP_TLS_CA", self.tls.as_ref().map(|folder| folder.join("ca.pem")).unwrap_or_default());
         command.output().unwrap()
+    }
+
+    /// What a node says of itself: over HTTP, as a client may ask any other.
+    pub(crate) fn status_of(&self, node: usize) -> Option<Value> {
+        let answer = self.get(node, "/status");
+        let status: Value = serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()?;
+        let manager = &self.endpoints()[node];
+        status["nodes"].as_array()?.iter().find(|one| one["manager"] == manager.as_str()).cloned()
+    }
+
+    /// Waits until a node says so of itself.
+    pub(crate) fn wait_for_node(&self, node: usize, what: &str, is_so: impl Fn(&Value) -> bool) {
+        let began = Instant::now();
+        loop {
+            let status = self.status_of(node);
+            if status.as_ref().is_some_and(&is_so) {
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "never: {what}: {status:#?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// What a node answers on `/health`.
+    pub(crate) fn health(&self, node: usize) -> String {
+        self.get(node, "/health")
+    }
+
+    fn get(&self, node: usize, path: &str) -> String {
+        let mut stream = std::net::TcpStream::connect(&self.endpoints()[node]).unwrap();
+        let ask = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
     }
 
     fn status(&self) -> Option<Value> {

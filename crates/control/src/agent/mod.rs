@@ -36,6 +36,7 @@ mod joining;
 mod listen;
 mod maps;
 pub mod message;
+mod operator;
 mod owed;
 mod seat;
 mod serve;
@@ -401,13 +402,14 @@ impl Agent {
     fn is_told_of_another_cluster(&mut self, by: &Address, cluster: ClusterId) {
         let me = &self.settings.manager;
         let is_known = self.group.known().any(|known| known == by);
-        if !is_known || self.group.mark > 0 || self.seat.is_some() {
+        if !is_known || self.has_joined() || self.seat.is_some() {
             return;
         }
         self.strangers.insert(by.clone(), cluster);
-        let all =
-            self.group.known().filter(|known| *known != me).all(|known| self.strangers.contains_key(known));
-        if all {
+        let is_stranger = |known: &Address| self.strangers.contains_key(known);
+        let all = self.group.mark == 0 && self.group.known().filter(|known| *known != me).all(is_stranger);
+        let all_named = !self.settings.named.is_empty() && self.settings.named.iter().all(is_stranger);
+        if all || all_named {
             self.end(Ended::OtherCluster { by: by.clone(), cluster });
         }
     }

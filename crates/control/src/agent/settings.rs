@@ -35,6 +35,9 @@ pub struct Settings {
     pub capacity: u32,
     /// Whom to ask first: addresses of any nodes' managers. The founders need not be named again.
     pub contacts: Vec<Address>,
+    /// Those of them whom the operator has named for this start: if all of them are of another cluster, it is in the wrong place,
+    /// whoever else its folder remembers.
+    pub named: Vec<Address>,
     /// Its part in the control group.
     pub control: Control,
     /// The map that its folder remembers; empty if none.
@@ -86,6 +89,7 @@ impl Settings {
             domain: 0,
             capacity: 1,
             contacts: Vec::new(),
+            named: Vec::new(),
             control: Control::No,
             map: Arc::default(),
             lead: LeadSettings::default(),

@@ -23,6 +23,11 @@ impl State {
         self.pins.get(&(keyspace, partition)).copied()
     }
 
+    /// All of them.
+    pub fn pins(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, Pin)> + '_ {
+        self.pins.iter().map(|((keyspace, partition), pin)| (*keyspace, *partition, *pin))
+    }
+
     /// The operator's word where a partition is to be; the number is that of the instance.
     pub(super) fn move_partition(&mut self, asked: &Move) -> Result<u64, Refusal> {
         let Move { keyspace, partition, to, instance } = *asked;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tokio::sync::mpsc;
-use tracing::warn;
+use tracing::{info, warn};
 use zerohop_control::agent::LogWanted;
 use zerohop_control::command::{HeldLog, LogEnd};
 use zerohop_engine::disk::Disk;
@@ -45,6 +45,8 @@ pub(crate) struct InstanceService<D: Disk> {
     batch_requests: Histogram,
     batch_us: Histogram,
     refusals: Refusals,
+    /// The log has it that the disk is full.
+    told_full: bool,
     /// Of the last batch, on the reactor's clock.
     now_ms: u64,
 }
@@ -73,12 +75,29 @@ impl<D: Disk> InstanceService<D> {
             batch_requests: Histogram::new(),
             batch_us: Histogram::new(),
             refusals: Refusals::default(),
+            told_full: false,
             now_ms: 0,
         }
     }
 
     pub(crate) fn into_instance(self) -> Instance<D> {
         self.instance
+    }
+
+    /// Tells the log when the disk becomes full, and when it has room again.
+    fn tell_room(&mut self) {
+        let is_full = !self.instance.has_room();
+        if std::mem::replace(&mut self.told_full, is_full) == is_full {
+            return;
+        }
+        let instance = self.instance.identity().instance.0;
+        match is_full {
+            true => warn!(
+                instance,
+                "the disk is full: no new writes are taken here; others do in its place where they can"
+            ),
+            false => info!(instance, "the disk has room again"),
+        }
     }
 
     /// Hands a control request to the manager, which answers it by [`Notice::Admin`].
@@ -259,6 +278,7 @@ impl<D: Disk> Service for InstanceService<D> {
                 break;
             }
         }
+        self.tell_room();
         self.clients.send((&mut self.instance, now, replies));
         self.clients.outlet().links.call(self.instance.map(), now, replies);
         let requests = std::mem::take(&mut self.batch);

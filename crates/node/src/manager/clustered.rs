@@ -1,18 +1,22 @@
 //! Control requests of a node in a cluster: decided here as far as words go, then by the control group, and answered once
 //! this node's instances know.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use zerohop_control::command::{self, Command, Move, Refusal};
 use zerohop_placement::{Change, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, Answer, Ask, Done, NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED,
-    REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
+    AdminAnswer, Answer, Ask, Done, ManagersSet, NodeRemove, PartitionMove, PartitionRecover,
+    REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE,
+    REFUSED_UNKNOWN_PARTITION,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use super::changes::Decided;
+use super::cluster::Input;
 use super::jobs::decide;
 use super::shared::Shared;
 use super::tokens;
@@ -56,6 +60,20 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         Ask::RemoveNode(NodeRemove { node }) => {
             return of_node(shared, node, |node, _| Command::RemoveNode(node)).await;
         }
+        Ask::SetManagers(ManagersSet { nodes }) => {
+            let nodes = nodes.into_iter().map(NodeId).collect();
+            let command = match of_agent(shared, |answer| Input::ManagersOn { nodes, answer }).await {
+                Some(Ok(command)) => command,
+                Some(Err(reason)) => return AdminAnswer::refused(REFUSED_DECIDED, reason),
+                None => return AdminAnswer::refused(REFUSED_FAILED, "the node is about to end"),
+            };
+            return match have_decided(shared, command).await {
+                Ok(done) => {
+                    AdminAnswer::of(Answer::Done(Done { map_epoch: done.epoch.0, number: done.number }))
+                }
+                Err(refused) => refused,
+            };
+        }
         Ask::MovePartition(PartitionMove { keyspace, partition, node, instance }) => {
             let (to, instance) = (node.map(NodeId), instance.map(InstanceId));
             return of_partition(shared, &keyspace, partition, |keyspace, partition| {
@@ -96,6 +114,30 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         }
         Err(refused) => refused,
     }
+}
+
+/// Where operators want partitions of a keyspace, if this node's part in the control group knows; a node that stands alone has none
+/// that could be elsewhere.
+pub(super) async fn pins(shared: &Shared, keyspace: &str) -> Option<BTreeMap<PartitionId, InstanceId>> {
+    let keyspace = shared.history.borrow().map().keyspace_named(keyspace).map(|(id, _)| id)?;
+    if shared.cluster_handle().is_none() {
+        return Some(BTreeMap::new());
+    }
+    let pins = of_agent(shared, |answer| Input::Pins { keyspace, answer }).await??;
+    Some(pins.into_iter().map(|(partition, pin)| (partition, pin.to)).collect())
+}
+
+/// Where the managers of the control group listen, as far as is known; none if the node stands alone.
+pub(super) async fn managers(shared: &Shared) -> Vec<String> {
+    of_agent(shared, Input::Managers).await.unwrap_or_default()
+}
+
+/// Asks the agent something.
+async fn of_agent<T>(shared: &Shared, ask: impl FnOnce(oneshot::Sender<T>) -> Input) -> Option<T> {
+    let cluster = shared.cluster_handle()?;
+    let (answer, answered) = oneshot::channel();
+    cluster.inputs.send(ask(answer)).await.ok()?;
+    answered.await.ok()
 }
 
 /// Changes a node.

@@ -7,7 +7,7 @@ use zerohop_wire::admin::{
     AdminAnswer, Answer, GroupsStatus, PARTITIONS_LISTED_MAX, PartitionList, PartitionStatus, Partitions,
     REFUSED_UNKNOWN,
 };
-use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 /// What a node is in groups: primary, in sync, following.
 pub(super) type Shares = [u32; 3];
@@ -60,14 +60,25 @@ pub(super) fn count(map: &ClusterMap) -> Counts {
     counts
 }
 
-/// A page of a keyspace's partitions.
-pub(super) fn list(map: &ClusterMap, asked: &PartitionList) -> AdminAnswer {
+/// A page of a keyspace's partitions. `pins` has where operators want them, if that is known here.
+pub(super) fn list(
+    map: &ClusterMap,
+    asked: &PartitionList,
+    pins: Option<&BTreeMap<PartitionId, InstanceId>>,
+) -> AdminAnswer {
     let Some((_, keyspace)) = map.keyspace_named(&asked.keyspace) else {
         return AdminAnswer::refused(REFUSED_UNKNOWN, format!("there is no keyspace {:?}", asked.keyspace));
     };
     let page = keyspace.groups().skip(asked.first as usize).take(PARTITIONS_LISTED_MAX);
-    let partitions = page.map(|(partition, group)| status_of(map, partition.0, group)).collect();
-    AdminAnswer::of(Answer::Partitions(Partitions { partitions, count: keyspace.config().partitions.get() }))
+    let pinned = |partition| pins.and_then(|pins| pins.get(&partition)).map(|one| one.0);
+    let partitions = page
+        .map(|(partition, group)| PartitionStatus {
+            pinned: pinned(partition),
+            ..status_of(map, partition.0, group)
+        })
+        .collect();
+    let (count, pins_known) = (keyspace.config().partitions.get(), pins.is_some());
+    AdminAnswer::of(Answer::Partitions(Partitions { partitions, count, pins_known }))
 }
 
 fn status_of(map: &ClusterMap, partition: u32, group: Group<'_>) -> PartitionStatus {
@@ -85,5 +96,6 @@ fn status_of(map: &ClusterMap, partition: u32, group: Group<'_>) -> PartitionSta
         state: state.to_owned(),
         lost: map.is_lost(group),
         down: group.members().filter(|one| map.is_down(*one)).map(|one| one.0).collect(),
+        pinned: None,
     }
 }

@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::shared::Shared;
 use super::stream::Stream;
-use super::{metrics, status};
+use super::{instances, metrics, status};
 use crate::server::limits::{
     HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX,
 };
@@ -74,7 +74,20 @@ async fn respond(
     }
     match path {
         "/health" => match shared.phase().why_not() {
-            None => response(StatusCode::OK, JSON, json!({"status": "serving"}).to_string()),
+            None => {
+                // It serves on: others take what it cannot write.
+                let is_full = shared.store_waits.get()
+                    || instances::figures(shared.instances())
+                        .await
+                        .iter()
+                        .flatten()
+                        .any(|figures| figures.stats.is_full);
+                let body = match is_full {
+                    true => json!({"status": "serving", "disk": "full"}),
+                    false => json!({"status": "serving"}),
+                };
+                response(StatusCode::OK, JSON, body.to_string())
+            }
             Some(reason) => {
                 let body = json!({"status": shared.phase().name(), "reason": reason});
                 response(StatusCode::SERVICE_UNAVAILABLE, JSON, body.to_string())

@@ -62,7 +62,8 @@ impl Worker {
                     });
                 }
                 Ok(AdminRequest { ask: Some(Ask::ListPartitions(list)) }) => {
-                    let answer = groups::list(self.shared.history.borrow().map(), &list);
+                    let pins = clustered::pins(&self.shared, &list.keyspace).await;
+                    let answer = groups::list(self.shared.history.borrow().map(), &list, pins.as_ref());
                     send(&self.shared, reply, &answer).await;
                 }
                 Ok(AdminRequest { ask: Some(Ask::ListTokens(_)) }) => {
@@ -180,9 +181,11 @@ pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Re
         Ask::AlterKeyspace(settings) => now.alter(&settings),
         Ask::DropKeyspace(named) => now.drop(&named),
         Ask::PutToken(_) | Ask::RevokeToken(_) => Err(Refusal::decided("a token is no keyspace")),
-        Ask::SetNodeState(_) | Ask::RemoveNode(_) | Ask::MovePartition(_) | Ask::RecoverPartition(_) => {
-            Err(Refusal::decided("this node stands alone: it is all of its cluster"))
-        }
+        Ask::SetNodeState(_)
+        | Ask::RemoveNode(_)
+        | Ask::MovePartition(_)
+        | Ask::RecoverPartition(_)
+        | Ask::SetManagers(_) => Err(Refusal::decided("this node stands alone: it is all of its cluster")),
         Ask::Status(_) | Ask::ListPartitions(_) | Ask::ListTokens(_) => {
             Err(Refusal::failed("a question is not a change".to_owned()))
         }

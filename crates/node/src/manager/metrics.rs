@@ -67,7 +67,7 @@ type OfStats = (&'static str, &'static str, fn(&Stats) -> u64);
 type OfCounters = (&'static str, &'static str, fn(&Counters) -> u64);
 type OfRecovery = (&'static str, &'static str, fn(&Recovered) -> u64);
 
-const GAUGES: [OfStats; 16] = [
+const GAUGES: [OfStats; 18] = [
     ("partitions", "Partitions held", |stats| stats.partitions),
     ("records", "Records", |stats| stats.records),
     ("versions", "Older versions of records that are kept", |stats| stats.versions),
@@ -85,6 +85,8 @@ const GAUGES: [OfStats; 16] = [
     ("sessions", "Sessions remembered, over all partitions", |stats| stats.sessions),
     ("waits", "Requests that wait for a record to become something", |stats| stats.waits),
     ("troubles", "Troubles that no request was at fault of", |stats| stats.troubles.len() as u64),
+    ("disk_full", "1 if its disk has no room for new entries, else 0", |stats| u64::from(stats.is_full)),
+    ("disk_free_bytes", "Bytes that are free on its disk", |stats| stats.free_bytes),
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
 ];
 

@@ -71,6 +71,8 @@ pub(super) struct Shared {
     pub(super) receiving: Cell<usize>,
     /// Connections that found no room.
     pub(super) refused: Cell<u64>,
+    /// What the node must remember of its cluster cannot be written, as the disk is full.
+    pub(super) store_waits: Cell<bool>,
     troubles: RefCell<VecDeque<String>>,
     clock: RefCell<HybridClock>,
 }
@@ -91,6 +93,7 @@ impl Shared {
             connections: Cell::new(0),
             receiving: Cell::new(0),
             refused: Cell::new(0),
+            store_waits: Cell::new(false),
             troubles: RefCell::default(),
             clock: RefCell::default(),
             about,

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use zerohop_wire::admin::{GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status};
 
 use super::changes;
+use super::clustered;
 use super::groups;
 use super::instances;
 use super::shared::Shared;
@@ -14,6 +15,12 @@ pub(super) async fn gather(shared: &Shared) -> Status {
     let figures = instances::figures(shared.instances()).await;
     let mut troubles = shared.troubles();
     troubles.extend(shared.phase().why_not());
+    if shared.store_waits.get() {
+        troubles.push(
+            "the disk of the node's folder is full to the last byte: its part of the control group waits until there is room"
+                .to_owned(),
+        );
+    }
     for (instance, found) in shared.instances().iter().zip(&figures) {
         match found {
             Some(figures) => {
@@ -23,6 +30,22 @@ pub(super) async fn gather(shared: &Shared) -> Status {
                     .iter()
                     .map(|trouble| format!("instance {}: {trouble}", instance.id));
                 troubles.extend(told);
+                let set_ms = figures.stats.clock_distrusted_ms;
+                if set_ms > 0 {
+                    troubles.push(format!(
+                        "instance {}: the clock of this machine was set {set_ms} ms ahead, and no other node's agrees: it goes on by \
+                         the time that has passed; set the clock right",
+                        instance.id
+                    ));
+                }
+                if figures.stats.is_full {
+                    let free = figures.stats.free_bytes >> 20;
+                    troubles.push(format!(
+                        "instance {}: its disk is full ({free} MiB are left, which it keeps for itself): it takes no new \
+                         writes, and others do in its place where they can; make room, and it goes on by itself",
+                        instance.id
+                    ));
+                }
             }
             None => troubles.push(format!("instance {} does not say how it stands", instance.id)),
         }
@@ -40,6 +63,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             ..empty
         }
     };
+    let managers = clustered::managers(shared).await;
     let groups::Counts { all, keyspaces, shares } = groups::count(&map);
     let nodes = map.nodes().map(|node| {
         let instances = node.instances().enumerate();
@@ -47,6 +71,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             id: node.id().0,
             state: node.state().to_string(),
             manager: node.manager().to_owned(),
+            in_control: managers.iter().any(|one| one == node.manager()),
             primaries: shares.get(&node.id()).map_or(0, |shares| shares[0]),
             in_sync: shares.get(&node.id()).map_or(0, |shares| shares[1]),
             following: shares.get(&node.id()).map_or(0, |shares| shares[2]),
@@ -102,6 +127,7 @@ pub(super) fn to_json(status: &Status) -> Value {
             "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
             "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
             "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
+            "in_control": node.in_control,
         })
     };
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {

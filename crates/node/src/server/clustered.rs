@@ -283,6 +283,7 @@ fn settings(
             }
         }
     }
+    settings.named = contacts.iter().filter(|one| **one != own).cloned().collect();
     if let Some(saved) = member {
         if saved.cluster != settings.cluster && saved.cluster != ClusterId::default() {
             // The list is of hosts to ask: whoever answers of another cluster is told, and told by it.

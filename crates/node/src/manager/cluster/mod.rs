@@ -20,8 +20,9 @@ use std::sync::mpsc::SyncSender;
 use tokio::sync::{mpsc, oneshot};
 use zerohop_control::agent::{Ended, Settings, Unanswered};
 use zerohop_control::command::{Command, HeldLog, Outcome};
-use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::NodeId;
+use zerohop_control::state::Pin;
+use zerohop_placement::{Address, ClusterMap};
+use zerohop_wire::ids::{KeyspaceId, NodeId, PartitionId};
 use zerohop_wire::messages::ClusterId;
 
 pub(super) use self::follow::{Follow, follow};
@@ -70,12 +71,24 @@ pub(super) enum Input {
     Persisted(u64),
     /// It cannot be.
     StoreFailed(String),
+    /// Another manager will not talk to this one, whatever is said: of another version, or of another secret.
+    Refused { by: Address, reason: String },
+    /// It waits until the disk has room; or does so no more.
+    StoreWaits(bool),
+    /// The member file is as it was to be.
+    MemberSaved,
     /// All instances are open.
     Opened { intact: bool },
     /// Where logs end.
     LogEnds(Vec<HeldLog>),
     /// The node is about to end: others are to take over.
     Leave,
+    /// Where do operators want partitions of a keyspace? As [`zerohop_control::agent::Agent::pins`].
+    Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, Pin)>>> },
+    /// Where do the managers listen?
+    Managers(oneshot::Sender<Vec<String>>),
+    /// By which command are these nodes the control group? As [`zerohop_control::agent::Agent::managers_on`].
+    ManagersOn { nodes: Vec<NodeId>, answer: oneshot::Sender<Result<Command, String>> },
     /// An operator wants something.
     Operate { command: Command, answer: oneshot::Sender<Result<Outcome, Unanswered>> },
 }
@@ -91,6 +104,11 @@ pub(super) struct ClusterHandle {
 pub(super) enum Over {
     Ended(Ended),
     Store(String),
+    /// All whom it could ask have refused to talk to it: the last of them, and why.
+    Refused {
+        by: Address,
+        reason: String,
+    },
 }
 
 /// Inputs that wait for the agent. Messages that find no room are let lie, as the network may.
@@ -111,6 +129,10 @@ impl std::fmt::Display for Over {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Over::Ended(ended) => ended.fmt(f),
+            Over::Refused { by, reason } => write!(
+                f,
+                "the cluster cannot be joined: {by}, which was to be asked, does not talk to this node: {reason}"
+            ),
             Over::Store(reason) => write!(f, "the control log cannot be written: {reason}"),
         }
     }

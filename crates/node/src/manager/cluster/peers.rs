@@ -128,9 +128,13 @@ async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<St
             *is_told = false;
             Some(stream)
         }
-        Ok(Err(reason)) => {
+        Ok(Err(Unheard { reason, is_final })) => {
             if !std::mem::replace(is_told, true) {
                 warn!(to = to.as_str(), reason, "a manager cannot be talked to");
+            }
+            if is_final && let Some(cluster) = shared.cluster_handle() {
+                // It is tried again, and told again.
+                drop(cluster.inputs.try_send(Input::Refused { by: to.clone(), reason }));
             }
             None
         }
@@ -138,9 +142,32 @@ async fn connect(shared: &Shared, to: &Address, is_told: &mut bool) -> Option<St
     }
 }
 
-/// Greets another manager, and has it proved, both ways, that the cluster's secret is known. Errors: why it is of no use, in
-/// words.
-async fn greet(shared: &Shared, stream: &mut Stream) -> Result<(), String> {
+/// Why another manager is of no use.
+struct Unheard {
+    /// In words.
+    reason: String,
+    /// It will say the same again: the versions or the secrets do not go together.
+    is_final: bool,
+}
+
+impl From<Failure<'_>> for Unheard {
+    fn from(failure: Failure<'_>) -> Unheard {
+        let is_final = matches!(
+            failure,
+            Failure::UnsupportedVersion { .. } | Failure::AuthRequired | Failure::AuthFailed { .. }
+        );
+        Unheard { reason: failure.to_string(), is_final }
+    }
+}
+
+impl From<std::io::Error> for Unheard {
+    fn from(error: std::io::Error) -> Unheard {
+        Unheard { reason: error.to_string(), is_final: false }
+    }
+}
+
+/// Greets another manager, and has it proved, both ways, that the cluster's secret is known.
+async fn greet(shared: &Shared, stream: &mut Stream) -> Result<(), Unheard> {
     let mut hello = Hello {
         version_min: VERSION_MIN,
         version_max: VERSION_MAX,
@@ -152,9 +179,8 @@ async fn greet(shared: &Shared, stream: &mut Stream) -> Result<(), String> {
         nonce: [0; 32],
         name: "manager",
     };
-    let words = |failure: Failure<'_>| failure.to_string();
     let caller = match &mut *shared.proofs.borrow_mut() {
-        Some(proofs) => Some(proofs.credential.greet(&mut hello).map_err(words)?),
+        Some(proofs) => Some(proofs.credential.greet(&mut hello)?),
         None => None,
     };
     let (ack, prove) = exchange(stream, &Message::Hello(hello), |message| match message {
@@ -163,7 +189,8 @@ async fn greet(shared: &Shared, stream: &mut Stream) -> Result<(), String> {
     })
     .await?;
     if !ack.features.has(Features::AGENT) {
-        return Err("it is not a manager of a cluster of several nodes".to_owned());
+        let reason = "it is not a manager of a cluster of several nodes".to_owned();
+        return Err(Unheard { reason, is_final: false });
     }
     match prove {
         None => Ok(()),
@@ -190,13 +217,10 @@ async fn exchange<T>(
     stream: &mut Stream,
     message: &Message<'_>,
     hear: impl FnOnce(&Message<'_>) -> Result<T, Failure<'static>>,
-) -> Result<T, String> {
-    let lost = |error: std::io::Error| error.to_string();
+) -> Result<T, Unheard> {
     let mut bytes = Vec::new();
-    Encoder::default()
-        .encode(&Envelope::default(), message, &mut bytes)
-        .map_err(|failure| failure.to_string())?;
-    stream.say(&bytes).await.map_err(lost)?;
+    Encoder::default().encode(&Envelope::default(), message, &mut bytes)?;
+    stream.say(&bytes).await?;
     bytes.clear();
     loop {
         // Bounded by the decoder: a greeting is short.
@@ -205,14 +229,16 @@ async fn exchange<T>(
             Decoded::Frame { frame, .. } => {
                 let mut expanded = Vec::new();
                 let heard = frame.message(&mut expanded).and_then(|message| hear(&message));
-                return heard.map_err(|failure| failure.to_string());
+                return heard.map_err(Unheard::from);
             }
-            Decoded::Refused { failure, .. } => return Err(failure.to_string()),
-            Decoded::Broken(broken) => return Err(broken.to_string()),
+            Decoded::Refused { failure, .. } => return Err(failure.into()),
+            Decoded::Broken(broken) => {
+                return Err(Unheard { reason: broken.to_string(), is_final: false });
+            }
         };
         let at = bytes.len();
         bytes.resize(need, 0);
-        stream.read_exact(&mut bytes[at..]).await.map_err(lost)?;
+        stream.read_exact(&mut bytes[at..]).await?;
     }
 }
 

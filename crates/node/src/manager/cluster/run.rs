@@ -1,6 +1,6 @@
 //! The agent's loop: one event after the other, and its effects carried out in order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,9 +46,13 @@ struct Runner {
     clock: Stopwatch,
     answers: BTreeMap<u64, oneshot::Sender<Result<Outcome, Unanswered>>>,
     next_token: u64,
+    /// Managers that will not talk to this one.
+    refused: BTreeSet<Address>,
     saved: SavedMember,
     /// Something but the map is to be saved.
     is_unsaved: bool,
+    /// The member file is being written.
+    is_saving: bool,
     map_saved_ms: u64,
     /// Joined as this, in a map of this epoch.
     joined: Option<(NodeId, InstanceId, MapEpoch)>,
@@ -93,8 +97,10 @@ pub(in crate::manager) async fn run(
         clock,
         answers: BTreeMap::new(),
         next_token: 0,
+        refused: BTreeSet::new(),
         saved,
         is_unsaved: false,
+        is_saving: false,
         map_saved_ms: 0,
         joined: None,
         is_opening: false,
@@ -128,7 +134,7 @@ impl Runner {
             Some(_) => at_us.min(self.first_at_ms * 1_000),
             None => at_us,
         };
-        let at_us = match self.is_map_unsaved() {
+        let at_us = match self.is_map_unsaved() && !self.is_saving {
             true => at_us.min((self.map_saved_ms + MAP_SAVED_EVERY_MS) * 1_000),
             false => at_us,
         };
@@ -149,6 +155,9 @@ impl Runner {
             Input::Received(bytes) => self.happens(Event::Received { bytes: &bytes }),
             Input::Persisted(number) => self.happens(Event::Persisted(number)),
             Input::StoreFailed(reason) => self.over = Some(Over::Store(reason)),
+            Input::Refused { by, reason } => self.is_refused(by, reason),
+            Input::StoreWaits(waits) => self.shared.store_waits.set(waits),
+            Input::MemberSaved => self.is_saving = false,
             Input::Opened { intact } => {
                 if self.joined.is_none() {
                     self.happens(Event::Opened { intact });
@@ -157,11 +166,33 @@ impl Runner {
             }
             Input::LogEnds(logs) => self.happens(Event::LogEnds(logs)),
             Input::Leave => self.happens(Event::Leave),
+            // Whoever has stopped waiting for the answer needs it no more.
+            Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
+            Input::Managers(answer) => {
+                let managers = self.agent.managers().iter();
+                drop(answer.send(managers.map(|one| one.addr.as_str().to_owned()).collect()));
+            }
+            Input::ManagersOn { nodes, answer } => drop(answer.send(self.agent.managers_on(&nodes))),
             Input::Operate { command, answer } => {
                 self.next_token += 1;
                 self.answers.insert(self.next_token, answer);
                 self.happens(Event::Operate { token: self.next_token, command });
             }
+        }
+    }
+
+    /// Once all whom the operator has named, or whom the folder remembers if none was named, will not talk to it, there is nothing to
+    /// wait for: the operator must see to it. Not of a node that has joined, or has a part in the control group.
+    fn is_refused(&mut self, by: Address, reason: String) {
+        if self.joined.is_some() || self.agent.has_joined() || self.agent.manager().is_some() {
+            return;
+        }
+        self.refused.insert(by.clone());
+        let settings = self.agent.settings();
+        let asked = if settings.named.is_empty() { &settings.contacts } else { &settings.named };
+        let is_asked = asked.contains(&by);
+        if is_asked && asked.iter().all(|one| self.refused.contains(one)) {
+            self.over = Some(Over::Refused { by, reason });
         }
     }
 
@@ -188,7 +219,7 @@ impl Runner {
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Persist { number, bytes, replace } => {
-                self.store.write(Write::Log { number, bytes, replace });
+                self.store(Write::Log { number, bytes, replace });
             }
             Effect::Send { to, bytes, datagram: _ } => self.peers.send(to, bytes),
             Effect::Cluster(cluster) => {
@@ -268,10 +299,18 @@ impl Runner {
         self.make_first_keyspace();
         let now_ms = self.now().0 / 1_000;
         let is_map_due = self.is_map_unsaved() && now_ms >= self.map_saved_ms + MAP_SAVED_EVERY_MS;
-        if std::mem::take(&mut self.is_unsaved) || is_map_due {
+        // One at a time: while the disk is full they would only wait behind each other.
+        if !self.is_saving && (self.is_unsaved || is_map_due) {
+            (self.is_unsaved, self.is_saving) = (false, true);
             self.map_saved_ms = now_ms;
             self.saved.map = Arc::clone(self.agent.map());
-            self.store.write(Write::Member(Box::new(self.saved.clone())));
+            self.store(Write::Member(Box::new(self.saved.clone())));
+        }
+    }
+
+    fn store(&mut self, write: Write) {
+        if let Err(reason) = self.store.write(write) {
+            self.over = Some(Over::Store(reason));
         }
     }
 

@@ -1,17 +1,26 @@
 //! What the node must remember of its cluster, on disk: the control log and the member file. On a thread of its own, as a
-//! disk may be slow and the agent must not be.
+//! disk may be slow and the agent must not be. While the disk is full it waits, and what it has not written is not promised to
+//! anybody: the other managers go on without it.
 
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tracing::error;
+use tracing::{error, info, warn};
+use zerohop_engine::disk::{DiskError, DiskResult};
 
 use super::Input;
 use crate::server::{NodeFolder, SavedMember};
 
-/// Writes that wait for the disk: what the agent persists without waiting is a few at a time.
-const WRITES_MAX: usize = 1_024;
+/// Writes that wait for the disk: what the agent persists without waiting is a few at a time. A node of which so many wait for room
+/// is of no use to the control group, and ends.
+const WRITES_MAX: usize = 4_096;
+
+/// Between two tries to write on a disk that is full.
+const ROOM_PAUSE: Duration = Duration::from_millis(100);
 
 /// Something to be written.
 #[derive(Debug)]
@@ -22,44 +31,63 @@ pub(super) enum Write {
     Member(Box<SavedMember>),
 }
 
-/// The way to the thread. Dropping it waits until all is written.
+/// The way to the thread. Dropping it waits until all is written, but not for room on the disk.
 #[derive(Debug)]
 pub(super) struct Store {
     writes: Option<SyncSender<Write>>,
     thread: Option<JoinHandle<()>>,
+    /// The node ends: nobody waits for room any more.
+    ends: Arc<AtomicBool>,
+}
+
+/// The thread's side.
+struct Writer {
+    folder: NodeFolder,
+    inputs: mpsc::Sender<Input>,
+    ends: Arc<AtomicBool>,
 }
 
 impl Store {
     /// Starts the thread; the log has so many bytes that are good.
     pub(super) fn start(
-        mut folder: NodeFolder,
+        folder: NodeFolder,
         log_bytes: u64,
         inputs: mpsc::Sender<Input>,
     ) -> std::io::Result<Store> {
         let (writes, writes_in) = sync_channel(WRITES_MAX);
+        let ends = Arc::new(AtomicBool::new(false));
+        let mut writer = Writer { folder, inputs, ends: Arc::clone(&ends) };
         let thread = Builder::new().name("zerohop-store".to_owned()).spawn(move || {
-            let result = folder.cut_control_log(log_bytes).map_err(|error| error.to_string());
-            let result = result.and_then(|()| serve(&mut folder, &writes_in, &inputs));
+            let result = writer.until_room(|folder| folder.cut_control_log(log_bytes));
+            let result = result.and_then(|()| writer.serve(&writes_in));
             if let Err(reason) = result {
                 error!(reason, "the node cannot write what it must remember, and stops");
                 // Whoever is not there any more need not be told.
-                drop(inputs.blocking_send(Input::StoreFailed(reason)));
+                drop(writer.inputs.blocking_send(Input::StoreFailed(reason)));
             }
         })?;
-        Ok(Store { writes: Some(writes), thread: Some(thread) })
+        Ok(Store { writes: Some(writes), thread: Some(thread), ends })
     }
 
-    /// Hands something over. What cannot be handed over is told by [`Input::StoreFailed`], or has been.
-    pub(super) fn write(&self, write: Write) {
-        if let Some(writes) = &self.writes {
-            // Waits only where a thousand writes wait already: the agent has nothing better to do then.
-            drop(writes.send(write));
+    /// Hands something over. What cannot be written is told by [`Input::StoreFailed`], or has been.
+    ///
+    /// # Errors
+    /// In words: too much waits.
+    pub(super) fn write(&self, write: Write) -> Result<(), String> {
+        let Some(writes) = &self.writes else { return Ok(()) };
+        match writes.try_send(write) {
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+            Err(TrySendError::Full(_)) => Err(format!(
+                "{WRITES_MAX} changes of it wait for the disk, which has been full or stuck for too long: make room, and start \
+                 the node again"
+            )),
         }
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
         self.writes = None;
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
@@ -67,41 +95,71 @@ impl Drop for Store {
     }
 }
 
-/// Writes what comes; what waits together is synced together.
-fn serve(
-    folder: &mut NodeFolder,
-    writes: &Receiver<Write>,
-    inputs: &mpsc::Sender<Input>,
-) -> Result<(), String> {
-    while let Ok(first) = writes.recv() {
-        let (mut persisted, mut unsynced, mut member) = (None, false, None);
-        let mut next = Some(first);
-        while let Some(write) = next {
-            match write {
-                Write::Log { number, bytes, replace: true } => {
-                    folder.replace_control_log(&bytes).map_err(|error| error.to_string())?;
-                    (persisted, unsynced) = (Some(number), false);
+impl Writer {
+    /// Writes what comes; what waits together is synced together.
+    fn serve(&mut self, writes: &Receiver<Write>) -> Result<(), String> {
+        while let Ok(first) = writes.recv() {
+            let (mut persisted, mut unsynced, mut member) = (None, false, None);
+            let mut next = Some(first);
+            while let Some(write) = next {
+                match write {
+                    Write::Log { number, bytes, replace: true } => {
+                        self.until_room(|folder| folder.replace_control_log(&bytes))?;
+                        (persisted, unsynced) = (Some(number), false);
+                    }
+                    Write::Log { number, bytes, replace: false } => {
+                        self.until_room(|folder| folder.append_control_log(&bytes))?;
+                        (persisted, unsynced) = (Some(number), true);
+                    }
+                    Write::Member(saved) => member = Some(saved),
                 }
-                Write::Log { number, bytes, replace: false } => {
-                    folder.append_control_log(&bytes).map_err(|error| error.to_string())?;
-                    (persisted, unsynced) = (Some(number), true);
-                }
-                Write::Member(saved) => member = Some(saved),
+                next = writes.try_recv().ok();
             }
-            next = writes.try_recv().ok();
+            if unsynced {
+                self.until_room(NodeFolder::sync_control_log)?;
+            }
+            if let Some(number) = persisted
+                && self.inputs.blocking_send(Input::Persisted(number)).is_err()
+            {
+                return Ok(());
+            }
+            // After the log, on which others wait: an older map in the member file does no harm.
+            if let Some(saved) = member {
+                self.until_room(|folder| folder.save_member(&saved))?;
+                if self.inputs.blocking_send(Input::MemberSaved).is_err() {
+                    return Ok(());
+                }
+            }
         }
-        if unsynced {
-            folder.sync_control_log().map_err(|error| error.to_string())?;
-        }
-        if let Some(number) = persisted
-            && inputs.blocking_send(Input::Persisted(number)).is_err()
-        {
-            return Ok(());
-        }
-        // After the log, on which others wait: an older map in the member file does no harm.
-        if let Some(saved) = member {
-            folder.save_member(&saved).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// Does something, again and again while the disk is full: a call that is refused for that has changed nothing.
+    fn until_room(&mut self, mut act: impl FnMut(&mut NodeFolder) -> DiskResult<()>) -> Result<(), String> {
+        let mut waits = false;
+        loop {
+            let result = act(&mut self.folder);
+            let is_full = matches!(result, Err(DiskError::Full));
+            if is_full && self.ends.load(Ordering::Relaxed) {
+                return Err("the disk is full, and the node ends".to_owned());
+            }
+            if std::mem::replace(&mut waits, is_full) != is_full {
+                match is_full {
+                    true => warn!("the disk is full: the node's part in the control group waits for room"),
+                    false => info!("the disk has room again: the node takes part in the control group"),
+                }
+                if self.inputs.blocking_send(Input::StoreWaits(is_full)).is_err() {
+                    return Ok(());
+                }
+            }
+            if !is_full {
+                return result.map_err(|error| error.to_string());
+            }
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a thread of its own, which has nothing else to do"
+            )]
+            std::thread::sleep(ROOM_PAUSE);
         }
     }
-    Ok(())
 }
