@@ -112,3 +112,76 @@ fn a_rotten_write_is_told_by_every_read_and_none_gets_what_it_had_hidden() {
     let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
     assert_eq!((state.parts, state.covered, state.end), (3, 1023, 1000));
 }
+
+/// Longer than the blocks of memory in which the log lies: read in part and whole, in memory and from its file, with and
+/// without a trailer, and zeros that have no bytes.
+#[test]
+fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    // So that it begins somewhere in a block.
+    engine.write(p, Kind::Put, 0, 1, b"other", &[5; 777]).expect("is accepted");
+    let contents: Vec<u8> = (0..300_000_u32).map(|n| (n / 3) as u8).collect();
+    let mut wanted = vec![0; 5_000];
+    wanted.extend_from_slice(&contents);
+    let ranges = [
+        0..10,
+        4_990..5_020,
+        5_000..305_000,
+        60_000..70_000,
+        130_000..270_000,
+        304_990..305_030,
+        400_000..400_010,
+    ];
+    let check = |engine: &mut Store, p: Handle, wanted: &[u8], in_memory: bool| {
+        let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
+        assert_eq!((state.parts, state.covered, state.end), (1, 300_000, 305_000));
+        for range in &ranges {
+            let all: Vec<u8> =
+                range.clone().map(|at| wanted.get(at as usize).copied().unwrap_or(0)).collect();
+            assert!(read(engine, p, range.clone()).expect("reads") == all, "{range:?}");
+            let mut part = b"before".to_vec();
+            match engine.chunk_at_once(p, b"chunk", range.clone(), &mut part).expect("reads") {
+                Some(found) => {
+                    assert_eq!(found, state);
+                    let written = range.end.min(305_000).max(range.start) - range.start;
+                    assert!(part[6..] == all[..written as usize] && part.starts_with(b"before"), "{range:?}");
+                }
+                None => assert!(!in_memory && part == b"before"),
+            }
+        }
+        assert!(engine.lookup_whole(p, b"chunk").expect("reads").expect("is there") == wanted);
+    };
+    write(&mut engine, p, Kind::Put, 5_000, &contents);
+    check(&mut engine, p, &wanted, true);
+    engine.sync().expect("syncs");
+    drop(engine);
+    disk.power_off_clean();
+    // Some of it is in memory from the start.
+    let (mut engine, p) = open(&disk);
+    check(&mut engine, p, &wanted, false);
+    // Small writes over it: parts that are looked at where they lie.
+    for at in [4_999_u32, 5_000, 69_990, 304_995] {
+        write(&mut engine, p, Kind::Append, at, &[0xEE; 20]);
+        let end = wanted.len().max(at as usize + 20);
+        wanted.resize(end, 0);
+        wanted[at as usize..at as usize + 20].fill(0xEE);
+    }
+    for range in &ranges {
+        let all: Vec<u8> = range.clone().map(|at| wanted.get(at as usize).copied().unwrap_or(0)).collect();
+        assert!(read(&mut engine, p, range.clone()).expect("reads") == all, "{range:?}");
+    }
+    wanted.truncate(305_000);
+    wanted[5_000..].copy_from_slice(&contents);
+    wanted[..5_000].fill(0);
+
+    let head = ChunkHead { offset: 5_000, length: 300_000, stamp: [9; 16] };
+    let trailer = [1, 2, 3, 4];
+    let flags = FLAG_CHUNK | zerohop_engine::FLAG_TRAILER;
+    let payload = [&head.encode()[..], &contents, &trailer].concat();
+    engine.write(p, Kind::Put, flags, 50, b"chunk", &payload).expect("is accepted");
+    check(&mut engine, p, &wanted, true);
+    let payload = [&head.encode()[..], &trailer].concat();
+    engine.write(p, Kind::Put, flags, 51, b"chunk", &payload).expect("is accepted");
+    check(&mut engine, p, &vec![0; 305_000], true);
+}

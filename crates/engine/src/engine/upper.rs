@@ -82,6 +82,22 @@ impl<D: Disk> Engine<D> {
         store.chunk_state(io, key)
     }
 
+    /// Appends these bytes of a key's chunk to `out`, as far as the chunk was written, and says what it is, if it is one entry in
+    /// memory: at the cost of one look and one copy. `Ok(None)` says nothing: ask for the state.
+    ///
+    /// # Errors
+    /// As [`Engine::lookup`].
+    pub fn chunk_at_once(
+        &mut self,
+        handle: Handle,
+        key: &[u8],
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> EngineResult<Option<ChunkState>> {
+        let (io, store) = self.store(handle)?;
+        store.chunk_at_once(io, key, range, out)
+    }
+
     /// Appends these bytes of a key's chunk to `out`: zeros where nobody wrote, or there is no chunk. What is asked for is
     /// allocated: the caller bounds it.
     ///

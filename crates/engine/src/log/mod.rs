@@ -15,6 +15,7 @@ mod copy;
 pub(crate) mod dead;
 pub mod entry;
 pub mod header;
+pub(crate) mod large;
 pub(crate) mod locate;
 pub mod rebrand;
 mod recent;

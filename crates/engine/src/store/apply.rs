@@ -40,6 +40,15 @@ impl Store {
         let mut scratch = std::mem::take(&mut self.entry_scratch);
         let mut own_key = std::mem::take(&mut self.key_scratch);
         own_key.clear();
+        if meta.flags & FLAG_CHUNK != 0
+            && let Some(large) = self.log.chunk_in_memory(position)
+        {
+            own_key.extend_from_slice(large.key);
+            let chunk = large.chunk;
+            let result = self.apply(io, (meta, placed, None), &own_key, &chunk.encode(), chunk.length);
+            (self.entry_scratch, self.key_scratch) = (scratch, own_key);
+            return result;
+        }
         // A rotten payload does not matter here: the key then leads to the entry, and reading it tells.
         let result = match self.log.read_key(&mut io.disk, position, &mut scratch) {
             Ok((entry, is_checked)) => {

@@ -8,7 +8,8 @@ use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Place, Position};
 use crate::io::Io;
-use crate::log::entry::split_trailer;
+use crate::log::entry::{Meta, split_trailer};
+use crate::log::large::ChunkInMemory;
 use crate::side::chains::Part;
 use crate::side::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, lay_over, range_of};
 
@@ -29,7 +30,36 @@ pub struct ChunkState {
     pub end: u64,
 }
 
+impl ChunkInMemory<'_> {
+    /// What a chunk is that is this entry.
+    fn state(&self) -> ChunkState {
+        let Meta { index, timestamp, .. } = self.head.meta;
+        let (covered, end) = (u64::from(self.chunk.length), self.chunk.range().end);
+        ChunkState { index, timestamp, stamp: self.chunk.stamp, parts: 1, covered, end }
+    }
+}
+
 impl Store {
+    /// A part of a key's chunk, as far as it was written, and what the chunk is, if it is one entry that lies in memory: at the
+    /// cost of one look and one copy. `None` says nothing.
+    pub(crate) fn chunk_at_once<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> EngineResult<Option<ChunkState>> {
+        let fragment = self.fragment(key);
+        let found = self.find(io, fragment, key, Unreadable::IsError)?;
+        let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else { return Ok(None) };
+        let Place::Entry(position) = location.place() else { return Ok(None) };
+        let Some(large) = self.log.chunk_in_memory(position) else { return Ok(None) };
+        let state = large.state();
+        let end = range.end.min(state.end).max(range.start);
+        large.append(range.start..end, out);
+        Ok(Some(state))
+    }
+
     /// What a key's chunk is; `None` if there is none, or what there is is no chunk.
     pub(crate) fn chunk_state<D: Disk>(
         &mut self,
@@ -45,6 +75,9 @@ impl Store {
             Place::Chain(id) => id,
             Place::Entry(position) => {
                 let Store { log, scratch, .. } = self;
+                if let Some(large) = log.chunk_in_memory(position) {
+                    return Ok(Some(large.state()));
+                }
                 let entry = log.read(&mut io.disk, position, scratch)?;
                 let head = head_of(entry.head.meta.flags, entry.payload);
                 let (covered, end) = head.map_or((0, 0), |head| (u64::from(head.length), head.range().end));
@@ -90,12 +123,20 @@ impl Store {
         out: &mut Vec<u8>,
     ) -> EngineResult<()> {
         let begin = out.len();
-        out.resize(begin + (range.end.saturating_sub(range.start)) as usize, 0);
+        let wanted_bytes = (range.end.saturating_sub(range.start)) as usize;
         let fragment = self.fragment(key);
         let found = self.find(io, fragment, key, Unreadable::IsError)?;
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else {
+            out.resize(begin + wanted_bytes, 0);
             return Ok(());
         };
+        if let Place::Entry(position) = location.place()
+            && let Some(large) = self.log.chunk_in_memory(position)
+        {
+            large.append(range, out);
+            return Ok(());
+        }
+        out.resize(begin + wanted_bytes, 0);
         let id = match location.place() {
             Place::Chain(id) => id,
             Place::Entry(position) => {
@@ -114,7 +155,13 @@ impl Store {
             .map(|(part, _)| part.index)
             .collect();
         for index in wanted {
-            let entry = self.read_entry(io, index)?;
+            let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
+            if let Some(large) = self.log.chunk_in_memory(position) {
+                large.lay(&mut out[begin..], range.start);
+                continue;
+            }
+            let Store { log, scratch, .. } = self;
+            let entry = log.read(&mut io.disk, position, scratch)?;
             let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
             lay_over(&mut out[begin..], range.start, payload);
         }

@@ -6,7 +6,7 @@ use super::{Store, units_of};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::Found;
-use crate::index::location::{Location, Place};
+use crate::index::location::{Location, Place, Position};
 use crate::io::Io;
 use crate::log::entry::{
     FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, crc, decode_head_unchecked, split_trailer,
@@ -15,6 +15,9 @@ use crate::log::{EntryRef, entry_of};
 use crate::planted::{Bug, is_planted};
 use crate::side::chains::{Chain, Form, Part, TrimTo, trim_point};
 use crate::side::versions::{Newest, Was};
+
+/// From this length on an entry of a chunk is looked at where it lies: it may lie in two blocks, and would be put together.
+const LARGE_ENTRY_BYTES: usize = 16 << 10;
 
 /// Pages of the index that one slice of the keys is looked for in.
 const SLICE_PAGES_MAX: usize = 8;
@@ -171,7 +174,8 @@ impl Parts {
 }
 
 impl Store {
-    /// Finds a key's slot. The newest entry, if the record is one entry and was not in memory, is in `scratch` then.
+    /// Finds a key's slot. The newest entry, if the record is one entry and was not in memory, is in `scratch` then, unless it
+    /// is a chunk's.
     pub(crate) fn find<D: Disk>(
         &mut self,
         io: &mut Io<D>,
@@ -191,6 +195,24 @@ impl Store {
                     Ok(*chain.key == *key)
                 }
                 Place::Entry(position) => {
+                    // Of a long entry no more is looked at than its beginning.
+                    if position.bytes_max as usize >= LARGE_ENTRY_BYTES
+                        && let Some(large) = log.chunk_in_memory(position)
+                    {
+                        let (head, is_key) = (large.head, large.key == key);
+                        let Meta { index, timestamp, epoch, flags, .. } = head.meta;
+                        seen = is_key.then(|| Seen {
+                            newest_index: index,
+                            form: Form::of(flags),
+                            entry_bytes: head.entry_bytes() as u32,
+                            units: large.chunk.length,
+                            timestamp,
+                            epoch,
+                            flags,
+                            is_checked: true,
+                        });
+                        return Ok(is_key);
+                    }
                     let (entry, is_checked) = match log.read_key(&mut io.disk, position, scratch) {
                         Ok(read) => read,
                         Err(EngineError::Rotten { .. }) if unreadable == Unreadable::IsTaken => {
@@ -245,6 +267,9 @@ impl Store {
         match location.place() {
             Place::Entry(position) => {
                 let Store { log, scratch, .. } = self;
+                if seen.form.is_chunk && position.bytes_max as usize >= LARGE_ENTRY_BYTES {
+                    log.read_key(&mut io.disk, position, scratch)?;
+                }
                 // Head and key were checked when it was found; where it was not in memory, it stands in the scratch buffer.
                 let segment = log.segment(position.slot);
                 let in_memory = segment.in_memory(u64::from(position.offset), position.bytes_max as usize);
@@ -334,17 +359,24 @@ impl Store {
 
     /// Reads the entry of a log index.
     pub(crate) fn read_entry<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<EntryRef<'_>> {
-        let Some((placed, _)) = self.log.locate(io, index)? else {
-            return Err(EngineError::Rotten {
-                partition: self.log.partition,
-                place: format!("log index {index}, which is missing"),
-            });
-        };
+        let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
+        let Store { log, scratch, .. } = self;
+        log.read(&mut io.disk, position, scratch)
+    }
+
+    /// Where the entry of a log index stands.
+    pub(crate) fn position_of<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<Position>> {
+        let Some((placed, _)) = self.log.locate(io, index)? else { return Ok(None) };
         let Place::Entry(position) = Store::location_of(placed).place() else {
             unreachable!("an entry's location is an entry")
         };
-        let Store { log, scratch, .. } = self;
-        log.read(&mut io.disk, position, scratch)
+        Ok(Some(position))
+    }
+
+    /// A record refers to an entry that the log does not have.
+    pub(crate) fn missing(&self, index: u64) -> EngineError {
+        let place = format!("log index {index}, which is missing");
+        EngineError::Rotten { partition: self.log.partition, place }
     }
 
     /// The keys of one page of the index, and where the next page begins.

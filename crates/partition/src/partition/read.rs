@@ -2,7 +2,7 @@
 
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_wire::blob::header_key;
+use zerohop_wire::blob::{BlobStamp, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
 use zerohop_wire::{Failure, Message};
@@ -58,6 +58,15 @@ impl Partition {
                 _ => whole,
             };
             let answer = Ok(Brought::Value { version, length, bytes });
+            deliver(held, commit, to, 0, &answer, effects);
+            return;
+        }
+        buffers.contents.clear();
+        if let Query::ReadChunk { offset, length } = read.query
+            && let Ok(Some(state)) = view.chunk_at_once(read.key, (offset, length), &mut buffers.contents)
+        {
+            let (version, stamp) = (Timestamp(state.timestamp), BlobStamp::decode(&state.stamp));
+            let answer = Ok(Brought::Chunk { version, stamp, bytes: &buffers.contents });
             deliver(held, commit, to, 0, &answer, effects);
             return;
         }

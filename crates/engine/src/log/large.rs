@@ -1,0 +1,111 @@
+//! Entries of chunks that lie in memory, block by block: looked at where they lie, whatever their length, without being put
+//! together.
+
+use std::ops::Range;
+
+use super::Log;
+use super::entry::{FLAG_TRAILER, HEAD_BYTES, Head, decode_head_unchecked};
+use super::segment::Segment;
+use crate::index::location::Position;
+use crate::limits::BLOCK_BYTES;
+use crate::log::entry::FLAG_CHUNK;
+use crate::side::extents::{CHUNK_HEAD_BYTES, ChunkHead};
+
+/// A chunk's entry of which no byte has left memory, or each was checked since.
+#[derive(Clone, Copy)]
+pub(crate) struct ChunkInMemory<'l> {
+    segment: &'l Segment,
+    pub(crate) head: Head,
+    pub(crate) key: &'l [u8],
+    /// What of the chunk it covers.
+    pub(crate) chunk: ChunkHead,
+    /// Where its bytes of the chunk begin in the segment; `None`: they are zeros, and are not there.
+    data_at: Option<u64>,
+}
+
+impl Log {
+    /// The entry at a position; `None` if it is no chunk's, or some of it is not in memory or wants a check.
+    pub(crate) fn chunk_in_memory(&self, at: Position) -> Option<ChunkInMemory<'_>> {
+        let segment = self.segment(at.slot);
+        let begin = u64::from(at.offset);
+        let head = decode_head_unchecked(segment.base(), within_block(segment, begin, HEAD_BYTES)?)?;
+        if head.meta.flags & FLAG_CHUNK == 0 || head.payload_bytes < CHUNK_HEAD_BYTES {
+            return None;
+        }
+        let behind = within_block(segment, begin + HEAD_BYTES as u64, head.key_bytes + CHUNK_HEAD_BYTES)?;
+        let (key, chunk) = behind.split_at(head.key_bytes);
+        let chunk = ChunkHead::decode(chunk)?;
+        let (payload_at, end) = (begin + head.payload_at() as u64, begin + head.entry_bytes() as u64);
+        if !pieces(begin..end).all(|(at, bytes)| within_block(segment, at, bytes).is_some()) {
+            return None;
+        }
+        let trailer_bytes = match head.meta.flags & FLAG_TRAILER {
+            0 => 0,
+            _ => usize::from(*within_block(segment, end - 1, 1)?.first()?),
+        };
+        let data_bytes = (head.payload_bytes - CHUNK_HEAD_BYTES).checked_sub(trailer_bytes)?;
+        let data_at = match data_bytes {
+            0 => None,
+            bytes if bytes == chunk.length as usize => Some(payload_at + CHUNK_HEAD_BYTES as u64),
+            // Nothing that was written so.
+            _ => return None,
+        };
+        Some(ChunkInMemory { segment, head, key, chunk, data_at })
+    }
+}
+
+impl ChunkInMemory<'_> {
+    /// Appends these bytes of the chunk to `out`, zeros where the entry has none.
+    pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) {
+        let covers = self.chunk.range();
+        let begin = covers.start.clamp(range.start, range.end.max(range.start));
+        let end = covers.end.clamp(begin, range.end.max(begin));
+        let (wanted, first) = (range.end.saturating_sub(range.start) as usize, out.len());
+        out.reserve(wanted);
+        out.resize(first + (begin - range.start) as usize, 0);
+        if let Some(data_at) = self.data_at.filter(|_| begin < end) {
+            let at = data_at + (begin - covers.start);
+            for (at, bytes) in pieces(at..at + (end - begin)) {
+                // All of it was in memory when this was made, and stays so as long as it is borrowed.
+                out.extend_from_slice(within_block(self.segment, at, bytes).unwrap_or(&[]));
+            }
+        }
+        out.resize(first + wanted, 0);
+    }
+}
+
+impl ChunkInMemory<'_> {
+    /// Lays what the entry has of some bytes of the chunk over them: `out` holds them from `from` on.
+    pub(crate) fn lay(&self, out: &mut [u8], from: u64) {
+        let covers = self.chunk.range();
+        let (begin, end) = (covers.start.max(from), covers.end.min(from + out.len() as u64));
+        if begin >= end {
+            return;
+        }
+        let mut into = &mut out[(begin - from) as usize..(end - from) as usize];
+        let Some(data_at) = self.data_at else { return into.fill(0) };
+        let at = data_at + (begin - covers.start);
+        for (at, bytes) in pieces(at..at + (end - begin)) {
+            let Some(here) = within_block(self.segment, at, bytes) else { return };
+            let (first, behind) = into.split_at_mut(bytes);
+            first.copy_from_slice(here);
+            into = behind;
+        }
+    }
+}
+
+/// So many bytes at a place, if they lie in one block.
+fn within_block(segment: &Segment, at: u64, bytes: usize) -> Option<&[u8]> {
+    segment.in_memory(at, bytes)?.get(..bytes)
+}
+
+/// A range cut at the borders of blocks.
+fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let here = at;
+        let block_end = (here / BLOCK_BYTES as u64 + 1) * BLOCK_BYTES as u64;
+        at = block_end.min(range.end);
+        (here < range.end).then(|| (here, (at - here) as usize))
+    })
+}
