@@ -52,30 +52,29 @@ pub enum Error {
 /// Why an operation on a blob was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobTrouble {
-    /// The bytes do not lie within one chunk. Writing them as one would be a transaction, which is not built yet: write them
-    /// chunk by chunk.
-    SpansChunks {
-        /// Bytes of a chunk.
-        chunk_bytes: u64,
+    /// More bytes than are written, or read, as one.
+    TooLong {
+        /// How many may be.
+        limit: u64,
     },
-    /// Others cut or append to it so often that this did not get its turn.
+    /// Others cut, write or append to it so often that this did not get its turn; or, while it was being filled, at all.
     Contended,
-    /// It was cut while a number in it was changed: whether the number is changed, reading it tells.
-    CutMeanwhile,
+    /// It was written to while it was streamed out: what has come of it is of several versions.
+    ChangedMeanwhile,
 }
 
 impl fmt::Display for BlobTrouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SpansChunks { chunk_bytes } => write!(
+            Self::TooLong { limit } => write!(
                 f,
-                "the bytes do not lie within one chunk of {chunk_bytes} bytes, and writing to several at once is not built \
-                 yet: write them chunk by chunk"
+                "more than the {limit} bytes that are written, replaced or streamed as one: do it in several steps, or fill \
+                 them in"
             ),
             Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),
-            Self::CutMeanwhile => {
-                f.write_str("it was cut while the number was changed: read it to see whether that was done")
-            }
+            Self::ChangedMeanwhile => f.write_str(
+                "it was written to while it was read, so that what has come of it is of several versions: read it again",
+            ),
         }
     }
 }
@@ -134,8 +133,20 @@ impl Error {
     pub fn is_unknown(&self) -> bool {
         match self {
             Self::Operation { reason, .. } => matches!(**reason, Reason::Unknown { .. }),
-            Self::Blob { why, .. } => *why == BlobTrouble::CutMeanwhile,
             _ => false,
+        }
+    }
+
+    /// Whether something that was read has changed since.
+    pub(crate) fn is_changed_read(&self) -> bool {
+        matches!(self.reason(), Some(Reason::Aborted { reason: AbortReason::ReadChanged, .. }))
+    }
+
+    /// How an operation ended.
+    pub(crate) fn reason(&self) -> Option<&Reason> {
+        match self {
+            Self::Operation { reason, .. } => Some(reason),
+            _ => None,
         }
     }
 }

@@ -13,3 +13,45 @@ pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(1);
 
 /// Longest pause between two attempts.
 pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(200);
+
+/// How often an operation of a blob begins anew because the blob is another than its header said, or others were in the way:
+/// with the pauses between, longer than the default deadline.
+pub(crate) const BLOB_ATTEMPTS_MAX: u32 = 128;
+
+/// How often an append asks for a place that another takes first. Each time somebody has appended.
+pub(crate) const BLOB_PLACES_MAX: u32 = 1000;
+
+/// Most bytes of one write of a blob: they are in memory several times, and with the primaries until it is decided.
+pub(crate) const BLOB_WRITE_BYTES_MAX: usize = 64 << 20;
+
+/// Most bytes that are asked for at once while a blob is read.
+pub(crate) const BLOB_PIECE_BYTES: u64 = 4 << 20;
+
+/// Bytes that are on their way while a blob is streamed, in or out; one piece may pass it. What a stream holds in memory is
+/// this and a piece.
+pub(crate) const BLOB_AHEAD_BYTES: u64 = 16 << 20;
+
+/// Most chunks of one stream, whose versions are remembered until its end: 8 bytes each.
+pub(crate) const BLOB_STREAM_CHUNKS_MAX: u64 = 1 << 20;
+
+/// Confirmations on their way at once.
+pub(crate) const BLOB_CONFIRMS_AHEAD: usize = 4096;
+
+/// How often a read of several chunks is confirmed before it runs as a transaction, which waits for writers instead.
+pub(crate) const BLOB_CONFIRMS_MAX: u32 = 2;
+
+/// How often such a read begins anew at most.
+pub(crate) const BLOB_CHECKS_MAX: u32 = 32;
+
+/// Most bytes that are read as the results of a transaction, which its decider keeps.
+pub(crate) const BLOB_SHARED_BYTES_MAX: u64 = 512 << 10;
+
+/// Most chunks that are cut, or removed, by one transaction.
+pub(crate) const BLOB_CUT_CHUNKS_MAX: u64 = 4096;
+
+/// Chunks that are cut side by side where they are more.
+pub(crate) const BLOB_CUTS_AHEAD: u64 = 256;
+
+/// How many chunks ahead of what is filled the header says that it is: after so many it is said once more, and so many have to
+/// be looked at beyond what was filled if it comes to nothing.
+pub(crate) const BLOB_FILL_STEP_CHUNKS: u64 = 256;

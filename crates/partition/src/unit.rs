@@ -242,6 +242,9 @@ impl<'u, D: Disk> Unit<'u, D> {
             return Err(Failure::ValueTooLong { length, limit });
         }
         check_key(key)?;
+        if is_of_blob(key) {
+            return Err(What::ReservedKey.into());
+        }
         let keeps_deadline = match expiry {
             Expiry::Never => false,
             Expiry::Keep => {

@@ -167,6 +167,7 @@ impl Reply {
             | Self::Counter { version, .. }
             | Self::Value { version, .. }
             | Self::List { version, .. }
+            | Self::Chunk { version, .. }
             | Self::Info { version, .. }
                 if *version == Timestamp::MAX =>
             {
@@ -186,6 +187,7 @@ impl Reply {
             | Self::Value { version, .. }
             | Self::List { version, .. }
             | Self::Info { version, .. }
+            | Self::Chunk { version, .. }
             | Self::Transacted { version, .. } => *version,
             _ => Timestamp::ZERO,
         }

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{Brings, Change, Condition, Operation, Transform, Write};
+use zerohop_wire::messages::{BlobChange, Brings, Change, Condition, Operation, Transform, Write};
 
 use crate::id::{Durability, Place, StageId, TransactionId};
 use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX};
 use crate::reason::Reason;
+
+/// The kind of transform that makes a blob larger; the others are the numbers of operators.
+const GROWS: u8 = 64;
 
 /// What an item does to what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +34,8 @@ impl Access {
                 Change::Transform(Transform { brings: Brings::Nothing, operator, .. }) => {
                     Access::Transform(operator.number())
                 }
+                // A maximum too: whoever writes past the end of a blob, or checks its generation, is in nobody's way.
+                Change::Blob(BlobChange::Grow { .. }) => Access::Transform(GROWS),
                 _ => Access::Write,
             },
             Operation::Write(_) => Access::Write,

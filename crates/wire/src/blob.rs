@@ -13,11 +13,12 @@
 //! | ---: | ---: | --- |
 //! | 0 | 1 | format, 1 |
 //! | 1 | 1 | bytes of a chunk, as a power of two |
-//! | 2 | 6 | zero |
+//! | 2 | 1 | 1: it is being filled behind its end; 2: a cut is under way of what was filled; else 0 |
+//! | 3 | 5 | zero |
 //! | 8 | 8 | id: the timestamp of its creation, so that one of the same name that comes later has a greater one |
 //! | 16 | 8 | generation: how often it was cut |
 //! | 24 | 8 | size in bytes |
-//! | 32 | 8 | where bytes end that a cut has not reached yet; 0 if none is under way |
+//! | 32 | 8 | where bytes end that a cut has not reached yet, or that are being filled; 0 if neither is under way |
 //! | 40 | | attributes, opaque |
 
 use crate::error::{Failure, What};
@@ -61,6 +62,17 @@ impl BlobStamp {
     }
 }
 
+/// Whether somebody writes chunks behind a blob's end, to make them a part of it all at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// Nobody does.
+    Not = 0,
+    /// Somebody does. Whoever else is to write cuts that off first.
+    UnderWay = 1,
+    /// It is being cut off. Chunks that are not there yet are marked, so that nothing late makes them.
+    CutOff = 2,
+}
+
 /// What a header says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlobHeader<'a> {
@@ -70,8 +82,10 @@ pub struct BlobHeader<'a> {
     pub stamp: BlobStamp,
     /// Bytes.
     pub size: u64,
-    /// Chunks behind the size may hold bytes from before a cut, up to here; 0: no cut is under way.
+    /// Chunks behind the size may hold bytes from before a cut, or what is being filled, up to here; 0: neither is so.
     pub uncut: u64,
+    /// Whether that is, or was, being filled.
+    pub filling: Filling,
     /// Whatever its owner keeps with it.
     pub attributes: &'a [u8],
 }
@@ -79,7 +93,7 @@ pub struct BlobHeader<'a> {
 impl<'a> BlobHeader<'a> {
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[FORMAT, self.chunk_bits, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&[FORMAT, self.chunk_bits, self.filling as u8, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&self.stamp.encode());
         out.extend_from_slice(&self.size.to_le_bytes());
         out.extend_from_slice(&self.uncut.to_le_bytes());
@@ -90,7 +104,8 @@ impl<'a> BlobHeader<'a> {
     #[must_use]
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, attributes) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let [FORMAT, chunk_bits @ CHUNK_BITS_MIN..=CHUNK_BITS_MAX, 0, 0, 0, 0, 0, 0, ..] = *fixed else {
+        let [FORMAT, chunk_bits @ CHUNK_BITS_MIN..=CHUNK_BITS_MAX, filling, 0, 0, 0, 0, 0, ..] = *fixed
+        else {
             return None;
         };
         let (mut stamp, mut size, mut uncut) = ([0; 16], [0; 8], [0; 8]);
@@ -98,7 +113,13 @@ impl<'a> BlobHeader<'a> {
         size.copy_from_slice(&fixed[24..32]);
         uncut.copy_from_slice(&fixed[32..]);
         let (size, uncut) = (u64::from_le_bytes(size), u64::from_le_bytes(uncut));
-        Some(Self { chunk_bits, stamp: BlobStamp::decode(&stamp), size, uncut, attributes })
+        let filling = match filling {
+            0 => Filling::Not,
+            1 => Filling::UnderWay,
+            2 => Filling::CutOff,
+            _ => return None,
+        };
+        Some(Self { chunk_bits, stamp: BlobStamp::decode(&stamp), size, uncut, filling, attributes })
     }
 }
 
@@ -166,6 +187,7 @@ mod tests {
             stamp,
             size: 5_000_000,
             uncut: 6_000_000,
+            filling: Filling::CutOff,
             attributes: b"colour=blue",
         };
         let mut bytes = Vec::new();

@@ -86,6 +86,12 @@ numbered!(
         TransformChunk = 0x0226, "transform_chunk";
         /// Says that a cut of a blob has reached all chunks.
         SettleBlob = 0x0227, "settle_blob";
+        /// Removes a chunk of a blob that is removed with it.
+        DropChunk = 0x0228, "drop_chunk";
+        /// Begins to fill a blob behind its end, where nobody sees it.
+        FillBlob = 0x0229, "fill_blob";
+        /// Makes what was filled a part of the blob.
+        PublishBlob = 0x022A, "publish_blob";
         /// Keeps what a partition holds now, and all that comes after, for a snapshot.
         OpenSnapshot = 0x0238, "open_snapshot";
         /// Lets it go.

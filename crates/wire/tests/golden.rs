@@ -194,7 +194,10 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
     write("write_chunk", "'value' at 4096, into a new chunk", bytes_at);
     let zeros = BlobChange::WriteChunk { stamp, offset, length: 100, bytes: b"", makes: false };
     write("write_chunk_zeros", "100 zeros at 4096", zeros);
-    write("cut_chunk", "keeps 100 bytes", BlobChange::CutChunk { stamp, keep: 100 });
+    write("cut_chunk", "keeps 100 bytes", BlobChange::CutChunk { stamp, keep: 100, marks: false });
+    write("drop_chunk", "generation 3", BlobChange::DropChunk { stamp });
+    write("fill_blob", "up to 70,000 bytes", BlobChange::Fill { stamp, until: 70_000 });
+    write("publish_blob", "70,000 bytes", BlobChange::Publish { stamp, size: 70_000 });
     let transform = Transform {
         operator: Operator::Max,
         number: NumberType::U64,

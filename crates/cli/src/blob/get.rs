@@ -5,11 +5,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use zerohop_client::{BlobTrouble, Error};
 
 use super::progress::Progress;
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
 use crate::output;
+
+/// How often a file is written anew because the blob was written to meanwhile.
+const AGAIN_MAX: u32 = 3;
 
 #[derive(Args, Debug)]
 pub(crate) struct GetArguments {
@@ -54,23 +58,37 @@ async fn stream(
     file: Option<&Path>,
 ) -> Result<Ending, CommandError> {
     let keyspace = place.open().await?;
-    let mut pieces = match keyspace.blob(name.to_vec()).read_at(offset, length).await {
-        Ok(pieces) => pieces,
-        Err(error) => return refusal::tell(place, name, error),
-    };
-    // Only now: a file of the name of a blob that is not there stays as it is.
-    let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;
+    let blob = keyspace.blob(name.to_vec());
     let mut progress = Progress::new("read");
-    while let Some(piece) = pieces.next_piece().await? {
-        match &mut out {
-            Some((file, path)) => {
-                file.write_all(&piece).map_err(|error| CommandError::system("writing", path, &error))?;
+    let mut again = 0;
+    'again: loop {
+        let mut pieces = match blob.read_at(offset, length).await {
+            Ok(pieces) => pieces,
+            Err(error) => return refusal::tell(place, name, error),
+        };
+        // Only now: a file of the name of a blob that is not there stays as it is.
+        let mut out = file.map(|path| create(path).map(|file| (file, path))).transpose()?;
+        loop {
+            let piece = match pieces.next_piece().await {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return Ok(Ending::Done),
+                Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. })
+                    if again < AGAIN_MAX && file.is_some() =>
+                {
+                    again += 1;
+                    continue 'again;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            match &mut out {
+                Some((file, path)) => {
+                    file.write_all(&piece).map_err(|error| CommandError::system("writing", path, &error))?;
+                }
+                None => output::raw(&[&piece])?,
             }
-            None => output::raw(&[&piece])?,
+            progress.add(piece.len());
         }
-        progress.add(piece.len());
     }
-    Ok(Ending::Done)
 }
 
 fn create(path: &Path) -> Result<File, CommandError> {

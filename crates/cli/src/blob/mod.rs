@@ -26,17 +26,22 @@ use crate::common::target::Target;
 pub(crate) enum BlobCommand {
     /// Makes a blob of a file, or of standard input.
     ///
-    /// It grows while it is written: whoever reads it meanwhile sees what is there so far.
+    /// It is empty until all is there, and then whole: nobody reads a part of it.
     Put(put::PutArguments),
     /// Writes a whole blob to a file, or to standard output.
+    ///
+    /// What comes is one version of it; if others write to it meanwhile, a file is written anew, and what went to standard
+    /// output is to be thrown away: the exit code is 3 then.
     Get(get::GetArguments),
     /// Writes a part of a blob to standard output.
     Read(get::ReadArguments),
     /// Writes bytes at an offset.
     ///
-    /// What lies within one chunk is there as a whole or not at all. More than that is refused, unless --pieces is given.
+    /// All of them are there or none, in however many chunks. More than 64 MiB are refused, unless --pieces is given.
     Write(write::WriteArguments),
     /// Adds bytes at the end, and prints where they begin.
+    ///
+    /// However many they are: whoever reads the blob finds all of them or none.
     Append(write::AppendArguments),
     /// Makes a blob smaller, or larger with zeros.
     Truncate(head::TruncateArguments),
@@ -47,6 +52,8 @@ pub(crate) enum BlobCommand {
     /// Prints the names that begin with a prefix, in their order.
     Ls(list::ListArguments),
     /// Changes a number inside a blob, where it is, and prints it.
+    ///
+    /// Also where it lies in two chunks.
     Transform(transform::TransformArguments),
 }
 

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::bytes::GivenBytes;
 use super::progress::Progress;
+use super::put::{PUT_AT_ONCE_BYTES, fill};
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::shown::Name;
@@ -19,7 +20,7 @@ pub(crate) struct WriteArguments {
     /// Where, in bytes.
     #[arg(long, value_name = "OFFSET")]
     at: u64,
-    /// Writes chunk by chunk what does not lie within one: others may see some of it without the rest.
+    /// Writes in pieces of 4 MiB, and so any number of bytes: others may see some of them without the rest.
     #[arg(long)]
     pieces: bool,
     #[command(flatten)]
@@ -45,27 +46,30 @@ struct Written<'a> {
     length: u64,
 }
 
-/// Bytes appended at a time.
-const APPENDED_BYTES: u64 = 1 << 20;
+/// Most bytes of one write.
+const WRITTEN_BYTES: u64 = 64 << 20;
+
+/// Bytes written at a time where they may be seen piece by piece.
+const PIECE_BYTES: u64 = 4 << 20;
 
 pub(super) async fn run(arguments: WriteArguments) -> Result<Ending, CommandError> {
     let WriteArguments { name, bytes, at, pieces, place } = arguments;
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
-    let Some(info) = blob.stat().await? else { return refusal::not_found(&place, &name) };
-    let chunk = info.chunk_bytes;
     let mut progress = Progress::new("written");
     loop {
-        let offset = at + progress.bytes();
-        // As much as the chunk has; or, where all must go as one, a byte more, which says that it does not.
-        let room = chunk - offset % chunk;
-        let bytes = source.next(if pieces { room } else { room + 1 })?;
-        if bytes.is_empty() {
+        let offset = at.saturating_add(progress.bytes());
+        // Where all must go as one: a byte more than does, which says so.
+        let bytes = source.next(if pieces { PIECE_BYTES } else { WRITTEN_BYTES + 1 })?;
+        if bytes.is_empty() && progress.bytes() > 0 {
             break;
         }
         if let Err(error) = blob.write_at(offset, &bytes).await {
             return refusal::tell(&place, &name, error);
+        }
+        if bytes.is_empty() {
+            break;
         }
         progress.add(bytes.len());
     }
@@ -78,19 +82,19 @@ pub(super) async fn append(arguments: AppendArguments) -> Result<Ending, Command
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
     let mut progress = Progress::new("appended");
-    let mut first = None;
-    loop {
-        let bytes = source.next(APPENDED_BYTES)?;
-        if bytes.is_empty() && first.is_some() {
-            break;
-        }
-        match blob.append(&bytes).await {
-            Ok(at) => first = first.or(Some(at)),
+    let first = source.next(PUT_AT_ONCE_BYTES + 1)?;
+    let length = first.len();
+    let at = if length as u64 > PUT_AT_ONCE_BYTES {
+        fill(&blob, first, &mut source, &mut progress).await?
+    } else {
+        match blob.append(&first).await {
+            Ok(at) => {
+                progress.add(length);
+                at
+            }
             Err(error) => return refusal::tell(&place, &name, error),
         }
-        progress.add(bytes.len());
-    }
-    let at = first.unwrap_or(0);
+    };
     if !place.json {
         output::result(&at.to_string())?;
     }

@@ -9,4 +9,5 @@ pub(crate) mod secret;
 pub(crate) mod shown;
 pub(crate) mod target;
 pub(crate) mod tls;
+pub(crate) mod transform;
 pub(crate) mod value;

@@ -14,7 +14,7 @@ mod record;
 pub(crate) mod refusal;
 mod remove;
 mod scan;
-pub(crate) mod transform;
+mod transform;
 mod wait;
 
 use std::ffi::OsString;

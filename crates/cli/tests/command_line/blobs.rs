@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tokio::task::JoinSet;
-use zerohop_client::{BlobTrouble, Client, Error, Transform};
+use zerohop_client::{BlobTrouble, Client, Error, Failure, Transform};
 
 use crate::support::{Serving, code, stderr, stdout};
 
@@ -47,11 +47,10 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &model)), 0);
     cluster.ok(&["blob", "write", "b", "hello", "--at", "100"]);
     model[100..105].copy_from_slice(b"hello");
-    let across = cluster.run(&["blob", "write", "b", "hello", "--at", "4094"]);
-    assert_eq!(code(&across), 3, "{across:?}");
-    assert!(stderr(&across).contains("do not lie within one chunk of 4096 bytes"), "{across:?}");
-    cluster.ok(&["blob", "write", "b", "hello", "--at", "4094", "--pieces"]);
+    cluster.ok(&["blob", "write", "b", "hello", "--at", "4094"]);
     model[4094..4099].copy_from_slice(b"hello");
+    cluster.ok(&["blob", "write", "b", "hullo", "--at", "8190", "--pieces"]);
+    model[8190..8195].copy_from_slice(b"hullo");
     assert_eq!(cluster.ok(&["blob", "append", "b", "tail"]), "10000\n");
     model.extend_from_slice(b"tail");
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, model);
@@ -78,6 +77,13 @@ fn bytes_are_written_appended_cut_and_changed_in_place() {
     assert_eq!(cluster.json(&["blob", "transform", "b", "add", "2", "--at", "8192"])["value"], 42);
     model[8192..8200].copy_from_slice(&42_i64.to_le_bytes());
     model[8200..8204].copy_from_slice(&2.5_f32.to_le_bytes());
+    // In two chunks, of which the second is not there; and past the end.
+    assert_eq!(cluster.ok(&["blob", "transform", "b", "add", "-3", "--at", "12284"]), "-3\n");
+    assert_eq!(cluster.ok(&["blob", "transform", "b", "add", "5", "--old", "--at", "12284"]), "-3\n");
+    model[12284..12292].copy_from_slice(&2_i64.to_le_bytes());
+    assert_eq!(cluster.ok(&["blob", "transform", "b", "add", "7", "--type", "u8", "--at", "30000"]), "7\n");
+    model.resize(30_000, 0);
+    model.push(7);
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, model);
     assert_eq!(cluster.json(&["blob", "stat", "b", "--set-attributes", "x=1"])["attributes"], "x=1");
 
@@ -132,11 +138,7 @@ fn many_clients_at_once_leave_each_others_bytes_alone() {
                 let (log, cells) = (keyspace.blob("log"), keyspace.blob("cells"));
                 for round in 0..ROUNDS {
                     log.append(&[task * ROUNDS + round; 300]).await.unwrap();
-                    match cells.transform(Transform::add(1_u64).at(0)).await {
-                        // Its chunk is never cut, so it was done.
-                        Ok(_) | Err(Error::Blob { why: BlobTrouble::CutMeanwhile, .. }) => {}
-                        Err(error) => panic!("{error}"),
-                    }
+                    cells.transform(Transform::add(1_u64).at(0)).await.unwrap();
                     // Behind the number: whole chunks of one byte.
                     let at = CHUNK * (1 + usize::from(round % 3));
                     cells.write_at(at as u64, &[task; CHUNK]).await.unwrap();
@@ -167,4 +169,174 @@ fn many_clients_at_once_leave_each_others_bytes_alone() {
         let cells = keyspace.blob("cells").read_at(0, 8).await.unwrap().read_to_end().await.unwrap();
         assert_eq!(cells[..], u64::from(TASKS * ROUNDS).to_le_bytes());
     });
+}
+
+/// Writes over eight chunks beside each other, and readers who must find each of them whole; cut and filled in between.
+#[test]
+fn what_lies_in_several_chunks_is_written_and_read_as_one() {
+    const CHUNK: usize = 4096;
+    const ALL: usize = 8 * CHUNK;
+    let cluster = Serving::in_memory();
+    let endpoint = cluster.endpoint().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&endpoint).await.unwrap();
+        let keyspace = client.keyspace("default").await.unwrap();
+        keyspace.blob("b").create_with(12, b"").await.unwrap();
+        keyspace.blob("b").write_at(0, &[0; ALL]).await.unwrap();
+        let mut tasks = JoinSet::new();
+        for task in 1..=3_u8 {
+            let keyspace = keyspace.clone();
+            tasks.spawn(async move {
+                let blob = keyspace.blob("b");
+                for round in 0..15 {
+                    match round % 5 {
+                        4 => blob.replace(&[task; ALL], None).await.unwrap(),
+                        _ => blob.write_at(0, &[task; ALL]).await.unwrap(),
+                    }
+                }
+                (0, 0)
+            });
+        }
+        for _ in 0..2 {
+            let keyspace = keyspace.clone();
+            tasks.spawn(async move {
+                let blob = keyspace.blob("b");
+                let (mut whole, mut changed) = (0, 0);
+                for _ in 0..20 {
+                    let all = blob.read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap();
+                    assert_eq!(all.len(), ALL);
+                    assert!(all.iter().all(|byte| *byte == all[0]), "bytes of two writes");
+                    let mut pieces = blob.read_at(100, (ALL - 200) as u64).await.unwrap();
+                    let mut streamed = Vec::new();
+                    loop {
+                        match pieces.next_piece().await {
+                            Ok(Some(piece)) => streamed.extend_from_slice(&piece),
+                            Ok(None) => {
+                                assert!(
+                                    streamed.iter().all(|byte| *byte == streamed[0])
+                                        && streamed.len() == ALL - 200
+                                );
+                                whole += 1;
+                                break;
+                            }
+                            Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. }) => {
+                                changed += 1;
+                                break;
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+                (whole, changed)
+            });
+        }
+        let mut streams = (0, 0);
+        while let Some(ended) = tasks.join_next().await {
+            let (whole, changed) = ended.unwrap();
+            streams = (streams.0 + whole, streams.1 + changed);
+        }
+        assert_eq!(streams.0 + streams.1, 40, "{streams:?}");
+    });
+}
+
+#[test]
+fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
+    let cluster = Serving::in_memory();
+    let endpoint = cluster.endpoint().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&endpoint).await.unwrap();
+        let keyspace = client.keyspace("default").await.unwrap();
+        let (one, other) = (keyspace.blob("b"), keyspace.blob("b"));
+        one.create_with(12, b"").await.unwrap();
+        one.write_at(0, &[1; 10_000]).await.unwrap();
+        let (bytes, seen) = one.read_seen(4000, 200).await.unwrap();
+        assert!(bytes.len() == 200 && bytes.iter().all(|byte| *byte == 1));
+        one.write_at_if(&seen, 4000, &[2; 200]).await.unwrap();
+        let refused = one.write_at_if(&seen, 4000, &[3; 200]).await.unwrap_err();
+        assert!(refused.is_conflict(), "{refused}");
+        // Up to the end: an append changes what was read, a write elsewhere does not.
+        let (bytes, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
+        assert_eq!(bytes.len(), 1000);
+        other.write_at(0, b"elsewhere").await.unwrap();
+        one.write_at_if(&seen, 9000, b"same").await.unwrap();
+        let (_, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
+        assert_eq!(other.append(b"more").await.unwrap(), 10_000);
+        assert!(one.write_at_if(&seen, 9000, b"late").await.unwrap_err().is_conflict());
+        // A handle that knows an old header finds out.
+        assert!(other.delete().await.unwrap());
+        let gone = one.write_at(0, b"x").await.unwrap_err();
+        assert!(matches!(gone.failure(), Some(Failure::NotFound)), "{gone}");
+        other.create_with(13, b"").await.unwrap();
+        one.write_at(5000, b"y").await.unwrap();
+        assert_eq!(other.stat().await.unwrap().unwrap().size, 5001);
+        let all = one.read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap();
+        assert!(all.len() == 5001 && all[..5000].iter().all(|byte| *byte == 0), "nothing of the old one");
+    });
+}
+
+#[test]
+fn what_is_filled_in_is_seen_all_at_once_or_never() {
+    let cluster = Serving::in_memory();
+    let endpoint = cluster.endpoint().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&endpoint).await.unwrap();
+        let keyspace = client.keyspace("default").await.unwrap();
+        let (writer, other) = (keyspace.blob("b"), keyspace.blob("b"));
+        writer.create_with(12, b"").await.unwrap();
+        writer.append(b"begin ").await.unwrap();
+        let contents = pattern(50_000);
+        let mut fill = writer.fill().await.unwrap();
+        for piece in contents.chunks(3_333) {
+            fill.push(piece).await.unwrap();
+            assert_eq!(other.stat().await.unwrap().unwrap().size, 6, "nothing is seen yet");
+        }
+        assert_eq!(fill.publish().await.unwrap(), 50_006);
+        let all = other.read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap();
+        assert!(all[..6] == *b"begin " && all[6..] == contents);
+
+        // Somebody else writes: what was filled is never seen, and what comes in its place are zeros.
+        let mut fill = writer.fill().await.unwrap();
+        fill.push(&[9; 20_000]).await.unwrap();
+        assert_eq!(other.append(b"faster").await.unwrap(), 50_006);
+        let beaten = match fill.push(&[9; 20_000]).await {
+            Ok(()) => fill.publish().await.unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(matches!(beaten, Error::Blob { why: BlobTrouble::Contended, .. }), "{beaten}");
+        other.truncate(100_000).await.unwrap();
+        let all = writer.read_at(50_006, u64::MAX).await.unwrap().read_to_end().await.unwrap();
+        assert!(all.len() == 49_994 && all[..6] == *b"faster" && all[6..].iter().all(|byte| *byte == 0));
+
+        // Nobody publishes it: the next one clears it away.
+        let mut fill = writer.fill().await.unwrap();
+        fill.push(&[7; 10_000]).await.unwrap();
+        drop(fill);
+        assert_eq!(other.append(b"!").await.unwrap(), 100_000);
+        assert!(other.delete().await.unwrap());
+        assert!(writer.stat().await.unwrap().is_none());
+    });
+}
+
+#[test]
+fn keys_of_blobs_are_refused_to_operations_of_records() {
+    let cluster = Serving::in_memory();
+    assert_eq!(code(&cluster.run_with(&["blob", "put", "film"], b"contents")), 0);
+    let endpoint = cluster.endpoint().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&endpoint).await.unwrap();
+        let keyspace = client.keyspace("default").await.unwrap();
+        for last in [0, 1] {
+            let key = [&b"\xFFzhbfilm"[..], &[0; 8], &[last]].concat();
+            let refused = keyspace.insert(&key, "v").await.unwrap_err().to_string();
+            assert!(refused.contains("reserved for the header or a chunk of a blob"), "{refused}");
+            let transaction = client.begin();
+            transaction.insert(&keyspace, &key, "v").unwrap();
+            transaction.commit().await.unwrap_err();
+        }
+    });
+    assert_eq!(cluster.ok(&["blob", "get", "film"]), "contents");
 }

@@ -1,135 +1,178 @@
 //! Making a blob smaller, and removing it.
 //!
-//! The header is cut first, and says what is still to be done; then the chunks are; then the header says that all are.
-//! Whoever dies in between leaves the rest to the next writer, and doing it twice does no harm.
+//! Header and chunks are cut by one transaction. Where they are too many, the header is cut first, and says what is still to
+//! be done; then the chunks are; then the header says that all are. Whoever dies in between leaves the rest to the next
+//! writer, and doing it twice does no harm. Until it is done, whoever remembers the header from before may read what is
+//! cut off in chunks that were not reached yet.
 
 use zerohop_session::{Error as Reason, Reply};
 use zerohop_wire::Failure;
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::blob::{BlobStamp, Filling};
 use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOperation, Write};
 
-use super::{ATTEMPTS_MAX, Blob, Known};
+use super::{Blob, Known};
 use crate::error::{BlobTrouble, Error};
-
-/// Chunks that are cut side by side.
-const CUTS_AHEAD: u64 = 64;
+use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_CUT_CHUNKS_MAX, BLOB_CUTS_AHEAD};
+use crate::transaction::Attempts;
 
 impl Blob<'_> {
-    /// Makes it this large: what is cut off is gone, what is added are zeros. Brings when all of it is done. Ends with
-    /// `NotFound` if there is no such blob.
+    /// Makes it this large: what is cut off is gone, what is added are zeros. Brings when all of it is done. Up to 4,096
+    /// chunks are cut at once, so that nobody sees some of it. Ends with `NotFound` if there is no such blob.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
         let key = self.header_key()?;
-        for _ in 0..ATTEMPTS_MAX {
+        let mut attempts = Attempts::new(self.keyspace.client());
+        self.remember(None);
+        for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = self.settled().await?;
-            let change = BlobChange::Cut { stamp: header.stamp, size };
-            match self.change(&key, Condition::IfVersion(header.version), change).await {
-                Ok(_) if size >= header.size => return Ok(()),
-                Ok(_) => return self.settled().await.map(drop),
-                Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
-                Err(error) => self.unless_stale(error)?,
+            let stamp = header.stamp;
+            if size >= header.size {
+                match self
+                    .change(&key, Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })
+                    .await
+                {
+                    Ok(_) => return Ok(()),
+                    Err(error) => self.unless_other(error)?,
+                }
+                continue;
+            }
+            if header.chunks() - (size >> header.chunk_bits) > BLOB_CUT_CHUNKS_MAX {
+                let change = BlobChange::Cut { stamp, size };
+                match self.change(&key, Condition::IfVersion(header.version), change).await {
+                    Ok(_) => {
+                        self.remember(None);
+                        return self.settled().await.map(drop);
+                    }
+                    Err(error) => self.unless_other(error)?,
+                }
+                continue;
+            }
+            let after = next(stamp);
+            let mut together = self.together();
+            together.header(Condition::IfVersion(header.version), BlobChange::Cut { stamp, size })?;
+            for number in size >> header.chunk_bits..header.chunks() {
+                let keep = size.saturating_sub(number << header.chunk_bits) as u32;
+                together.chunk(number, BlobChange::CutChunk { stamp: after, keep, marks: false }, None)?;
+            }
+            together.header(Condition::Always, BlobChange::Settle { stamp: after })?;
+            match together.commit().await {
+                Ok(_) => {
+                    self.remember(None);
+                    return Ok(());
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Removes it. Brings whether there was one.
+    /// Removes it, all at once as [`Blob::truncate`] does. Brings whether there was one.
     pub async fn delete(&self) -> Result<bool, Error> {
-        let key = self.header_key()?;
-        for _ in 0..ATTEMPTS_MAX {
+        let mut attempts = Attempts::new(self.keyspace.client());
+        for _ in 0..BLOB_ATTEMPTS_MAX {
             let Some(header) = self.header().await? else { return Ok(false) };
-            let mut cut = Vec::new();
-            let version = if header.size > 0 || header.uncut > 0 {
-                let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
-                match self.change(&key, Condition::IfVersion(header.version), change).await {
-                    Ok(_) => {}
-                    Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {
-                        continue;
-                    }
-                    Err(error) => {
-                        self.unless_stale(error)?;
-                        continue;
-                    }
-                }
-                let Some(header) = self.header().await? else { return Ok(true) };
-                if header.size > 0 {
-                    continue;
-                }
-                cut = self.cut_chunks(&header).await?;
-                header.version
-            } else {
-                header.version
-            };
-            let remove =
-                Write { key: &key, condition: Condition::IfVersion(version), change: Change::Remove };
-            match self.ask(&WireOperation::Write(remove)).await {
-                Ok(_) => {
-                    self.remove_chunks(cut).await?;
+            if header.chunks() > BLOB_CUT_CHUNKS_MAX {
+                if self.delete_in_steps(&header).await? {
                     return Ok(true);
                 }
-                Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
-                Err(error) => return Err(error),
+                continue;
+            }
+            let mut together = self.together();
+            together.remove_header(header.version)?;
+            for number in 0..header.chunks() {
+                together.chunk(number, BlobChange::DropChunk { stamp: header.stamp }, None)?;
+            }
+            match together.commit().await {
+                Ok(_) => {
+                    self.remember(None);
+                    return Ok(true);
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
             }
         }
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Does what is left of a cut.
-    pub(super) async fn finish_cut(&self, header: &Known) -> Result<(), Error> {
-        self.cut_chunks(header).await?;
-        let (key, stamp) = (self.header_key()?, header.stamp);
-        match self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await {
-            Ok(_) => Ok(()),
-            // Somebody has cut it again.
-            Err(error) => self.unless_stale(error),
+    /// As many chunks as a transaction does not take: they are cut, then the header goes, then what is left of them.
+    async fn delete_in_steps(&self, header: &Known) -> Result<bool, Error> {
+        let (key, chunks) = (self.header_key()?, header.chunks());
+        let change = BlobChange::Cut { stamp: header.stamp, size: 0 };
+        if let Err(error) = self.change(&key, Condition::IfVersion(header.version), change).await {
+            return self.unless_other(error).map(|()| false);
         }
+        self.remember(None);
+        let Some(now) = self.header().await? else { return Ok(true) };
+        if now.size > 0 || now.stamp.id != header.stamp.id {
+            return Ok(false);
+        }
+        let (stamp, marks) = (now.stamp, now.filling == Filling::CutOff);
+        self.each_chunk((0, chunks), |_| BlobChange::CutChunk { stamp, keep: 0, marks }).await?;
+        let remove =
+            Write { key: &key, condition: Condition::IfVersion(now.version), change: Change::Remove };
+        if let Err(error) = self.ask(&WireOperation::Write(remove)).await {
+            return self.unless_other(error).map(|()| false);
+        }
+        self.remember(None);
+        self.each_chunk((0, chunks), |_| BlobChange::DropChunk { stamp }).await?;
+        Ok(true)
     }
 
-    /// Cuts the chunks behind the size, up to where the blob has ended. The numbers of those that there were, with the
-    /// version that they have now.
-    async fn cut_chunks(&self, header: &Known) -> Result<Vec<(u64, Timestamp)>, Error> {
-        let (bits, stamp) = (header.chunk_bits, header.stamp);
-        let (mut next, end) = (header.size >> bits, header.uncut.div_ceil(header.chunk_bytes()));
-        let mut cut = Vec::new();
+    /// Does what is left of a cut; cuts off what somebody fills.
+    pub(super) async fn finish_cut(&self, header: &Known) -> Result<(), Error> {
+        let key = self.header_key()?;
+        let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
+        if header.filling == Filling::UnderWay {
+            let cut = BlobChange::Cut { stamp, size };
+            let cut = self.change(&key, Condition::IfVersion(header.version), cut).await;
+            return cut.map(drop).or_else(|error| self.unless_other(error));
+        }
+        let marks = header.filling == Filling::CutOff;
+        let keep = |number: u64| size.saturating_sub(number << bits) as u32;
+        let cut = |number| BlobChange::CutChunk { stamp, keep: keep(number), marks };
+        self.each_chunk((size >> bits, header.uncut.div_ceil(header.chunk_bytes())), cut).await?;
+        let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
+        // Somebody has cut it again.
+        settled.map(drop).or_else(|error| self.unless_other(error))
+    }
+
+    /// Changes chunks one by one, some side by side. One that knows of a later cut is left alone.
+    async fn each_chunk(
+        &self,
+        (mut next, end): (u64, u64),
+        change: impl Fn(u64) -> BlobChange<'static>,
+    ) -> Result<(), Error> {
         while next < end {
-            let until = end.min(next + CUTS_AHEAD);
+            let until = end.min(next + BLOB_CUTS_AHEAD);
             let mut under_way = Vec::new();
             for number in next..until {
-                let keep = header.size.saturating_sub(number << bits) as u32;
-                let key = self.chunk_key(number)?;
-                let change = Change::Blob(BlobChange::CutChunk { stamp, keep });
+                let (key, change) = (self.chunk_key(number)?, Change::Blob(change(number)));
                 let write = Write { key: &key, condition: Condition::Always, change };
-                under_way.push((number, self.start(&WireOperation::Write(write))?));
+                under_way.push(self.start(&WireOperation::Write(write))?);
             }
-            for (number, answer) in under_way {
+            for answer in under_way {
                 match answer.await.unwrap_or(Err(Reason::Closed)) {
-                    Ok(Reply::Done { version, number: 1 }) => cut.push((number, version)),
-                    // There was none, or it knows of a later cut.
-                    Ok(_) | Err(Reason::Answer { failure: Failure::StaleBlob { .. } }) => {}
+                    Ok(Reply::Done { .. }) | Err(Reason::Answer { failure: Failure::StaleBlob { .. } }) => {}
+                    Ok(_) => return Err(Error::Unexpected),
                     Err(reason) => return Err(Error::about(&self.name, reason)),
                 }
             }
             next = until;
         }
-        Ok(cut)
-    }
-
-    /// Removes what is left of the chunks of a blob that is gone, unless another of its name has taken them.
-    async fn remove_chunks(&self, cut: Vec<(u64, Timestamp)>) -> Result<(), Error> {
-        for some in cut.chunks(CUTS_AHEAD as usize) {
-            let mut under_way = Vec::new();
-            for &(number, version) in some {
-                let key = self.chunk_key(number)?;
-                let condition = Condition::IfVersion(version);
-                let write = Write { key: &key, condition, change: Change::Remove };
-                under_way.push(self.start(&WireOperation::Write(write))?);
-            }
-            for answer in under_way {
-                match answer.await.unwrap_or(Err(Reason::Closed)) {
-                    Ok(_) | Err(Reason::Answer { failure: Failure::ConditionFailed { .. } }) => {}
-                    Err(reason) => return Err(Error::about(&self.name, reason)),
-                }
-            }
-        }
         Ok(())
     }
+
+    /// An error, unless it says that the header is another by now.
+    pub(super) fn unless_other(&self, error: Error) -> Result<(), Error> {
+        match error.failure() {
+            Some(Failure::ConditionFailed { .. } | Failure::NotFound) => {
+                self.remember(None);
+                Ok(())
+            }
+            _ => self.unless_stale(error),
+        }
+    }
+}
+
+/// The generation behind a cut.
+pub(super) fn next(stamp: BlobStamp) -> BlobStamp {
+    BlobStamp { generation: stamp.generation + 1, ..stamp }
 }

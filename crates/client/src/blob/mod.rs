@@ -1,50 +1,51 @@
 //! Blobs: large mutable objects, striped over chunks of one size that lie where their hashes say.
 //!
 //! ```text
-//!   write ──> chunk (one log entry at its primary) ──> header: larger, or looked at again ──> done
-//!                  │ the blob was cut                        │ cut, or made anew
-//!                  └──────────── read the header, finish the cut, and once more ───────────┘
+//!   write ──> within a chunk that is there ──> that chunk, alone: one log entry
+//!        └──> anything else ──> one transaction: header (as large, of this generation) and all its chunks
+//!   read ───> within a chunk ──> that chunk, alone
+//!        └──> of several ──> all of them, then confirmed by a round without contents: one version
+//!   fill ───> chunk by chunk behind the end, where nobody looks ──> published by one write of the header
 //! ```
 //!
-//! What lies in one chunk is read, written and transformed as one. A write over several chunks would be a transaction, of
-//! which blobs are no part yet, and is refused: [`Blob::write_at`] takes what lies within one chunk.
+//! A handle remembers the header that it has seen last: a chunk tells whoever knows an older one.
 
 mod cut;
+mod fill;
 mod list;
+mod put;
 mod read;
+mod together;
+mod whole;
+mod write;
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use zerohop_session::{Error as Reason, Reply, Request};
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{
-    BlobChange, Brings, Change, Condition, Number, Operation as WireOperation, Query, Read, Write,
-};
+use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOperation, Query, Read, Write};
 
+pub use fill::BlobFill;
 pub use list::BlobList;
 pub use read::BlobRead;
-pub(crate) use read::whole;
+pub(crate) use together::whole;
+pub use whole::BlobSeen;
 
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;
-use crate::transform::Transform;
-
-/// Bytes of a chunk, as a power of two, unless a blob is made with another: 1 MiB.
-pub const CHUNK_BITS_DEFAULT: u8 = 20;
-
-/// How often a write begins anew because the blob was cut meanwhile. Whoever cuts more often than that is at fault.
-const ATTEMPTS_MAX: u32 = 16;
-
-/// How often an append asks for a place that another takes first. Each time somebody has appended.
-const PLACES_MAX: u32 = 1000;
+use crate::limits::BLOB_ATTEMPTS_MAX;
 
 /// A blob of a keyspace, by its name. Nothing is asked of the cluster before an operation is.
 #[derive(Clone, Debug)]
 pub struct Blob<'a> {
     keyspace: &'a Keyspace,
     name: Bytes,
+    /// Shared with clones. Never held while something is awaited.
+    known: Arc<Mutex<Option<Known>>>,
 }
 
 /// What a blob is, without its contents.
@@ -52,11 +53,11 @@ pub struct Blob<'a> {
 pub struct BlobInfo {
     /// Tells it from others of the same name, earlier and later: the time of its creation.
     pub id: Timestamp,
-    /// How often bytes were cut off it.
+    /// How often bytes were cut off it, or filled in.
     pub generation: u64,
     /// Bytes.
     pub size: u64,
-    /// Bytes of a chunk: what lies within one is written as one.
+    /// Bytes of a chunk.
     pub chunk_bytes: u64,
     /// Whatever its owner keeps with it.
     pub attributes: Bytes,
@@ -71,6 +72,7 @@ struct Known {
     stamp: BlobStamp,
     size: u64,
     uncut: u64,
+    filling: Filling,
     chunk_bits: u8,
     attributes: Bytes,
 }
@@ -80,19 +82,42 @@ impl Known {
         1 << self.chunk_bits
     }
 
-    /// Number of the chunk that holds so many bytes from an offset on, and the offset in it.
-    fn place(&self, offset: u64, length: u64) -> Option<(u64, u32)> {
-        let end = offset.checked_add(length.max(1))?;
-        let number = offset >> self.chunk_bits;
-        let within = offset - (number << self.chunk_bits);
-        ((end - 1) >> self.chunk_bits == number).then_some((number, within as u32))
+    /// The parts of so many bytes from an offset on, each within one chunk.
+    fn parts(&self, offset: u64, length: u64) -> impl Iterator<Item = Part> + use<> {
+        let (bits, end) = (self.chunk_bits, offset.saturating_add(length));
+        let mut at = offset;
+        std::iter::from_fn(move || {
+            let number = at >> bits;
+            let within = at - (number << bits);
+            let part_end = end.min((number + 1) << bits);
+            let part = Part { number, within: within as u32, at, length: part_end.checked_sub(at)? as u32 };
+            at = part_end;
+            (part.length > 0).then_some(part)
+        })
     }
+
+    /// Chunks of which there may be any.
+    fn chunks(&self) -> u64 {
+        self.size.max(self.uncut).div_ceil(self.chunk_bytes())
+    }
+}
+
+/// Some bytes of a blob, within one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    /// Of the chunk.
+    number: u64,
+    /// Where they begin in the chunk, and in the blob.
+    within: u32,
+    at: u64,
+    /// Bytes.
+    length: u32,
 }
 
 impl Keyspace {
     /// A blob by its name, whether there is one or not.
     pub fn blob(&self, name: impl Into<Bytes>) -> Blob<'_> {
-        Blob { keyspace: self, name: name.into() }
+        Blob { keyspace: self, name: name.into(), known: Arc::default() }
     }
 
     /// Goes through the names of the blobs that begin with `prefix`, in their order, page by page.
@@ -101,50 +126,49 @@ impl Keyspace {
     }
 }
 
-impl<'a> Blob<'a> {
+impl Blob<'_> {
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &Bytes {
         &self.name
     }
 
-    /// Makes it, empty, with chunks of 1 MiB. Ends with `ConditionFailed` if there is one of this name.
+    /// Makes it, empty, with chunks as large as the keyspace says. Ends with `ConditionFailed` if there is one of this name.
     pub async fn create(&self, attributes: &[u8]) -> Result<BlobInfo, Error> {
-        self.create_with(CHUNK_BITS_DEFAULT, attributes).await
+        self.create_with(self.keyspace.config().chunk_bytes.trailing_zeros() as u8, attributes).await
     }
 
     /// As [`Blob::create`], with chunks of another size: its power of two, from 12 (4 KiB) to 24 (16 MiB).
     pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<BlobInfo, Error> {
         let key = self.header_key()?;
         match self.change(&key, Condition::Always, BlobChange::Create { chunk_bits, attributes }).await? {
-            Reply::Done { version, number } => Ok(BlobInfo {
-                id: Timestamp(number),
-                generation: 0,
-                size: 0,
-                chunk_bytes: 1 << chunk_bits,
-                attributes: Bytes::copy_from_slice(attributes),
-                version,
-            }),
+            Reply::Done { version, number } => {
+                let known = Known {
+                    version,
+                    stamp: BlobStamp { id: number, generation: 0 },
+                    size: 0,
+                    uncut: 0,
+                    filling: Filling::Not,
+                    chunk_bits,
+                    attributes: Bytes::copy_from_slice(attributes),
+                };
+                let info = BlobInfo::of(&known);
+                self.remember(Some(known));
+                Ok(info)
+            }
             _ => Err(Error::Unexpected),
         }
     }
 
     /// What it is, if there is one.
     pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
-        Ok(self.header().await?.map(|known| BlobInfo {
-            id: Timestamp(known.stamp.id),
-            generation: known.stamp.generation,
-            size: known.size,
-            chunk_bytes: known.chunk_bytes(),
-            attributes: known.attributes,
-            version: known.version,
-        }))
+        Ok(self.header().await?.as_ref().map(BlobInfo::of))
     }
 
     /// Replaces its attributes. Ends with `NotFound` if there is no such blob.
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
         let key = self.header_key()?;
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..BLOB_ATTEMPTS_MAX {
             let stamp = self.known().await?.stamp;
             let change = BlobChange::Describe { stamp, attributes };
             match self.change(&key, Condition::Always, change).await {
@@ -155,169 +179,61 @@ impl<'a> Blob<'a> {
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Streams so many bytes from an offset on, as far as the blob has them, in pieces and within a few MiB of memory. Each
-    /// piece is as it was at one moment; all of them together need not be.
-    pub async fn read_at(&self, offset: u64, length: u64) -> Result<BlobRead<'a>, Error> {
-        let known = self.known().await?;
-        Ok(BlobRead::new(self.clone(), known, offset, length))
-    }
-
-    /// Writes bytes at an offset, which may lie behind the end: what is between are zeros. They must lie within one chunk;
-    /// all of them are there then, or none.
-    pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
-        if bytes.is_empty() {
-            return self.known().await.map(drop);
-        }
-        for _ in 0..ATTEMPTS_MAX {
-            let header = self.settled().await?;
-            if self.write_once(&header, offset, bytes).await? {
-                return Ok(());
-            }
-        }
-        Err(self.trouble(BlobTrouble::Contended))
-    }
-
-    /// Adds bytes at the end, and brings where they stand. Nobody else's are between them. Until it is done readers may find
-    /// zeros in the place of the bytes, or of some of them.
-    pub async fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
-        let key = self.header_key()?;
-        for _ in 0..PLACES_MAX {
-            let header = self.settled().await?;
-            let (stamp, offset) = (header.stamp, header.size);
-            if bytes.is_empty() {
-                return Ok(offset);
-            }
-            // The place is taken first, by whoever finds the size as it was: nobody else writes there.
-            let size = offset + bytes.len() as u64;
-            let taken = self
-                .change(&key, Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })
-                .await;
-            match taken {
-                Ok(_) => {
-                    self.write_pieces(offset, bytes, header.chunk_bytes()).await?;
-                    return Ok(offset);
-                }
-                Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
-                Err(error) => self.unless_stale(error)?,
-            }
-        }
-        Err(self.trouble(BlobTrouble::Contended))
-    }
-
-    /// Changes a number in it, which lies within one chunk, where that is; bytes that are not there are zeros. Brings what it
-    /// is now.
-    pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<N, Error> {
-        let (offset, wire) = transform.parts(Brings::New);
-        let width = N::TYPE.bytes();
-        for _ in 0..ATTEMPTS_MAX {
-            let header = self.settled().await?;
-            let (number, within) = self.place(&header, offset, width)?;
-            let (key, stamp) = (self.chunk_key(number)?, header.stamp);
-            let transform = zerohop_wire::messages::Transform { offset: u64::from(within), ..wire };
-            let change = BlobChange::TransformChunk { stamp, transform, makes: true };
-            let bits = match self.change(&key, Condition::Always, change).await {
-                Ok(Reply::Done { number, .. }) => number,
-                Ok(_) => return Err(Error::Unexpected),
-                Err(error) => {
-                    self.unless_stale(error)?;
-                    continue;
-                }
-            };
-            // It is done: doing it once more would change the number twice.
-            return match self.confirm(&header, offset + width as u64).await? {
-                true => Ok(N::from_bits(bits)),
-                false => Err(self.trouble(BlobTrouble::CutMeanwhile)),
-            };
-        }
-        Err(self.trouble(BlobTrouble::Contended))
-    }
-
-    /// Writes chunk by chunk.
-    async fn write_pieces(&self, offset: u64, bytes: &[u8], chunk_bytes: u64) -> Result<(), Error> {
-        let (mut at, mut left) = (offset, bytes);
-        while !left.is_empty() {
-            let room = (chunk_bytes - at % chunk_bytes).min(left.len() as u64) as usize;
-            let (piece, rest) = left.split_at(room);
-            self.write_at(at, piece).await?;
-            (at, left) = (at + room as u64, rest);
-        }
-        Ok(())
-    }
-
-    /// One attempt; `false`: the blob was cut meanwhile, and it may have to be done again.
-    async fn write_once(&self, header: &Known, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
-        let (number, within) = self.place(header, offset, bytes.len())?;
-        let key = self.chunk_key(number)?;
-        let (stamp, length) = (header.stamp, bytes.len() as u32);
-        let change = BlobChange::WriteChunk { stamp, offset: within, length, bytes, makes: true };
-        match self.change(&key, Condition::Always, change).await {
-            Ok(_) => self.confirm(header, offset + bytes.len() as u64).await,
-            Err(error) => self.unless_stale(error).map(|()| false),
-        }
-    }
-
-    /// Behind a write: whether the blob is the same still, and not cut. It is made as large as the write's end.
-    async fn confirm(&self, header: &Known, end: u64) -> Result<bool, Error> {
-        if end > header.size {
-            let (key, change) = (self.header_key()?, BlobChange::Grow { stamp: header.stamp, size: end });
-            return match self.change(&key, Condition::Always, change).await {
-                Ok(_) => Ok(true),
-                Err(error) => self.unless_stale(error).map(|()| false),
-            };
-        }
-        let now = self.known().await?;
-        Ok(now.stamp == header.stamp && now.uncut == 0)
-    }
-
-    fn place(&self, header: &Known, offset: u64, length: usize) -> Result<(u64, u32), Error> {
-        let spans = || self.trouble(BlobTrouble::SpansChunks { chunk_bytes: header.chunk_bytes() });
-        header.place(offset, length as u64).ok_or_else(spans)
-    }
-
-    /// The header, if there is a blob.
+    /// The header, if there is a blob, as it is now.
     async fn header(&self) -> Result<Option<Known>, Error> {
         let key = self.header_key()?;
-        match self.ask(&WireOperation::Read(Read { key: &key, query: Query::Lookup })).await {
-            Ok(Reply::Value { version, bytes, .. }) => {
-                let header = BlobHeader::decode(&bytes).ok_or(Error::Unexpected)?;
-                Ok(Some(Known {
-                    version,
-                    stamp: header.stamp,
-                    size: header.size,
-                    uncut: header.uncut,
-                    chunk_bits: header.chunk_bits,
-                    attributes: bytes.slice_ref(header.attributes),
-                }))
-            }
-            Ok(_) => Err(Error::Unexpected),
-            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(None),
-            Err(error) => Err(error),
+        let reply = self.ask(&WireOperation::Read(Read { key: &key, query: Query::Lookup })).await;
+        let known = match reply {
+            Ok(reply) => Some(known_of(&reply)?),
+            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => None,
+            Err(error) => return Err(error),
+        };
+        self.remember(known.clone());
+        Ok(known)
+    }
+
+    /// The header of a blob that is there, as it is now.
+    async fn known(&self) -> Result<Known, Error> {
+        self.header().await?.ok_or_else(|| self.not_found())
+    }
+
+    /// The header as this handle has seen it last, or as it is now.
+    async fn recalled(&self) -> Result<Known, Error> {
+        match self.recall() {
+            Some(known) => Ok(known),
+            None => self.known().await,
         }
     }
 
-    /// The header of a blob that is there.
-    async fn known(&self) -> Result<Known, Error> {
-        self.header()
-            .await?
-            .ok_or_else(|| Error::about(&self.name, Reason::Answer { failure: Failure::NotFound }))
-    }
-
-    /// The same, of which no cut is under way: what is left of one is done.
+    /// The same, of a blob of which no cut is under way and which nobody fills: what is left of a cut is done, and what was
+    /// filled is cut off.
     async fn settled(&self) -> Result<Known, Error> {
-        for _ in 0..ATTEMPTS_MAX {
-            let known = self.known().await?;
+        let mut known = self.recalled().await?;
+        for _ in 0..BLOB_ATTEMPTS_MAX {
             if known.uncut == 0 {
                 return Ok(known);
             }
             self.finish_cut(&known).await?;
+            known = self.known().await?;
         }
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// An error, unless it says that the blob is another by now.
+    fn recall(&self) -> Option<Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn remember(&self, known: Option<Known>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    }
+
+    /// An error, unless it says that the blob is another by now; then its header is to be read again.
     fn unless_stale(&self, error: Error) -> Result<(), Error> {
         match error.failure() {
-            Some(Failure::StaleBlob { .. }) => Ok(()),
+            Some(Failure::StaleBlob { .. }) => {
+                self.remember(None);
+                Ok(())
+            }
             _ => Err(error),
         }
     }
@@ -333,18 +249,28 @@ impl<'a> Blob<'a> {
 
     /// Sends an operation, without waiting for it.
     fn start(&self, operation: &WireOperation<'_>) -> Result<Answer, Error> {
-        let client = self.keyspace.client();
-        let request = Request::record(self.keyspace.id(), operation, client.limit_us());
-        let request = request.map_err(|failure| Error::about(&self.name, Reason::Answer { failure }))?;
-        Ok(client.submit(request))
+        Ok(self.keyspace.client().submit(self.request(operation)?))
+    }
+
+    fn request(&self, operation: &WireOperation<'_>) -> Result<Request, Error> {
+        let request = Request::record(self.keyspace.id(), operation, self.keyspace.client().limit_us());
+        request.map_err(|failure| self.failed(failure))
     }
 
     fn header_key(&self) -> Result<Vec<u8>, Error> {
-        header_key(&self.name).map_err(|failure| Error::about(&self.name, Reason::Answer { failure }))
+        header_key(&self.name).map_err(|failure| self.failed(failure))
     }
 
     fn chunk_key(&self, number: u64) -> Result<Vec<u8>, Error> {
-        chunk_key(&self.name, number).map_err(|failure| Error::about(&self.name, Reason::Answer { failure }))
+        chunk_key(&self.name, number).map_err(|failure| self.failed(failure))
+    }
+
+    fn failed(&self, failure: Failure<'static>) -> Error {
+        Error::about(&self.name, Reason::Answer { failure })
+    }
+
+    fn not_found(&self) -> Error {
+        self.failed(Failure::NotFound)
     }
 
     fn trouble(&self, why: BlobTrouble) -> Error {
@@ -352,5 +278,57 @@ impl<'a> Blob<'a> {
     }
 }
 
+impl BlobInfo {
+    fn of(known: &Known) -> BlobInfo {
+        BlobInfo {
+            id: Timestamp(known.stamp.id),
+            generation: known.stamp.generation,
+            size: known.size,
+            chunk_bytes: known.chunk_bytes(),
+            attributes: known.attributes.clone(),
+            version: known.version,
+        }
+    }
+}
+
+/// The header that a lookup of it has brought.
+fn known_of(reply: &Reply) -> Result<Known, Error> {
+    let Reply::Value { version, bytes, .. } = reply else { return Err(Error::Unexpected) };
+    let header = BlobHeader::decode(bytes).ok_or(Error::Unexpected)?;
+    Ok(Known {
+        version: *version,
+        stamp: header.stamp,
+        size: header.size,
+        uncut: header.uncut,
+        filling: header.filling,
+        chunk_bits: header.chunk_bits,
+        attributes: bytes.slice_ref(header.attributes),
+    })
+}
+
 /// What an operation that was sent comes to.
 type Answer = oneshot::Receiver<Result<Reply, Reason>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_falls_apart_at_the_borders_of_chunks() {
+        let known = Known {
+            version: Timestamp(1),
+            stamp: BlobStamp::default(),
+            size: 0,
+            uncut: 0,
+            filling: Filling::Not,
+            chunk_bits: 12,
+            attributes: Bytes::new(),
+        };
+        let parts = |offset, length| -> Vec<(u64, u32, u64, u32)> {
+            known.parts(offset, length).map(|p| (p.number, p.within, p.at, p.length)).collect()
+        };
+        assert_eq!(parts(0, 0), []);
+        assert_eq!(parts(4096, 4096), [(1, 0, 4096, 4096)]);
+        assert_eq!(parts(4095, 4098), [(0, 4095, 4095, 1), (1, 0, 4096, 4096), (2, 0, 8192, 1)]);
+    }
+}

@@ -1,94 +1,146 @@
 //! Reading a blob from one end to the other, a few pieces ahead of whoever takes them.
+//!
+//! Pieces come before it is known that all are of one version: the last one is held back until that is confirmed. Whoever
+//! has taken all without an error has one version of the blob; whoever gets an error has read bytes of several, and begins anew.
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
-use zerohop_session::{Error as Reason, Reply};
-use zerohop_wire::Failure;
-use zerohop_wire::messages::{Operation as WireOperation, Query, Read};
+use bytes::Bytes;
+use zerohop_session::Error as Reason;
+use zerohop_wire::ids::Timestamp;
 
-use super::{Answer, Blob, Known};
-use crate::error::Error;
-
-/// Bytes asked for at once, and how many such pieces are under way: what a reader holds in memory is their product.
-const PIECE_BYTES: u64 = 1 << 20;
-const PIECES_AHEAD: usize = 4;
+use super::together::whole;
+use super::{Answer, Blob, BlobSeen, Known, Part};
+use crate::error::{BlobTrouble, Error};
+use crate::limits::{BLOB_AHEAD_BYTES, BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX};
 
 /// The bytes of a blob, piece by piece.
 #[derive(Debug)]
 pub struct BlobRead<'a> {
     blob: Blob<'a>,
     header: Known,
+    offset: u64,
     /// What is still to be asked for.
     next: u64,
     end: u64,
-    ahead: VecDeque<(Answer, usize)>,
+    /// It ends where the blob does.
+    is_to_the_end: bool,
+    ahead: VecDeque<(Answer, Part)>,
+    ahead_bytes: u64,
+    /// Versions of the chunks from the first one on that was read.
+    versions: Vec<Timestamp>,
+    pieces: u64,
 }
 
-impl<'a> BlobRead<'a> {
-    pub(super) fn new(blob: Blob<'a>, header: Known, offset: u64, length: u64) -> Self {
-        let end = offset.saturating_add(length).min(header.size);
-        Self { blob, header, next: offset, end, ahead: VecDeque::new() }
+impl<'a> Blob<'a> {
+    /// Streams so many bytes from an offset on, as far as the blob has them, within a few MiB of memory. All that comes is of
+    /// one version: of all that was there at one moment since this was called. Whether it is so turns out with the last piece;
+    /// if not, it ends with [`BlobTrouble::ChangedMeanwhile`], and what has come before is of several.
+    pub async fn read_at(&self, offset: u64, length: u64) -> Result<BlobRead<'a>, Error> {
+        let end = offset.saturating_add(length);
+        let header = match self.recall() {
+            Some(known) if end <= known.size => known,
+            _ => self.known().await?,
+        };
+        let is_to_the_end = end > header.size;
+        let end = end.min(header.size);
+        let chunks = end.saturating_sub(offset) >> header.chunk_bits;
+        if chunks > BLOB_STREAM_CHUNKS_MAX {
+            let limit = BLOB_STREAM_CHUNKS_MAX << header.chunk_bits;
+            return Err(self.trouble(BlobTrouble::TooLong { limit }));
+        }
+        Ok(BlobRead {
+            blob: self.clone(),
+            header,
+            offset,
+            next: offset,
+            end,
+            is_to_the_end,
+            ahead: VecDeque::new(),
+            ahead_bytes: 0,
+            versions: Vec::new(),
+            pieces: 0,
+        })
     }
 
+    /// So many bytes from an offset on, as far as the blob has them, and what a write can rest on: see [`Blob::write_at_if`].
+    /// All of it is in memory, and of one version: what changes while it is read is read again.
+    pub async fn read_seen(&self, offset: u64, length: u64) -> Result<(Bytes, BlobSeen), Error> {
+        let (read, seen) = self.read_whole(&[(offset, length)]).await?;
+        Ok((read.into_iter().next().unwrap_or_default(), seen))
+    }
+
+    /// Several ranges, each an offset and a length, as far as the blob has them, all in memory and as of one moment.
+    pub async fn read_ranges(&self, ranges: &[(u64, u64)]) -> Result<Vec<Bytes>, Error> {
+        self.read_whole(ranges).await.map(|(read, _)| read)
+    }
+}
+
+impl BlobRead<'_> {
     /// Bytes that are still to come.
     #[must_use]
     pub fn left(&self) -> u64 {
-        let ahead: u64 = self.ahead.iter().map(|(_, length)| *length as u64).sum();
-        ahead + self.end.saturating_sub(self.next)
+        self.ahead_bytes + self.end.saturating_sub(self.next)
     }
 
     /// The next piece; `None` at the end.
     pub async fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
-        while self.ahead.len() < PIECES_AHEAD && self.next < self.end {
+        while self.next < self.end && (self.ahead.is_empty() || self.ahead_bytes < BLOB_AHEAD_BYTES) {
             self.ask()?;
         }
-        let Some((answer, length)) = self.ahead.pop_front() else { return Ok(None) };
-        match answer.await.unwrap_or(Err(Reason::Closed)) {
-            // What is left of another blob of the name is none of this one's.
-            Ok(Reply::Chunk { stamp, bytes, .. }) if stamp.id == self.header.stamp.id => {
-                Ok(Some(whole(bytes, length)))
-            }
-            Ok(Reply::Chunk { .. }) | Err(Reason::Answer { failure: Failure::NotFound }) => {
-                Ok(Some(whole(Bytes::new(), length)))
-            }
-            Ok(_) => Err(Error::Unexpected),
-            Err(reason) => Err(Error::about(&self.blob.name, reason)),
+        let Some((answer, part)) = self.ahead.pop_front() else { return Ok(None) };
+        self.ahead_bytes -= u64::from(part.length);
+        let answer = answer.await.unwrap_or(Err(Reason::Closed));
+        let Some(looked) = self.blob.looked(&self.header, answer)? else { return Err(self.changed()) };
+        let place = (part.number - (self.offset >> self.header.chunk_bits)) as usize;
+        match self.versions.get(place) {
+            Some(version) if *version != looked.version => return Err(self.changed()),
+            Some(_) => {}
+            None => self.versions.push(looked.version),
         }
+        self.pieces += 1;
+        if self.left() == 0 && !self.is_one_version().await? {
+            return Err(self.changed());
+        }
+        Ok(Some(whole(looked.bytes, part.length as usize)))
     }
 
-    /// All that is left, in one piece: for what is known to be small.
-    pub async fn read_to_end(mut self) -> Result<Bytes, Error> {
-        let mut all = BytesMut::new();
-        while let Some(piece) = self.next_piece().await? {
-            if all.is_empty() && self.left() == 0 {
-                return Ok(piece);
+    /// All that is left, in one piece: for what is known to be small. What changes meanwhile is read again.
+    pub async fn read_to_end(self) -> Result<Bytes, Error> {
+        let end = if self.is_to_the_end { u64::MAX } else { self.end };
+        let from = self.end - self.left().min(self.end);
+        let read = self.blob.read_whole(&[(from, end - from)]).await?.0;
+        Ok(read.into_iter().next().unwrap_or_default())
+    }
+
+    /// Whether all that was read was so at one moment.
+    async fn is_one_version(&self) -> Result<bool, Error> {
+        let first = self.offset >> self.header.chunk_bits;
+        // One answer is of one moment.
+        if self.pieces > 1 {
+            for (some, at) in self.versions.chunks(BLOB_CONFIRMS_AHEAD).zip(0..) {
+                let numbers = first + at * BLOB_CONFIRMS_AHEAD as u64..;
+                let versions: Vec<(u64, Timestamp)> = numbers.zip(some.iter().copied()).collect();
+                if !self.blob.unconfirmed(&versions).await?.is_empty() {
+                    return Ok(false);
+                }
             }
-            all.extend_from_slice(&piece);
         }
-        Ok(all.freeze())
+        let has_holes = self.versions.contains(&Timestamp::ZERO);
+        Ok(!(self.is_to_the_end || has_holes) || self.blob.is_as_it_was(&self.header).await?)
     }
 
     fn ask(&mut self) -> Result<(), Error> {
-        let bits = self.header.chunk_bits;
-        let number = self.next >> bits;
-        let within = self.next - (number << bits);
-        let length = (self.header.chunk_bytes() - within).min(self.end - self.next).min(PIECE_BYTES);
-        let key = self.blob.chunk_key(number)?;
-        let query = Query::ReadChunk { offset: within as u32, length: length as u32 };
-        let answer = self.blob.start(&WireOperation::Read(Read { key: &key, query }))?;
-        self.ahead.push_back((answer, length as usize));
-        self.next += length;
+        let length = (self.end - self.next).min(BLOB_PIECE_BYTES);
+        let Some(part) = self.header.parts(self.next, length).next() else { return Ok(()) };
+        self.ahead.push_back((self.blob.look(part)?, part));
+        self.ahead_bytes += u64::from(part.length);
+        self.next += u64::from(part.length);
         Ok(())
     }
-}
 
-/// A piece with the zeros that were left out at its end.
-pub(crate) fn whole(bytes: Bytes, length: usize) -> Bytes {
-    if bytes.len() == length {
-        return bytes;
+    fn changed(&self) -> Error {
+        self.blob.remember(None);
+        self.blob.trouble(BlobTrouble::ChangedMeanwhile)
     }
-    let mut all = BytesMut::from(&bytes[..]);
-    all.resize(length, 0);
-    all.freeze()
 }

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use zerohop_session::Error as Reason;
 
 use super::{Committed, Transaction};
 use crate::client::{Client, seed};
@@ -73,7 +74,8 @@ impl Attempts {
     pub(crate) fn after(&mut self, error: &Error) -> Option<Duration> {
         let pause = pause(self.count);
         self.count += 1;
-        (error.is_conflict() && Instant::now() + pause < self.ends).then_some(pause)
+        let is_passing = error.is_conflict() || matches!(error.reason(), Some(Reason::Unstaged { .. }));
+        (is_passing && Instant::now() + pause < self.ends).then_some(pause)
     }
 }
 

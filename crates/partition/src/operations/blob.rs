@@ -1,7 +1,7 @@
 //! Headers of blobs: bytes records that these writes understand. Those of chunks go to [`super::chunk`].
 
 use zerohop_engine::disk::Disk;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, is_of_blob, name_of_header};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, is_of_blob, name_of_header};
 use zerohop_wire::messages::{BlobChange, RecordType};
 use zerohop_wire::{Failure, What};
 
@@ -15,9 +15,13 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<
             check_key(!is_header && is_of_blob(cell.key))?;
             chunk::write(cell, (stamp, makes), (offset, length), bytes)
         }
-        BlobChange::CutChunk { stamp, keep } => {
+        BlobChange::CutChunk { stamp, keep, marks } => {
             check_key(!is_header && is_of_blob(cell.key))?;
-            chunk::cut(cell, stamp, keep)
+            chunk::cut(cell, (stamp, marks), keep)
+        }
+        BlobChange::DropChunk { stamp } => {
+            check_key(!is_header && is_of_blob(cell.key))?;
+            chunk::remove(cell, stamp)
         }
         BlobChange::TransformChunk { stamp, transform, makes } => {
             check_key(!is_header && is_of_blob(cell.key))?;
@@ -45,7 +49,11 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
         }
         // Of one name, a later blob has a greater id: timestamps of a partition never repeat.
         let stamp = BlobStamp { id: cell.at.0, generation: 0 };
-        return put(cell, &BlobHeader { chunk_bits, stamp, size: 0, uncut: 0, attributes }, stamp.id);
+        return put(
+            cell,
+            &BlobHeader { chunk_bits, stamp, size: 0, uncut: 0, filling: Filling::Not, attributes },
+            stamp.id,
+        );
     }
     if cell.shape.is_none() {
         return Ok(Plan::leave(Outcome::NotFound));
@@ -60,6 +68,8 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
     if asked.id != found.stamp.id || !is_description && asked.generation != found.stamp.generation {
         return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
     }
+    let is_filling = found.filling == Filling::UnderWay;
+    let next = BlobStamp { generation: found.stamp.generation + 1, ..found.stamp };
     let (new, number) = match *change {
         BlobChange::Grow { .. } if found.uncut > 0 => {
             return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
@@ -68,13 +78,36 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
             let size = size.max(found.size);
             (BlobHeader { size, ..found }, size)
         }
-        BlobChange::Cut { size, .. } if size < found.size => {
-            let stamp = BlobStamp { generation: found.stamp.generation + 1, ..found.stamp };
+        // What is being filled is cut off with the rest: its writer must not publish it.
+        BlobChange::Cut { size, .. } if size < found.size || is_filling => {
             let uncut = found.uncut.max(found.size);
-            (BlobHeader { size, stamp, uncut, ..found }, stamp.generation)
+            let filling = if found.filling == Filling::Not { Filling::Not } else { Filling::CutOff };
+            (BlobHeader { size, stamp: next, uncut, filling, ..found }, next.generation)
+        }
+        BlobChange::Cut { .. } if found.uncut > 0 => {
+            // Made larger, it would have bytes again that were cut off.
+            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
         }
         BlobChange::Cut { size, .. } => (BlobHeader { size, ..found }, found.stamp.generation),
-        BlobChange::Settle { .. } => (BlobHeader { uncut: 0, ..found }, 0),
+        BlobChange::Settle { .. } if is_filling => {
+            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+        }
+        BlobChange::Settle { .. } => (BlobHeader { uncut: 0, filling: Filling::Not, ..found }, 0),
+        BlobChange::Fill { .. } if found.uncut > 0 && !is_filling => {
+            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+        }
+        BlobChange::Fill { until, .. } => {
+            let stamp = if is_filling { found.stamp } else { next };
+            let uncut = found.uncut.max(until).max(found.size).max(1);
+            (BlobHeader { stamp, uncut, filling: Filling::UnderWay, ..found }, stamp.generation)
+        }
+        BlobChange::Publish { .. } if !is_filling => {
+            return Ok(Plan::leave(Outcome::StaleBlob(found.stamp)));
+        }
+        BlobChange::Publish { size, .. } => {
+            let size = size.max(found.size);
+            (BlobHeader { size, uncut: 0, filling: Filling::Not, ..found }, size)
+        }
         BlobChange::Describe { attributes, .. } => (BlobHeader { attributes, ..found }, 0),
         _ => return Err(What::Chunk.into()),
     };

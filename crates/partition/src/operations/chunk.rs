@@ -3,15 +3,14 @@
 //! A chunk's stamp tells of which blob it is and which cut it knows. Writes leave the generation as it is, so that a cut
 //! that comes to a chunk finds out whether it was there before: one that knows the generation is left alone.
 
-use zerohop_engine::ChunkHead;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::{CHUNK_HEAD_BYTES, ChunkHead};
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::messages::{Answer, Brings, Outcome as Brought, RecordType, Transform};
 
-use super::transform::applied;
 use super::{Action, Cell, OrFail, Plan, Planned};
-use crate::limits::{CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PARTS_MAX};
+use crate::limits::{CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PARTS_MAX, TRAILER_BYTES_MAX};
 use crate::outcome::Outcome;
 use crate::overlay::{ChunkShape, Shape, Written};
 use crate::view::View;
@@ -56,7 +55,7 @@ pub(super) fn transform<'a, D: Disk>(
     let mut old = [0; 8];
     old[..width].copy_from_slice(&number);
     let old = u64::from_le_bytes(old);
-    let new = applied(transform.operator, transform.number, old, transform.operand);
+    let new = transform.operator.applied(transform.number, old, transform.operand);
     let told = match transform.brings {
         Brings::Nothing => 0,
         Brings::Old => old,
@@ -70,7 +69,11 @@ pub(super) fn transform<'a, D: Disk>(
     lay(cell, found, (asked.0, offset, length), &new.to_le_bytes()[..width], told)
 }
 
-pub(super) fn cut<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp, keep: u32) -> Planned<'a> {
+pub(super) fn cut<'a, D: Disk>(
+    cell: &mut Cell<'_, '_, D>,
+    (stamp, marks): (BlobStamp, bool),
+    keep: u32,
+) -> Planned<'a> {
     if let Err(wrong) = cell.of_type(RecordType::Chunk) {
         return Ok(Plan::leave(wrong));
     }
@@ -78,6 +81,7 @@ pub(super) fn cut<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp, kee
         Some(chunk) if chunk.stamp.id > stamp.id => return Ok(Plan::leave(Outcome::StaleBlob(chunk.stamp))),
         // What is left of an older blob nobody reads.
         Some(chunk) if chunk.stamp.id == stamp.id => chunk,
+        _ if marks => return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, &[], 1)),
         _ => return Ok(Plan::leave(cell.unchanged(0))),
     };
     if chunk.stamp.generation >= stamp.generation {
@@ -89,6 +93,18 @@ pub(super) fn cut<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, stamp: BlobStamp, kee
     }
     let length = end.saturating_sub(keep);
     Ok(made(cell, Written { stamp, offset: keep, length }, &[], 1, Action::LayChunk))
+}
+
+/// With its blob: whoever comes late with a write of it reads the header first, and finds that there is none.
+pub(super) fn remove<'a, D>(cell: &Cell<'_, '_, D>, stamp: BlobStamp) -> Planned<'a> {
+    if let Err(wrong) = cell.of_type(RecordType::Chunk) {
+        return Ok(Plan::leave(wrong));
+    }
+    match cell.shape.as_ref().and_then(|shape| shape.chunk) {
+        Some(chunk) if chunk.stamp.id > stamp.id => Ok(Plan::leave(Outcome::StaleBlob(chunk.stamp))),
+        Some(_) => super::remove::plan(cell),
+        None => Ok(Plan::leave(cell.unchanged(0))),
+    }
 }
 
 /// Answers a read of a part of a chunk: as much of it as was written.
@@ -165,12 +181,14 @@ fn made<'a, D>(
     action: fn(Written) -> Action<'a>,
 ) -> Plan<'a> {
     cell.buffer.clear();
+    // With room for a trailer, so that it is not moved for that.
+    cell.buffer.reserve(CHUNK_HEAD_BYTES + bytes.len() + TRAILER_BYTES_MAX);
     cell.buffer.extend_from_slice(&head_of(written));
     cell.buffer.extend_from_slice(bytes);
     Plan { action: action(written), outcome: cell.done(number) }
 }
 
-fn head_of(written: Written) -> [u8; zerohop_engine::CHUNK_HEAD_BYTES] {
+fn head_of(written: Written) -> [u8; CHUNK_HEAD_BYTES] {
     let Written { stamp, offset, length } = written;
     ChunkHead { offset, length, stamp: stamp.encode() }.encode()
 }

@@ -20,10 +20,11 @@ pub(crate) mod wait;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineResult, TrimTo};
-use zerohop_wire::Failure;
+use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::Change as Asked;
 use zerohop_wire::messages::{Answer, Condition, Expiry, Query, Range, Read, RecordType, Write};
+use zerohop_wire::{Failure, What};
 
 use crate::failure::failure_of;
 use crate::limits::DEADLINE_BYTES_MAX;
@@ -177,6 +178,7 @@ pub(crate) fn depends_on_record(write: &Write<'_>) -> bool {
 
 /// Finds out what a write does.
 pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -> Planned<'a> {
+    check_reserved(write)?;
     let (version, found) = (cell.version(), cell.shape.as_ref().map(|shape| shape.record));
     let holds = match write.condition {
         Condition::Always => true,
@@ -200,6 +202,14 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -
         Asked::Transform(transform) => transform::plan(cell, transform),
         Asked::Blob(change) => blob::plan(cell, &change),
     }
+}
+
+/// Headers and chunks of blobs are written by the operations of blobs, and removed by whoever knows the version.
+#[inline]
+pub(crate) fn check_reserved(write: &Write<'_>) -> Result<(), Failure<'static>> {
+    let is_of_blobs = matches!(write.change, Asked::Blob(_))
+        || matches!((write.condition, write.change), (Condition::IfVersion(_), Asked::Remove));
+    if is_of_blob(write.key) && !is_of_blobs { Err(What::ReservedKey.into()) } else { Ok(()) }
 }
 
 /// Answers a read of a record that is seen so. `out` is empty, and holds what the answer borrows.

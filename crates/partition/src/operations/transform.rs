@@ -1,7 +1,7 @@
 //! `transform`: arithmetic and logic on one number inside a bytes record. Bytes that are not there are zeros.
 
 use zerohop_engine::disk::Disk;
-use zerohop_wire::messages::{Brings, Number, NumberType, Operator, RecordType, Transform};
+use zerohop_wire::messages::{Brings, RecordType, Transform};
 
 use super::{Action, Cell, Contents, Plan, Planned};
 
@@ -23,7 +23,7 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform
     let mut old = [0; 8];
     old[..bytes.len()].copy_from_slice(bytes);
     let old = u64::from_le_bytes(old);
-    let new = applied(transform.operator, transform.number, old, transform.operand);
+    let new = transform.operator.applied(transform.number, old, transform.operand);
     let number = match transform.brings {
         Brings::Nothing => 0,
         Brings::Old => old,
@@ -38,57 +38,11 @@ pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, transform: Transform
     Ok(Plan { action, outcome: cell.done(number) })
 }
 
-/// The bits of what becomes of a number.
-pub(super) fn applied(operator: Operator, number: NumberType, old: u64, operand: u64) -> u64 {
-    macro_rules! integer {
-        ($type:ty) => {{
-            let (a, b) = (<$type as Number>::from_bits(old), <$type as Number>::from_bits(operand));
-            match operator {
-                Operator::Add => a.wrapping_add(b),
-                Operator::Multiply => a.wrapping_mul(b),
-                Operator::Min => a.min(b),
-                Operator::Max => a.max(b),
-                Operator::And => a & b,
-                Operator::Or => a | b,
-                Operator::Xor => a ^ b,
-            }
-            .bits()
-        }};
-    }
-    macro_rules! float {
-        ($type:ty) => {{
-            let (a, b) = (<$type as Number>::from_bits(old), <$type as Number>::from_bits(operand));
-            let first = |takes_a: bool| if takes_a { a } else { b };
-            Number::bits(match operator {
-                Operator::Add => a + b,
-                Operator::Multiply => a * b,
-                Operator::Min => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_le())),
-                Operator::Max => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_ge())),
-                // The wire refuses them.
-                Operator::And | Operator::Or | Operator::Xor => a,
-            })
-        }};
-    }
-    match number {
-        NumberType::I8 => integer!(i8),
-        NumberType::I16 => integer!(i16),
-        NumberType::I32 => integer!(i32),
-        NumberType::I64 => integer!(i64),
-        NumberType::U8 => integer!(u8),
-        NumberType::U16 => integer!(u16),
-        NumberType::U32 => integer!(u32),
-        NumberType::U64 => integer!(u64),
-        NumberType::F32 => float!(f32),
-        NumberType::F64 => float!(f64),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use zerohop_wire::Failure;
     use zerohop_wire::messages::{Brings, Change, Number, Operator, RecordType, Transform};
 
-    use super::applied;
     use crate::testing::{Bench, append, insert};
 
     fn transform<N: Number>(operator: Operator, offset: u64, operand: N, brings: Brings) -> Change<'static> {
@@ -97,7 +51,7 @@ mod tests {
     }
 
     fn result<N: Number>(operator: Operator, old: N, operand: N) -> N {
-        N::from_bits(applied(operator, N::TYPE, old.bits(), operand.bits()))
+        N::from_bits(operator.applied(N::TYPE, old.bits(), operand.bits()))
     }
 
     #[test]

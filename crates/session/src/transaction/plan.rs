@@ -7,6 +7,7 @@ use zerohop_placement::{ClusterMap, Durability as Configured, partition_of};
 use zerohop_transaction::codec::{encode_items, encode_parts};
 use zerohop_transaction::limits::{EFFECT_BYTES_MAX, INLINE_BYTES_MAX, PARTICIPANTS_MAX};
 use zerohop_transaction::{Body, Durability, Item as Sent, Items, Part, Place, StageId};
+use zerohop_wire::blob::routed;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::item::Item;
@@ -57,7 +58,7 @@ impl Plan {
         for (number, item) in items.iter().enumerate() {
             let found = map.keyspace(item.keyspace).ok_or(NoPlan::Keyspace(item.keyspace))?;
             let config = found.config();
-            let cell = config.hash.hash(config.seed, item.key());
+            let cell = config.hash.hash(config.seed, routed(item.key()));
             let partition = partition_of(cell, config.partitions);
             // The first hash of the partition's slice; the wider shift keeps one partition from being a special case.
             let point = (u128::from(partition.0) << (64 - config.partitions.bits())) as u64;
@@ -251,5 +252,23 @@ mod tests {
         assert_eq!(order.len(), 60);
         assert_eq!(plan.item(0, 0), Some(order[0]));
         assert!(plan.parts.iter().all(|part| part.items.is_sorted()));
+    }
+
+    #[test]
+    fn what_is_of_a_blob_goes_where_its_keys_are_routed() {
+        let map = map(&[Configured::DEFAULT]);
+        let item = |key: &[u8]| {
+            let write = Write { key, condition: Condition::Always, change: Change::Remove };
+            Item::new(KeyspaceId(1), &Operation::Write(write), None).unwrap()
+        };
+        for name in (0..50_u32).map(u32::to_le_bytes) {
+            let keys = [zerohop_wire::blob::header_key(&name), zerohop_wire::blob::chunk_key(&name, 0)];
+            let items: Vec<Item> = keys.iter().map(|key| item(key.as_ref().unwrap())).collect();
+            let plan = Plan::of(&map, &items).unwrap();
+            assert_eq!(plan.parts.len(), 1, "header and chunk 0 lie together");
+            let partition = map.keyspace(KeyspaceId(1)).unwrap().partition(items[0].key());
+            let point = plan.parts[0].part.place.point;
+            assert_eq!(partition_of(point, PartitionCount::new(4).unwrap()), partition);
+        }
     }
 }

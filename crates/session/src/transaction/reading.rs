@@ -201,6 +201,7 @@ impl Reading {
     fn is_short(&self) -> bool {
         let bytes = |reply: &Reply| match reply {
             Reply::Value { bytes, .. } => bytes.len(),
+            Reply::Chunk { bytes, .. } => bytes.len(),
             Reply::List { values, .. } => values.iter().map(|value| value.len() + 4).sum(),
             _ => 0,
         };

@@ -57,6 +57,8 @@ numbered!(
         ProofExpected = 25, "the frame behind the answer to Hello must be Prove";
         /// A write or read of a chunk that no chunk allows, or a size of chunks that there is not.
         Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
+        /// The key is one of a blob's header or chunk, and the operation one of records.
+        ReservedKey = 41, "the key is reserved for the header or a chunk of a blob: use the operations of blobs, or another key";
         /// A read of a snapshot that asks for something else than what was there.
         SnapshotQuery = 50, "at the time of a snapshot a record can be looked up, read in part and inspected, and nothing else";
         /// A lease of no time, or a longer one than may be asked for.

@@ -40,6 +40,22 @@ pub enum BlobChange<'a> {
         /// Bytes.
         size: u64,
     },
+    /// Says that chunks behind its end will be filled, up to a point. Its generation is raised, so that whoever wrote before
+    /// it begins anew; the chunks are written under the generation before. Whoever else is to write ends the filling first,
+    /// by a cut. Said again by who fills, it moves the point. Answers `Done`, number: the generation.
+    Fill {
+        /// Which; if it is being filled already, as it is by that.
+        stamp: BlobStamp,
+        /// Where the chunks end that may be filled.
+        until: u64,
+    },
+    /// Makes a blob that is being filled so large: what was filled is seen from then on. Answers `Done`, number: its size.
+    Publish {
+        /// Which, as [`BlobChange::Fill`] has left it.
+        stamp: BlobStamp,
+        /// Bytes; not less than it has.
+        size: u64,
+    },
     /// Says that the chunks behind its size are cut. Answers `Done`, number 0.
     Settle {
         /// Which, after the cut.
@@ -66,13 +82,20 @@ pub enum BlobChange<'a> {
         /// Whether the writer has read the header, and found this blob and generation.
         makes: bool,
     },
-    /// Turns everything from a point on to zeros, and has writes of older generations refused. Nothing, if there is no
-    /// chunk. Answers `Done`, number: 1 if there was one.
+    /// Turns everything from a point on to zeros, and has writes of older generations refused. Answers `Done`, number: 1 if
+    /// there is a chunk now.
     CutChunk {
         /// Which, after the cut.
         stamp: BlobStamp,
         /// Bytes that stay.
         keep: u32,
+        /// Whether to make an empty chunk where there is none, which refuses what is late: of what was filled.
+        marks: bool,
+    },
+    /// Removes a chunk, unless it is of a later blob of the name. Answers `Done`, number: 1 if there was one.
+    DropChunk {
+        /// Which; its generation does not matter.
+        stamp: BlobStamp,
     },
     /// Changes a number inside a chunk. Answers as a transform of a record does, or as a write of a chunk.
     TransformChunk {
@@ -85,6 +108,7 @@ pub enum BlobChange<'a> {
     },
 }
 
+/// Of writes and transforms: may make the chunk. Of a cut: marks where there is none.
 const MAKES: u8 = 0x80;
 
 impl<'a> BlobChange<'a> {
@@ -98,6 +122,9 @@ impl<'a> BlobChange<'a> {
             Self::WriteChunk { .. } => Kind::WriteChunk,
             Self::CutChunk { .. } => Kind::CutChunk,
             Self::TransformChunk { .. } => Kind::TransformChunk,
+            Self::DropChunk { .. } => Kind::DropChunk,
+            Self::Fill { .. } => Kind::FillBlob,
+            Self::Publish { .. } => Kind::PublishBlob,
         }
     }
 
@@ -112,6 +139,9 @@ impl<'a> BlobChange<'a> {
             | Self::Describe { stamp, .. }
             | Self::WriteChunk { stamp, .. }
             | Self::CutChunk { stamp, .. }
+            | Self::DropChunk { stamp }
+            | Self::Fill { stamp, .. }
+            | Self::Publish { stamp, .. }
             | Self::TransformChunk { stamp, .. } => stamp,
         }
     }
@@ -126,13 +156,14 @@ impl<'a> BlobChange<'a> {
         self.check()?;
         let (detail, number, payload): (u8, u64, &[u8]) = match *self {
             Self::Create { chunk_bits, attributes } => (0, u64::from(chunk_bits), attributes),
-            Self::Grow { size, .. } | Self::Cut { size, .. } => (0, size, &[]),
-            Self::Settle { .. } => (0, 0, &[]),
+            Self::Grow { size, .. } | Self::Cut { size, .. } | Self::Publish { size, .. } => (0, size, &[]),
+            Self::Fill { until, .. } => (0, until, &[]),
+            Self::Settle { .. } | Self::DropChunk { .. } => (0, 0, &[]),
             Self::Describe { attributes, .. } => (0, 0, attributes),
             Self::WriteChunk { offset, length, bytes, makes, .. } => {
                 (u8::from(makes) * MAKES, u64::from(offset) | u64::from(length) << 32, bytes)
             }
-            Self::CutChunk { keep, .. } => (0, u64::from(keep), &[]),
+            Self::CutChunk { keep, marks, .. } => (u8::from(marks) * MAKES, u64::from(keep), &[]),
             Self::TransformChunk { transform, makes, .. } => {
                 (transform.operator.number() | (u8::from(makes) * MAKES), 0, &[])
             }
@@ -162,7 +193,7 @@ impl<'a> BlobChange<'a> {
         let number = fields.u64();
         fields.done()?;
         let makes = detail & MAKES != 0;
-        let may_have_detail = matches!(kind, Kind::WriteChunk | Kind::TransformChunk);
+        let may_have_detail = matches!(kind, Kind::WriteChunk | Kind::CutChunk | Kind::TransformChunk);
         let wants_operator = kind == Kind::TransformChunk;
         if detail != 0 && !may_have_detail || detail & !MAKES != 0 && !wants_operator {
             return Err(What::Detail.into());
@@ -188,14 +219,23 @@ impl<'a> BlobChange<'a> {
                 let (offset, length) = (number as u32, (number >> 32) as u32);
                 Self::WriteChunk { stamp, offset, length, bytes: payload, makes }
             }
-            Kind::GrowBlob | Kind::CutBlob | Kind::CutChunk | Kind::SettleBlob => {
+            Kind::GrowBlob
+            | Kind::CutBlob
+            | Kind::FillBlob
+            | Kind::PublishBlob
+            | Kind::CutChunk
+            | Kind::DropChunk
+            | Kind::SettleBlob => {
                 only_key((key, payload))?;
                 match kind {
                     Kind::GrowBlob => Self::Grow { stamp, size: number },
                     Kind::CutBlob => Self::Cut { stamp, size: number },
-                    Kind::SettleBlob if number == 0 => Self::Settle { stamp },
-                    Kind::SettleBlob => return Err(What::Chunk.into()),
-                    _ => Self::CutChunk { stamp, keep: small(number)? },
+                    Kind::FillBlob => Self::Fill { stamp, until: number },
+                    Kind::PublishBlob => Self::Publish { stamp, size: number },
+                    Kind::CutChunk => Self::CutChunk { stamp, keep: small(number)?, marks: makes },
+                    _ if number != 0 => return Err(What::Chunk.into()),
+                    Kind::SettleBlob => Self::Settle { stamp },
+                    _ => Self::DropChunk { stamp },
                 }
             }
             _ => {
@@ -232,7 +272,12 @@ impl<'a> BlobChange<'a> {
                 let offset = u32::try_from(transform.offset).map_err(|_| What::Chunk)?;
                 check_chunk(offset, transform.number.bytes() as u32)
             }
-            Self::Grow { .. } | Self::Cut { .. } | Self::Settle { .. } => Ok(()),
+            Self::Grow { .. }
+            | Self::Cut { .. }
+            | Self::Fill { .. }
+            | Self::Publish { .. }
+            | Self::Settle { .. }
+            | Self::DropChunk { .. } => Ok(()),
         }
     }
 }

@@ -218,7 +218,10 @@ impl<'a> Message<'a> {
             | Kind::WriteChunk
             | Kind::CutChunk
             | Kind::TransformChunk
-            | Kind::SettleBlob => {
+            | Kind::SettleBlob
+            | Kind::DropChunk
+            | Kind::FillBlob
+            | Kind::PublishBlob => {
                 let (stamp, rest) = Stamp::split(body)?;
                 Self::Write { stamp, write: Write::take(kind, rest)? }
             }

@@ -140,6 +140,55 @@ impl Transform {
     }
 }
 
+impl Operator {
+    /// The bits of what becomes of a number of this type. Integers wrap around; of floats NaN loses; bits of floats are not
+    /// combined.
+    #[must_use]
+    pub fn applied(self, number: NumberType, old: u64, operand: u64) -> u64 {
+        macro_rules! integer {
+            ($type:ty) => {{
+                let (a, b) = (<$type as Number>::from_bits(old), <$type as Number>::from_bits(operand));
+                match self {
+                    Self::Add => a.wrapping_add(b),
+                    Self::Multiply => a.wrapping_mul(b),
+                    Self::Min => a.min(b),
+                    Self::Max => a.max(b),
+                    Self::And => a & b,
+                    Self::Or => a | b,
+                    Self::Xor => a ^ b,
+                }
+                .bits()
+            }};
+        }
+        macro_rules! float {
+            ($type:ty) => {{
+                let (a, b) = (<$type as Number>::from_bits(old), <$type as Number>::from_bits(operand));
+                let first = |takes_a: bool| if takes_a { a } else { b };
+                Number::bits(match self {
+                    Self::Add => a + b,
+                    Self::Multiply => a * b,
+                    Self::Min => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_le())),
+                    Self::Max => first(b.is_nan() || (!a.is_nan() && a.total_cmp(&b).is_ge())),
+                    // The wire refuses them.
+                    Self::And | Self::Or | Self::Xor => a,
+                })
+            }};
+        }
+        match number {
+            NumberType::I8 => integer!(i8),
+            NumberType::I16 => integer!(i16),
+            NumberType::I32 => integer!(i32),
+            NumberType::I64 => integer!(i64),
+            NumberType::U8 => integer!(u8),
+            NumberType::U16 => integer!(u16),
+            NumberType::U32 => integer!(u32),
+            NumberType::U64 => integer!(u64),
+            NumberType::F32 => float!(f32),
+            NumberType::F64 => float!(f64),
+        }
+    }
+}
+
 /// A number that may stand in a record.
 pub trait Number: Copy {
     /// Its type on the wire.

@@ -254,7 +254,10 @@ impl<'a> Write<'a> {
             | Kind::WriteChunk
             | Kind::CutChunk
             | Kind::TransformChunk
-            | Kind::SettleBlob => return BlobChange::take(kind, (key_len, condition, detail), rest),
+            | Kind::SettleBlob
+            | Kind::DropChunk
+            | Kind::FillBlob
+            | Kind::PublishBlob => return BlobChange::take(kind, (key_len, condition, detail), rest),
             Kind::Remove => (only_key(with_key(rest)?)?, Change::Remove),
             Kind::Increment => {
                 let (mut fields, rest) = FieldReader::<8>::split(rest)?;

@@ -311,7 +311,7 @@ fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
     let n = &seed.n;
     let (stamp, makes) = (BlobStamp { id: n[0], generation: n[1] }, n[3] % 2 == 1);
     let offset = (n[2] % (8 << 20)) as u32;
-    match n[4] % 8 {
+    match n[4] % 11 {
         7 => BlobChange::Settle { stamp },
         0 => BlobChange::Create { chunk_bits: 12 + (n[1] % 13) as u8, attributes: value },
         1 => BlobChange::Grow { stamp, size: n[2] },
@@ -321,7 +321,10 @@ fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
             let length = if value.is_empty() { 1 + (n[3] % 5000) as u32 } else { value.len() as u32 };
             BlobChange::WriteChunk { stamp, offset, length, bytes: value, makes }
         }
-        5 => BlobChange::CutChunk { stamp, keep: offset },
+        5 => BlobChange::CutChunk { stamp, keep: offset, marks: makes },
+        8 => BlobChange::DropChunk { stamp },
+        9 => BlobChange::Fill { stamp, until: n[2] },
+        10 => BlobChange::Publish { stamp, size: n[2] },
         _ => BlobChange::TransformChunk { stamp, transform: transform(n), makes },
     }
 }

@@ -6,7 +6,8 @@ use zerohop_engine::Durability;
 use zerohop_engine::random::Random;
 use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
 use zerohop_wire::messages::{
-    BlobChange, Brings, Change, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp, Transform,
+    BlobChange, Brings, Change, Condition, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp,
+    Transform,
 };
 use zerohop_wire::{Failure, What};
 
@@ -23,6 +24,12 @@ fn create(bench: &mut Bench, name: &[u8]) -> BlobStamp {
     let key = header_key(name).expect("a name");
     let made = bench.write(&key, blob(BlobChange::Create { chunk_bits: 12, attributes: b"blue" }));
     BlobStamp { id: made.number().expect("is done"), generation: 0 }
+}
+
+fn remove(bench: &mut Bench, key: &[u8]) {
+    let version = bench.read(key, Query::Inspect).version();
+    let removed = bench.write_if(key, Condition::IfVersion(version), Change::Remove);
+    assert_eq!(removed.number(), Ok(1));
 }
 
 fn header_of(bench: &mut Bench, name: &[u8]) -> Option<(BlobStamp, u64, u64, Vec<u8>)> {
@@ -71,7 +78,7 @@ fn a_header_grows_is_cut_and_described_by_whoever_knows_its_generation() {
         stale
     );
     assert_eq!(header_of(&mut bench, NAME), Some((known, 1_000, 0, b"red".to_vec())));
-    bench.write(&key, Change::Remove).number().expect("is done");
+    remove(&mut bench, &key);
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 1 })).number(), Err(Failure::NotFound));
     assert!(create(&mut bench, NAME).id > stamp.id, "a later one is known as such");
 }
@@ -93,7 +100,7 @@ fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
     let later = BlobStamp { generation: 5, ..stamp };
     assert_eq!(bench.write(&key, write(later, 0, b"later", false)).number(), Ok(0));
     assert_eq!(chunk_of(&bench.read(&key, read)).map(|(stamp, _)| stamp), Ok(stamp));
-    let cut = |stamp, keep| blob(BlobChange::CutChunk { stamp, keep });
+    let cut = |stamp, keep| blob(BlobChange::CutChunk { stamp, keep, marks: false });
     assert_eq!(bench.write(&key, cut(later, 11)).number(), Ok(1));
     let whole = Query::ReadChunk { offset: 0, length: 4096 };
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((later, b"later\0\0\0\0\0a\0\0\0".to_vec())));
@@ -126,12 +133,100 @@ fn keys_and_types_that_do_not_fit_are_refused() {
     bench.write(&chunk, write(stamp, 0, b"x", true)).number().expect("is done");
     let is_chunk = Err(Failure::WrongType { found: RecordType::Chunk });
     assert_eq!(bench.read(&chunk, Query::Lookup).number(), is_chunk);
-    assert_eq!(bench.write(&chunk, Change::Extend { bytes: b"y" }).number(), is_chunk);
     bench.write(b"plain", insert(b"v")).number().expect("is done");
     let whole = Query::ReadChunk { offset: 0, length: 1 };
     let is_bytes = Err(Failure::WrongType { found: RecordType::Bytes });
     assert_eq!(bench.read(b"plain", whole).number(), is_bytes);
     assert_eq!(bench.scan(b"", b"", 100).0, [b"plain".to_vec()], "blobs are not among the keys");
+}
+
+#[test]
+fn what_is_of_a_blob_is_written_to_by_operations_of_blobs_only() {
+    let mut bench = Bench::new();
+    let (header, chunk) = (header_key(NAME).expect("a name"), chunk_key(NAME, 0).expect("a name"));
+    let stamp = create(&mut bench, NAME);
+    bench.write(&chunk, write(stamp, 0, b"x", true)).number().expect("is done");
+    let before = (header_of(&mut bench, NAME), bench.bytes(&header));
+    let reserved = Err(Failure::BadRequest { what: What::ReservedKey });
+    for key in [&header, &chunk] {
+        for change in [
+            insert(b"v"),
+            Change::Remove,
+            Change::Extend { bytes: b"y" },
+            Change::CompareSwap { expected: None, new: Some(b"z") },
+            Change::Expire { expiry: Expiry::AfterMs(1) },
+        ] {
+            assert_eq!(bench.write(key, change).number(), reserved, "{change:?}");
+        }
+        let absent = bench.write_if(key, Condition::IfAbsent, insert(b"v"));
+        assert_eq!(absent.number(), reserved, "before the condition is looked at");
+    }
+    assert_eq!((header_of(&mut bench, NAME), bench.bytes(&header)), before);
+    remove(&mut bench, &header);
+    // A key that only begins so is none of a blob's.
+    assert_eq!(bench.write(b"\xFFzhb12345678\x01", insert(b"v")).number(), Ok(0));
+}
+
+#[test]
+fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
+    let mut bench = Bench::new();
+    let key = header_key(NAME).expect("a name");
+    let stamp = create(&mut bench, NAME);
+    assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp, until: 9_000 })).number(), Ok(1));
+    let filled = BlobStamp { generation: 1, ..stamp };
+    let stale = Err(Failure::StaleBlob { known: filled });
+    // Whoever knew it before must look again; who looks finds that it is being filled.
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 5 })).number(), stale);
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: filled, size: 5 })).number(), stale);
+    assert_eq!(bench.write(&key, blob(BlobChange::Settle { stamp: filled })).number(), stale);
+    assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp: filled, until: 20_000 })).number(), Ok(1));
+    assert_eq!(header_of(&mut bench, NAME), Some((filled, 0, 20_000, b"blue".to_vec())));
+    let published = bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: 12_345 }));
+    assert_eq!(published.number(), Ok(12_345));
+    assert_eq!(header_of(&mut bench, NAME), Some((filled, 12_345, 0, b"blue".to_vec())));
+    assert_eq!(bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: 99_999 })).number(), stale);
+
+    let fill = BlobChange::Fill { stamp: filled, until: 30_000 };
+    assert_eq!(bench.write(&key, blob(fill)).number(), Ok(2));
+    let again = BlobStamp { generation: 2, ..stamp };
+    assert_eq!(bench.write(&key, blob(BlobChange::Cut { stamp: again, size: 12_345 })).number(), Ok(3));
+    let cut = BlobStamp { generation: 3, ..stamp };
+    let late = bench.write(&key, blob(BlobChange::Publish { stamp: again, size: 30_000 }));
+    assert_eq!(late.number(), Err(Failure::StaleBlob { known: cut }));
+    assert_eq!(header_of(&mut bench, NAME), Some((cut, 12_345, 30_000, b"blue".to_vec())));
+    // A chunk that was not there is marked: what is late does not make it.
+    let chunk = chunk_key(NAME, 5).expect("a name");
+    let mark = BlobChange::CutChunk { stamp: cut, keep: 0, marks: true };
+    assert_eq!(bench.write(&chunk, blob(mark)).number(), Ok(1));
+    let late = bench.write(&chunk, write(filled, 0, b"late", true));
+    assert_eq!(late.number(), Err(Failure::StaleBlob { known: cut }));
+    assert_eq!(bench.write(&key, blob(BlobChange::Settle { stamp: cut })).number(), Ok(0));
+    assert_eq!(bench.write(&chunk, write(cut, 0, b"new", true)).number(), Ok(0));
+}
+
+/// Ten thousand small writes into one chunk: it reads from one entry and those since it was written anew, and what they have
+/// hidden is dead, so that compaction gives it back.
+#[test]
+fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
+    const CHUNK: usize = 1 << 16;
+    let mut bench = Bench::new();
+    let key = chunk_key(NAME, 0).expect("a name");
+    let stamp = BlobStamp { id: 5, generation: 0 };
+    let mut wanted = vec![7; CHUNK];
+    bench.write(&key, write(stamp, 0, &wanted, true)).number().expect("is done");
+    let mut random = Random::new(1);
+    for n in 0..10_000_u32 {
+        let at = random.below(CHUNK as u64 - 16) as usize;
+        let bytes = [n as u8; 16];
+        wanted[at..at + 16].copy_from_slice(&bytes);
+        bench.write(&key, write(stamp, at as u32, &bytes, false)).number().expect("is done");
+    }
+    let whole = Query::ReadChunk { offset: 0, length: CHUNK as u32 };
+    assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted)));
+    let handle = bench.at_once.partition.handle();
+    let state = bench.at_once.engine.chunk_state(handle, &key).expect("reads").expect("is there");
+    assert!(u64::from(state.parts) <= CHUNK_PARTS_MAX, "{state:?}");
+    assert!(state.covered <= 2 * CHUNK as u64, "{state:?}");
 }
 
 #[test]
@@ -143,7 +238,7 @@ fn names_come_in_order_page_by_page_and_through_a_crash() {
     create(&mut bench, b"b");
     for n in 0..5 {
         let key = header_key(format!("a/{n:02}").as_bytes()).expect("a name");
-        bench.write(&key, Change::Remove).number().expect("is done");
+        remove(&mut bench, &key);
     }
     let (mut cursor, mut names) = (Vec::new(), Vec::new());
     loop {
@@ -264,21 +359,17 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                 6 if known.is_some() => {
                     let stamp = BlobStamp { generation: stamp.generation + 1, ..stamp };
                     let keep = if random.chance(1, 3) { 0 } else { offset };
-                    rig.write(write_to, Stamp::default(), &key, blob(BlobChange::CutChunk { stamp, keep }));
+                    let change = BlobChange::CutChunk { stamp, keep, marks: false };
+                    rig.write(write_to, Stamp::default(), &key, blob(change));
                     let chunk = chunks.get_mut(&number).expect("is known");
                     chunk.stamp = stamp;
                     chunk.bytes.iter_mut().skip(keep as usize).for_each(|byte| *byte = 0);
                     expected.push((write_to, Ok(None)));
                 }
                 7 if random.chance(1, 10) => {
-                    rig.write(write_to, Stamp::default(), &key, insert_or_remove(&mut random));
+                    rig.write(write_to, Stamp::default(), &key, blob(BlobChange::DropChunk { stamp }));
                     chunks.remove(&number);
-                    rig.flush();
-                    request += 1;
-                    rig.write(token(request), Stamp::default(), &key, Change::Remove);
-                    rig.flush();
-                    expected.clear();
-                    rig.out.answers.clear();
+                    expected.push((write_to, Ok(None)));
                 }
                 _ => {
                     let read = Query::ReadChunk { offset, length: 500 };
@@ -305,13 +396,6 @@ fn random_histories_of_chunks_are_as_the_model_says() {
                 rig = rig.crash(Durability::Sync);
             }
         }
-    }
-}
-
-fn insert_or_remove(random: &mut Random) -> Change<'static> {
-    match random.chance(1, 2) {
-        true => Change::Insert { value: b"no chunk", expiry: Expiry::Never },
-        false => Change::Remove,
     }
 }
 

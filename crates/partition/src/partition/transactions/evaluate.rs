@@ -13,7 +13,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_transaction::limits::{EFFECT_BYTES_MAX, RESULT_BYTES_MAX};
 use zerohop_transaction::{Access, Body, Evaluated, Item, Reason, Refusal, StageId};
 use zerohop_wire::ids::{Sequence, Timestamp};
-use zerohop_wire::messages::{Answer, Operation, Outcome as Brought, Query};
+use zerohop_wire::messages::{Answer, Change, Operation, Outcome as Brought, Query};
 use zerohop_wire::{Failure, Many};
 
 use super::host::Inner;
@@ -104,7 +104,11 @@ fn run<D: Disk>(
             }
             Operation::Write(write) => {
                 let outcome = unit.write(&write).map_err(|failure| refuse(reason_of(&failure)))?;
-                if matches!(outcome, Outcome::ConditionFailed { .. } | Outcome::CompareFailed { .. }) {
+                // The chunks of a write are one with their header: all of them are as they should be, or none is written.
+                let is_of_blob = matches!(write.change, Change::Blob(_));
+                let is_declared =
+                    matches!(outcome, Outcome::ConditionFailed { .. } | Outcome::CompareFailed { .. });
+                if is_declared || is_of_blob && !matches!(outcome, Outcome::Done { .. }) {
                     return Err(refuse(Reason::ConditionFailed));
                 }
                 let is_beside_others = matches!(item.access, Access::Transform(_));
@@ -128,7 +132,7 @@ fn run<D: Disk>(
 
 fn reason_of(failure: &Failure<'_>) -> Reason {
     match failure {
-        Failure::KeyTooLong { .. } => Reason::Malformed,
+        Failure::KeyTooLong { .. } | Failure::BadRequest { .. } => Reason::Malformed,
         Failure::ValueTooLong { .. } | Failure::TooMany { .. } => Reason::TooLong,
         _ => Reason::Overloaded,
     }
@@ -149,6 +153,7 @@ fn push_answer(
         | Brought::Counter { version, .. }
         | Brought::Value { version, .. }
         | Brought::List { version, .. }
+        | Brought::Chunk { version, .. }
         | Brought::Info { version, .. },
     ) = &mut answer
         && *version == at

@@ -1,0 +1,250 @@
+//! Writes, appends and transforms: all of one is there, or none of it.
+
+use zerohop_session::Reply;
+use zerohop_wire::messages::{BlobChange, Brings, Condition, Number};
+use zerohop_wire::{Failure, What};
+
+use super::together::is_refused;
+use super::{Blob, BlobSeen, Known, Part};
+use crate::error::{BlobTrouble, Error};
+use crate::limits::{BLOB_ATTEMPTS_MAX, BLOB_PLACES_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::transaction::Attempts;
+use crate::transform::Transform;
+
+impl Blob<'_> {
+    /// Writes bytes at an offset, which may lie behind the end: what is between are zeros. All of them are there then, in
+    /// however many chunks, or none; a reader sees all or none. More than 64 MiB are refused: see [`Blob::fill`].
+    pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let end = self.check_place(offset, bytes)?;
+        if bytes.is_empty() {
+            return self.known().await.map(drop);
+        }
+        let mut attempts = Attempts::new(self.keyspace.client());
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let header = self.settled().await?;
+            if self.write_alone(&header, offset, bytes).await? {
+                return Ok(());
+            }
+            // What the chunk has said is newer than what is remembered of the header.
+            let header = self.settled().await?;
+            let mut together = self.together();
+            together.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
+            together.write(&header, offset, bytes)?;
+            match together.commit().await {
+                Ok(_) => {
+                    self.grown(&header, end);
+                    return Ok(());
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.trouble(BlobTrouble::Contended))
+    }
+
+    /// As [`Blob::write_at`], if nothing of what was read has changed since; else it ends with an error that
+    /// [`Error::is_conflict`], and nothing was written.
+    pub async fn write_at_if(&self, seen: &BlobSeen, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let end = self.check_place(offset, bytes)?;
+        let mut attempts = Attempts::new(self.keyspace.client());
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let header = self.settled().await?;
+            if header.stamp != seen.stamp || seen.size.is_some_and(|size| size != header.size) {
+                // It may be what is remembered that is old.
+                let now = self.known().await?;
+                if now.stamp != seen.stamp || seen.size.is_some_and(|size| size != now.size) {
+                    return Err(self.changed());
+                }
+                continue;
+            }
+            let mut together = self.together();
+            let grow = BlobChange::Grow { stamp: header.stamp, size: end };
+            let condition = match seen.size {
+                // Whoever has read up to the end has seen where it is.
+                Some(_) => Condition::IfVersion(header.version),
+                None => Condition::Always,
+            };
+            together.header(condition, grow)?;
+            for (number, version) in &seen.chunks {
+                together.check(*number, *version)?;
+            }
+            together.write(&header, offset, bytes)?;
+            match together.commit().await {
+                Ok(_) => {
+                    self.grown(&header, end);
+                    return Ok(());
+                }
+                Err(error) if is_refused(&error) => self.remember(None),
+                Err(error) if error.is_changed_read() => return Err(error),
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.trouble(BlobTrouble::Contended))
+    }
+
+    /// Adds bytes at the end, and brings where they stand. Nobody else's are between them, and a reader finds all of them or
+    /// none. More than 64 MiB are refused: see [`Blob::fill`].
+    pub async fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
+        self.check_place(0, bytes)?;
+        let mut attempts = Attempts::new(self.keyspace.client());
+        for _ in 0..BLOB_PLACES_MAX {
+            let header = self.settled().await?;
+            let (stamp, offset) = (header.stamp, header.size);
+            if bytes.is_empty() {
+                return self.known().await.map(|header| header.size);
+            }
+            let size = offset + bytes.len() as u64;
+            let mut together = self.together();
+            together.header(Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })?;
+            together.write(&header, offset, bytes)?;
+            match together.commit().await {
+                Ok((version, _)) => {
+                    self.remember(Some(Known { version, size, ..header }));
+                    return Ok(offset);
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.trouble(BlobTrouble::Contended))
+    }
+
+    /// Changes a number in it where that is, also across chunks; bytes that are not there are zeros. Brings what it is now.
+    pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<N, Error> {
+        self.transformed(transform, Brings::New).await
+    }
+
+    /// As [`Blob::transform`], and brings what the number was.
+    pub async fn transform_and_get_old<N: Number>(&self, transform: Transform<N>) -> Result<N, Error> {
+        self.transformed(transform, Brings::Old).await
+    }
+
+    async fn transformed<N: Number>(&self, transform: Transform<N>, brings: Brings) -> Result<N, Error> {
+        let (offset, wire) = transform.parts(brings);
+        let (width, mut attempts) = (N::TYPE.bytes() as u64, Attempts::new(self.keyspace.client()));
+        let end = offset.checked_add(width).ok_or_else(|| self.failed(What::Chunk.into()))?;
+        for _ in 0..BLOB_ATTEMPTS_MAX {
+            let header = self.settled().await?;
+            let mut parts = header.parts(offset, width);
+            let (Some(part), None) = (parts.next(), parts.next()) else {
+                match self.transform_across(&header, (offset, end), wire).await {
+                    Ok(bits) => return Ok(N::from_bits(bits)),
+                    Err(error) => self.again_after(error, &mut attempts).await?,
+                }
+                continue;
+            };
+            let (stamp, offset) = (header.stamp, u64::from(part.within));
+            let wire = zerohop_wire::messages::Transform { offset, ..wire };
+            if end <= header.size {
+                let key = self.chunk_key(part.number)?;
+                let change = BlobChange::TransformChunk { stamp, transform: wire, makes: false };
+                match self.change(&key, Condition::Always, change).await {
+                    Ok(Reply::Done { number, .. }) => return Ok(N::from_bits(number)),
+                    Ok(_) => return Err(Error::Unexpected),
+                    Err(error) => self.unless_absent(error)?,
+                }
+            }
+            let header = self.settled().await?;
+            let stamp = header.stamp;
+            let mut together = self.together();
+            together.header(Condition::Always, BlobChange::Grow { stamp, size: end })?;
+            let change = BlobChange::TransformChunk { stamp, transform: wire, makes: true };
+            together.chunk(part.number, change, None)?;
+            match together.commit().await {
+                Ok((_, answers)) => {
+                    self.grown(&header, end);
+                    return match answers.into_iter().nth(1) {
+                        Some(Ok(Reply::Done { number, .. })) => Ok(N::from_bits(number)),
+                        _ => Err(Error::Unexpected),
+                    };
+                }
+                Err(error) => self.again_after(error, &mut attempts).await?,
+            }
+        }
+        Err(self.trouble(BlobTrouble::Contended))
+    }
+
+    /// A number that lies in two chunks: read, and written where both are still as they were read.
+    async fn transform_across(
+        &self,
+        header: &Known,
+        (offset, end): (u64, u64),
+        transform: zerohop_wire::messages::Transform,
+    ) -> Result<u64, Error> {
+        let parts: Vec<Part> = header.parts(offset, end - offset).collect();
+        let looked = self.look_at(header, &parts).await?;
+        let (mut number, width) = ([0; 8], (end - offset) as usize);
+        for (part, looked) in parts.iter().zip(&looked) {
+            let from = (part.at - offset) as usize;
+            number[from..from + looked.bytes.len()].copy_from_slice(&looked.bytes);
+        }
+        let old = u64::from_le_bytes(number);
+        let new = transform.operator.applied(transform.number, old, transform.operand);
+        let bytes = &new.to_le_bytes()[..width];
+        let mut together = self.together();
+        together.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
+        for (part, looked) in parts.iter().zip(&looked) {
+            let from = (part.at - offset) as usize;
+            together.write_part(
+                header,
+                *part,
+                &bytes[from..from + part.length as usize],
+                Some(looked.version),
+            )?;
+        }
+        together.commit().await?;
+        self.grown(header, end);
+        Ok(if transform.brings == Brings::Old { old } else { new })
+    }
+
+    /// Writes into one chunk that is there, within the blob. `false`: that is not so, or the blob is another by now.
+    async fn write_alone(&self, header: &Known, offset: u64, bytes: &[u8]) -> Result<bool, Error> {
+        let mut parts = header.parts(offset, bytes.len() as u64);
+        let (Some(part), None) = (parts.next(), parts.next()) else { return Ok(false) };
+        if offset + bytes.len() as u64 > header.size {
+            return Ok(false);
+        }
+        let key = self.chunk_key(part.number)?;
+        let Part { within: offset, length, .. } = part;
+        let change = BlobChange::WriteChunk { stamp: header.stamp, offset, length, bytes, makes: false };
+        match self.change(&key, Condition::Always, change).await {
+            Ok(_) => Ok(true),
+            Err(error) => self.unless_absent(error).map(|()| false),
+        }
+    }
+
+    /// An error, unless it says that the chunk is not there or the blob another.
+    fn unless_absent(&self, error: Error) -> Result<(), Error> {
+        match error.failure() {
+            Some(Failure::NeedHeader) => Ok(()),
+            _ => self.unless_stale(error),
+        }
+    }
+
+    /// Whether to try once more after a transaction that was not done: after a pause, where it was in others' way.
+    pub(super) async fn again_after(&self, error: Error, attempts: &mut Attempts) -> Result<(), Error> {
+        if is_refused(&error) {
+            // Somebody was faster: what is remembered is old.
+            self.remember(None);
+            return Ok(());
+        }
+        self.remember(None);
+        let pause = attempts.after(&error).ok_or(error)?;
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
+    /// The blob is at least this large now.
+    fn grown(&self, header: &Known, end: u64) {
+        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = known.as_mut().filter(|known| known.stamp == header.stamp) {
+            known.size = known.size.max(end);
+        }
+    }
+
+    /// Where bytes end that are written as one.
+    fn check_place(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+        if bytes.len() > BLOB_WRITE_BYTES_MAX {
+            return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
+        }
+        offset.checked_add(bytes.len() as u64).ok_or_else(|| self.failed(What::Chunk.into()))
+    }
+}
