@@ -9,10 +9,10 @@ use zerohop_wire::messages::{Operation, Query, Read};
 
 use super::error::DemoError;
 use super::lanes::{self, Groups};
-use super::limits::{FAULTS_KEPT_MAX, GROUP_BYTES_MAX, PART_BYTES, PARTS_AT_ONCE};
+use super::limits::{FAULTS_KEPT_MAX, GROUP_BYTES_MAX, RECORD_BYTES_MAX};
 use super::load::Stored;
 use super::progress::Progress;
-use super::record::{Header, part_key};
+use super::record::Header;
 use super::report::Fault;
 use super::source::shown;
 
@@ -43,12 +43,16 @@ pub(super) async fn check(
     Ok(checked)
 }
 
-/// Counts keys that belong to none of these files.
+/// Counts keys and blobs that belong to none of these files.
 pub(super) async fn strangers(keyspace: &Keyspace, files: &[Stored]) -> Result<u64, DemoError> {
     let mut scan = keyspace.scan("");
     let mut strangers = 0;
     while let Some(keys) = scan.next_page().await.map_err(DemoError::cluster("listing the keys"))? {
-        strangers += keys.iter().filter(|listed| !belongs(&listed.key, files)).count() as u64;
+        strangers += keys.iter().filter(|listed| find(&listed.key, files).is_none()).count() as u64;
+    }
+    let mut blobs = keyspace.list_blobs("");
+    while let Some(names) = blobs.next_page().await.map_err(DemoError::cluster("listing the blobs"))? {
+        strangers += names.iter().filter(|name| !is_large(name, files)).count() as u64;
     }
     Ok(strangers)
 }
@@ -80,7 +84,7 @@ async fn check_groups(
 fn fitting(files: &[Stored]) -> usize {
     let mut bytes = 0;
     let fit = |file: &&Stored| {
-        bytes += file.bytes.min(PART_BYTES as u64);
+        bytes += file.bytes.min(RECORD_BYTES_MAX as u64);
         bytes <= GROUP_BYTES_MAX as u64
     };
     files.iter().take_while(fit).count().max(1)
@@ -102,13 +106,15 @@ async fn compare(
             header.bytes, header.checksum, expected.bytes, expected.checksum
         )));
     }
-    let (bytes, checksum) = if header.parts == 0 {
-        (contents.len() as u64, xxh3_64(contents))
-    } else {
-        match read_parts(keyspace, &expected.path, header.parts).await? {
+    let (bytes, checksum) = match header.is_blob {
+        false => (contents.len() as u64, xxh3_64(contents)),
+        true => match read_blob(keyspace, &expected.path).await {
             Ok(found) => found,
-            Err(missing) => return Ok(Err(missing)),
-        }
+            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => {
+                return Ok(Err("its blob is not there".to_owned()));
+            }
+            Err(error) => return Err(DemoError::cluster("reading a large file")(error)),
+        },
     };
     if (bytes, checksum) != (header.bytes, header.checksum) {
         return Ok(Err(format!(
@@ -119,22 +125,15 @@ async fn compare(
     Ok(Ok(()))
 }
 
-async fn read_parts(
-    keyspace: &Keyspace,
-    path: &[u8],
-    parts: u32,
-) -> Result<Result<(u64, u64), String>, DemoError> {
+/// Length and checksum of a blob's contents.
+async fn read_blob(keyspace: &Keyspace, path: &[u8]) -> Result<(u64, u64), Error> {
+    let mut pieces = keyspace.blob(path.to_vec()).read_at(0, u64::MAX).await?;
     let (mut checksum, mut bytes) = (Xxh3::new(), 0);
-    let keys: Vec<Vec<u8>> = (0..parts).map(|number| part_key(path, number)).collect();
-    for keys in keys.chunks(PARTS_AT_ONCE) {
-        let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        for part in lookup_all(keyspace, &keys).await? {
-            let Some(part) = part else { return Ok(Err("one of its parts is not there".to_owned())) };
-            checksum.update(&part);
-            bytes += part.len() as u64;
-        }
+    while let Some(piece) = pieces.next_piece().await? {
+        checksum.update(&piece);
+        bytes += piece.len() as u64;
     }
-    Ok(Ok((bytes, checksum.digest())))
+    Ok((bytes, checksum.digest()))
 }
 
 /// Looks records up together.
@@ -156,17 +155,14 @@ fn found(outcome: Result<Reply, Error>) -> Result<Option<Bytes>, Error> {
     }
 }
 
-/// Whether this is the key of one of these files, or of a part of one. The files are sorted by path.
-fn belongs(key: &[u8], files: &[Stored]) -> bool {
-    let find = |path: &[u8]| files.binary_search_by(|file| file.path[..].cmp(path)).ok();
-    match key.iter().position(|&byte| byte == 0) {
-        None => find(key).is_some(),
-        Some(end) => find(&key[..end]).is_some_and(|at| {
-            let bytes = files[at].bytes;
-            let parts = if bytes > PART_BYTES as u64 { bytes.div_ceil(PART_BYTES as u64) } else { 0 };
-            (0..parts).any(|number| part_key(&key[..end], number as u32) == key)
-        }),
-    }
+/// The file of this path. They are sorted by path.
+fn find<'f>(path: &[u8], files: &'f [Stored]) -> Option<&'f Stored> {
+    files.binary_search_by(|file| file.path[..].cmp(path)).ok().map(|at| &files[at])
+}
+
+/// Whether there is a file of this path that is stored as a blob.
+fn is_large(path: &[u8], files: &[Stored]) -> bool {
+    find(path, files).is_some_and(|file| file.bytes > RECORD_BYTES_MAX as u64)
 }
 
 impl Checked {
@@ -207,22 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_files_and_their_parts_belong_and_no_others() {
-        let files =
-            [stored(b"a", 5), stored(b"large", 2 * PART_BYTES as u64 + 1), stored(b"one", PART_BYTES as u64)];
-        for key in [b"a".to_vec(), b"large".to_vec(), part_key(b"large", 0), part_key(b"large", 2)] {
-            assert!(belongs(&key, &files), "{key:?}");
-        }
-        for key in [
-            b"b".to_vec(),
-            b"".to_vec(),
-            part_key(b"a", 0),
-            part_key(b"one", 0),
-            part_key(b"large", 3),
-            b"large\0".to_vec(),
-        ] {
-            assert!(!belongs(&key, &files), "{key:?}");
-        }
+    fn keys_and_blobs_of_files_belong_and_no_others() {
+        let most = RECORD_BYTES_MAX as u64;
+        let files = [stored(b"a", 5), stored(b"large", most + 1), stored(b"most", most)];
+        let found = [&b"a"[..], b"large", b"most", b"b", b""].map(|path| find(path, &files).is_some());
+        assert_eq!(found, [true, true, true, false, false]);
+        let large = [&b"a"[..], b"large", b"most", b"b"].map(|path| is_large(path, &files));
+        assert_eq!(large, [false, true, false, false]);
     }
 
     #[test]

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-/// Files above this size are stored in parts of this size: small enough that partitions share a large file, far below
-/// the longest value.
-pub(super) const PART_BYTES: usize = 1 << 20;
+/// Files above this size are stored as blobs, whose chunks are as large: partitions share a large file.
+pub(super) const RECORD_BYTES_MAX: usize = 1 << 20;
 
-/// Parts of one file that are written, or read, at a time: what a lane holds in memory.
-pub(super) const PARTS_AT_ONCE: usize = 8;
+/// Bytes of a large file that are read at a time.
+pub(super) const READ_BYTES: usize = 4 << 20;
 
 /// Files written or read at a time by one lane, so that they travel together and share a flush.
 pub(super) const GROUP_FILES_MAX: usize = 64;

@@ -11,9 +11,9 @@ use zerohop_wire::messages::{Change, Operation, Write};
 
 use super::error::DemoError;
 use super::lanes::{self, Groups};
-use super::limits::{GROUP_BYTES_MAX, PART_BYTES, PARTS_AT_ONCE, REPEATS_MAX};
+use super::limits::{GROUP_BYTES_MAX, READ_BYTES, RECORD_BYTES_MAX, REPEATS_MAX};
 use super::progress::Progress;
-use super::record::{Header, part_key};
+use super::record::Header;
 use super::source::{Source, fill};
 
 /// A file that the cluster has acknowledged.
@@ -65,7 +65,7 @@ struct Lane {
 enum Opened<R> {
     /// All of it.
     Small(Vec<u8>),
-    /// Its first part and the beginning of the next.
+    /// More than a record holds, and its first bytes.
     Large(R, Vec<u8>),
 }
 
@@ -85,7 +85,7 @@ impl Lane {
                 match opened {
                     None => self.loaded.unreadable += 1,
                     Some(Opened::Small(contents)) => group.add_small(path, &contents),
-                    Some(Opened::Large(file, start)) => match self.store_parts(&path, file, start).await? {
+                    Some(Opened::Large(file, start)) => match self.store_large(&path, file, start).await? {
                         Some(header) => group.add(path, header, &[]),
                         None => self.loaded.unreadable += 1,
                     },
@@ -109,41 +109,58 @@ impl Lane {
         finish(spawn_blocking(read).await)
     }
 
-    /// Stores all parts of a file. `None`: it could not be read to its end.
-    async fn store_parts(
+    /// Stores a file as a blob; from its beginning once more if the outcome was lost. `None`: it could not be read to its end.
+    async fn store_large(
+        &self,
+        path: &[u8],
+        file: impl Read + Send + 'static,
+        start: Vec<u8>,
+    ) -> Result<Option<Header>, DemoError> {
+        let mut error = match self.store_blob(path, file, start).await {
+            Ok(stored) => return Ok(stored),
+            Err(error) => error,
+        };
+        for _ in 0..REPEATS_MAX {
+            if !error.is_unknown() {
+                break;
+            }
+            let (source, again) = (Arc::clone(&self.source), path.to_vec());
+            let Ok(Opened::Large(file, start)) = finish(spawn_blocking(move || open(&source, &again)).await)
+            else {
+                return Ok(None);
+            };
+            match self.store_blob(path, file, start).await {
+                Ok(stored) => return Ok(stored),
+                Err(again) => error = again,
+            }
+        }
+        Err(DemoError::cluster("storing a large file")(error))
+    }
+
+    async fn store_blob(
         &self,
         path: &[u8],
         mut file: impl Read + Send + 'static,
-        mut buffer: Vec<u8>,
-    ) -> Result<Option<Header>, DemoError> {
-        let mut header = Header { bytes: 0, checksum: 0, parts: 0 };
+        mut bytes: Vec<u8>,
+    ) -> Result<Option<Header>, Error> {
+        let blob = self.keyspace.blob(path.to_vec());
+        // What an attempt before this one has left.
+        blob.delete().await?;
+        blob.create(b"").await?;
+        let mut filled = blob.fill().await?;
         let mut checksum = Xxh3::new();
-        while !buffer.is_empty() {
+        while !bytes.is_empty() {
+            filled.push(&bytes).await?;
+            checksum.update(&bytes);
             let read = move || {
-                let mut rest = Vec::new();
-                fill(&mut file, &mut rest, PART_BYTES * PARTS_AT_ONCE - buffer.len())?;
-                buffer.append(&mut rest);
-                // The beginning of the next parts, or nothing at the end.
-                fill(&mut file, &mut rest, 1)?;
-                Ok::<_, std::io::Error>((file, buffer, rest))
+                fill(&mut file, &mut bytes, READ_BYTES)?;
+                Ok::<_, std::io::Error>((file, bytes))
             };
-            let Ok((same_file, parts, next)) = finish(spawn_blocking(read).await) else {
-                return Ok(None);
-            };
-            file = same_file;
-            checksum.update(&parts);
-            header.bytes += parts.len() as u64;
-            let numbered = (header.parts..).zip(parts.chunks(PART_BYTES));
-            let records: Vec<_> =
-                numbered.map(|(number, part)| (part_key(path, number), part.to_vec())).collect();
-            header.parts += records.len() as u32;
-            insert_all(&self.keyspace, &records)
-                .await
-                .map_err(DemoError::cluster("storing the parts of a file"))?;
-            buffer = next;
+            let Ok((same_file, next)) = finish(spawn_blocking(read).await) else { return Ok(None) };
+            (file, bytes) = (same_file, next);
         }
-        header.checksum = checksum.digest();
-        Ok(Some(header))
+        let bytes = filled.publish().await?;
+        Ok(Some(Header { bytes, checksum: checksum.digest(), is_blob: true }))
     }
 
     async fn write(&mut self, group: Group) -> Result<(), DemoError> {
@@ -160,7 +177,7 @@ impl Lane {
 
 impl Group {
     fn add_small(&mut self, path: Vec<u8>, contents: &[u8]) {
-        let header = Header { bytes: contents.len() as u64, checksum: xxh3_64(contents), parts: 0 };
+        let header = Header { bytes: contents.len() as u64, checksum: xxh3_64(contents), is_blob: false };
         self.add(path, header, contents);
     }
 
@@ -175,8 +192,12 @@ impl Group {
 fn open(source: &Source, path: &[u8]) -> std::io::Result<Opened<impl Read + Send + use<>>> {
     let mut file = source.open(path)?;
     let mut contents = Vec::new();
-    fill(&mut file, &mut contents, PART_BYTES + 1)?;
-    Ok(if contents.len() <= PART_BYTES { Opened::Small(contents) } else { Opened::Large(file, contents) })
+    fill(&mut file, &mut contents, RECORD_BYTES_MAX + 1)?;
+    Ok(if contents.len() <= RECORD_BYTES_MAX {
+        Opened::Small(contents)
+    } else {
+        Opened::Large(file, contents)
+    })
 }
 
 /// Inserts records together. One whose outcome was lost is inserted again: it is the same record.
@@ -221,11 +242,11 @@ mod tests {
     use super::*;
     use crate::demo::check::{check, strangers};
 
-    /// Files of sizes around the part's, empty ones among them.
+    const MOST: usize = RECORD_BYTES_MAX;
+
+    /// Files of sizes around what a record holds, empty ones among them.
     fn files(root: &Path) -> Arc<Source> {
-        for (at, bytes) in
-            [0, 1, PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 5 * PART_BYTES + 7].iter().enumerate()
-        {
+        for (at, bytes) in [0, 1, MOST - 1, MOST, MOST + 1, 5 * MOST + 7].iter().enumerate() {
             let contents: Vec<u8> = (0..*bytes).map(|n| (n / 7 + n / 50_000 + at) as u8).collect();
             std::fs::write(root.join(format!("file {at}")), contents).unwrap();
         }
@@ -248,14 +269,14 @@ mod tests {
             let files = Arc::new(loaded.files);
             let checked = check(&keyspace, &files, &progress).await.unwrap();
             assert_eq!((checked.whole, checked.faulty), (5, 0), "{:?}", checked.faults);
-            assert_eq!((checked.bytes as usize, checked.whole_before_kill), (8 * PART_BYTES + 7, 5));
+            assert_eq!((checked.bytes as usize, checked.whole_before_kill), (8 * MOST + 7, 5));
             assert_eq!(strangers(&keyspace, &files).await.unwrap(), 0);
 
             keyspace.insert("not a file", "x").await.unwrap();
-            keyspace.insert(&part_key(b"file 1", 0), "a part of no file").await.unwrap();
+            keyspace.blob("file 1").create(b"a blob of no file").await.unwrap();
             assert_eq!(strangers(&keyspace, &files).await.unwrap(), 2);
-            keyspace.insert(&part_key(b"file 4", 1), "another last part").await.unwrap();
-            assert!(keyspace.remove(&part_key(b"file 5", 3)).await.unwrap());
+            keyspace.blob("file 4").write_at(MOST as u64, b"another last byte").await.unwrap();
+            keyspace.blob("file 5").truncate(3 * MOST as u64).await.unwrap();
             keyspace.insert("file 2", "no header").await.unwrap();
             keyspace.remove("file 0").await.unwrap();
             let checked = check(&keyspace, &files, &progress).await.unwrap();
