@@ -7,6 +7,7 @@
     reason = "a test, which runs processes"
 )]
 
+mod blobs;
 mod doubt;
 mod loads;
 mod managers;
