@@ -1,0 +1,135 @@
+//! What is compared with what, and what blobs are held to.
+
+use bench_common::failure::Failure;
+use bench_common::reading::{Bound, Target};
+
+/// Contenders that do the same, each in a process of its own with servers of its own.
+pub(crate) struct Scenario {
+    /// On the command line.
+    pub(crate) name: &'static str,
+    /// What is done; stands above the table.
+    pub(crate) about: &'static str,
+    pub(crate) contenders: &'static [Contender],
+    /// What the figures must reach.
+    pub(crate) targets: fn() -> Vec<Target>,
+}
+
+/// One column of a table.
+pub(crate) struct Contender {
+    pub(crate) label: &'static str,
+    pub(crate) work: Work,
+}
+
+/// What a run does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Large reads and writes on one node, by clients on as many connections.
+    Bulk,
+    /// What the loopback carries.
+    Iperf,
+    /// What the disk takes through the page cache.
+    Fio,
+    /// Large and small objects on one node, at the depth of `rados bench`.
+    Objects,
+    /// The same by `rados bench` on one OSD.
+    Rados { in_memory: bool },
+    /// Small reads of one chunk each, one at a time.
+    OneChunk { nodes: usize },
+    /// Small reads of keys, one at a time.
+    Key,
+    /// Small reads of several chunks at once, confirmed, one at a time.
+    ManyChunks,
+}
+
+/// All of them, in the order of the report.
+pub(crate) const REGISTRY: &[Scenario] = &[
+    Scenario {
+        name: "bulk",
+        about: "4 MiB at a time on 4 connections, one operation under way on each. Zerohop: one node of one instance, one copy, \
+                interval durability, chunks of 4 MiB; what is read is in memory. iperf3: as many streams from server to client. \
+                fio: buffered sequential writes of 1 MiB into the same folder.",
+        contenders: &[
+            Contender { label: "zerohop", work: Work::Bulk },
+            Contender { label: "iperf3", work: Work::Iperf },
+            Contender { label: "fio", work: Work::Fio },
+        ],
+        targets: || {
+            vec![
+                target("read MB/s", "zerohop", &["iperf3"], Bound::AtLeast(0.8)),
+                target("write MB/s", "zerohop", &["fio"], Bound::AtLeast(0.6)),
+            ]
+        },
+    },
+    Scenario {
+        name: "rados",
+        about: "Objects of 4 MiB whole, and 4 KiB of them, 16 operations under way on one connection; and 4 KiB one at a time. \
+                Zerohop: one node of one instance, one copy, interval durability, chunks of 4 MiB. RADOS: one monitor and one \
+                OSD, a pool of one copy, by `rados bench`; its store on disk (BlueStore), or in memory.",
+        contenders: &[
+            Contender { label: "zerohop", work: Work::Objects },
+            Contender { label: "rados", work: Work::Rados { in_memory: false } },
+            Contender { label: "rados, memory", work: Work::Rados { in_memory: true } },
+        ],
+        targets: || {
+            // On the same disk; and beside a store that is in memory, which has no bound of its own.
+            let mut targets = Vec::new();
+            for over in [&["rados"], &["rados, memory"]] {
+                targets.push(target("read MB/s", "zerohop", over, Bound::AtLeast(1.5)));
+                targets.push(target("write MB/s", "zerohop", over, Bound::AtLeast(1.5)));
+                targets.push(target("small read K op/s", "zerohop", over, Bound::AtLeast(8.0)));
+                targets.push(target("small write K op/s", "zerohop", over, Bound::AtLeast(8.0)));
+                targets.push(target("one read ms", "zerohop", over, Bound::AtMost(0.25)));
+                targets.push(target("one write ms", "zerohop", over, Bound::AtMost(0.25)));
+            }
+            targets
+        },
+    },
+    Scenario {
+        name: "chunk",
+        about: "Reads of 4 KiB of a chunk of 1 MiB, one at a time, beside lookups of records of 4 KiB; one node of one instance.",
+        contenders: &[
+            Contender { label: "chunk", work: Work::OneChunk { nodes: 1 } },
+            Contender { label: "key", work: Work::Key },
+        ],
+        targets: || vec![target("p50 us", "chunk", &["key"], Bound::AtMost(1.3))],
+    },
+    Scenario {
+        name: "chunks",
+        about: "Reads of 4 KiB of each of eight chunks on three nodes, as of one moment, one such read at a time, beside reads of \
+                4 KiB of one chunk there.",
+        contenders: &[
+            Contender { label: "eight", work: Work::ManyChunks },
+            Contender { label: "one", work: Work::OneChunk { nodes: 3 } },
+        ],
+        targets: || vec![target("p50 us", "eight", &["one"], Bound::AtMost(2.5))],
+    },
+];
+
+fn target(figure: &str, of: &'static str, over: &'static [&'static str], bound: Bound) -> Target {
+    Target { figure: figure.into(), of, over, bound }
+}
+
+/// What the contender of that name in the scenario of that name does.
+pub(crate) fn find(scenario: &str, label: &str) -> Result<Work, Failure> {
+    let of_it = REGISTRY.iter().filter(|found| found.name == scenario).flat_map(|found| found.contenders);
+    let found = of_it.into_iter().find(|contender| contender.label == label);
+    found
+        .map(|contender| contender.work)
+        .ok_or_else(|| Failure::Usage(format!("scenario {scenario} has no contender {label}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_name_contenders_of_their_scenario() {
+        for scenario in REGISTRY {
+            for target in (scenario.targets)() {
+                for label in target.over.iter().chain([&target.of]) {
+                    assert!(find(scenario.name, label).is_ok(), "{}: {label}", scenario.name);
+                }
+            }
+        }
+    }
+}

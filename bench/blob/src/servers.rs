@@ -1,0 +1,120 @@
+//! Nodes of zerohop, each a process that ends with its run.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bench_common::failure::Failure;
+use bench_common::process::{self, Server};
+use bench_common::usage::Cpu;
+use serde_json::Value;
+
+use crate::limits::{COMMAND, END, MEMORY, POLL, SERVING};
+
+/// Where servers run.
+pub(crate) struct Place {
+    /// This program, which also launches the others.
+    pub(crate) own_program: PathBuf,
+    /// Of all servers together.
+    pub(crate) cores: Vec<usize>,
+    /// An empty folder of their own.
+    pub(crate) dir: PathBuf,
+}
+
+/// A cluster of one instance a node.
+pub(crate) struct Cluster {
+    program: PathBuf,
+    servers: Vec<Server>,
+    /// Where managers listen.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// The keyspace that is measured.
+pub(crate) const KEYSPACE: &str = "bench";
+
+/// The program, if it is there.
+pub(crate) fn zerohop(own_program: &Path) -> Result<PathBuf, String> {
+    process::beside(own_program, "zerohop")
+}
+
+impl Place {
+    /// Starts another server.
+    pub(crate) fn start(&self, program: &Path, arguments: &[String]) -> Result<Server, Failure> {
+        Server::start(&self.own_program, &self.cores, program, arguments)
+    }
+}
+
+impl Cluster {
+    /// Starts so many nodes, and makes the keyspace, of one copy and with chunks of this size.
+    pub(crate) fn start(place: &Place, nodes: u16, chunk: &str) -> Result<Cluster, Failure> {
+        let program = zerohop(&place.own_program).map_err(Failure::Usage)?;
+        // A manager and one instance each.
+        let first = process::free_ports(2 * nodes)?;
+        let addresses: Vec<SocketAddr> =
+            (0..nodes).map(|node| SocketAddr::from((Ipv4Addr::LOCALHOST, first + 2 * node))).collect();
+        let hosts = listed(&addresses);
+        let mut cluster = Cluster { program, servers: Vec::new(), addresses: addresses.clone() };
+        for (node, address) in addresses.iter().enumerate() {
+            let line = format!(
+                "node --json --log-level error --instances 1 --memory-budget {MEMORY} --hosts {hosts} --listen {address} --data"
+            );
+            let data = place.dir.join(format!("node-{node}")).display().to_string();
+            let arguments: Vec<String> = line.split(' ').map(str::to_owned).chain([data]).collect();
+            cluster.servers.push(place.start(&cluster.program, &arguments)?);
+        }
+        cluster.wait_until_whole()?;
+        cluster.command(&format!(
+            "keyspace create {KEYSPACE} --durability interval --replicas 1 --min-in-sync 1 --chunk-size {chunk}"
+        ))?;
+        cluster.wait_until_whole()?;
+        Ok(cluster)
+    }
+
+    /// What all nodes have used.
+    pub(crate) fn cpu(&self) -> Result<Cpu, Failure> {
+        let mut sum = Cpu::default();
+        for server in &self.servers {
+            let cpu = Cpu::of(server.pid())?;
+            (sum.ran, sum.waited) = (sum.ran + cpu.ran, sum.waited + cpu.waited);
+        }
+        Ok(sum)
+    }
+
+    /// Asks all to end, and waits.
+    pub(crate) fn end(mut self) -> Result<(), Failure> {
+        self.servers.iter_mut().try_for_each(|server| server.end(END))
+    }
+
+    fn wait_until_whole(&mut self) -> Result<(), Failure> {
+        let deadline = process::now() + SERVING;
+        loop {
+            self.servers.iter_mut().try_for_each(Server::check)?;
+            // It is not asked before it listens.
+            if self.command("status --json").is_ok_and(|text| is_whole(&text, self.servers.len())) {
+                return Ok(());
+            }
+            if process::now() >= deadline {
+                return Err(Failure::Protocol("that the cluster is never whole".into()));
+            }
+            process::pause(POLL);
+        }
+    }
+
+    fn command(&self, line: &str) -> Result<String, Failure> {
+        let mut command = Command::new(&self.program);
+        command.args(line.split(' ')).args(["--endpoint", &listed(&self.addresses)]);
+        process::output(&mut command, COMMAND)
+    }
+}
+
+fn is_whole(status: &str, nodes: usize) -> bool {
+    let Ok(status) = serde_json::from_str::<Value>(status) else { return false };
+    let listed = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let are_up = listed.len() == nodes && listed.iter().all(|node| node["state"] == "up");
+    let is_none = |what: &&str| status["groups"][what] == 0;
+    are_up && ["short", "rebuilding", "moving", "recovering", "down"].iter().all(is_none)
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
