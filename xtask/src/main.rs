@@ -21,6 +21,7 @@ cargo xtask COMMAND
   redis                     only the clients of Redis that nobody here wrote, against a node
   slurm                     only the nodes inside jobs of a Slurm, and the guide's job script
   python                    only the Python package: builds the wheel, installs it in target/python, tries it
+  wheel                     the Python package as a wheel, in release, with the program in it; says where it is
   fuzz [TARGET]             fuzz one target, or all of them one after the other
        --seconds N          for how long each (default: 60)
        --replay FILE        run one input instead: a crash in fuzz/artifacts, a seed in fuzz/corpus
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
         ["redis"] => Workshop::find().and_then(|shop| redis::run(&shop)).map(|said| println!("{said}")),
         ["slurm"] => Workshop::find().and_then(|shop| slurm::run(&shop)).map(|said| println!("{said}")),
         ["python"] => Workshop::find().and_then(|shop| python::run(&shop)).map(|said| println!("{said}")),
+        ["wheel"] => Workshop::find()
+            .and_then(|shop| python::wheel(&shop))
+            .map(|wheel| println!("{}", wheel.display())),
         ["bench", rest @ ..] => Workshop::find().and_then(|shop| bench::run(&shop, rest)),
         ["help" | "--help" | "-h", ..] => {
             print!("{HELP}");

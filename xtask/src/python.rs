@@ -51,10 +51,32 @@ pub fn run(shop: &Workshop) -> Result<String, Failure> {
     Ok("a wheel, its tests, its examples, its types".to_owned())
 }
 
+/// Builds the wheel for whoever is to install it; brings where it is.
+pub fn wheel(shop: &Workshop) -> Result<PathBuf, Failure> {
+    let home = shop.target.join("python");
+    build(shop, Profile::Release, &home, &environment(&home, &TOOLS[..1])?)
+}
+
 /// Builds the wheel and installs it, with other packages, in an environment of its own; brings the folder of its programs.
 pub fn install(shop: &Workshop, profile: Profile, others: &[&str]) -> Result<PathBuf, Failure> {
     let home = shop.target.join("python");
     let bin = environment(&home, &[&TOOLS[..], others].concat())?;
+    let wheel = build(shop, profile, &home, &bin)?;
+    let mut pip = Command::new(bin.join("pip"));
+    pip.args([
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-index",
+        "--no-deps",
+        "--force-reinstall",
+    ]);
+    quietly(pip.arg(wheel), "the wheel could not be installed")?;
+    Ok(bin)
+}
+
+/// Builds the program and the wheel that carries it, with the tools in `bin`; brings where the wheel is.
+fn build(shop: &Workshop, profile: Profile, home: &Path, bin: &Path) -> Result<PathBuf, Failure> {
     let (word, folder) = match profile {
         Profile::Dev => ("dev", "debug"),
         Profile::Release => ("release", "release"),
@@ -82,17 +104,7 @@ pub fn install(shop: &Workshop, profile: Profile, others: &[&str]) -> Result<Pat
         .and_then(|mut files| files.next())
         .and_then(Result::ok)
         .ok_or_else(|| Failure::new("maturin made no wheel"))?;
-    let mut pip = Command::new(bin.join("pip"));
-    pip.args([
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-index",
-        "--no-deps",
-        "--force-reinstall",
-    ]);
-    quietly(pip.arg(wheel.path()), "the wheel could not be installed")?;
-    Ok(bin)
+    Ok(wheel.path())
 }
 
 /// An environment with these packages; made and filled where it is not.
