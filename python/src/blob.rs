@@ -24,7 +24,8 @@ const WRITES_AHEAD: usize = 8;
 pub(crate) enum BlobOperation {
     Stat,
     Create {
-        chunk_bits: u8,
+        /// `None`: as the keyspace says.
+        chunk_bits: Option<u8>,
         attributes: Vec<u8>,
     },
     /// Bytes from an offset on, into memory, as far as there are any. How many.
@@ -59,9 +60,10 @@ impl BlobOperation {
         let blob = keyspace.blob(name);
         Ok(match self {
             Self::Stat => Answer::Blob(blob.stat().await?),
-            Self::Create { chunk_bits, attributes } => {
-                Answer::Blob(Some(blob.create_with(*chunk_bits, attributes).await?))
-            }
+            Self::Create { chunk_bits, attributes } => Answer::Blob(Some(match chunk_bits {
+                Some(bits) => blob.create_with(*bits, attributes).await?,
+                None => blob.create(attributes).await?,
+            })),
             Self::ReadInto { offset, into } => Answer::Number(read_into(&blob, *offset, into).await?),
             Self::Read { offset, length } => {
                 Answer::Bytes(Some(blob.read_at(*offset, *length).await?.read_to_end().await?))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use pyo3::prelude::*;
-use zerohop_client::{CHUNK_BITS_DEFAULT, Keyspace};
+use zerohop_client::Keyspace;
 
 use crate::arguments::Blob as Name;
 use crate::blob::{BlobOperation, NativeBlobList};
@@ -29,8 +29,7 @@ impl NativeBlobs {
 
     #[pyo3(signature = (name, attributes, chunk_bits = None))]
     fn create(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
-        let (chunk_bits, attributes) =
-            (chunk_bits.unwrap_or(CHUNK_BITS_DEFAULT), attributes.as_ref().to_vec());
+        let attributes = attributes.as_ref().to_vec();
         self.run(py, &name, BlobOperation::Create { chunk_bits, attributes })
     }
 

@@ -29,7 +29,7 @@ pub(crate) struct GivenTransform {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum GivenOperator {
+pub(crate) enum GivenOperator {
     /// Integers wrap around.
     Add,
     /// Integers wrap around.
@@ -45,7 +45,7 @@ enum GivenOperator {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum GivenType {
+pub(crate) enum GivenType {
     I8,
     I16,
     I32,
@@ -72,52 +72,64 @@ pub(crate) struct Shown {
     pub(crate) value: Value,
 }
 
+/// Calls a function with the given type; what stands behind the call does behind each.
+macro_rules! of_type {
+    ($given:expr, $function:ident($($argument:expr),*) $($behind:tt)*) => {
+        match $given {
+            GivenType::I8 => $function::<i8>($($argument),*) $($behind)*,
+            GivenType::I16 => $function::<i16>($($argument),*) $($behind)*,
+            GivenType::I32 => $function::<i32>($($argument),*) $($behind)*,
+            GivenType::I64 => $function::<i64>($($argument),*) $($behind)*,
+            GivenType::U8 => $function::<u8>($($argument),*) $($behind)*,
+            GivenType::U16 => $function::<u16>($($argument),*) $($behind)*,
+            GivenType::U32 => $function::<u32>($($argument),*) $($behind)*,
+            GivenType::U64 => $function::<u64>($($argument),*) $($behind)*,
+            GivenType::F32 => $function::<f32>($($argument),*) $($behind)*,
+            GivenType::F64 => $function::<f64>($($argument),*) $($behind)*,
+        }
+    };
+}
+pub(crate) use of_type;
+
+/// The other number, as one of the type. Errors: there is no such number, or no such transform of the type, in words.
+pub(crate) fn operand<N: Number + FromStr>(operator: Operator, given: &str) -> Result<N, String> {
+    let is_bitwise = matches!(operator, Operator::And | Operator::Or | Operator::Xor);
+    if is_bitwise && N::TYPE.is_float() {
+        return Err(format!(
+            "`{operator}` combines bits, which a number of type {} does not have for that: choose an integer type",
+            N::TYPE
+        ));
+    }
+    let operand = given.parse();
+    operand.map_err(|_| format!("{given:?} is no number of type {}: choose another --type", N::TYPE))
+}
+
+impl Shown {
+    pub(crate) fn of<N: Display + Into<Value>>(number: N) -> Self {
+        let text = number.to_string();
+        let value = match number.into() {
+            Value::Null => Value::String(text.clone()),
+            value => value,
+        };
+        Self { text, value }
+    }
+}
+
 impl GivenTransform {
     /// Does it. The inner error is what the data says.
     pub(crate) async fn run(self, of: &impl Numbered) -> Result<Result<Shown, Error>, CommandError> {
-        match self.number {
-            GivenType::I8 => self.run_on::<i8>(of).await,
-            GivenType::I16 => self.run_on::<i16>(of).await,
-            GivenType::I32 => self.run_on::<i32>(of).await,
-            GivenType::I64 => self.run_on::<i64>(of).await,
-            GivenType::U8 => self.run_on::<u8>(of).await,
-            GivenType::U16 => self.run_on::<u16>(of).await,
-            GivenType::U32 => self.run_on::<u32>(of).await,
-            GivenType::U64 => self.run_on::<u64>(of).await,
-            GivenType::F32 => self.run_on::<f32>(of).await,
-            GivenType::F64 => self.run_on::<f64>(of).await,
-        }
+        of_type!(self.number, run(self, of).await)
     }
+}
 
-    async fn run_on<N>(self, of: &impl Numbered) -> Result<Result<Shown, Error>, CommandError>
-    where
-        N: Number + FromStr + Display + Into<Value>,
-    {
-        let operator = Operator::from(self.operator);
-        let is_bitwise = matches!(operator, Operator::And | Operator::Or | Operator::Xor);
-        if is_bitwise && N::TYPE.is_float() {
-            return Err(CommandError::Usage(format!(
-                "`{operator}` combines bits, which a number of type {} does not have for that: choose an integer type",
-                N::TYPE
-            )));
-        }
-        let operand: N = self.operand.parse().map_err(|_| {
-            let operand = &self.operand;
-            CommandError::Usage(format!(
-                "{operand:?} is no number of type {}: choose another --type",
-                N::TYPE
-            ))
-        })?;
-        let transform = Transform::new(operator, operand).at(self.at);
-        Ok(of.transform(transform, self.old).await.map(|number| {
-            let text = number.to_string();
-            let value = match number.into() {
-                Value::Null => Value::String(text.clone()),
-                value => value,
-            };
-            Shown { text, value }
-        }))
-    }
+async fn run<N>(given: GivenTransform, of: &impl Numbered) -> Result<Result<Shown, Error>, CommandError>
+where
+    N: Number + FromStr + Display + Into<Value>,
+{
+    let operator = Operator::from(given.operator);
+    let operand: N = operand(operator, &given.operand).map_err(CommandError::Usage)?;
+    let transform = Transform::new(operator, operand).at(given.at);
+    Ok(of.transform(transform, given.old).await.map(Shown::of))
 }
 
 impl From<GivenOperator> for Operator {

@@ -280,8 +280,8 @@ fn snapshots_have_all_the_money_while_clients_transfer_it() {
                     let transaction = client.begin();
                     let (from, to) = (format!("account-{from}"), format!("account-{to}"));
                     if from != to {
-                        drop(transaction.write(bank.increment(&from, -3)).unwrap());
-                        drop(transaction.write(bank.increment(&to, 3)).unwrap());
+                        let _ = transaction.write(bank.increment(&from, -3)).unwrap();
+                        let _ = transaction.write(bank.increment(&to, 3)).unwrap();
                         transaction.commit().await.unwrap();
                     }
                     done += 1;
