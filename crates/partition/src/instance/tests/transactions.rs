@@ -400,6 +400,36 @@ fn a_decision_survives_its_decider_and_is_told_after_a_restart() {
 }
 
 #[test]
+fn what_has_begun_is_not_called_misplaced_when_its_keyspace_is_altered_meanwhile() {
+    let mut world = World::new(2, Durability::Sync);
+    let keys = world.keys();
+    let participant = world.holder(&keys[0]);
+    assert_ne!(participant, world.holder(&keys[3]));
+    let parts = world.parts(Asked::Sync, &[add(&keys[0], 7), add(&keys[3], 7)]);
+    world.loses = Box::new(move |from, _| from == participant);
+    let asked = world.transact(1, &parts);
+    world.play(50);
+    assert_eq!(world.answer(asked), None);
+    let id = KeyspaceId(KEYSPACE);
+    let mut config = world.map().keyspace(id).expect("is there").config().clone();
+    config.durability = Durability::Interval { ms: 100 };
+    let delta = next(world.map(), vec![MapChange::AlterKeyspace { id, config }]);
+    world.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    // Its client asks again, by the map that it was planned by; and another one begins by that.
+    let again = world.transact(1, &parts);
+    let other = world.transact(2, &parts);
+    world.play(50);
+    assert_eq!(world.answer(again), None, "it goes on");
+    let failure = world.answer(other).expect("is answered").expect_err("is of another durability");
+    assert!(matches!(failure, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{failure:?}");
+    world.loses = Box::new(|_, _| false);
+    world.play(1_000);
+    assert!(world.answer(again).expect("is answered").expect("is done").starts_with("transacted 2"));
+    world.value_is(&keys[0], "7");
+    world.value_is(&keys[3], "7");
+}
+
+#[test]
 fn transforms_stand_side_by_side_and_all_count() {
     let mut world = World::new(2, Durability::Sync);
     let keys = world.keys();
