@@ -22,14 +22,20 @@ mod block;
 mod matching;
 mod play;
 mod shell;
+mod systemd;
 
 use std::path::{Path, PathBuf};
 
 use self::play::play;
 
 /// What is played with nothing but the program itself, from the root of the sources.
-const GUIDES: [&str; 4] =
-    ["docs/guide/quick-start.md", "README.md", "docs/guide/command-line.md", "docs/guide/security.md"];
+const GUIDES: [&str; 5] = [
+    "docs/guide/quick-start.md",
+    "README.md",
+    "docs/guide/command-line.md",
+    "docs/guide/security.md",
+    "docs/operations.md",
+];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// How long a command may take: far longer than any does.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a command may take: far longer than any does. Those that wait until copies are made anew wait for half a minute.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Printed behind each command, with how it ended.
 const END: &str = "--- ended:";
