@@ -123,7 +123,8 @@ fn a_dead_owner_prompts_a_look_at_the_map() {
 /// cannot.
 #[test]
 fn an_owner_that_says_nothing_prompts_looks_at_the_map_until_there_is_another() {
-    let mut world = world(3);
+    // Longer than anybody waits for a second attempt.
+    let mut world = world_with(3, |settings| settings.attempt_us = 5_000_000);
     let key = &keys_of(&world, 0, 1)[0];
     world.submit(append(key, "first"));
     world.settle();

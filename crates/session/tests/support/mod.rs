@@ -63,7 +63,7 @@ pub struct World {
     pub sent: Option<Vec<Received>>,
     /// Send effects so far.
     pub writes: usize,
-    /// Whoever listens there hears everything, and nobody hears it.
+    /// Whoever listens there hears everything, and does not answer what is appended: it waits for others.
     pub mute: Option<String>,
     pub connects: Vec<String>,
     events: BTreeMap<(Time, u64), Event>,
@@ -258,7 +258,8 @@ impl World {
             // Also over a connection that has gone meanwhile: what was sent may still arrive.
             Event::Request(id, frame) => {
                 let address = self.open.get(&id).cloned();
-                let is_mute = address.is_some() && address == self.mute;
+                let kind = u16::from_le_bytes([frame[4], frame[5]]);
+                let is_mute = address.is_some() && address == self.mute && kind == Kind::Append.number();
                 for answer in self.cluster.take(self.now, id, address, &frame) {
                     if is_mute {
                         continue;
