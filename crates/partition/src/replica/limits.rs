@@ -70,6 +70,14 @@ pub const RESEND_US: u64 = 60_000;
 /// for every entry of a partition that is written now and then would cost as much as the entry.
 pub const COMMIT_US: u64 = 25_000;
 
+/// How long a follower, on which nobody waits, may lack entries so that those of all partitions go to it together: a message for
+/// every entry, its answer, and an awakening for both would cost it as much as one in sync. Well below [`COMMIT_US`] and
+/// [`KEEPS_UP_US`].
+pub const GATHER_US: u64 = 20_000;
+
+/// With so many entries to be sent to a follower they do not wait for others.
+pub const GATHER_ENTRIES_MAX: u64 = 64;
+
 /// How soon a stream may step back again: entries that overtook each other bring one complaint each.
 pub const REWIND_US: u64 = 2_000;
 
@@ -171,5 +179,7 @@ pub const STATE_BYTES_MAX: usize = zerohop_engine::limits::CHECKPOINT_EXTRA_BYTE
 /// whole; a shorter one is sent by its entries, which need no state beside.
 pub const BULK_SEGMENTS: u64 = 2;
 
+const _: () = assert!(GATHER_US < COMMIT_US && GATHER_US < HEARTBEAT_US && 3 * GATHER_US < KEEPS_UP_US);
+const _: () = assert!(GATHER_ENTRIES_MAX < ADMIT_LAG_ENTRIES);
 const _: () = assert!(CEILING_AHEAD_MS < zerohop_wire::limits::CLOCK_AHEAD_MS_MAX);
 const _: () = assert!(MESSAGE_ENTRIES <= zerohop_wire::limits::ENTRIES_MAX as usize);

@@ -211,6 +211,9 @@ impl Replica {
             stream.next = stream.matched + 1;
             stream.rewound_us = now_us;
         }
+        if self.may_gather(stream) && stream.waits_to_gather(last, now_us) {
+            return Ok(());
+        }
         let mut sent_bytes = 0;
         let is_let_alone = self.view.followers.contains(&stream.member)
             && self.waits_for_room(context, stream.full_until_us);
@@ -246,6 +249,16 @@ impl Replica {
             }
         }
         Ok(())
+    }
+
+    /// Whether nobody waits for what a member holds: a follower that is not about to be admitted.
+    pub(super) fn may_gather(&self, stream: &Stream) -> bool {
+        stream.is_found
+            && stream.sending.is_none()
+            && self.has_copies()
+            && self.wished != Some(stream.member)
+            && !self.admitting.contains(&stream.member)
+            && self.view.followers.contains(&stream.member)
     }
 
     /// When a member is to hear how things stand; [`u64::MAX`]: it has said that it has everything.

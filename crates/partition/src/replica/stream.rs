@@ -2,7 +2,9 @@
 
 use zerohop_wire::messages::Member;
 
-use super::limits::{BEATS_DOUBLED_MAX, HEARTBEAT_US, IDLE_US, KEEPS_UP_US, RESEND_US};
+use super::limits::{
+    BEATS_DOUBLED_MAX, GATHER_ENTRIES_MAX, GATHER_US, HEARTBEAT_US, IDLE_US, KEEPS_UP_US, RESEND_US,
+};
 use super::whole::Sending;
 
 /// See the module. Indexes are of the primary's log.
@@ -19,6 +21,8 @@ pub(super) struct Stream {
     pub(super) durable: u64,
     pub(super) sent_us: u64,
     pub(super) told_commit: u64,
+    /// What it may be sent later is sent then, with that of other partitions; 0: nothing waits so.
+    pub(super) gathered_us: u64,
     /// It has said that it has applied so much.
     pub(super) applied: u64,
     /// Times that it was told how things stand and has said nothing.
@@ -49,6 +53,7 @@ impl Stream {
             durable: 0,
             sent_us: 0,
             told_commit: 0,
+            gathered_us: 0,
             applied: 0,
             unanswered: 0,
             rewound_us: 0,
@@ -68,6 +73,23 @@ impl Stream {
             return u64::MAX;
         }
         self.grew_us.max(self.rewound_us) + if is_there { RESEND_US } else { IDLE_US }
+    }
+
+    /// Whether what it lacks is left to be sent with what other partitions have for it. The moments are the same for all
+    /// partitions of an instance, so that one message to the system, and one awakening of the other, serves them all.
+    pub(super) fn waits_to_gather(&mut self, last: u64, now_us: u64) -> bool {
+        if self.next > last || last - self.next >= GATHER_ENTRIES_MAX {
+            self.gathered_us = 0;
+            return false;
+        }
+        if self.gathered_us == 0 {
+            self.gathered_us = (now_us / GATHER_US + 1) * GATHER_US;
+        }
+        if now_us < self.gathered_us {
+            return true;
+        }
+        self.gathered_us = 0;
+        false
     }
 
     /// How long it is left alone between two words on how things stand.

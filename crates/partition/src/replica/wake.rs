@@ -62,6 +62,9 @@ impl Replica {
         if let Some(sending) = &stream.sending {
             return sending.wake_us();
         }
+        if stream.gathered_us != 0 && self.may_gather(stream) && stream.next <= self.last() {
+            return stream.gathered_us;
+        }
         let has_room = stream.next <= stream.matched + WINDOW_ENTRIES;
         if stream.is_found && stream.next <= self.last() && has_room {
             return context.now_us + NAP_US;

@@ -4,6 +4,7 @@ use zerohop_engine::{Kind, Meta};
 
 use super::*;
 use crate::note::Mark;
+use crate::replica::limits::GATHER_US;
 
 /// Adds fillers up to a log index, as members before the first release did for entries that a whole state came without.
 fn fill(node: &mut Node, through: u64) {
@@ -26,6 +27,8 @@ fn fillers_are_never_passed_on_as_what_they_stand_for() {
     node.tell(Told::Tick);
     node.said();
     node.hear(3, 2, &Call::ReplicateAck(Report::Differs { at: name(0, 0) }));
+    node.now_us += GATHER_US;
+    node.tell(Told::Tick);
     node.tell(Told::Tick);
     let said = node.said();
     assert!(said.iter().any(|one| one.starts_with("StatePart")), "{said:?}");
