@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::{PartitionEpoch, Timestamp};
-use zerohop_wire::messages::{Call, Member, Slice};
+use zerohop_wire::messages::{Call, Member, Report, Slice};
 use zerohop_wire::{Failure, Message};
 
 use super::limits::{NAP_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, SETTLE_US};
@@ -47,6 +47,8 @@ pub struct Replicas<K> {
     /// When members want a tick, in microseconds of the clock that never runs backwards.
     wakes: BTreeSet<(u64, K)>,
     touched: Vec<K>,
+    /// Others have taken or acknowledged entries since the last look: what they took is to be synced.
+    is_used: bool,
     /// Those that want a flush.
     unflushed: Vec<K>,
     /// Whose grants are wanted, and whether they held at the last look.
@@ -80,6 +82,7 @@ impl<K> Default for Replicas<K> {
             by: BTreeMap::new(),
             wakes: BTreeSet::new(),
             touched: Vec::new(),
+            is_used: false,
             unflushed: Vec::new(),
             wanted: BTreeMap::new(),
             is_wanted_old: false,
@@ -187,6 +190,7 @@ impl<K: Copy + Ord> Replicas<K> {
         };
         let is_scrub = matches!(told, Told::Scrub { .. });
         let is_own = is_scrub || matches!(told, Told::Tick);
+        let is_routine = is_routine(&told);
         match told {
             Told::Tick => self.steps.ticks += 1,
             Told::Scrub { .. } => self.steps.scrubs += 1,
@@ -201,10 +205,24 @@ impl<K: Copy + Ord> Replicas<K> {
         if watched.wants_flush && !std::mem::replace(&mut slot.is_unflushed, true) {
             self.unflushed.push(key);
         }
-        if !is_own || is_scrub && slot.replica.is_mending() {
+        if is_routine && result.is_ok() && slot.replica.is_steady() {
+            self.is_used = true;
+            self.look_later(key, context.now_us);
+        } else if !is_own || is_scrub && slot.replica.is_mending() {
             self.touch(key);
         }
         result
+    }
+
+    /// Has a member ticked a little later, unless it is before that.
+    fn look_later(&mut self, key: K, now_us: u64) {
+        let Some(slot) = self.by.get_mut(&key).filter(|slot| !slot.is_touched) else { return };
+        let wake_us = now_us + SETTLE_US;
+        if slot.wake_us > wake_us {
+            self.wakes.remove(&(slot.wake_us, key));
+            slot.wake_us = wake_us;
+            self.wakes.insert((wake_us, key));
+        }
     }
 
     /// Runs a unit over the records of one member: [`Replica::run`]; [`Replicas::settle`] is to follow.
@@ -292,7 +310,7 @@ impl<K: Copy + Ord> Replicas<K> {
         effects: &mut dyn EffectsOf<K>,
         mut trouble: impl FnMut(&mut dyn EffectsOf<K>, zerohop_engine::EngineError),
     ) -> bool {
-        let any = !self.touched.is_empty();
+        let any = !self.touched.is_empty() | std::mem::take(&mut self.is_used);
         self.pace.begin_turn(context.now_us);
         if let Err(error) = self.scrub(context, effects) {
             trouble(effects, error);
@@ -417,6 +435,12 @@ impl<K: Copy + Ord> Replicas<K> {
             }
         }
     }
+}
+
+/// Whether nothing is left to be done once a member whose group is well has been told this: entries were taken and acknowledged, or
+/// an acknowledgement was counted.
+fn is_routine(told: &Told<'_>) -> bool {
+    matches!(told, Told::Peer { call: Call::Replicate { .. } | Call::ReplicateAck(Report::Holds { .. }), .. })
 }
 
 /// Passes effects on, and notes that a flush is wanted.

@@ -9,6 +9,7 @@ mod held;
 mod mending;
 mod room;
 mod splits;
+mod steady;
 mod whole;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;

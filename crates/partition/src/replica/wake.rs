@@ -27,6 +27,24 @@ impl Replica {
         wake_us
     }
 
+    /// Whether its group is well, and it waits for nothing but what comes next: it need not be ticked after every message.
+    pub(super) fn is_steady(&self) -> bool {
+        let is_well = !self.needs_state && !self.has_rot && self.mending.is_idle() && self.taking.is_none();
+        is_well
+            && match self.role {
+                Role::Primary => {
+                    self.mark <= self.partition.applied()
+                        && self.asked.is_none()
+                        && self.wished.is_none()
+                        && self.parked.len() == 0
+                        && self.has_copies()
+                        && self.streams.iter().all(|stream| stream.is_found && stream.sending.is_none())
+                }
+                Role::InSync | Role::Follower => self.matched.is_some(),
+                _ => false,
+            }
+    }
+
     fn primary_wake_us<D: Disk>(&self, context: &Context<'_, D>) -> u64 {
         let now_us = context.now_us;
         let mut wake_us = u64::MAX;
