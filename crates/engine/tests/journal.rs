@@ -265,3 +265,51 @@ fn upkeep_calls_nothing_durable_that_the_journal_only_refers_to() {
         assert!(epochs(&mut engine, p).len() as u64 >= durable, "seed {seed}");
     }
 }
+
+#[test]
+fn a_flush_that_was_begun_holds_what_came_before_it_once_it_is_done() {
+    for seed in 0..20 {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        assert_eq!(engine.flush_begin(), Ok(false), "there is nothing");
+        (1..=3).for_each(|index| append(&mut engine, p, 1, index, 10));
+        assert_eq!(engine.flush_begin(), Ok(true));
+        append(&mut engine, p, 1, 4, 10);
+        while !engine.flush_done().expect("goes on") {}
+        assert_eq!(engine.durable_index(p), Ok(3), "what came later is of the next");
+        assert_eq!(engine.flush_begin(), Ok(true));
+        append(&mut engine, p, 1, 5, LARGE);
+        // One goes on at a time, and what the journal does not hold is synced where it stands: both are waited for.
+        assert_eq!(engine.flush_begin(), Ok(false));
+        assert_eq!((engine.flush_done(), engine.durable_index(p)), (Ok(true), Ok(5)));
+        let mut engine = crash(&disk, engine);
+        let p = partition(&mut engine, 1);
+        assert_eq!(epochs(&mut engine, p), [1; 5], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_begun_flush_that_fails_is_told_and_nothing_is_taken_after_it() {
+    for operation in [Operation::SyncBegin, Operation::SyncDone] {
+        let disk = SimulatedDisk::new(1);
+        let mut engine = open(&disk);
+        let p = partition(&mut engine, 1);
+        append(&mut engine, p, 1, 1, 10);
+        engine.flush().expect("flushes");
+        append(&mut engine, p, 1, 2, 10);
+        disk.fail_nth(operation, 1);
+        let begun = engine.flush_begin();
+        if begun.is_ok() {
+            let mut done = Ok(false);
+            while done == Ok(false) {
+                done = engine.flush_done();
+            }
+            assert!(done.is_err());
+        }
+        assert!(engine.flush_done().is_err() && engine.flush_begin().is_err(), "it stays so");
+        assert_eq!(engine.durable_index(p), Ok(1));
+        let meta = Meta { kind: Kind::Put, flags: 0, epoch: 1, index: 3, timestamp: 3 };
+        assert!(engine.append(p, &meta, b"k", b"v").is_err());
+    }
+}

@@ -169,6 +169,12 @@ pub trait Disk {
     /// refuse more than 1024 that are begun and not yet answered.
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket>;
 
+    /// As [`Disk::sync_begin`], for a sync that somebody waits for: it goes before those that nobody does, and a disk that can
+    /// wake its owner does so when it is done.
+    fn sync_begin_awaited(&mut self, file: FileId) -> DiskResult<SyncTicket> {
+        self.sync_begin(file)
+    }
+
     /// Begins what [`Disk::sync`] of the file and then [`Disk::sync_dir`] of the folder it is in do, and returns as
     /// soon as it can: for a new file, whose name is not durable yet.
     fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {

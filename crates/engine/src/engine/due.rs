@@ -100,7 +100,7 @@ impl<D: Disk> Engine<D> {
         // Entries that a batch only refers to must be synced before it: that is for those to do who wait for it.
         let is_begun = self.journal_stopped.is_none()
             && !self.journal.has_large()
-            && match self.journal.flush_begin(&mut self.io.disk) {
+            && match self.journal.flush_begin(&mut self.io.disk, false) {
                 Ok(()) => true,
                 // The batch is kept, and goes with the next flush that finds room.
                 Err(DiskError::Full) => false,

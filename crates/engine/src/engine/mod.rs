@@ -198,6 +198,34 @@ impl<D: Disk> Engine<D> {
         }
     }
 
+    /// Begins what [`Engine::flush`] does, so that its owner goes on while the disk works. `true`: it was begun, and covers what was
+    /// accepted so far; [`Engine::flush_done`] says when it is done. `false`: all of that survives a crash already.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`].
+    pub fn flush_begin(&mut self) -> EngineResult<bool> {
+        // What a batch only refers to is synced first, and one flush goes on at a time: these are waited for.
+        if self.journal_stopped.is_some() || self.journal.has_large() || self.journal.is_flushing() {
+            return self.flush().map(|()| false);
+        }
+        match self.journal.flush_begin(&mut self.io.disk, true) {
+            Ok(()) => Ok(self.journal.is_flushing()),
+            Err(error) => Err(self.flush_failed(error.into())),
+        }
+    }
+
+    /// Whether no flush is under way, and what was begun survives a crash.
+    ///
+    /// # Errors
+    /// As [`Engine::flush`], for what was begun.
+    pub fn flush_done(&mut self) -> EngineResult<bool> {
+        self.poll_journal()?;
+        if let Some(reason) = &self.journal_stopped {
+            return Err(EngineError::Stopped { reason: reason.clone() });
+        }
+        Ok(!self.journal.is_flushing())
+    }
+
     /// What the batch holds cannot be acknowledged any more, whose ever it is: unless the disk is only full, no `sync`
     /// partition takes more.
     pub(super) fn flush_failed(&mut self, error: EngineError) -> EngineError {

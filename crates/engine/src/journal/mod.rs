@@ -225,14 +225,15 @@ impl Journal {
 
     /// Begins to make the batch survive a crash; [`Journal::flush_done`] says when it does. Only while no other was
     /// begun. After `Full` the batch is kept.
-    pub(crate) fn flush_begin<D: Disk>(&mut self, disk: &mut D) -> DiskResult<()> {
+    pub(crate) fn flush_begin<D: Disk>(&mut self, disk: &mut D, is_awaited: bool) -> DiskResult<()> {
         debug_assert!(self.begun.is_none());
         if self.buffer.is_empty() {
             return Ok(());
         }
         let held = self.append_batch(disk)?;
         let Some(file) = self.files.back() else { unreachable!("a file was begun") };
-        let ticket = disk.sync_begin(file.file).map_err(DiskError::beyond_repair)?;
+        let begun = if is_awaited { disk.sync_begin_awaited(file.file) } else { disk.sync_begin(file.file) };
+        let ticket = begun.map_err(DiskError::beyond_repair)?;
         self.begun = Some(Begun { ticket, file: file.file, bytes: file.written_bytes, held });
         Ok(())
     }
