@@ -13,6 +13,7 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::task::Waker;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::fs::{fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, statat, unlinkat};
@@ -32,6 +33,8 @@ pub const LOCK_FILE: &str = "lock";
 pub struct FilesDisk {
     /// Started by the first begun sync. Before the lock, so that dropping ends the thread before the lock.
     sync_thread: Option<SyncThread>,
+    /// Whom an awaited sync wakes.
+    waker: Option<Waker>,
     begun: BTreeMap<u64, Begun>,
     next_ticket: u64,
     /// Files that zeros are being written to, and up to where.
@@ -70,6 +73,7 @@ impl FilesDisk {
             .map_err(|errno| system_error(root, "opening", &errno.into()))?;
         Ok(FilesDisk {
             sync_thread: None,
+            waker: None,
             begun: BTreeMap::new(),
             next_ticket: 0,
             zeroing: BTreeMap::new(),
@@ -146,8 +150,18 @@ impl FilesDisk {
         Ok(folders)
     }
 
-    /// Hands a sync of a file, and of folders with these names, to the thread.
-    fn begin(&mut self, file: FileId, folders: Vec<OwnedFd>, names: Vec<String>) -> DiskResult<SyncTicket> {
+    /// See [`super::NodeDisk::wake`].
+    pub(super) fn wake(&mut self, waker: Waker) {
+        self.waker = Some(waker);
+    }
+
+    /// Hands a sync of a file, and of folders with these names, to the thread. One with a waker goes first.
+    fn begin(
+        &mut self,
+        file: FileId,
+        (folders, names): (Vec<OwnedFd>, Vec<String>),
+        waker: Option<Waker>,
+    ) -> DiskResult<SyncTicket> {
         let (key, file) = self.files.get(file, "sync_begin")?;
         file.check_sound()?;
         let begun =
@@ -162,7 +176,8 @@ impl FilesDisk {
             Ok(thread) => thread,
             Err(error) => return not_begun(format!("no thread for it: {error}")),
         };
-        if let Err(errno) = thread.begin(self.next_ticket, Arc::clone(file.descriptor()), folders) {
+        let descriptor = Arc::clone(file.descriptor());
+        if let Err(errno) = thread.begin(self.next_ticket, descriptor, folders, waker) {
             return not_begun(errno.to_string());
         }
         file.syncs_begun += 1;
@@ -291,7 +306,12 @@ impl Disk for FilesDisk {
     }
 
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
-        self.begin(file, Vec::new(), Vec::new())
+        self.begin(file, (Vec::new(), Vec::new()), None)
+    }
+
+    fn sync_begin_awaited(&mut self, file: FileId) -> DiskResult<SyncTicket> {
+        let waker = self.waker.clone();
+        self.begin(file, (Vec::new(), Vec::new()), waker)
     }
 
     fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {
@@ -299,7 +319,7 @@ impl Disk for FilesDisk {
         let open =
             |folder: &String| self.open_folder(folder).map_err(|errno| failed(folder, "sync_dir", errno));
         let folders = names.iter().map(open).collect::<DiskResult<Vec<_>>>()?;
-        self.begin(file, folders, names)
+        self.begin(file, (folders, names), None)
     }
 
     fn sync_done(&mut self, ticket: SyncTicket) -> DiskResult<bool> {

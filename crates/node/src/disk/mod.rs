@@ -17,6 +17,7 @@ mod sync_thread;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::task::Waker;
 
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
@@ -88,6 +89,13 @@ impl NodeDisk {
         NodeDisk::Memory(MemoryDisk::default())
     }
 
+    /// Wakes this whenever a sync is done that was begun to be waited for.
+    pub(crate) fn wake(&mut self, waker: Waker) {
+        if let NodeDisk::Files(disk) = self {
+            disk.wake(waker);
+        }
+    }
+
     /// What the caller must tell its user, loudly, at start: this disk is not for data.
     #[must_use]
     pub fn warning(&self) -> Option<&'static str> {
@@ -147,6 +155,10 @@ impl Disk for NodeDisk {
 
     fn sync_begin(&mut self, file: FileId) -> DiskResult<SyncTicket> {
         either!(self.sync_begin(file))
+    }
+
+    fn sync_begin_awaited(&mut self, file: FileId) -> DiskResult<SyncTicket> {
+        either!(self.sync_begin_awaited(file))
     }
 
     fn sync_begin_with_name(&mut self, file: FileId, dir: &str) -> DiskResult<SyncTicket> {

@@ -6,6 +6,7 @@ use std::num::NonZero;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 
 use rustix::fs::{Advice, fadvise, fdatasync, fsync};
@@ -31,8 +32,8 @@ const ZEROS_AT_ONCE: usize = 64 << 10;
 /// What the thread is given.
 #[derive(Debug)]
 enum Job {
-    /// Sync a file, then the folders that hold its name.
-    Sync { ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd> },
+    /// Sync a file, then the folders that hold its name; then wake whoever waits for it.
+    Sync { ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd>, waker: Option<Waker> },
     /// Write zeros behind the end of a file. By a descriptor of its own: what becomes of other bytes is told to theirs.
     Zero { ticket: u64, file: OwnedFd, from: u64, bytes: u64 },
     /// Close the last descriptor of a removed file: the system then gives back its space, which takes a while.
@@ -101,13 +102,16 @@ impl SyncThread {
         let thread = Builder::new().name("zerohop-sync".to_owned()).spawn(move || {
             while let Some(job) = jobs.next() {
                 match job {
-                    Job::Sync { ticket, file, folders } => {
+                    Job::Sync { ticket, file, folders, waker } => {
                         let synced = retry_on_intr(|| fdatasync(&*file));
                         let result = folders.iter().fold(synced, |result, folder| {
                             result.and_then(|()| retry_on_intr(|| fsync(folder)))
                         });
                         if done_out.send((ticket, result)).is_err() {
                             break;
+                        }
+                        if let Some(waker) = waker {
+                            waker.wake();
                         }
                     }
                     Job::Zero { ticket, file, from, bytes } => {
@@ -126,23 +130,37 @@ impl SyncThread {
         Ok(SyncThread { shared, hints, done, thread: Some(thread) })
     }
 
-    /// Hands a sync over. The caller sees to it that no more than [`SYNCS_BEGUN_MAX`] are unanswered.
-    pub(super) fn begin(&self, ticket: u64, file: Arc<OwnedFd>, folders: Vec<OwnedFd>) -> Result<()> {
-        self.push(Job::Sync { ticket, file, folders })
+    /// Hands a sync over. The caller sees to it that no more than [`SYNCS_BEGUN_MAX`] are unanswered. With a waker it goes before
+    /// all others.
+    pub(super) fn begin(
+        &self,
+        ticket: u64,
+        file: Arc<OwnedFd>,
+        folders: Vec<OwnedFd>,
+        waker: Option<Waker>,
+    ) -> Result<()> {
+        let is_awaited = waker.is_some();
+        self.push(Job::Sync { ticket, file, folders, waker }, is_awaited)
     }
 
-    fn push(&self, job: Job) -> Result<()> {
+    fn push(&self, job: Job, is_first: bool) -> Result<()> {
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             return Err(Errno::PIPE);
         }
-        self.shared.lock().jobs.push_back(job);
+        let mut queue = self.shared.lock();
+        if is_first {
+            queue.jobs.push_front(job);
+        } else {
+            queue.jobs.push_back(job);
+        }
+        drop(queue);
         self.shared.has_come.notify_one();
         Ok(())
     }
 
     /// Has zeros written and synced.
     pub(super) fn zero(&self, ticket: u64, file: OwnedFd, from: u64, bytes: u64) -> Result<()> {
-        self.push(Job::Zero { ticket, file, from, bytes })
+        self.push(Job::Zero { ticket, file, from, bytes }, false)
     }
 
     /// Has a sync that somebody waits for carried out before those that nobody does. Syncs may be carried out in any
@@ -162,7 +180,7 @@ impl SyncThread {
     pub(super) fn close(&self, descriptor: OwnedFd) {
         let has_room = self.shared.lock().jobs.len() < SYNCS_BEGUN_MAX + CLOSES_MAX;
         if has_room {
-            self.push(Job::Close(descriptor)).ok();
+            self.push(Job::Close(descriptor), false).ok();
         }
     }
 
@@ -226,7 +244,7 @@ mod tests {
             let mode = rustix::fs::Mode::from_raw_mode(0o600);
             let file = rustix::fs::open(&path, OFlags::CREATE | OFlags::WRONLY, mode).unwrap();
             pwrite(&file, &[7; 5_000], 0).unwrap();
-            thread.begin(ticket, Arc::new(file), Vec::new()).unwrap();
+            thread.begin(ticket, Arc::new(file), Vec::new(), None).unwrap();
         }
         thread.hurry(SYNCS - 1);
         let done: Vec<u64> = (0..SYNCS).map(|_| thread.wait_done().unwrap().0).collect();

@@ -212,15 +212,6 @@ impl Links {
         });
     }
 
-    /// Has what was said go out before the batch ends.
-    pub(crate) fn send_now(&self, replies: &mut Replies<'_>) {
-        for link in self.by.values() {
-            if let State::Open(connection) = link.state {
-                replies.send_now(connection);
-            }
-        }
-    }
-
     /// Messages that were let lie since the start.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped

@@ -74,10 +74,6 @@ impl Effects for Effected<'_, '_> {
         self.outlet.links.send(to, envelope, message, self.now, self.replies);
     }
 
-    fn send_now(&mut self) {
-        self.outlet.links.send_now(self.replies);
-    }
-
     fn ask_control(&mut self, place: Place, change: Change) {
         self.outlet.say(Word::Asks { instance: self.outlet.me, place, change });
     }

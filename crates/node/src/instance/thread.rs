@@ -125,7 +125,8 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         ..
     } = plan;
     let stopwatch = Stopwatch::start();
-    let disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
+    let mut disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
+    disk.wake(driver.waker());
     let warning = disk.warning();
     let now = driver.now();
     let now = Time { unix_ms: now.unix_ms, elapsed_ms: now.elapsed_ms };

@@ -182,7 +182,8 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         for index in 0..self.events.len() {
             match self.events[index] {
                 Event::Accept => self.accept_ready = true,
-                Event::Woken => self.notices_ready = true,
+                // Without a notice something that the service has begun has ended.
+                Event::Woken => (self.notices_ready, self.batch.touched) = (true, true),
                 Event::Connection { id, ready } => {
                     let Some(connection) = self.connections.get_mut(id) else { continue };
                     connection.told(ready);

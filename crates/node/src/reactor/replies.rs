@@ -118,17 +118,6 @@ impl Replies<'_> {
         self.connections.queue_bytes(id, frames, self.now.elapsed_ms);
     }
 
-    /// Writes what waits to be sent on a connection now, not when the batch ends: others are to work on it while this side does
-    /// something that takes its time.
-    pub fn send_now(&mut self, id: ConnectionId) {
-        let may_write = |connection: &Connection| {
-            connection.doomed.is_none() && connection.writable && connection.unsent() > 0
-        };
-        if self.connections.get(id).is_some_and(may_write) {
-            self.connections.write(self.driver, id, self.now.elapsed_ms);
-        }
-    }
-
     /// Ends a connection that this side has begun, when the batch ends.
     pub fn hang_up(&mut self, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {

@@ -43,6 +43,9 @@ impl<D: Disk> Instance<D> {
         let is_busy = elapsed_ms < self.upkeep.busy_until_ms || self.table.has_unflushed();
         let every_ms = if is_busy { UPKEEP_EVERY_MS } else { UPKEEP_IDLE_MS };
         let upkeep_ms = self.upkeep.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
+        if self.groups.awaits_flush() {
+            return elapsed_ms + 1;
+        }
         let again_ms = self.splits.next_wake_ms(elapsed_ms).min(self.unfollowed.next_wake_ms(elapsed_ms));
         tick_ms.min(upkeep_ms).min(self.groups.next_wake_ms()).min(again_ms)
     }

@@ -41,6 +41,8 @@ pub(super) struct Groups {
     room_ms: u64,
     /// The ceiling that the owner was asked to sync.
     asked_ceiling: Timestamp,
+    /// Those whose flush is under way.
+    flushing: Vec<Key>,
 }
 
 impl Groups {
@@ -52,6 +54,7 @@ impl Groups {
             ticked_ms: 0,
             room_ms: 0,
             asked_ceiling: ceiling,
+            flushing: Vec::new(),
         }
     }
 
@@ -106,6 +109,12 @@ impl Groups {
         }
         // Not before what a member waits for has come.
         (self.ticked_ms + IDLE_TICK_MS).min(self.by.next_wake_us().div_ceil(1_000))
+    }
+
+    /// Whether somebody waits for a flush that is under way, or for the next: where the disk does not wake the owner, that asks
+    /// now and then.
+    pub(super) fn awaits_flush(&self) -> bool {
+        !self.flushing.is_empty() || self.by.has_unflushed()
     }
 
     #[cfg(test)]
@@ -298,12 +307,9 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// One flush of what groups have appended, after it was sent to those who must have it too.
+    /// Has a flush begun of what groups have appended.
     pub(super) fn flush_ahead_shared(&mut self, effects: &mut dyn Effects) {
         if self.groups.by.has_unflushed() {
-            if self.with_groups(effects, |by, context, relay| by.send_ahead(context, relay)) {
-                effects.send_now();
-            }
             self.flush_shared(effects);
         }
     }
@@ -314,9 +320,6 @@ impl<D: Disk> Instance<D> {
         self.clock.set_shared(!self.groups.is_empty());
         if self.groups.is_empty() {
             return false;
-        }
-        if self.with_groups(effects, |by, context, relay| by.send_ahead(context, relay)) {
-            effects.send_now();
         }
         self.flush_shared(effects);
         self.look_after_leases(effects);
@@ -329,25 +332,57 @@ impl<D: Disk> Instance<D> {
         any
     }
 
-    /// One flush for all that want it. What one commits by it may be more to be flushed.
+    /// Tells those whose flush has ended, and begins the next for all that want one. It goes on while others are served: what they
+    /// append meanwhile is of the next, and goes out to other members at once, so that all flush at the same time.
     fn flush_shared(&mut self, effects: &mut dyn Effects) {
         for _ in 0..FLUSH_ROUNDS_MAX {
-            if !self.groups.by.has_unflushed() {
+            if !self.groups.awaits_flush() || !self.end_flush(effects) || !self.groups.by.has_unflushed() {
                 return;
             }
             let keys = self.groups.by.take_unflushed();
             self.counters.flushes += 1;
-            let told = match self.engine.flush() {
-                Ok(()) => Told::Flushed,
-                Err(EngineError::DiskFull { .. }) => return self.groups.by.put_unflushed(keys),
+            let begun = self.engine.flush_begin();
+            if let Err(EngineError::DiskFull { .. }) = begun {
+                return self.groups.by.put_unflushed(keys);
+            }
+            self.groups.flushing = keys;
+            match begun {
+                Ok(true) => return,
+                Ok(false) => {}
                 Err(error) => {
                     self.counters.trouble(&error);
-                    Told::FlushFailed
+                    self.tell_flushed(&Told::FlushFailed, effects);
                 }
-            };
-            for key in keys {
-                self.tell(key, told.clone(), effects);
             }
+        }
+    }
+
+    /// Waits for the flush that is under way, and tells whom it concerns.
+    pub(super) fn wait_flush_shared(&mut self, effects: &mut dyn Effects) {
+        if !self.groups.flushing.is_empty() {
+            let told = if self.engine.flush().is_ok() { Told::Flushed } else { Told::FlushFailed };
+            self.tell_flushed(&told, effects);
+        }
+    }
+
+    /// Whether no flush is under way any more.
+    fn end_flush(&mut self, effects: &mut dyn Effects) -> bool {
+        match self.engine.flush_done() {
+            Ok(false) => return false,
+            Ok(true) => self.tell_flushed(&Told::Flushed, effects),
+            Err(error) => {
+                if !self.groups.flushing.is_empty() {
+                    self.counters.trouble(&error);
+                }
+                self.tell_flushed(&Told::FlushFailed, effects);
+            }
+        }
+        true
+    }
+
+    fn tell_flushed(&mut self, told: &Told<'_>, effects: &mut dyn Effects) {
+        for key in std::mem::take(&mut self.groups.flushing) {
+            self.tell(key, told.clone(), effects);
         }
     }
 
@@ -357,7 +392,7 @@ impl<D: Disk> Instance<D> {
         if elapsed_ms < groups.ticked_ms + TICK_MS {
             return;
         }
-        let Groups { by, leases, ticked_ms, room_ms, asked_ceiling } = groups;
+        let Groups { by, leases, ticked_ms, room_ms, asked_ceiling, .. } = groups;
         *ticked_ms = elapsed_ms;
         if elapsed_ms >= *room_ms + ROOM_LOOK_MS {
             *room_ms = elapsed_ms;

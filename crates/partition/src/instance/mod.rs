@@ -92,9 +92,6 @@ pub trait Effects {
     /// does no harm; so an owner without other nodes lets it lie.
     fn send(&mut self, _to: Member, _envelope: &Envelope, _message: &Message<'_>) {}
 
-    /// A flush follows, which takes its time: what was sent so far may go out before it, so that others flush meanwhile.
-    fn send_now(&mut self) {}
-
     /// Asks the control group for a change of the group at this place, if its epoch is still this one. Repeated until the
     /// map has another.
     fn ask_control(&mut self, _place: Place, _change: crate::replica::Change) {}
@@ -159,6 +156,7 @@ impl<D: Disk> Instance<D> {
     /// same.
     pub fn stop(&mut self, now: Time, effects: &mut dyn Effects) {
         self.end_of_batch(now, effects);
+        self.wait_flush_shared(effects);
         let failure = Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS };
         let Instance { table, history, connections, counters, transit, .. } = self;
         for slot in table.slots() {

@@ -177,7 +177,9 @@ impl Replica {
             return Ok(());
         };
         let durable = context.engine.durable_index(self.partition.handle())?.min(matched);
-        if !self.ack_due && durable <= self.told_durable {
+        // Under `sync` a flush is under way of what is not durable: it is told when that has ended.
+        let awaits_flush = self.is_sync() && durable < matched;
+        if (!self.ack_due || awaits_flush) && durable <= self.told_durable {
             return Ok(());
         }
         self.told_durable = durable;

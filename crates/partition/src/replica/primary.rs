@@ -55,25 +55,6 @@ impl Replica {
         result
     }
 
-    /// Sends those who must hold it what this log has, without waiting for its own disk. `true`: there was something.
-    pub(super) fn send_ahead<D: Disk>(
-        &mut self,
-        context: &mut Context<'_, D>,
-        effects: &mut dyn Effects,
-    ) -> bool {
-        let last = self.last();
-        let mut streams = std::mem::take(&mut self.streams);
-        let mut any = false;
-        for stream in &mut streams {
-            let is_needed = self.needed().any(|member| member == stream.member);
-            if is_needed && stream.is_found && stream.next <= last && stream.sending.is_none() {
-                any |= self.send_on(context, stream, effects).is_ok();
-            }
-        }
-        self.streams = streams;
-        any
-    }
-
     /// Commits what all hold who must, if it may answer those who wait for it.
     pub(super) fn advance<D: Disk>(
         &mut self,

@@ -250,24 +250,6 @@ impl<K: Copy + Ord> Replicas<K> {
         Some(result)
     }
 
-    /// Sends what waits for a flush to those who must have it on their disks too: all flush at once, not one after the other.
-    /// `true`: there was something. What fails is met again when they are settled.
-    pub fn send_ahead<D: Disk>(
-        &mut self,
-        context: &mut Context<'_, D>,
-        effects: &mut dyn EffectsOf<K>,
-    ) -> bool {
-        let mut any = false;
-        for key in &self.unflushed {
-            let Some(slot) = self.by.get_mut(key).filter(|slot| slot.replica.role() == Role::Primary) else {
-                continue;
-            };
-            effects.of(*key, slot.replica.view().epoch);
-            any |= slot.replica.send_ahead(context, effects);
-        }
-        any
-    }
-
     /// Those that want a flush; they are to be told of it.
     pub fn take_unflushed(&mut self) -> Vec<K> {
         let unflushed = std::mem::take(&mut self.unflushed);

@@ -217,3 +217,31 @@ fn room_made_ahead_is_zeros_behind_the_contents_and_does_not_change_when_it_is_w
     disk.read_at(file, 0, &mut bytes).unwrap();
     assert!(bytes.starts_with(b"ab") && bytes[2..].iter().all(|&byte| byte == 0));
 }
+
+#[test]
+fn a_sync_that_is_awaited_wakes_its_owner_and_another_does_not() {
+    #[derive(Default)]
+    struct Woken(std::sync::Mutex<u32>, std::sync::Condvar);
+
+    impl std::task::Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            *self.0.lock().unwrap() += 1;
+            self.1.notify_one();
+        }
+    }
+
+    let (_root, mut disk) = disk();
+    let woken = Arc::new(Woken::default());
+    disk.wake(Waker::from(Arc::clone(&woken)));
+    let file = disk.open("f", OpenMode::Create).unwrap();
+    disk.append(file, b"a").unwrap();
+    let ticket = disk.sync_begin(file).unwrap();
+    disk.sync_wait(ticket).unwrap();
+    assert_eq!(*woken.0.lock().unwrap(), 0, "nobody waits for it");
+    disk.append(file, b"b").unwrap();
+    let ticket = disk.sync_begin_awaited(file).unwrap();
+    let patience = std::time::Duration::from_secs(10);
+    let is_asleep = |count: &mut u32| *count == 0;
+    drop(woken.1.wait_timeout_while(woken.0.lock().unwrap(), patience, is_asleep).unwrap());
+    assert_eq!((*woken.0.lock().unwrap(), disk.sync_done(ticket)), (1, Ok(true)));
+}

@@ -34,8 +34,6 @@ pub(super) struct Sent {
     pub(super) sessions: Vec<zerohop_wire::ids::SessionId>,
     pub(super) let_go: Vec<u64>,
     pub(super) to_peers: Vec<Vec<u8>>,
-    /// How many of those had gone out before a flush.
-    pub(super) gone_ahead: usize,
     pub(super) ceilings: Vec<Timestamp>,
     pub(super) asked: Vec<(Place, crate::replica::Change)>,
 }
@@ -81,10 +79,6 @@ impl Effects for Sent {
         let mut frame = Vec::new();
         zerohop_wire::Encoder::default().encode(envelope, message, &mut frame).expect("fits");
         self.to_peers.push(frame);
-    }
-
-    fn send_now(&mut self) {
-        self.gone_ahead = self.to_peers.len();
     }
 
     fn ask_control(&mut self, place: Place, change: crate::replica::Change) {

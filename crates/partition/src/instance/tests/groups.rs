@@ -69,7 +69,7 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
     play(&mut benches, 1_500);
     let request = benches[first].put(9, "k", "together");
     benches[first].end();
-    assert_eq!(benches[first].sent.gone_ahead, 1, "the other flushes meanwhile");
+    assert_eq!(benches[first].sent.to_peers.len(), 1, "the other flushes meanwhile");
     assert_eq!(benches[first].answer(request), None, "the other must have it");
     play(&mut benches, 200);
     assert_eq!(benches[first].answer(request), Some(Ok("done".to_owned())));
