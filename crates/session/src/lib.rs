@@ -39,4 +39,4 @@ pub use request::{Collect, Collecting, Request, Slice};
 pub use session::Session;
 pub use settings::Settings;
 pub use time::Time;
-pub use transaction::{Item, Unfit};
+pub use transaction::{Item, ReadCounts, Unfit};

@@ -47,6 +47,7 @@ pub struct Partition {
     waits: Waits,
     sweep_at_ms: u64,
     answered_again: u64,
+    staged_expired: u64,
     sieve: sieve::Sieve,
     /// As primary, of transactions over several partitions; `None` until one comes.
     transacting: Option<Box<transactions::Transacting>>,
@@ -90,6 +91,8 @@ pub struct Stats {
     pub removed_of_sisters: Option<u64>,
     /// Writes that came again since it was opened, and were answered with their first outcome.
     pub answered_again: u64,
+    /// Pieces staged for transactions that have expired since it was opened, as its primary.
+    pub staged_expired: u64,
 }
 
 impl Stats {
@@ -223,6 +226,7 @@ impl Partition {
             commit: self.state.applied,
             removed_of_sisters: self.removed_of_sisters(),
             answered_again: self.answered_again,
+            staged_expired: self.staged_expired,
         }
     }
 

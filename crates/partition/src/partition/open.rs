@@ -188,6 +188,7 @@ impl Partition {
             waits: Waits::default(),
             sweep_at_ms: 0,
             answered_again: 0,
+            staged_expired: 0,
             sieve: Default::default(),
             transacting: None,
             transactions_after: 0,

@@ -36,6 +36,7 @@ use crate::settings::Settings;
 use crate::slots::{Handle, Slots};
 use crate::time::Time;
 use crate::timers::{Subject, Timers};
+use crate::transaction::ReadCounts;
 
 use mapping::Mapping;
 use opening::Issued;
@@ -54,6 +55,8 @@ pub struct Session<T> {
     operations: Slots<Operation<T>>,
     /// What consists of several operations.
     together: Slots<Procedure<T>>,
+    /// How those of them went that read.
+    reads: ReadCounts,
     /// Ends of their operations, which they have not been told yet.
     ended: VecDeque<(Handle, u32, Result<Reply, Error>)>,
     /// The map, and the latest answer about it, by which those that wait for one were begun last.
@@ -104,6 +107,7 @@ impl<T> Session<T> {
             seen: Timestamp::ZERO,
             operations: Slots::new(),
             together: Slots::new(),
+            reads: ReadCounts::default(),
             ended: VecDeque::new(),
             together_map: (MapEpoch(0), None),
             operation_bytes: 0,
@@ -219,6 +223,12 @@ impl<T> Session<T> {
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.operations.len() + self.together.len()
+    }
+
+    /// How reads of several records have gone so far.
+    #[must_use]
+    pub fn reads(&self) -> ReadCounts {
+        self.reads
     }
 
     /// Takes a send buffer back, to be used again.

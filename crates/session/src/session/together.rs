@@ -95,7 +95,12 @@ impl<T> Session<T> {
                 self.timers.arm(Subject::Together(handle.index), procedure.deadline);
                 self.want_map(now);
             }
-            Step::End(result) => self.end_together(handle, result),
+            Step::End(result) => {
+                if result.is_ok() {
+                    self.reads.note(&procedure.together);
+                }
+                self.end_together(handle, result);
+            }
             Step::Send(sendings) => {
                 let limit_us = procedure.deadline.since_us(now);
                 let limit = self.settings.operations_max;

@@ -13,12 +13,14 @@
 //! ```
 
 mod commit;
+mod counts;
 mod item;
 mod plan;
 mod reading;
 mod unfit;
 
 pub(crate) use commit::Commit;
+pub use counts::ReadCounts;
 pub use item::Item;
 pub(crate) use reading::Reading;
 pub use unfit::Unfit;

@@ -118,6 +118,11 @@ impl Reading {
         }
     }
 
+    /// Whether something was read again, and whether it ran as a transaction in the end.
+    pub(super) fn went(&self) -> (bool, bool) {
+        (self.failures > 0, matches!(self.phase, Phase::Transaction { .. }))
+    }
+
     /// Reads these.
     fn look(&mut self, which: Vec<usize>) -> Step {
         self.phase = Phase::Looking { left: which.len() };

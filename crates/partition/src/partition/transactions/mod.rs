@@ -209,6 +209,9 @@ impl Partition {
         if let Some(transacting) = self.transacting.as_deref_mut()
             && let Some(crate::note::Mark::Transaction { entry, .. }) = crate::note::Mark::decode(payload, at)
         {
+            if let Entry::Expire { ids } = &entry {
+                self.staged_expired += ids.len() as u64;
+            }
             transacting.committed.push_back((index, entry));
         }
     }
