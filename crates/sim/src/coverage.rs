@@ -36,6 +36,27 @@ const OPERATIONS: [&str; 16] = [
     "Wait",
 ];
 
+/// What happens to transactions, as far as it travels between instances; and to reads of several records.
+pub const COMMITS: [&str; 17] = [
+    "answers that something is in the way",
+    "chains",
+    "prepares repeated",
+    "prepares refused",
+    "questions asked",
+    "questions answered: decided",
+    "questions answered: superseded",
+    "questions answered: over or unknown",
+    "decisions not held",
+    "deciders failed: side by side",
+    "deciders failed: in a chain",
+    "deciders failed: all prepared",
+    "deciders failed: telling",
+    "reads confirmed",
+    "reads read again",
+    "reads turned into transactions",
+    "staged pieces expired",
+];
+
 /// Counts of one run, or of many.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -117,6 +138,8 @@ pub struct Coverage {
     pub joins: u64,
     /// Nodes that left for ever.
     pub removals: u64,
+    /// What happened to transactions, by [`COMMITS`].
+    pub commits: BTreeMap<&'static str, u64>,
     /// Transactions, and single operations on what they are about.
     pub transactions: u64,
     /// Records whose calls were looked at, between two losses.
@@ -128,6 +151,17 @@ pub struct Coverage {
 impl Coverage {
     pub(crate) fn fault(&mut self, kind: Kind) {
         *self.faults.entry(kind).or_default() += 1;
+    }
+
+    /// Something of [`COMMITS`] has happened to a transaction.
+    pub(crate) fn commit(&mut self, what: &'static str) {
+        self.commits_seen(what, 1);
+    }
+
+    /// The same, so often.
+    pub(crate) fn commits_seen(&mut self, what: &'static str, count: u64) {
+        debug_assert!(COMMITS.contains(&what), "{what} is asked for by nobody");
+        *self.commits.entry(what).or_default() += count;
     }
 
     pub(crate) fn ended(&mut self, in_order: bool) {
@@ -164,6 +198,9 @@ impl Coverage {
         }
         for (kind, count) in &other.faults {
             *self.faults.entry(*kind).or_default() += count;
+        }
+        for (what, count) in &other.commits {
+            self.commits_seen(what, *count);
         }
         for (mine, theirs) in [
             (&mut self.simulated_us, other.simulated_us),
@@ -248,16 +285,22 @@ impl Coverage {
             ("records looked at", self.sections),
             ("searches given up", self.undecided),
         ];
-        others.into_iter().chain(faults).collect()
+        let commits = COMMITS.into_iter().map(|what| (what, self.commits.get(what).copied().unwrap_or(0)));
+        others.into_iter().chain(commits).chain(faults).collect()
     }
 
     /// What a batch of so many clusters that played all scenarios has not seen.
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
-        const NOT_ASKED: [&str; 2] = ["searches given up", "splits refused"];
+        // A decision that is not held is one that was lost.
+        const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
         // A copy that comes after its session is forgotten mostly names an epoch that is over, too.
         const LATE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 10] = [
+        const SOON: [&str; 14] = [
+            "chains",
+            "questions asked",
+            "questions answered: decided",
+            "reads turned into transactions",
             "promotions",
             "truncations",
             "lapses of leases",

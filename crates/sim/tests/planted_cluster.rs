@@ -1,5 +1,5 @@
 //! Clusters from a few seeds show what is planted in any part of them, and nothing where nothing is planted.
-//! `ZEROHOP_BUG=Name,Name` looks for some alone, whether they are listed here or not, `ZEROHOP_BUG=all` for all;
+//! `ZEROHOP_BUG=Name,Name` looks for some alone (`transactions`: for those of transactions), whether they are listed here or not, `ZEROHOP_BUG=all` for all;
 //! `ZEROHOP_SEEDS=n` plays so many at most.
 #![cfg(feature = "planted-bugs")]
 #![expect(clippy::print_stdout, reason = "tells which seed found what")]
@@ -12,6 +12,7 @@ use zerohop_partition::planted as partition;
 use zerohop_session::planted as session;
 use zerohop_sim::cluster::Limits;
 use zerohop_sim::{Keep, run_cluster};
+use zerohop_transaction::planted as transaction;
 
 /// Bugs are planted for one thread: so many are looked for at a time.
 const THREADS: usize = 2;
@@ -30,6 +31,7 @@ enum In {
     Control(control::Bug),
     Engine(engine::Bug),
     Session(session::Bug),
+    Transaction(transaction::Bug),
 }
 
 /// Those that are found. Others were not within so many seeds, or have not been looked for: docs/reliability.md.
@@ -53,6 +55,7 @@ impl In {
             In::Control(bug) => control::plant(Some(bug)),
             In::Engine(bug) => engine::plant(Some(bug)),
             In::Session(bug) => session::plant(Some(bug)),
+            In::Transaction(bug) => transaction::plant(Some(bug)),
         }
     }
 
@@ -62,6 +65,7 @@ impl In {
             In::Control(bug) => format!("Control{bug:?}"),
             In::Engine(bug) => format!("Engine{bug:?}"),
             In::Session(bug) => format!("Session{bug:?}"),
+            In::Transaction(bug) => format!("Transaction{bug:?}"),
         }
     }
 
@@ -72,7 +76,16 @@ impl In {
         all.extend(controls.chain([control::Bug::VotesTwice]).map(In::Control));
         all.extend(engine::Bug::ALL.into_iter().map(In::Engine));
         all.extend(session::Bug::ALL.into_iter().map(In::Session));
+        all.extend(In::of_transactions());
         all
+    }
+
+    /// Those of transactions: `ZEROHOP_BUG=transactions` looks for them.
+    fn of_transactions() -> Vec<In> {
+        let commits = transaction::Bug::ALL.into_iter().map(In::Transaction);
+        let partitions = partition::Bug::OF_TRANSACTIONS.into_iter().map(In::Partition);
+        let sessions = session::Bug::OF_TRANSACTIONS.into_iter().map(In::Session);
+        commits.chain(partitions).chain(sessions).collect()
     }
 
     fn uproot() {
@@ -80,6 +93,7 @@ impl In {
         control::plant(None);
         engine::plant(None);
         session::plant(None);
+        transaction::plant(None);
     }
 }
 
@@ -121,6 +135,7 @@ fn bugs_planted_in_clusters_are_found_by_seeds_that_show_nothing_else() {
     clean.sort_unstable();
     assert!(clean.len() >= CLEAN_MIN, "only {clean:?} show nothing where nothing is planted");
     let bugs = match std::env::var("ZEROHOP_BUG") {
+        Ok(wanted) if wanted == "transactions" => In::of_transactions(),
         Ok(wanted) => In::all()
             .into_iter()
             .filter(|bug| wanted == "all" || wanted.split(',').any(|one| one == bug.name()))

@@ -72,6 +72,7 @@ impl Cluster {
             self.end_call(call, CallEnd::Unknown);
         }
         self.forget_deeds(client);
+        self.count_reads(client);
         self.begin_client(client, life + 1);
     }
 

@@ -15,6 +15,7 @@
 
 mod agents;
 mod calls;
+mod commits;
 mod control_disk;
 mod faults;
 mod host;
@@ -52,6 +53,7 @@ use crate::trace::{Keep, Trace};
 use crate::workload::draw::{Draws, Taste};
 use crate::workload::transactional;
 use agents::Pending;
+use commits::Commits;
 use faults::Fault;
 use host::{Host, manager_address};
 use kinds::Kind;
@@ -136,6 +138,7 @@ pub(crate) struct Cluster {
     clients: Vec<Client>,
     draws: Draws,
     transacting: Transacting,
+    commits: Commits,
     streams: Streams,
     operator: Operator,
     watch: Watch,
@@ -206,6 +209,7 @@ impl Cluster {
             clients: Vec::new(),
             draws: Draws::new(streams.workload.clone(), taste),
             transacting: Transacting::new(deeds),
+            commits: Commits::default(),
             streams,
             operator: Operator::default(),
             watch: Watch::default(),
@@ -362,6 +366,7 @@ impl Cluster {
         for host in 0..self.hosts.len() {
             self.count(host);
         }
+        (0..self.clients.len()).for_each(|client| self.count_reads(client));
         for kind in [
             Kind::Loss,
             Kind::Repeats,

@@ -144,6 +144,7 @@ impl Cluster {
             }
         }
         for (to, frames) in gathered {
+            self.watch_commits(host, &frames);
             let Some((target, target_slot)) = self.host_of(to) else { continue };
             self.trace.note(
                 done,
@@ -318,6 +319,7 @@ impl Cluster {
             }
         }
         self.watch_end(at, how);
+        self.watch_deciders(at);
         if how == Ending::DisksLost {
             self.lost_disks.insert(at, now);
         }
@@ -372,7 +374,9 @@ impl Cluster {
                 self.coverage.hand_overs += counts.hand_overs;
                 self.coverage.told_full += counts.told_full;
                 self.coverage.parked += counts.parked;
-                self.coverage.answered_again += replica.stats().answered_again;
+                let stats = replica.stats();
+                self.coverage.answered_again += stats.answered_again;
+                self.coverage.commits_seen("staged pieces expired", stats.staged_expired);
             }
         }
         // What has rotted may have been all that told them apart.

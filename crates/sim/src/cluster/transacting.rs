@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_session::{Error, Item, Reply, Request, Time};
+use zerohop_session::{Error, Item, ReadCounts, Reply, Request, Time};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{
     Brings, Change, Condition, Expiry, NumberType, Operation, Operator, Query, Read, Transform, Write,
@@ -276,6 +276,14 @@ impl Cluster {
                 transacting.opened = Opened::No;
             }
         }
+    }
+
+    /// Takes in how a client's reads of several records have gone, before it is gone.
+    pub(super) fn count_reads(&mut self, client: usize) {
+        let ReadCounts { confirmed, read_again, transacted } = self.clients[client].session.reads();
+        self.coverage.commits_seen("reads confirmed", confirmed);
+        self.coverage.commits_seen("reads read again", read_again);
+        self.coverage.commits_seen("reads turned into transactions", transacted);
     }
 
     /// A client does nothing until then, and notices no deadline.

@@ -1,0 +1,142 @@
+//! What instances say to each other about transactions, counted: what has stopped happening is not tried any more.
+//!
+//! It sees what travels between instances: what partitions of one instance say to each other is not counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zerohop_transaction::{Message as Told, Place, TransactionId, What};
+use zerohop_wire::messages::{Call, Peer};
+use zerohop_wire::{Decoded, Decoder, Features, Message};
+
+use super::Cluster;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    running: BTreeMap<TransactionId, Running>,
+    /// Prepares that were sent: again, if they are sent once more.
+    asked_to_prepare: BTreeSet<(TransactionId, (u64, u64), Place)>,
+    /// Who has asked about what, and was not answered.
+    questions: BTreeSet<(TransactionId, Place)>,
+}
+
+/// One that is being decided, as far as what travels tells.
+#[derive(Debug)]
+struct Running {
+    /// The node of its decider.
+    host: usize,
+    stage: Stage,
+    /// Those who have been asked, of the present attempt, and those of them who have prepared.
+    asked: BTreeSet<Place>,
+    prepared: BTreeSet<Place>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    SideBySide,
+    InChain,
+    Telling,
+}
+
+/// More are not followed at a time: an old one, of which the end was not seen, makes room.
+const FOLLOWED_MAX: usize = 4_096;
+
+impl Cluster {
+    /// Frames that one instance sends to another.
+    pub(super) fn watch_commits(&mut self, host: usize, frames: &[u8]) {
+        let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+        let mut rest = frames;
+        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
+            let mut scratch = Vec::new();
+            if let Ok(Message::Peer(Peer { call: Call::Transaction(bytes), .. })) =
+                frame.message(&mut scratch)
+                && let Ok(told) = Told::decode(bytes)
+            {
+                self.watch_commit(host, &told);
+            }
+            rest = &rest[used..];
+        }
+    }
+
+    fn watch_commit(&mut self, host: usize, told: &Told) {
+        let Told { to, from, id, ref what } = *told;
+        let commits = &mut self.commits;
+        let mut count = |what| self.coverage.commit(what);
+        match what {
+            What::Prepare { attempt, chain, parts, .. } => {
+                if !commits.asked_to_prepare.insert((id, (attempt.epoch.0, attempt.counter), to)) {
+                    count("prepares repeated");
+                }
+                let stage = if *chain { Stage::InChain } else { Stage::SideBySide };
+                if from == id.decider {
+                    let running = Running { host, stage, asked: [].into(), prepared: [].into() };
+                    let running = commits.running.entry(id).or_insert(running);
+                    if running.stage != stage {
+                        count("chains");
+                        (running.stage, running.asked, running.prepared) = (stage, [].into(), [].into());
+                    }
+                    running.host = host;
+                    running.asked.extend(parts.iter().map(|part| part.place));
+                }
+                if commits.running.len() > FOLLOWED_MAX {
+                    commits.running.pop_first();
+                }
+            }
+            What::Prepared { .. } => {
+                if let Some(running) = commits.running.get_mut(&id) {
+                    running.prepared.insert(from);
+                }
+            }
+            What::Busy { .. } => count("answers that something is in the way"),
+            What::Refused { .. } => count("prepares refused"),
+            What::Ask { .. } => {
+                count("questions asked");
+                commits.questions.insert((id, from));
+            }
+            What::Commit { .. } => {
+                if commits.questions.remove(&(id, to)) {
+                    count("questions answered: decided");
+                }
+                if let Some(running) = commits.running.get_mut(&id) {
+                    (running.stage, running.host) = (Stage::Telling, host);
+                }
+            }
+            What::Release { .. } => {
+                if commits.questions.remove(&(id, to)) {
+                    count("questions answered: superseded");
+                }
+            }
+            What::Drop { .. } => {
+                if commits.questions.remove(&(id, to)) {
+                    count("questions answered: over or unknown");
+                }
+                commits.running.remove(&id);
+            }
+            What::Applied { .. } => {
+                if let Some(running) = commits.running.get_mut(&id) {
+                    running.asked.remove(&from);
+                    if running.asked.is_empty() {
+                        commits.running.remove(&id);
+                    }
+                }
+            }
+            What::NotHeld { .. } => count("decisions not held"),
+            What::Released { .. } => {}
+        }
+    }
+
+    /// A process ends, or its node serves something no more: what it was deciding is where it is.
+    pub(super) fn watch_deciders(&mut self, host: usize) {
+        let commits = &mut self.commits;
+        for running in commits.running.values().filter(|running| running.host == host) {
+            let has_all = running.asked.is_subset(&running.prepared);
+            self.coverage.commit(match running.stage {
+                Stage::Telling => "deciders failed: telling",
+                _ if has_all => "deciders failed: all prepared",
+                Stage::SideBySide => "deciders failed: side by side",
+                Stage::InChain => "deciders failed: in a chain",
+            });
+        }
+        commits.running.retain(|_, running| running.host != host);
+    }
+}
