@@ -35,7 +35,7 @@ enum In {
 }
 
 /// Those that are found. Others were not within so many seeds, or have not been looked for: docs/reliability.md.
-const FOUND: [In; 10] = [
+const FOUND: [In; 15] = [
     In::Partition(partition::Bug::AcknowledgedAlone),
     In::Partition(partition::Bug::PrecedingNotMatched),
     In::Partition(partition::Bug::SessionsForgottenAtPromotion),
@@ -46,6 +46,11 @@ const FOUND: [In; 10] = [
     In::Partition(partition::Bug::NewerGrantUsed),
     In::Control(control::Bug::RestartedStaysInSync),
     In::Control(control::Bug::PromotesFollower),
+    In::Transaction(transaction::Bug::ReadsUnchecked),
+    In::Transaction(transaction::Bug::FreedBeforeDecision),
+    In::Transaction(transaction::Bug::TimestampTooEarly),
+    In::Transaction(transaction::Bug::ForgottenBeforeFinished),
+    In::Transaction(transaction::Bug::EarlierAttemptCounts),
 ];
 
 impl In {
