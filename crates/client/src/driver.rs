@@ -212,7 +212,8 @@ impl Future for Driver {
         more |= acted;
         if let Some(at) = this.session.wake_at() {
             let at = this.start + Duration::from_micros(at.0);
-            if this.sleep.deadline() != at {
+            // One that wakes too soon is set anew then, rather than by every operation.
+            if at < this.sleep.deadline() || this.sleep.is_elapsed() {
                 this.sleep.as_mut().reset(at);
             }
             more |= this.sleep.as_mut().poll(cx).is_ready();

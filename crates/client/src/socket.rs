@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use zerohop_session::ConnectionId;
 use zerohop_tls::{ClientTls, Tls, host_of};
@@ -80,7 +81,14 @@ impl Socket {
                 return Poll::Pending;
             }
             let read = match &mut open.tls {
-                None => open.stream.try_read_buf(&mut self.input),
+                // One that brings less than there is room for has taken all: it asks the system only once.
+                None => {
+                    let read = pin!(open.stream.read_buf(&mut self.input));
+                    match read.poll(&mut Context::from_waker(&self.waker)) {
+                        Poll::Ready(read) => read,
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
                 Some(tls) => {
                     let input = &mut self.input;
                     tls.read(&mut NoWait(&open.stream), room, |piece| input.extend_from_slice(piece))
