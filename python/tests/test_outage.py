@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -50,6 +51,15 @@ class Cluster:
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
+        # The node is a process of its own, which ends when it notices.
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                socket.create_connection(("127.0.0.1", int(self.port)), 1).close()
+            except OSError:
+                return
+            time.sleep(0.02)
+        raise AssertionError("the node lives on")
 
 
 @pytest.fixture(scope="module")
