@@ -180,8 +180,10 @@ def test_directories_move_in_one_transaction(fs: Any, client: Client, root: str,
     looker = threading.Thread(target=look)
     looker.start()
     try:
-        for _ in range(5):
+        for _ in range(10):
             fs.mv(f"{root}/old", f"{root}/new", recursive=True)
+            # Once it returns listings show it too, though scans do not wait for partitions that are late.
+            assert not fs.exists(f"{root}/old") and len(fs.find(f"{root}/new")) == 50
             fs.mv(f"{root}/new", f"{root}/old", recursive=True)
     finally:
         stop.set()

@@ -373,6 +373,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                     if entry.blob is not None:
                         _forget(self._keyspace(place.keyspace), [entry.blob])
             raise
+        if len(files) > 1:
+            for place, _, _ in files:
+                _settle(self._keyspace(place.keyspace), [key(place.path)])
         for keyspace, blob in replaced:
             _forget(self._keyspace(keyspace), [blob])
 
@@ -449,7 +452,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                     del view[old]
                 return replaced
 
-            _forget(keyspace, self.client.transact(work))
+            blobs = self.client.transact(work)
+            _settle(keyspace, [one for pair in some for one in pair])
+            _forget(keyspace, blobs)
 
     move = rename = mv
 
@@ -487,7 +492,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
                         del view[one]
                     return blobs
 
-                _forget(keyspace, self.client.transact(work))
+                blobs = self.client.transact(work)
+                _settle(keyspace, some)
+                _forget(keyspace, blobs)
 
     def rm_file(self, path: Any) -> None:
         self.rm(path)
@@ -719,6 +726,16 @@ def _new_blob(keyspace: zerohop.Keyspace) -> bytes:
     name = PREFIX + uuid.uuid4().hex.encode()
     keyspace.blobs.create(name, attributes=repr(time.time()).encode())
     return name
+
+
+def _settle(keyspace: zerohop.Keyspace, keys: list[bytes]) -> None:
+    """Waits until listings show what a transaction has done to these keys.
+
+    The partitions of a transaction do what was decided one soon after the other. Whoever reads a key waits for that; whoever
+    scans does not, and could find what was removed or miss what was made.
+    """
+    for page in _pages(keys):
+        keyspace.get_many(page)
 
 
 def _forget(keyspace: zerohop.Keyspace, blobs: Iterable[bytes]) -> None:
