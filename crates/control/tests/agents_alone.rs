@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use support::nodes::{CLUSTER, Happening, Nodes, Setting};
 use zerohop_control::Time;
-use zerohop_control::agent::message::{Body, Message, Told};
+use zerohop_control::agent::message::{Body, Message, News, Told};
 use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Settings, Unanswered, Wish};
 use zerohop_control::command::{
     Asker, Command, GroupStep, Held, ManagerId, ManagerInfo, Refusal, Regroup, Request, RequestId,
@@ -257,6 +257,40 @@ fn an_operator_without_a_leader_is_answered_in_time_and_once() {
         assert_eq!(effects.iter().filter(|effect| **effect == told).count(), 1, "{token}");
     }
     assert!(agent.waits_for().expect("waits").contains("leader"));
+}
+
+/// What an agent sends on at one moment after it was told something: the asks among it.
+fn asks_after(agent: &mut Agent, now: Time, bytes: &[u8]) -> usize {
+    let told = agent.handle(now, Event::Received { bytes });
+    let sent = told.into_iter().chain(agent.handle(now, Event::Tick)).filter_map(|effect| match effect {
+        Effect::Send { bytes, .. } => Message::decode(&bytes).ok(),
+        _ => None,
+    });
+    sent.filter(|message| matches!(message.body, Body::Ask(_))).count()
+}
+
+#[test]
+fn an_answer_that_comes_again_has_nothing_asked_again() {
+    let mut agent = alone(&["m:1", "m:2"]);
+    let command = Command::RemoveNode(NodeId(1));
+    let effects = agent.handle(Time(1_000), Event::Operate { token: 1, command });
+    let asked = effects.iter().rev().find_map(|effect| match effect {
+        Effect::Send { to, bytes, .. } => match Message::decode(bytes).expect("is one").body {
+            Body::Ask(request) => Some((to.clone(), request.id)),
+            _ => None,
+        },
+        _ => None,
+    });
+    let (from, id) = asked.expect("asks somebody");
+    let leader = address(if from == address("m:1") { "m:2" } else { "m:1" });
+    let managers = [(1, from.clone()), (2, leader)].map(|(id, addr)| ManagerInfo { id: ManagerId(id), addr });
+    let news = News { mark: 1, managers: managers.to_vec(), leader: Some(ManagerId(2)) };
+    let body = Body::Answer { id, told: Told::NotLeader, news };
+    let bytes = Message { cluster: CLUSTER, from: Some(from), body }.encode();
+    assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 1, "it asks the one that leads");
+    for _ in 0..10 {
+        assert_eq!(asks_after(&mut agent, Time(10_000), &bytes), 0, "and once");
+    }
 }
 
 #[test]

@@ -48,6 +48,9 @@ struct Pending {
     next: Time,
     tries: u32,
     hops: u32,
+    /// Who was asked last and has not answered since. Nobody else's word that it does not lead counts: each would have the ask sent
+    /// on once more, and answers that come twice would be more with every hop.
+    asked: Option<Address>,
 }
 
 type Place = (InstanceId, KeyspaceId, PartitionId);
@@ -146,7 +149,7 @@ impl Agent {
             Purpose::Look | Purpose::Join => {}
         }
         let next = self.now;
-        let pending = Pending { command, after: None, purpose, until, next, tries: 0, hops: 0 };
+        let pending = Pending { command, after: None, purpose, until, next, tries: 0, hops: 0, asked: None };
         self.asks.pending.insert(number, pending);
         match purpose {
             // Nobody behind waits long for these, and there are few.
@@ -250,12 +253,21 @@ impl Agent {
         let again = (AGAIN_MS << tries.min(8).saturating_sub(1)).min(AGAIN_MS_MAX);
         let again = self.stream.between(again, again + again / 4);
         self.asks.schedule(number, self.now.after_ms(again));
-        if self.leads() {
-            return self.tell_manager(manager::Event::Ask { token: number << 1, request });
+        let leads = self.leads();
+        let to = if leads {
+            Some(self.settings.manager.clone())
+        } else if tries <= LEADER_TRIES {
+            self.ask_whom()
+        } else {
+            self.ask_another()
+        };
+        if let Some(pending) = self.asks.pending.get_mut(&number) {
+            pending.asked.clone_from(&to);
         }
-        let to = if tries <= LEADER_TRIES { self.ask_whom() } else { self.ask_another() };
-        if let Some(to) = to {
-            self.send(&to, Body::Ask(request));
+        match to {
+            _ if leads => self.tell_manager(manager::Event::Ask { token: number << 1, request }),
+            Some(to) => self.send(&to, Body::Ask(request)),
+            None => {}
         }
     }
 
@@ -269,11 +281,14 @@ impl Agent {
                     self.decided(pending.purpose, outcome);
                 }
             }
+            Answer::NotLeader(_) if pending.asked.as_ref() != Some(by) => {}
             Answer::NotLeader(_) => {
+                pending.asked = None;
                 pending.hops += 1;
                 pending.tries = 0;
                 let hops = pending.hops;
-                let is_hint = self.group.leader_at().is_some_and(|leader| leader != by);
+                let me = &self.settings.manager;
+                let is_hint = self.group.leader_at().is_some_and(|leader| leader != by && leader != me);
                 if self.group.leader_at() == Some(by) {
                     self.group.leader = None;
                 }
