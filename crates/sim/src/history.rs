@@ -158,6 +158,9 @@ pub struct Loss {
     pub up: Time,
     /// What was acknowledged before that is in it.
     pub survives_until: Time,
+    /// Whoever goes on has the disk on which it has written down how high versions may be: whatever was lost, no version is given
+    /// twice.
+    pub keeps_ceiling: bool,
 }
 
 /// Everything that one run leaves behind for the checkers.

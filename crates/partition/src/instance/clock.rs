@@ -3,6 +3,7 @@
 use zerohop_wire::ids::Timestamp;
 
 use crate::event::Now;
+use crate::planted::{Bug, is_planted};
 
 /// What the owner's clocks show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,6 +64,9 @@ impl InstanceClock {
 
     /// Nothing that was given before a restart is given again.
     pub(super) fn begin_above(&mut self, ceiling: Timestamp) {
+        if is_planted(Bug::CeilingForgotten) {
+            return;
+        }
         self.issued = self.issued.max(ceiling);
         self.unix_ms = self.unix_ms.max(ceiling.millis());
     }

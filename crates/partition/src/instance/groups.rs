@@ -201,6 +201,32 @@ impl<D: Disk> Instance<D> {
         self.groups.by.iter().map(|((keyspace, partition), replica)| (keyspace, partition, replica))
     }
 
+    /// The epoch of the entry of one of them at a log index; none if it is not here, or its log does not know it any more.
+    ///
+    /// # Errors
+    /// As [`zerohop_engine::Engine::epoch_at`].
+    pub fn entry_epoch(
+        &mut self,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        index: u64,
+    ) -> zerohop_engine::EngineResult<Option<u32>> {
+        let Some(replica) = self.groups.by.get((keyspace, partition)) else { return Ok(None) };
+        self.engine.epoch_at(replica.handle(), index)
+    }
+
+    /// The index of the last entry of one of them that survives a crash; none if it is not here.
+    ///
+    /// # Errors
+    /// As [`zerohop_engine::Engine::durable_index`].
+    pub fn durable_index(
+        &mut self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+    ) -> zerohop_engine::EngineResult<Option<u64>> {
+        let Some(replica) = self.groups.by.get((keyspace, partition)) else { return Ok(None) };
+        self.engine.durable_index(replica.handle()).map(Some)
+    }
+
     /// The digest of one of them; none if it is not here. Reads all of it.
     ///
     /// # Errors

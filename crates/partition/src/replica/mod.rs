@@ -481,6 +481,12 @@ impl Replica {
         self.role
     }
 
+    /// The log index up to which it has applied what is committed.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.partition.applied()
+    }
+
     /// What has happened to it.
     #[must_use]
     pub fn counts(&self) -> Counts {

@@ -1,5 +1,6 @@
 //! Versions rise: of two writes to one partition, the second submitted after the first was answered, the second has the
-//! higher version, unless a crash lay between them that may have taken the first away.
+//! higher version, unless a crash lay between them that may have taken the first away, and, of a cluster, with it the ceiling above
+//! which whoever goes on begins.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 
 use super::Violation;
 use super::linear::made_version;
-use crate::history::{Call, History};
+use crate::history::{Call, History, Loss};
 
 /// A call, the version that it made, and when it was answered.
 type Made<'h> = (&'h Call, Timestamp, Time);
@@ -22,7 +23,9 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         }
     }
     for (place, mut writes) in by_partition {
-        let loss_between = |first: Time, second: Time| loss_between(history, place, (first, Some(second)));
+        let forgets = |loss: &Loss| !loss.keeps_ceiling;
+        let loss_between =
+            |first: Time, second: Time| loss_within(history, place, (first, Some(second)), forgets);
         let mut by_return = writes.clone();
         by_return.sort_by_key(|(_, _, returned)| *returned);
         writes.sort_by_key(|(call, _, _)| call.invoked);
@@ -51,11 +54,21 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 /// Whether an outage between two moments may have taken something away.
 pub(super) fn loss_between(
     history: &History,
+    place: (KeyspaceId, PartitionId),
+    times: (Time, Option<Time>),
+) -> bool {
+    loss_within(history, place, times, |_| true)
+}
+
+/// The same; of a cluster, only if it is one that counts.
+fn loss_within(
+    history: &History,
     (keyspace, partition): (KeyspaceId, PartitionId),
     (from, to): (Time, Option<Time>),
+    counts: impl Fn(&Loss) -> bool,
 ) -> bool {
     if history.is_cluster {
-        return history.losses.iter().any(|loss| {
+        return history.losses.iter().filter(|loss| counts(loss)).any(|loss| {
             let is_its = (loss.keyspace, loss.partition) == (keyspace, partition);
             is_its && loss.up >= from && to.is_none_or(|to| loss.down <= to)
         });

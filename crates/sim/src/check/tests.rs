@@ -86,7 +86,15 @@ impl Told {
     fn loss(mut self, up: u64, survives: u64) -> Self {
         let (up, survives_until) = (Time(up * MS), Time(survives * MS));
         let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
-        self.history.losses.push(Loss { keyspace, partition, partitions: 1, down: up, up, survives_until });
+        self.history.losses.push(Loss {
+            keyspace,
+            partition,
+            partitions: 1,
+            down: up,
+            up,
+            survives_until,
+            keeps_ceiling: true,
+        });
         self.history.is_cluster = true;
         self
     }
@@ -251,6 +259,20 @@ fn versions_rise_from_write_to_write_of_a_partition() {
     sync().insert(0, 9, 5).of("a").insert(2, 3, 4).of("b").good();
     let crash = told(Durability::Memory).insert(0, 1, 5).outage(10, 20).audit(20, "key", None);
     crash.insert(30, 31, 4).good();
+}
+
+#[test]
+fn versions_rise_across_losses_of_a_cluster_as_long_as_somebody_knows_how_high_they_were() {
+    let lost = || told(Durability::Memory).insert(0, 1, 5).of("a").loss(100, 0);
+    lost().insert(110, 111, 7).of("b").good();
+    lost().insert(110, 111, 5).of("b").bad("order");
+    lost().insert(110, 111, 4).of("b").bad("order");
+    let mut anew = lost().insert(110, 111, 4).of("b");
+    anew.history.losses[0].keeps_ceiling = false;
+    anew.good();
+    let mut under_way = told(Durability::Memory).insert(0, 120, 5).of("a").loss(100, 0).insert(121, 122, 4);
+    under_way.history.losses[0].keeps_ceiling = false;
+    under_way.good();
 }
 
 #[test]

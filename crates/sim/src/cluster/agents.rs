@@ -11,6 +11,7 @@ use zerohop_wire::ids::{InstanceId, NodeId};
 
 use super::host::{host_and_port, manager_address};
 use super::nodes::Ending;
+use super::stalls::Traffic;
 use super::{Cluster, Event, Phase};
 use crate::streams::Draw;
 
@@ -106,6 +107,7 @@ impl Cluster {
         }
         host.control.sync(number);
         self.tell_agent(at, Told::Persisted(number));
+        self.draw_end_of_voter(at);
     }
 
     fn carry_out_for_agent(&mut self, at: usize, effect: Effect) {
@@ -126,18 +128,16 @@ impl Cluster {
                     format_args!("n{at} sends {} bytes to n{target}", bytes.len()),
                     target as u64,
                 );
-                let [first, second] = self.peers.arrivals(now, at, target);
-                if let Some(time) = second {
-                    self.agenda.at(time, Event::ToAgent { host: target, bytes: bytes.clone() });
-                }
-                if let Some(time) = first {
-                    self.agenda.at(time, Event::ToAgent { host: target, bytes });
-                }
+                self.post(now, (at, target), Traffic::Agents, &|| Event::ToAgent {
+                    host: target,
+                    bytes: bytes.clone(),
+                });
             }
             Effect::Cluster(_) | Effect::Managers(_) => {}
             Effect::Open(map) => {
                 self.trace.say(now, format_args!("n{at} is to open with map {}", map.epoch()));
                 self.see_map(&map);
+                self.watch_map(at, &map);
                 self.hosts[at].folder.map = map;
                 // One that has no number yet has nothing to open either.
                 let intact = self.open_slots(at);
@@ -210,17 +210,20 @@ impl Cluster {
                 return self.trouble("world", format!("n{at} cannot apply a change of the map: {error}"));
             }
         }
+        let map = Arc::clone(&self.hosts[at].folder.map);
+        self.watch_map(at, &map);
         self.apply_to_instances(at, delta);
     }
 
     fn replace_map(&mut self, at: usize, map: Arc<ClusterMap>) {
         self.see_map(&map);
-        let host = &mut self.hosts[at];
+        let host = &self.hosts[at];
         if map.epoch() < host.folder.map.epoch() {
             return self.trouble("world", format!("n{at} is told an older map"));
         }
         let delta = map.to_delta();
-        host.folder.map = map;
+        self.watch_map(at, &map);
+        self.hosts[at].folder.map = map;
         self.apply_to_instances(at, &delta);
     }
 

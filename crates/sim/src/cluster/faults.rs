@@ -2,6 +2,7 @@
 
 use zerohop_engine::disk::simulated::{Faults as DiskTrouble, Latency, Operation as Disk};
 use zerohop_session::Time;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::kinds::Kind;
 use super::nodes::Ending;
@@ -28,10 +29,18 @@ pub(super) enum Fault {
     Sleep,
     /// Bytes rot on the disks of a node, at a time at which all is well.
     Rot,
+    /// A process whose words wait is killed.
+    Kill { host: usize, life: u32 },
+    /// A connection between two nodes that stood still goes on.
+    GoesOn { number: u64 },
+    /// Those who may lead the control group are disturbed.
+    Fight,
+    /// One of those who hold a partition is struck.
+    Blow { keyspace: KeyspaceId, partition: PartitionId },
 }
 
 /// Kinds that strike at drawn moments of a storm. The others are always there, or the operator's.
-const STRIKES: [Kind; 21] = [
+const STRIKES: [Kind; 24] = [
     Kind::Cuts,
     Kind::OneWayCuts,
     Kind::ClientCuts,
@@ -53,6 +62,9 @@ const STRIKES: [Kind; 21] = [
     Kind::Joins,
     Kind::AgentPauses,
     Kind::LogsLost,
+    Kind::Stalls,
+    Kind::Elections,
+    Kind::Bursts,
 ];
 
 impl Cluster {
@@ -118,8 +130,14 @@ impl Cluster {
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
             }
             Fault::Rot => self.rot(),
-            Fault::Restart { host, life } if self.hosts[host].life == life && self.hosts[host].is_up => {
-                self.coverage.fault(Kind::Restarts);
+            Fault::GoesOn { number } => self.end_stall(number),
+            Fault::Fight => self.fight(),
+            Fault::Blow { keyspace, partition } => self.blow(keyspace, partition),
+            Fault::Restart { host, life } | Fault::Kill { host, life }
+                if self.hosts[host].life == life && self.hosts[host].is_up =>
+            {
+                let is_new = matches!(fault, Fault::Restart { .. });
+                self.coverage.fault(if is_new { Kind::Restarts } else { Kind::Kills });
                 self.end_process(host, Ending::Killed);
             }
             _ => {}
@@ -173,6 +191,9 @@ impl Cluster {
                 one.agent_paused_until = one.agent_paused_until.max(until);
             }
             Kind::LogsLost => return self.lose_log(),
+            Kind::Stalls => self.stall(host),
+            Kind::Elections => return self.begin_fight(),
+            Kind::Bursts => return self.begin_burst(),
             Kind::ClientPauses => {
                 let client = self.any_client();
                 let until = until(self.streams.client.below(self.scenario.pause_us + 1));
@@ -415,6 +436,7 @@ impl Cluster {
         self.phase = Phase::Healed;
         self.network.calm(now);
         self.peers.calm();
+        self.all_go_on();
         for client in 0..self.clients.len() {
             self.clients[client].paused_until = Time(0);
             self.wake_client(client, now);

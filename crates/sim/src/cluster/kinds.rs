@@ -42,11 +42,14 @@ pub enum Kind {
     Moves,
     LogsLost,
     DisksRot,
+    Stalls,
+    Elections,
+    Bursts,
 }
 
 impl Kind {
     /// All of them, in the order of their declaration.
-    pub const ALL: [Kind; 35] = [
+    pub const ALL: [Kind; 38] = [
         Kind::Loss,
         Kind::Repeats,
         Kind::Reordering,
@@ -82,6 +85,9 @@ impl Kind {
         Kind::Moves,
         Kind::LogsLost,
         Kind::DisksRot,
+        Kind::Stalls,
+        Kind::Elections,
+        Kind::Bursts,
     ];
 
     /// What a person reads.
@@ -123,6 +129,9 @@ impl Kind {
             Kind::Moves => "moves asked for",
             Kind::LogsLost => "logs of managers lost",
             Kind::DisksRot => "disks rotten",
+            Kind::Stalls => "connections between nodes that stand still",
+            Kind::Elections => "fights over the control group",
+            Kind::Bursts => "bursts of faults in one group",
         }
     }
 }
@@ -213,6 +222,8 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::Restarts,
             Kind::TotalRestarts,
             Kind::RepeatedRequests,
+            Kind::Stalls,
+            Kind::Bursts,
         ]),
     ),
     (
@@ -226,6 +237,8 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::BrokenConnections,
             Kind::NodePauses,
             Kind::AgentPauses,
+            Kind::Stalls,
+            Kind::Bursts,
         ]),
     ),
     (
@@ -281,6 +294,7 @@ pub const SCENARIOS: [(&str, Kinds); 8] = [
             Kind::OneWayCuts,
             Kind::PowerLosses,
             Kind::Kills,
+            Kind::Elections,
         ]),
     ),
 ];

@@ -14,12 +14,16 @@
 //! ```
 
 mod agents;
+mod agreed;
+mod bursts;
 mod calls;
 mod commits;
 mod control_disk;
+mod elections;
 mod faults;
 mod host;
 pub mod kinds;
+mod maps;
 mod nodes;
 mod operator;
 mod peers;
@@ -28,6 +32,7 @@ mod recovery;
 mod scenario;
 mod slices;
 mod slot;
+mod stalls;
 mod transacting;
 mod watch;
 mod whole;
@@ -61,6 +66,7 @@ use operator::Operator;
 use peers::Peers;
 pub use scenario::Limits;
 use scenario::Scenario;
+use stalls::Stalls;
 use transacting::Transacting;
 use watch::Watch;
 
@@ -133,6 +139,9 @@ pub(crate) struct Cluster {
     agenda: Agenda<Event>,
     network: Network,
     peers: Peers,
+    stalls: Stalls,
+    /// Until then those who may lead the control group are disturbed.
+    fight_until: Time,
     hosts: Vec<Host>,
     founders: Vec<ManagerInfo>,
     clients: Vec<Client>,
@@ -204,6 +213,8 @@ impl Cluster {
             agenda: Agenda::new(streams.schedule.clone(), now),
             network,
             peers,
+            stalls: Stalls::default(),
+            fight_until: Time(0),
             hosts,
             founders,
             clients: Vec::new(),

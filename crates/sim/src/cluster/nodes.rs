@@ -14,6 +14,7 @@ use super::agents::Pending;
 use super::host::manager_address;
 use super::kinds::Kind;
 use super::slot::{Described, Turned};
+use super::stalls::Traffic;
 use super::{Cluster, Event, Phase};
 use crate::limits::{CLOCK_RATE_TRUE, START};
 use crate::network::End;
@@ -99,6 +100,9 @@ impl Cluster {
         for place in &turned.acknowledged {
             self.watch_acknowledged(host, slot, *place);
         }
+        for applied in &turned.applied {
+            self.watch_applied(host, slot, applied);
+        }
         for (link, bytes) in turned.sent {
             self.trace.note(
                 done,
@@ -151,14 +155,11 @@ impl Cluster {
                 format_args!("n{host}/{slot} says to {to}:{}", Described(&frames)),
                 to.0.into(),
             );
-            let [first, second] = self.peers.arrivals(done, host, target);
-            if let Some(at) = second {
-                let frames = frames.clone();
-                self.agenda.at(at, Event::ToInstance { host: target, slot: target_slot, frames });
-            }
-            if let Some(at) = first {
-                self.agenda.at(at, Event::ToInstance { host: target, slot: target_slot, frames });
-            }
+            self.post(done, (host, target), Traffic::Instances, &|| Event::ToInstance {
+                host: target,
+                slot: target_slot,
+                frames: frames.clone(),
+            });
         }
     }
 
@@ -300,8 +301,13 @@ impl Cluster {
         is_intact
     }
 
-    /// A process ends.
+    /// A process ends, and comes back after a while.
     pub(super) fn end_process(&mut self, at: usize, how: Ending) {
+        self.end_process_for(at, how, self.scenario.down_us);
+    }
+
+    /// A process ends, and comes back after so long at most.
+    pub(super) fn end_process_for(&mut self, at: usize, how: Ending, down_us: u64) {
         if !self.hosts[at].is_up || how == Ending::Stopped && self.hosts[at].is_doomed {
             return;
         }
@@ -345,7 +351,7 @@ impl Cluster {
         let places = host.places.clone();
         let silently = !matches!(how, Ending::Stopped | Ending::Killed) && self.streams.network.chance(1, 2);
         self.network.lose_node(now, silently, |place| places.contains(&place));
-        let down_us = self.streams.node.below(self.scenario.down_us + 1);
+        let down_us = self.streams.node.below(down_us + 1);
         let down_us = if self.phase == Phase::Faults { down_us } else { 0 };
         self.trace.say(now, format_args!("END of n{at}, {how:?}, for {down_us} us"));
         self.coverage.ended(how == Ending::Stopped);

@@ -48,6 +48,11 @@ impl Slices {
         levels.push((first, Some(count)));
     }
 
+    /// How many partitions a keyspace has in an epoch; none, if that was between two maps that were seen.
+    pub(super) fn partitions_in(&self, keyspace: KeyspaceId, epoch: PartitionEpoch) -> Option<u32> {
+        self.levels.get(&keyspace).and_then(|levels| levels.partitions_in(epoch))
+    }
+
     /// An answer about a record leaves an instance.
     ///
     /// # Errors
@@ -57,10 +62,7 @@ impl Slices {
         place: Place,
         instance: InstanceId,
     ) -> Result<(), (PartitionEpoch, InstanceId)> {
-        let known = self.levels.get(&place.keyspace);
-        let Some(partitions) = known.and_then(|levels| levels.partitions_in(place.epoch)) else {
-            return Ok(());
-        };
+        let Some(partitions) = self.partitions_in(place.keyspace, place.epoch) else { return Ok(()) };
         let each = SLICES / partitions.min(SLICES);
         for slice in place.partition.0 * each..(place.partition.0 + 1) * each {
             let newest = self.answered.entry((place.keyspace, slice)).or_insert((place.epoch, instance));

@@ -8,10 +8,11 @@ use zerohop_partition::Token;
 use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Opened, Options, Place, Time};
 use zerohop_partition::replica;
 use zerohop_placement::{MapDelta, MapHistory};
-use zerohop_wire::ids::{Incarnation, RequestId, Timestamp};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
 
+use super::agreed::{Applied, Holds, LOOKED_AT_MAX};
 use super::record::{self, Record};
 use crate::network::{Arrival, LinkId};
 use crate::node::port::{Port, Taken};
@@ -30,6 +31,8 @@ pub(crate) struct Slot {
     pub(crate) turn_at: Option<zerohop_session::Time>,
     pub(crate) busy_until: zerohop_session::Time,
     scratch: Vec<u8>,
+    /// Up to where each of its partitions had applied after the last turn.
+    applied: BTreeMap<(KeyspaceId, PartitionId), u64>,
 }
 
 /// Something that has arrived since the last turn.
@@ -53,6 +56,8 @@ pub(crate) struct Turned {
     pub(crate) answered: Vec<Place>,
     /// Places that have said that a write is done.
     pub(crate) acknowledged: Vec<Place>,
+    /// What members of groups have applied.
+    pub(crate) applied: Vec<Applied>,
     /// There is more upkeep to do at once.
     pub(crate) has_more: bool,
 }
@@ -128,6 +133,7 @@ impl Slot {
             turn_at: None,
             busy_until: zerohop_session::Time(0),
             scratch: Vec::new(),
+            applied: BTreeMap::new(),
         }
     }
 
@@ -165,6 +171,7 @@ impl Slot {
         self.ports.clear();
         self.inbox.clear();
         self.turn_at = None;
+        self.applied.clear();
     }
 
     pub(crate) fn arrive(&mut self, link: LinkId, what: Arrival) {
@@ -212,6 +219,7 @@ impl Slot {
         instance.end_of_batch(now, &mut collect);
         self.sync_ceiling(&mut instance, ceiling);
         turned.has_more = instance.maintain(now);
+        self.see_applied(&mut instance, &mut turned);
         self.instance = Some(instance);
         self.hand_out(&mut turned);
         turned
@@ -226,9 +234,47 @@ impl Slot {
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
         instance.end_of_batch(now, &mut collect);
         self.sync_ceiling(&mut instance, ceiling);
+        self.see_applied(&mut instance, &mut turned);
         self.instance = Some(instance);
         self.hand_out(&mut turned);
         (turned, trouble)
+    }
+
+    /// What its partitions have applied since the last turn. Where one is seen for the first time, and where one has begun to
+    /// take a whole state, it counts from there.
+    fn see_applied(&mut self, instance: &mut Instance<SimulatedDisk>, turned: &mut Turned) {
+        let mut new = Vec::new();
+        for (keyspace, partition, replica) in instance.replicas() {
+            let upto = replica.applied();
+            let known = self.applied.entry((keyspace, partition)).or_insert(upto);
+            let before = std::mem::replace(known, upto);
+            if upto > before {
+                let (epoch, is_primary) = (replica.view().epoch, replica.role() == replica::Role::Primary);
+                let entries = Vec::new();
+                new.push((Applied { keyspace, partition, epoch, is_primary, upto, entries }, before));
+            }
+        }
+        for (mut applied, before) in new {
+            let from = (before + 1).max(applied.upto.saturating_sub(LOOKED_AT_MAX - 1));
+            for index in from..=applied.upto {
+                let found = instance.entry_epoch((applied.keyspace, applied.partition), index);
+                applied.entries.extend(found.ok().flatten().map(|epoch| (index, epoch)));
+            }
+            turned.applied.push(applied);
+        }
+    }
+
+    /// What it holds of a partition; none if that is not here.
+    pub(crate) fn holds(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Option<Holds> {
+        let instance = self.instance.as_mut()?;
+        let durable = instance.durable_index(keyspace, partition).ok().flatten()?;
+        let replica = instance.replicas().find(|one| (one.0, one.1) == (keyspace, partition))?.2;
+        let is_member = replica.role() != replica::Role::Removed;
+        is_member.then(|| Holds {
+            epoch: replica.view().epoch,
+            last: replica.log_end().last.index.0,
+            durable,
+        })
     }
 
     /// Ends in order: answers what waits, and puts everything away. Says what went wrong.

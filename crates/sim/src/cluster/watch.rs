@@ -15,6 +15,8 @@ use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::Cluster;
+use super::agreed::{Agreed, Applied, Whose, is_held};
+use super::maps::Maps;
 use super::nodes::Ending;
 use super::recovery::{End, Holder, Judged, judge};
 use super::slices::Slices;
@@ -35,6 +37,8 @@ pub(super) struct Watch {
     pub(super) has_lost_log: bool,
     keyspaces: BTreeMap<KeyspaceId, Known>,
     slices: Slices,
+    agreed: Agreed,
+    maps: Maps,
     /// Processes that have ended.
     ends: BTreeMap<Incarnation, Ended>,
     /// Per node: since when something is wrong with its process, and its last pause.
@@ -50,8 +54,6 @@ struct Known {
     config: KeyspaceConfig,
     /// Who held all that was acknowledged, in the last group of each partition that did not recover.
     holders: BTreeMap<PartitionId, Vec<(InstanceId, Incarnation)>>,
-    /// How many copies hold what is acknowledged, in each epoch that was seen.
-    copies: BTreeMap<(PartitionId, PartitionEpoch), usize>,
 }
 
 /// The end of a process.
@@ -138,9 +140,9 @@ impl Cluster {
     /// An answer leaves a process that a write is done: so many copies hold it as must.
     pub(super) fn watch_acknowledged(&mut self, host: usize, slot: usize, place: Place) {
         let Some(known) = self.watch.keyspaces.get(&place.keyspace) else { return };
-        let wanted = usize::from(known.config.min_in_sync);
-        let Some(copies) = known.copies.get(&(place.partition, place.epoch)).copied() else { return };
-        if copies < wanted {
+        let wanted = known.config.min_in_sync;
+        let epoch = (place.keyspace, place.partition, place.epoch);
+        if let Some(copies) = self.watch.agreed.too_few(epoch, wanted) {
             let what = format!(
                 "at {} n{host}/{slot} acknowledges a write of {}/{} in epoch {}, which has {copies} copies of {wanted}",
                 self.now().0,
@@ -149,6 +151,49 @@ impl Cluster {
                 place.epoch
             );
             self.trouble("copies", what);
+        }
+    }
+
+    /// A member of a group has applied entries: nobody another one in the place of one of these, and all in sync hold them.
+    pub(super) fn watch_applied(&mut self, host: usize, slot: usize, applied: &Applied) {
+        let Applied { keyspace, partition, epoch, .. } = *applied;
+        let Some(instance) = self.hosts[host].instance_id(slot) else { return };
+        let Some(partitions) = self.watch.slices.partitions_in(keyspace, epoch) else { return };
+        let now = self.now().0;
+        if let Err(what) =
+            self.watch.agreed.applies(Whose { keyspace, partitions, partition }, instance, applied)
+        {
+            self.trouble("agreed", format!("at {now}, {keyspace}/{partition} in epoch {epoch}: {what}"));
+        }
+        if !applied.is_primary {
+            return;
+        }
+        let is_sync = self.map_durability(keyspace) == Some(Durability::Sync);
+        for (member, incarnation) in self.watch.agreed.in_sync(keyspace, partition, epoch).to_vec() {
+            let Some((at, place)) = self.host_of(member) else { continue };
+            let other = &mut self.hosts[at];
+            if !other.is_up || other.incarnation != incarnation {
+                continue;
+            }
+            let Some(holds) = other.slots[place].holds(keyspace, partition) else { continue };
+            if !is_held(applied, holds, is_sync) {
+                let upto = applied.upto;
+                let what = format!(
+                    "at {now} {instance} applies {keyspace}/{partition} up to {upto} in epoch {epoch}, and {member}, in sync, has {holds:?}"
+                );
+                self.trouble("held", what);
+            }
+        }
+    }
+
+    fn map_durability(&self, keyspace: KeyspaceId) -> Option<Durability> {
+        self.watch.map.keyspace(keyspace).map(|known| known.config().durability)
+    }
+
+    /// A node has this map: of its epoch there is no other.
+    pub(super) fn watch_map(&mut self, at: usize, map: &Arc<ClusterMap>) {
+        if !self.watch.maps.see(map) {
+            self.trouble("maps", format!("n{at} has another map {} than others had", map.epoch()));
         }
     }
 
@@ -211,7 +256,6 @@ impl Cluster {
                 },
                 config: keyspace.config().clone(),
                 holders: BTreeMap::new(),
-                copies: BTreeMap::new(),
             });
             self.watch.slices.see(id, before.keyspace(id), keyspace);
             if keyspace.config().partitions > known.config.partitions {
@@ -251,7 +295,7 @@ impl Cluster {
         }
         if old.is_some_and(|old| old.state == GroupState::Recovering) {
             self.coverage.total_restarts += 1;
-            self.judge_recovery((keyspace, partition), group.primary);
+            self.judge_recovery((keyspace, partition), group.epoch, group.primary);
         }
         if old.is_some_and(|old| old.primary != group.primary)
             && let Some((host, _)) = self.host_of(group.primary)
@@ -261,14 +305,17 @@ impl Cluster {
         if let Some(old) = old.filter(|old| old.primary != group.primary) {
             let at = [(old.primary, old.epoch), (group.primary, group.epoch)];
             self.read_around((keyspace, partition), &at);
+            if let Some((host, _)) = self.host_of(old.primary) {
+                self.draw_late_words(host);
+            }
         }
         let holders = std::iter::once(group.primary).chain(group.in_sync.iter().copied());
         let named =
             |instance| (instance, map.instance(instance).map_or(Incarnation(0), |one| one.incarnation));
-        let holders = holders.map(named).collect();
+        let holders: Vec<(InstanceId, Incarnation)> = holders.map(named).collect();
+        self.watch.agreed.see((keyspace, partition, group.epoch), holders.clone());
         if let Some(known) = self.watch.keyspaces.get_mut(&keyspace) {
             known.holders.insert(partition, holders);
-            known.copies.insert((partition, group.epoch), group.in_sync.len() + 1);
         }
     }
 
@@ -303,7 +350,12 @@ impl Cluster {
     }
 
     /// A group goes on after all who were in sync have gone: whose log is it, and what may be missing from it?
-    fn judge_recovery(&mut self, (keyspace, partition): (KeyspaceId, PartitionId), chosen: InstanceId) {
+    fn judge_recovery(
+        &mut self,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        epoch: PartitionEpoch,
+        chosen: InstanceId,
+    ) {
         let now = self.now();
         let Some(known) = self.watch.keyspaces.get(&keyspace) else { return };
         let holders = known.holders.get(&partition).cloned().unwrap_or_default();
@@ -311,7 +363,11 @@ impl Cluster {
         let partitions = known.config.partitions.get();
         let holders: Vec<Holder> = holders.iter().map(|holder| self.holder(*holder)).collect();
         let is_in_doubt = self.has_lost_disk_since(chosen, Time::NEVER);
-        let survives_until = match judge(durability, &holders, chosen) {
+        let judged = judge(durability, &holders, chosen);
+        if judged != Judged::Whole {
+            self.watch.agreed.begins_anew(Whose { keyspace, partitions, partition }, epoch);
+        }
+        let survives_until = match judged {
             Judged::Whole => return,
             // Its disk has rotted, and it has mended all that it met.
             Judged::Passes(_) if is_in_doubt && durability == Durability::Sync => return,
@@ -329,7 +385,16 @@ impl Cluster {
             survives_until.0
         );
         self.trace.say(now, text);
-        self.watch.losses.push(Loss { keyspace, partition, partitions, down: now, up: now, survives_until });
+        let keeps_ceiling = !self.has_lost_disk_since(chosen, Time(0));
+        self.watch.losses.push(Loss {
+            keyspace,
+            partition,
+            partitions,
+            down: now,
+            up: now,
+            survives_until,
+            keeps_ceiling,
+        });
     }
 
     /// What has become of one who held everything.

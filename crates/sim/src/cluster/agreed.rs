@@ -1,0 +1,186 @@
+//! What members of a group have applied is the same entry at each index, whoever applied it and when; what a primary applies
+//! is held by all who are in sync with it; and they are as many as there must be for a write to be acknowledged. No client need ever
+//! see that it is not so: it takes one more fault for that.
+//!
+//! Entries are compared by name, the epoch at an index: logs that have the same name somewhere are the same up to there. Only where
+//! a group went on with a log in doubt may another entry stand at an index: from that epoch on, comparing begins anew.
+
+use std::collections::BTreeMap;
+
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+
+/// Of the entries that a member applies in one turn, the last so many are looked at: a state that was sent brings thousands.
+pub(super) const LOOKED_AT_MAX: u64 = 64;
+
+/// A partition of a keyspace that has so many of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Whose {
+    pub(super) keyspace: KeyspaceId,
+    pub(super) partitions: u32,
+    pub(super) partition: PartitionId,
+}
+
+/// What a member has applied in a turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Applied {
+    pub(crate) keyspace: KeyspaceId,
+    pub(crate) partition: PartitionId,
+    /// In which epoch.
+    pub(crate) epoch: PartitionEpoch,
+    pub(crate) is_primary: bool,
+    /// Up to this index.
+    pub(crate) upto: u64,
+    /// The index and the epoch of entries, as far as they were looked at.
+    pub(crate) entries: Vec<(u64, u32)>,
+}
+
+/// What one in sync holds of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Holds {
+    pub(crate) epoch: PartitionEpoch,
+    pub(crate) last: u64,
+    pub(crate) durable: u64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Agreed {
+    /// The epochs in which partitions went on with a log in doubt.
+    anew: BTreeMap<Whose, Vec<PartitionEpoch>>,
+    /// Of each partition, and each time between two such epochs: the epoch of the entry at each index, and who applied it first.
+    entries: BTreeMap<(Whose, usize), BTreeMap<u64, (u32, InstanceId)>>,
+    /// Who is in sync in each epoch that was seen, the primary first.
+    groups: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), Vec<(InstanceId, Incarnation)>>,
+}
+
+impl Agreed {
+    /// From this epoch on, a partition has a log whose end may be missing.
+    pub(super) fn begins_anew(&mut self, whose: Whose, epoch: PartitionEpoch) {
+        self.anew.entry(whose).or_default().push(epoch);
+    }
+
+    /// Who is in sync in an epoch.
+    pub(super) fn see(
+        &mut self,
+        (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
+        in_sync: Vec<(InstanceId, Incarnation)>,
+    ) {
+        self.groups.insert((keyspace, partition, epoch), in_sync);
+    }
+
+    /// Those who must hold what is applied in an epoch; nobody, if it was not seen.
+    pub(super) fn in_sync(
+        &self,
+        keyspace: KeyspaceId,
+        partition: PartitionId,
+        epoch: PartitionEpoch,
+    ) -> &[(InstanceId, Incarnation)] {
+        self.groups.get(&(keyspace, partition, epoch)).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many hold what is acknowledged in an epoch, if they are fewer than must.
+    pub(super) fn too_few(
+        &self,
+        (keyspace, partition, epoch): (KeyspaceId, PartitionId, PartitionEpoch),
+        wanted: u8,
+    ) -> Option<usize> {
+        let copies = self.in_sync(keyspace, partition, epoch).len();
+        (1..usize::from(wanted)).contains(&copies).then_some(copies)
+    }
+
+    /// A member has applied entries.
+    ///
+    /// # Errors
+    /// Another entry stands at one of the indexes elsewhere.
+    pub(super) fn applies(&mut self, whose: Whose, by: InstanceId, applied: &Applied) -> Result<(), String> {
+        let anew = self.anew.get(&whose).into_iter().flatten();
+        let time = anew.filter(|epoch| **epoch <= applied.epoch).count();
+        let known = self.entries.entry((whose, time)).or_default();
+        for (index, epoch) in &applied.entries {
+            let (first, who) = *known.entry(*index).or_insert((*epoch, by));
+            if first != *epoch {
+                return Err(format!(
+                    "{by} applies the entry of epoch {epoch} at index {index}, and {who} that of epoch {first}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether one in sync holds what its primary has applied in an epoch: durably, if that is asked for. Who has gone on to a later
+/// epoch may have let go of it since.
+pub(super) fn is_held(applied: &Applied, by: Holds, is_sync: bool) -> bool {
+    by.epoch > applied.epoch
+        || by.epoch == applied.epoch && by.last >= applied.upto && (!is_sync || by.durable >= applied.upto)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: InstanceId = InstanceId(1);
+    const B: InstanceId = InstanceId(2);
+    const WHOSE: Whose = Whose { keyspace: KeyspaceId(7), partitions: 2, partition: PartitionId(1) };
+
+    fn applied(epoch: u64, entries: &[(u64, u32)]) -> Applied {
+        Applied {
+            keyspace: WHOSE.keyspace,
+            partition: WHOSE.partition,
+            epoch: PartitionEpoch(epoch),
+            is_primary: true,
+            upto: entries.last().map_or(0, |(index, _)| *index),
+            entries: entries.to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_same_entries_may_be_applied_by_anybody_at_any_time() {
+        let mut agreed = Agreed::default();
+        assert_eq!(agreed.applies(WHOSE, A, &applied(1, &[(1, 1), (2, 1)])), Ok(()));
+        assert_eq!(agreed.applies(WHOSE, B, &applied(2, &[(2, 1), (3, 2)])), Ok(()));
+        assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(3, 2)])), Ok(()));
+        let other = Whose { partitions: 4, ..WHOSE };
+        assert_eq!(agreed.applies(other, A, &applied(5, &[(3, 5)])), Ok(()), "a daughter's log");
+    }
+
+    #[test]
+    fn another_entry_at_an_index_is_found() {
+        let mut agreed = Agreed::default();
+        assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(8, 2), (9, 2)])), Ok(()));
+        let differs = agreed.applies(WHOSE, B, &applied(2, &[(9, 1)]));
+        assert!(differs.is_err_and(|text| text.contains("index 9")));
+    }
+
+    #[test]
+    fn after_a_log_in_doubt_other_entries_may_stand_there_and_late_ones_of_before_are_no_matter() {
+        let mut agreed = Agreed::default();
+        assert_eq!(agreed.applies(WHOSE, A, &applied(2, &[(9, 2)])), Ok(()));
+        agreed.begins_anew(WHOSE, PartitionEpoch(4));
+        assert_eq!(agreed.applies(WHOSE, B, &applied(4, &[(9, 4)])), Ok(()));
+        assert_eq!(agreed.applies(WHOSE, A, &applied(3, &[(9, 2)])), Ok(()), "it has not heard");
+        assert!(agreed.applies(WHOSE, A, &applied(5, &[(9, 2)])).is_err());
+    }
+
+    #[test]
+    fn a_write_is_acknowledged_by_as_many_copies_as_must_hold_it() {
+        let mut agreed = Agreed::default();
+        let at = |epoch| (WHOSE.keyspace, WHOSE.partition, PartitionEpoch(epoch));
+        agreed.see(at(3), vec![(A, Incarnation(1)), (B, Incarnation(1))]);
+        agreed.see(at(4), vec![(B, Incarnation(1))]);
+        assert_eq!((agreed.too_few(at(3), 2), agreed.too_few(at(3), 3)), (None, Some(2)));
+        assert_eq!((agreed.too_few(at(4), 1), agreed.too_few(at(4), 2)), (None, Some(1)));
+        assert_eq!(agreed.too_few(at(5), 2), None, "between two maps that were seen");
+    }
+
+    #[test]
+    fn whoever_is_in_sync_holds_what_is_applied_durably_if_that_is_asked_for() {
+        let what = applied(3, &[(9, 3)]);
+        let holds = |epoch, last, durable| Holds { epoch: PartitionEpoch(epoch), last, durable };
+        assert!(is_held(&what, holds(3, 9, 9), true) && is_held(&what, holds(3, 12, 0), false));
+        assert!(!is_held(&what, holds(3, 9, 8), true), "not durable");
+        assert!(!is_held(&what, holds(3, 8, 8), false), "not there");
+        assert!(!is_held(&what, holds(2, 9, 9), true), "said in an older epoch, it does not count");
+        assert!(is_held(&what, holds(4, 0, 0), true), "it has left since");
+    }
+}

@@ -1,0 +1,83 @@
+//! Bursts: within a second or two, several short faults strike those who hold one partition, and mostly whoever is its primary.
+//! A promotion that follows another, a death in the midst of a recovery, a pause in which all has changed twice.
+
+use zerohop_session::Time;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::faults::Fault;
+use super::kinds::Kind;
+use super::stalls::Traffic;
+use super::{Cluster, Event};
+use crate::streams::Draw;
+
+const MS: u64 = 1_000;
+
+/// What a burst is made of, as far as the run has it.
+const BLOWS: [Kind; 6] =
+    [Kind::Kills, Kind::PowerLosses, Kind::NodePauses, Kind::AgentPauses, Kind::Cuts, Kind::Stalls];
+
+impl Cluster {
+    pub(super) fn begin_burst(&mut self) {
+        let now = self.now();
+        let places: Vec<(KeyspaceId, PartitionId)> = self
+            .watch
+            .map
+            .keyspaces()
+            .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)))
+            .collect();
+        if places.is_empty() {
+            return;
+        }
+        self.coverage.fault(Kind::Bursts);
+        let (keyspace, partition) = *self.streams.node.pick(&places);
+        let (count, length_us) =
+            (self.streams.node.between(2, 5), *self.streams.node.pick(&[200 * MS, 800 * MS, 2_500 * MS]));
+        self.trace.say(now, format_args!("BURST of {count} around {keyspace}/{partition}"));
+        self.focus = Some((keyspace, now.after_us(length_us + 2_000 * MS)));
+        for _ in 0..count {
+            let at = now.after_us(self.streams.node.below(length_us));
+            self.agenda.at(at, Event::Fault(Fault::Blow { keyspace, partition }));
+        }
+    }
+
+    pub(super) fn blow(&mut self, keyspace: KeyspaceId, partition: PartitionId) {
+        let map = std::sync::Arc::clone(&self.watch.map);
+        let Some(group) = map.keyspace(keyspace).and_then(|known| known.group(partition)) else { return };
+        let members: Vec<_> = group.members().collect();
+        let member = match self.streams.node.chance(1, 2) {
+            true => group.primary,
+            false => *self.streams.node.pick(&members),
+        };
+        let Some((host, _)) = self.host_of(member).filter(|(at, _)| self.hosts[*at].is_up) else { return };
+        let kinds: Vec<Kind> = BLOWS.into_iter().filter(|kind| self.scenario.has(*kind)).collect();
+        if kinds.is_empty() {
+            return;
+        }
+        let now = self.now();
+        let longest = *self.streams.node.pick(&[20 * MS, 200 * MS, 900 * MS]);
+        let for_us = self.streams.node.between(MS, longest);
+        let until: Time = now.after_us(for_us);
+        match *self.streams.node.pick(&kinds) {
+            Kind::Kills | Kind::PowerLosses => self.blink(host, for_us),
+            Kind::NodePauses => {
+                self.trace.say(now, format_args!("PAUSE of n{host} until {}", until.0));
+                self.hosts[host].paused_until = self.hosts[host].paused_until.max(until);
+                self.watch.paused(host, now, until);
+            }
+            Kind::AgentPauses => {
+                // Long enough to be taken for dead.
+                let until = until.after_us(1_500 * MS);
+                self.trace.say(now, format_args!("PAUSE of the agent of n{host} until {}", until.0));
+                self.hosts[host].agent_paused_until = self.hosts[host].agent_paused_until.max(until);
+            }
+            Kind::Cuts => {
+                self.trace.say(now, format_args!("CUT of n{host} until {}", until.0));
+                for other in (0..self.hosts.len()).filter(|other| *other != host) {
+                    self.peers.cut(host, other, until);
+                    self.peers.cut(other, host, until);
+                }
+            }
+            _ => self.begin_stall(host, None, Some(Traffic::Instances), until.after_us(300 * MS)),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Fights over the control group: its leader is gone, and for some seconds those who are left are killed and come back at once,
+//! hear each other late, twice, or stand still for a moment: candidates of one term, voters that die just after they have voted.
+
+use zerohop_session::Time;
+
+use super::faults::Fault;
+use super::kinds::Kind;
+use super::stalls::Traffic;
+use super::{Cluster, Event, Phase};
+use crate::streams::Draw;
+
+const MS: u64 = 1_000;
+
+/// A process that is killed in a fight is down so long at most.
+const BLINK_US: u64 = 15 * MS;
+
+impl Cluster {
+    pub(super) fn begin_fight(&mut self) {
+        let now = self.now();
+        if self.fight_until > now || self.managers().len() < 3 || self.leader().is_none() {
+            return;
+        }
+        self.coverage.fault(Kind::Elections);
+        self.fight_until = now.after_us(self.streams.node.between(1_500 * MS, 4_000 * MS));
+        self.trace.say(now, format_args!("FIGHT until {}", self.fight_until.0));
+        if let Some(leader) = self.leader() {
+            self.blink(leader, 200 * MS);
+        }
+        self.fight_again();
+    }
+
+    fn managers(&self) -> Vec<usize> {
+        self.hosts.iter().filter(|host| host.manager.is_some()).map(|host| host.at).collect()
+    }
+
+    fn fight_again(&mut self) {
+        let at = self.now().after_us(self.streams.node.between(5 * MS, 120 * MS));
+        if at < self.fight_until {
+            self.agenda.at(at, Event::Fault(Fault::Fight));
+        }
+    }
+
+    pub(super) fn fight(&mut self) {
+        let now = self.now();
+        let managers = self.managers();
+        let (one, other) = (*self.streams.node.pick(&managers), *self.streams.node.pick(&managers));
+        let for_us = self.streams.node.between(5 * MS, 150 * MS);
+        match self.streams.node.below(10) {
+            // Whoever has won loses it again.
+            0 => {
+                if let Some(leader) = self.leader() {
+                    self.blink(leader, 5 * BLINK_US);
+                }
+            }
+            1..=5 if one != other => {
+                self.begin_stall(one, Some(other), Some(Traffic::Agents), now.after_us(for_us));
+            }
+            6..=8 if self.hosts[one].is_up => {
+                let until = now.after_us(3 * for_us);
+                self.trace.say(now, format_args!("PAUSE of the agent of n{one} until {}", until.0));
+                self.hosts[one].agent_paused_until = self.hosts[one].agent_paused_until.max(until);
+            }
+            _ => {}
+        }
+        self.fight_again();
+    }
+
+    /// Whether a fight goes on.
+    pub(super) fn is_fight(&self) -> bool {
+        self.fight_until > self.now() && self.phase == Phase::Faults
+    }
+
+    /// In a fight some messages of managers come once more, a little later.
+    pub(super) fn repeat_in_fight(
+        &mut self,
+        at: Time,
+        (from, to): (usize, usize),
+        traffic: Traffic,
+    ) -> Option<Time> {
+        if !self.is_fight() || traffic != Traffic::Agents || from == to || !self.streams.network.chance(1, 4)
+        {
+            return None;
+        }
+        Some(at.after_us(self.streams.network.below(60 * MS)))
+    }
+
+    /// A manager has written something, and what rests on it has left: in a fight some die just then, and are there again at once.
+    pub(super) fn draw_end_of_voter(&mut self, at: usize) {
+        let manager = self.hosts[at].agent.as_ref().and_then(|agent| agent.manager());
+        let is_voter = manager.is_some_and(|manager| manager.leader().is_none());
+        if self.is_fight() && is_voter && self.streams.node.chance(1, 3) {
+            self.blink(at, BLINK_US);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Connections between nodes that stand still: what one says to another waits, in order, and comes all at once when they go on,
+//! perhaps just after somebody else has become primary. What was said long ago must do no harm then.
+
+use zerohop_session::Time;
+
+use super::faults::Fault;
+use super::kinds::Kind;
+use super::nodes::Ending;
+use super::{Cluster, Event, Phase};
+use crate::streams::Draw;
+
+const MS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+/// Messages that wait for one connection; more are lost, as buffers are full.
+const WAITING_MAX: usize = 8_192;
+
+/// Whose words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Traffic {
+    Agents,
+    Instances,
+}
+
+/// A connection that stands still.
+#[derive(Debug)]
+struct Stall {
+    number: u64,
+    from: usize,
+    /// To whom; `None`: to everybody.
+    to: Option<usize>,
+    /// Whose words wait; `None`: all.
+    traffic: Option<Traffic>,
+    waiting: Vec<Event>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    numbers: u64,
+    now: Vec<Stall>,
+}
+
+impl Stalls {
+    /// Begins one. Its number.
+    fn begin(&mut self, from: usize, to: Option<usize>, traffic: Option<Traffic>) -> u64 {
+        self.numbers += 1;
+        self.now.push(Stall { number: self.numbers, from, to, traffic, waiting: Vec::new() });
+        self.numbers
+    }
+
+    /// Where words wait, if they do.
+    fn find(&mut self, from: usize, to: usize, traffic: Traffic) -> Option<&mut Stall> {
+        self.now.iter_mut().find(|stall| {
+            stall.from == from
+                && stall.to.is_none_or(|only| only == to)
+                && stall.traffic.is_none_or(|only| only == traffic)
+        })
+    }
+
+    /// Ends those that are meant. What has waited, in order.
+    fn end(&mut self, which: impl Fn(&Stall) -> bool) -> Vec<Event> {
+        self.now.extract_if(.., |stall| which(stall)).flat_map(|stall| stall.waiting).collect()
+    }
+}
+
+impl Cluster {
+    /// A message of one node to another is on its way: lost, repeated, late, or held up.
+    pub(super) fn post(
+        &mut self,
+        sent: Time,
+        (from, to): (usize, usize),
+        traffic: Traffic,
+        make: &dyn Fn() -> Event,
+    ) {
+        let [first, second] = self.peers.arrivals(sent, from, to);
+        let again = first.and_then(|first| self.repeat_in_fight(first, (from, to), traffic));
+        for at in [first, second, again].into_iter().flatten() {
+            match self.stalls.find(from, to, traffic).filter(|_| from != to) {
+                Some(stall) if stall.waiting.len() < WAITING_MAX => stall.waiting.push(make()),
+                Some(_) => {}
+                None => self.agenda.at(at, make()),
+            }
+        }
+    }
+
+    /// What a node says stands still for a while, to one other or to all. Often something befalls it meanwhile.
+    pub(super) fn stall(&mut self, from: usize) {
+        let now = self.now();
+        let others: Vec<usize> = (0..self.hosts.len()).filter(|at| *at != from).collect();
+        let to = match self.streams.node.below(3) {
+            0 => None,
+            _ => Some(*self.streams.node.pick(&others)),
+        };
+        let traffic = *self.streams.node.pick(&[
+            None,
+            Some(Traffic::Agents),
+            Some(Traffic::Instances),
+            Some(Traffic::Instances),
+        ]);
+        let longest = *self.streams.node.pick(&[300 * MS, 2 * SECOND, 6 * SECOND]);
+        let until = now.after_us(self.streams.node.between(20 * MS, longest));
+        self.begin_stall(from, to, traffic, until);
+        let after_us = self.streams.node.below(400 * MS);
+        if self.scenario.has(Kind::Kills) && self.streams.node.chance(1, 2) {
+            let life = self.hosts[from].life;
+            self.agenda.at(now.after_us(after_us), Event::Fault(Fault::Kill { host: from, life }));
+        }
+    }
+
+    /// The same, as long as it is told.
+    pub(super) fn begin_stall(
+        &mut self,
+        from: usize,
+        to: Option<usize>,
+        traffic: Option<Traffic>,
+        until: Time,
+    ) {
+        let number = self.stalls.begin(from, to, traffic);
+        self.trace
+            .say(self.now(), format_args!("STALL of n{from} to {to:?}, {traffic:?}, until {}", until.0));
+        self.agenda.at(until, Event::Fault(Fault::GoesOn { number }));
+    }
+
+    pub(super) fn end_stall(&mut self, number: u64) {
+        let waited = self.stalls.end(|stall| stall.number == number);
+        self.come(waited);
+    }
+
+    /// All do, as faults have ended.
+    pub(super) fn all_go_on(&mut self) {
+        let waited = self.stalls.end(|_| true);
+        self.come(waited);
+    }
+
+    fn come(&mut self, waited: Vec<Event>) {
+        let now = self.now();
+        if !waited.is_empty() {
+            self.trace.say(now, format_args!("{} messages that have waited come", waited.len()));
+        }
+        for (at, event) in waited.into_iter().enumerate() {
+            self.agenda.at(now.after_us(1 + at as u64), event);
+        }
+    }
+
+    /// Somebody else has become primary of what this node was primary of: what it has said and what still waits may come just now,
+    /// or a little later.
+    pub(super) fn draw_late_words(&mut self, of: usize) {
+        let chance = self.streams.network.chance(2, 3);
+        if !chance || self.phase != Phase::Faults {
+            return;
+        }
+        let numbers: Vec<u64> =
+            self.stalls.now.iter().filter(|stall| stall.from == of).map(|stall| stall.number).collect();
+        for number in numbers {
+            let longest = *self.streams.network.pick(&[MS, 20 * MS, 100 * MS]);
+            let at = self.now().after_us(self.streams.network.below(longest));
+            self.agenda.at(at, Event::Fault(Fault::GoesOn { number }));
+        }
+    }
+
+    /// A process is killed for a moment only.
+    pub(super) fn blink(&mut self, at: usize, down_us: u64) {
+        let power = self.scenario.has(Kind::PowerLosses) && self.streams.node.chance(1, 2);
+        self.end_process_for(at, if power { Ending::Power } else { Ending::Killed }, down_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_wait_in_their_direction_and_come_in_order() {
+        let mut stalls = Stalls::default();
+        let number = stalls.begin(1, Some(2), Some(Traffic::Instances));
+        assert!(
+            stalls.find(2, 1, Traffic::Instances).is_none()
+                && stalls.find(1, 3, Traffic::Instances).is_none()
+        );
+        assert!(stalls.find(1, 2, Traffic::Agents).is_none());
+        for host in 0..3 {
+            stalls.find(1, 2, Traffic::Instances).unwrap().waiting.push(Event::Start(host));
+        }
+        assert!(stalls.end(|stall| stall.number != number).is_empty());
+        let order: Vec<usize> = stalls
+            .end(|stall| stall.number == number)
+            .into_iter()
+            .map(|event| if let Event::Start(host) = event { host } else { usize::MAX })
+            .collect();
+        assert_eq!(order, [0, 1, 2]);
+        assert!(stalls.find(1, 2, Traffic::Instances).is_none());
+        stalls.begin(4, None, None);
+        assert!(stalls.find(4, 0, Traffic::Agents).is_some());
+    }
+}
