@@ -176,6 +176,10 @@ impl Cluster {
                 continue;
             }
             let Some(holds) = other.slots[place].holds(keyspace, partition) else { continue };
+            // Who has not heard of a split yet has another slice under this number.
+            if self.watch.slices.partitions_in(keyspace, holds.epoch) != Some(partitions) {
+                continue;
+            }
             if !is_held(applied, holds, is_sync) {
                 let upto = applied.upto;
                 let what = format!(
