@@ -40,12 +40,24 @@ pub(crate) struct Group {
     agreed: Option<u64>,
     /// Too few members have room on their disks for what is appended to be promised.
     lacks_room: bool,
+    /// Behind `last` the log has entries that were given up when the disk had no room even for that: they are cut off before
+    /// anything else is appended.
+    owes_cut: bool,
 }
 
 impl Group {
     pub(crate) fn new(handle: Handle, epoch: u32, durability: Durability, last: (u32, u64)) -> Group {
         let epoch = epoch.max(last.0).max(1);
-        Group { handle, epoch, durability, last, last_joined: 0, agreed: None, lacks_room: false }
+        Group {
+            handle,
+            epoch,
+            durability,
+            last,
+            last_joined: 0,
+            agreed: None,
+            lacks_room: false,
+            owes_cut: false,
+        }
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -94,6 +106,7 @@ impl Group {
     pub(crate) fn begin_anew(&mut self, handle: Handle) {
         self.handle = handle;
         self.last = (0, 0);
+        self.owes_cut = false;
         self.agreed = self.agreed.map(|_| 0);
     }
 
@@ -139,6 +152,7 @@ impl Group {
         let &Entry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         self.check_room(kind)?;
+        self.cut_owed(engine)?;
         // The engine's short way numbers in the epoch of the last entry.
         if self.commits_at_once() && self.last.0 == self.epoch {
             let index = engine.write_entry(self.handle, &entry.as_new())?;
@@ -160,6 +174,7 @@ impl Group {
         engine: &mut Engine<D>,
         entries: impl ExactSizeIterator<Item = Entry<'e>> + Clone,
     ) -> EngineResult<(u32, u64)> {
+        self.cut_owed(engine)?;
         if self.last.0 == self.epoch {
             let index = engine.write_unit(self.handle, entries.map(|entry| entry.as_new()))?;
             self.last.1 = index;
@@ -184,6 +199,7 @@ impl Group {
         let &Entry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         self.check_room(kind)?;
+        self.cut_owed(engine)?;
         engine.append(self.handle, &meta, key, payload)?;
         self.last = (meta.epoch, meta.index);
         if meta.is_joined() {
@@ -205,7 +221,20 @@ impl Group {
     /// Takes back what was appended since, which nobody has been told of.
     pub(crate) fn give_up<D: Disk>(&mut self, engine: &mut Engine<D>, end: (u32, u64)) -> EngineResult<()> {
         self.last = end;
-        engine.cut_after(self.handle, end.1)
+        self.owes_cut = true;
+        self.cut_owed(engine)
+    }
+
+    /// Cuts off what was given up and is in the log still.
+    ///
+    /// # Errors
+    /// The disk has no room for that: nothing may be appended yet. Whatever else it says ends this log until the next start.
+    pub(crate) fn cut_owed<D: Disk>(&mut self, engine: &mut Engine<D>) -> EngineResult<()> {
+        if self.owes_cut {
+            engine.cut_after(self.handle, self.last.1)?;
+            self.owes_cut = false;
+        }
+        Ok(())
     }
 
     /// Up to which log index entries are committed now.

@@ -59,6 +59,7 @@ impl Partition {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<()> {
+        self.group.cut_owed(engine)?;
         self.snapshot_received(engine, meta, payload)?;
         if let Err(error) = engine.append(self.handle(), meta, key, payload) {
             self.cut_snapshots_after(engine, meta.index - 1)?;

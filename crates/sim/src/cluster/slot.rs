@@ -9,7 +9,7 @@ use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Opened
 use zerohop_partition::replica;
 use zerohop_placement::{MapDelta, MapHistory};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionId, RequestId, Timestamp};
-use zerohop_wire::messages::Member;
+use zerohop_wire::messages::{Call, Member};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
 
 use super::agreed::{Applied, Holds, LOOKED_AT_MAX};
@@ -378,8 +378,14 @@ impl std::fmt::Display for Described<'_> {
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(peer)) = frame.message(&mut scratch) {
                 let Envelope { keyspace, partition, partition_epoch, .. } = frame.envelope;
-                let mut call = format!("{:?}", peer.call);
-                call.truncate(160);
+                let mut call = match &peer.call {
+                    Call::Transaction(bytes) => match zerohop_transaction::Message::decode(bytes) {
+                        Ok(message) => format!("{:?} of {:?}", message.what, message.id),
+                        Err(error) => format!("Transaction that is none: {error:?}"),
+                    },
+                    call => format!("{call:?}"),
+                };
+                call.truncate(call.floor_char_boundary(240));
                 write!(f, " {keyspace}/{partition}@{partition_epoch} {call}")?;
             }
             rest = &rest[used..];

@@ -314,6 +314,14 @@ impl Transactions {
                 self.deferred.insert(id);
                 return self.apply_deferred(effects);
             }
+            // What is held is another attempt, or was prepared once more, after a loss: a release, and the `Prepare` that the
+            // decision names, went with the power. A transaction has one decision, so nothing will ever decide this.
+            let is_over = held.attempt != attempt || matches!(held.stage, Stage::Prepared(_));
+            if is_over && held.stage != Stage::Ending {
+                held.stage = Stage::Ending;
+                let entry = Entry::Release { id, attempt: held.attempt };
+                effects.push(Effect::Append { entry, durability: held.durability });
+            }
         }
         let span = self.span;
         let what = match self.state.applied.get(&id) {

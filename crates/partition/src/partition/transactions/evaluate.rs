@@ -232,7 +232,8 @@ pub(in crate::partition) fn take_back<D: Disk>(
     if group.end() == end {
         return Ok(());
     }
-    // If the disk fails here the engine takes nothing more for this log, and its next start cuts it.
+    // If the disk fails here the engine takes nothing more for this log, and its next start cuts it; if it has no room, the cut comes
+    // before the next entry.
     let cut = group.give_up(engine, end);
     for key in overlay.given_up(end.1) {
         let mut view = View { engine, handle: group.handle(), overlay: None, deadlines };
