@@ -61,6 +61,9 @@ pub const TICKS_AT_ONCE_MAX: u64 = 2 * ELECTION_TICKS as u64;
 /// Ticks after which a snapshot that was sent and not acknowledged is taken for lost.
 pub const SNAPSHOT_LOST_TICKS: u64 = 60;
 
+/// A leader that has had nothing put on its disk for so long, though it wants to, has another lead.
+pub const STUCK_TICKS: u64 = 30;
+
 /// How far behind, in entries, a new manager may be to be given a vote.
 pub const LEARNER_BEHIND_MAX: u64 = 64;
 

@@ -13,7 +13,8 @@ use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 use crate::command::{ManagerId, Request};
 use crate::limits::{
     ELECTION_TICKS, FOUNDING_TICKS, HEARTBEAT_TICKS, LEARNER_BEHIND_MAX, LOG_BYTES_MAX, LOG_TRAIL_ENTRIES,
-    MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_LOST_TICKS, UNCOMMITTED_BYTES_MAX,
+    MESSAGE_ENTRIES_BYTES_MAX, MESSAGES_IN_FLIGHT_MAX, SNAPSHOT_LOST_TICKS, STUCK_TICKS,
+    UNCOMMITTED_BYTES_MAX,
 };
 use crate::planted::{self, Bug};
 use crate::random::Stream;
@@ -73,6 +74,8 @@ pub(crate) struct Consensus {
     /// Persist effects given out, and those that are durable.
     persists: u64,
     durable: u64,
+    /// At which tick the last of them became durable, or there was nothing to wait for.
+    durable_at: u64,
     held: VecDeque<HeldBack>,
     /// To whom a snapshot was sent, at which tick.
     snapshots: Vec<(u64, u64)>,
@@ -165,6 +168,7 @@ impl Consensus {
             ticks: 0,
             persists: 0,
             durable: 0,
+            durable_at: 0,
             held: VecDeque::new(),
             snapshots: Vec::new(),
             compact_now: false,
@@ -206,6 +210,7 @@ impl Consensus {
         self.core.tick();
         self.stand_for_first();
         self.give_snapshots_up();
+        self.give_way_if_stuck();
         self.pump();
     }
 
@@ -222,6 +227,7 @@ impl Consensus {
 
     pub(crate) fn persisted(&mut self, number: u64) {
         self.durable = self.durable.max(number);
+        self.durable_at = self.ticks;
         while self.held.front().is_some_and(|held| held.number <= number) {
             let Some(held) = self.held.pop_front() else { break };
             self.let_go(held);
@@ -469,6 +475,29 @@ impl Consensus {
             if waits {
                 self.core.report_snapshot(to, SnapshotStatus::Failure);
             }
+        }
+    }
+
+    /// A leader whose disk takes nothing, as it is full to the last byte, is heard by the others and decides nothing: what it may not
+    /// apply before it is on its own disk waits, and everybody with it. Whoever is furthest leads instead; what it takes to say so
+    /// waits for no disk.
+    fn give_way_if_stuck(&mut self) {
+        if self.durable >= self.persists {
+            self.durable_at = self.ticks;
+        }
+        let stuck = self.ticks - self.durable_at;
+        if !self.is_leader() || stuck == 0 || !stuck.is_multiple_of(STUCK_TICKS) {
+            return;
+        }
+        let raft = &self.core.raft;
+        let voters = raft.prs().conf().to_conf_state().voters;
+        let others = raft
+            .prs()
+            .iter()
+            .filter(|(id, one)| **id != self.id.0 && voters.contains(id) && one.recent_active);
+        if let Some((heir, _)) = others.max_by_key(|(id, one)| (one.matched, **id)) {
+            let heir = ManagerId(*heir);
+            self.transfer(heir);
         }
     }
 
