@@ -30,7 +30,7 @@ def test_every_code_of_the_wire_is_of_an_exception() -> None:
     assert len(codes) > 25
     # Those that say that client and server do not understand each other, or that the session takes care of.
     plain = {
-        "Aborted", "StaleBlob", "NeedHeader", "UnsupportedVersion", "UnknownKind",
+        "SnapshotExpired", "Aborted", "StaleBlob", "NeedHeader", "UnsupportedVersion", "UnknownKind",
         "Corrupt", "WrongOwner", "SessionExpired", "ClockAhead", "Rotten",
     }
     assert set(codes) - plain <= set(zerohop.errors._CLASSES)

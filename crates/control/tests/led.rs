@@ -34,6 +34,8 @@ struct Cluster {
     asked: u64,
     loss_per_mille: u64,
     random: u64,
+    /// Whose disk takes nothing.
+    stuck: Option<usize>,
 }
 
 impl Cluster {
@@ -58,6 +60,7 @@ impl Cluster {
             asked: 0,
             loss_per_mille,
             random: seed,
+            stuck: None,
         };
         cluster.run(3_000_000);
         for at in 0..NODES {
@@ -176,7 +179,9 @@ impl Cluster {
         let from = manager.id();
         for effect in manager.handle(Time(self.now), event) {
             match effect {
-                Effect::Persist { number, .. } => self.later(1_000, Item::Persisted { at, number }),
+                Effect::Persist { number, .. } if self.stuck != Some(at) => {
+                    self.later(1_000, Item::Persisted { at, number })
+                }
                 Effect::Send { to, bytes } if !self.lost() => {
                     self.later(2_000, Item::Manager { to: to.0 as usize - 1, from, bytes });
                 }
@@ -283,6 +288,20 @@ fn a_dead_primary_is_followed_within_two_seconds_also_if_the_leader_dies_with_it
         longest = longest.max(cluster.now - died);
     }
     assert!(longest > 100_000, "noticed after {longest} us, before anything could be noticed");
+}
+
+#[test]
+fn a_leader_whose_disk_takes_nothing_has_another_lead() {
+    for seed in 21..25 {
+        let mut cluster = Cluster::new(seed, 0);
+        let leader = cluster.leader().expect("somebody leads");
+        cluster.stuck = Some(leader);
+        let began = cluster.now;
+        let config = KeyspaceConfig::new("letters".parse().expect("is a name"), seed);
+        cluster.ask(Command::CreateKeyspace(config)).result.expect("is made");
+        assert_ne!(cluster.leader(), Some(leader), "seed {seed}");
+        assert!(cluster.now - began < 3_000_000, "seed {seed}: after {} us", cluster.now - began);
+    }
 }
 
 #[test]

@@ -491,13 +491,15 @@ impl Consensus {
         }
         let raft = &self.core.raft;
         let voters = raft.prs().conf().to_conf_state().voters;
-        let others = raft
-            .prs()
-            .iter()
-            .filter(|(id, one)| **id != self.id.0 && voters.contains(id) && one.recent_active);
-        if let Some((heir, _)) = others.max_by_key(|(id, one)| (one.matched, **id)) {
-            let heir = ManagerId(*heir);
-            self.transfer(heir);
+        let others = raft.prs().iter().filter(|(id, _)| **id != self.id.0 && voters.contains(id));
+        let mut others: Vec<(u64, u64)> = others.map(|(id, one)| (one.matched, *id)).collect();
+        others.sort_unstable();
+        let furthest = others.last().map_or(0, |(matched, _)| *matched);
+        others.retain(|(matched, _)| *matched == furthest);
+        // One of them may be gone: in turn.
+        let turn = (stuck / STUCK_TICKS) as usize;
+        if let Some((_, heir)) = others.get(turn % others.len().max(1)).copied() {
+            self.transfer(ManagerId(heir));
         }
     }
 
