@@ -378,15 +378,14 @@ impl std::fmt::Display for Described<'_> {
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(peer)) = frame.message(&mut scratch) {
                 let Envelope { keyspace, partition, partition_epoch, .. } = frame.envelope;
-                let mut call = match &peer.call {
+                let call = match &peer.call {
                     Call::Transaction(bytes) => match zerohop_transaction::Message::decode(bytes) {
                         Ok(message) => format!("{:?} of {:?}", message.what, message.id),
                         Err(error) => format!("Transaction that is none: {error:?}"),
                     },
                     call => format!("{call:?}"),
                 };
-                call.truncate(call.floor_char_boundary(240));
-                write!(f, " {keyspace}/{partition}@{partition_epoch} {call}")?;
+                write!(f, " {keyspace}/{partition}@{partition_epoch} {call:.240}")?;
             }
             rest = &rest[used..];
         }
