@@ -4,7 +4,7 @@
 
 use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
-use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig};
+use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::{Call, Member, Peer, Slice};
 use zerohop_wire::{Envelope, Failure, Message};
@@ -103,6 +103,12 @@ impl Groups {
         self.leases.set_map(epoch);
     }
 
+    /// Which nodes are down may have changed with it.
+    pub(super) fn set_nodes(&mut self, map: &ClusterMap) {
+        let down = map.nodes().filter(|node| node.state() == NodeState::Down);
+        self.leases.set_absent(down.flat_map(|node| node.instances().map(|instance| instance.id)));
+    }
+
     pub(super) fn next_wake_ms(&self) -> u64 {
         if self.by.is_empty() {
             return u64::MAX;
@@ -154,6 +160,7 @@ impl<D: Disk> Instance<D> {
         self.groups =
             Groups { by: std::mem::take(&mut self.groups.by), ..Groups::new(self.identity, now, ceiling) };
         self.groups.set_map(self.history.map().epoch());
+        self.groups.set_nodes(self.history.map());
         self.clock.begin_above(ceiling);
     }
 

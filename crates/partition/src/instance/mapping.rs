@@ -75,6 +75,9 @@ impl<D: Disk> Instance<D> {
         let before = self.map().clone();
         self.history.push(delta).map_err(MapChangeError::Map)?;
         self.groups.set_map(self.history.map().epoch());
+        if tells_of_nodes(delta) {
+            self.groups.set_nodes(self.history.map());
+        }
         self.newest_keyspace = self.newest_keyspace.max(newest_keyspace(self.history.map()));
         self.begin_splits(&before, delta, effects);
         let mut result = Ok(());
@@ -214,6 +217,7 @@ impl<D: Disk> Instance<D> {
     pub(super) fn open_all_shared(&mut self, all: &[(KeyspaceId, PartitionId)]) -> Result<(), OpenError> {
         let map = self.map().clone();
         self.groups.set_map(map.epoch());
+        self.groups.set_nodes(&map);
         for &(keyspace, id) in all {
             let Some(found) = map.keyspace(keyspace) else { continue };
             let Some(group) = found.group(id) else { continue };
@@ -296,6 +300,12 @@ impl<D: Disk> Instance<D> {
         table.remove(slot);
         self.drop_files(keyspace, id)
     }
+}
+
+/// Whether nodes may be down, or up again, that were not.
+fn tells_of_nodes(delta: &MapDelta) -> bool {
+    let of_node = |change: &Change| matches!(change, Change::PutNode(_) | Change::RemoveNode(_));
+    delta.is_whole() || delta.changes.iter().any(of_node)
 }
 
 /// The keyspaces that a change tells of, each once.

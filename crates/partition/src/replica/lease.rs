@@ -3,7 +3,7 @@
 //! A *holder* asks, a *granter* grants: for so long from when it was asked, it will not act as the primary of anything
 //! that it is not the primary of under the map epoch named. The holder uses the grant for every partition that both have.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
 use zerohop_wire::messages::{Call, Member};
@@ -20,6 +20,8 @@ pub struct Leases {
     looked_us: u64,
     on_time_us: u64,
     map_epoch: MapEpoch,
+    /// Instances of nodes that are down in that map.
+    absent: BTreeSet<InstanceId>,
     held: BTreeMap<InstanceId, Held>,
     asked_us: BTreeMap<InstanceId, u64>,
     given: BTreeMap<InstanceId, Vec<Given>>,
@@ -52,6 +54,7 @@ impl Leases {
             looked_us: now_us,
             on_time_us: now_us,
             map_epoch: MapEpoch(0),
+            absent: BTreeSet::new(),
             held: BTreeMap::new(),
             asked_us: BTreeMap::new(),
             given: BTreeMap::new(),
@@ -63,6 +66,12 @@ impl Leases {
     /// A newer map is applied: by every partition of the instance, before anything else is done.
     pub fn set_map(&mut self, map_epoch: MapEpoch) {
         self.map_epoch = self.map_epoch.max(map_epoch);
+    }
+
+    /// Which instances are on nodes that are down in the map that is applied. Their grants are not used, though they may still
+    /// answer: a node that ends in order does for a while, and nobody would have it admitted.
+    pub fn set_absent(&mut self, absent: impl IntoIterator<Item = InstanceId>) {
+        self.absent = absent.into_iter().collect();
     }
 
     /// The map that is applied.
@@ -125,7 +134,8 @@ impl Leases {
     pub fn holds(&self, now_us: u64, of: Member) -> bool {
         let Some(held) = self.held.get(&of.instance) else { return false };
         let is_known_map = held.map_epoch <= self.map_epoch || is_planted(Bug::NewerGrantUsed);
-        held.from == of && now_us < held.until_us && is_known_map
+        let is_there = !self.absent.contains(&of.instance);
+        held.from == of && now_us < held.until_us && is_known_map && is_there
     }
 
     /// Since when this instance has looked after its leases without a pause of more than [`ON_TIME_US`]; now, if it is
@@ -281,6 +291,17 @@ pub(super) mod tests {
         assert_eq!(b.ended_us(a.me().instance, MapEpoch(5)), 2_000 + LEASE_WAIT_US);
         assert_eq!(b.ended_us(InstanceId(9), MapEpoch(5)), 1_000 + LEASE_WAIT_US);
         assert!(b.ended_us(a.me().instance, MapEpoch(6)) > 300_000 + LEASE_US);
+    }
+
+    #[test]
+    fn a_grant_of_a_node_that_is_down_is_not_used_until_it_is_up_again() {
+        let (mut a, mut b) = pair();
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        assert!(a.holds(3_000, b.me()));
+        a.set_absent([b.me().instance]);
+        assert!(!a.holds(3_000, b.me()), "though it has granted it");
+        a.set_absent([]);
+        assert!(a.holds(3_000, b.me()));
     }
 
     #[test]

@@ -101,3 +101,19 @@ fn a_follower_whose_word_that_it_has_flushed_was_lost_is_asked_again() {
     assert_eq!(a.out.asked, [Change::Admit(member(2))]);
     assert_eq!(beats(&mut a), 0, "an idle partition costs nothing");
 }
+
+#[test]
+fn nobody_asks_for_a_follower_whose_node_is_down_though_it_answers() {
+    let (mut a, last) = primary_alone_that_is_to_admit();
+    a.tell(Told::Group(View { min_in_sync: 2, ..view(2, 1, &[], &[2, 3]) }));
+    a.leases.set_absent([InstanceId(2)]);
+    for other in [2, 3] {
+        a.granted_by(other);
+    }
+    a.hear(2, 2, &holds_of(last, last));
+    a.tell(Told::Tick);
+    assert!(a.out.asked.is_empty(), "it ends in order, and the control group would refuse it");
+    a.hear(3, 2, &holds_of(last, last));
+    a.tell(Told::Tick);
+    assert_eq!(a.out.asked, [Change::Admit(member(3))]);
+}
