@@ -110,6 +110,64 @@ fn a_partition_that_is_removed_in_the_middle_of_its_upkeep_leaves_nothing_behind
 }
 
 #[test]
+fn a_partition_that_goes_later_gives_its_memory_back_bit_by_bit_and_then_its_files() {
+    let disk = SimulatedDisk::new(3);
+    let (mut engine, p) = open(&disk);
+    (0..6).for_each(|_| fill(&mut engine, p));
+    engine.sync().expect("syncs");
+    let folder = || disk.clone().list("p-0000000000000001").expect("lists").len();
+    let (resident, files) = (engine.stats().resident_bytes, folder());
+    assert!(resident > 0 && files > 2);
+    engine.drop_partition_later(PartitionId(1)).expect("is removed");
+    assert!(engine.partitions().next().is_none());
+    assert_eq!(open_files(&disk), 0, "nobody writes to them any more");
+    assert_eq!((engine.stats().resident_bytes, folder()), (resident, files), "nothing was done yet");
+    let (mut now, mut before) = (0, resident);
+    while engine.stats().resident_bytes > 0 {
+        assert!(engine.maintain(now).expect("goes on"), "there is more to do");
+        assert!(before - engine.stats().resident_bytes < resident / 2, "a bit at a time");
+        assert_eq!(folder(), files);
+        (now, before) = (now + 1, engine.stats().resident_bytes);
+        assert!(now < 1_000);
+    }
+    while engine.maintain(now).expect("goes on") {
+        now += 1;
+        assert!(now < 1_000);
+    }
+    assert_eq!(folder(), 0);
+}
+
+#[test]
+fn who_opens_a_partition_that_is_to_go_later_gets_an_empty_one() {
+    let disk = SimulatedDisk::new(3);
+    let (mut engine, p) = open(&disk);
+    fill(&mut engine, p);
+    engine.sync().expect("syncs");
+    engine.drop_partition_later(PartitionId(1)).expect("is removed");
+    let p = engine.partition(PartitionId(1), PartitionOptions::default()).expect("opens");
+    assert_eq!(engine.partition_stats(p).expect("is open").records, 0);
+    // And it stays: nobody removes the files of the new one.
+    fill(&mut engine, p);
+    let records = engine.partition_stats(p).expect("is open").records;
+    (0..3_000).for_each(|now| assert!(engine.maintain(now).is_ok()));
+    engine.close().expect("closes");
+    let (mut engine, _) = Engine::open(disk, EngineOptions::default()).expect("opens");
+    let p = engine.partitions().next().expect("is there").1;
+    assert_eq!(engine.partition_stats(p).expect("is open").records, records);
+}
+
+#[test]
+fn what_is_to_go_later_has_gone_after_an_orderly_end() {
+    let disk = SimulatedDisk::new(3);
+    let (mut engine, p) = open(&disk);
+    fill(&mut engine, p);
+    engine.sync().expect("syncs");
+    engine.drop_partition_later(PartitionId(1)).expect("is removed");
+    engine.close().expect("closes");
+    assert!(disk.clone().list("p-0000000000000001").expect("lists").is_empty());
+}
+
+#[test]
 fn what_was_replaced_while_it_was_pinned_goes_when_it_is_unpinned() {
     let disk = SimulatedDisk::new(1);
     let (mut engine, p) = open(&disk);

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use super::reclaim::Reclaim;
 use super::report::UpkeepCounts;
 use super::{Engine, Handle, store_of};
+use crate::PartitionId;
 use crate::disk::{Disk, DiskError};
 use crate::engine::options::Durability;
 use crate::error::EngineResult;
@@ -25,6 +26,8 @@ pub(super) struct Upkeep {
     now_ms: u64,
     /// When removals that have failed are tried again.
     pub(super) drop_again_ms: u64,
+    /// The last one of these that was tried since.
+    pub(super) drop_tried: Option<PartitionId>,
     /// Partitions with a sync under way, in the order in which they were begun.
     syncing: VecDeque<Handle>,
     /// Partitions that are worth a checkpoint.
@@ -56,6 +59,7 @@ impl Upkeep {
             sync_due: BTreeMap::new(),
             now_ms: 0,
             drop_again_ms: 0,
+            drop_tried: None,
             syncing: VecDeque::new(),
             to_checkpoint: VecDeque::new(),
             checkpointing: VecDeque::new(),
@@ -133,11 +137,11 @@ impl<D: Disk> Engine<D> {
         self.poll_syncs()?;
         self.shorten_journal()?;
         self.look_around(now_ms)?;
-        self.end_drops(now_ms)?;
+        let dropping = self.end_drops(now_ms)?;
         let checkpoint = self.step_checkpoint(false)?;
         let compaction = self.step_compactions()?;
         let forgetting = self.forget_versions();
-        Ok(checkpoint || compaction || forgetting)
+        Ok(checkpoint || compaction || forgetting || dropping)
     }
 
     /// Lets go of some older versions that nobody can ask for any more. Whether there are more.

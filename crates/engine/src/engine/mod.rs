@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+mod drops;
 mod due;
 mod durability;
 mod maintain;
@@ -58,8 +59,10 @@ pub struct Engine<D> {
     journal_stopped: Option<String>,
     partitions: Vec<Option<Box<Store>>>,
     by_id: BTreeMap<PartitionId, Handle>,
-    /// Partitions whose removal has failed half-way.
-    dropping: BTreeMap<PartitionId, open::Left>,
+    /// Partitions whose removal was put off, or has failed half-way.
+    dropping: BTreeMap<PartitionId, drops::Left>,
+    /// Those of them whose memory is still to be given back.
+    buried: Vec<Box<Store>>,
     /// By their parents: those that are being made of them.
     splits: BTreeMap<PartitionId, Vec<split::Daughter>>,
     upkeep: maintain::Upkeep,
@@ -73,7 +76,7 @@ impl<D: Disk> Engine<D> {
     pub fn partition(&mut self, id: PartitionId, options: PartitionOptions) -> EngineResult<Handle> {
         match self.dropping.get(&id) {
             None => {}
-            Some(open::Left::UntilNextStart) => {
+            Some(drops::Left::UntilNextStart) => {
                 let reason = "it was split, and what is left of it goes with a later start".into();
                 return Err(EngineError::Stopped { reason });
             }
@@ -528,6 +531,8 @@ impl<D: Disk> Engine<D> {
 
     #[cold]
     fn evict_slowly(&mut self) {
+        // What nobody reads any more goes first.
+        while self.io.memory.is_over() && self.bury(false) {}
         let mut stuck = VecDeque::new();
         while self.io.memory.is_over() {
             let Some(name @ (handle, slot, number)) = self.io.memory.evictable.pop_front() else { break };

@@ -1,5 +1,6 @@
 //! Opening an engine: every partition from its folder, then the journal over them; and closing it in order.
 
+use super::drops::Left;
 use super::maintain::Upkeep;
 use super::{Engine, Handle, folder_of};
 use crate::disk::{Disk, OpenMode};
@@ -19,20 +20,6 @@ const FORMAT: &[u8] = b"zerohop engine data, format 1\n";
 const FORMAT_BEGIN: &[u8] = b"zerohop engine data, format ";
 /// Longer than the file of any format.
 const FORMAT_BYTES_MAX: u64 = 64;
-
-/// Between two tries to remove what could not be removed at once.
-const DROP_AGAIN_MS: u64 = 1_000;
-
-/// What is left of a partition that is not open any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
-    /// Files, and the journal's word that it has gone, which must be durable before they go.
-    JournalToFlush,
-    /// Files.
-    Files,
-    /// A folder that says that it was split: it goes once the journal has nothing of it, at a later start.
-    UntilNextStart,
-}
 
 impl<D: Disk> Engine<D> {
     /// Opens the data on a disk, or begins anew on an empty one. Entries behind the known commit index wait for
@@ -56,6 +43,7 @@ impl<D: Disk> Engine<D> {
             partitions: Vec::new(),
             by_id: Default::default(),
             dropping: Default::default(),
+            buried: Vec::new(),
             splits: Default::default(),
             upkeep: Upkeep::new(),
         };
@@ -93,6 +81,7 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// What the disk answers.
     pub fn close(mut self) -> EngineResult<D> {
+        self.end_all_drops()?;
         self.sync()?;
         // The marks that vouch for what is synced: what is unreadable from here on has rotted.
         let Engine { io, partitions, .. } = &mut self;
@@ -113,66 +102,6 @@ impl<D: Disk> Engine<D> {
         }
         self.journal.remove_all(&mut self.io.disk)?;
         Ok(self.io.disk)
-    }
-
-    /// Removes a partition and its files. It is not open any more from here on, whatever the disk says.
-    ///
-    /// # Errors
-    /// What the disk answers: what is left then is removed by the next call, also after opening again, or by
-    /// [`Engine::maintain`]; and until then the partition cannot be opened anew.
-    pub fn drop_partition(&mut self, id: PartitionId) -> EngineResult<()> {
-        if !self.dropping.contains_key(&id) {
-            let Some(&handle) = self.by_id.get(&id) else { return Err(EngineError::UnknownPartition) };
-            let is_in_journal = self.journal.holds(handle.0);
-            if is_in_journal {
-                // Otherwise a replay would bring back what the journal still holds of it.
-                self.journal.push_cut(handle.0, id, 0);
-            }
-            self.forget_partition(id, handle);
-            self.dropping.insert(id, if is_in_journal { Left::JournalToFlush } else { Left::Files });
-        }
-        self.end_drop(id)
-    }
-
-    /// A partition is not open any more; its files stand.
-    fn forget_partition(&mut self, id: PartitionId, handle: Handle) {
-        self.by_id.remove(&id);
-        self.journal.forget_partition(handle.0);
-        if let Some(mut store) = self.partitions[handle.0 as usize].take() {
-            self.upkeep.forget(handle, &mut store);
-            store.release(&mut self.io);
-        }
-    }
-
-    /// Removes the files of a partition that is not open any more: not before the journal says, durably, that it has gone.
-    pub(super) fn end_drop(&mut self, id: PartitionId) -> EngineResult<()> {
-        if self.dropping.get(&id) == Some(&Left::JournalToFlush) {
-            self.flush()?;
-            self.dropping.insert(id, Left::Files);
-        }
-        self.remove_files(id)
-    }
-
-    /// Goes on, now and then, with removals that have failed half-way.
-    pub(super) fn end_drops(&mut self, now_ms: u64) -> EngineResult<()> {
-        if self.dropping.is_empty() || now_ms < self.upkeep.drop_again_ms {
-            return Ok(());
-        }
-        self.upkeep.drop_again_ms = now_ms + DROP_AGAIN_MS;
-        let now = self.dropping.iter().filter(|(_, left)| **left != Left::UntilNextStart);
-        for id in now.map(|(id, _)| *id).collect::<Vec<_>>() {
-            match self.end_drop(id) {
-                Ok(()) | Err(EngineError::DiskFull { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    fn remove_files(&mut self, id: PartitionId) -> EngineResult<()> {
-        self.clear_folder(&folder_of(id))?;
-        self.dropping.remove(&id);
-        Ok(())
     }
 
     fn check_format(&mut self) -> EngineResult<()> {

@@ -290,12 +290,27 @@ impl Store {
 
     /// Lets go of every file and of all memory that is counted: the partition is being removed.
     pub(crate) fn release<D: Disk>(&mut self, io: &mut Io<D>) {
+        self.close_files(io);
+        let mut all = usize::MAX;
+        self.release_some(io, &mut all);
+    }
+
+    /// Closes all of its files: nothing is read or written here any more.
+    pub(crate) fn close_files<D: Disk>(&mut self, io: &mut Io<D>) {
         let under_way = self.checkpoints.give_up().into_iter().chain(self.compaction.give_up(io));
         under_way.for_each(|file| io.disk.close(file));
-        for slot in 0..self.log.slots.len() as u32 {
-            let segment = self.log.drop_slot(io, slot);
-            segment.and_then(|segment| segment.file).into_iter().for_each(|file| io.disk.close(file));
+        let segments = self.log.slots.iter_mut().flatten();
+        segments.filter_map(|segment| segment.file.take()).for_each(|file| io.disk.close(file));
+    }
+
+    /// Gives back the memory of up to so many segments. Whether there are more.
+    pub(crate) fn release_some<D>(&mut self, io: &mut Io<D>, segments: &mut usize) -> bool {
+        while *segments > 0 {
+            let Some(slot) = self.log.slots.len().checked_sub(1) else { return false };
+            *segments -= usize::from(self.log.drop_slot(io, slot as u32).is_some());
+            self.log.slots.pop();
         }
+        !self.log.slots.is_empty()
     }
 
     /// # Errors

@@ -490,6 +490,9 @@ impl World {
         }
         let Part { id, durability, is_group, .. } = self.parts[at];
         self.note(|| format!("p{at} drop"));
+        if self.random.chance(1, 2) {
+            self.engine().drop_partition_later(id).map_err(|error| error.to_string())?;
+        }
         match self.engine().drop_partition(id) {
             Ok(()) => {
                 let mut anew = Part::new(id, zerohop_engine::Handle(0), durability, is_group);

@@ -136,16 +136,11 @@ impl<D: Disk> Instance<D> {
         self.counters.trouble_text(error.to_string());
     }
 
-    /// Removes the files of what the map does not give to this instance any more. The engine goes on with what there is no room
-    /// for: removing takes a little as well.
+    /// Lets go of what the map does not give to this instance any more. The engine removes its files later: whoever asks here in the
+    /// meantime is not to wait for that.
     fn drop_files(&mut self, keyspace: KeyspaceId, id: PartitionId) -> Result<(), MapChangeError> {
-        match self.engine.drop_partition(engine_id(keyspace, self.splits.level(keyspace), id)) {
-            Err(error @ EngineError::DiskFull { .. }) => {
-                self.counters.trouble(&error);
-                Ok(())
-            }
-            other => other.map_err(MapChangeError::from),
-        }
+        let id = engine_id(keyspace, self.splits.level(keyspace), id);
+        self.engine.drop_partition_later(id).map_err(MapChangeError::from)
     }
 
     /// Brings what is held of one keyspace in line with the map.

@@ -1,0 +1,151 @@
+//! Partitions that go: what they held is given back, and their files are removed.
+//!
+//! ```text
+//!   drop_partition         journal's word, memory, files                  all at once
+//!   drop_partition_later   journal's word │ maintain: memory, some blocks a call ── then files, one partition a call
+//! ```
+//!
+//! A partition of a gibibyte takes tens of milliseconds to go, in which nothing else of the instance is answered.
+
+use super::{Engine, Handle, folder_of};
+use crate::PartitionId;
+use crate::disk::Disk;
+use crate::error::{EngineError, EngineResult};
+use crate::store::Store;
+
+/// Between two tries to remove what could not be removed at once.
+const DROP_AGAIN_MS: u64 = 1_000;
+
+/// Segments of dropped partitions whose memory a call of [`Engine::maintain`] gives back: 16 MiB as nodes have them, about a
+/// millisecond.
+const BURIED_PER_CALL: usize = 1;
+
+/// What is left of a partition that is not open any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Files, and the journal's word that it has gone, which must be durable before they go.
+    JournalToFlush,
+    /// Files.
+    Files,
+    /// A folder that says that it was split: it goes once the journal has nothing of it, at a later start.
+    UntilNextStart,
+}
+
+impl<D: Disk> Engine<D> {
+    /// Removes a partition and its files. It is not open any more from here on, whatever the disk says.
+    ///
+    /// # Errors
+    /// What the disk answers: what is left then is removed by the next call, also after opening again, or by
+    /// [`Engine::maintain`]; and until then the partition cannot be opened anew.
+    pub fn drop_partition(&mut self, id: PartitionId) -> EngineResult<()> {
+        if !self.dropping.contains_key(&id) {
+            let mut store = self.take_out(id)?;
+            store.release(&mut self.io);
+        }
+        self.end_drop(id)
+    }
+
+    /// As [`Engine::drop_partition`], but later calls of [`Engine::maintain`] give back what it held, bit by bit, so that none takes
+    /// long. Opening it anew removes what is left first; a crash before leaves it as it was.
+    ///
+    /// # Errors
+    /// [`EngineError::UnknownPartition`].
+    pub fn drop_partition_later(&mut self, id: PartitionId) -> EngineResult<()> {
+        if !self.dropping.contains_key(&id) {
+            let mut store = self.take_out(id)?;
+            store.close_files(&mut self.io);
+            self.buried.push(store);
+        }
+        Ok(())
+    }
+
+    /// A partition is not open any more; its memory and its files stand.
+    fn take_out(&mut self, id: PartitionId) -> EngineResult<Box<Store>> {
+        let Some(&handle) = self.by_id.get(&id) else { return Err(EngineError::UnknownPartition) };
+        let is_in_journal = self.journal.holds(handle.0);
+        if is_in_journal {
+            // Otherwise a replay would bring back what the journal still holds of it.
+            self.journal.push_cut(handle.0, id, 0);
+        }
+        let store = self.forget_partition(id, handle).ok_or(EngineError::UnknownPartition)?;
+        self.dropping.insert(id, if is_in_journal { Left::JournalToFlush } else { Left::Files });
+        Ok(store)
+    }
+
+    fn forget_partition(&mut self, id: PartitionId, handle: Handle) -> Option<Box<Store>> {
+        self.by_id.remove(&id);
+        self.journal.forget_partition(handle.0);
+        let mut store = self.partitions[handle.0 as usize].take()?;
+        self.upkeep.forget(handle, &mut store);
+        Some(store)
+    }
+
+    /// Removes the files of a partition that is not open any more: not before the journal says, durably, that it has gone.
+    pub(super) fn end_drop(&mut self, id: PartitionId) -> EngineResult<()> {
+        if self.dropping.get(&id) == Some(&Left::JournalToFlush) {
+            self.flush()?;
+            self.dropping.insert(id, Left::Files);
+        }
+        self.remove_files(id)
+    }
+
+    /// Gives back some of the memory of dropped partitions, as much as there is with `all`. Whether there was any.
+    pub(super) fn bury(&mut self, all: bool) -> bool {
+        let was_any = !self.buried.is_empty();
+        let mut left = if all { usize::MAX } else { BURIED_PER_CALL };
+        while let Some(store) = self.buried.last_mut() {
+            if !store.release_some(&mut self.io, &mut left) {
+                self.buried.pop();
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        was_any
+    }
+
+    /// Goes on with removals that were put off, one a call, and now and then with those that have failed half-way. Whether there
+    /// is more to do soon.
+    pub(super) fn end_drops(&mut self, now_ms: u64) -> EngineResult<bool> {
+        if !self.buried.is_empty() {
+            self.bury(false);
+            return Ok(true);
+        }
+        if self.dropping.is_empty() || now_ms < self.upkeep.drop_again_ms {
+            return Ok(false);
+        }
+        let is_due = |id: &PartitionId| self.upkeep.drop_tried.is_none_or(|tried| *id > tried);
+        let now = self.dropping.iter().filter(|(_, left)| **left != Left::UntilNextStart);
+        let Some(id) = now.map(|(id, _)| *id).find(is_due) else {
+            // All that are left have failed, or wait for a start.
+            self.upkeep.drop_tried = None;
+            self.upkeep.drop_again_ms = now_ms + DROP_AGAIN_MS;
+            return Ok(false);
+        };
+        self.upkeep.drop_tried = Some(id);
+        match self.end_drop(id) {
+            Ok(()) | Err(EngineError::DiskFull { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what is left of all that was dropped, as far as that goes: at an orderly end.
+    pub(super) fn end_all_drops(&mut self) -> EngineResult<()> {
+        self.bury(true);
+        let now = self.dropping.iter().filter(|(_, left)| **left != Left::UntilNextStart);
+        for id in now.map(|(id, _)| *id).collect::<Vec<_>>() {
+            match self.end_drop(id) {
+                // Opening again goes on with it.
+                Ok(()) | Err(EngineError::DiskFull { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_files(&mut self, id: PartitionId) -> EngineResult<()> {
+        self.clear_folder(&folder_of(id))?;
+        self.dropping.remove(&id);
+        Ok(())
+    }
+}
