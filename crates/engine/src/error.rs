@@ -53,6 +53,8 @@ pub enum EngineError {
         /// Epoch and index of the last entry held.
         last: (u32, u64),
     },
+    /// Another's log is being taken in: until all of it counts, nothing else is added to it or cut off.
+    Incoming,
     /// Committed entries are never cut off.
     Committed {
         /// The commit index.
@@ -105,6 +107,9 @@ impl fmt::Display for EngineError {
             EngineError::UnknownPartition => write!(f, "this partition is not open here"),
             EngineError::NotNext { last: (epoch, index) } => {
                 write!(f, "the entry does not follow the last one, which is {index} of epoch {epoch}")
+            }
+            EngineError::Incoming => {
+                write!(f, "this partition is taking another's log in, and has not all of it")
             }
             EngineError::Committed { commit } => {
                 write!(f, "entries up to {commit} are committed and cannot be cut off")

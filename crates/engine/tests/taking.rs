@@ -255,3 +255,90 @@ fn runs_that_do_not_follow_are_refused() {
     assert!(is_refused(&mut to, false, &rotten), "a bit is wrong");
     assert!(matches!(to.begin_taking(q), Err(EngineError::NotNext { .. })));
 }
+
+/// Whatever the payload is made of.
+fn noise(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// A log of which much is dead, in segments of many blocks, the last of them open.
+fn written_over(seed: u64, entries: u64, segment_bytes: u64) -> (Store, Handle) {
+    let options = EngineOptions { segment_bytes, disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(SimulatedDisk::new(seed), options).expect("opens");
+    let own = PartitionOptions { durability: Durability::DEFAULT, index_seed: 7 };
+    let p = engine.partition(P, own).expect("opens");
+    let mut state = seed;
+    for _ in 0..entries {
+        let (key, bytes) = (noise(&mut state) % 12, noise(&mut state) % 9_000);
+        let payload = vec![bytes as u8; bytes as usize];
+        match noise(&mut state) % 8 {
+            0 => engine.write(p, Kind::Remove, 0, 1, &[key as u8], b"").expect("is accepted"),
+            _ => engine.write(p, Kind::Put, 0, 1, &[key as u8], &payload).expect("is accepted"),
+        };
+    }
+    (engine, p)
+}
+
+#[test]
+fn upkeep_leaves_a_log_alone_that_is_being_taken_however_much_of_it_is_dead() {
+    let (mut from, p) = written_over(1, 400, 8 << 20);
+    let disk = SimulatedDisk::new(2);
+    let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut to, _) = Engine::open(disk, options).expect("opens");
+    let own = PartitionOptions { durability: Durability::DEFAULT, index_seed: 9 };
+    let q = to.partition(P, own).expect("opens");
+    to.begin_taking(q).expect("begins");
+    let last = from.partition_stats(p).expect("is open").last;
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    let mut ms = 0;
+    while let Run::Bytes { begins } =
+        from.read_run(p, &mut place, (last.1, 50_000), &mut run).expect("is read")
+    {
+        to.take_run(q, begins, &run).expect("is taken");
+        for _ in 0..40 {
+            ms += 1_000;
+            to.maintain(ms).expect("goes on");
+        }
+        to.checkpoint_begin(q, b"of a half").expect("does nothing");
+        assert_eq!(to.partition_stats(q).expect("is open").checkpoint_bytes, 0);
+        assert_eq!(to.compact(q), Ok(()));
+    }
+    to.taken(q, last).expect("is all");
+    checkpoint(&mut to, q);
+    to.end_taking(q).expect("ends");
+    assert_eq!(records(&mut to, q), records(&mut from, p));
+    to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+    to.compact(q).expect("compacts");
+    assert!(to.partition_stats(q).expect("is open").log.dead_bytes < 400 << 10, "now it may");
+}
+
+#[test]
+fn nothing_else_is_added_to_a_log_that_is_being_taken_or_cut_off_it() {
+    let (mut from, p) = filled(1, Durability::DEFAULT);
+    let (mut to, q) = open(&SimulatedDisk::new(2));
+    to.begin_taking(q).expect("begins");
+    let is_left_alone = |to: &mut Store| {
+        let last = to.partition_stats(q).expect("is open").last;
+        let written = to.write(q, Kind::Put, 0, 2, b"behind", b"it");
+        assert_eq!(written, Err(EngineError::Incoming));
+        let meta =
+            zerohop_engine::Meta { kind: Kind::Mark, flags: 0, epoch: 9, index: last.1 + 1, timestamp: 1 };
+        assert_eq!(to.append(q, &meta, b"", b"mark"), Err(EngineError::Incoming));
+        assert_eq!(to.cut_after(q, 0), Err(EngineError::Incoming));
+        assert_eq!(to.partition_stats(q).expect("is open").last, last);
+    };
+    is_left_alone(&mut to);
+    assert!(!take((&mut from, p), (&mut to, q), (1000, 5)));
+    is_left_alone(&mut to);
+    assert_eq!(to.end_taking(q), Err(EngineError::Incoming), "not all is there");
+    to.drop_partition(P).expect("goes");
+    let q = to.partition(P, PartitionOptions::default()).expect("opens");
+    to.begin_taking(q).expect("begins");
+    assert!(take((&mut from, p), (&mut to, q), (1000, usize::MAX)));
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    from.read_run(p, &mut place, (u64::MAX, 1000), &mut run).expect("is read");
+    assert!(matches!(to.take_run(q, true, &run), Err(EngineError::Format { .. })), "all was there");
+    to.end_taking(q).expect("ends");
+    to.write(q, Kind::Put, 0, 2, b"behind", b"it").expect("is accepted");
+}

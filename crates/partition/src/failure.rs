@@ -19,6 +19,7 @@ pub(crate) fn failure_of(error: &EngineError) -> Failure<'static> {
         | EngineError::Stopped { .. }
         | EngineError::UnknownPartition
         | EngineError::NotNext { .. }
+        | EngineError::Incoming
         | EngineError::Committed { .. }
         | EngineError::Format { .. }
         | EngineError::Limit { .. } => Failure::DiskFailed,

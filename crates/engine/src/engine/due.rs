@@ -129,7 +129,7 @@ impl<D: Disk> Engine<D> {
     fn tail_bytes(&mut self, handle: Handle) -> u64 {
         match store_of(&mut self.partitions, handle) {
             // The journal would bring back the end of a log of which nothing else counts.
-            Ok(store) if store.is_incoming => u64::MAX,
+            Ok(store) if store.is_incoming() => u64::MAX,
             Ok(store) => {
                 let after = store.log.synced_index().max(store.copied);
                 store.log.bytes_after(after)
@@ -143,7 +143,7 @@ impl<D: Disk> Engine<D> {
         let Engine { io, partitions, journal, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
         if store.stopped.is_some()
-            || store.is_incoming
+            || store.is_incoming()
             || !matches!(store.durability, Durability::Interval { .. })
         {
             return Ok(());

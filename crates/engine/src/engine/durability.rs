@@ -38,6 +38,9 @@ impl<D: Disk> Engine<D> {
         }
         if has_entries && is_in_memory {
             self.bring_to_disk(handle)?;
+        } else if durability != Durability::Memory && is_in_memory && self.store(handle)?.1.is_incoming() {
+            // The first run is still to come, and goes there.
+            self.mark_incoming(handle)?;
         }
         let Engine { io, partitions, upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
@@ -63,7 +66,7 @@ impl<D: Disk> Engine<D> {
     fn bring_to_disk(&mut self, handle: Handle) -> EngineResult<()> {
         // A compaction under way counts on there being no files.
         self.finish_work(handle)?;
-        if self.store(handle)?.1.is_incoming {
+        if self.store(handle)?.1.is_incoming() {
             self.mark_incoming(handle)?;
         }
         let (in_memory, on_disk) = (self.log_options(Durability::Memory), self.log_options(ON_DISK_ALREADY));
@@ -72,7 +75,7 @@ impl<D: Disk> Engine<D> {
         store.log.name_segments();
         let synced = store.sync(io).and_then(|()| {
             // The mark vouches for what is synced: what is unreadable before it has rotted, and is no torn tail.
-            if store.is_incoming {
+            if store.is_incoming() {
                 return Ok(());
             }
             store.log.mark_now(io, store.commit)?;

@@ -263,7 +263,7 @@ impl<D: Disk> Engine<D> {
                     Ok(false) => return Ok(()),
                     // Idle from now on: the mark that tells what is synced is synced too, with the next interval. (Not
                     // durable yet: what came while an earlier sync was under way.)
-                    Ok(true) if !store.is_dirty && !store.is_incoming => {
+                    Ok(true) if !store.is_dirty && !store.is_incoming() => {
                         if store.log.mark_now(io, store.commit)? || !store.log.is_durable() {
                             store.is_dirty = true;
                             upkeep.sync_later(handle, store.durability.sync_after_ms());

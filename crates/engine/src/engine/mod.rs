@@ -144,11 +144,12 @@ impl<D: Disk> Engine<D> {
     /// in their place must differ from them in epoch or be the same: epoch and index name an entry.
     ///
     /// # Errors
-    /// [`EngineError::Committed`] if committed entries would go, [`EngineError::DiskFull`] before anything was cut; what the
-    /// disk answers.
+    /// [`EngineError::Committed`] if committed entries would go, [`EngineError::DiskFull`] before anything was cut,
+    /// [`EngineError::Incoming`]; what the disk answers.
     pub fn cut_after(&mut self, handle: Handle, index: u64) -> EngineResult<()> {
         let is_journaled = self.journal.holds(handle.0);
         let (_, store) = self.store(handle)?;
+        store.check_is_own()?;
         let (partition, commit) = (store.log.partition, store.commit);
         if index >= store.log.last.1 {
             return Ok(());

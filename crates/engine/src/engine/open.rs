@@ -85,7 +85,8 @@ impl<D: Disk> Engine<D> {
         self.sync()?;
         // The marks that vouch for what is synced: what is unreadable from here on has rotted.
         let Engine { io, partitions, .. } = &mut self;
-        let on_disk = |store: &&mut Box<Store>| store.durability != Durability::Memory && !store.is_incoming;
+        let on_disk =
+            |store: &&mut Box<Store>| store.durability != Durability::Memory && !store.is_incoming();
         for store in partitions.iter_mut().flatten().filter(on_disk) {
             store.log.mark_now(io, store.commit)?;
         }

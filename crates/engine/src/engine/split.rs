@@ -172,7 +172,7 @@ impl<D: Disk> Engine<D> {
                 }
             }
             let mut kept = VecDeque::new();
-            if has_files && store.is_incoming {
+            if has_files && store.is_incoming() {
                 let file = io.disk.open(&format!("{}/{INCOMING}", daughter.folder), OpenMode::Create)?;
                 io.disk.close(file);
             }

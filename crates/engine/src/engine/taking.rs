@@ -12,10 +12,10 @@
 //! any log that ends there. So until `incoming` has gone, an opening throws away what stands in its folder.
 
 use super::{Engine, Handle, folder_of, store_of};
-use crate::disk::{Disk, OpenMode};
+use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::planted::{Bug, is_planted};
-use crate::store::taking::Taken;
+use crate::store::taking::{Incoming, Taken};
 
 /// In the folder of a partition whose log is being taken.
 pub(super) const INCOMING: &str = "incoming";
@@ -87,7 +87,7 @@ impl<D: Disk> Engine<D> {
         if !store.log.order.is_empty() || store.log.last != (0, 0) {
             return Err(EngineError::NotNext { last: store.log.last });
         }
-        store.is_incoming = true;
+        store.incoming = Incoming::Runs;
         let is_on_disk = !store.log.is_in_memory_only();
         if is_on_disk { self.mark_incoming(handle) } else { Ok(()) }
     }
@@ -125,11 +125,14 @@ impl<D: Disk> Engine<D> {
     /// checkpoint by now, as the log does not hold what its entries told of that are gone.
     ///
     /// # Errors
-    /// What the disk answers; then it is not told.
+    /// [`EngineError::Incoming`] before [`Engine::taken`]; what the disk answers. Then it is not told.
     pub fn end_taking(&mut self, handle: Handle) -> EngineResult<()> {
         let (_, store) = self.store(handle)?;
-        if !store.is_incoming {
+        if !store.is_incoming() {
             return Ok(());
+        }
+        if store.incoming == Incoming::Runs {
+            return Err(EngineError::Incoming);
         }
         let folder = folder_of(store.log.partition);
         // There may be one though the log is in memory: its durability may have been changed meanwhile.
@@ -139,7 +142,7 @@ impl<D: Disk> Engine<D> {
         }
         let Engine { partitions, upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
-        store.is_incoming = false;
+        store.incoming = Incoming::No;
         if !store.log.is_in_memory_only() {
             // Somebody must vouch for what was synced.
             store.is_dirty = true;
@@ -157,11 +160,16 @@ impl<D: Disk> Engine<D> {
         }
         let disk = &mut self.io.disk;
         let path = format!("{folder}/{INCOMING}");
-        let marked = disk.open(&path, OpenMode::Create).and_then(|file| {
-            disk.close(file);
-            disk.sync_dir(&folder)?;
-            disk.sync_dir("")
-        });
+        let made = match disk.open(&path, OpenMode::Create) {
+            Ok(file) => {
+                disk.close(file);
+                Ok(())
+            }
+            // An earlier call made it, and had no room for what was to follow.
+            Err(DiskError::AlreadyExists { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        let marked = made.and_then(|()| disk.sync_dir(&folder)).and_then(|()| disk.sync_dir(""));
         marked.map_err(|error| self.io.full_or(error.into()))
     }
 }

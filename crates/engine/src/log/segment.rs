@@ -207,17 +207,29 @@ impl Segment {
         self.trusted_from = offset.min(self.bytes);
     }
 
-    /// Has the block in memory that is filled next, and those before it only in the file.
-    pub(crate) fn load_open_block(&mut self, disk: &mut impl Disk) -> DiskResult<usize> {
+    /// Has the block in memory that is filled next, up to the segment's end. Counts the memory it takes.
+    pub(crate) fn load_open_block<D: Disk>(&mut self, io: &mut Io<D>) -> DiskResult<()> {
+        if self.has_open_block() {
+            return Ok(());
+        }
         let within = self.bytes as usize % BLOCK_BYTES;
         let number = self.bytes as usize / BLOCK_BYTES;
-        if within == 0 || self.has_block(number) {
-            return Ok(0);
-        }
         let mut block = vec![0; within];
-        let file = self.ensure_file(disk)?;
-        disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
-        Ok(self.install(number, block))
+        let file = self.ensure_file(&mut io.disk)?;
+        io.disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
+        io.memory.took(self.install(number, block));
+        Ok(())
+    }
+
+    /// Whether the block that is filled next is in memory, or is a new one. It ends where the segment does.
+    pub(crate) fn has_open_block(&self) -> bool {
+        let within = self.bytes as usize % BLOCK_BYTES;
+        let held = self.blocks.get(self.bytes as usize / BLOCK_BYTES).and_then(Option::as_ref);
+        debug_assert!(
+            held.is_none_or(|block| block.len() == within),
+            "a block that is not as long as it says"
+        );
+        within == 0 || held.is_some()
     }
 
     pub(crate) fn footer(&self, judged_at: u64) -> Footer {

@@ -10,6 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::taking::Incoming;
 use super::{Step, Store};
 use crate::PartitionId;
 use crate::checkpoint::{Block, ChainPiece, Header, PARTS_PER_BLOCK_MAX, SegmentRow, encode_block};
@@ -96,11 +97,13 @@ impl Checkpoints {
 }
 
 impl Store {
-    /// Begins a checkpoint; does nothing if one is being written, or if nothing has changed since the last.
+    /// Begins a checkpoint; does nothing if one is being written, or if nothing has changed since the last,
+    /// or if not all of a log that is being taken is there.
     pub(crate) fn checkpoint_begin<D: Disk>(&mut self, io: &mut Io<D>, extra: &[u8]) -> EngineResult<()> {
         let is_new = self.checkpoints.kept.back().is_none_or(|&(commit, _)| commit < self.commit);
         let has_to_wait = self.checkpoints.is_writing() || self.compaction.is_swapping();
-        if self.commit == 0 || !is_new || has_to_wait || self.stopped.is_some() {
+        let is_half = self.incoming == Incoming::Runs;
+        if self.commit == 0 || !is_new || has_to_wait || is_half || self.stopped.is_some() {
             return Ok(());
         }
         let header = Header {

@@ -122,7 +122,8 @@ impl Store {
         if self.compaction.is_busy() || self.stopped.is_some() {
             return Ok(self.compaction.is_busy());
         }
-        if self.compaction.is_held {
+        // What is being taken is no log yet: to end its open segment would leave the next run no place.
+        if self.compaction.is_held || self.is_incoming() {
             return Ok(false);
         }
         self.compaction.ran_out_of_space = false;

@@ -29,7 +29,7 @@ impl Store {
             pending: self.pending.clone(),
             commit: self.commit,
             holds_state: self.holds_state,
-            is_incoming: self.is_incoming,
+            incoming: self.incoming,
             damage: damage.collect(),
             recovered_extra: given.or_else(|| self.recovered_extra.clone()),
             dead_since_look: self.dead_since_look,

@@ -153,6 +153,9 @@ impl Store {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<bool> {
+        if self.is_incoming() {
+            return Ok(false);
+        }
         let (placed, head) = match self.log.locate(io, index) {
             Ok(Some(found)) => found,
             Ok(None) | Err(EngineError::Rotten { .. }) => return Ok(false),

@@ -72,8 +72,8 @@ pub(crate) struct Store {
     pub(crate) compaction: compact::Compactor,
     /// Something was mended in memory only: the segment is to be rewritten.
     pub(crate) has_mended: bool,
-    /// Another's log is being taken in: what is here does not stand for anything yet.
-    pub(crate) is_incoming: bool,
+    /// Whether another's log is being taken in.
+    pub(crate) incoming: taking::Incoming,
     pub(crate) scratch: Vec<u8>,
     entry_scratch: Vec<u8>,
     key_scratch: Vec<u8>,
@@ -137,7 +137,7 @@ impl Store {
             checkpoints: checkpoint::Checkpoints::default(),
             compaction: compact::Compactor::default(),
             has_mended: false,
-            is_incoming: false,
+            incoming: taking::Incoming::No,
             scratch: Vec::new(),
             entry_scratch: Vec::new(),
             key_scratch: Vec::new(),
@@ -158,6 +158,7 @@ impl Store {
         payload: &[u8],
     ) -> EngineResult<()> {
         self.check_going()?;
+        self.check_is_own()?;
         if key.len() > KEY_BYTES_MAX || key.is_empty() && meta.kind.has_key() {
             return Err(EngineError::KeyLength { bytes: key.len() });
         }
@@ -237,6 +238,7 @@ impl Store {
     /// Cuts off uncommitted entries after `index`.
     pub(crate) fn cut_after<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<()> {
         self.check_going()?;
+        self.check_is_own()?;
         if index < self.commit {
             return Err(EngineError::Committed { commit: self.commit });
         }
@@ -279,6 +281,17 @@ impl Store {
     /// Log index of the last entry that survives a crash.
     pub(crate) fn durable_index(&mut self) -> u64 {
         self.log.synced_index().max(self.journaled)
+    }
+
+    /// Whether another's log is being taken in: what is here does not stand for anything yet.
+    pub(crate) fn is_incoming(&self) -> bool {
+        self.incoming != taking::Incoming::No
+    }
+
+    /// # Errors
+    /// [`EngineError::Incoming`] while another's log is being taken in.
+    pub(crate) fn check_is_own(&self) -> EngineResult<()> {
+        if self.is_incoming() { Err(EngineError::Incoming) } else { Ok(()) }
     }
 
     /// Makes the whole log survive a crash. Not after a failure: a sync that succeeds then proves nothing.

@@ -11,6 +11,19 @@ use crate::log::scan::{self, Item};
 use crate::log::segment::Segment;
 use crate::log::{FIRST_ENTRY_AT, Placed};
 
+/// Whether what is here stands for anything yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Incoming {
+    /// It is the log.
+    #[default]
+    No,
+    /// Another's log is being taken in, run by run. The block that its open segment would go on with is in the file only: nothing
+    /// else may add to it, end it or cut it.
+    Runs,
+    /// All of it is there, and does not count before it is durable.
+    Whole,
+}
+
 /// What a run came to.
 pub(crate) struct Taken {
     pub(crate) bytes: usize,
@@ -35,6 +48,10 @@ impl Store {
             Durability::Interval { .. } | Durability::Sync => {
                 io.space.admit(&mut io.disk, bytes.len() as u64, false)?;
             }
+        }
+        if self.incoming != Incoming::Runs {
+            let reason = "a run that nobody waits for".into();
+            return Err(EngineError::Format { path: self.log.folder.clone(), reason });
         }
         let placed = if begins { self.begin_taken(io, bytes) } else { self.go_on_taken(io, bytes) };
         let (slot, from) = self.stop_on_failure(placed)?;
@@ -125,36 +142,41 @@ impl Store {
             let reason = "more of a segment that was not begun".into();
             return Err(EngineError::Format { path: self.log.folder.clone(), reason });
         };
+        let in_memory_only = self.log.is_in_memory_only();
         let segment = self.log.segment_mut(slot);
         let from = segment.bytes;
         if from + bytes.len() as u64 > SEGMENT_FILE_BYTES_MAX {
             return Err(self.not_a_run(slot, "too many bytes of a segment"));
         }
-        match segment.file {
+        // There may be a file that lacks the end: the log was to go to the disk, which was full.
+        match segment.file.filter(|_| !in_memory_only && segment.is_all_written()) {
             Some(file) => {
                 io.disk.append(file, bytes)?;
-                segment.extend_written(bytes.len() as u64);
+                io.memory.freed(segment.extend_written(bytes.len() as u64));
             }
-            None => io.memory.took(segment.push(bytes)),
+            None => {
+                segment.load_open_block(io)?;
+                io.memory.took(segment.push(bytes));
+            }
         }
         Ok((slot, from))
     }
 
     /// See [`crate::Engine::taken`].
     pub(crate) fn taken<D: Disk>(&mut self, io: &mut Io<D>, last: (u32, u64)) -> EngineResult<()> {
-        if self.log.last != last {
+        if self.log.last != last || self.incoming == Incoming::No {
             return Err(EngineError::NotNext { last: self.log.last });
         }
         self.log.set_end(last);
         if let Some(&slot) = self.log.order.last() {
             let segment = self.log.segment_mut(slot);
-            if !segment.sealed && segment.file.is_some() {
-                let taken = segment.load_open_block(&mut io.disk)?;
+            if !segment.sealed && !segment.has_open_block() {
+                segment.load_open_block(io)?;
                 // It was checked as it came, but not now.
                 segment.trust_from(u64::MAX);
-                io.memory.took(taken);
             }
         }
+        self.incoming = Incoming::Whole;
         Ok(())
     }
 }

@@ -40,8 +40,7 @@ impl Segment {
         copy.is_alone = self.is_alone;
         copy.take_notes_of(self);
         if !in_memory_only && !copy.sealed {
-            let taken = copy.load_open_block(&mut io.disk)?;
-            io.memory.took(taken);
+            copy.load_open_block(io)?;
         }
         Ok(copy)
     }

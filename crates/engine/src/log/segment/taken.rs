@@ -14,12 +14,22 @@ impl Segment {
         segment
     }
 
-    /// So many bytes more stand in the file, and only there.
-    pub(crate) fn extend_written(&mut self, bytes: u64) {
+    /// So many bytes more stand in the file, and only there: the last block, if it was in memory, is short from now on and is
+    /// given back. Returns bytes of memory freed.
+    pub(crate) fn extend_written(&mut self, bytes: u64) -> usize {
+        let is_short = !self.bytes.is_multiple_of(BLOCK_BYTES as u64);
+        let open = self.blocks.last_mut().filter(|_| is_short);
+        let freed = open.and_then(Option::take).map_or(0, |block| block.capacity());
         self.bytes += bytes;
         self.written = self.bytes;
         // What is read of it is read from what the system keeps.
         self.uncached = self.bytes;
         self.blocks.resize_with((self.bytes as usize).div_ceil(BLOCK_BYTES), || None);
+        freed
+    }
+
+    /// Whether all of it stands in the file, so that more may be added there.
+    pub(crate) fn is_all_written(&self) -> bool {
+        self.file.is_some() && self.written == self.bytes
     }
 }

@@ -102,8 +102,7 @@ impl Recovery<'_> {
                 let freed = segment.cut(&mut io.disk, end, at_end)?;
                 io.memory.freed(freed);
             }
-            let taken = self.store.log.segment_mut(slot).load_open_block(&mut io.disk)?;
-            io.memory.took(taken);
+            self.store.log.segment_mut(slot).load_open_block(io)?;
             if !is_last {
                 self.store.log.seal(io, slot)?;
             }

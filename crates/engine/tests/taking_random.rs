@@ -1,0 +1,176 @@
+//! Logs that are taken while all sorts of things happen to the partition that takes them: what it holds in the end is the sender's.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineOptions, Handle, Kind, PartitionId, PartitionOptions, Run,
+    RunPlace,
+};
+
+type Store = Engine<SimulatedDisk>;
+
+const P: PartitionId = PartitionId(1);
+const INTERVAL: Durability = Durability::Interval { ms: 50 };
+const DURABILITIES: [Durability; 3] = [Durability::Memory, INTERVAL, Durability::Sync];
+
+/// Numbers that look random: a linear congruential generator, its upper bits.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+fn open(disk: &SimulatedDisk, segment_bytes: u64, durability: Durability) -> (Store, Handle) {
+    // Memory for a few blocks, and hardly any dead space allowed.
+    let options = EngineOptions {
+        segment_bytes,
+        disk_reserve_bytes: 0,
+        memory_bytes: 256 << 10,
+        dead_percent_max: 5,
+        ..EngineOptions::default()
+    };
+    // What is in memory only must fit.
+    let options = match durability {
+        Durability::Memory => EngineOptions { memory_bytes: 64 << 20, ..options },
+        _ => options,
+    };
+    let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
+    assert_eq!(report.damage().map(ToString::to_string).next(), None);
+    engine.commit_all().expect("commits");
+    let p = engine.partition(P, PartitionOptions { durability, index_seed: 7 }).expect("opens");
+    (engine, p)
+}
+
+fn write(random: &mut Random, (engine, p): (&mut Store, Handle)) {
+    let (key, bytes) = ([random.below(12) as u8], random.below(9_000) as usize);
+    let (kind, payload) = match random.below(8) {
+        0 => (Kind::Remove, Vec::new()),
+        _ => (Kind::Put, vec![random.below(256) as u8; bytes]),
+    };
+    engine.write(p, kind, 0, 1, &key, &payload).expect("is accepted");
+}
+
+fn records(engine: &mut Store, p: Handle) -> Vec<Option<Vec<u8>>> {
+    (0..12).map(|key| engine.lookup_whole(p, &[key]).expect("reads")).collect()
+}
+
+/// A partition that takes, and what was done to it.
+struct Taker {
+    random: Random,
+    disk: SimulatedDisk,
+    engine: Store,
+    q: Handle,
+    ms: u64,
+    /// It was opened with memory for all of the log.
+    is_roomy: bool,
+}
+
+impl Taker {
+    /// Something that must not matter.
+    fn disturb(&mut self) {
+        let Taker { engine, q, .. } = self;
+        match self.random.below(8) {
+            0 => {
+                // Not into memory where there is none.
+                let least = u64::from(!self.is_roomy);
+                let other = DURABILITIES[(least + self.random.below(3 - least)) as usize];
+                engine.set_durability(*q, other).expect("is changed");
+            }
+            1 => {
+                // It is full while the log is to go there.
+                self.disk.set_capacity(self.random.below(400_000));
+                let outcome = engine.set_durability(*q, INTERVAL);
+                self.disk.set_capacity(None);
+                engine.look_at_room();
+                let is_full = matches!(
+                    &outcome,
+                    Err(EngineError::DiskFull { .. }
+                        | EngineError::Disk(zerohop_engine::disk::DiskError::Full))
+                );
+                assert!(outcome.is_ok() || is_full, "{outcome:?}");
+            }
+            2..=4 => {
+                for _ in 0..20 {
+                    self.ms += 100;
+                    engine.maintain(self.ms).expect("goes on");
+                }
+            }
+            5 => engine.sync().expect("syncs"),
+            6 => drop(records(engine, *q)),
+            _ => {
+                assert_eq!(engine.write(*q, Kind::Put, 0, 1, b"key", b"it"), Err(EngineError::Incoming));
+                assert_eq!(engine.cut_after(*q, 0), Err(EngineError::Incoming));
+            }
+        }
+    }
+}
+
+fn runs(seed: u64) {
+    let mut random = Random(seed);
+    let segment_bytes = [80 << 10, 300 << 10, 8 << 20][random.below(3) as usize];
+    let (mut from, p) = open(&SimulatedDisk::new(seed), segment_bytes, INTERVAL);
+    for _ in 0..random.below(300) + 1 {
+        write(&mut random, (&mut from, p));
+    }
+    let disk = SimulatedDisk::new(seed + 1);
+    let durability = DURABILITIES[random.below(3) as usize];
+    let (engine, q) = open(&disk, segment_bytes, durability);
+    let is_roomy = durability == Durability::Memory;
+    let mut to = Taker { random, disk, engine, q, ms: 0, is_roomy };
+    let last = from.partition_stats(p).expect("is open").last;
+    to.engine.begin_taking(to.q).expect("begins");
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    loop {
+        let bytes = to.random.below(100_000) as usize;
+        if to.random.below(2) == 0 {
+            to.disturb();
+        }
+        if to.random.below(60) == 0 {
+            // The power goes: nothing is left, and it is taken from the beginning.
+            to.disk.crash();
+            let durability = DURABILITIES[to.random.below(3) as usize];
+            (to.engine, to.q) = open(&to.disk, segment_bytes, durability);
+            to.is_roomy = durability == Durability::Memory;
+            assert_eq!(to.engine.partition_stats(to.q).expect("is open").last, (0, 0), "seed {seed}");
+            to.engine.begin_taking(to.q).expect("begins");
+            place = RunPlace::default();
+        }
+        match from.read_run(p, &mut place, (last.1, bytes), &mut run).expect("is read") {
+            Run::Bytes { begins } => drop(to.engine.take_run(to.q, begins, &run).expect("is taken")),
+            Run::End => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    to.engine.taken(to.q, last).expect("is all");
+    if to.random.below(2) == 0 {
+        to.disturb();
+    }
+    to.engine.checkpoint_begin(to.q, b"state").expect("begins");
+    to.engine.finish_work(to.q).expect("ends");
+    to.engine.end_taking(to.q).expect("ends");
+    assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}");
+    // Both go on alike, as any log does.
+    let (mut one, mut other) = (Random(seed), Random(seed));
+    for _ in 0..60 {
+        write(&mut one, (&mut from, p));
+        write(&mut other, (&mut to.engine, to.q));
+        to.ms += 100;
+        to.engine.maintain(to.ms).expect("goes on");
+    }
+    assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}");
+    if to.engine.set_durability(to.q, INTERVAL).expect("is changed") == INTERVAL {
+        to.engine.sync().expect("syncs");
+        to.disk.crash();
+        (to.engine, to.q) = open(&to.disk, segment_bytes, INTERVAL);
+        assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}, after a crash");
+    }
+}
+
+#[test]
+fn a_log_that_was_taken_is_the_senders_whatever_happened_meanwhile() {
+    for seed in 0..150 {
+        runs(seed);
+    }
+}
