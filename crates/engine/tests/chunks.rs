@@ -3,8 +3,8 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    ChunkHead, Durability, Engine, EngineError, EngineOptions, FLAG_CHUNK, Handle, Kind, PartitionId,
-    PartitionOptions,
+    ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryRef, FLAG_CHUNK, Handle, Kind,
+    PartitionId, PartitionOptions,
 };
 
 type Store = Engine<SimulatedDisk>;
@@ -58,6 +58,37 @@ fn a_small_write_into_a_large_chunk_costs_a_small_log_write() {
     let state = engine.chunk_state(p, b"chunk").expect("reads").expect("is there");
     assert_eq!((state.parts, state.end), (1, 10));
     assert_eq!(engine.lookup_whole(p, b"chunk"), Ok(Some(vec![4; 10])));
+}
+
+/// Whoever writes on takes its memory, and what is left of it in the file is read from there.
+#[test]
+fn a_large_entry_that_was_replaced_leaves_memory_at_once() {
+    let disk = SimulatedDisk::new(1);
+    let (mut engine, p) = open(&disk);
+    write(&mut engine, p, Kind::Put, 0, &vec![1; 2 * MIB]);
+    let before = engine.stats().resident_bytes;
+    for byte in 2..=4 {
+        write(&mut engine, p, Kind::Put, 0, &vec![byte; 2 * MIB]);
+        // The block at either end of each holds something else too.
+        let resident = engine.stats().resident_bytes;
+        assert!(resident < before + (512 << 10), "{resident} bytes, before {before}");
+    }
+    let dead = engine.partition_stats(p).expect("is open").log.dead_bytes;
+    assert!(dead > 6 * MIB as u64, "{dead} bytes are dead");
+    let end = 2 * MIB as u64 - 3..2 * MIB as u64 + 1;
+    assert_eq!(read(&mut engine, p, end.clone()), Ok(vec![4, 4, 4, 0]));
+    let mut sent = Vec::new();
+    let note = |entry: EntryRef<'_>, is_right: bool| sent.push((entry.payload.to_vec(), is_right));
+    engine.entries_after(p, 0, note).expect("reads");
+    for ((payload, is_right), byte) in sent.iter().zip(1..) {
+        assert!(*is_right && payload[payload.len() - 2 * MIB..] == vec![byte; 2 * MIB], "{byte}");
+    }
+    assert_eq!(sent.len(), 4);
+    engine.sync().expect("syncs");
+    drop(engine);
+    disk.power_off_clean();
+    let (mut engine, p) = open(&disk);
+    assert_eq!(read(&mut engine, p, end), Ok(vec![4, 4, 4, 0]));
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod taken;
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::io::{Io, Memory};
-use crate::limits::BLOCK_BYTES;
+use crate::limits::{BLOCK_BYTES, LET_GO_BYTES_MIN};
 use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
 use crate::log::header::{Footer, HEADER_BYTES, Header};
@@ -483,6 +483,16 @@ impl Segment {
             return 0;
         }
         self.blocks.get_mut(number).and_then(Option::take).map_or(0, |b| b.capacity())
+    }
+
+    /// Gives back the blocks that hold nothing but this entry, which died, as far as they are in the file: what is written
+    /// next takes their memory, which new memory would have to be cleared for. Returns bytes of memory freed.
+    pub(crate) fn let_go(&mut self, offset: u32, entry_bytes: u64) -> usize {
+        if entry_bytes < LET_GO_BYTES_MIN {
+            return 0;
+        }
+        let (first, end) = (u64::from(offset).div_ceil(BLOCK_BYTES as u64), u64::from(offset) + entry_bytes);
+        (first..end / BLOCK_BYTES as u64).map(|number| self.evict(number as usize)).sum()
     }
 
     /// Puts a block that was read from the file (and checked) into memory. Returns the memory taken.

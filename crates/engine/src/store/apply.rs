@@ -115,6 +115,7 @@ impl Store {
             Kind::Trim => self.apply_trim(meta, fragment, key, payload, held),
             Kind::Mark | Kind::Synced | Kind::Footer => {}
         }
+        io.memory.freed(std::mem::take(&mut self.let_go_bytes));
         Ok(())
     }
 
@@ -255,6 +256,7 @@ impl Store {
                     // An append replaces what is of the other kind only: compaction has to look what stands between.
                     segment.bury_somewhere(entry_bytes);
                 }
+                self.let_go_bytes += segment.let_go(position.offset, entry_bytes);
                 self.dead_since_look += u64::from(held.seen.entry_bytes);
             }
             Place::Entry(_) => {

@@ -55,6 +55,8 @@ pub(crate) struct Store {
     pub(crate) dead_since_look: u64,
     /// At how many such bytes it looks.
     pub(crate) look_at_dead_bytes: u64,
+    /// Memory of entries that died while the present one is applied, not yet taken off the account.
+    let_go_bytes: usize,
     pub(crate) checkpoints: checkpoint::Checkpoints,
     pub(crate) chains: Chains,
     pub(crate) versions: Versions,
@@ -128,6 +130,7 @@ impl Store {
             copied: 0,
             dead_since_look: 0,
             look_at_dead_bytes: 0,
+            let_go_bytes: 0,
             account: Account::default(),
             is_dirty: false,
             stopped: None,
