@@ -66,6 +66,10 @@ pub(crate) struct Intents {
     stirred: BTreeSet<u64>,
     reads: BTreeMap<u64, Reading>,
     by_holder: BTreeMap<Holder, BTreeSet<u64>>,
+    /// Those who may change anything.
+    changing: BTreeSet<Holder>,
+    /// Reads of all cells, by the last number that they wait for, and their own.
+    scans: BTreeMap<(u64, u64), Ticket>,
     next: u64,
 }
 
@@ -120,6 +124,9 @@ impl Intents {
         for (cell, access) in &locks {
             self.cells.entry(*cell).or_default().held.insert(holder, *access);
         }
+        if locks.iter().any(|(_, access)| *access != Access::Read) {
+            self.changing.insert(holder);
+        }
         self.holdings.insert(holder, Holding { locks, at });
         holder
     }
@@ -153,7 +160,8 @@ impl Intents {
                 self.cells.remove(number);
             }
         }
-        let mut ready = Vec::new();
+        self.changing.remove(&holder);
+        let mut ready = self.scans_without(holder, &holding.locks, at);
         for number in self.by_holder.remove(&holder).unwrap_or_default() {
             let Some(reading) = self.reads.get_mut(&number) else { continue };
             reading.waits.remove(&holder);
@@ -172,6 +180,43 @@ impl Intents {
             }
         }
         ready
+    }
+
+    /// Scans that waited for nobody else than this one, which has gone.
+    fn scans_without(&mut self, holder: Holder, locks: &Locks, at: Option<Timestamp>) -> Vec<Ticket> {
+        if self.scans.is_empty() {
+            return Vec::new();
+        }
+        if let Some(at) = at {
+            // Transforms beside it that may have the same version, as for a read of one cell.
+            let transforms = locks.iter().filter(|(_, access)| matches!(access, Access::Transform(_)));
+            let beside = transforms.flat_map(|(cell, _)| standing(&self.cells, &self.holdings, *cell, at));
+            let last = beside.max().map_or(0, |beside| beside.0).max(holder.0);
+            let longer: Vec<(u64, u64)> =
+                self.scans.range((holder.0, 0)..(last, 0)).map(|(scan, _)| *scan).collect();
+            for scan in longer {
+                let ticket = self.scans.remove(&scan);
+                self.scans.extend(ticket.map(|ticket| ((last, scan.1), ticket)));
+            }
+        }
+        let mut ready = Vec::new();
+        while let Some(first) = self.scans.first_entry()
+            && self.changing.range(..=Holder(first.key().0)).next().is_none()
+        {
+            ready.push(first.remove());
+        }
+        ready
+    }
+
+    /// Reads all cells: at once (true), or once all who may change any of them now have ended. Its memory does not grow with
+    /// their number: those who come later have higher numbers.
+    pub(crate) fn scan(&mut self, ticket: Ticket) -> bool {
+        if self.changing.is_empty() || is_planted(Bug::ReadsWaitForNothing) {
+            return true;
+        }
+        let number = self.number();
+        self.scans.insert((number, number), ticket);
+        false
     }
 
     /// Queues behind everybody who is there.
@@ -243,12 +288,12 @@ impl Intents {
 
     /// Transactions and writes that queue, and reads that wait.
     pub(crate) fn waiting(&self) -> (usize, usize) {
-        (self.waiters.len(), self.reads.len())
+        (self.waiters.len(), self.reads.len() + self.scans.len())
     }
 
     /// Whether nobody holds anything or waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.holdings.is_empty() && self.waiters.is_empty() && self.reads.is_empty()
+        self.holdings.is_empty() && self.waiters.is_empty() && self.reads.is_empty() && self.scans.is_empty()
     }
 }
 
@@ -262,4 +307,44 @@ fn standing(
     let held = cells.get(&cell).into_iter().flat_map(|cell| &cell.held);
     let changing = held.filter(|(_, access)| **access != Access::Read).map(|(holder, _)| *holder);
     changing.filter(|holder| holdings.get(holder).is_some_and(|one| one.at <= limit)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Ticket = Ticket(1);
+
+    fn take(intents: &mut Intents, access: Access, at: u64) -> Holder {
+        intents.take(vec![(7, access)], Timestamp(at))
+    }
+
+    #[test]
+    fn a_scan_waits_for_all_who_change_anything_when_it_comes_and_for_none_behind_it() {
+        let mut intents = Intents::default();
+        let reads = intents.take(vec![(1, Access::Read)], Timestamp(1));
+        assert!(intents.scan(T), "a shared intent changes nothing");
+        let first = intents.take(vec![(2, Access::Write)], Timestamp(2));
+        let second = intents.take(vec![(3, Access::Write)], Timestamp(3));
+        assert!(!intents.scan(T));
+        let behind = intents.take(vec![(4, Access::Write)], Timestamp(4));
+        assert_eq!(intents.waiting(), (0, 1));
+        assert!(intents.release(second, Some(Timestamp(9))).is_empty());
+        assert!(intents.release(reads, None).is_empty());
+        assert_eq!(intents.release(first, None), [T]);
+        assert!(intents.release(behind, None).is_empty());
+        assert!(intents.is_empty());
+    }
+
+    #[test]
+    fn a_scan_that_has_waited_for_a_transform_waits_for_those_that_may_have_its_version() {
+        let mut intents = Intents::default();
+        let first = take(&mut intents, Access::Transform(1), 5);
+        assert!(!intents.scan(T));
+        let beside = take(&mut intents, Access::Transform(1), 7);
+        let above = take(&mut intents, Access::Transform(1), 11);
+        assert!(intents.release(first, Some(Timestamp(9))).is_empty(), "the second may be of 9 too");
+        assert_eq!(intents.release(beside, Some(Timestamp(9))), [T]);
+        assert!(intents.release(above, None).is_empty());
+    }
 }

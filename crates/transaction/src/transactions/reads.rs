@@ -47,6 +47,18 @@ impl Transactions {
         self.read_below(ticket, cell, at.min(Timestamp(u64::MAX - 1)))
     }
 
+    /// A read of all cells, as they are now: a page of a scan. It waits for those intents that are there, whatever they are on,
+    /// and for no later ones.
+    ///
+    /// # Errors
+    /// `Overloaded` if too many wait.
+    pub fn scan(&mut self, ticket: Ticket) -> Result<Go, Reason> {
+        if self.intents.waiting().1 >= READS_MAX {
+            return Err(Reason::Overloaded);
+        }
+        Ok(if self.intents.scan(ticket) { Go::Now } else { Go::Later })
+    }
+
     fn read_below(&mut self, ticket: Ticket, cell: u64, limit: Timestamp) -> Result<Go, Reason> {
         if self.intents.waiting().1 >= READS_MAX {
             return Err(Reason::Overloaded);

@@ -1,6 +1,7 @@
 //! Transactions over partitions of several instances, which say to each other what they have to.
 
 mod random;
+mod scans;
 mod snapshots;
 mod splits;
 
@@ -22,6 +23,7 @@ use zerohop_wire::{AbortReason, Decoded, Decoder, Envelope, Failure, Features, M
 use super::super::Time;
 use super::bench::{Bench, create, first_map, next};
 use crate::event::Token;
+use crate::limits::INTENT_WAIT_MS;
 use crate::{Program, Ran, Unit};
 
 const KEYSPACE: u32 = 9;

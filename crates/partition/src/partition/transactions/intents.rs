@@ -19,7 +19,7 @@ pub(super) struct Parked {
     token: Token,
     envelope: Envelope,
     frame: Vec<u8>,
-    /// How many of its keys have been waited for.
+    /// How many of its keys have been waited for; of a scan, which has none, 1 once it has waited.
     passed: usize,
     until_ms: u64,
 }
@@ -80,6 +80,7 @@ fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
             let changes = keys.iter().any(|(_, changes)| *changes);
             Some((keys.into_iter().map(|(key, _)| key).collect(), changes))
         }
+        Message::Scan(_) => Some((Vec::new(), false)),
         _ => None,
     }
 }
@@ -117,6 +118,8 @@ impl Partition {
         passed: usize,
         effects: &mut dyn Effects,
     ) -> bool {
+        // A page of a scan may show any record.
+        let is_scan = matches!(request.message, Message::Scan(_));
         let Some((keys, changes)) = keys_of(request.message) else { return false };
         if is_planted(Bug::IntentsIgnored) && !changes {
             return false;
@@ -140,6 +143,9 @@ impl Partition {
         let mut at = passed;
         let go = if changes {
             transacting.transactions.write(ticket, &cells)
+        } else if is_scan && at == 0 {
+            at = 1;
+            transacting.transactions.scan(ticket)
         } else {
             loop {
                 let Some(cell) = cells.get(at) else { break Ok(Go::Now) };

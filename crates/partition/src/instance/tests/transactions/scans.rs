@@ -1,0 +1,85 @@
+//! Pages of scans, which wait for those who may change what they show.
+
+use zerohop_wire::messages::Scan;
+
+use super::*;
+
+impl World {
+    /// Asks for the first page of the partition that holds a key.
+    fn scan(&mut self, key: &str, blobs: bool) -> (usize, u64) {
+        let holder = self.holder(key);
+        let envelope = self.benches[holder].envelope(KEYSPACE, key);
+        let scan = Scan { seen: Timestamp::ZERO, cursor: b"", prefix: b"", keys_max: 10, blobs };
+        (holder, self.benches[holder].ask(envelope, &Message::Scan(scan)))
+    }
+
+    /// Of what the second instance says, what comes behind the first question is lost.
+    pub(super) fn lose_decisions(&mut self) {
+        let mut said = 0;
+        self.loses = Box::new(move |from, _| {
+            said += u32::from(from == 1);
+            from == 1 && said > 1
+        });
+    }
+
+    /// The keys of the first page of the partition that holds a key.
+    fn page(&mut self, asked: (usize, u64)) -> Option<Result<Vec<String>, Failure<'static>>> {
+        let keys = self.keys();
+        let name = |key: &str| format!("{:?}", key.as_bytes());
+        let shown = |text: String| keys.iter().filter(|key| text.contains(&name(key))).cloned().collect();
+        self.answer(asked).map(|answer| answer.map(shown))
+    }
+
+    /// A transaction over the first and the last partition is decided and told, and the first has not heard of it.
+    fn half_told(&mut self) -> Vec<String> {
+        let keys = self.keys();
+        assert_eq!((self.holder(&keys[0]), self.holder(&keys[3])), (0, 1));
+        self.lose_decisions();
+        let parts = self.parts(Asked::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
+        let asked = self.transact(1, &parts);
+        while self.benches[1].sent.answers.is_empty() {
+            self.play(5);
+        }
+        assert!(self.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
+        keys
+    }
+}
+
+#[test]
+fn a_scan_behind_a_transaction_shows_what_it_has_done_in_every_partition() {
+    let mut world = World::new(2, Durability::Sync);
+    let keys = world.half_told();
+    let scan = world.scan(&keys[0], false);
+    let listing = world.scan(&keys[0], true);
+    // What nobody is about to change is shown at once.
+    let elsewhere = world.scan(&keys[1], false);
+    world.play(50);
+    assert_eq!(world.answer(scan), None, "it is not applied there yet");
+    assert_eq!(world.answer(listing), None, "nor is what may be a blob");
+    assert_eq!(world.page(elsewhere), Some(Ok(vec![])));
+    world.loses = Box::new(|_, _| false);
+    world.play(600);
+    assert_eq!(world.page(scan), Some(Ok(vec![keys[0].clone()])));
+    assert_eq!(world.page(listing), Some(Ok(vec![])));
+}
+
+#[test]
+fn a_scan_waits_for_no_transaction_longer_than_a_bound_and_for_none_that_comes_later() {
+    let mut world = World::new(2, Durability::Sync);
+    let keys = world.half_told();
+    let scan = world.scan(&keys[0], false);
+    world.play(INTENT_WAIT_MS + 400);
+    let failure = world.answer(scan).expect("is answered").expect_err("nobody knows");
+    assert!(matches!(failure, Failure::Unavailable { .. }), "{failure:?}");
+    let scan = world.scan(&keys[0], false);
+    world.play(5);
+    // One that comes behind it, over another record, and stands on as nobody hears of its part.
+    world.loses = Box::new(|from, _| from == 0);
+    let mut other = (0..).map(|n| format!("other-{n}"));
+    let other = other.find(|key| world.partition(key) == PartitionId(0)).expect("there is one");
+    let parts = world.parts(Asked::Sync, &[insert(&other, "new"), insert(&keys[3], "newer")]);
+    let decided = world.transact(2, &parts);
+    world.play(1_000);
+    assert_eq!(world.answer(decided), None);
+    assert_eq!(world.page(scan), Some(Ok(vec![keys[0].clone()])), "it does not wait for the second one");
+}
