@@ -1,31 +1,48 @@
 //! `confirm`: whether a record is still what was read of it.
+//!
+//! An absence has no version: a record that came and went again between the two looks leaves none behind, so that of a record
+//! an absence is never confirmed. Whoever has read one reads in a transaction, whose intents hold it still. Of a blob's chunk
+//! it is: chunks go only with a cut, which its header's stamp tells, and whoever confirms chunks looks at that again.
 
+use zerohop_wire::blob::is_of_blob;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Answer, Outcome as Brought};
 
 use crate::overlay::Shape;
 
-pub(super) fn answer<'o>(shape: Option<&Shape>, seen: Timestamp) -> Answer<'o> {
+pub(super) fn answer<'o>(key: &[u8], shape: Option<&Shape>, seen: Timestamp) -> Answer<'o> {
     let version = shape.map_or(Timestamp::ZERO, |shape| shape.version);
-    Ok(Brought::Done { version, number: u64::from(version == seen) })
+    let is_lasting = seen != Timestamp::ZERO || is_of_blob(key);
+    Ok(Brought::Done { version, number: u64::from(version == seen && is_lasting) })
 }
 
 #[cfg(test)]
 mod tests {
+    use zerohop_wire::Failure;
+    use zerohop_wire::blob::chunk_key;
     use zerohop_wire::ids::Timestamp;
-    use zerohop_wire::messages::Query;
+    use zerohop_wire::messages::{Change, Query};
 
     use crate::testing::{Bench, insert};
 
     #[test]
     fn only_the_version_that_is_there_is_confirmed() {
         let mut bench = Bench::new();
-        let absent = Query::Confirm { version: Timestamp::ZERO };
-        assert_eq!(bench.read(b"k", absent).number(), Ok(1));
         let version = bench.write(b"k", insert(b"value")).version();
-        assert_eq!(bench.read(b"k", absent).number(), Ok(0));
         assert_eq!(bench.read(b"k", Query::Confirm { version }).number(), Ok(1));
         bench.write(b"k", insert(b"value")).number().expect("is done");
         assert_eq!(bench.read(b"k", Query::Confirm { version }).number(), Ok(0));
+    }
+
+    #[test]
+    fn an_absence_is_not_confirmed_as_the_record_may_have_come_and_gone() {
+        let mut bench = Bench::new();
+        assert_eq!(bench.read(b"k", Query::Lookup).number(), Err(Failure::NotFound));
+        bench.write(b"k", insert(b"value")).number().expect("is done");
+        bench.write(b"k", Change::Remove).number().expect("is done");
+        let absent = Query::Confirm { version: Timestamp::ZERO };
+        assert_eq!(bench.read(b"k", absent).number(), Ok(0));
+        let chunk = chunk_key(b"name", 1).expect("is a key");
+        assert_eq!(bench.read(&chunk, absent).number(), Ok(1), "its header's stamp says whether it was cut");
     }
 }

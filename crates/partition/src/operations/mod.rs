@@ -223,7 +223,7 @@ pub(crate) fn read<'o, D: Disk>(
         Query::Lookup | Query::Wait { .. } => lookup::answer(view, read.key, shape, Range::ALL, out),
         Query::LookupRange { range } => lookup::answer(view, read.key, shape, range, out),
         Query::Inspect => inspect::answer(shape),
-        Query::Confirm { version } => confirm::answer(shape, version),
+        Query::Confirm { version } => confirm::answer(read.key, shape, version),
         Query::GetBit { offset } => bits::get(view, read.key, shape, offset, out),
         Query::ReadChunk { offset, length } => chunk::answer(view, read.key, shape, (offset, length), out),
         Query::CountBits { range } => bits::count(view, read.key, shape, range, out),

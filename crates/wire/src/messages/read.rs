@@ -47,7 +47,8 @@ pub enum Query<'a> {
     /// Whether the record's version is still this one, and no transaction is about to change it: the second round of a
     /// read of several records. It waits for nobody. Answers `Done`, number 1 if so, else 0.
     Confirm {
-        /// What a read before has told; zero: there was no record.
+        /// What a read before has told. Zero, there was no record, is confirmed of chunks of blobs alone: another may have come
+        /// and gone.
         version: Timestamp,
     },
     /// A part of a chunk of a blob. Answers `Chunk`, which may have fewer bytes: those behind them are zeros; `NotFound`

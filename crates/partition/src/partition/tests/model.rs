@@ -196,7 +196,8 @@ impl History {
             (Query::Wait { until }, _) if !self.now.holds(key, until) => return None,
             (Query::Wait { .. }, _) => self.now.lookup(key, Range::ALL),
             (Query::Confirm { version: seen }, _) => {
-                let number = u64::from(version == *seen);
+                // An absence of a record is not confirmed.
+                let number = u64::from(version == *seen && record.is_some());
                 Answered::of(&Ok(Outcome::Done { version, number }))
             }
             (Query::Inspect, None) => Answered::of(&Err(Failure::NotFound)),
