@@ -69,8 +69,8 @@ pub trait Effects {
     /// Send a message to whoever holds its place. Lost or sent twice it does no harm.
     fn transaction(&mut self, message: zerohop_transaction::Message);
 
-    /// What a transaction was decided to do is missing at a place: its partition has lost what it had acknowledged. For the
-    /// operator.
+    /// What a transaction was decided to do is missing at a place: its partition has lost what it had acknowledged; or the
+    /// place is its decider's, whose keyspace is gone, and what was prepared here is undone. For the operator.
     fn transaction_lost(
         &mut self,
         _id: zerohop_transaction::TransactionId,
@@ -81,6 +81,11 @@ pub trait Effects {
     /// The first of these parts, if any, that the map does not have so: of no keyspace, or of one that is otherwise durable.
     fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
         None
+    }
+
+    /// Whether the map has a keyspace.
+    fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        true
     }
 
     /// Entries were appended that are answered only once durable: call [`zerohop_engine::Engine::flush`] before

@@ -56,8 +56,8 @@ pub enum Effect {
     Read(Ticket),
     /// The write holds its cells: evaluate and append it now, then [`crate::Transactions::leave`].
     Write(Ticket),
-    /// What was decided is missing at a participant, although it is not finished: tell the operator. It stays unfinished
-    /// until [`crate::Transactions::accept_loss`].
+    /// What was decided is missing at a participant, although it is not finished; or, where the place is the decider's, the
+    /// keyspace that decides is gone, and what was prepared here is undone, whatever was decided. Tell the operator.
     Loss {
         /// Of which transaction.
         id: TransactionId,

@@ -80,6 +80,16 @@ pub const TRANSACTION_US_MAX: u64 = 10_000_000;
 /// Staged data that no `Prepare` has pinned expires after so long.
 pub const STAGED_US_MAX: u64 = 60_000_000;
 
+/// What was decided and is missing at a participant is asked for so long, then taken for lost there: the decision is let go.
+pub const LOSS_US: u64 = 60_000_000;
+
+/// How often the participant must have said so by then. One that was deposed and does not know says it under no lease for so
+/// long, and late copies of one message are fewer.
+pub const LOSS_HEARD_MIN: u32 = 50;
+
+/// A keyspace that the map has not had for so long is gone, and with it whatever was decided or prepared in it.
+pub const GONE_US: u64 = 10_000_000;
+
 /// Longest encoded message or entry. Checked before it is decoded.
 pub const ENCODED_BYTES_MAX: usize = ENTRY_PAYLOAD_BYTES_MAX;
 

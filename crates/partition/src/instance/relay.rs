@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use zerohop_placement::MapHistory;
 use zerohop_transaction::{Part, Place as TransactionPlace, TransactionId};
+use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Failure, Message};
 
@@ -70,13 +71,19 @@ impl crate::Effects for Relay<'_> {
     }
 
     fn transaction_lost(&mut self, id: TransactionId, place: TransactionPlace) {
-        self.counters.trouble_text(format!(
-            "transaction {id} is decided, and what it changes at {place} is lost there; its decision is kept"
-        ));
+        self.counters.trouble_text(if place == id.decider {
+            format!("transaction {id} ends undone here: the keyspace that was to decide it, or had, is gone")
+        } else {
+            format!("transaction {id} is decided, and what it changes at {place} is lost there")
+        });
     }
 
     fn misplaced(&mut self, parts: &[Part]) -> Option<u32> {
         misplaced(self.history.map(), parts)
+    }
+
+    fn has_keyspace(&self, keyspace: KeyspaceId) -> bool {
+        self.history.map().keyspace(keyspace).is_some()
     }
 
     fn flush_wanted(&mut self) {

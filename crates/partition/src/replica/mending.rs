@@ -379,6 +379,10 @@ impl crate::Effects for Catch<'_> {
         self.inner.misplaced(parts)
     }
 
+    fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        self.inner.has_keyspace(keyspace)
+    }
+
     fn flush_wanted(&mut self) {
         self.inner.flush_wanted();
     }

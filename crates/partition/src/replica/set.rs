@@ -464,6 +464,10 @@ impl crate::Effects for Watched<'_> {
         self.inner.misplaced(parts)
     }
 
+    fn has_keyspace(&self, keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        self.inner.has_keyspace(keyspace)
+    }
+
     fn flush_wanted(&mut self) {
         self.wants_flush = true;
     }

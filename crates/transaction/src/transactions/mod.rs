@@ -4,6 +4,7 @@
 //! answers what is committed in its log, a decider tells what is committed in its own.
 
 mod decider;
+mod gone;
 mod participant;
 mod reads;
 mod recovery;
@@ -16,7 +17,7 @@ pub use reads::Go;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use zerohop_wire::ids::{LogIndex, PartitionEpoch, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Timestamp};
 
 use crate::effect::{Effect, Ticket};
 use crate::entry::Entry;
@@ -65,6 +66,9 @@ pub struct Transactions {
     /// Decisions of which the log tells, and that a sister tells: this was split off from their decider.
     of_sisters: Vec<TransactionId>,
     releasing: BTreeMap<TransactionId, Releasing>,
+
+    /// Keyspaces that the map does not have, since when.
+    missing: BTreeMap<KeyspaceId, Time>,
 }
 
 /// A transaction that holds intents here.
@@ -194,6 +198,7 @@ impl Transactions {
             telling: BTreeMap::new(),
             of_sisters: Vec::new(),
             releasing: BTreeMap::new(),
+            missing: BTreeMap::new(),
             state,
         };
         one.resume(now);
@@ -226,7 +231,7 @@ impl Transactions {
             What::Refused { attempt, refusal } => self.refused((from, id, attempt), refusal, effects),
             What::Released { attempt } => self.released(from, id, attempt),
             What::Applied { decision, span } => self.acknowledged((from, span), id, decision, effects),
-            What::NotHeld { decision, span } => self.not_held((from, span), id, decision, effects),
+            What::NotHeld { decision, span } => self.not_held(now, (from, span), id, decision, effects),
             What::Ask { attempt } => self.asked(host, (from, id, attempt), effects),
         }
         self.pump(now, host, effects);

@@ -13,6 +13,7 @@ use super::{Transactions, send};
 use crate::effect::Effect;
 use crate::entry::{Entry, Participant};
 use crate::id::{Durability, Place, Span, TransactionId};
+use crate::limits::{LOSS_HEARD_MIN, LOSS_US};
 use crate::message::What;
 use crate::planted::{Bug, is_planted};
 use crate::time::Time;
@@ -22,9 +23,17 @@ use crate::time::Time;
 pub(super) struct Telling {
     acknowledged: Covered,
     /// Who has said that it does not hold what was decided.
-    lost: BTreeMap<Place, Span>,
+    lost: BTreeMap<Place, Lost>,
     pub(super) resend_at: Time,
     pub(super) is_finishing: bool,
+}
+
+/// What somebody has said whom a decision was told.
+#[derive(Clone, Copy, Debug)]
+struct Lost {
+    since: Time,
+    /// How often.
+    heard: u32,
 }
 
 impl Telling {
@@ -122,9 +131,12 @@ impl Transactions {
         }
     }
 
-    /// What was decided is missing. It is not counted as done: the operator is told.
+    /// What was decided is missing. The operator is told, and it is asked for for a while more: who has been deposed, and
+    /// does not know, does not hold it either. Whoever goes on saying so speaks for the partition, which has lost it, with the
+    /// power or by what an operator has accepted: it counts as done there, so that nothing is kept for ever.
     pub(super) fn not_held(
         &mut self,
+        now: Time,
         (from, span): (Place, Span),
         id: TransactionId,
         index: LogIndex,
@@ -134,16 +146,15 @@ impl Transactions {
         let (Some(decision), Some(telling)) = (decision, self.telling.get_mut(&id)) else { return };
         let is_asked = decision.participants.iter().any(|one| one.span.has(from));
         let is_open = telling.acknowledged.end(from.keyspace.0, from.point) == Some(from.point);
-        if is_asked && is_open && telling.lost.insert(from, span).is_none() {
-            effects.push(Effect::Loss { id, place: from });
+        if !is_asked || !is_open {
+            return;
         }
-    }
-
-    /// The operator accepts that what was decided is lost at this place: it counts as acknowledged in the slice of whoever
-    /// has said so.
-    pub fn accept_loss(&mut self, id: TransactionId, place: Place, effects: &mut Vec<Effect>) {
-        let Some(index) = self.state.decisions.get(&id).map(|decision| decision.index) else { return };
-        let lost = self.telling.get(&id).and_then(|telling| telling.lost.get(&place)).copied();
-        self.acknowledged((place, lost.unwrap_or(Span::of_one(place))), id, index, effects);
+        let lost = telling.lost.entry(from).or_insert(Lost { since: now, heard: 0 });
+        lost.heard = lost.heard.saturating_add(1);
+        if lost.heard == 1 {
+            effects.push(Effect::Loss { id, place: from });
+        } else if lost.since.after_us(LOSS_US) <= now && lost.heard >= LOSS_HEARD_MIN {
+            self.acknowledged((from, span), id, index, effects);
+        }
     }
 }

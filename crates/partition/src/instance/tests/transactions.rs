@@ -1,5 +1,6 @@
 //! Transactions over partitions of several instances, which say to each other what they have to.
 
+mod gone;
 mod random;
 mod scans;
 mod snapshots;

@@ -23,7 +23,7 @@ use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::{Effect, Entry, Message as Told, Outcome, State, Ticket, Time, Transactions, What};
 use zerohop_wire::Failure;
-use zerohop_wire::ids::{LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
 use super::Partition;
 use crate::event::{Effects, Token};
@@ -150,7 +150,12 @@ impl Partition {
         }
         transacting.tick_at_ms = now_ms + TRANSACTIONS_TICK_MS;
         self.time_out_parked(effects);
-        self.act(engine, effects, |transactions, now, host, told| transactions.tick(now, host, told));
+        let others = self.transacting.as_ref().map(|one| one.transactions.others()).unwrap_or_default();
+        let missing: Vec<KeyspaceId> = others.into_iter().filter(|one| !effects.has_keyspace(*one)).collect();
+        self.act(engine, effects, |transactions, now, host, told| {
+            transactions.tick(now, host, told);
+            transactions.without(now, &missing, told);
+        });
     }
 
     /// When that has something to do.

@@ -1,0 +1,87 @@
+//! Keyspaces that are dropped while transactions stand between them and others.
+
+use super::*;
+
+const OTHER: u32 = KEYSPACE + 1;
+
+impl World {
+    fn create_other(&mut self, id: u32) {
+        let delta = create(self.map(), id, "other", Durability::Sync);
+        self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    }
+
+    fn drop_keyspace(&mut self, id: u32) {
+        let delta = next(self.map(), vec![MapChange::DropKeyspace(KeyspaceId(id))]);
+        self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    }
+
+    /// A transaction over the first partition of one keyspace, and the last of another, which decides.
+    fn transact_over_both(&mut self, sequence: u64, other: u32) -> (usize, u64) {
+        let keys = self.keys();
+        let mut parts = self.parts(Asked::Sync, &[insert(&keys[0], "new"), insert(&keys[3], "new")]);
+        parts[1].place.keyspace = KeyspaceId(other);
+        let stamp = Stamp {
+            session: SESSION,
+            sequence: Sequence(sequence),
+            lowest_unanswered: Sequence(1),
+            seen: Timestamp::ZERO,
+        };
+        // Keyspaces of one seed hash alike, and lie alike.
+        let holder = self.holder(&keys[3]);
+        let envelope = self.benches[holder].envelope(other, &keys[3]);
+        let message = Message::Transact(Transact { stamp, parts: &encode_parts(&parts) });
+        (holder, self.benches[holder].ask(envelope, &message))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.benches.iter().all(|bench| bench.instance.transactions_are_idle())
+    }
+}
+
+#[test]
+fn what_is_prepared_for_a_keyspace_that_is_dropped_is_let_go_and_the_next_of_its_name_is_another() {
+    let mut world = World::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    let keys = world.keys();
+    assert_eq!((world.holder(&keys[0]), world.holder(&keys[3])), (0, 1));
+    world.loses = Box::new(|from, _| from == 0);
+    let asked = world.transact_over_both(1, OTHER);
+    world.play(100);
+    assert_eq!(world.answer(asked), None);
+    world.drop_keyspace(OTHER);
+    world.loses = Box::new(|_, _| false);
+    world.play(100);
+    let failure = world.answer(asked).expect("is answered").expect_err("nobody is there to decide it");
+    assert!(matches!(failure, Failure::TimedOut { .. } | Failure::WrongOwner { .. }), "{failure:?}");
+    let read = world.read(&keys[0]);
+    world.play(1_000);
+    assert_eq!(world.answer(read), None, "it may yet be decided, for all that is known");
+    world.play(10_000);
+    assert!(world.answer(read).expect("is answered").is_err(), "it has waited too long");
+    assert_eq!(world.value(&keys[0]), Some(Err(Failure::NotFound)));
+    world.play(1_000);
+    assert!(world.is_idle(), "nothing is left");
+    world.create_other(OTHER + 1);
+    let asked = world.transact_over_both(1, OTHER + 1);
+    world.play(100);
+    assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
+    world.value_is(&keys[0], "new");
+}
+
+#[test]
+fn a_decision_ends_whose_participant_s_keyspace_is_dropped_before_it_hears() {
+    let mut world = World::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    world.lose_decisions();
+    let asked = world.transact_over_both(1, OTHER);
+    while world.benches[1].sent.answers.is_empty() {
+        world.play(5);
+    }
+    assert!(world.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
+    world.drop_keyspace(KEYSPACE);
+    world.loses = Box::new(|_, _| false);
+    world.play(5_000);
+    assert!(!world.is_idle(), "an old map may not have it yet");
+    world.play(8_000);
+    assert!(world.is_idle(), "nothing is left");
+}

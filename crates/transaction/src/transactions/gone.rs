@@ -1,0 +1,95 @@
+//! Keyspaces that are gone while others have transactions with them.
+//!
+//! Nobody there answers any more. What was prepared for a decider there is let go: nobody will ever say what became of it.
+//! What was decided here counts as done there, where nothing is left to do.
+//!
+//! The map that says so may be too old to have the keyspace yet, instead of too new. No harm is done: answers are routed by the
+//! same map, so no primary that lacks the keyspace has said `Prepared` to it; and a primary that follows another has a newer
+//! map than the one before had when it said so. That leaves a process that restarts with an older map than it had, which has
+//! [`GONE_US`] to hear of the newest.
+
+use std::collections::BTreeSet;
+
+use zerohop_wire::ids::{KeyspaceId, LogIndex};
+
+use super::{Stage, Transactions};
+use crate::effect::Effect;
+use crate::entry::Entry;
+use crate::id::{Durability, Floor, Place, Span, TransactionId};
+use crate::limits::GONE_US;
+use crate::message::What;
+use crate::time::Time;
+
+impl Transactions {
+    /// The other keyspaces that anything here waits for.
+    #[must_use]
+    pub fn others(&self) -> BTreeSet<KeyspaceId> {
+        let deciders = self.held.keys().chain(self.queued.keys()).chain(self.state.applied.keys());
+        let decisions = self.state.decisions.values().flat_map(|decision| &decision.participants);
+        let releasing = self.releasing.values().flat_map(|one| &one.places);
+        let mut others: BTreeSet<KeyspaceId> = deciders
+            .map(|id| id.decider.keyspace)
+            .chain(decisions.map(|one| one.place.keyspace))
+            .chain(releasing.map(|place| place.keyspace))
+            .collect();
+        others.remove(&self.span.keyspace);
+        others
+    }
+
+    /// Of [`Self::others`] the map does not have these; to be told with every tick.
+    pub fn without(&mut self, now: Time, missing: &[KeyspaceId], effects: &mut Vec<Effect>) {
+        self.missing.retain(|one, _| missing.contains(one));
+        let mut gone = Vec::new();
+        for keyspace in missing {
+            let since = self.missing.entry(*keyspace).or_insert(now);
+            if since.after_us(GONE_US) <= now {
+                // Again after as long a time, should something have come in between.
+                *since = now;
+                gone.push(*keyspace);
+            }
+        }
+        gone.into_iter().for_each(|keyspace| self.is_gone(keyspace, effects));
+    }
+
+    fn is_gone(&mut self, keyspace: KeyspaceId, effects: &mut Vec<Effect>) {
+        for (id, held) in &mut self.held {
+            let waits = matches!(held.stage, Stage::Prepared(_)) && held.decided.is_none();
+            if id.decider.keyspace == keyspace && waits {
+                held.stage = Stage::Ending;
+                let entry = Entry::Release { id: *id, attempt: held.attempt };
+                effects.push(Effect::Append { entry, durability: held.durability });
+                effects.push(Effect::Loss { id: *id, place: id.decider });
+            }
+        }
+        let queued: Vec<(Place, TransactionId)> = self
+            .queued
+            .iter()
+            .filter(|(id, queued)| {
+                id.decider.keyspace == keyspace && matches!(queued.message.what, What::Prepare { .. })
+            })
+            .map(|(id, queued)| (queued.message.to, *id))
+            .collect();
+        queued.into_iter().for_each(|(to, id)| self.drop_held(to, id, effects));
+        if self.state.applied.keys().any(|id| id.decider.keyspace == keyspace) {
+            let span = Span { keyspace, first: 0, last: u64::MAX };
+            let entry = Entry::Forget { floor: Floor { span, index: LogIndex(u64::MAX) } };
+            effects.push(Effect::Append { entry, durability: Durability::Memory });
+        }
+        let told: Vec<(TransactionId, LogIndex, Place, Span)> = self
+            .state
+            .decisions
+            .iter()
+            .flat_map(|(id, decision)| {
+                let there = decision.participants.iter().filter(|one| one.place.keyspace == keyspace);
+                there.map(|one| (*id, decision.index, one.place, one.span))
+            })
+            .collect();
+        for (id, index, place, span) in told {
+            self.acknowledged((place, span), id, index, effects);
+        }
+        for releasing in self.releasing.values_mut() {
+            releasing.places.retain(|place| place.keyspace != keyspace);
+        }
+        self.releasing.retain(|_, releasing| !releasing.places.is_empty());
+    }
+}

@@ -1,0 +1,234 @@
+//! Transactions end, and leave nothing behind, also where a partition has lost what was decided, or its keyspace is gone.
+
+use bytes::Bytes;
+use zerohop_transaction::limits::{GONE_US, LOSS_US, RESEND_US};
+use zerohop_transaction::{
+    Access, Attempt, Body, Durability, Effect, Evaluated, Floor, Go, Host, Install, Item, Items, Known,
+    Message, Part, Place, Refusal, Request, Span, StageId, State, Ticket, Time, TransactionId, Transactions,
+    What,
+};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+
+const PARTICIPANT: Place = Place { keyspace: KeyspaceId(1), point: 0 };
+const DECIDER: Place = Place { keyspace: KeyspaceId(2), point: 0 };
+const ID: TransactionId = TransactionId {
+    decider: DECIDER,
+    session: SessionId { issued: Timestamp(1), nonce: 1 },
+    sequence: Sequence(1),
+};
+
+fn span(of: Place) -> Span {
+    Span { keyspace: of.keyspace, first: 0, last: u64::MAX }
+}
+
+/// Records of which nothing is known but the time.
+#[derive(Default)]
+struct Bare(Timestamp);
+
+impl Host for Bare {
+    fn propose(&mut self) -> Timestamp {
+        self.0 = self.0.next();
+        self.0
+    }
+
+    fn raise(&mut self, to: Timestamp) {
+        self.0 = self.0.max(to);
+    }
+
+    fn is_ahead(&self, _timestamp: Timestamp) -> bool {
+        false
+    }
+
+    fn version(&self, _item: &Item) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn evaluate(&self, _items: &[Item]) -> Result<Evaluated, Refusal> {
+        Ok(Evaluated::default())
+    }
+
+    fn install(&mut self, _install: &Install) {}
+
+    fn staged(&self, _id: &StageId) -> Option<Bytes> {
+        None
+    }
+
+    fn known(&self, _id: &TransactionId) -> Known {
+        Known::Unknown
+    }
+}
+
+/// One primary whose entries are committed at once.
+struct World {
+    transactions: Transactions,
+    host: Bare,
+    now: Time,
+    last: u64,
+    sent: Vec<What>,
+    losses: Vec<Place>,
+    reads: Vec<Ticket>,
+}
+
+impl World {
+    fn of(place: Place) -> World {
+        let transactions = Transactions::new(Time(0), span(place), PartitionEpoch(1), State::default());
+        World {
+            transactions,
+            host: Bare::default(),
+            now: Time(0),
+            last: 0,
+            sent: Vec::new(),
+            losses: Vec::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, ask: impl FnOnce(&mut Transactions, Time, &mut Bare, &mut Vec<Effect>)) {
+        let mut effects = Vec::new();
+        ask(&mut self.transactions, self.now, &mut self.host, &mut effects);
+        while !effects.is_empty() {
+            let mut more = Vec::new();
+            for effect in effects {
+                match effect {
+                    Effect::Append { entry, .. } => {
+                        self.last += 1;
+                        let index = LogIndex(self.last);
+                        self.transactions.committed(self.now, &mut self.host, index, &entry, &mut more);
+                    }
+                    Effect::Send(message) => self.sent.push(message.what),
+                    Effect::Loss { place, .. } => self.losses.push(place),
+                    Effect::Read(ticket) => self.reads.push(ticket),
+                    Effect::Answer { .. } | Effect::Write(_) => {}
+                }
+            }
+            effects = more;
+        }
+    }
+
+    fn hear(&mut self, to: Place, from: Place, what: What) {
+        self.ask(|transactions, now, host, told| {
+            transactions.message(now, host, Message { to, from, id: ID, what }, told);
+        });
+    }
+
+    /// So much time passes, in which the map does not have these keyspaces.
+    fn pass(&mut self, us: u64, missing: &[KeyspaceId]) {
+        let until = self.now.after_us(us);
+        while self.now < until {
+            self.now = self.now.after_us(RESEND_US);
+            self.ask(|transactions, now, host, told| {
+                transactions.tick(now, host, told);
+                transactions.without(now, missing, told);
+            });
+        }
+    }
+}
+
+fn part(place: Place) -> Part {
+    let item = Item { cell: 7, access: Access::Write, seen: None, body: Body::Inline(Bytes::new()) };
+    Part { place, durability: Durability::Sync, items: Items::Inline(vec![item]) }
+}
+
+/// A decider that has decided, and whose participant has not said that it has done it.
+fn decided() -> (World, LogIndex) {
+    let mut world = World::of(DECIDER);
+    let request = Request { id: ID, parts: vec![part(PARTICIPANT), part(DECIDER)] };
+    world.ask(|transactions, now, host, told| {
+        transactions.request(now, host, (Ticket(1), request), told).expect("is taken");
+    });
+    let Some(What::Prepare { attempt, .. }) = world.sent.pop() else { panic!("asks the participant") };
+    let (proposal, prepared, result) = (Timestamp(9), LogIndex(3), Bytes::new());
+    let what = What::Prepared { attempt, proposal, prepared, span: span(PARTICIPANT), result };
+    world.hear(DECIDER, PARTICIPANT, what);
+    let Some(What::Commit { decision, .. }) = world.sent.pop() else { panic!("tells the decision") };
+    assert!(!world.transactions.state().is_quiet());
+    (world, decision)
+}
+
+/// A participant that is prepared, and does not hear from its decider.
+fn prepared() -> (World, Attempt) {
+    let mut world = World::of(PARTICIPANT);
+    let attempt = Attempt { epoch: PartitionEpoch(1), counter: 1 };
+    let what = What::Prepare {
+        attempt,
+        chain: false,
+        durability: Durability::Sync,
+        floor: Floor { span: span(DECIDER), index: LogIndex(1) },
+        parts: vec![part(PARTICIPANT)],
+    };
+    world.hear(PARTICIPANT, DECIDER, what);
+    assert!(matches!(world.sent.pop(), Some(What::Prepared { .. })));
+    (world, attempt)
+}
+
+#[test]
+fn a_decision_that_its_participant_has_lost_is_told_to_the_operator_and_let_go_in_the_end() {
+    let (mut world, decision) = decided();
+    let not_held = |world: &mut World| {
+        world.hear(DECIDER, PARTICIPANT, What::NotHeld { decision, span: span(PARTICIPANT) });
+    };
+    while world.now < Time(LOSS_US) {
+        assert!(!world.transactions.state().is_quiet(), "who says so may be deposed, and not know");
+        not_held(&mut world);
+        world.pass(RESEND_US, &[]);
+    }
+    not_held(&mut world);
+    assert_eq!(world.losses, [PARTICIPANT], "told once");
+    assert!(world.transactions.state().is_quiet());
+    world.pass(RESEND_US, &[]);
+    assert!(world.transactions.is_idle(), "nothing is left");
+}
+
+#[test]
+fn a_decision_whose_participant_says_only_rarely_that_it_is_lost_is_kept() {
+    let (mut world, decision) = decided();
+    for _ in 0..10 {
+        world.hear(DECIDER, PARTICIPANT, What::NotHeld { decision, span: span(PARTICIPANT) });
+        world.pass(LOSS_US / 5, &[]);
+    }
+    assert!(!world.transactions.state().is_quiet());
+}
+
+#[test]
+fn a_decision_ends_when_the_keyspace_of_its_participant_is_gone() {
+    let (mut world, _) = decided();
+    assert_eq!(world.transactions.others(), [PARTICIPANT.keyspace].into());
+    world.pass(GONE_US / 2, &[PARTICIPANT.keyspace]);
+    // It was there all the while: an old map did not have it yet.
+    world.pass(RESEND_US, &[]);
+    world.pass(GONE_US - RESEND_US, &[PARTICIPANT.keyspace]);
+    assert!(!world.transactions.state().is_quiet());
+    world.pass(GONE_US, &[PARTICIPANT.keyspace]);
+    assert!(world.transactions.is_idle() && world.losses.is_empty(), "what it changed there is gone anyway");
+}
+
+#[test]
+fn what_is_prepared_ends_when_the_keyspace_that_decides_is_gone() {
+    let (mut world, _) = prepared();
+    let read = world.transactions.read(Ticket(5), 7);
+    assert_eq!(read, Ok(Go::Later), "an intent stands");
+    assert_eq!(world.transactions.scan(Ticket(6)), Ok(Go::Later));
+    world.pass(GONE_US - RESEND_US, &[DECIDER.keyspace]);
+    assert!(world.reads.is_empty() && world.losses.is_empty());
+    world.pass(3 * RESEND_US, &[DECIDER.keyspace]);
+    assert_eq!(world.losses, [DECIDER], "nobody knows what was decided: the operator is told");
+    assert_eq!(world.reads, [Ticket(6), Ticket(5)]);
+    assert!(world.transactions.is_idle());
+}
+
+#[test]
+fn what_is_applied_is_forgotten_when_the_keyspace_that_decided_is_gone() {
+    let (mut world, attempt) = prepared();
+    let commit = What::Commit {
+        attempt,
+        prepared: LogIndex(1),
+        timestamp: Timestamp(9),
+        decision: LogIndex(4),
+        durability: Durability::Sync,
+        floor: Floor { span: span(DECIDER), index: LogIndex(1) },
+    };
+    world.hear(PARTICIPANT, DECIDER, commit);
+    assert!(world.transactions.state().is_quiet() && !world.transactions.is_idle());
+    world.pass(GONE_US + 2 * RESEND_US, &[DECIDER.keyspace]);
+    assert!(world.transactions.is_idle() && world.losses.is_empty());
+}
