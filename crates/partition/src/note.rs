@@ -124,7 +124,7 @@ impl SessionNote {
                 (id, Ended::Committed { timestamp: *timestamp, results: results.clone() })
             }
             Entry::Abort { id, by, refusal } => (id, Ended::Aborted { by: *by, refusal: *refusal }),
-            Entry::Stage { id, .. } => {
+            Entry::Stage { id, .. } | Entry::Hold { id, .. } => {
                 let (session, sequence) = (id.session, id.sequence.0);
                 let outcome = Outcome::Done { version: Timestamp::ZERO, number: 0 };
                 return Some(SessionNote { session, sequence, lowest: lowest.min(sequence), outcome });

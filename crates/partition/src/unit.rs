@@ -262,6 +262,24 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.stage(key, &action, seen, &[])
     }
 
+    /// Makes a record of the partition's own: a piece that is staged.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub(crate) fn hold(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>> {
+        let (record, units) = (RecordType::Bytes, bytes.len() as u64);
+        let action = Action::Put { record, units, contents: Contents::Given(bytes), deadline: None };
+        self.stage(key, &action, Seen::default(), &[])
+    }
+
+    /// Removes such a record.
+    ///
+    /// # Errors
+    /// What the disk or the log says.
+    pub(crate) fn let_go(&mut self, key: &[u8]) -> Result<(), Failure<'static>> {
+        self.stage(key, &Action::Remove, Seen::default(), &[])
+    }
+
     /// Adds bytes at the end of a bytes record; makes one if there is none.
     ///
     /// # Errors

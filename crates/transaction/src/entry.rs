@@ -113,6 +113,14 @@ pub enum Entry {
         /// The bytes.
         bytes: Bytes,
     },
+    /// A piece for a transaction to come, whose bytes the partition keeps as a record: it is written, and removed, as one unit
+    /// with the entry that says so.
+    Hold {
+        /// By which name it refers to them.
+        id: StageId,
+        /// How many bytes.
+        bytes: u64,
+    },
     /// These are not waited for any more.
     Expire {
         /// Which.
@@ -181,6 +189,10 @@ impl Entry {
                 out.bytes(bytes);
             }
             Entry::Expire { ids } => out.stages(ids),
+            Entry::Hold { id, bytes } => {
+                out.stage(*id);
+                out.u64(*bytes);
+            }
         }
         out.out
     }
@@ -199,7 +211,7 @@ impl Entry {
             (Some(VERSION | WITHOUT_SPANS) | None, _) => return Err(CodecError::Damaged),
             (Some(found), _) => return Err(CodecError::Version { found }),
         };
-        if !(1..=9).contains(&kind) {
+        if !(1..=10).contains(&kind) {
             return Err(CodecError::Kind { found: kind });
         }
         read((version, kind), &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
@@ -218,6 +230,7 @@ impl Entry {
             Entry::Forget { .. } => 7,
             Entry::Stage { .. } => 8,
             Entry::Expire { .. } => 9,
+            Entry::Hold { .. } => 10,
         }
     }
 }
@@ -264,6 +277,10 @@ fn read((version, kind): (u8, u8), from: &mut Reader<'_>) -> Option<Entry> {
         6 => Entry::Finish { id: from.id()? },
         7 => Entry::Forget { floor: from.floor()? },
         8 => Entry::Stage { id: from.stage()?, bytes: from.bytes(STAGED_PIECE_BYTES_MAX)? },
-        _ => Entry::Expire { ids: from.stages(STAGED_PIECES_MAX)? },
+        9 => Entry::Expire { ids: from.stages(STAGED_PIECES_MAX)? },
+        _ => {
+            let (id, bytes) = (from.stage()?, from.u64()?);
+            (bytes <= STAGED_PIECE_BYTES_MAX as u64).then_some(Entry::Hold { id, bytes })?
+        }
     })
 }

@@ -7,7 +7,7 @@ use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{BlobChange, Brings, Change, Condition, Operation, Transform, Write};
 
 use crate::id::{Durability, Place, StageId, TransactionId};
-use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX};
+use crate::limits::{INLINE_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX, STAGED_ITEM_US, TRANSACTION_US_MAX};
 use crate::reason::Reason;
 
 /// The kind of transform that makes a blob larger; the others are the numbers of operators.
@@ -108,6 +108,18 @@ impl Request {
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.parts.iter().map(|part| part.durability).max().unwrap_or_default()
+    }
+
+    /// How long it may take until it is decided, in microseconds.
+    #[must_use]
+    pub fn limit_us(&self) -> u64 {
+        let staged = |part: &Part| match &part.items {
+            Items::Inline(items) => items.iter().filter(|item| matches!(item.body, Body::Staged(_))).count(),
+            // What the list names is not known here.
+            Items::Staged(_) => ITEMS_MAX / PARTICIPANTS_MAX,
+        };
+        let staged: usize = self.parts.iter().map(staged).sum();
+        TRANSACTION_US_MAX + staged.min(ITEMS_MAX) as u64 * STAGED_ITEM_US
     }
 
     /// Checks order and limits. Errors: `Malformed`, `TooLong`.

@@ -14,8 +14,21 @@ pub const PARTICIPANTS_MAX: usize = 4_096;
 /// carries them from partition to partition.
 pub const INLINE_BYTES_MAX: usize = 1 << 20;
 
-/// Most bytes that a transaction may have staged at one partition.
+/// Most bytes that a session may have staged at one partition.
 pub const STAGED_BYTES_MAX: u64 = 1 << 30;
+
+/// Most bytes that all sessions may have staged at one partition. They are records: they take room in its log.
+pub const STAGED_HERE_BYTES_MAX: u64 = 2 << 30;
+
+/// Most bytes of staged operations that one transaction does in one partition: it does them in one step, and all of them are
+/// memory until the disk has them.
+pub const STAGED_PART_BYTES_MAX: u64 = 256 << 20;
+
+/// Most bytes of operations of one transaction, over all its partitions.
+pub const TRANSACTION_BYTES_MAX: u64 = (1 << 30) + (64 << 20);
+
+/// Staged pieces that one entry lets go of: each is a removal beside it.
+pub const EXPIRED_PER_ENTRY_MAX: usize = 1_024;
 
 /// Most bytes of one staged piece: it is one log entry.
 pub const STAGED_PIECE_BYTES_MAX: usize = zerohop_wire::limits::STAGED_PIECE_BYTES_MAX;
@@ -77,7 +90,11 @@ pub const FORGET_ASK_US: u64 = 5_000_000;
 /// A transaction that is not decided after so long is aborted by its decider: a partition may be gone for good.
 pub const TRANSACTION_US_MAX: u64 = 10_000_000;
 
-/// Staged data that no `Prepare` has pinned expires after so long.
+/// So much longer it may take for each operation and list that was staged for it: a thousand of a mebibyte are read and written
+/// by all their partitions meanwhile.
+pub const STAGED_ITEM_US: u64 = 20_000;
+
+/// Staged data that no `Prepare` has pinned expires so long after its session has staged in the same partition last.
 pub const STAGED_US_MAX: u64 = 60_000_000;
 
 /// What was decided and is missing at a participant is asked for so long, then taken for lost there: the decision is let go.

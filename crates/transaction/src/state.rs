@@ -39,6 +39,8 @@ pub(crate) struct Decision {
 pub(crate) struct Staged {
     pub(crate) bytes: u64,
     pub(crate) pinned: Option<TransactionId>,
+    /// Its bytes are a record of the partition's, and not in memory.
+    pub(crate) is_record: bool,
 }
 
 /// What a committed entry changes in the records.
@@ -68,10 +70,22 @@ pub struct State {
     pub(crate) last: LogIndex,
     /// What prepared transactions and staged pieces take, about.
     bytes: u64,
+    /// Bytes that are staged, wherever they are.
+    staged_bytes: u64,
 }
+
+/// Memory of what is known of a staged piece beside its bytes.
+const STAGED_BYTES: u64 = 128;
 
 /// Memory of a prepared transaction beside its locks and bytes.
 const PREPARED_BYTES: u64 = 256;
+
+impl Staged {
+    /// Memory it takes.
+    fn memory(&self) -> u64 {
+        STAGED_BYTES + if self.is_record { 0 } else { self.bytes }
+    }
+}
 
 impl Prepared {
     fn bytes(&self) -> u64 {
@@ -140,19 +154,17 @@ impl State {
                     .retain(|id, (decision, _)| !floor.span.has(id.decider) || *decision >= floor.index);
             }
             Entry::Stage { id, bytes } => {
-                let staged = Staged { bytes: bytes.len() as u64, pinned: None };
-                self.bytes += staged.bytes;
-                if let Some(before) = self.staged.insert(*id, staged) {
-                    self.bytes -= before.bytes;
-                }
+                self.add_staged(*id, Staged { bytes: bytes.len() as u64, pinned: None, is_record: false });
+            }
+            Entry::Hold { id, bytes } => {
+                self.add_staged(*id, Staged { bytes: *bytes, pinned: None, is_record: true });
             }
             Entry::Expire { ids } => {
-                let bytes = &mut self.bytes;
-                self.staged.retain(|id, staged| {
-                    let stays = staged.pinned.is_some() || !ids.contains(id);
-                    *bytes -= if stays { 0 } else { staged.bytes };
-                    stays
-                });
+                for id in ids {
+                    if self.staged.get(id).is_some_and(|staged| staged.pinned.is_none()) {
+                        self.take_staged(id);
+                    }
+                }
             }
             Entry::Abort { .. } => {}
         }
@@ -162,6 +174,20 @@ impl State {
     pub(crate) fn finish(&mut self, id: &TransactionId) {
         if let Some(decision) = self.decisions.remove(id) {
             self.unfinished.remove(&decision.index);
+        }
+    }
+
+    fn add_staged(&mut self, id: StageId, staged: Staged) {
+        self.take_staged(&id);
+        self.bytes += staged.memory();
+        self.staged_bytes += staged.bytes;
+        self.staged.insert(id, staged);
+    }
+
+    fn take_staged(&mut self, id: &StageId) {
+        if let Some(staged) = self.staged.remove(id) {
+            self.bytes -= staged.memory();
+            self.staged_bytes -= staged.bytes;
         }
     }
 
@@ -186,11 +212,7 @@ impl State {
         effect: Bytes,
         pinned: Vec<StageId>,
     ) -> Install {
-        for id in &pinned {
-            if let Some(staged) = self.staged.remove(id) {
-                self.bytes -= staged.bytes;
-            }
-        }
+        pinned.iter().for_each(|id| self.take_staged(id));
         Install { id, timestamp, effect, pinned }
     }
 
@@ -224,13 +246,33 @@ impl State {
         Some(held.effect.clone())
     }
 
+    /// The staged pieces that an `Apply` which names this `Prepare` will let go of.
+    #[must_use]
+    pub fn pinned_of(&self, id: &TransactionId, prepared: LogIndex) -> &[StageId] {
+        let held = self.prepared.get(id).filter(|held| held.index == prepared);
+        held.map_or(&[], |held| &held.pinned)
+    }
+
     /// Whether a staged piece is there.
     #[must_use]
     pub fn has_staged(&self, id: &StageId) -> bool {
         self.staged.contains_key(id)
     }
 
-    /// Memory of what is prepared and staged, about: whoever carries the state in a checkpoint has a bound for it.
+    /// How long a staged piece is whose bytes are a record; `None` if there is no such piece.
+    #[must_use]
+    pub fn held_as_record(&self, id: &StageId) -> Option<u64> {
+        self.staged.get(id).filter(|staged| staged.is_record).map(|staged| staged.bytes)
+    }
+
+    /// How many pieces are staged, and how many bytes, in memory or as records.
+    #[must_use]
+    pub fn staged(&self) -> (usize, u64) {
+        (self.staged.len(), self.staged_bytes)
+    }
+
+    /// Memory of what is prepared and staged, about, without what is kept as records: whoever carries the state in a
+    /// checkpoint has a bound for it.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -246,10 +288,14 @@ impl State {
     }
 
     /// Entries, with indices, of which [`State::restore`] makes this state: for checkpoints and for members that take a
-    /// whole state. What is staged and not referred to by them is the caller's to add, as `Stage` before all others.
+    /// whole state. Staged bytes that are not kept as records are the caller's to add, as `Stage` before all others.
     #[must_use]
     pub fn entries(&self) -> Vec<(LogIndex, Entry)> {
         let mut entries = Vec::new();
+        // Before what pins them.
+        for (id, staged) in self.staged.iter().filter(|(_, staged)| staged.is_record) {
+            entries.push((LogIndex(0), Entry::Hold { id: *id, bytes: staged.bytes }));
+        }
         for (id, one) in &self.prepared {
             let entry = Entry::Prepare {
                 id: *id,

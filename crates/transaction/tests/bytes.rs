@@ -105,6 +105,7 @@ fn entries() -> Vec<Entry> {
         Entry::Forget { floor: floor() },
         Entry::Stage { id: stage(), bytes: Bytes::from_static(b"staged") },
         Entry::Expire { ids: vec![stage()] },
+        Entry::Hold { id: stage(), bytes: 0x0a0b },
     ]
 }
 
@@ -154,7 +155,9 @@ fn entries_of_the_version_before_are_read_with_participants_of_one_hash() {
             *span = Span { keyspace: place.keyspace, first: place.point, last: place.point };
         }
     }
-    assert_eq!(read, expected);
+    // There were no others then.
+    expected.truncate(read.len());
+    assert_eq!((read.len(), read), (9, expected));
 }
 
 #[test]
@@ -199,7 +202,7 @@ fn other_versions_and_kinds_are_told() {
 
 #[test]
 fn counts_beyond_what_is_there_allocate_nothing() {
-    let mut bytes = entries().pop().unwrap().encode();
+    let mut bytes = Entry::Expire { ids: vec![stage()] }.encode();
     bytes[2..6].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(Entry::decode(&bytes), Err(CodecError::Damaged));
 }
@@ -207,7 +210,7 @@ fn counts_beyond_what_is_there_allocate_nothing() {
 proptest! {
     #[test]
     fn any_bytes_are_refused_or_read_back(
-        number in 0..20_usize,
+        number in 0..21_usize,
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {

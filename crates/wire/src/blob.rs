@@ -7,6 +7,9 @@
 //! FF 'z' 'h' 'b' | name | number of the chunk (8, big-endian) | 0: a chunk, 1: the header, number 0
 //! ```
 //!
+//! Partitions keep under 2 what was staged with them for transactions: the name is the session (16, big-endian), the number the
+//! sequence. No request reaches that, and it lies wherever it was staged.
+//!
 //! A partition is found by the hash of all but the last byte ([`routed`]). A header is:
 //!
 //! | offset | bytes | field |
@@ -22,6 +25,7 @@
 //! | 40 | | attributes, opaque |
 
 use crate::error::{Failure, What};
+use crate::ids::{Sequence, SessionId};
 use crate::limits::{BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
 
 /// What the keys of headers and chunks begin with.
@@ -32,6 +36,7 @@ pub const HEADER_BYTES: usize = 40;
 const NUMBER_BYTES: usize = 8;
 const CHUNK: u8 = 0;
 const HEADER: u8 = 1;
+const STAGED: u8 = 2;
 const FORMAT: u8 = 1;
 
 /// Which blob of its name, and which state of its cuts: a write tells it, and is refused where a later one is known.
@@ -139,6 +144,19 @@ pub fn chunk_key(name: &[u8], number: u64) -> Result<Vec<u8>, Failure<'static>> 
     key(name, number, CHUNK)
 }
 
+/// The key under which a partition keeps a piece that was staged with it, of this session and under this number.
+#[must_use]
+pub fn staged_key(session: SessionId, sequence: Sequence) -> Vec<u8> {
+    let name = [session.issued.0.to_be_bytes(), session.nonce.to_be_bytes()].concat();
+    [&KEY_PREFIX[..], &name, &sequence.0.to_be_bytes(), &[STAGED]].concat()
+}
+
+/// Whether it is such a key.
+#[must_use]
+pub fn is_staged(key: &[u8]) -> bool {
+    is_of_blob(key) && key.last() == Some(&STAGED)
+}
+
 fn key(name: &[u8], number: u64, what: u8) -> Result<Vec<u8>, Failure<'static>> {
     if name.is_empty() {
         return Err(What::Chunk.into());
@@ -199,6 +217,17 @@ mod tests {
             other[at] = 99;
             assert_eq!(BlobHeader::decode(&other), None);
         }
+    }
+
+    #[test]
+    fn what_is_staged_is_neither_header_nor_chunk_and_hidden_as_they_are() {
+        let session = SessionId { issued: crate::ids::Timestamp(1), nonce: 2 };
+        let key = staged_key(session, Sequence(0));
+        assert_eq!(key.len(), 29);
+        assert!(is_staged(&key) && is_of_blob(&key) && name_of_header(&key).is_none());
+        assert_ne!(key, staged_key(session, Sequence(1)));
+        let others = [header_key(b"a"), chunk_key(b"a", 2), Ok(b"plain\x02".to_vec())];
+        assert!(others.iter().all(|other| !is_staged(other.as_ref().expect("a name"))));
     }
 
     #[test]

@@ -67,7 +67,7 @@ type OfStats = (&'static str, &'static str, fn(&Stats) -> u64);
 type OfCounters = (&'static str, &'static str, fn(&Counters) -> u64);
 type OfRecovery = (&'static str, &'static str, fn(&Recovered) -> u64);
 
-const GAUGES: [OfStats; 18] = [
+const GAUGES: [OfStats; 20] = [
     ("partitions", "Partitions held", |stats| stats.partitions),
     ("records", "Records", |stats| stats.records),
     ("versions", "Older versions of records that are kept", |stats| stats.versions),
@@ -83,6 +83,8 @@ const GAUGES: [OfStats; 18] = [
     ("index_bytes", "Memory of indexes and tables", |stats| stats.overhead_bytes),
     ("journal_bytes", "Bytes of journal files", |stats| stats.engine.journal_bytes),
     ("sessions", "Sessions remembered, over all partitions", |stats| stats.sessions),
+    ("staged", "Pieces staged for transactions to come", |stats| stats.staged),
+    ("staged_bytes", "Bytes of these pieces", |stats| stats.staged_bytes),
     ("waits", "Requests that wait for a record to become something", |stats| stats.waits),
     ("troubles", "Troubles that no request was at fault of", |stats| stats.troubles.len() as u64),
     ("disk_full", "1 if its disk has no room for new entries, else 0", |stats| u64::from(stats.is_full)),

@@ -28,6 +28,10 @@ pub struct Stats {
     /// All partitions together: sizes and counts are sums. While partitions that were split let go of what went to their
     /// sisters, their records are an estimate.
     pub records: u64,
+    /// Pieces staged for transactions to come, and their bytes.
+    pub staged: u64,
+    /// See `staged`.
+    pub staged_bytes: u64,
     /// Older versions kept.
     pub versions: u64,
     /// Bytes of all logs.
@@ -160,10 +164,13 @@ impl<D: Disk> Instance<D> {
         for (own, handle) in alone.map(|one| (one.stats(), one.handle())).chain(shared) {
             stats.sessions += own.sessions as u64;
             stats.waits += own.waits as u64;
+            stats.staged += own.staged;
+            stats.staged_bytes += own.staged_bytes;
             // A partition that is held is open in the engine.
             let PartitionStats { records, versions, log, checkpoint_bytes, overhead_bytes, .. } =
                 engine.partition_stats(handle).unwrap_or_default();
-            stats.records += own.own_of(records);
+            // Pieces are records of the partition's own.
+            stats.records += own.own_of(records.saturating_sub(own.staged));
             stats.versions += versions;
             stats.log_bytes += log.bytes;
             stats.live_bytes += log.bytes.saturating_sub(log.dead_bytes);

@@ -20,7 +20,7 @@ pub(crate) mod wait;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineResult, TrimTo};
-use zerohop_wire::blob::is_of_blob;
+use zerohop_wire::blob::{is_of_blob, is_staged};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::Change as Asked;
 use zerohop_wire::messages::{Answer, Condition, Expiry, Query, Range, Read, RecordType, Write};
@@ -204,12 +204,17 @@ pub(crate) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, write: &Write<'a>) -
     }
 }
 
-/// Headers and chunks of blobs are written by the operations of blobs, and removed by whoever knows the version.
+/// Headers and chunks of blobs are written by the operations of blobs, and removed by whoever knows the version; what is staged
+/// is the partition's own.
 #[inline]
 pub(crate) fn check_reserved(write: &Write<'_>) -> Result<(), Failure<'static>> {
     let is_of_blobs = matches!(write.change, Asked::Blob(_))
         || matches!((write.condition, write.change), (Condition::IfVersion(_), Asked::Remove));
-    if is_of_blob(write.key) && !is_of_blobs { Err(What::ReservedKey.into()) } else { Ok(()) }
+    if is_of_blob(write.key) && (!is_of_blobs || is_staged(write.key)) {
+        Err(What::ReservedKey.into())
+    } else {
+        Ok(())
+    }
 }
 
 /// Answers a read of a record that is seen so. `out` is empty, and holds what the answer borrows.

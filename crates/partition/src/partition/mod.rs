@@ -93,6 +93,10 @@ pub struct Stats {
     pub answered_again: u64,
     /// Pieces staged for transactions that have expired since it was opened, as its primary.
     pub staged_expired: u64,
+    /// Pieces that are staged for transactions to come.
+    pub staged: u64,
+    /// Bytes of them.
+    pub staged_bytes: u64,
 }
 
 impl Stats {
@@ -216,6 +220,7 @@ impl Partition {
     /// How it stands.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        let (staged, staged_bytes) = self.state.transacted.as_ref().map_or((0, 0), |one| one.state.staged());
         Stats {
             sessions: self.state.sessions.len(),
             session_bytes: self.state.sessions.bytes(),
@@ -227,6 +232,8 @@ impl Partition {
             removed_of_sisters: self.removed_of_sisters(),
             answered_again: self.answered_again,
             staged_expired: self.staged_expired,
+            staged: staged as u64,
+            staged_bytes,
         }
     }
 

@@ -3,11 +3,13 @@
 //!
 //! The primary logs each removal, and a mark at the end, so that all members hold the same at the same log index, whoever
 //! is primary meanwhile, and a crash costs no more than beginning the walk anew. Until then nobody is shown the others:
-//! scans pass over them, counts leave them out, and no request asks for them, as their keys lead to the sister.
+//! scans pass over them, counts leave them out, and no request asks for them, as their keys lead to the sister. What was staged
+//! before the split is of both, and goes with its transaction.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult, Kind};
 use zerohop_wire::Failure;
+use zerohop_wire::blob::is_staged;
 
 use super::Partition;
 use crate::event::Effects;
@@ -86,7 +88,7 @@ impl Partition {
         // All partitions of a keyspace are split at once: each goes the slower the more there are.
         self.sieve.at_ms = now_ms + u64::from(slice.count() / SIEVE_PARTITIONS_PER_MS).max(1);
         let (keys, next) = engine.scan(self.handle(), self.sieve.cursor)?;
-        for key in keys.iter().filter(|key| !slice.owns(key)) {
+        for key in keys.iter().filter(|key| !slice.owns(key) && !is_staged(key)) {
             match self.remove_foreign(engine, key, effects) {
                 Ok(()) => self.sieve.removed += 1,
                 // It is tried again; nobody is shown it meanwhile.

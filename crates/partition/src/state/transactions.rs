@@ -1,7 +1,8 @@
 //! What the committed log says of transactions over several partitions, and the bytes that were staged for some to come.
 //!
 //! In the state's bytes, behind everything else: number of entries (4), then each: log index (8), length (4), and an entry
-//! of `zerohop_transaction`; staged pieces come first. Of them the state is made again.
+//! of `zerohop_transaction`; staged pieces come first. Of them the state is made again. Of a piece that is a record it has the
+//! name and the length only; those that earlier versions have staged are here with their bytes.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use super::reader::Reader;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transacted {
     pub(crate) state: State,
-    /// The bytes of what the state says is staged.
+    /// The bytes of what the state says is staged and no record.
     staged: BTreeMap<StageId, Bytes>,
 }
 

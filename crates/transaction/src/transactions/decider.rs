@@ -10,7 +10,7 @@ use crate::host::Host;
 use crate::id::{Attempt, Place, StageId, TransactionId};
 use crate::intents::{Locks, Who};
 use crate::item::{Access, Part, Request};
-use crate::limits::{DECISIONS_MAX, QUEUE_MAX, RESEND_US, RESULT_BYTES_MAX, RUNNING_MAX, TRANSACTION_US_MAX};
+use crate::limits::{DECISIONS_MAX, QUEUE_MAX, RESEND_US, RESULT_BYTES_MAX, RUNNING_MAX};
 use crate::message::What;
 use crate::planted::{Bug, is_planted};
 use crate::reason::{Reason, Refusal};
@@ -57,6 +57,7 @@ impl Transactions {
             return Err(Reason::Overloaded);
         }
         let running = Running {
+            ends_at: now.after_us(request.limit_us()),
             request,
             ticket: Some(ticket),
             attempt: self.next_attempt(),
@@ -64,7 +65,6 @@ impl Transactions {
             answers: Default::default(),
             own: Own::Free,
             is_deciding: false,
-            ends_at: now.after_us(TRANSACTION_US_MAX),
             resend_at: now.after_us(RESEND_US),
         };
         self.running.insert(id, running);
@@ -101,7 +101,7 @@ impl Transactions {
 
     fn own_locks(&self, host: &impl Host, id: TransactionId) -> Result<Locks, Refusal> {
         let part = self.running.get(&id).and_then(|running| running.request.parts.last());
-        let needs = self.needs(host, part.ok_or(Reason::Malformed)?)?;
+        let needs = self.needs(host, (id, part.ok_or(Reason::Malformed)?))?;
         // What is logged of the decider's part is its change itself, so it waits for whoever may commit below, and nobody
         // is let in beside it.
         let alone = |access| if matches!(access, Access::Transform(_)) { Access::Write } else { access };
@@ -123,7 +123,7 @@ impl Transactions {
         let Some(part) = self.running.get(&id).and_then(|running| running.request.parts.last()) else {
             return;
         };
-        let needs = self.needs(host, part);
+        let needs = self.needs(host, (id, part));
         let evaluated = needs.and_then(|needs| Ok((self.evaluate(host, &needs.items)?, needs)));
         let ((effect, result), needs) = match evaluated {
             Ok(evaluated) => evaluated,

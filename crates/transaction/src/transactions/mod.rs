@@ -56,6 +56,8 @@ pub struct Transactions {
     floors: Vec<Floor>,
     /// When staged pieces expire, unless they are pinned then.
     expire_at: BTreeMap<StageId, Time>,
+    /// Staged pieces whose `Expire` is appended: whoever comes for one now comes too late.
+    expiring: BTreeSet<StageId>,
     writes: BTreeMap<Ticket, Holder>,
 
     // As a decider.
@@ -83,6 +85,8 @@ struct Held {
     durability: Durability,
     proposal: Timestamp,
     result: Bytes,
+    /// Staged pieces that it rests on.
+    pinned: Vec<StageId>,
     stage: Stage,
     /// What it changes has a transform beside others.
     has_transform: bool,
@@ -192,6 +196,7 @@ impl Transactions {
             forget_at: BTreeMap::new(),
             floors: Vec::new(),
             expire_at: BTreeMap::new(),
+            expiring: BTreeSet::new(),
             writes: BTreeMap::new(),
             running: BTreeMap::new(),
             unknown: BTreeMap::new(),
@@ -266,11 +271,10 @@ impl Transactions {
                 let applied = &self.state.applied;
                 self.forget_at.retain(|id, _| applied.contains_key(id));
             }
-            Entry::Stage { id, .. } => {
-                self.expire_at.insert(*id, now.after_us(crate::limits::STAGED_US_MAX));
-            }
+            Entry::Stage { id, .. } | Entry::Hold { id, .. } => self.is_staged(now, *id),
             Entry::Expire { ids } => ids.iter().for_each(|id| {
                 self.expire_at.remove(id);
+                self.expiring.remove(id);
             }),
         }
         self.pump(now, host, effects);
@@ -346,20 +350,18 @@ impl Transactions {
     }
 
     /// Items, locks and staged pieces of a part.
-    fn needs(&self, host: &impl Host, part: &Part) -> Result<Needs, Refusal> {
+    fn needs(&self, host: &impl Host, (id, part): (TransactionId, &Part)) -> Result<Needs, Refusal> {
         let mut pinned = BTreeSet::new();
         let items = match &part.items {
             Items::Inline(items) => items.clone(),
-            Items::Staged(id) => {
-                let bytes = host.staged(id).ok_or(Reason::StagedGone)?;
-                pinned.insert(*id);
+            Items::Staged(list) => {
+                let bytes = host.staged(list).ok_or(Reason::StagedGone)?;
+                pinned.insert(*list);
                 crate::codec::decode_items(&bytes).map_err(|_| Reason::Malformed)?
             }
         };
         pinned.extend(crate::item::staged_in(&items));
-        if pinned.iter().any(|id| !self.state.staged.contains_key(id)) {
-            return Err(Reason::StagedGone.into());
-        }
+        self.may_pin(id, &pinned)?;
         let locks = crate::intents::locks_of(&items);
         Ok(Needs { items, locks, pinned: pinned.into_iter().collect() })
     }

@@ -63,7 +63,7 @@ impl Transactions {
         if self.held.len() >= HOLDERS_MAX || self.state.applied.len() >= APPLIED_MAX {
             return effects.push(refuse(Reason::Overloaded));
         }
-        let needs = match self.needs(host, part) {
+        let needs = match self.needs(host, (id, part)) {
             Ok(needs) => needs,
             Err(refusal) => {
                 let what = What::Refused { attempt, refusal };
@@ -130,7 +130,7 @@ impl Transactions {
         let mut parts = parts.into_iter();
         let Some(part) = parts.next() else { return };
         // Staged pieces may have expired while it was queued.
-        let needs = self.needs(host, &part);
+        let needs = self.needs(host, (id, &part));
         let evaluated = needs.and_then(|needs| Ok((self.evaluate(host, &items)?, needs)));
         let ((effect, result), needs) = match evaluated {
             Ok(evaluated) => evaluated,
@@ -148,6 +148,7 @@ impl Transactions {
             is_whole: true,
             proposal,
             result: result.clone(),
+            pinned: needs.pinned.clone(),
             stage: Stage::Preparing,
             has_transform: needs.locks.iter().any(|(_, access)| matches!(access, Access::Transform(_))),
             onward: chain.then(|| (floor, parts.collect())),

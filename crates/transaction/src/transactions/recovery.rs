@@ -29,6 +29,7 @@ impl Transactions {
                 durability: prepared.durability,
                 proposal: prepared.proposal,
                 result: prepared.result.clone(),
+                pinned: prepared.pinned.clone(),
                 stage: Stage::Prepared(prepared.index),
                 has_transform: prepared
                     .locks

@@ -1,13 +1,23 @@
 //! Bytes that are too long to travel with their transaction, and come before it.
+//!
+//! A piece is there from its entry on until the transaction that has pinned it is applied, or, without a pin, until
+//! [`STAGED_US_MAX`] after its session has staged here last. The entry that ends it lets go of its bytes as well, so nobody may pin
+//! what is about to expire, nor two transactions one piece.
+
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
 use super::Transactions;
 use crate::effect::Effect;
 use crate::entry::Entry;
-use crate::id::{Durability, StageId};
-use crate::limits::{STAGED_BYTES_MAX, STAGED_PIECE_BYTES_MAX, STAGED_PIECES_MAX};
-use crate::reason::Reason;
+use crate::id::{Durability, StageId, TransactionId};
+use crate::limits::{
+    EXPIRED_PER_ENTRY_MAX, STAGED_BYTES_MAX, STAGED_HERE_BYTES_MAX, STAGED_PIECE_BYTES_MAX,
+    STAGED_PIECES_MAX, STAGED_US_MAX,
+};
+use crate::reason::{Reason, Refusal};
+use crate::time::Time;
 
 impl Transactions {
     /// Stages a piece, at the durability of the partition's keyspace. It is there once the entry is committed, and until it
@@ -24,11 +34,12 @@ impl Transactions {
         if bytes.len() > STAGED_PIECE_BYTES_MAX {
             return Err(Reason::TooLong);
         }
-        if self.state.staged.len() >= STAGED_PIECES_MAX {
+        let (pieces, all) = self.state.staged();
+        if pieces >= STAGED_PIECES_MAX || all + bytes.len() as u64 > STAGED_HERE_BYTES_MAX {
             return Err(Reason::Overloaded);
         }
-        let least = StageId { sequence: Default::default(), ..id };
-        let own = self.state.staged.range(least..).take_while(|(other, _)| other.session == id.session);
+        let own =
+            self.state.staged.range(least_of(id)..).take_while(|(other, _)| other.session == id.session);
         let staged: u64 = own.map(|(_, staged)| staged.bytes).sum();
         if staged + bytes.len() as u64 > STAGED_BYTES_MAX {
             return Err(Reason::TooLong);
@@ -36,4 +47,68 @@ impl Transactions {
         effects.push(Effect::Append { entry: Entry::Stage { id, bytes }, durability });
         Ok(())
     }
+
+    /// A piece is there. Whoever stages still lives: what it has staged before stays as long as this.
+    pub(super) fn is_staged(&mut self, now: Time, id: StageId) {
+        let at = now.after_us(STAGED_US_MAX);
+        self.expire_at.insert(id, at);
+        let own =
+            self.expire_at.range_mut(least_of(id)..).take_while(|(other, _)| other.session == id.session);
+        own.for_each(|(_, expire_at)| *expire_at = at);
+    }
+
+    /// Whether a transaction may rest on these pieces: they are there, stay, and no other rests on them.
+    pub(super) fn may_pin(&self, id: TransactionId, pieces: &BTreeSet<StageId>) -> Result<(), Refusal> {
+        if pieces.is_empty() {
+            return Ok(());
+        }
+        let staged =
+            |piece: &StageId| self.state.staged.get(piece).filter(|_| !self.expiring.contains(piece));
+        if pieces.iter().any(|piece| staged(piece).is_none()) {
+            return Err(Reason::StagedGone.into());
+        }
+        // It may be an earlier one of the same client, which has come to nothing, and has yet to be released.
+        let is_pinned = |piece| staged(piece).and_then(|staged| staged.pinned).is_some_and(|by| by != id);
+        if pieces.iter().any(is_pinned) || self.pinned_by_others(Some(id)).any(|one| pieces.contains(&one)) {
+            return Err(Reason::Overloaded.into());
+        }
+        Ok(())
+    }
+
+    /// Pieces that transactions under way rest on, whether the log says so already or not.
+    fn pinned_by_others(&self, but: Option<TransactionId>) -> impl Iterator<Item = StageId> {
+        let held = self.held.iter().map(|(id, held)| (*id, &held.pinned[..]));
+        // A decider's own part needs no pin in the log before the decision.
+        let own = self.running.iter().map(|(id, one)| (*id, super::decider::pinned_by(&one.own)));
+        held.chain(own).filter(move |(id, _)| Some(*id) != but).flat_map(|(_, pinned)| pinned.iter().copied())
+    }
+
+    /// Staged data that nobody has pinned expires.
+    pub(super) fn tick_staged(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let is_due = self.expire_at.values().any(|at| *at <= now);
+        if !is_due {
+            return;
+        }
+        let used: BTreeSet<StageId> = self.pinned_by_others(None).collect();
+        let mut ids = Vec::new();
+        for (id, at) in &mut self.expire_at {
+            let Some(staged) = self.state.staged.get(id).filter(|_| *at <= now) else { continue };
+            if staged.pinned.is_some() || used.contains(id) || self.expiring.contains(id) {
+                *at = now.after_us(STAGED_US_MAX);
+            } else if ids.len() < EXPIRED_PER_ENTRY_MAX {
+                ids.push(*id);
+            }
+        }
+        if !ids.is_empty() {
+            self.expiring.extend(&ids);
+            effects.push(Effect::Append { entry: Entry::Expire { ids }, durability: Durability::Memory });
+        }
+        let staged = &self.state.staged;
+        self.expire_at.retain(|id, _| staged.contains_key(id));
+    }
+}
+
+/// The first name that a piece of the same session could have.
+fn least_of(id: StageId) -> StageId {
+    StageId { sequence: Default::default(), ..id }
 }

@@ -4,8 +4,8 @@ use super::{Stage, Transactions, send};
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::host::Host;
-use crate::id::{Durability, StageId, TransactionId};
-use crate::limits::{ASK_US, FORGET_ASK_US, RESEND_US, STAGED_US_MAX};
+use crate::id::{Durability, TransactionId};
+use crate::limits::{ASK_US, FORGET_ASK_US, RESEND_US};
 use crate::message::What;
 use crate::reason::Reason;
 use crate::time::Time;
@@ -91,26 +91,5 @@ impl Transactions {
             }
         }
         release.into_iter().for_each(|id| self.say_released_again(id, effects));
-    }
-
-    /// Staged data that nobody has pinned expires.
-    fn tick_staged(&mut self, now: Time, effects: &mut Vec<Effect>) {
-        let used: Vec<StageId> =
-            self.running.values().flat_map(|one| super::decider::pinned_by(&one.own)).copied().collect();
-        let mut ids = Vec::new();
-        for (id, at) in &mut self.expire_at {
-            let Some(staged) = self.state.staged.get(id) else { continue };
-            if staged.pinned.is_some() || used.contains(id) {
-                *at = now.after_us(STAGED_US_MAX);
-            } else if *at <= now {
-                *at = now.after_us(STAGED_US_MAX);
-                ids.push(*id);
-            }
-        }
-        if !ids.is_empty() {
-            effects.push(Effect::Append { entry: Entry::Expire { ids }, durability: Durability::Memory });
-        }
-        let staged = &self.state.staged;
-        self.expire_at.retain(|id, _| staged.contains_key(id));
     }
 }

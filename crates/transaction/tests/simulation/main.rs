@@ -12,6 +12,7 @@ mod group;
 #[cfg(feature = "planted-bugs")]
 mod planted;
 mod random;
+mod staging;
 mod store;
 mod world;
 

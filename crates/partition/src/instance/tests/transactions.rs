@@ -5,6 +5,7 @@ mod random;
 mod scans;
 mod snapshots;
 mod splits;
+mod staging;
 
 use bytes::Bytes;
 use zerohop_engine::disk::Disk;
@@ -16,8 +17,8 @@ use zerohop_wire::ids::{
     InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Sequence, SessionId, Timestamp,
 };
 use zerohop_wire::messages::{
-    Brings, Change, Condition, Expiry, NumberType, Operation, Operator, Peer, Query, Read, Stamp, Transact,
-    Transform, Write,
+    Brings, Change, Condition, Expiry, NumberType, Operation, Operator, Peer, Query, Read, Stage, Stamp,
+    Transact, Transform, Write,
 };
 use zerohop_wire::{AbortReason, Decoded, Decoder, Envelope, Failure, Features, Message, pack};
 

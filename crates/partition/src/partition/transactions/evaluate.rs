@@ -8,15 +8,16 @@
 //! | | then each operation: 0 (1), length (4), an operation as in a batch; or 1 (1), the staged piece: session (16), sequence (8) |
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
-use zerohop_transaction::limits::{EFFECT_BYTES_MAX, RESULT_BYTES_MAX};
+use zerohop_engine::{Engine, Handle};
+use zerohop_transaction::limits::{EFFECT_BYTES_MAX, RESULT_BYTES_MAX, STAGED_PART_BYTES_MAX};
 use zerohop_transaction::{Access, Body, Evaluated, Item, Reason, Refusal, StageId};
 use zerohop_wire::ids::{Sequence, Timestamp};
 use zerohop_wire::messages::{Answer, Change, Operation, Outcome as Brought, Query};
 use zerohop_wire::{Failure, Many};
 
 use super::host::Inner;
+use super::staged::piece;
 use crate::group::Group;
 use crate::held::push_packed;
 use crate::limits::TRANSACTED_BYTES_MAX;
@@ -31,10 +32,15 @@ use crate::unit::Unit;
 use crate::view::View;
 
 /// The operation of an item, as bytes.
-pub(super) fn body(state: &State, item: &Item) -> Option<Bytes> {
+pub(super) fn body<D: Disk>(
+    engine: &mut Engine<D>,
+    handle: Handle,
+    state: &State,
+    item: &Item,
+) -> Option<Bytes> {
     match &item.body {
         Body::Inline(bytes) => Some(bytes.clone()),
-        Body::Staged(id) => state.transacted.as_ref()?.staged(id),
+        Body::Staged(id) => piece(engine, handle, state, id),
     }
 }
 
@@ -82,9 +88,16 @@ fn run<D: Disk>(
     effect.put_u64_le(unit.now_ms());
     // No record has it: it stands for the version that the transaction will have.
     let at = unit.at();
+    let (handle, mut staged_bytes) = (unit.group.handle(), 0);
     for (number, item) in (0u32..).zip(items) {
         let refuse = |reason| Refusal { reason, item: number };
-        let bytes = body(state, item).ok_or(refuse(Reason::StagedGone))?;
+        let bytes = body(unit.engine, handle, state, item).ok_or(refuse(Reason::StagedGone))?;
+        if matches!(item.body, Body::Staged(_)) {
+            staged_bytes += bytes.len() as u64;
+        }
+        if staged_bytes > STAGED_PART_BYTES_MAX {
+            return Err(refuse(Reason::TooLong));
+        }
         let operation = operation(&bytes).ok_or(refuse(Reason::Malformed))?;
         let hash = slice.hash(operation.key());
         if hash != item.cell || item.access != Access::of(&operation) {
@@ -199,7 +212,7 @@ pub(super) fn redo<D: Disk>(
     };
     unit.set_time(at, now_ms);
     while !from.is_at_end() {
-        let bytes = next_body(&mut from, state).ok_or(Failure::Rotten)?;
+        let bytes = next_body(&mut from, (unit.engine, unit.group.handle()), state).ok_or(Failure::Rotten)?;
         let Some(Operation::Write(write)) = operation(&bytes) else { return Err(Failure::Rotten) };
         // A sister does hers. Here it would come behind the walk that removes what is hers, and stay.
         if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SistersHalfDone) {
@@ -209,7 +222,11 @@ pub(super) fn redo<D: Disk>(
     Ok(())
 }
 
-fn next_body(from: &mut Reader<'_>, state: &State) -> Option<Bytes> {
+fn next_body<D: Disk>(
+    from: &mut Reader<'_>,
+    (engine, handle): (&mut Engine<D>, Handle),
+    state: &State,
+) -> Option<Bytes> {
     match from.u8()? {
         INLINE => {
             let length = from.u32()? as usize;
@@ -217,7 +234,7 @@ fn next_body(from: &mut Reader<'_>, state: &State) -> Option<Bytes> {
         }
         STAGED => {
             let id = StageId { session: from.session()?, sequence: Sequence(from.u64()?) };
-            state.transacted.as_ref()?.staged(&id)
+            piece(engine, handle, state, &id)
         }
         _ => None,
     }

@@ -9,6 +9,7 @@ use zerohop_transaction::{Evaluated, Host, Install, Item, Known, Reason, Refusal
 use zerohop_wire::ids::Timestamp;
 
 use super::evaluate;
+use super::staged::piece;
 use crate::clock::Clock;
 use crate::group::Group;
 use crate::overlay::Overlay;
@@ -57,11 +58,10 @@ impl<D: Disk> Host for Records<'_, D> {
     }
 
     fn version(&self, item: &Item) -> Timestamp {
-        let bytes = evaluate::body(self.state, item);
+        let inner = &mut *self.inner.borrow_mut();
+        let bytes = evaluate::body(inner.engine, inner.group.handle(), self.state, item);
         // What cannot be read is not what anybody has seen.
-        bytes
-            .and_then(|bytes| evaluate::version(&mut self.inner.borrow_mut(), self.state, &bytes))
-            .unwrap_or(Timestamp::MAX)
+        bytes.and_then(|bytes| evaluate::version(inner, self.state, &bytes)).unwrap_or(Timestamp::MAX)
     }
 
     fn evaluate(&self, items: &[Item]) -> Result<Evaluated, Refusal> {
@@ -73,7 +73,8 @@ impl<D: Disk> Host for Records<'_, D> {
     fn install(&mut self, _install: &Install) {}
 
     fn staged(&self, id: &StageId) -> Option<Bytes> {
-        self.state.transacted.as_ref()?.staged(id)
+        let inner = &mut *self.inner.borrow_mut();
+        piece(inner.engine, inner.group.handle(), self.state, id)
     }
 
     fn known(&self, id: &TransactionId) -> Known {

@@ -7,6 +7,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::evaluate::{redo, take_back};
+use super::staged::Beside;
 use crate::event::Effects;
 use crate::failure::failure_of;
 use crate::group::Entry;
@@ -25,16 +26,13 @@ impl Partition {
     pub(super) fn log_transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        entry: Logged,
+        mut entry: Logged,
         effects: &mut dyn Effects,
     ) -> Result<(), Failure<'static>> {
-        let (at, effect) = match &entry {
-            Logged::Commit { timestamp, effect, .. } => (Some(*timestamp), Some(effect.clone())),
-            Logged::Apply { id, prepared, timestamp, .. } => {
-                let transacted = self.state.transacted.as_ref();
-                (Some(*timestamp), transacted.and_then(|one| one.state.effect_of(id, *prepared)))
-            }
-            _ => (None, None),
+        let beside = Beside::of(&mut entry, &self.state);
+        let at = match &entry {
+            Logged::Commit { timestamp, .. } | Logged::Apply { timestamp, .. } => Some(*timestamp),
+            _ => None,
         };
         let at = match at {
             Some(at) => {
@@ -45,7 +43,7 @@ impl Partition {
         };
         let request = match &entry {
             Logged::Commit { id, .. } | Logged::Abort { id, .. } => Some((id.session, id.sequence)),
-            Logged::Stage { id, .. } => Some((id.session, id.sequence)),
+            Logged::Hold { id, .. } => Some((id.session, id.sequence)),
             _ => None,
         };
         let transacting = self.transacting.as_deref_mut();
@@ -53,11 +51,10 @@ impl Partition {
         let lowest = asked.map_or(0, |(lowest, _)| lowest);
         let mut payload = Vec::new();
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
-        // A clock, and no operation: it only reads.
-        let changes = effect.filter(|effect| effect.len() > size_of::<u64>());
-        match changes {
-            None => self.log_mark_of_transaction(engine, at, &payload, effects),
-            Some(effect) => self.log_changes(engine, at, (&payload, &effect), effects),
+        if beside.is_nothing() {
+            self.log_mark_of_transaction(engine, at, &payload, effects)
+        } else {
+            self.log_changes(engine, at, (&payload, &beside), effects)
         }
     }
 
@@ -83,7 +80,7 @@ impl Partition {
         &mut self,
         engine: &mut Engine<D>,
         at: Timestamp,
-        (payload, effect): (&[u8], &[u8]),
+        (payload, beside): (&[u8], &Beside),
         effects: &mut dyn Effects,
     ) -> Result<(), Failure<'static>> {
         let (end, slice) = (self.group.end(), self.slice());
@@ -93,11 +90,13 @@ impl Partition {
             let Partition { group, overlay, state, clock, .. } = &mut *self;
             let state = &*state;
             let mut unit = Unit::new(engine, (group, overlay, &state.deadlines), clock, &mut staged, None);
+            unit.set_time(at, unit.now_ms());
+            let effect = beside.effect.as_deref().unwrap_or_default();
             let mut redone = redo(&mut unit, (state, slice), (effect, at));
             if is_planted(Bug::TransactionTwice) {
                 redone = redone.and_then(|()| redo(&mut unit, (state, slice), (effect, at)));
             }
-            (redone, unit.appended)
+            (redone.and_then(|()| beside.settle(&mut unit)), unit.appended)
         };
         let result = redone.and_then(|()| {
             if appended == 0 && self.group.commits_at_once() {

@@ -16,6 +16,7 @@ mod host;
 mod intents;
 mod log;
 mod requests;
+mod staged;
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -5,7 +5,7 @@ use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::codec::decode_parts;
 use zerohop_transaction::{
-    Durability, Outcome as Ended, Part, Place, Reason, Refusal, Request, StageId, TransactionId,
+    Durability, Effect, Outcome as Ended, Part, Place, Reason, Refusal, Request, StageId, TransactionId,
 };
 use zerohop_wire::messages::{ItemAnswer, Stage, Stamp, Transact, Transacted};
 use zerohop_wire::{AbortReason, Failure, Many, Message};
@@ -153,36 +153,40 @@ impl Partition {
     ) -> Result<(u64, Outcome), Failure<'static>> {
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
         let held = self.state.transacted.as_ref().map_or(0, |one| one.state.bytes());
-        if held + stage.piece.len() as u64 > TRANSACTED_BYTES_MAX || !self.open_transactions() {
+        if held > TRANSACTED_BYTES_MAX || !self.open_transactions() {
             return Err(busy);
         }
         let stamp = &stage.stamp;
         let id = StageId { session: stamp.session, sequence: stamp.sequence };
         let bytes = Bytes::copy_from_slice(stage.piece);
         let mut refused = None;
-        let before = self.group.last();
+        let wanted = self.ask(engine, |transactions, _, _, told| {
+            refused = transactions.stage((id, bytes), Durability::Memory, told).err();
+        });
+        if let Some(reason) = refused {
+            return Err(aborted(reason));
+        }
         if let Some(transacting) = self.transacting.as_deref_mut() {
             let ticket = transacting.ticket();
             let asked = (stamp.lowest_unanswered.0, ticket);
             transacting.asked.insert((stamp.session, stamp.sequence), asked);
         }
-        self.act(engine, effects, |transactions, _, _, told| {
-            refused = transactions.stage((id, bytes), Durability::Memory, told).err();
+        let entry = wanted.into_iter().find_map(|effect| match effect {
+            Effect::Append { entry, .. } => Some(entry),
+            _ => None,
         });
+        // What has no room is refused, and nothing else suffers.
+        let logged = entry.map_or(Err(busy), |entry| self.log_transaction(engine, entry, effects));
         if let Some(transacting) = self.transacting.as_deref_mut() {
             transacting.asked.remove(&(stamp.session, stamp.sequence));
         }
-        match refused {
-            Some(reason) => Err(aborted(reason)),
-            None if self.group.last() == before => Err(busy),
-            None => {
-                let outcome = Outcome::Done { version: Default::default(), number: 0 };
-                if !self.group.commits_at_once() {
-                    let index = self.group.last();
-                    self.overlay.add_outcome(index, stamp.session, stamp.sequence.0, outcome.clone());
-                }
-                Ok((self.group.last(), outcome))
-            }
+        logged?;
+        self.tell_committed(engine, effects);
+        let outcome = Outcome::Done { version: Default::default(), number: 0 };
+        if !self.group.commits_at_once() {
+            let index = self.group.last();
+            self.overlay.add_outcome(index, stamp.session, stamp.sequence.0, outcome.clone());
         }
+        Ok((self.group.last(), outcome))
     }
 }

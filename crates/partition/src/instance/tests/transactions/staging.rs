@@ -1,0 +1,267 @@
+//! Bytes that come before their transaction: they are records of the partition's own, which are done, or expire, whoever fails
+//! meanwhile, and leave nothing.
+
+use zerohop_transaction::StageId;
+use zerohop_transaction::limits::STAGED_US_MAX;
+use zerohop_wire::blob::staged_key;
+
+use super::*;
+
+/// Pieces of this many bytes.
+const PIECE_BYTES: usize = 100 << 10;
+
+fn of_three(epoch: u64, primary: u32) -> ReplicaGroup {
+    let in_sync = (1..=3).filter(|one| *one != primary).map(InstanceId).collect();
+    ReplicaGroup { in_sync, ..ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(primary)) }
+}
+
+fn piece(byte: u8) -> &'static [u8] {
+    vec![byte; PIECE_BYTES].leak()
+}
+
+impl World {
+    /// Stages an insertion.
+    fn stage(&mut self, sequence: u64, key: &str, value: &[u8]) -> (usize, u64) {
+        let change = Change::Insert { value, expiry: Expiry::Never };
+        let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        let mut packed = Vec::new();
+        pack(&Operation::Write(write), &mut packed).expect("fits");
+        let stamp = Stamp {
+            session: SESSION,
+            sequence: Sequence(sequence),
+            lowest_unanswered: Sequence(1),
+            seen: Timestamp::ZERO,
+        };
+        let holder = self.holder(key);
+        let envelope = self.benches[holder].envelope(KEYSPACE, key);
+        (holder, self.benches[holder].ask(envelope, &Message::Stage(Stage { stamp, piece: &packed })))
+    }
+
+    /// The same, once it is answered.
+    fn staged(&mut self, sequence: u64, key: &str, value: &[u8]) {
+        let asked = self.stage(sequence, key, value);
+        self.play(60);
+        assert_eq!(self.answer(asked), Some(Ok("done 0".to_owned())), "{key} is staged");
+    }
+
+    /// Parts that insert what is staged under these numbers.
+    fn staged_parts(&self, pieces: &[(u64, &str)]) -> Vec<Part> {
+        let changes: Vec<_> = pieces.iter().map(|(_, key)| insert(key, "")).collect();
+        let mut parts = self.parts(Asked::Sync, &changes);
+        for item in parts.iter_mut().flat_map(|part| match &mut part.items {
+            Items::Inline(items) => items.iter_mut(),
+            Items::Staged(_) => panic!("nothing is"),
+        }) {
+            let (sequence, _) = pieces.iter().find(|(_, key)| self.hash(key) == item.cell).expect("is one");
+            item.body = Body::Staged(StageId { session: SESSION, sequence: Sequence(*sequence) });
+        }
+        parts
+    }
+
+    /// Pieces and bytes that are staged, over all members.
+    fn all_staged(&mut self) -> (u64, u64) {
+        let of = |bench: &mut Bench| {
+            let stats = bench.instance.stats();
+            (stats.staged, stats.staged_bytes)
+        };
+        self.benches.iter_mut().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+
+    /// As long as nobody stages any more.
+    fn pass(&mut self, us: u64) {
+        for bench in &mut self.benches {
+            bench.now.unix_ms += us / 1_000;
+            bench.now.elapsed_ms += us / 1_000;
+        }
+        self.play(500);
+    }
+
+    fn is_clean(&mut self, records: u64) {
+        assert_eq!(self.all_staged(), (0, 0), "nothing is staged");
+        assert_eq!(self.records_held(), records, "nor is any record left of it");
+        for bench in &self.benches {
+            assert!(bench.instance.transactions_are_idle(), "something is left");
+        }
+    }
+
+    /// All records of the engines, shown or not.
+    fn records_held(&mut self) -> u64 {
+        let of = |bench: &mut Bench| -> u64 {
+            let engine = &mut bench.instance.engine;
+            let handles: Vec<_> = engine.partitions().map(|(_, handle)| handle).collect();
+            handles.into_iter().map(|handle| engine.records(handle).expect("is open")).sum()
+        };
+        self.benches.iter_mut().map(of).sum()
+    }
+}
+
+#[test]
+fn what_is_staged_outlives_a_crash_and_is_done_once() {
+    let mut world = World::new(2, Durability::Sync);
+    let keys = world.keys();
+    world.staged(1, &keys[0], piece(b'a'));
+    world.staged(2, &keys[3], piece(b'b'));
+    let staged = world.all_staged();
+    assert!(staged.0 == 2 && staged.1 > 2 * PIECE_BYTES as u64);
+    assert_eq!(world.value(&keys[0]), Some(Err(Failure::NotFound)), "nobody sees it");
+    for has_checkpoints in [false, true] {
+        // These have the names of pieces and not their bytes.
+        if has_checkpoints {
+            world.benches.iter_mut().for_each(|bench| bench.instance.checkpoint_all());
+            world.play(200);
+        }
+        world = world.crash();
+        world.play(1_000);
+        assert_eq!(world.all_staged(), staged, "from checkpoints: {has_checkpoints}");
+    }
+    let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
+    let asked = world.transact(3, &parts);
+    world.play(200);
+    let told = world.answer(asked).expect("is answered").expect("is done");
+    assert!(told.starts_with("transacted 2"), "{told}");
+    for (key, byte) in [(&keys[0], b'a'), (&keys[3], b'b')] {
+        let value = world.value(key).expect("is answered").expect("is there");
+        assert!(value.len() == PIECE_BYTES && value.bytes().all(|one| one == byte));
+    }
+    world.play(6_000);
+    world.is_clean(2);
+    // What was staged goes with its transaction: another finds it gone.
+    let parts = world.staged_parts(&[(1, &keys[0])]);
+    let asked = world.transact(4, &parts);
+    world.play(100);
+    let gone = world.answer(asked).expect("is answered");
+    assert!(matches!(gone, Err(Failure::Aborted { reason: AbortReason::StagedGone, .. })), "{gone:?}");
+}
+
+#[test]
+fn what_a_client_staged_that_never_came_back_goes_after_the_published_time() {
+    for durability in [Durability::Sync, Durability::Memory] {
+        let mut world = World::new(2, durability);
+        let keys = world.keys();
+        for sequence in 1..=30 {
+            world.staged(sequence, &keys[sequence as usize % 4], piece(b'a'));
+        }
+        assert_eq!(world.all_staged().0, 30);
+        world.pass(STAGED_US_MAX / 2);
+        // Another piece keeps those of the session in its partition.
+        world.staged(31, &keys[0], piece(b'b'));
+        world.pass(STAGED_US_MAX * 3 / 4);
+        assert_eq!(world.all_staged().0, 8, "those beside which nothing came are gone");
+        world.pass(STAGED_US_MAX);
+        world.play(1_000);
+        world.is_clean(0);
+    }
+}
+
+#[test]
+fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
+    let mut world = World::new(3, Durability::Sync);
+    let keys = world.keys();
+    for (partition, key) in keys.iter().enumerate() {
+        let primary = world.holder(key) as u32 + 1;
+        world.set_group(PartitionId(partition as u32), of_three(2, primary));
+    }
+    world.play(1_500);
+    for (sequence, key) in (1..).zip(&keys) {
+        world.staged(sequence, key, piece(b'a'));
+    }
+    for (partition, key) in keys.iter().enumerate() {
+        let next = (world.holder(key) as u32 + 1) % 3 + 1;
+        world.set_group(PartitionId(partition as u32), of_three(3, next));
+    }
+    world.play(2_000);
+    assert_eq!(world.all_staged().0, 12, "all three have each of them");
+    let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[1])]);
+    let asked = world.transact(9, &parts);
+    world.play(300);
+    assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
+    assert_eq!(world.value(&keys[0]).map(|value| value.map(|value| value.len())), Some(Ok(PIECE_BYTES)));
+    world.pass(STAGED_US_MAX);
+    world.play(6_000);
+    assert_eq!(world.all_staged(), (0, 0));
+    assert_eq!(world.records_held(), 6, "two records, three times");
+}
+
+#[test]
+fn what_was_staged_before_a_split_is_done_in_the_daughter_that_has_its_key_and_leaves_nothing_in_the_other() {
+    let mut world = World::new(2, Durability::Sync);
+    let keys = world.keys();
+    world.staged(1, &keys[0], piece(b'a'));
+    world.staged(2, &keys[3], piece(b'b'));
+    world.staged(3, &keys[1], piece(b'c'));
+    world.split();
+    // Long enough for each daughter to have let go of what is the other's.
+    world.play(2_000);
+    let parts = world.staged_parts(&[(1, &keys[0]), (2, &keys[3])]);
+    let asked = world.transact(4, &parts);
+    world.play(300);
+    assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
+    for key in [&keys[0], &keys[3]] {
+        let length = world.value(key).map(|value| value.map(|value| value.len()));
+        assert_eq!(length, Some(Ok(PIECE_BYTES)));
+    }
+    world.pass(STAGED_US_MAX + 1_000_000);
+    world.play(15_000);
+    world.is_clean(2);
+}
+
+#[test]
+fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
+    let mut world = World::new(2, Durability::Sync);
+    let keys = world.keys();
+    world.staged(1, &keys[0], piece(b'a'));
+    let parts = world.staged_parts(&[(1, &keys[0])]);
+    let other = world.parts(Asked::Sync, &[insert(&keys[3], "x")]);
+    let both: Vec<Part> = parts.iter().chain(&other).cloned().collect();
+    // Prepared, and not heard: it holds its piece.
+    let (first, decider) = (world.holder(&keys[0]), world.holder(&keys[3]));
+    assert_ne!(first, decider);
+    world.loses = Box::new(move |from, _| from == first);
+    let held = world.transact(2, &both);
+    world.play(100);
+    assert_eq!(world.answer(held), None);
+    // Nobody writes there, not even as to a chunk.
+    let key = staged_key(SESSION, Sequence(1));
+    let stamp = zerohop_wire::blob::BlobStamp { id: u64::MAX, generation: 0 };
+    let cut = zerohop_wire::messages::BlobChange::CutChunk { stamp, keep: 0, marks: true };
+    for change in [Change::Remove, Change::Blob(cut)] {
+        let envelope = world.benches[first].envelope(KEYSPACE, &keys[0]);
+        let write = Write { key: &key, condition: Condition::Always, change };
+        let asked = world.benches[first].ask(envelope, &Message::Write { stamp: Stamp::default(), write });
+        world.play(50);
+        let told = world.answer((first, asked));
+        assert!(matches!(told, Some(Err(Failure::BadRequest { .. }))), "{told:?}");
+    }
+    assert_eq!(world.all_staged().0, 1);
+    world.loses = Box::new(|_, _| false);
+    world.play(1_000);
+    assert!(world.answer(held).expect("is answered").expect("is done").starts_with("transacted 2"));
+    let again = world.transact(3, &parts);
+    world.play(100);
+    let refused = world.answer(again).expect("is answered");
+    assert!(matches!(refused, Err(Failure::Aborted { reason: AbortReason::StagedGone, .. })), "{refused:?}");
+    world.play(6_000);
+    world.is_clean(2);
+}
+
+#[test]
+fn more_than_memory_and_checkpoints_hold_is_staged_in_the_log() {
+    let mut world = World::new(1, Durability::Interval { ms: 100 });
+    let keys = world.keys();
+    let long = vec![b'a'; 4 << 20];
+    for sequence in 1..=12 {
+        world.staged(sequence, &keys[0], &long);
+    }
+    let (pieces, bytes) = world.all_staged();
+    assert!(pieces == 12 && bytes > 48 << 20);
+    world.benches[0].instance.checkpoint_all();
+    world.play(500);
+    let checkpoints = world.benches[0].instance.stats().checkpoint_bytes;
+    assert!(checkpoints < 1 << 20, "the bytes are in no checkpoint: {checkpoints}");
+    world.pass(STAGED_US_MAX);
+    world.is_clean(0);
+    // Removed records are dead space, which compaction gives back.
+    world.play(5_000);
+    let stats = world.benches[0].instance.stats();
+    assert!(stats.log_bytes < 16 << 20, "{} bytes of log", stats.log_bytes);
+}

@@ -1,0 +1,154 @@
+//! Staged pieces, and who comes for them at the moment at which they go.
+
+use zerohop_transaction::limits::STAGED_US_MAX;
+use zerohop_transaction::{
+    Access, Attempt, Body, Durability, Entry, Floor, Item, Items, Message, Part, Place, Reason, Span,
+    StageId, Time, TransactionId, What,
+};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+
+use super::group::{Group, Logged, Out};
+use super::store::Op;
+
+const HERE: Place = Place { keyspace: KeyspaceId(1), point: 0 };
+const DECIDER: Place = Place { keyspace: KeyspaceId(2), point: 0 };
+const SESSION: SessionId = SessionId { issued: Timestamp(1), nonce: 2 };
+const PIECE: StageId = StageId { session: SESSION, sequence: Sequence(1) };
+
+/// A partition in which a piece was staged at time 0.
+fn with_a_piece() -> Group {
+    let mut group = Group {
+        span: Span { keyspace: HERE.keyspace, first: 0, last: u64::MAX },
+        durability: Durability::Sync,
+        log: Vec::new(),
+        primary: None,
+        deposed: Vec::new(),
+        epoch: 1,
+        instance: 0,
+        skew_ms: 0,
+        ceiling: Timestamp::ZERO,
+    };
+    group.begin(Time(0), Timestamp(1 << 16), false);
+    let primary = group.primary.as_mut().unwrap();
+    let mut effects = Vec::new();
+    let staged = primary.transactions.stage((PIECE, Op::Add(5).encode()), Durability::Sync, &mut effects);
+    assert_eq!(staged, Ok(()));
+    primary.carry_out(Time(0), effects, 1);
+    group.commit(Time(0), 1);
+    group
+}
+
+/// A decider asks for a transaction that adds what is staged.
+fn prepare(group: &mut Group, now: Time, (sequence, counter): (u64, u64)) {
+    let id = TransactionId { decider: DECIDER, session: SESSION, sequence: Sequence(sequence) };
+    let item = Item { cell: sequence << 8, access: Access::Write, seen: None, body: Body::Staged(PIECE) };
+    let part = Part { place: HERE, durability: Durability::Sync, items: Items::Inline(vec![item]) };
+    let floor =
+        Floor { span: Span { keyspace: DECIDER.keyspace, first: 0, last: u64::MAX }, index: LogIndex(1) };
+    let attempt = Attempt { epoch: PartitionEpoch(1), counter };
+    let what =
+        What::Prepare { attempt, chain: false, durability: Durability::Sync, floor, parts: vec![part] };
+    say(group, now, Message { to: HERE, from: DECIDER, id, what });
+}
+
+fn say(group: &mut Group, now: Time, message: Message) {
+    let (log, mut effects) = (group.log.len(), Vec::new());
+    let primary = group.primary.as_mut().unwrap();
+    primary.transactions.message(now, &mut primary.records, message, &mut effects);
+    primary.carry_out(now, effects, log);
+}
+
+fn tick(group: &mut Group, now: Time) {
+    let (log, mut effects) = (group.log.len(), Vec::new());
+    let primary = group.primary.as_mut().unwrap();
+    primary.transactions.tick(now, &mut primary.records, &mut effects);
+    primary.carry_out(now, effects, log);
+}
+
+/// What is appended, by kind.
+fn appended(group: &Group) -> Vec<u8> {
+    let kind = |logged: &Logged| match logged {
+        Logged::Of(entry, _) => Some(entry.kind()),
+        _ => None,
+    };
+    group.primary.as_ref().unwrap().appended.iter().filter_map(kind).collect()
+}
+
+/// Why transactions were refused.
+fn refused(group: &mut Group) -> Vec<Reason> {
+    let reason = |out: Out| match out {
+        Out::Message(Message { what: What::Refused { refusal, .. }, .. }) => Some(refusal.reason),
+        _ => None,
+    };
+    std::mem::take(&mut group.primary.as_mut().unwrap().out).into_iter().filter_map(reason).collect()
+}
+
+const PREPARE: u8 = 1;
+const RELEASE: u8 = 2;
+const EXPIRE: u8 = 9;
+
+#[test]
+fn whoever_comes_for_a_piece_that_is_about_to_expire_is_refused() {
+    let mut group = with_a_piece();
+    tick(&mut group, Time(STAGED_US_MAX - 1));
+    assert_eq!(appended(&group), [], "it is not its time yet");
+    let late = Time(STAGED_US_MAX);
+    tick(&mut group, late);
+    tick(&mut group, late);
+    assert_eq!(appended(&group), [EXPIRE], "once");
+    prepare(&mut group, late, (2, 1));
+    assert_eq!(appended(&group), [EXPIRE], "nothing is prepared over what goes");
+    group.commit(late, 9);
+    assert_eq!(refused(&mut group), [Reason::StagedGone]);
+    assert!(group.primary.unwrap().transactions.state().is_empty());
+}
+
+#[test]
+fn nothing_expires_that_a_transaction_under_way_names_though_the_log_does_not_say_so_yet() {
+    let mut group = with_a_piece();
+    prepare(&mut group, Time(1), (2, 1));
+    assert_eq!(appended(&group), [PREPARE]);
+    tick(&mut group, Time(STAGED_US_MAX));
+    assert_eq!(appended(&group), [PREPARE]);
+    group.commit(Time(STAGED_US_MAX), 9);
+    tick(&mut group, Time(3 * STAGED_US_MAX));
+    assert_eq!(appended(&group), []);
+    assert!(group.primary.unwrap().transactions.state().has_staged(&PIECE));
+}
+
+#[test]
+fn a_piece_is_of_one_transaction_until_that_is_released() {
+    let mut group = with_a_piece();
+    prepare(&mut group, Time(1), (2, 1));
+    prepare(&mut group, Time(1), (3, 1));
+    assert_eq!(appended(&group), [PREPARE]);
+    group.commit(Time(2), 9);
+    assert_eq!(refused(&mut group), [Reason::Overloaded], "once what it was looked at over is committed");
+    prepare(&mut group, Time(2), (3, 2));
+    assert_eq!((appended(&group), refused(&mut group)), (vec![], vec![Reason::Overloaded]));
+    let id = TransactionId { decider: DECIDER, session: SESSION, sequence: Sequence(2) };
+    let floor =
+        Floor { span: Span { keyspace: DECIDER.keyspace, first: 0, last: u64::MAX }, index: LogIndex(1) };
+    let what = What::Release { attempt: Attempt { epoch: PartitionEpoch(1), counter: 1 }, floor };
+    say(&mut group, Time(3), Message { to: HERE, from: DECIDER, id, what });
+    assert_eq!(appended(&group), [RELEASE]);
+    group.commit(Time(3), 9);
+    prepare(&mut group, Time(3), (3, 3));
+    assert_eq!((appended(&group), refused(&mut group)), (vec![PREPARE], vec![]));
+}
+
+#[test]
+fn pieces_that_are_records_are_in_a_checkpoint_by_name() {
+    use zerohop_transaction::State;
+    let mut state = State::default();
+    let entry = Entry::Hold { id: PIECE, bytes: 9 << 20 };
+    assert_eq!(state.apply(LogIndex(3), &entry), None);
+    assert_eq!((state.staged(), state.held_as_record(&PIECE)), ((1, 9 << 20), Some(9 << 20)));
+    assert!(state.bytes() < 1_000, "the bytes are not in memory");
+    let entries = state.entries();
+    let restored = State::restore(LogIndex(3), entries.iter().map(|(index, entry)| (*index, entry)));
+    assert_eq!(restored, state);
+    let _ = state.apply(LogIndex(4), &Entry::Expire { ids: vec![PIECE] });
+    assert!(state.is_empty());
+    assert_eq!((state.staged(), state.bytes()), ((0, 0), 0));
+}
