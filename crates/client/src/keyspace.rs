@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use zerohop_placement::KeyspaceConfig;
+use zerohop_placement::{KeyspaceConfig, partition_of};
 use zerohop_session::{Collect, Collecting, Error as Reason, FoundKeyspace, Reply, Request};
-use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use zerohop_wire::blob::routed;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
     self, Change, Condition, Expiry, Number, Operation as WireOperation, Query, Range, Read, Until, Write,
@@ -42,6 +43,13 @@ impl Keyspace {
     #[must_use]
     pub fn config(&self) -> &KeyspaceConfig {
         &self.found.config
+    }
+
+    /// The hash by which a key is placed, and in which of the partitions that the keyspace had when it was opened.
+    pub(crate) fn cell(&self, key: &[u8]) -> (u64, PartitionId) {
+        let config = self.config();
+        let cell = config.hash.hash(config.seed, routed(key));
+        (cell, partition_of(cell, config.partitions))
     }
 
     /// Makes the record these bytes, whatever it was; it does not expire. Brings its version.

@@ -5,8 +5,24 @@ use std::time::Duration;
 /// Most records that a transaction has read or will write: as many as it may send.
 pub(crate) const TRANSACTION_ITEMS_MAX: usize = zerohop_wire::limits::TRANSACTION_ITEMS_MAX as usize;
 
-/// Most bytes of operations that one transaction holds until its commit.
-pub(crate) const TRANSACTION_BYTES_MAX: usize = 128 << 20;
+/// Most bytes of operations of one transaction.
+pub(crate) const TRANSACTION_BYTES_MAX: u64 = zerohop_session::TRANSACTION_BYTES_MAX;
+
+/// Bytes of operations that a commit sends as they are, and its session stages as it sees fit: twice as much is what a session
+/// holds by default, and it holds them twice. Of more, the client stages before.
+pub(crate) const COMMIT_BYTES_MAX: usize = 64 << 20;
+
+/// Where it does, operations from this length on: as many as a transaction may have leave [`COMMIT_BYTES_MAX`].
+pub(crate) const STAGED_BYTES_MIN: usize = COMMIT_BYTES_MAX / TRANSACTION_ITEMS_MAX;
+
+/// An operation of fewer bytes is not worth a round trip of its own before the commit.
+pub(crate) const STAGED_AT_ONCE_BYTES_MIN: usize = 64 << 10;
+
+/// So long after the last piece that was staged in a partition, another is: a third of the time for which one stays.
+pub(crate) const STAYS_FOR: Duration = Duration::from_micros(zerohop_session::STAGED_US_MAX / 3);
+
+/// Bytes that are on their way while a commit stages; one operation may pass it.
+pub(crate) const STAGED_AHEAD_BYTES: usize = 16 << 20;
 
 /// First pause of a transaction that was in others' way: about what a commit takes.
 pub(crate) const BACKOFF_MIN: Duration = Duration::from_millis(1);

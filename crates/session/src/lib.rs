@@ -40,3 +40,5 @@ pub use session::Session;
 pub use settings::Settings;
 pub use time::Time;
 pub use transaction::{Item, ReadCounts, Unfit};
+pub use zerohop_transaction::StageId;
+pub use zerohop_transaction::limits::{STAGED_ITEM_US, STAGED_US_MAX, TRANSACTION_BYTES_MAX};

@@ -135,6 +135,22 @@ impl Request {
         Ok(Self { ask: Ask::Together(Box::new(together)), limit_us, collecting: Collecting::Never })
     }
 
+    /// Stages an operation of a transaction to come, where the hash by which its key is placed lies. Ends with
+    /// [`Reply::Staged`](crate::Reply::Staged), of which the item is to be told.
+    #[must_use]
+    pub fn stage(item: &Item, point: u64, limit_us: u64) -> Self {
+        let (keyspace, bytes) = (item.keyspace, item.packed.clone());
+        let ask = Ask::Point { keyspace, point, what: Pointed::Stage, bytes };
+        Self { ask, limit_us, collecting: Collecting::Never }
+    }
+
+    /// Has what this session has staged where a hash lies stay, as another piece would: one of no bytes, of which nobody is told.
+    #[must_use]
+    pub fn stay_staged(keyspace: KeyspaceId, point: u64, limit_us: u64) -> Self {
+        let ask = Ask::Point { keyspace, point, what: Pointed::Stage, bytes: Bytes::new() };
+        Self { ask, limit_us, collecting: Collecting::Never }
+    }
+
     /// Several reads whose answers were all true at one moment, of any partitions. Ends with [`Reply::Many`].
     ///
     /// [`Reply::Many`]: crate::Reply::Many

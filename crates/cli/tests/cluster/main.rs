@@ -17,6 +17,7 @@ mod recovery;
 mod redis;
 mod rolling;
 mod spans;
+mod staging;
 mod transactions;
 
 use std::sync::Arc;

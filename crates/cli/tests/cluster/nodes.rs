@@ -53,6 +53,11 @@ impl Cluster {
         self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
+    /// The processes that run.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
+        self.nodes.iter().flatten().map(Child::id)
+    }
+
     /// Has another node join; its place.
     pub(crate) fn join(&mut self) -> usize {
         let at = self.ports.len();

@@ -3,16 +3,21 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zerohop_session::{Error as Reason, Item, Reply, Unfit};
-use zerohop_wire::ids::{KeyspaceId, Timestamp};
+use tokio::time::Instant;
+use zerohop_session::{Error as Reason, Item, Reply, StageId, Unfit};
+use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::{Operation, Query, Read};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::overlay::Local;
-use crate::limits::{TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX};
+use crate::limits::{
+    COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
+};
 
 type Answer = Result<Reply, Failure<'static>>;
 type Place = (KeyspaceId, Vec<u8>);
+/// A hash, and the partition that it lies in.
+type Cell = (u64, PartitionId);
 
 /// What a transaction has read and will write.
 #[derive(Debug, Default)]
@@ -20,7 +25,13 @@ pub(super) struct Buffer {
     writes: Vec<Item>,
     records: BTreeMap<Place, Seen>,
     reads: usize,
-    bytes: usize,
+    /// Bytes of all operations, and of those that are still here.
+    bytes: u64,
+    here: usize,
+    /// The hashes by which the keys of the writes are placed.
+    cells: Vec<Cell>,
+    /// Where pieces are staged, one hash of each, and since when none has come.
+    staged_at: BTreeMap<(KeyspaceId, PartitionId), (u64, Instant)>,
 }
 
 /// One record, as the transaction has to do with it.
@@ -63,6 +74,9 @@ impl Buffer {
         if seen.writes.is_empty() {
             return seen.answers.get(read.packed()).cloned().map_or(Found::Unknown, Found::Known);
         }
+        if seen.writes.iter().any(|at| self.writes[*at].is_ahead()) {
+            return Found::Never;
+        }
         let writes: Vec<Operation<'_>> = seen.writes.iter().map(|at| self.writes[*at].operation()).collect();
         let is_lookup = matches!(read.operation(), Operation::Read(Read { query: Query::Lookup, .. }));
         let base = match (seen.answers.get(read.packed()), seen.version) {
@@ -101,15 +115,58 @@ impl Buffer {
     }
 
     /// Adds a write. Which of the writes it is. Errors: it is one too many.
-    pub(super) fn write(&mut self, item: Item) -> Result<usize, Reason> {
+    pub(super) fn write(&mut self, item: Item, cell: Cell) -> Result<usize, Reason> {
         if !super::is_write(&item.operation()) {
             return Err(Reason::Unfit(Unfit::NoWrite));
         }
         self.admit(&item)?;
         let at = self.writes.len();
         self.records.entry(place(&item)).or_default().writes.push(at);
+        self.cells.push(cell);
         self.writes.push(item);
         Ok(at)
+    }
+
+    /// A write that is to be staged, with the hash of its key.
+    pub(super) fn to_stage(&self, at: usize) -> Option<(Item, u64)> {
+        self.writes.get(at).cloned().zip(self.cells.get(at).map(|(cell, _)| *cell))
+    }
+
+    /// One is staged: its bytes are not held any more.
+    pub(super) fn is_staged(&mut self, at: usize, id: StageId) {
+        if let Some(item) = self.writes.get_mut(at) {
+            let (before, keyspace) = (item.packed().len(), item.keyspace());
+            if let Some((cell, partition)) = self.cells.get(at) {
+                self.staged_at.insert((keyspace, *partition), (*cell, Instant::now()));
+            }
+            // Its key was within bounds before.
+            if item.is_staged(id).is_ok() {
+                self.here -= before - item.packed().len();
+            }
+        }
+    }
+
+    /// Where what is staged would go before long: hashes, which are taken for renewed.
+    pub(super) fn take_due(&mut self) -> Vec<(KeyspaceId, u64)> {
+        let now = Instant::now();
+        let is_due = |((keyspace, _), (cell, at)): (&(KeyspaceId, PartitionId), &mut (u64, Instant))| {
+            let is_due = now.duration_since(*at) >= STAYS_FOR;
+            *at = if is_due { now } else { *at };
+            is_due.then_some((*keyspace, *cell))
+        };
+        self.staged_at.iter_mut().filter_map(is_due).collect()
+    }
+
+    /// Which of its writes are to be staged before a commit, in their order: none, unless it holds more than a session likes.
+    pub(super) fn too_many(&self) -> Vec<usize> {
+        let mut left = self.here;
+        let is_worth = |(at, item): (usize, &Item)| {
+            let length = item.packed().len();
+            let is_one = left > COMMIT_BYTES_MAX && !item.is_ahead() && length >= STAGED_BYTES_MIN;
+            left -= if is_one { length } else { 0 };
+            is_one.then_some(at)
+        };
+        self.writes.iter().enumerate().filter_map(is_worth).collect()
     }
 
     pub(super) fn into_commit(mut self) -> Commit {
@@ -140,11 +197,12 @@ impl Buffer {
         if count > limit {
             return Err(Reason::Unfit(Unfit::Items { count, limit }));
         }
-        let bytes = self.bytes + item.packed().len();
-        if bytes > TRANSACTION_BYTES_MAX {
-            return Err(Reason::TooManyBytes { limit: TRANSACTION_BYTES_MAX });
+        let (length, limit) = (self.bytes + item.packed().len() as u64, TRANSACTION_BYTES_MAX);
+        if length > limit {
+            return Err(Reason::Unfit(Unfit::Bytes { length, limit }));
         }
-        self.bytes = bytes;
+        self.bytes = length;
+        self.here += item.packed().len();
         Ok(())
     }
 }

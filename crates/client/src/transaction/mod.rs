@@ -1,17 +1,19 @@
 //! Transactions: reads that remember what they saw, writes that wait for the commit, and a commit that is all or nothing.
 //!
-//! Nothing of a transaction is at any server before it commits, so that one which is dropped has never been. The commit
+//! Nothing of a transaction is at any server before it commits, but for what it has staged there, which nobody sees and which
+//! expires: so one that is dropped has never been. The commit
 //! names the version of everything that was read; what has another by then aborts it.
 
 mod buffer;
 mod overlay;
 mod retry;
+mod stage;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use zerohop_session::{Error as Reason, Reply, Request};
+use zerohop_session::{Error as Reason, Reply, Request, STAGED_ITEM_US};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::Operation as WireOperation;
@@ -102,7 +104,8 @@ impl Transaction {
     pub fn write<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
         let about = |reason| Error::about(operation.key(), reason);
         let item = operation.item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
-        let place = self.with(|buffer| buffer.write(item))?.map_err(about)?;
+        let cell = operation.keyspace().cell(operation.key());
+        let place = self.with(|buffer| buffer.write(item, cell))?.map_err(about)?;
         Ok(Promise { place, read: operation.brings(), brings: PhantomData })
     }
 
@@ -145,7 +148,8 @@ impl Transaction {
     /// Where [`Error::is_conflict`], something that was read has changed, or it was in others' way: nothing was done, and it
     /// may be begun anew. [`Reason::Aborted`] counts writes, in their order. After [`Error::is_unknown`] it was done whole, or not at all. A transaction of nothing is refused.
     pub async fn commit(self) -> Result<Committed, Error> {
-        let buffer = self.lock().take().ok_or(Error::Ended)?;
+        let mut buffer = self.lock().take().ok_or(Error::Ended)?;
+        self.stage_too_many(&mut buffer).await?;
         let commit = buffer.into_commit();
         if let Some(version) = commit.is_settled {
             return Ok(Committed { version, answers: Vec::new() });
@@ -159,7 +163,9 @@ impl Transaction {
             }
             reason => Error::general(reason),
         };
-        let request = Request::transaction(commit.items, self.client.limit_us());
+        let staged = commit.items.iter().filter(|item| item.is_ahead()).count() as u64;
+        let limit_us = self.client.limit_us().saturating_add(staged * STAGED_ITEM_US);
+        let request = Request::transaction(commit.items, limit_us);
         let request = request.map_err(|unfit| Error::general(Reason::Unfit(unfit)))?;
         match self.client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)? {
             Reply::Transacted { version, answers } => {

@@ -2,7 +2,7 @@
 
 use zerohop_placement::ClusterMap;
 use zerohop_transaction::Place;
-use zerohop_transaction::limits::ITEMS_MAX;
+use zerohop_transaction::limits::{ITEMS_MAX, TRANSACTION_BYTES_MAX};
 use zerohop_wire::ids::MapEpoch;
 use zerohop_wire::{AbortReason, Failure};
 
@@ -45,6 +45,10 @@ impl Commit {
         }
         if items.len() > ITEMS_MAX {
             return Err(Unfit::Items { count: items.len(), limit: ITEMS_MAX });
+        }
+        let (length, limit) = (items.iter().map(|item| item.length() as u64).sum(), TRANSACTION_BYTES_MAX);
+        if length > limit {
+            return Err(Unfit::Bytes { length, limit });
         }
         Ok(Self { items, plan: None, phase: Phase::Planning, epoch: MapEpoch(0), replans: 0 })
     }
@@ -129,7 +133,9 @@ impl Commit {
 
     /// Nothing was done: what only an older map or a slow staging was to blame for goes again as another transaction.
     fn aborted(&mut self, reason: AbortReason, part: u32, item: u32) -> Step {
-        let may_go_again = matches!(reason, AbortReason::Misplaced | AbortReason::StagedGone);
+        // What the caller has staged is not here to be staged again.
+        let has_all = reason != AbortReason::StagedGone || !self.items.iter().any(Item::is_ahead);
+        let may_go_again = has_all && matches!(reason, AbortReason::Misplaced | AbortReason::StagedGone);
         if may_go_again && self.phase == Phase::Deciding && self.replans < REPLANS_MAX {
             self.replans += 1;
             self.phase = Phase::Planning;

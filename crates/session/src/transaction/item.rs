@@ -1,7 +1,7 @@
 //! One operation of a transaction.
 
 use bytes::Bytes;
-use zerohop_transaction::Access;
+use zerohop_transaction::{Access, StageId};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 use zerohop_wire::messages::{Operation, Query, Read};
 use zerohop_wire::pack;
@@ -17,6 +17,8 @@ pub struct Item {
     pub(crate) packed: Bytes,
     pub(crate) access: Access,
     pub(crate) seen: Option<Timestamp>,
+    /// Under which name its bytes are staged, and how many; then `packed` is only a read of its key.
+    pub(crate) ahead: Option<(StageId, usize)>,
 }
 
 impl Item {
@@ -39,7 +41,7 @@ impl Item {
         if packed.len() > limit {
             return Err(Unfit::Long { length: packed.len(), limit });
         }
-        Ok(Self { keyspace, packed: packed.into(), access: Access::of(operation), seen })
+        Ok(Self { keyspace, packed: packed.into(), access: Access::of(operation), seen, ahead: None })
     }
 
     /// The key of its record.
@@ -69,6 +71,34 @@ impl Item {
     /// Has it rest on this version of its record, as in [`Item::new`].
     pub fn rest_on(&mut self, seen: Timestamp) {
         self.seen = Some(seen);
+    }
+
+    /// Its bytes are staged under this name, by [`Request::stage`]: they need not be held any more. Its operation is then a read
+    /// of its key.
+    ///
+    /// [`Request::stage`]: crate::Request::stage
+    ///
+    /// # Errors
+    /// None is known: its key was within bounds before.
+    pub fn is_staged(&mut self, id: StageId) -> Result<(), Unfit> {
+        let mut packed = Vec::new();
+        let read = Operation::Read(Read { key: self.key(), query: Query::Inspect });
+        pack(&read, &mut packed).map_err(|failure| Unfit::Operation { failure })?;
+        self.ahead = Some((id, self.packed.len()));
+        self.packed = packed.into();
+        Ok(())
+    }
+
+    /// Whether its bytes are with a server, and not here.
+    #[must_use]
+    pub fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
+    }
+
+    /// Bytes of its operation, wherever they are.
+    #[must_use]
+    pub fn length(&self) -> usize {
+        self.ahead.map_or(self.packed.len(), |(_, length)| length)
     }
 
     pub(crate) fn is_read(&self) -> bool {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use zerohop_placement::{ClusterMap, Durability as Configured, partition_of};
 use zerohop_transaction::codec::{encode_items, encode_parts};
-use zerohop_transaction::limits::{EFFECT_BYTES_MAX, INLINE_BYTES_MAX, PARTICIPANTS_MAX};
+use zerohop_transaction::limits::{
+    EFFECT_BYTES_MAX, INLINE_BYTES_MAX, PARTICIPANTS_MAX, STAGED_PART_BYTES_MAX,
+};
 use zerohop_transaction::{Body, Durability, Item as Sent, Items, Part, Place, StageId};
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::KeyspaceId;
@@ -33,6 +35,8 @@ struct Planned {
     part: Part,
     /// Which of the caller's operations its items are.
     items: Vec<usize>,
+    /// Bytes of its operations that are staged.
+    staged: u64,
 }
 
 /// Something to be staged: an operation (part, item of the part), or the list of a part.
@@ -72,8 +76,15 @@ impl Plan {
                 items: Items::Inline(Vec::new()),
             };
             let order = part.order();
-            let planned = parts.entry(order).or_insert_with(|| Planned { part, items: Vec::new() });
-            let body = Body::Inline(item.packed.clone());
+            let planned =
+                parts.entry(order).or_insert_with(|| Planned { part, items: Vec::new(), staged: 0 });
+            let body = match item.ahead {
+                Some((id, length)) => {
+                    planned.staged += length as u64;
+                    Body::Staged(id)
+                }
+                None => Body::Inline(item.packed.clone()),
+            };
             planned.items.push(number);
             if let Items::Inline(sent) = &mut planned.part.items {
                 sent.push(Sent { cell, access: item.access, seen: item.seen, body });
@@ -86,13 +97,17 @@ impl Plan {
         }
         let mut plan = Plan { parts, pieces: Vec::new(), lists: Vec::new() };
         plan.choose_staged();
+        let limit = STAGED_PART_BYTES_MAX;
+        if let Some(most) = plan.parts.iter().map(|part| part.staged).max().filter(|most| *most > limit) {
+            return Err(NoPlan::Unfit(Unfit::PartitionBytes { length: most, limit }));
+        }
         Ok(plan)
     }
 
     /// Long operations, the longest of parts that are too long, and then whole lists until the rest may travel.
     fn choose_staged(&mut self) {
         let mut inline = Vec::with_capacity(self.parts.len());
-        for (part, planned) in self.parts.iter().enumerate() {
+        for (part, planned) in self.parts.iter_mut().enumerate() {
             let Items::Inline(items) = &planned.part.items else { continue };
             let mut lengths: Vec<(usize, usize)> =
                 items.iter().enumerate().map(|(item, sent)| (length_of(sent), item)).collect();
@@ -103,6 +118,7 @@ impl Plan {
                     break;
                 }
                 left -= length;
+                planned.staged += length as u64;
                 self.pieces.push(Piece { part, item });
             }
             inline.push((left, part));

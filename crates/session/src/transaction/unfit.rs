@@ -30,6 +30,20 @@ pub enum Unfit {
         /// Bytes it may have.
         limit: usize,
     },
+    /// Its operations are too many bytes together.
+    Bytes {
+        /// How many.
+        length: u64,
+        /// How many they may be.
+        limit: u64,
+    },
+    /// Those of them that are staged in one partition are too many bytes.
+    PartitionBytes {
+        /// How many.
+        length: u64,
+        /// How many they may be.
+        limit: u64,
+    },
     /// An operation waits for something: nobody may wait while others wait for him.
     Waits,
     /// One of several reads is a write.
@@ -58,6 +72,13 @@ impl fmt::Display for Unfit {
             Self::Long { length, limit } => write!(
                 f,
                 "an operation of {length} bytes in a transaction, {limit} are allowed: use a blob for large data"
+            ),
+            Self::Bytes { length, limit } => {
+                write!(f, "{length} bytes in one transaction, {limit} are allowed: split it")
+            }
+            Self::PartitionBytes { length, limit } => write!(
+                f,
+                "{length} bytes of one transaction in one partition, {limit} are allowed: split it, or the keyspace"
             ),
             Self::Waits => {
                 f.write_str("a transaction does not wait for records to change: wait before it begins")

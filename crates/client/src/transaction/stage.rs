@@ -1,0 +1,103 @@
+//! Writes whose bytes go to their servers before the commit, which then only names them: so a transaction may bring more than its
+//! client would hold.
+
+use std::collections::VecDeque;
+
+use tokio::sync::oneshot;
+use zerohop_session::{Error as Reason, Item, Reply, Request, StageId};
+use zerohop_wire::ids::KeyspaceId;
+
+use super::buffer::Buffer;
+use super::{Promise, Transaction};
+use crate::error::Error;
+use crate::limits::{STAGED_AHEAD_BYTES, STAGED_AT_ONCE_BYTES_MIN};
+use crate::operation::Operation;
+
+impl Transaction {
+    /// As [`Transaction::write`], and sends the bytes ahead if they are many: the transaction holds only their name from then on.
+    /// For transactions of up to 1 GiB, which the client has no memory for. What was staged for a transaction that does not
+    /// commit goes after a minute without another piece; a record that was written so cannot be read in it any more
+    /// ([`Error::NotReadBack`]).
+    ///
+    /// # Errors
+    /// As [`Transaction::write`]; what the server says, after which the transaction has ended.
+    pub async fn stage<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
+        let key = operation.key().to_vec();
+        let promise = self.write(operation)?;
+        let to_stage = self.with(|buffer| buffer.to_stage(promise.place))?;
+        let long = to_stage.filter(|(item, _)| item.packed().len() >= STAGED_AT_ONCE_BYTES_MIN);
+        let Some((item, cell)) = long else { return Ok(promise) };
+        let due = self.with(Buffer::take_due)?;
+        let sent = self.send_ahead(&item, cell);
+        match self.renew(due).await.and(staged(sent).await) {
+            Ok(id) => {
+                self.with(|buffer| buffer.is_staged(promise.place, id))?;
+                Ok(promise)
+            }
+            Err(reason) => {
+                self.lock().take();
+                Err(Error::about(&key, reason))
+            }
+        }
+    }
+
+    /// Stages what a commit would hold too much of, some of it at a time.
+    pub(super) async fn stage_too_many(&self, buffer: &mut Buffer) -> Result<(), Error> {
+        let (mut under_way, mut bytes) = (VecDeque::new(), 0);
+        for at in buffer.too_many() {
+            let Some((item, cell)) = buffer.to_stage(at) else { continue };
+            let length = item.packed().len();
+            let due = buffer.take_due();
+            self.renew(due).await.map_err(Error::general)?;
+            while bytes > 0 && bytes + length > STAGED_AHEAD_BYTES {
+                bytes -= one_is_staged(buffer, &mut under_way).await?;
+            }
+            bytes += length;
+            under_way.push_back((at, length, self.send_ahead(&item, cell)));
+        }
+        while !under_way.is_empty() {
+            one_is_staged(buffer, &mut under_way).await?;
+        }
+        Ok(())
+    }
+
+    /// Has what is staged stay where nothing was staged for long.
+    async fn renew(&self, due: Vec<(KeyspaceId, u64)>) -> Result<(), Reason> {
+        let stay = |(keyspace, cell)| Request::stay_staged(keyspace, cell, self.client.limit_us());
+        let sent: Vec<Answer> = due.into_iter().map(|one| self.client.submit(stay(one))).collect();
+        for answer in sent {
+            staged(answer).await?;
+        }
+        Ok(())
+    }
+
+    fn send_ahead(&self, item: &Item, cell: u64) -> Answer {
+        self.client.submit(Request::stage(item, cell, self.client.limit_us()))
+    }
+}
+
+type Answer = oneshot::Receiver<Result<Reply, Reason>>;
+
+/// Waits for the first of those under way: which write, how long, and its answer. How many bytes it had.
+async fn one_is_staged(
+    buffer: &mut Buffer,
+    under_way: &mut VecDeque<(usize, usize, Answer)>,
+) -> Result<usize, Error> {
+    let Some((at, length, answer)) = under_way.pop_front() else { return Ok(0) };
+    let id = staged(answer).await.map_err(|reason| {
+        let key = buffer.to_stage(at).map(|(item, _)| item.key().to_vec());
+        Error::about(&key.unwrap_or_default(), reason)
+    })?;
+    buffer.is_staged(at, id);
+    Ok(length)
+}
+
+async fn staged(answer: Answer) -> Result<StageId, Reason> {
+    match answer.await.unwrap_or(Err(Reason::Closed)) {
+        Ok(Reply::Staged(id)) => Ok(id),
+        // Nothing has begun that anybody could see.
+        Err(Reason::Unknown { why }) => Err(Reason::Unstaged { why }),
+        Err(reason) => Err(reason),
+        Ok(_) => Err(Reason::Closed),
+    }
+}
