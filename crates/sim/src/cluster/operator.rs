@@ -11,7 +11,6 @@ use super::kinds::Kind;
 use super::scenario::Kept;
 use super::{Cluster, Event, Phase};
 use crate::streams::Draw;
-use crate::workload::transactional::KEYSPACES;
 
 const MS: u64 = 1_000;
 
@@ -100,10 +99,7 @@ impl Cluster {
             2 if node.state() == NodeState::Draining => self.ask_control(set(NodeState::Up)),
             3 | 4 if self.scenario.has(Kind::Removals) => self.remove_a_node(map),
             5 if self.scenario.has(Kind::Splits) && self.operator.splits < 2 => {
-                // Those of transactions are not split: nobody sees to what is prepared in them.
-                let is_plain = |name: &str| !KEYSPACES.contains(&name);
-                let keyspaces = map.keyspaces().filter(|(_, one)| is_plain(one.config().name.as_str()));
-                let keyspaces: Vec<_> = keyspaces.map(|(id, _)| id).collect();
+                let keyspaces: Vec<_> = map.keyspaces().map(|(id, _)| id).collect();
                 if keyspaces.is_empty() {
                     return;
                 }
