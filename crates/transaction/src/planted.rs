@@ -32,11 +32,13 @@ pub enum Bug {
     SistersUntold,
     /// What was split off from a participant says that it has prepared all.
     HalfIsWhole,
+    /// A decision is forgotten with the session whose transaction it decides.
+    EvictedWithSession,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 14] = [
+    pub const ALL: [Bug; 15] = [
         Bug::ReadsUnchecked,
         Bug::ConfirmIgnoresIntents,
         Bug::ReadsWaitForNothing,
@@ -51,6 +53,7 @@ impl Bug {
         Bug::TransformTwice,
         Bug::SistersUntold,
         Bug::HalfIsWhole,
+        Bug::EvictedWithSession,
     ];
 }
 

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use zerohop_wire::ids::{LogIndex, Timestamp};
+use zerohop_wire::ids::{LogIndex, SessionId, Timestamp};
 
 use crate::entry::{Entry, Participant};
 use crate::id::{Attempt, Durability, Floor, Place, StageId, TransactionId};
 use crate::intents::Locks;
 use crate::item::Access;
+use crate::planted::{Bug, is_planted};
 
 /// A prepared transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,6 +189,15 @@ impl State {
         if let Some(staged) = self.staged.remove(id) {
             self.bytes -= staged.memory();
             self.staged_bytes -= staged.bytes;
+        }
+    }
+
+    /// The session table forgets these sessions. What was decided for them stays until all have carried it out.
+    pub fn evict(&mut self, sessions: &[SessionId]) {
+        if is_planted(Bug::EvictedWithSession) {
+            let ids: Vec<TransactionId> =
+                self.decisions.keys().filter(|id| sessions.contains(&id.session)).copied().collect();
+            ids.iter().for_each(|id| self.finish(id));
         }
     }
 

@@ -58,6 +58,9 @@ impl State {
                 }
                 Mark::Eviction { mark, sessions } => {
                     self.sessions.evict(&sessions, mark);
+                    if let Some(transacted) = &mut self.transacted {
+                        transacted.state.evict(&sessions);
+                    }
                     Note::default()
                 }
                 Mark::Sieved { splits } => {

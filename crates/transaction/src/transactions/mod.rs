@@ -17,7 +17,7 @@ pub use reads::Go;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytes::Bytes;
-use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, SessionId, Timestamp};
 
 use crate::effect::{Effect, Ticket};
 use crate::entry::Entry;
@@ -278,6 +278,12 @@ impl Transactions {
             }),
         }
         self.pump(now, host, effects);
+    }
+
+    /// An entry by which the session table forgets these sessions is committed.
+    pub fn evict(&mut self, sessions: &[SessionId]) {
+        self.state.evict(sessions);
+        self.telling.retain(|id, _| self.state.decisions.contains_key(id));
     }
 
     /// What the committed log says.

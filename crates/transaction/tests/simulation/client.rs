@@ -84,7 +84,11 @@ pub struct Seen {
 
 impl Seen {
     pub fn count(&mut self, what: &'static str) {
-        *self.counts.entry(what).or_default() += 1;
+        self.add(what, 1);
+    }
+
+    pub fn add(&mut self, what: &'static str, count: u64) {
+        *self.counts.entry(what).or_default() += count;
     }
 }
 
@@ -117,7 +121,7 @@ impl Client {
         let process = seen.next_process;
         Client {
             process,
-            session: SessionId { issued: Timestamp(1), nonce: process as u64 },
+            session: SessionId { issued: Timestamp(process as u64), nonce: process as u64 },
             sequences: BTreeMap::new(),
             after: Timestamp::ZERO,
             goal: None,

@@ -21,6 +21,8 @@ pub enum Logged {
     Of(Entry, u64),
     /// A write of one record.
     Local { session: SessionId, sequence: u64, cell: u64, op: Op, at: Timestamp },
+    /// These sessions are forgotten.
+    Evict(Vec<SessionId>),
 }
 
 /// Outcomes of one session.
@@ -28,6 +30,27 @@ pub enum Logged {
 pub struct Session {
     pub lowest: u64,
     pub outcomes: BTreeMap<u64, Outcome>,
+    /// When this primary, or whoever makes it of the log, took the last of them in.
+    used: Time,
+}
+
+/// What is remembered of sessions.
+#[derive(Clone, Debug, Default)]
+pub struct Sessions {
+    pub by_id: BTreeMap<SessionId, Session>,
+    /// Those issued before are forgotten, unless they are there.
+    mark: Timestamp,
+}
+
+impl Sessions {
+    fn evict(&mut self, ids: &[SessionId]) {
+        ids.iter().for_each(|id| drop(self.by_id.remove(id)));
+        self.mark = ids.iter().map(|id| id.issued.next()).max().max(Some(self.mark)).unwrap_or_default();
+    }
+
+    pub fn is_forgotten(&self, id: SessionId) -> bool {
+        id.issued < self.mark && !self.by_id.contains_key(&id)
+    }
 }
 
 /// Who waits for what.
@@ -49,6 +72,8 @@ pub enum Told {
     Confirmed(bool),
     Written(Timestamp),
     Staged,
+    /// Its session is forgotten: nobody knows whether it was done.
+    Forgotten,
 }
 
 /// What leaves a primary.
@@ -63,7 +88,7 @@ pub enum Out {
 pub struct Records {
     pub span: Span,
     pub store: Store,
-    pub sessions: BTreeMap<SessionId, Session>,
+    pub sessions: Sessions,
     pub clock: Timestamp,
     /// The time of day here, which differs from others'.
     pub wall: Timestamp,
@@ -107,10 +132,11 @@ impl Host for Records {
     }
 
     fn known(&self, id: &TransactionId) -> Known {
-        let session = self.sessions.get(&id.session);
-        let is_over = session.is_some_and(|session| {
-            id.sequence.0 < session.lowest || session.outcomes.contains_key(&id.sequence.0)
-        });
+        let session = self.sessions.by_id.get(&id.session);
+        let is_over = self.sessions.is_forgotten(id.session)
+            || session.is_some_and(|session| {
+                id.sequence.0 < session.lowest || session.outcomes.contains_key(&id.sequence.0)
+            });
         if is_over { Known::Over } else { Known::Unknown }
     }
 }
@@ -130,6 +156,8 @@ pub struct Primary {
     tickets: u64,
     /// The lowest sequences that requests have told.
     lowest: BTreeMap<TransactionId, u64>,
+    /// Sessions of which an entry that is not committed says that they are forgotten.
+    evicting: Vec<SessionId>,
 }
 
 /// A partition.
@@ -148,9 +176,9 @@ pub struct Group {
 
 impl Group {
     /// What the committed log says.
-    fn replay(&self) -> (State, Store, BTreeMap<SessionId, Session>) {
+    fn replay(&self, now: Time) -> (State, Store, Sessions) {
         let owns = owns(self.span);
-        let (mut state, mut store, mut sessions) = (State::default(), Store::default(), BTreeMap::new());
+        let (mut state, mut store, mut sessions) = (State::default(), Store::default(), Sessions::default());
         for (number, logged) in self.log.iter().enumerate() {
             let index = LogIndex(number as u64 + 1);
             if let Logged::Of(entry, _) = logged {
@@ -167,7 +195,11 @@ impl Group {
             {
                 store.change(*cell, *op, *at);
             }
-            note_outcome(&mut sessions, logged);
+            if let Logged::Evict(ids) = logged {
+                state.evict(ids);
+                sessions.evict(ids);
+            }
+            note_outcome(&mut sessions, logged, now);
         }
         (state, store, sessions)
     }
@@ -175,7 +207,7 @@ impl Group {
     /// Makes a new primary of what is committed, and of so many entries that are not.
     pub fn begin(&mut self, now: Time, wall: Timestamp, through_checkpoint: bool) {
         self.log.push(Logged::Mark);
-        let (mut state, store, sessions) = self.replay();
+        let (mut state, store, sessions) = self.replay(now);
         if through_checkpoint {
             let entries = state.entries();
             let staged: Vec<(LogIndex, Entry)> = store
@@ -205,6 +237,7 @@ impl Group {
             asked: BTreeMap::new(),
             tickets: 0,
             lowest: BTreeMap::new(),
+            evicting: Vec::new(),
         });
     }
 
@@ -258,7 +291,12 @@ impl Group {
             let logged = primary.appended.remove(0);
             self.log.push(logged.clone());
             let index = LogIndex(self.log.len() as u64);
-            note_outcome(&mut primary.records.sessions, &logged);
+            note_outcome(&mut primary.records.sessions, &logged, now);
+            if let Logged::Evict(ids) = &logged {
+                primary.records.sessions.evict(ids);
+                primary.transactions.evict(ids);
+                primary.evicting.clear();
+            }
             if let Logged::Of(entry, _) = &logged {
                 note_staged(&mut primary.records.store, entry);
                 let mut effects = Vec::new();
@@ -286,7 +324,7 @@ fn note_staged(store: &mut Store, entry: &Entry) {
     }
 }
 
-fn note_outcome(sessions: &mut BTreeMap<SessionId, Session>, logged: &Logged) {
+fn note_outcome(sessions: &mut Sessions, logged: &Logged, now: Time) {
     let (session, sequence, lowest, outcome) = match logged {
         Logged::Of(Entry::Commit { id, timestamp, results, .. }, lowest) => {
             let outcome = Outcome::Committed { timestamp: *timestamp, results: results.clone() };
@@ -301,7 +339,8 @@ fn note_outcome(sessions: &mut BTreeMap<SessionId, Session>, logged: &Logged) {
         }
         _ => return,
     };
-    let known = sessions.entry(session).or_default();
+    let known = sessions.by_id.entry(session).or_default();
+    known.used = now;
     known.lowest = known.lowest.max(lowest);
     known.outcomes.insert(sequence.0, outcome);
     let lowest = known.lowest;
@@ -313,6 +352,28 @@ impl Primary {
         self.tickets += 1;
         self.asked.insert(Ticket(self.tickets), asked);
         Ticket(self.tickets)
+    }
+
+    /// Forgets sessions that were not used for so long.
+    pub fn sweep(&mut self, now: Time, idle_us: u64) -> usize {
+        if self.evicting.is_empty() {
+            let is_idle = |session: &Session| session.used.after_us(idle_us) < now;
+            let sessions = self.records.sessions.by_id.iter();
+            self.evicting = sessions.filter(|(_, one)| is_idle(one)).map(|(id, _)| *id).collect();
+            if !self.evicting.is_empty() {
+                self.appended.push(Logged::Evict(self.evicting.clone()));
+                return self.evicting.len();
+            }
+        }
+        0
+    }
+
+    /// Whether nothing can be done for a session any more.
+    pub fn has_forgotten(&self, id: SessionId) -> bool {
+        self.records.sessions.is_forgotten(id)
+            || self.evicting.iter().any(|one| {
+                *one == id || id.issued <= one.issued && !self.records.sessions.by_id.contains_key(&id)
+            })
     }
 
     pub fn note_lowest(&mut self, id: TransactionId, lowest: u64) {
@@ -389,12 +450,14 @@ impl Primary {
         // It may have come again while it waited.
         let is_mine = |logged: &&Logged| matches!(logged, Logged::Local { session: one, sequence: number, .. } if *one == session && *number == sequence);
         let appended = self.appended.iter().find(is_mine).cloned();
-        let lowest = self.records.sessions.get(&session).map_or(0, |known| known.lowest);
-        if appended.is_none() && sequence < lowest {
+        let known = self.records.sessions.by_id.get(&session);
+        if appended.is_none() && known.is_some_and(|known| sequence < known.lowest) {
             return;
         }
-        let done =
-            self.records.sessions.get(&session).and_then(|known| known.outcomes.get(&sequence)).cloned();
+        let done = known.and_then(|known| known.outcomes.get(&sequence)).cloned();
+        if appended.is_none() && done.is_none() && self.has_forgotten(session) {
+            return self.answer((client, call), Told::Forgotten, log);
+        }
         let at = match (appended, done) {
             (Some(Logged::Local { at, .. }), _) | (_, Some(Outcome::Committed { timestamp: at, .. })) => at,
             _ => {

@@ -54,7 +54,7 @@ fn transactions_are_strictly_serializable_and_end() {
 }
 
 /// What must have been seen: a simulation in which it does not happen would find nothing, quietly.
-const SEEN: [&str; 23] = [
+const SEEN: [&str; 25] = [
     "Prepare",
     "Release",
     "Commit",
@@ -78,4 +78,6 @@ const SEEN: [&str; 23] = [
     "splits of what is prepared or untold",
     "aborted: misplaced",
     "clients vanished",
+    "sessions forgotten",
+    "clients whose session is forgotten",
 ];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use zerohop_transaction::{Durability, Message, Span, Time};
+use zerohop_transaction::{Durability, Message, Span, Time, What};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
 
 use super::client::{Ask, Client, Map, Seen};
@@ -20,6 +20,8 @@ pub struct Faults {
     pub failover_ms: u64,
     pub split_ms: u64,
     pub vanish_ms: u64,
+    /// Sessions that are idle for so long are forgotten, if not 0.
+    pub idle_us: u64,
     /// Clients ask again after so long.
     pub again_us: u64,
 }
@@ -97,6 +99,9 @@ pub struct World {
 
 /// Faults end after this.
 const FAULTS_US: u64 = 8_000_000;
+/// A `Drop` comes again so often, within so long.
+const DROPS_AGAIN: u64 = 3;
+const DROPS_AGAIN_US: u64 = 600_000;
 /// Everything has ended by then.
 const END_US: u64 = 200_000_000;
 
@@ -115,6 +120,7 @@ impl World {
             failover_ms: some(3000),
             split_ms: some(3000),
             vanish_ms: some(3000),
+            idle_us: some(20) * 100_000,
             again_us: 100_000 + some(20) * 100_000,
         };
         let durabilities: Vec<Durability> = (0..count)
@@ -267,6 +273,10 @@ impl World {
                     self.note(|| format!("client {client} call {call} is told {told:?}"));
                     self.numbers += 1;
                     let now = self.numbers;
+                    if matches!(told, Told::Forgotten) {
+                        self.seen.count("clients whose session is forgotten");
+                        return self.begin_anew(client);
+                    }
                     self.clients[client].told(&mut self.seen, &self.map, (call, told), now);
                     self.send_asks(client);
                     if self.clients[client].is_free() {
@@ -305,12 +315,9 @@ impl World {
             }
             Event::Vanish { client } => {
                 if !self.is_healed && self.clients[client].done + 5 < self.calls_each {
-                    let done = self.clients[client].done;
-                    self.clients[client] = Client::new(&mut self.seen);
-                    self.clients[client].done = done;
                     self.seen.count("clients vanished");
                     self.plan_vanish(client);
-                    self.after(1000, Event::Next { client });
+                    self.begin_anew(client);
                 }
             }
             Event::Heal => {
@@ -318,6 +325,14 @@ impl World {
                 self.groups.iter_mut().for_each(|group| group.deposed.clear());
             }
         }
+    }
+
+    /// A client goes on with a new session, and never learns what became of what it was about.
+    fn begin_anew(&mut self, client: usize) {
+        let done = self.clients[client].done;
+        self.clients[client] = Client::new(&mut self.seen);
+        self.clients[client].done = done;
+        self.after(1000, Event::Next { client });
     }
 
     fn next_call(&mut self, client: usize) {
@@ -377,6 +392,12 @@ impl World {
         let (now, wall) = (Time(self.now), self.wall(group));
         let one = &mut self.groups[group];
         let log = one.log.len();
+        if let Some(primary) = &mut one.primary
+            && self.faults.idle_us > 0
+            && !self.is_healed
+        {
+            self.seen.add("sessions forgotten", primary.sweep(now, self.faults.idle_us) as u64);
+        }
         for primary in one.primary.iter_mut().chain(&mut one.deposed) {
             primary.records.wall = wall;
             let mut effects = Vec::new();
@@ -435,7 +456,15 @@ impl World {
                     self.seen.count(NAMES[usize::from(message.what.kind()) - 1]);
                     let instance = self.instance_of(group);
                     let bytes = message.encode();
-                    self.transmit(Event::Deliver { group, instance, bytes });
+                    let event = Event::Deliver { group, instance, bytes };
+                    // That something is over is said seldom: it comes again when all has changed.
+                    if matches!(message.what, What::Drop { .. }) && self.chance(2 * self.faults.repeated) {
+                        for _ in 0..DROPS_AGAIN {
+                            let us = self.random.below(DROPS_AGAIN_US);
+                            self.after(us, event.clone());
+                        }
+                    }
+                    self.transmit(event);
                 }
                 Out::Client { client, call, told } => {
                     // Of a client that has vanished, nobody hears it.
@@ -513,11 +542,16 @@ fn serve(primary: &mut Primary, now: Time, log: usize, (client, call): (usize, u
     match ask {
         Ask::Transaction { request, lowest, after } => {
             let id = request.id;
-            let session = primary.records.sessions.entry(id.session).or_default();
-            if let Some(outcome) = session.outcomes.get(&id.sequence.0).cloned() {
+            let session = primary.records.sessions.by_id.get(&id.session);
+            let outcome = session.and_then(|session| session.outcomes.get(&id.sequence.0)).cloned();
+            if let Some(outcome) = outcome {
                 return primary.answer((client, call), Told::Outcome(outcome), log);
             }
-            if id.sequence.0 < session.lowest {
+            if session.is_some_and(|session| id.sequence.0 < session.lowest) {
+                return;
+            }
+            if primary.has_forgotten(id.session) && !primary.transactions.runs(&id) {
+                primary.answer((client, call), Told::Forgotten, log);
                 return;
             }
             zerohop_transaction::Host::raise(&mut primary.records, after);

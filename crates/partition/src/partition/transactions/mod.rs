@@ -30,6 +30,7 @@ use super::Partition;
 use crate::event::{Effects, Token};
 use crate::held::Reply;
 use crate::limits::TRANSACTIONS_TICK_MS;
+use crate::note::Mark;
 use crate::planted::{Bug, is_planted};
 
 use host::Records;
@@ -212,13 +213,16 @@ impl Partition {
 
     /// An entry is committed that may be a transaction's.
     pub(super) fn note_committed(&mut self, index: u64, payload: &[u8], at: Timestamp) {
-        if let Some(transacting) = self.transacting.as_deref_mut()
-            && let Some(crate::note::Mark::Transaction { entry, .. }) = crate::note::Mark::decode(payload, at)
-        {
-            if let Entry::Expire { ids } = &entry {
-                self.staged_expired += ids.len() as u64;
+        let Some(transacting) = self.transacting.as_deref_mut() else { return };
+        match Mark::decode(payload, at) {
+            Some(Mark::Transaction { entry, .. }) => {
+                if let Entry::Expire { ids } = &entry {
+                    self.staged_expired += ids.len() as u64;
+                }
+                transacting.committed.push_back((index, entry));
             }
-            transacting.committed.push_back((index, entry));
+            Some(Mark::Eviction { sessions, .. }) => transacting.transactions.evict(&sessions),
+            _ => {}
         }
     }
 
