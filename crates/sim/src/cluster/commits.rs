@@ -38,14 +38,36 @@ enum Stage {
     Telling,
 }
 
+/// What some frames say of transactions: of all of them, whatever is rarest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Said {
+    Nothing,
+    /// By a participant, or of little consequence.
+    Something,
+    Prepare,
+    Commit,
+    Drop,
+}
+
+impl Said {
+    fn by(told: &Told) -> Said {
+        match told.what {
+            What::Prepare { .. } => Said::Prepare,
+            What::Commit { .. } => Said::Commit,
+            What::Drop { .. } => Said::Drop,
+            _ => Said::Something,
+        }
+    }
+}
+
 /// More are not followed at a time: an old one, of which the end was not seen, makes room.
 const FOLLOWED_MAX: usize = 4_096;
 
 impl Cluster {
     /// Frames that one instance sends to another.
-    pub(super) fn watch_commits(&mut self, host: usize, frames: &[u8]) {
+    pub(super) fn watch_commits(&mut self, host: usize, frames: &[u8]) -> Said {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-        let mut rest = frames;
+        let (mut rest, mut said) = (frames, Said::Nothing);
         while let Decoded::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(Peer { call: Call::Transaction(bytes), .. })) =
@@ -53,9 +75,11 @@ impl Cluster {
                 && let Ok(told) = Told::decode(bytes)
             {
                 self.watch_commit(host, &told);
+                said = said.max(Said::by(&told));
             }
             rest = &rest[used..];
         }
+        said
     }
 
     fn watch_commit(&mut self, host: usize, told: &Told) {

@@ -22,6 +22,7 @@ mod control_disk;
 mod elections;
 mod faults;
 mod host;
+mod hunts;
 pub mod kinds;
 mod maps;
 mod nodes;
@@ -107,6 +108,11 @@ enum Event {
         client: usize,
         number: usize,
     },
+    /// Another client does something with the keys of a transaction that is under way.
+    Rival {
+        client: usize,
+        deed: transactional::Deed,
+    },
     /// A copy of a frame is sent over a connection of its own.
     Repeat {
         place: usize,
@@ -140,6 +146,8 @@ pub(crate) struct Cluster {
     network: Network,
     peers: Peers,
     stalls: Stalls,
+    /// No decider is struck before then.
+    hunt_again: Time,
     /// Until then those who may lead the control group are disturbed.
     fight_until: Time,
     hosts: Vec<Host>,
@@ -214,6 +222,7 @@ impl Cluster {
             network,
             peers,
             stalls: Stalls::default(),
+            hunt_again: Time(0),
             fight_until: Time(0),
             hosts,
             founders,
@@ -283,6 +292,7 @@ impl Cluster {
             Event::ClientTurn(client) => self.client_turn(client),
             Event::Call { client, life } => self.call(client, life),
             Event::Deed { client, number } => self.deed(client, number),
+            Event::Rival { client, deed } => self.rival(client, deed),
             Event::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
             Event::HangUp(link) => self.network.close(self.agenda.now(), link, End::Opener),
             Event::Fault(fault) => self.befall(fault),

@@ -11,6 +11,7 @@ use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId};
 
 use super::agents::Pending;
+use super::commits::Said;
 use super::host::manager_address;
 use super::kinds::Kind;
 use super::slot::{Described, Turned};
@@ -148,18 +149,18 @@ impl Cluster {
             }
         }
         for (to, frames) in gathered {
-            self.watch_commits(host, &frames);
+            let told = self.watch_commits(host, &frames);
             let Some((target, target_slot)) = self.host_of(to) else { continue };
             self.trace.note(
                 done,
                 format_args!("n{host}/{slot} says to {to}:{}", Described(&frames)),
                 to.0.into(),
             );
-            self.post(done, (host, target), Traffic::Instances, &|| Event::ToInstance {
-                host: target,
-                slot: target_slot,
-                frames: frames.clone(),
-            });
+            let make = || Event::ToInstance { host: target, slot: target_slot, frames: frames.clone() };
+            if told != Said::Nothing && host != target {
+                self.hunt(done, (host, target), told, &make);
+            }
+            self.post(done, (host, target), Traffic::Instances, &make);
         }
     }
 

@@ -30,6 +30,13 @@ pub(super) const DEEDS_FROM: usize = 1 << 40;
 /// Of so many things that a client begins, one is a deed.
 const DEEDS_OF: u64 = 4;
 
+/// Of so many transactions that rest on nothing, so many have rivals, and so many at most; half of them begin within what a
+/// message takes, the others within what a transaction may take.
+const RIVALRY: (u64, u64) = (1, 3);
+const RIVALS_MAX: u64 = 2;
+const RIVAL_AFTER_US: u64 = 3 * MS;
+const RIVAL_LATER_US: u64 = 40 * MS;
+
 /// What all clients have under way.
 #[derive(Debug)]
 pub(super) struct Transacting {
@@ -61,6 +68,8 @@ struct Open {
     /// It has read all, and commits.
     is_committing: bool,
     is_opening: bool,
+    /// It was begun beside another one, and its client begins nothing after it.
+    is_rival: bool,
     /// A copy of one of its frames may be taken up later.
     is_haunted: bool,
 }
@@ -128,11 +137,42 @@ impl Cluster {
         if is_opening {
             self.transacting.opened = Opened::Asked;
         }
-        self.begin_deed(client, deed, limit_us, is_opening);
+        if !is_opening {
+            self.draw_rivals(client, &deed);
+        }
+        self.begin_deed(client, deed, limit_us, (is_opening, false));
         true
     }
 
-    fn begin_deed(&mut self, client: usize, deed: Deed, limit_us: u64, is_opening: bool) {
+    /// Others do something with the same keys while a transaction is under way: at this rate they would hardly ever meet.
+    fn draw_rivals(&mut self, client: usize, deed: &Deed) {
+        let (Deed::Commit(steps), Phase::Faults) = (deed, self.phase) else { return };
+        if self.transacting.draws.random().chance(RIVALRY.0, RIVALRY.1) {
+            for _ in 0..self.transacting.draws.random().between(1, RIVALS_MAX) {
+                let Some(deed) = self.transacting.draws.rival(steps) else { return };
+                let random = self.transacting.draws.random();
+                let other = random.below(self.clients.len() as u64) as usize;
+                let most_us = if random.chance(1, 2) { RIVAL_AFTER_US } else { RIVAL_LATER_US };
+                let after_us = random.below(most_us);
+                if other != client {
+                    self.agenda.at(self.now().after_us(after_us), Event::Rival { client: other, deed });
+                }
+            }
+        }
+    }
+
+    /// A client begins what gets in another's way.
+    pub(super) fn rival(&mut self, client: usize, deed: Deed) {
+        if self.phase == Phase::Faults
+            && self.now() >= self.clients[client].paused_until
+            && self.transacting.opened == Opened::Yes
+        {
+            let limit_us = self.transacting.draws.random().between(1_500 * MS, 12_000 * MS);
+            self.begin_deed(client, deed, limit_us, (false, true));
+        }
+    }
+
+    fn begin_deed(&mut self, client: usize, deed: Deed, limit_us: u64, (is_opening, is_rival): (bool, bool)) {
         let number = DEEDS_FROM + self.transacting.next;
         self.transacting.next += 1;
         self.trace.say(self.now(), format_args!("c{client} begins deed #{number}: {deed:?}"));
@@ -144,6 +184,7 @@ impl Cluster {
             got: Vec::new(),
             is_committing: false,
             is_opening,
+            is_rival,
             is_haunted: false,
         };
         self.transacting.open.insert(number, open);
@@ -156,7 +197,7 @@ impl Cluster {
             return;
         }
         for class in [Class::List, Class::Register, Class::Account, Class::Cell] {
-            self.begin_deed(0, Deed::ReadMany(Key::all(class)), 8_000 * MS, false);
+            self.begin_deed(0, Deed::ReadMany(Key::all(class)), 8_000 * MS, (false, false));
         }
     }
 
@@ -253,15 +294,17 @@ impl Cluster {
             let rest_us = self.transacting.draws.random().below(30 * MS);
             return self.agenda.at(now.after_us(rest_us), Event::Deed { client, number });
         }
-        let is_opening = open.is_opening;
+        let (is_opening, is_rival) = (open.is_opening, open.is_rival);
         if is_opening {
             let is_there = entry.transaction.fate == Fate::Committed
                 || matches!(&entry.trouble, Some(Trouble::Conflict(_)));
             self.transacting.opened = if is_there { Opened::Yes } else { Opened::No };
         }
         self.transacting.open.remove(&number);
-        let life = self.clients[client].life;
-        self.call_again(client, life);
+        if !is_rival {
+            let life = self.clients[client].life;
+            self.call_again(client, life);
+        }
     }
 
     /// A client dies, and what it has done may be done or not.

@@ -149,6 +149,22 @@ impl Draws {
         }
     }
 
+    /// What somebody else does at the same time with the keys of a transaction, if those are several.
+    pub(crate) fn rival(&mut self, steps: &[Step]) -> Option<Deed> {
+        let mut keys: Vec<Key> = steps.iter().map(|step| step.key()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let class =
+            keys.iter().map(|key| key.class).find(|class| matches!(class, Class::Account | Class::Cell));
+        Some(match (class, self.random.chance(1, 2)) {
+            (Some(class), true) => Deed::ReadMany(Key::all(class)),
+            (Some(class), false) => Deed::Commit(self.transfer_in(Key::all(class))),
+            (None, _) if keys.len() < 2 => return None,
+            (None, true) => Deed::ReadMany(keys),
+            (None, false) => Deed::Commit(keys.into_iter().map(|key| self.write_of(key)).collect()),
+        })
+    }
+
     /// Reads and blind writes, on a key twice now and then.
     fn mixed(&mut self) -> Vec<Step> {
         let count = self.random.between(1, 5);
@@ -172,7 +188,11 @@ impl Draws {
 
     /// From one account to another of the same bank, sometimes over a third, and with a note of it in a list.
     fn transfer(&mut self) -> Vec<Step> {
-        let mut bank = self.bank();
+        let bank = self.bank();
+        self.transfer_in(bank)
+    }
+
+    fn transfer_in(&mut self, mut bank: Vec<Key>) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut sum = 0;
         for _ in 0..self.random.between(1, 2) {
