@@ -64,6 +64,8 @@ pub enum Bug {
     SnapshotsNotFollowed,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
+    /// What was read is confirmed though somebody is about to change it.
+    ConfirmIgnoresIntents,
     /// What was prepared before a split is done in both daughters, also what the other owns.
     SistersHalfDone,
     /// A partition shows and counts what its sister owns until it is removed.
@@ -108,7 +110,8 @@ impl Bug {
     ];
 
     /// Those of transactions over several partitions.
-    pub const OF_TRANSACTIONS: [Bug; 2] = [Bug::TransactionTwice, Bug::IntentsIgnored];
+    pub const OF_TRANSACTIONS: [Bug; 3] =
+        [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents];
 
     /// Those of splits.
     pub const OF_SPLITS: [Bug; 2] = [Bug::SessionsNotSplit, Bug::ForeignCounted];

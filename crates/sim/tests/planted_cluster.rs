@@ -31,29 +31,35 @@ enum In {
     Transaction(transaction::Bug),
 }
 
-/// Those that are found. Others were not within the seeds that were played, or have not been looked for: docs/reliability.md.
-const FOUND: [In; 21] = [
-    In::Partition(partition::Bug::AcknowledgedAlone),
-    In::Partition(partition::Bug::LeaseNotChecked),
-    In::Partition(partition::Bug::GrantNotWaitedOut),
-    In::Partition(partition::Bug::NewerGrantUsed),
-    In::Partition(partition::Bug::PrecedingNotMatched),
-    In::Control(control::Bug::RestartedStaysInSync),
-    In::Control(control::Bug::PromotesFollower),
-    In::Partition(partition::Bug::OlderEpochAccepted),
-    In::Partition(partition::Bug::TruncationSkipped),
-    In::Partition(partition::Bug::SessionsForgottenAtPromotion),
-    In::Partition(partition::Bug::ReadsUncommitted),
-    In::Partition(partition::Bug::MinInSyncIgnored),
-    In::Partition(partition::Bug::AdmittedBeforeCaughtUp),
-    In::Partition(partition::Bug::CommitNotMatched),
-    In::Partition(partition::Bug::MarkNotAwaited),
-    In::Partition(partition::Bug::UndecidedIgnored),
-    In::Transaction(transaction::Bug::ReadsUnchecked),
-    In::Transaction(transaction::Bug::FreedBeforeDecision),
-    In::Transaction(transaction::Bug::TimestampTooEarly),
-    In::Transaction(transaction::Bug::ForgottenBeforeFinished),
-    In::Transaction(transaction::Bug::EarlierAttemptCounts),
+/// Those that are found, with the seed that showed it last, which is played first: then it costs one seed, or two. Others were not
+/// found within the seeds that were played, or cannot be: docs/reliability.md.
+const FOUND: [(In, u64); 26] = [
+    (In::Partition(partition::Bug::AcknowledgedAlone), 0),
+    (In::Partition(partition::Bug::LeaseNotChecked), 0),
+    (In::Partition(partition::Bug::GrantNotWaitedOut), 0),
+    (In::Partition(partition::Bug::NewerGrantUsed), 0),
+    (In::Partition(partition::Bug::PrecedingNotMatched), 0),
+    (In::Control(control::Bug::RestartedStaysInSync), 0),
+    (In::Control(control::Bug::PromotesFollower), 0),
+    (In::Partition(partition::Bug::OlderEpochAccepted), 0),
+    (In::Partition(partition::Bug::TruncationSkipped), 0),
+    (In::Partition(partition::Bug::SessionsForgottenAtPromotion), 0),
+    (In::Partition(partition::Bug::ReadsUncommitted), 0),
+    (In::Partition(partition::Bug::MinInSyncIgnored), 0),
+    (In::Partition(partition::Bug::AdmittedBeforeCaughtUp), 0),
+    (In::Partition(partition::Bug::CommitNotMatched), 0),
+    (In::Partition(partition::Bug::MarkNotAwaited), 0),
+    (In::Partition(partition::Bug::UndecidedIgnored), 0),
+    (In::Transaction(transaction::Bug::ReadsUnchecked), 0),
+    (In::Transaction(transaction::Bug::FreedBeforeDecision), 0),
+    (In::Transaction(transaction::Bug::TimestampTooEarly), 0),
+    (In::Transaction(transaction::Bug::ForgottenBeforeFinished), 0),
+    (In::Transaction(transaction::Bug::EarlierAttemptCounts), 0),
+    (In::Transaction(transaction::Bug::ReadsWaitForNothing), 5),
+    (In::Partition(partition::Bug::TransactionTwice), 1),
+    (In::Session(session::Bug::AnswersByPart), 0),
+    (In::Session(session::Bug::ReadsUnconfirmed), 3),
+    (In::Session(session::Bug::ChangesUnread), 3),
 ];
 
 impl In {
@@ -150,9 +156,9 @@ impl Clean {
     }
 }
 
-/// The first seed that shows a bug and nothing without it, and what it shows.
-fn find(bug: In, clean: &Clean) -> Option<(u64, String)> {
-    (0..seeds()).find_map(|seed| {
+/// A seed that shows a bug and nothing without it, and what it shows: of the one to play first, and all others, the first.
+fn find((bug, first): (In, u64), clean: &Clean) -> Option<(u64, String)> {
+    std::iter::once(first).chain((0..seeds()).filter(|seed| *seed != first)).find_map(|seed| {
         bug.plant();
         let found = shown(seed);
         In::uproot();
@@ -164,16 +170,17 @@ fn find(bug: In, clean: &Clean) -> Option<(u64, String)> {
 fn bugs_planted_in_clusters_are_found_by_seeds_that_show_nothing_else() {
     // What panics is found as well; where, nobody needs to read.
     std::panic::set_hook(Box::new(|_| {}));
-    let bugs = match std::env::var("ZEROHOP_BUG") {
-        Ok(wanted) if wanted == "transactions" => In::of_transactions(),
-        Ok(wanted) => In::all()
-            .into_iter()
-            .filter(|bug| wanted == "all" || wanted.split(',').any(|one| one == bug.name()))
-            .collect(),
+    let from_the_first = |bugs: Vec<In>| bugs.into_iter().map(|bug| (bug, 0)).collect();
+    let bugs: Vec<(In, u64)> = match std::env::var("ZEROHOP_BUG") {
+        Ok(wanted) if wanted == "transactions" => from_the_first(In::of_transactions()),
+        Ok(wanted) => {
+            let is_wanted = |bug: &In| wanted == "all" || wanted.split(',').any(|one| one == bug.name());
+            from_the_first(In::all().into_iter().filter(is_wanted).collect())
+        }
         Err(_) => FOUND.to_vec(),
     };
     let (clean, missed) = (Clean::default(), Mutex::new(Vec::new()));
-    share(bugs, |bug| match find(bug, &clean) {
+    share(bugs, |(bug, first)| match find((bug, first), &clean) {
         Some((seed, what)) => {
             println!("{}: seed {seed}: {:.160}", bug.name(), what.lines().next().unwrap_or(""));
         }

@@ -27,6 +27,7 @@ impl Partition {
         effects: &mut dyn Effects,
     ) {
         if let Query::Confirm { .. } = read.query
+            && !is_planted(Bug::ConfirmIgnoresIntents)
             && (self.has_intent(read.key) || self.is_due(read.key) && !self.may_expire(read.key))
         {
             // Whatever it is, somebody is about to make it something else.
