@@ -62,6 +62,10 @@ pub enum Bug {
     SnapshotNotClosed,
     /// Followers keep nothing for snapshots, and serve them all the same.
     SnapshotsNotFollowed,
+    /// Of several snapshots only what the newest can see is kept.
+    VersionsDroppedEarly,
+    /// A chunk takes a write of a generation from before a cut that it knows.
+    OldGenerationTaken,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
     /// What was read is confirmed though somebody is about to change it.
@@ -112,6 +116,14 @@ impl Bug {
     /// Those of transactions over several partitions.
     pub const OF_TRANSACTIONS: [Bug; 3] =
         [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents];
+
+    /// Those of blobs and snapshots.
+    pub const OF_BLOBS: [Bug; 4] = [
+        Bug::SnapshotNotClosed,
+        Bug::SnapshotsNotFollowed,
+        Bug::VersionsDroppedEarly,
+        Bug::OldGenerationTaken,
+    ];
 
     /// Those of splits.
     pub const OF_SPLITS: [Bug; 2] = [Bug::SessionsNotSplit, Bug::ForeignCounted];

@@ -13,6 +13,7 @@ use super::{Action, Cell, OrFail, Plan, Planned};
 use crate::limits::{CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PARTS_MAX, TRAILER_BYTES_MAX};
 use crate::outcome::Outcome;
 use crate::overlay::{ChunkShape, Shape, Written};
+use crate::planted::{Bug, is_planted};
 use crate::view::View;
 
 /// What a write of this blob finds.
@@ -128,7 +129,9 @@ fn admit<D>(cell: &Cell<'_, '_, D>, (stamp, makes): (BlobStamp, bool)) -> Result
     cell.of_type(RecordType::Chunk)?;
     let chunk = cell.shape.as_ref().and_then(|shape| shape.chunk);
     match chunk {
-        Some(chunk) if chunk.stamp > stamp => Err(Outcome::StaleBlob(chunk.stamp)),
+        Some(chunk) if chunk.stamp > stamp && !is_planted(Bug::OldGenerationTaken) => {
+            Err(Outcome::StaleBlob(chunk.stamp))
+        }
         Some(chunk) if chunk.stamp.id == stamp.id && (chunk.end > 0 || makes) => Ok(Found::Chunk(chunk)),
         _ if makes => Ok(Found::Nothing),
         _ => Err(Outcome::NeedHeader),

@@ -48,6 +48,7 @@ pub struct Partition {
     sweep_at_ms: u64,
     answered_again: u64,
     staged_expired: u64,
+    horizons_moved: u64,
     sieve: sieve::Sieve,
     /// As primary, of transactions over several partitions; `None` until one comes.
     transacting: Option<Box<transactions::Transacting>>,
@@ -97,6 +98,8 @@ pub struct Stats {
     pub staged: u64,
     /// Bytes of them.
     pub staged_bytes: u64,
+    /// Marks since the start that have ended snapshots which this member kept for.
+    pub horizons_moved: u64,
 }
 
 impl Stats {
@@ -234,6 +237,7 @@ impl Partition {
             staged_expired: self.staged_expired,
             staged: staged as u64,
             staged_bytes,
+            horizons_moved: self.horizons_moved,
         }
     }
 

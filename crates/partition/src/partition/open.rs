@@ -189,6 +189,7 @@ impl Partition {
             sweep_at_ms: 0,
             answered_again: 0,
             staged_expired: 0,
+            horizons_moved: 0,
             sieve: Default::default(),
             transacting: None,
             transactions_after: 0,

@@ -175,6 +175,7 @@ impl Partition {
             }
             Some(SnapshotMark::End { ids }) => {
                 snapshots.ended(&ids);
+                self.horizons_moved += 1;
                 if snapshots.len() == 0 {
                     self.snapshots = None;
                 }

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use zerohop_wire::ids::{SnapshotId, Timestamp};
 
 use crate::limits::SNAPSHOTS_CLOSING_MAX;
+use crate::planted::{Bug, is_planted};
 
 pub(crate) use past::Past;
 
@@ -51,7 +52,8 @@ impl Snapshots {
     /// The earliest time that anybody can ask for: what has ended before is of no use.
     pub(crate) fn horizon(&self) -> Option<Timestamp> {
         let appended = self.appended.values().map(|(_, kept)| kept.floor);
-        self.open.values().map(|kept| kept.floor).chain(appended).min()
+        let floors = self.open.values().map(|kept| kept.floor).chain(appended);
+        if is_planted(Bug::VersionsDroppedEarly) { floors.max() } else { floors.min() }
     }
 
     /// Those that are open, and those that are about to be.
