@@ -20,36 +20,26 @@ their names among the blobs.
 from __future__ import annotations
 
 import errno
-import io
 import os
 import threading
 import time
-import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
-from types import TracebackType
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, Optional
 
-from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
+from fsspec.spec import AbstractFileSystem
 from fsspec.transaction import Transaction as Gathered
 from fsspec.utils import tokenize
 
 import zerohop
 from zerohop._entry import INLINE_BYTES_MAX, PREFIX, Entry, decode, key
-from zerohop._transaction import Transaction
-
-ENTRIES_AT_ONCE = 4000
-"""Most entries that one transaction moves or removes; more are done in several."""
-
-PAGE = 1024
-"""Entries of a listing that are read together."""
+from zerohop._fs_files import Text, ZerohopFile
+from zerohop._fs_parts import BLOCK_BYTES, Place, Writing, forget, new_blob, pages
+from zerohop._fs_transactions import Together, move_entries, publish, remove_entries
 
 RANGES_AT_ONCE = 8
 """Threads that read ranges of files side by side."""
-
-BLOCK_BYTES = 8 << 20
-"""What a file that is written keeps before it is sent: several chunks, which are written side by side."""
 
 _clients: dict[tuple[int, str], zerohop.Client] = {}
 _lock = threading.Lock()
@@ -61,13 +51,6 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(after_in_child=_after_fork)
-
-
-class Place(NamedTuple):
-    """A path: its keyspace, and what is behind that."""
-
-    keyspace: str
-    path: str
 
 
 class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -95,7 +78,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     @property
     def transaction_type(self) -> type[Gathered]:
-        return _Together
+        return Together
 
     # Paths.
 
@@ -205,7 +188,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             if is_file and (maxdepth is None or len(parts) <= maxdepth):
                 files.append("/".join(parts))
         told: dict[str, dict[str, Any]] = {}
-        for page in _pages(files):
+        for page in pages(files):
             values = keyspace.get_many([base + one.encode() for one in page])
             for one, value in zip(page, values):
                 if value is not None:
@@ -315,7 +298,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if "b" in mode:
             return super().open(path, mode, *given, **kwargs)
         words = {name: kwargs.pop(name) for name in ("encoding", "errors", "newline") if name in kwargs}
-        return _Text(super().open(path, mode.replace("t", "") + "b", *given, **kwargs), **words)
+        return Text(super().open(path, mode.replace("t", "") + "b", *given, **kwargs), **words)
 
     # Writing.
 
@@ -338,46 +321,17 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """An entry for these contents, which nobody sees yet."""
         if contents.nbytes <= INLINE_BYTES_MAX:
             return Entry(contents.nbytes, time.time(), bytes(contents))
-        blob = _new_blob(keyspace)
+        blob = new_blob(keyspace)
         try:
             keyspace.blobs.write(blob, contents)
         except BaseException:
-            _forget(keyspace, [blob])
+            forget(keyspace, [blob])
             raise
         return Entry(contents.nbytes, time.time(), None, blob)
 
     def _publish(self, files: list[Writing]) -> None:
         """Makes all these files seen, in one transaction. If that is not done, what they hold is removed."""
-
-        def work(t: Transaction) -> list[tuple[str, bytes]]:
-            replaced = []
-            for place, entry, exclusive in files:
-                at = t[self._keyspace(place.keyspace)]
-                there = at.get(key(place.path))
-                if there is not None and exclusive:
-                    raise FileExistsError(f"{place.keyspace}/{place.path}")
-                if there is not None and (old := decode(there).blob) is not None:
-                    replaced.append((place.keyspace, old))
-                at[key(place.path)] = entry.encode()
-            return replaced
-
-        try:
-            replaced = self.client.transact(work)
-        except zerohop.UnknownOutcomeError:
-            # Perhaps an entry names them: a blob that nobody names is the lesser harm.
-            raise
-        except BaseException as error:
-            # After Ctrl-C likewise.
-            if isinstance(error, Exception):
-                for place, entry, _ in files:
-                    if entry.blob is not None:
-                        _forget(self._keyspace(place.keyspace), [entry.blob])
-            raise
-        if len(files) > 1:
-            for place, _, _ in files:
-                _settle(self._keyspace(place.keyspace), [key(place.path)])
-        for keyspace, blob in replaced:
-            _forget(self._keyspace(keyspace), [blob])
+        publish(self.client, self._keyspace, files)
 
     def cp_file(self, path1: Any, path2: Any, **kwargs: Any) -> None:
         entry = self._entry(path1)
@@ -395,13 +349,13 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if entry.blob is None:
             return entry._replace(made=time.time())
         from_, to = self._keyspace(source.keyspace), self._keyspace(target.keyspace)
-        blob = _new_blob(to)
+        blob = new_blob(to)
         try:
             for at in range(0, entry.size, BLOCK_BYTES):
                 stop = min(at + BLOCK_BYTES, entry.size)
                 to.blobs.write(blob, self._read(from_, source.path, entry, at, stop), at)
         except BaseException:
-            _forget(to, [blob])
+            forget(to, [blob])
             raise
         return Entry(entry.size, time.time(), None, blob)
 
@@ -436,25 +390,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             pairs += [(found, new + found[len(old) :]) for found in keyspace.scan(old)]
             if not pairs:
                 raise FileNotFoundError(path1)
-        for at in range(0, len(pairs), ENTRIES_AT_ONCE):
-            some = pairs[at : at + ENTRIES_AT_ONCE]
-
-            def work(t: Transaction, some: list[tuple[bytes, bytes]] = some) -> list[bytes]:
-                replaced, view = [], t[keyspace]
-                for old, new in some:
-                    value, there = view.get(old), view.get(new)
-                    if value is None:
-                        # Somebody has removed it meanwhile.
-                        continue
-                    if there is not None and (blob := decode(there).blob) is not None:
-                        replaced.append(blob)
-                    view[new] = value
-                    del view[old]
-                return replaced
-
-            blobs = self.client.transact(work)
-            _settle(keyspace, [one for pair in some for one in pair])
-            _forget(keyspace, blobs)
+        move_entries(self.client, keyspace, pairs)
 
     move = rename = mv
 
@@ -477,24 +413,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             there = [found for found, value in zip(keys, (file, directory)) if value is not None]
             doomed.setdefault(place.keyspace, []).extend(there if recursive else keys[:1])
         for name, keys in doomed.items():
-            keyspace = self._keyspace(name)
-            for at in range(0, len(keys), ENTRIES_AT_ONCE):
-                some = keys[at : at + ENTRIES_AT_ONCE]
-
-                def work(t: Transaction, some: list[bytes] = some) -> list[bytes]:
-                    blobs, view = [], t[keyspace]
-                    for one in some:
-                        value = view.get(one)
-                        if value is None:
-                            continue
-                        if (blob := decode(value).blob) is not None:
-                            blobs.append(blob)
-                        del view[one]
-                    return blobs
-
-                blobs = self.client.transact(work)
-                _settle(keyspace, some)
-                _forget(keyspace, blobs)
+            remove_entries(self.client, self._keyspace(name), keys)
 
     def rm_file(self, path: Any) -> None:
         self.rm(path)
@@ -530,7 +449,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         how many. Nobody may be writing a file for longer than that."""
         space = self._keyspace(keyspace)
         named: set[bytes] = set()
-        for page in _pages(space.scan(PREFIX)):
+        for page in pages(space.scan(PREFIX)):
             values = space.get_many(page)
             named.update(blob for value in values if value is not None and (blob := decode(value).blob) is not None)
         swept, before = 0, time.time() - older_than
@@ -539,220 +458,3 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             if found is not None and float(found.attributes or b"0") <= before:
                 swept += space.blobs.delete(blob)
         return swept
-
-
-class Writing(NamedTuple):
-    """A file that is to be seen. `exclusive`: only if there is none."""
-
-    place: Place
-    entry: Entry
-    exclusive: bool
-
-
-class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
-    """A file of it. One that is written is seen when it is closed, whole; if a `with` block ends with an exception, never."""
-
-    fs: Any
-    buffer: io.BytesIO
-    closed: bool
-    offset: int
-    loc: int
-
-    def __init__(
-        self,
-        fs: ZerohopFileSystem,
-        path: str,
-        mode: str = "rb",
-        block_size: Any = "default",
-        autocommit: bool = True,
-        cache_type: str = "readahead",
-        cache_options: Optional[dict[str, Any]] = None,
-        size: Optional[int] = None,
-        entry: Optional[Entry] = None,
-        **kwargs: Any,
-    ) -> None:
-        self._place = fs._place(path)
-        self._keyspace = fs._keyspace(self._place.keyspace)
-        self._entry = entry
-        self._blob: Optional[bytes] = None
-        self._cut = False
-        self._before: Optional[Entry] = None
-        if mode == "ab":
-            self._before = fs._entry(path)
-        super().__init__(fs, path, mode, block_size, autocommit, cache_type, cache_options, size, **kwargs)
-        if entry is not None:
-            self.details = fs._told(path, entry)
-        if self._before is not None:
-            # What was there is copied, so that readers see all of the old or all of the new.
-            self.loc = self._before.size
-
-    def _fetch_range(self, start: int, end: int) -> bytes:
-        assert self._entry is not None
-        return bytes(self.fs._read(self._keyspace, self.path, self._entry, start, end))
-
-    def _initiate_upload(self) -> None:
-        """The first bytes are to be sent, or the file is closed."""
-        if self._before is not None:
-            size = self._before.size
-            if size + self.buffer.tell() > INLINE_BYTES_MAX:
-                self._blob = self.fs._copied(self._place, self._place, self._before).blob or self._new_blob()
-                if self._before.contents:
-                    self._keyspace.blobs.write(self._blob, self._before.contents)
-            else:
-                self.buffer = io.BytesIO((self._before.contents or b"") + self.buffer.getvalue())
-                size = 0
-            self.offset = size
-
-    def _new_blob(self) -> bytes:
-        return _new_blob(self._keyspace)
-
-    def _upload_chunk(self, final: bool = False) -> bool:
-        with self.buffer.getbuffer() as contents:
-            size = self.offset + contents.nbytes
-            if self._blob is None and final and size <= INLINE_BYTES_MAX:
-                self._entry = Entry(size, time.time(), bytes(contents))
-            else:
-                if self._blob is None:
-                    self._blob = self._new_blob()
-                self._keyspace.blobs.write(self._blob, contents, self.offset)
-                self._entry = Entry(size, time.time(), None, self._blob)
-        if final and self.autocommit:
-            self.commit()
-        return True
-
-    def flush(self, force: bool = False) -> None:
-        try:
-            super().flush(force)
-        except BaseException:
-            # What is cut off here is not whole, and is not to be closed as if it were.
-            self._cut = True
-            raise
-
-    def write(self, data: Any) -> int:
-        if self._cut:
-            raise OSError(errno.EIO, "writing it was cut off: nothing of it is kept", self.path)
-        view = memoryview(data)
-        super().write(view if view.contiguous else view.tobytes())
-        return view.nbytes
-
-    def commit(self) -> None:
-        """Makes it seen."""
-        assert self._entry is not None
-        self._blob = None
-        self.fs._publish([Writing(self._place, self._entry, self.mode == "xb")])
-
-    def discard(self) -> None:
-        """Gives up what was written."""
-        self._cut = True
-        if self._blob is not None:
-            _forget(self._keyspace, [self._blob])
-            self._blob = None
-
-    def close(self) -> None:
-        """Closes it. What was written is seen then, unless writing it was cut off."""
-        if self.closed:
-            return
-        if self._cut:
-            self.discard()
-            self.closed = True
-            return
-        try:
-            super().close()
-        except BaseException:
-            self.discard()
-            self.closed = True
-            raise
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        self._cut = self._cut or (kind is not None and self.mode != "rb")
-        self.close()
-
-    def __del__(self) -> None:
-        # Whoever lets go of a file without closing it says nothing of its being whole.
-        if not getattr(self, "closed", True):
-            self._cut = self.mode != "rb"
-            try:
-                self.close()
-            except zerohop.Error:
-                pass
-
-
-class _Text(io.TextIOWrapper):
-    """Text, of which an exception publishes nothing either."""
-
-    def __exit__(
-        self,
-        kind: Optional[type[BaseException]],
-        error: Optional[BaseException],
-        trace: Optional[TracebackType],
-    ) -> None:
-        raw: Any = self.buffer
-        if kind is not None and isinstance(raw, ZerohopFile) and raw.mode != "rb":
-            raw.__exit__(kind, error, trace)
-            return
-        self.close()
-
-
-class _Together(Gathered):  # type: ignore[misc]
-    """Files that are seen together: `with fs.transaction:` publishes all of them in one transaction."""
-
-    fs: Any
-
-    def complete(self, commit: bool = True) -> None:
-        files: list[ZerohopFile] = list(self.files)
-        self.files.clear()
-        fs = self.fs
-        fs._intrans, fs._transaction, self.fs = False, None, None
-        whole = commit and all(file._entry is not None and not file._cut for file in files)
-        if not whole:
-            for file in files:
-                file.discard()
-            if commit:
-                raise OSError(errno.EIO, "a file of the transaction was not closed, or was cut off: none is seen")
-            return
-        entries = [Writing(file._place, file._entry, file.mode == "xb") for file in files if file._entry is not None]
-        for file in files:
-            file._blob = None
-        if entries:
-            fs._publish(entries)
-
-
-def _new_blob(keyspace: zerohop.Keyspace) -> bytes:
-    name = PREFIX + uuid.uuid4().hex.encode()
-    keyspace.blobs.create(name, attributes=repr(time.time()).encode())
-    return name
-
-
-def _settle(keyspace: zerohop.Keyspace, keys: list[bytes]) -> None:
-    """Waits until listings show what a transaction has done to these keys.
-
-    The partitions of a transaction do what was decided one soon after the other. Whoever reads a key waits for that; whoever
-    scans does not, and could find what was removed or miss what was made.
-    """
-    for page in _pages(keys):
-        keyspace.get_many(page)
-
-
-def _forget(keyspace: zerohop.Keyspace, blobs: Iterable[bytes]) -> None:
-    """Removes blobs that nobody names any more. What is left of one after an error, `sweep` finds."""
-    for blob in blobs:
-        try:
-            keyspace.blobs.delete(blob)
-        except zerohop.Error:
-            continue
-
-
-def _pages(all_of: Iterable[Any]) -> Iterator[list[Any]]:
-    page: list[Union[str, bytes]] = []
-    for one in all_of:
-        page.append(one)
-        if len(page) == PAGE:
-            yield page
-            page = []
-    if page:
-        yield page

@@ -1,0 +1,120 @@
+"""Transactions of the file system: entries that are made, moved and removed together."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any
+
+from fsspec.transaction import Transaction as Gathered
+
+import zerohop
+from zerohop._entry import decode, key
+from zerohop._fs_files import ZerohopFile
+from zerohop._fs_parts import Writing, forget, settle
+from zerohop._transaction import Transaction
+
+ENTRIES_AT_ONCE = 4000
+"""Most entries that one transaction moves or removes; more are done in several."""
+
+
+def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspace], files: list[Writing]) -> None:
+    """Makes all these files seen, in one transaction. If that is not done, what they hold is removed."""
+
+    def work(t: Transaction) -> list[tuple[str, bytes]]:
+        replaced = []
+        for place, entry, exclusive in files:
+            at = t[keyspace_of(place.keyspace)]
+            there = at.get(key(place.path))
+            if there is not None and exclusive:
+                raise FileExistsError(f"{place.keyspace}/{place.path}")
+            if there is not None and (old := decode(there).blob) is not None:
+                replaced.append((place.keyspace, old))
+            at[key(place.path)] = entry.encode()
+        return replaced
+
+    try:
+        replaced = client.transact(work)
+    except zerohop.UnknownOutcomeError:
+        # Perhaps an entry names them: a blob that nobody names is the lesser harm.
+        raise
+    except BaseException as error:
+        # After Ctrl-C likewise.
+        if isinstance(error, Exception):
+            for place, entry, _ in files:
+                if entry.blob is not None:
+                    forget(keyspace_of(place.keyspace), [entry.blob])
+        raise
+    if len(files) > 1:
+        for place, _, _ in files:
+            settle(keyspace_of(place.keyspace), [key(place.path)])
+    for keyspace, blob in replaced:
+        forget(keyspace_of(keyspace), [blob])
+
+
+def move_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, pairs: list[tuple[bytes, bytes]]) -> None:
+    """Has what each first key holds be held by the second. What was there is replaced; what is gone by then stays so."""
+    for at in range(0, len(pairs), ENTRIES_AT_ONCE):
+        some = pairs[at : at + ENTRIES_AT_ONCE]
+
+        def work(t: Transaction, some: list[tuple[bytes, bytes]] = some) -> list[bytes]:
+            replaced, view = [], t[keyspace]
+            for old, new in some:
+                value, there = view.get(old), view.get(new)
+                if value is None:
+                    # Somebody has removed it meanwhile.
+                    continue
+                if there is not None and (blob := decode(there).blob) is not None:
+                    replaced.append(blob)
+                view[new] = value
+                del view[old]
+            return replaced
+
+        blobs = client.transact(work)
+        settle(keyspace, [one for pair in some for one in pair])
+        forget(keyspace, blobs)
+
+
+def remove_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, keys: list[bytes]) -> None:
+    """Removes entries, and the blobs that they name."""
+    for at in range(0, len(keys), ENTRIES_AT_ONCE):
+        some = keys[at : at + ENTRIES_AT_ONCE]
+
+        def work(t: Transaction, some: list[bytes] = some) -> list[bytes]:
+            blobs, view = [], t[keyspace]
+            for one in some:
+                value = view.get(one)
+                if value is None:
+                    continue
+                if (blob := decode(value).blob) is not None:
+                    blobs.append(blob)
+                del view[one]
+            return blobs
+
+        blobs = client.transact(work)
+        settle(keyspace, some)
+        forget(keyspace, blobs)
+
+
+class Together(Gathered):  # type: ignore[misc]
+    """Files that are seen together: `with fs.transaction:` publishes all of them in one transaction."""
+
+    fs: Any
+
+    def complete(self, commit: bool = True) -> None:
+        files: list[ZerohopFile] = list(self.files)
+        self.files.clear()
+        fs = self.fs
+        fs._intrans, fs._transaction, self.fs = False, None, None
+        whole = commit and all(file._entry is not None and not file._cut for file in files)
+        if not whole:
+            for file in files:
+                file.discard()
+            if commit:
+                raise OSError(errno.EIO, "a file of the transaction was not closed, or was cut off: none is seen")
+            return
+        entries = [Writing(file._place, file._entry, file.mode == "xb") for file in files if file._entry is not None]
+        for file in files:
+            file._blob = None
+        if entries:
+            fs._publish(entries)
