@@ -54,7 +54,7 @@ impl<D: Disk> Engine<D> {
         if !self.dropping.contains_key(&id) {
             let mut store = self.take_out(id)?;
             store.close_files(&mut self.io);
-            self.buried.push(store);
+            self.buried.push(*store);
         }
         Ok(())
     }

@@ -62,7 +62,7 @@ pub struct Engine<D> {
     /// Partitions whose removal was put off, or has failed half-way.
     dropping: BTreeMap<PartitionId, drops::Left>,
     /// Those of them whose memory is still to be given back.
-    buried: Vec<Box<Store>>,
+    buried: Vec<Store>,
     /// By their parents: those that are being made of them.
     splits: BTreeMap<PartitionId, Vec<split::Daughter>>,
     upkeep: maintain::Upkeep,
