@@ -1,0 +1,186 @@
+//! What a participant lets go of when a decision comes that names something else than it holds.
+
+use bytes::Bytes;
+use zerohop_transaction::{
+    Access, Attempt, Body, Durability, Effect, Entry, Evaluated, Floor, Host, Install, Item, Items, Known,
+    Message, Part, Place, Refusal, Span, StageId, State, Time, TransactionId, Transactions, What,
+};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
+
+const CELL: u64 = 3;
+
+/// A partition without records; times rise by one.
+#[derive(Default)]
+struct Nothing(u64);
+
+impl Host for Nothing {
+    fn propose(&mut self) -> Timestamp {
+        self.0 += 1;
+        Timestamp(self.0)
+    }
+
+    fn raise(&mut self, to: Timestamp) {
+        self.0 = self.0.max(to.0);
+    }
+
+    fn is_ahead(&self, _timestamp: Timestamp) -> bool {
+        false
+    }
+
+    fn version(&self, _item: &Item) -> Timestamp {
+        Timestamp::ZERO
+    }
+
+    fn evaluate(&self, _items: &[Item]) -> Result<Evaluated, Refusal> {
+        Ok(Evaluated::default())
+    }
+
+    fn install(&mut self, _install: &Install) {}
+
+    fn staged(&self, _id: &StageId) -> Option<Bytes> {
+        None
+    }
+
+    fn known(&self, _id: &TransactionId) -> Known {
+        Known::Unknown
+    }
+}
+
+fn place(keyspace: u32, point: u64) -> Place {
+    Place { keyspace: KeyspaceId(keyspace), point }
+}
+
+fn id() -> TransactionId {
+    let session = SessionId { issued: Timestamp(1), nonce: 2 };
+    TransactionId { decider: place(2, 0), session, sequence: Sequence(1) }
+}
+
+fn attempt(counter: u64) -> Attempt {
+    Attempt { epoch: PartitionEpoch(1), counter }
+}
+
+fn floor() -> Floor {
+    Floor { span: Span { keyspace: KeyspaceId(2), first: 0, last: u64::MAX }, index: LogIndex(0) }
+}
+
+/// The participant, and what it has said and logged since the last look.
+struct One {
+    transactions: Transactions,
+    host: Nothing,
+    index: u64,
+    effects: Vec<Effect>,
+}
+
+impl One {
+    fn new() -> One {
+        let span = Span { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
+        let transactions = Transactions::new(Time(0), span, PartitionEpoch(1), State::default());
+        One { transactions, host: Nothing::default(), index: 0, effects: Vec::new() }
+    }
+
+    fn hear(&mut self, what: What) {
+        let message = Message { to: place(1, CELL), from: id().decider, id: id(), what };
+        self.transactions.message(Time(1), &mut self.host, message, &mut self.effects);
+    }
+
+    fn prepare(&mut self, counter: u64) {
+        let body = Body::Inline(Bytes::from_static(b"op"));
+        let items = Items::Inline(vec![Item { cell: CELL, access: Access::Write, seen: None, body }]);
+        let durability = Durability::Interval;
+        let parts = vec![Part { place: place(1, CELL), durability, items }];
+        self.hear(What::Prepare {
+            attempt: attempt(counter),
+            chain: false,
+            durability,
+            floor: floor(),
+            parts,
+        });
+    }
+
+    /// Names an attempt and where it was prepared.
+    fn decide(&mut self, counter: u64, prepared: u64) {
+        self.hear(What::Commit {
+            attempt: attempt(counter),
+            prepared: LogIndex(prepared),
+            timestamp: Timestamp(50),
+            decision: LogIndex(70),
+            durability: Durability::Interval,
+            floor: floor(),
+        });
+    }
+
+    /// Commits what it wants to log. What that was.
+    fn log(&mut self) -> Vec<Entry> {
+        let (logged, said): (Vec<_>, Vec<_>) = std::mem::take(&mut self.effects)
+            .into_iter()
+            .partition(|effect| matches!(effect, Effect::Append { .. }));
+        self.effects = said;
+        let entries: Vec<Entry> = logged
+            .into_iter()
+            .filter_map(|effect| match effect {
+                Effect::Append { entry, .. } => Some(entry),
+                _ => None,
+            })
+            .collect();
+        for entry in &entries {
+            self.index += 1;
+            let index = LogIndex(self.index);
+            self.transactions.committed(Time(2), &mut self.host, index, entry, &mut self.effects);
+        }
+        entries
+    }
+
+    /// What it has said since the last look.
+    fn said(&mut self) -> Vec<What> {
+        let said = std::mem::take(&mut self.effects).into_iter();
+        said.filter_map(|effect| match effect {
+            Effect::Send(message) => Some(message.what),
+            _ => None,
+        })
+        .collect()
+    }
+}
+
+fn prepared() -> One {
+    let mut one = One::new();
+    one.prepare(1);
+    assert!(matches!(one.log()[..], [Entry::Prepare { .. }]));
+    assert!(matches!(one.said()[..], [What::Prepared { .. }]));
+    assert!(!one.transactions.may_write(CELL));
+    one
+}
+
+/// A decision names what this participant does not hold: it lets go of what it holds, once, and says that it cannot apply that.
+fn is_let_go_of(mut one: One, (counter, index): (u64, u64)) {
+    one.decide(counter, index);
+    // The decider asks again and again until it is answered otherwise.
+    one.decide(counter, index);
+    let released = one.log();
+    let is_it = |entry: &Entry| matches!(entry, Entry::Release { attempt: of, .. } if *of == attempt(1));
+    assert!(released.len() == 1 && is_it(&released[0]), "{released:?}");
+    let said = one.said();
+    assert!(said.iter().any(|what| matches!(what, What::NotHeld { .. })), "{said:?}");
+    assert!(one.transactions.may_write(CELL), "its intent would stand for good");
+    assert!(one.transactions.is_idle(), "nothing of it is left");
+}
+
+/// Under an interval the power takes a release and the prepare of the second attempt: the first has come back to life.
+#[test]
+fn an_attempt_before_the_decided_one_is_let_go_of() {
+    is_let_go_of(prepared(), (2, 3));
+}
+
+/// The same attempt was prepared once more after its first entry was lost; the decision names the lost one.
+#[test]
+fn what_was_prepared_elsewhere_in_the_log_than_the_decision_says_is_let_go_of() {
+    is_let_go_of(prepared(), (1, 9));
+}
+
+#[test]
+fn what_was_decided_is_applied() {
+    let mut one = prepared();
+    one.decide(1, 1);
+    let logged = one.log();
+    assert!(matches!(logged[..], [Entry::Apply { .. }]), "{logged:?}");
+    assert!(one.transactions.may_write(CELL));
+}
