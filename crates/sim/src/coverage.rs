@@ -295,7 +295,8 @@ impl Coverage {
         // A decision that is not held is one that was lost.
         const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
         // A copy that comes after its session is forgotten mostly names an epoch that is over, too.
-        const LATE: [&str; 1] = ["sessions forgotten"];
+        // What was staged expires where its client died in between: one in a dozen runs at most.
+        const LATE: [&str; 2] = ["sessions forgotten", "staged pieces expired"];
         const SOON: [&str; 14] = [
             "chains",
             "questions asked",
