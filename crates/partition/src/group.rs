@@ -248,3 +248,64 @@ impl Group {
         Ok(engine.durable_index(self.handle)?.min(self.last.1))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_engine::disk::simulated::SimulatedDisk;
+    use zerohop_engine::{EngineOptions, PartitionId, PartitionOptions};
+
+    fn entry(kind: Kind, payload: &[u8]) -> Entry<'_> {
+        Entry { kind, flags: 0, at: Timestamp(1), key: b"key", payload, hint: None }
+    }
+
+    /// The journal is to be told of a cut before it is made, and there may be no room for that.
+    #[test]
+    fn what_was_given_up_on_a_full_disk_is_cut_off_before_anything_else_is_appended() {
+        let disk = SimulatedDisk::new(1);
+        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+        let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+        let handle = engine.partition(PartitionId(1), own).expect("opens");
+        let mut group = Group::new(handle, 1, Durability::Sync, (0, 0));
+        group.append_only(&mut engine, &entry(Kind::Put, b"kept")).expect("is accepted");
+        engine.flush().expect("has room");
+        let end = group.end();
+        for _ in 0..2 {
+            group.append_only(&mut engine, &entry(Kind::Put, b"given up")).expect("is accepted");
+        }
+        disk.set_capacity(1);
+        engine.look_at_room();
+        let given_up = group.give_up(&mut engine, end);
+        assert!(matches!(given_up, Err(EngineError::DiskFull { .. })), "{given_up:?}");
+        assert_eq!(group.end(), end, "nobody is to build on what was given up");
+        // A removal is let in however full the disk is, but not behind those.
+        let removed = group.append(&mut engine, &entry(Kind::Remove, b""));
+        assert!(matches!(removed, Err(EngineError::DiskFull { .. })), "{removed:?}");
+        assert_eq!(group.end(), end);
+        disk.set_capacity(None);
+        engine.look_at_room();
+        let meta = group.append_only(&mut engine, &entry(Kind::Put, b"behind")).expect("there is room again");
+        assert_eq!((meta.epoch, meta.index), (1, 2));
+        assert_eq!(engine.partition_stats(handle).expect("is open").last, group.end());
+        engine.commit(handle, 2).expect("commits");
+        assert_eq!(engine.lookup_whole(handle, b"key"), Ok(Some(b"behind".to_vec())));
+        // It is owed once.
+        group.cut_owed(&mut engine).expect("nothing is owed");
+        assert_eq!(engine.partition_stats(handle).expect("is open").last, (1, 2));
+    }
+
+    #[test]
+    fn a_log_that_begins_anew_owes_no_cut() {
+        let disk = SimulatedDisk::new(2);
+        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(disk, options).expect("opens");
+        let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+        let handle = engine.partition(PartitionId(1), own).expect("opens");
+        let mut group = Group::new(handle, 1, Durability::Sync, (0, 0));
+        group.owes_cut = true;
+        group.begin_anew(handle);
+        engine.begin_taking(handle).expect("begins");
+        assert_eq!(group.cut_owed(&mut engine), Ok(()), "what is taken must not be cut");
+    }
+}

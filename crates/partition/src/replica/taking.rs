@@ -117,18 +117,26 @@ impl Replica {
                 if taking.state.len() + bytes.len() > STATE_BYTES_MAX {
                     return Err(EngineError::Limit { what: "bytes of a partition's state (64 MiB)" });
                 }
-                taking.state.extend_from_slice(bytes);
-                if !is_last {
-                    return Ok(());
+                // The last part comes again if there was no room for the checkpoint: what came before it is installed.
+                if !taking.is_installed {
+                    let held = taking.state.len();
+                    taking.state.extend_from_slice(bytes);
+                    if !is_last {
+                        return Ok(());
+                    }
+                    let taken = self.partition.taken(context.engine, (as_of.epoch, as_of.index.0));
+                    if taken.is_err() {
+                        taking.state.truncate(held);
+                        return taken;
+                    }
+                    if self.partition.install(context.engine, &taking.state).is_err() {
+                        let reason = "a state that cannot be read".into();
+                        return Err(EngineError::Stopped { reason });
+                    }
+                    taking.is_installed = true;
+                    taking.state = Vec::new();
+                    self.counts.states_taken += 1;
                 }
-                let state = std::mem::take(&mut taking.state);
-                taking.is_installed = true;
-                self.partition.taken(context.engine, (as_of.epoch, as_of.index.0))?;
-                if self.partition.install(context.engine, &state).is_err() {
-                    let reason = "a state that cannot be read".into();
-                    return Err(EngineError::Stopped { reason });
-                }
-                self.counts.states_taken += 1;
                 self.partition.checkpoint(context.engine)
             }
         }
