@@ -64,6 +64,8 @@ pub enum Bug {
     SnapshotsNotFollowed,
     /// Of several snapshots only what the newest can see is kept.
     VersionsDroppedEarly,
+    /// Snapshots that nobody renews are kept for good.
+    LeasesNotEnded,
     /// A chunk takes a write of a generation from before a cut that it knows.
     OldGenerationTaken,
     /// Reads do not wait for the intents of transactions.
@@ -118,10 +120,11 @@ impl Bug {
         [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents];
 
     /// Those of blobs and snapshots.
-    pub const OF_BLOBS: [Bug; 4] = [
+    pub const OF_BLOBS: [Bug; 5] = [
         Bug::SnapshotNotClosed,
         Bug::SnapshotsNotFollowed,
         Bug::VersionsDroppedEarly,
+        Bug::LeasesNotEnded,
         Bug::OldGenerationTaken,
     ];
 

@@ -57,6 +57,31 @@ pub const COMMITS: [&str; 17] = [
     "staged pieces expired",
 ];
 
+/// What happens to blobs and snapshots.
+pub const BLOBS: [&str; 21] = [
+    "blobs: creations",
+    "blobs: writes of all chunks",
+    "blobs: replacements",
+    "blobs: writes of one chunk",
+    "blobs: appends",
+    "blobs: cuts",
+    "blobs: deletions",
+    "blobs: generations refused",
+    "blobs: reads confirmed",
+    "blobs: reads in transactions",
+    "blobs: reads changed meanwhile",
+    "snapshots opened",
+    "snapshots: reads",
+    "snapshots: reads of blobs",
+    "snapshots: reads again",
+    "snapshots: reads again at another primary",
+    "snapshots closed",
+    "snapshots expired",
+    "snapshots not opened",
+    "snapshots: horizons moved",
+    "snapshots: older versions left over",
+];
+
 /// Counts of one run, or of many.
 #[derive(Clone, Debug, Default)]
 pub struct Coverage {
@@ -140,6 +165,8 @@ pub struct Coverage {
     pub removals: u64,
     /// What happened to transactions, by [`COMMITS`].
     pub commits: BTreeMap<&'static str, u64>,
+    /// What happened to blobs and snapshots, by [`BLOBS`].
+    pub blobs: BTreeMap<&'static str, u64>,
     /// Transactions, and single operations on what they are about.
     pub transactions: u64,
     /// Records whose calls were looked at, between two losses.
@@ -162,6 +189,17 @@ impl Coverage {
     pub(crate) fn commits_seen(&mut self, what: &'static str, count: u64) {
         debug_assert!(COMMITS.contains(&what), "{what} is asked for by nobody");
         *self.commits.entry(what).or_default() += count;
+    }
+
+    /// Something of [`BLOBS`] has happened.
+    pub(crate) fn blob(&mut self, what: &'static str) {
+        self.blobs_seen(what, 1);
+    }
+
+    /// The same, so often.
+    pub(crate) fn blobs_seen(&mut self, what: &'static str, count: u64) {
+        debug_assert!(BLOBS.contains(&what), "{what} is asked for by nobody");
+        *self.blobs.entry(what).or_default() += count;
     }
 
     pub(crate) fn ended(&mut self, in_order: bool) {
@@ -201,6 +239,9 @@ impl Coverage {
         }
         for (what, count) in &other.commits {
             self.commits_seen(what, *count);
+        }
+        for (what, count) in &other.blobs {
+            self.blobs_seen(what, *count);
         }
         for (mine, theirs) in [
             (&mut self.simulated_us, other.simulated_us),
@@ -286,18 +327,30 @@ impl Coverage {
             ("searches given up", self.undecided),
         ];
         let commits = COMMITS.into_iter().map(|what| (what, self.commits.get(what).copied().unwrap_or(0)));
-        others.into_iter().chain(commits).chain(faults).collect()
+        let blobs = BLOBS.into_iter().map(|what| (what, self.blobs.get(what).copied().unwrap_or(0)));
+        others.into_iter().chain(commits).chain(blobs).chain(faults).collect()
     }
 
     /// What a batch of so many clusters that played all scenarios has not seen.
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
         // A decision that is not held is one that was lost.
-        const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
+        const NOT_ASKED: [&str; 4] = [
+            "searches given up",
+            "splits refused",
+            "decisions not held",
+            "snapshots: older versions left over",
+        ];
         // A copy that comes after its session is forgotten mostly names an epoch that is over, too.
         // What was staged expires where its client died in between: one in a dozen runs at most.
         const LATE: [&str; 2] = ["sessions forgotten", "staged pieces expired"];
-        const SOON: [&str; 14] = [
+        const SOON: [&str; 20] = [
+            "blobs: generations refused",
+            "blobs: reads confirmed",
+            "blobs: reads changed meanwhile",
+            "snapshots: reads again at another primary",
+            "snapshots expired",
+            "snapshots: horizons moved",
             "chains",
             "questions asked",
             "questions answered: decided",

@@ -6,6 +6,7 @@ use zerohop_session::{Error, Reply, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
+use crate::snapshots::Seen;
 use crate::transacted::Transacted;
 use crate::workload::operation::Operation;
 use crate::workload::tokens::shown;
@@ -170,6 +171,8 @@ pub struct History {
     pub calls: Vec<Call>,
     /// Of a cluster: transactions, and what is done to the records that these are about, in the order of their submission.
     pub transactions: Vec<Transacted>,
+    /// Of a cluster: snapshots of their keyspaces.
+    pub snapshots: Vec<Seen>,
     /// The keyspaces of these.
     pub transactional: Vec<KeyspaceId>,
     /// In order.

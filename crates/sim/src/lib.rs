@@ -23,6 +23,7 @@ mod network;
 mod node;
 mod run;
 mod scenario;
+pub mod snapshots;
 mod streams;
 mod trace;
 pub mod transacted;

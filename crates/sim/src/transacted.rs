@@ -18,6 +18,8 @@ pub struct Transacted {
     pub version: Option<Timestamp>,
     /// Of lists that were read: which, its last value, and its version.
     pub lists: Vec<(u64, u64, Timestamp)>,
+    /// What it has shown of blobs, or done to them: which, and whether there is one.
+    pub lives: Vec<(u64, Life)>,
     /// If all accounts of a bank were read: what they hold together.
     pub sum: Option<i64>,
     /// When it had to have ended.
@@ -26,6 +28,17 @@ pub struct Transacted {
     pub is_left: bool,
     /// How it ended otherwise than well.
     pub trouble: Option<Trouble>,
+}
+
+/// A blob of a name, by the time of its creation: the next of the name has a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It was there.
+    Seen(u64),
+    /// It goes, if this is done.
+    Ended(u64),
+    /// There was none.
+    Absent,
 }
 
 /// How a transaction can end otherwise than well.
@@ -77,6 +90,9 @@ impl fmt::Display for Transacted {
                 }
             }
         }
+        for (blob, life) in &self.lives {
+            write!(f, "; blob {blob} {life:?}")?;
+        }
         if let Some(sum) = self.sum {
             write!(f, "; sum {sum}")?;
         }
@@ -101,6 +117,7 @@ impl Transacted {
             transaction: Transaction { begin: now.0, end: None, fate: Fate::Unknown, actions },
             version: None,
             lists: Vec::new(),
+            lives: Vec::new(),
             sum: None,
             deadline,
             is_left: false,

@@ -9,11 +9,14 @@
 //!   written                nothing is returned that nobody wrote
 //!   order                  versions rise from one write to the next
 //!   serial ──> cycles      transactions have an order that explains every read and respects real time; accounts add up
+//!   snapshot               what a snapshot shows never changes, and nothing in it is later than its time
+//!   lives                  blobs are there from when they are made until they are removed
 //!   progress               every call ends by its deadline, and once faults have ended, well
 //! ```
 
 pub mod cycles;
 mod linear;
+mod lives;
 mod lossy;
 mod model;
 mod once;
@@ -21,8 +24,11 @@ mod order;
 mod progress;
 mod sections;
 mod serial;
+mod snapshots;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_blobs;
 mod written;
 
 use std::fmt;

@@ -10,6 +10,7 @@ use zerohop_session::Time;
 
 use super::Violation;
 use super::cycles::{self, Action, Anomaly, Class, Fate, Transaction, Why};
+use super::{lives, snapshots};
 use crate::history::History;
 use crate::limits::{CLUSTER_HEALING_US, DEADLINE_SLACK_US};
 use crate::transacted::{Transacted, Trouble};
@@ -20,10 +21,14 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize
     if all.is_empty() {
         return 0;
     }
-    let mut wrong = |checker, what| violations.push(Violation { checker, what });
     let lost = history.losses.iter().filter(|loss| history.transactional.contains(&loss.keyspace));
     let until = lost.map(|loss| loss.down).min().unwrap_or(Time::NEVER);
-    let (known, serial) = before(all, until);
+    let (known, serial) = before(all.iter(), until);
+    snapshots::check(&history.snapshots, until, violations);
+    let written = (&known[..], |one: &Transacted| is_known(one, until));
+    snapshots::check_writes(&history.snapshots, written, until, violations);
+    lives::check(&known, |one| is_known(one, until), violations);
+    let mut wrong = |checker, what| violations.push(Violation { checker, what });
     for one in all {
         if let Some(what) = ends(history, one) {
             wrong("progress", format!("{what}\n    {one}"));
@@ -44,6 +49,9 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) -> usize
         wrong("serial", told(&anomaly, &known));
         return all.len();
     }
+    if let Err(anomaly) = snapshots::check_order(&history.snapshots, &serial, until) {
+        wrong("snapshot", format!("no order explains all that snapshots show: {anomaly:?}"));
+    }
     // Versions are in an order that explains it too. What a read of several has seen has none.
     let version = |number: usize| known[number].version.filter(|_| is_known(known[number], until));
     for (from, to, why) in cycles::dependencies(&serial).unwrap_or_default() {
@@ -63,8 +71,11 @@ fn is_known(one: &Transacted, until: Time) -> bool {
 }
 
 /// What had begun by a time, as it was known then.
-fn before(all: &[Transacted], until: Time) -> (Vec<&Transacted>, Vec<Transaction>) {
-    let known: Vec<&Transacted> = all.iter().filter(|one| one.begin() <= until).collect();
+fn before<'h>(
+    all: impl Iterator<Item = &'h Transacted>,
+    until: Time,
+) -> (Vec<&'h Transacted>, Vec<Transaction>) {
+    let known: Vec<&Transacted> = all.filter(|one| one.begin() <= until).collect();
     let serial = known.iter().map(|one| {
         let mut transaction = one.transaction.clone();
         if !is_known(one, until) {

@@ -7,7 +7,9 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, Req
 use zerohop_wire::messages::{Hello, Message, Query, Read};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features};
 
+use super::blobs::BLOBS_FROM;
 use super::host::{host_and_port, instance_address};
+use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::DEEDS_FROM;
 use super::{Cluster, Event, Phase};
 use crate::client::Client;
@@ -72,6 +74,8 @@ impl Cluster {
             self.end_call(call, CallEnd::Unknown);
         }
         self.forget_deeds(client);
+        self.forget_blobs(client);
+        self.forget_snapshots(client);
         self.count_reads(client);
         self.begin_client(client, life + 1);
     }
@@ -137,6 +141,10 @@ impl Cluster {
                     self.network.close(now, link, End::Opener);
                 }
             }
+            Effect::Complete { token, result } if token >= SNAPSHOTS_FROM => {
+                self.snapshot_is_told(token, result)
+            }
+            Effect::Complete { token, result } if token >= BLOBS_FROM => self.blob_is_told(token, result),
             Effect::Complete { token, result } if token >= DEEDS_FROM => self.deed_ends(token, result),
             Effect::Complete { token, result } => {
                 self.clients[client].calls.retain(|call| *call != token);
@@ -197,6 +205,7 @@ impl Cluster {
                     self.haunted.insert(*call);
                 }
                 self.transacting.haunt(client);
+                self.blobs.haunt(client);
             }
             rest = &rest[used..];
         }
@@ -402,5 +411,7 @@ impl Cluster {
             call.deadline = call.deadline.max(until);
         }
         self.pause_deeds(client, until);
+        self.pause_blobs(client, until);
+        self.pause_snapshots(client, until);
     }
 }

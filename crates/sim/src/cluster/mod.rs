@@ -15,6 +15,7 @@
 
 mod agents;
 mod agreed;
+mod blobs;
 mod bursts;
 mod calls;
 mod commits;
@@ -33,6 +34,7 @@ mod recovery;
 mod scenario;
 mod slices;
 mod slot;
+mod snapshots;
 mod stalls;
 mod transacting;
 mod watch;
@@ -59,6 +61,7 @@ use crate::trace::{Keep, Trace};
 use crate::workload::draw::{Draws, Taste};
 use crate::workload::transactional;
 use agents::Pending;
+use blobs::Blobs;
 use commits::Commits;
 use faults::Fault;
 use host::{Host, manager_address};
@@ -67,6 +70,7 @@ use operator::Operator;
 use peers::Peers;
 pub use scenario::Limits;
 use scenario::Scenario;
+use snapshots::Snapshots;
 use stalls::Stalls;
 use transacting::Transacting;
 use watch::Watch;
@@ -113,6 +117,8 @@ enum Event {
         client: usize,
         deed: transactional::Deed,
     },
+    /// What is done next with a snapshot.
+    Snapshot(usize),
     /// A copy of a frame is sent over a connection of its own.
     Repeat {
         place: usize,
@@ -156,6 +162,8 @@ pub(crate) struct Cluster {
     draws: Draws,
     transacting: Transacting,
     commits: Commits,
+    blobs: Blobs,
+    snapshots: Snapshots,
     streams: Streams,
     operator: Operator,
     watch: Watch,
@@ -230,6 +238,8 @@ impl Cluster {
             draws: Draws::new(streams.workload.clone(), taste),
             transacting: Transacting::new(deeds),
             commits: Commits::default(),
+            blobs: Blobs::default(),
+            snapshots: Snapshots::new(streams.workload.fork(2)),
             streams,
             operator: Operator::default(),
             watch: Watch::default(),
@@ -293,6 +303,7 @@ impl Cluster {
             Event::Call { client, life } => self.call(client, life),
             Event::Deed { client, number } => self.deed(client, number),
             Event::Rival { client, deed } => self.rival(client, deed),
+            Event::Snapshot(number) => self.snapshot(number),
             Event::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
             Event::HangUp(link) => self.network.close(self.agenda.now(), link, End::Opener),
             Event::Fault(fault) => self.befall(fault),
@@ -306,7 +317,7 @@ impl Cluster {
         let is_late = self.now() >= self.scenario.heal.after_us(CLUSTER_CALLS_END_US);
         let is_idle = |world: &Self| {
             let are_idle = world.clients.iter().all(|client| client.calls.is_empty());
-            is_late || are_idle && world.transacting.is_idle()
+            is_late || are_idle && world.transacting.is_idle() && world.blobs.is_idle()
         };
         match self.phase {
             Phase::Quiet if is_idle(self) => {

@@ -384,6 +384,7 @@ impl Cluster {
                 let stats = replica.stats();
                 self.coverage.answered_again += stats.answered_again;
                 self.coverage.commits_seen("staged pieces expired", stats.staged_expired);
+                self.coverage.blobs_seen("snapshots: horizons moved", stats.horizons_moved);
             }
         }
         // What has rotted may have been all that told them apart.

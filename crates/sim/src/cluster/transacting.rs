@@ -19,6 +19,7 @@ use super::{Cluster, Event, Phase};
 use crate::check::cycles::{Action, Fate};
 use crate::streams::Draw;
 use crate::transacted::{Transacted, Trouble};
+use crate::workload::blobs::number_of;
 use crate::workload::tokens::{FILLER, token};
 use crate::workload::transactional::{Class, Deed, Draws, KEYSPACES, Key, Step};
 
@@ -36,6 +37,10 @@ const RIVALRY: (u64, u64) = (1, 3);
 const RIVALS_MAX: u64 = 2;
 const RIVAL_AFTER_US: u64 = 3 * MS;
 const RIVAL_LATER_US: u64 = 40 * MS;
+/// Of a hundred of these, so many are about a blob,
+const BLOBS_OF_100: u64 = 25;
+/// and with those from there up to here a snapshot is opened.
+const SNAPSHOTS_UPTO: u64 = 29;
 
 /// What all clients have under way.
 #[derive(Debug)]
@@ -76,7 +81,7 @@ struct Open {
 
 /// What a read has brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Got {
+pub(super) enum Got {
     Absent,
     List(Timestamp, Vec<u64>),
     Value(Timestamp, u64),
@@ -84,7 +89,7 @@ enum Got {
 }
 
 impl Got {
-    fn version(&self) -> Timestamp {
+    pub(super) fn version(&self) -> Timestamp {
         match self {
             Got::Absent => Timestamp::ZERO,
             Got::List(version, _) | Got::Value(version, _) | Got::Number(version, _) => *version,
@@ -109,7 +114,7 @@ impl Transacting {
 
 impl Cluster {
     /// The two keyspaces, if both are there.
-    fn transactional(&self) -> Option<[KeyspaceId; 2]> {
+    pub(super) fn transactional(&self) -> Option<[KeyspaceId; 2]> {
         let id = |name| self.watch.map.keyspace_named(name).map(|(id, _)| id);
         Some([id(KEYSPACES[0])?, id(KEYSPACES[1])?])
     }
@@ -125,8 +130,16 @@ impl Cluster {
         }
         let (deed, is_opening) = match self.transacting.opened {
             Opened::Asked => return false,
-            Opened::No => (self.transacting.draws.opening(), true),
-            Opened::Yes => (self.transacting.draws.deed(), false),
+            Opened::No => (Some(self.transacting.draws.opening()), true),
+            // Blobs and snapshots are drawn by themselves.
+            Opened::Yes => match self.transacting.draws.random().below(100) {
+                0..BLOBS_OF_100 => (None, false),
+                BLOBS_OF_100..SNAPSHOTS_UPTO => {
+                    self.begin_snapshot(client);
+                    (Some(self.transacting.draws.deed()), false)
+                }
+                _ => (Some(self.transacting.draws.deed()), false),
+            },
         };
         let random = self.transacting.draws.random();
         let is_short = self.scenario.impatient && self.phase == Phase::Faults && random.chance(1, 4);
@@ -137,6 +150,11 @@ impl Cluster {
         if is_opening {
             self.transacting.opened = Opened::Asked;
         }
+        let Some(deed) = deed else {
+            let deed = self.transacting.draws.blob();
+            self.begin_blob(client, deed, limit_us);
+            return true;
+        };
         if !is_opening {
             self.draw_rivals(client, &deed);
         }
@@ -199,6 +217,7 @@ impl Cluster {
         for class in [Class::List, Class::Register, Class::Account, Class::Cell] {
             self.begin_deed(0, Deed::ReadMany(Key::all(class)), 8_000 * MS, (false, false));
         }
+        self.read_all_blobs();
     }
 
     /// Sends what comes next of a deed.
@@ -488,7 +507,7 @@ fn intended(step: Step) -> Option<Action> {
 }
 
 /// What a read is to the checker. A register that is not there is one that nobody has written.
-fn read_of(key: Key, got: &Got) -> Option<Action> {
+pub(super) fn read_of(key: Key, got: &Got) -> Option<Action> {
     let key_id = key.id();
     match (key.class, got) {
         (Class::List, Got::List(_, values)) => Some(Action::Read { key: key_id, values: values.clone() }),
@@ -502,7 +521,7 @@ fn read_of(key: Key, got: &Got) -> Option<Action> {
 }
 
 /// What an answer says of a key; `None`: it is nothing that can be there.
-fn got(key: Key, answer: &Result<Reply, Failure<'static>>) -> Option<Got> {
+pub(super) fn got(key: Key, answer: &Result<Reply, Failure<'static>>) -> Option<Got> {
     match (key.class, answer) {
         (_, Err(Failure::NotFound)) => Some(Got::Absent),
         (Class::List, Ok(Reply::List { version, length, values, .. })) => {
@@ -526,13 +545,8 @@ fn got(key: Key, answer: &Result<Reply, Failure<'static>>) -> Option<Got> {
     }
 }
 
-fn number_of(token: &[u8]) -> Option<u64> {
-    let digits = token.strip_prefix(b"<")?.strip_suffix(b">")?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
 /// How an operation has ended that was not done, or of which that is not known.
-fn fail(entry: &mut Transacted, error: &Error, is_haunted: bool) {
+pub(super) fn fail(entry: &mut Transacted, error: &Error, is_haunted: bool) {
     let is_logged = matches!(error, Error::Aborted { reason, .. }
         if !matches!(reason, AbortReason::Misplaced | AbortReason::Overloaded | AbortReason::Malformed));
     entry.transaction.fate = match error {
@@ -546,6 +560,14 @@ fn fail(entry: &mut Transacted, error: &Error, is_haunted: bool) {
         Error::Aborted { reason: AbortReason::ReadChanged | AbortReason::ConditionFailed, .. } => {
             Trouble::Conflict(text)
         }
+        Error::Answer {
+            failure:
+                Failure::NotFound
+                | Failure::StaleBlob { .. }
+                | Failure::NeedHeader
+                | Failure::ConditionFailed { .. }
+                | Failure::SnapshotExpired,
+        } => Trouble::Conflict(text),
         _ => Trouble::Other(text),
     });
 }

@@ -1,5 +1,6 @@
 //! What clients ask for.
 
+pub(crate) mod blobs;
 pub(crate) mod draw;
 pub mod operation;
 pub mod tokens;

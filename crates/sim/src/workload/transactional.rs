@@ -5,6 +5,7 @@
 
 use zerohop_engine::random::Random;
 
+use super::blobs;
 use crate::streams::Draw;
 
 /// Names of their keyspaces.
@@ -46,6 +47,12 @@ impl Key {
     pub(crate) fn all(class: Class) -> Vec<Key> {
         let of = |keyspace| (0..count(class)).map(move |number| Key { keyspace, class, number });
         (0..KEYSPACES.len()).flat_map(of).collect()
+    }
+
+    /// The one with this number.
+    pub(crate) fn with_id(id: u64) -> Option<Key> {
+        let classes = [Class::List, Class::Register, Class::Account, Class::Cell];
+        classes.into_iter().flat_map(Key::all).find(|key| key.id() == id)
     }
 
     /// Its bytes.
@@ -163,6 +170,12 @@ impl Draws {
             (None, true) => Deed::ReadMany(keys),
             (None, false) => Deed::Commit(keys.into_iter().map(|key| self.write_of(key)).collect()),
         })
+    }
+
+    /// What a client does next with a blob.
+    pub(crate) fn blob(&mut self) -> blobs::Deed {
+        let value = self.value();
+        blobs::Deed::draw(&mut self.random, value)
     }
 
     /// Reads and blind writes, on a key twice now and then.

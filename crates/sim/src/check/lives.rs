@@ -1,0 +1,72 @@
+//! Blobs that come and go under one name: nobody finds none while there is one, nor one that has gone, and later ones have later ids.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::check::cycles::Fate;
+use crate::transacted::{Life, Transacted};
+
+/// What was seen of one name.
+#[derive(Default)]
+struct Name<'h> {
+    seen: Vec<(u64, &'h Transacted)>,
+    absent: Vec<&'h Transacted>,
+    /// Removals that may have been done.
+    ended: Vec<(u64, &'h Transacted)>,
+}
+
+/// Looks at those of which `is_known` tells that their clients knew of their end.
+pub(super) fn check(
+    known: &[&Transacted],
+    is_known: impl Fn(&Transacted) -> bool,
+    violations: &mut Vec<Violation>,
+) {
+    let mut names: BTreeMap<u64, Name<'_>> = BTreeMap::new();
+    for one in known {
+        let is_done = one.transaction.fate == Fate::Committed && is_known(one);
+        for (blob, life) in &one.lives {
+            let name = names.entry(*blob).or_default();
+            match life {
+                Life::Seen(id) if is_done => name.seen.push((*id, one)),
+                Life::Absent if is_done => name.absent.push(one),
+                Life::Ended(id) if is_done || one.transaction.fate != Fate::Aborted || !is_known(one) => {
+                    name.ended.push((*id, one));
+                }
+                _ => {}
+            }
+        }
+    }
+    for name in names.values() {
+        let mut wrong = |what: &str, one: &Transacted, other: &Transacted| {
+            violations.push(Violation { checker: "lives", what: format!("{what}\n    {one}\n    {other}") });
+        };
+        let done = |one: &Transacted| one.transaction.fate == Fate::Committed && is_known(one);
+        for (id, one) in &name.seen {
+            let gone = name.ended.iter().find(|(ended, by)| ended == id && done(by) && ends_before(by, one));
+            if let Some((_, by)) = gone {
+                wrong("a blob is there that was removed", by, one);
+            }
+            if let Some((_, by)) = latest_before(&name.seen, one).filter(|(latest, _)| latest > id) {
+                wrong("a blob is there after one that was made later", by, one);
+            }
+        }
+        for one in &name.absent {
+            let Some((latest, by)) = latest_before(&name.seen, one) else { continue };
+            let end = one.transaction.end.unwrap_or(u64::MAX);
+            let may_be_gone =
+                |(id, removal): &(u64, &Transacted)| *id >= latest && removal.transaction.begin <= end;
+            if !name.ended.iter().any(may_be_gone) {
+                wrong("a blob is not there, though nobody has removed it", by, one);
+            }
+        }
+    }
+}
+
+fn ends_before(one: &Transacted, other: &Transacted) -> bool {
+    one.transaction.end.is_some_and(|end| end < other.transaction.begin)
+}
+
+/// The latest blob that was known to be there before this began, and by whom.
+fn latest_before<'h>(seen: &[(u64, &'h Transacted)], one: &Transacted) -> Option<(u64, &'h Transacted)> {
+    seen.iter().filter(|(_, other)| ends_before(other, one)).max_by_key(|(id, _)| *id).copied()
+}

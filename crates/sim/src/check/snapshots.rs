@@ -1,0 +1,125 @@
+//! Snapshots: what one shows never changes, and is all that has its time or an earlier one, and nothing later: what was acknowledged
+//! before it was asked for is in it, what began after it was open is not, and all accounts in it add up. That each transaction is in
+//! it whole or not at all is looked at once more by an order of all, without real time: of two transactions while it is opened the
+//! one that began after the other had ended may have the earlier time, as another clock gave it.
+//!
+//! Where a partition goes on without all that was acknowledged, what was read after that is not looked at.
+
+use std::collections::BTreeMap;
+
+use zerohop_session::Time;
+
+use super::Violation;
+use crate::check::cycles::{self, Action, Anomaly, Fate, Transaction};
+use crate::snapshots::{Found, Seen, SnapshotRead};
+use crate::transacted::Transacted;
+
+/// Looks at what was read by a time.
+pub(super) fn check(snapshots: &[Seen], until: Time, violations: &mut Vec<Violation>) {
+    for seen in snapshots {
+        let mut wrong = |what: String| {
+            let what =
+                format!("{what}\n    c{} [{} .. {}] of {}", seen.client, seen.begin.0, seen.end.0, seen.at);
+            violations.push(Violation { checker: "snapshot", what });
+        };
+        let mut first: BTreeMap<u64, &SnapshotRead> = BTreeMap::new();
+        for read in known(seen, until) {
+            let SnapshotRead { when, of, found } = read;
+            if let Some(why) = &found.strange {
+                wrong(format!("nothing could have brought this at {}: {why}", when.0));
+            }
+            if found.version > seen.at {
+                wrong(format!("what it shows of {of:x} at {} is later than itself: {found:?}", when.0));
+            }
+            let before = first.entry(*of).or_insert(read);
+            if before.found != *found {
+                wrong(format!(
+                    "it shows of {of:x} at {} {found:?}, and has shown at {} {:?}",
+                    when.0, before.when.0, before.found
+                ));
+            }
+        }
+        let mut banks: BTreeMap<u64, (usize, usize, i64)> = BTreeMap::new();
+        for (bank, accounts, holds) in first.values().filter_map(|read| read.found.account) {
+            let (_, count, sum) = banks.entry(bank).or_insert((accounts, 0, 0));
+            (*count, *sum) = (*count + 1, *sum + holds);
+        }
+        for (accounts, count, sum) in banks.into_values() {
+            if count == accounts && sum != 0 {
+                wrong(format!("all accounts in it together hold {sum}"));
+            }
+        }
+    }
+}
+
+/// What one shows beside what was written, of which the clients of `is_known` knew the end.
+pub(super) fn check_writes(
+    snapshots: &[Seen],
+    (written, is_known): (&[&Transacted], impl Fn(&Transacted) -> bool),
+    until: Time,
+    violations: &mut Vec<Violation>,
+) {
+    for seen in snapshots.iter().filter(|seen| seen.end <= until) {
+        let mut lists: BTreeMap<u64, &[u64]> = BTreeMap::new();
+        let mut registers: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for action in known(seen, until).flat_map(|read| &read.found.actions) {
+            match action {
+                Action::Read { key, values } => drop(lists.insert(*key, values)),
+                Action::Look { key, value, version } => drop(registers.insert(*key, (*value, *version))),
+                _ => {}
+            }
+        }
+        for one in written {
+            let is_done = one.transaction.fate == Fate::Committed && is_known(one);
+            let version = one.version.filter(|_| is_done).map(|version| version.0);
+            let ended = one.transaction.end.filter(|_| is_done);
+            let must = ended.is_some_and(|end| end < seen.begin.0) || version.is_some_and(|at| at <= seen.at);
+            let must_not = one.transaction.begin > seen.end.0 || version.is_some_and(|at| at > seen.at);
+            for action in &one.transaction.actions {
+                // Whether it is in what was read, if that was read.
+                let (is_in, shows) = match action {
+                    Action::Append { key, value } => match lists.get(key) {
+                        Some(values) => (values.contains(value), values.contains(value)),
+                        None => continue,
+                    },
+                    Action::Write { key, value, version } => match registers.get(key) {
+                        Some((held, at)) => (version.is_none_or(|version| version <= *at), held == value),
+                        None => continue,
+                    },
+                    _ => continue,
+                };
+                let wrong = match (must && !is_in, must_not && shows) {
+                    (true, _) => "it lacks what is to be in it",
+                    (_, true) => "it shows what is not to be in it",
+                    _ => continue,
+                };
+                let Seen { client, begin, end, at, .. } = seen;
+                let what = format!(
+                    "{wrong}: {action:?}\n    {one}\n    c{client} [{} .. {}] of {at}",
+                    begin.0, end.0
+                );
+                violations.push(Violation { checker: "snapshot", what });
+            }
+        }
+    }
+}
+
+/// That an order of all transactions and snapshots explains what these show, whatever real time is; which of the snapshots is at
+/// fault is told by its number behind the transactions.
+pub(super) fn check_order(snapshots: &[Seen], serial: &[Transaction], until: Time) -> Result<(), Anomaly> {
+    let timeless = |one: &Transaction| Transaction { begin: 0, end: None, ..one.clone() };
+    let mut all: Vec<Transaction> = serial.iter().map(timeless).collect();
+    all.extend(snapshots.iter().filter(|seen| seen.end <= until).map(|seen| {
+        let mut first: BTreeMap<u64, &Found> = BTreeMap::new();
+        for read in known(seen, until) {
+            first.entry(read.of).or_insert(&read.found);
+        }
+        let actions = first.into_values().flat_map(|found| found.actions.clone()).collect();
+        Transaction { begin: 0, end: None, fate: Fate::Committed, actions }
+    }));
+    cycles::check(&all)
+}
+
+fn known(seen: &Seen, until: Time) -> impl Iterator<Item = &SnapshotRead> {
+    seen.reads.iter().filter(move |read| read.when <= until)
+}

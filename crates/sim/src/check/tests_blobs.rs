@@ -1,0 +1,207 @@
+//! The checkers of snapshots and blobs, on histories made by hand.
+
+use zerohop_session::Time;
+use zerohop_wire::ids::{KeyspaceId, Timestamp};
+
+use super::check;
+use crate::check::cycles::{Action, Fate};
+use crate::history::{History, Loss};
+use crate::snapshots::{Found, Seen, SnapshotRead};
+use crate::transacted::{Life, Transacted};
+use crate::workload::blobs::chunk_id;
+
+/// A history in the making.
+#[derive(Default)]
+struct Told(History);
+
+impl Told {
+    fn done(mut self, from: u64, to: u64, actions: Vec<Action>, lives: &[Life]) -> Told {
+        let mut one = Transacted::begun(0, Time(from), Time(to), actions);
+        (one.transaction.end, one.transaction.fate) = (Some(to), Fate::Committed);
+        one.version = one.transaction.actions.iter().find_map(|action| match action {
+            Action::Write { version, .. } => version.map(Timestamp),
+            _ => None,
+        });
+        one.lives = lives.iter().map(|life| (0, *life)).collect();
+        self.0.transactions.push(one);
+        self
+    }
+
+    fn lives(self, from: u64, to: u64, life: Life) -> Told {
+        self.done(from, to, Vec::new(), &[life])
+    }
+
+    /// The one before has come to nothing, or perhaps not.
+    fn ends_as(mut self, fate: Fate) -> Told {
+        self.0.transactions.last_mut().unwrap().transaction.fate = fate;
+        self
+    }
+
+    /// A snapshot that was asked for and open at these times, and what was read in it from 100 on.
+    fn snapshot(mut self, begin: u64, end: u64, at: u64, reads: Vec<(u64, Found)>) -> Told {
+        let read = |(when, (of, found))| SnapshotRead { when: Time(when), of, found };
+        let reads = (100..).zip(reads).map(read).collect();
+        self.0.snapshots.push(Seen { client: 1, at, begin: Time(begin), end: Time(end), reads });
+        self
+    }
+
+    fn loss(mut self, down: u64) -> Told {
+        let (keyspace, partition) = (KeyspaceId(1), zerohop_wire::ids::PartitionId(0));
+        self.0.transactional = vec![keyspace];
+        self.0.losses.push(Loss {
+            keyspace,
+            partition,
+            partitions: 1,
+            down: Time(down),
+            up: Time(down),
+            survives_until: Time(0),
+            keeps_ceiling: true,
+        });
+        self
+    }
+
+    fn found(mut self) -> Vec<&'static str> {
+        // Nobody reads a snapshot where there are no transactions.
+        self = self.done(0, 0, Vec::new(), &[]);
+        self.0.ended = Time(1_000);
+        check(&self.0).violations.iter().map(|violation| violation.checker).collect()
+    }
+
+    #[track_caller]
+    fn good(self) {
+        assert_eq!(self.found(), Vec::<&str>::new());
+    }
+
+    #[track_caller]
+    fn bad(self, checker: &str) {
+        let found = self.found();
+        assert!(found.contains(&checker), "{found:?}");
+    }
+}
+
+fn write(key: u64, value: u64, version: u64) -> Action {
+    Action::Write { key, value, version: Some(version) }
+}
+
+fn look(key: u64, value: u64, version: u64) -> Action {
+    Action::Look { key, value, version }
+}
+
+fn shows(key: u64, value: u64, version: u64) -> (u64, Found) {
+    (key, Found { version, actions: vec![look(key, value, version)], ..Found::nothing() })
+}
+
+fn holds(key: u64, holds: i64) -> (u64, Found) {
+    (key, Found { version: 1, account: Some((5, 2, holds)), ..Found::nothing() })
+}
+
+#[test]
+fn what_a_snapshot_shows_never_changes() {
+    let two =
+        || Told::default().done(1, 2, vec![write(7, 71, 10)], &[]).done(30, 31, vec![write(7, 72, 30)], &[]);
+    two().snapshot(10, 12, 20, vec![shows(7, 71, 10), shows(7, 71, 10)]).good();
+    two().snapshot(10, 12, 20, vec![shows(7, 71, 10), shows(7, 72, 30)]).bad("snapshot");
+    // It was there, and is not any more.
+    two().snapshot(10, 12, 20, vec![shows(7, 71, 10), (7, Found::nothing())]).bad("snapshot");
+}
+
+#[test]
+fn a_snapshot_shows_nothing_later_than_its_time_and_nothing_that_cannot_be() {
+    let one = || Told::default().done(1, 2, vec![write(7, 71, 10)], &[]);
+    one().snapshot(10, 12, 10, vec![shows(7, 71, 10)]).good();
+    one().snapshot(10, 12, 9, vec![shows(7, 71, 10)]).bad("snapshot");
+    one().snapshot(10, 12, 20, vec![(7, Found::strange("half of it".to_owned()))]).bad("snapshot");
+}
+
+#[test]
+fn a_snapshot_is_of_one_moment_between_its_beginning_and_its_opening() {
+    let both = |from, to| {
+        let first = vec![write(7, 70, 1), write(8, 80, 1)];
+        Told::default().done(0, 0, first, &[]).done(from, to, vec![write(7, 71, 10), write(8, 81, 10)], &[])
+    };
+    let before = |key| shows(key, key * 10, 1);
+    let after = |key| shows(key, key * 10 + 1, 10);
+    // A transaction while it is opened is in it by its version, whole or not at all.
+    both(11, 13).snapshot(10, 14, 20, vec![after(7), after(8)]).good();
+    both(11, 13).snapshot(10, 14, 9, vec![before(7), before(8)]).good();
+    both(11, 13).snapshot(10, 14, 20, vec![after(7), before(8)]).bad("snapshot");
+    both(11, 13).snapshot(10, 14, 20, vec![before(7), before(8)]).bad("snapshot");
+    // Also if nobody knows its version.
+    let unknown = || both(11, 13).ends_as(Fate::Unknown);
+    unknown().snapshot(10, 14, 20, vec![after(7), after(8)]).good();
+    unknown().snapshot(10, 14, 20, vec![before(7), before(8)]).good();
+    // Another read has told its version.
+    let seen = || unknown().done(40, 41, vec![look(8, 81, 10)], &[]);
+    seen().snapshot(10, 14, 20, vec![after(7), before(8)]).bad("snapshot");
+    // One that had ended is in it; one that began later is not, whatever its version is.
+    both(1, 2).snapshot(10, 14, 9, vec![before(7)]).bad("snapshot");
+    both(20, 30).snapshot(10, 14, 20, vec![after(7)]).bad("snapshot");
+}
+
+#[test]
+fn of_two_transactions_while_a_snapshot_is_opened_the_later_may_be_in_it_alone() {
+    let two = || {
+        let first = vec![write(7, 70, 1), write(8, 80, 1)];
+        let told = Told::default().done(0, 0, first, &[]);
+        told.done(11, 12, vec![write(7, 71, 30)], &[]).done(13, 14, vec![write(8, 81, 10)], &[])
+    };
+    two().snapshot(10, 15, 20, vec![shows(7, 70, 1), shows(8, 81, 10)]).good();
+    two().snapshot(10, 15, 30, vec![shows(7, 70, 1), shows(8, 81, 10)]).bad("snapshot");
+}
+
+#[test]
+fn all_accounts_in_a_snapshot_add_up() {
+    Told::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 4)]).good();
+    Told::default().snapshot(1, 2, 9, vec![holds(7, -4), holds(8, 5)]).bad("snapshot");
+    // Of one nothing is known.
+    Told::default().snapshot(1, 2, 9, vec![holds(7, -4)]).good();
+}
+
+#[test]
+fn what_a_snapshot_shows_after_a_loss_is_not_looked_at() {
+    let changes = || vec![shows(7, 71, 10), (7, Found::nothing())];
+    let one = || Told::default().done(1, 2, vec![write(7, 71, 10)], &[]);
+    one().snapshot(10, 12, 20, changes()).loss(200).bad("snapshot");
+    one().snapshot(10, 12, 20, changes()).loss(100).good();
+}
+
+#[test]
+fn a_blob_is_there_from_when_it_is_made_until_it_is_removed() {
+    let made = || Told::default().lives(1, 5, Life::Seen(50));
+    made().lives(6, 7, Life::Seen(50)).good();
+    Told::default().lives(1, 2, Life::Absent).good();
+    made().lives(4, 6, Life::Absent).good();
+    made().lives(6, 7, Life::Absent).bad("lives");
+    let removed = || made().lives(10, 20, Life::Ended(50));
+    removed().lives(15, 16, Life::Absent).lives(25, 26, Life::Absent).good();
+    removed().lives(15, 16, Life::Seen(50)).good();
+    removed().lives(21, 22, Life::Seen(50)).bad("lives");
+    removed().lives(21, 22, Life::Seen(60)).good();
+    // Another is there by then.
+    removed().lives(21, 22, Life::Seen(60)).lives(23, 24, Life::Absent).bad("lives");
+    removed().lives(21, 22, Life::Seen(60)).lives(23, 24, Life::Seen(50)).bad("lives");
+}
+
+#[test]
+fn a_removal_that_was_not_done_removes_nothing_and_one_of_unknown_end_may() {
+    let asked =
+        |fate| Told::default().lives(1, 5, Life::Seen(50)).lives(10, 20, Life::Ended(50)).ends_as(fate);
+    asked(Fate::Aborted).lives(25, 26, Life::Absent).bad("lives");
+    asked(Fate::Unknown).lives(25, 26, Life::Absent).good();
+    asked(Fate::Unknown).lives(25, 26, Life::Seen(50)).good();
+    asked(Fate::Unknown).lives(6, 8, Life::Absent).bad("lives");
+}
+
+#[test]
+fn a_write_of_an_edition_before_and_a_mixed_read_of_a_blob_are_found() {
+    let (first, second) = (chunk_id(3, 0), chunk_id(3, 1));
+    let written = || {
+        let all = |value, version| vec![write(first, value, version), write(second, value, version)];
+        Told::default().done(1, 2, all(30, 10), &[]).done(3, 9, all(31, 20), &[])
+    };
+    written().done(4, 8, vec![look(first, 31, 20), look(second, 31, 20)], &[]).good();
+    written().done(4, 8, vec![look(first, 31, 20), look(second, 30, 10)], &[]).bad("serial");
+    written().done(10, 11, vec![look(first, 30, 10), look(second, 30, 10)], &[]).bad("serial");
+    // What was written to another edition shows in this one.
+    written().done(4, 8, vec![look(chunk_id(4, 0), 31, 20)], &[]).bad("serial");
+}

@@ -1,0 +1,401 @@
+//! The clients' part in snapshots: opened over both keyspaces of transactions, read again and again while others write, renewed
+//! or forgotten.
+//!
+//! ```text
+//!   open, at every partition ──> the highest floor is its time ──> renew, at every partition: it is open
+//!     ──> rest ──> reads of some records, a blob, a bank; a renewal, unless it is to expire ──> rest ──> ... ──> close
+//! ```
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::random::Random;
+use zerohop_placement::PartitionCount;
+use zerohop_session::{Error, Reply, Request, Time};
+use zerohop_wire::Failure;
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, SnapshotId, Timestamp};
+use zerohop_wire::messages::{Query, Read, SnapshotAsk};
+
+use super::blobs::items::{Header, WHOLE_CHUNK, header_of, key_of_chunk, key_of_header, looked_of};
+use super::blobs::{Looked, contents};
+use super::transacting::{Got, fail, got, read_of};
+use super::{Cluster, Event, Phase};
+use crate::check::cycles::Fate;
+use crate::snapshots::{Found, Seen, SnapshotRead};
+use crate::streams::Draw;
+use crate::transacted::Transacted;
+use crate::workload::blobs::{any, header_id};
+use crate::workload::transactional::{Class, Key};
+
+const MS: u64 = 1_000;
+
+/// Tokens of a session's operations from here on are those of snapshots, each with so many of its own.
+pub(super) const SNAPSHOTS_FROM: usize = 1 << 42;
+const PARTS: usize = 4_096;
+
+/// So many are open at a time: more than one, so that what one does not need is kept for another.
+const OPEN_MAX: usize = 4;
+
+/// How long each of its requests may take.
+const LIMIT_US: u64 = 4_000 * MS;
+
+/// For how long one is kept at most.
+const AGE_MS: u64 = 30_000;
+
+/// What all clients have under way.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    random: Random,
+    open: BTreeMap<usize, Open>,
+    next: usize,
+}
+
+#[derive(Debug)]
+struct Open {
+    client: usize,
+    id: SnapshotId,
+    keyspaces: [(KeyspaceId, PartitionCount); 2],
+    stage: Stage,
+    /// Its time, as far as it is known.
+    at: Timestamp,
+    lease_ms: u32,
+    is_renewed: bool,
+    /// Reads of several records that are to come.
+    rounds: u64,
+    /// What was asked for, by the numbers of tokens, and how many answers are to come.
+    asked: Vec<Asked>,
+    waiting: usize,
+    /// Places in the history: of its opening, and of what was read in it.
+    entry: usize,
+    seen: Option<usize>,
+    /// Blobs whose chunks are being read.
+    blobs: BTreeMap<u64, Blob>,
+    /// Who has answered first for each record.
+    primaries: BTreeMap<u64, Option<InstanceId>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Opening,
+    /// No clock is behind its time.
+    Fixing,
+    Reading,
+    Closing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    /// About the snapshot itself.
+    Mark,
+    Record(Key),
+    Header(u64),
+    Chunk(u64, usize),
+}
+
+#[derive(Debug)]
+struct Blob {
+    header: Header,
+    looked: Vec<Option<Looked>>,
+    left: usize,
+}
+
+impl Snapshots {
+    pub(super) fn new(random: Random) -> Snapshots {
+        Snapshots { random, open: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl Cluster {
+    /// A client opens a snapshot beside what else it does.
+    pub(super) fn begin_snapshot(&mut self, client: usize) {
+        let Some(both) = self.transactional() else { return };
+        let now = self.now();
+        let counted = both.map(|id| self.watch.map.keyspace(id).map(|known| (id, known.config().partitions)));
+        let [Some(one), Some(other)] = counted else { return };
+        let Snapshots { random, open, next } = &mut self.snapshots;
+        if open.len() >= OPEN_MAX {
+            return;
+        }
+        let number = *next;
+        *next += 1;
+        let id = SnapshotId(u128::from(random.next_u64()) << 64 | u128::from(random.next_u64()));
+        let snapshot = Open {
+            client,
+            id,
+            keyspaces: [one, other],
+            stage: Stage::Opening,
+            at: Timestamp::ZERO,
+            lease_ms: random.between(1_500, 8_000) as u32,
+            is_renewed: random.chance(2, 3),
+            rounds: random.between(3, 7),
+            asked: Vec::new(),
+            waiting: 0,
+            entry: self.history.transactions.len(),
+            seen: None,
+            blobs: BTreeMap::new(),
+            primaries: BTreeMap::new(),
+        };
+        self.trace.say(now, format_args!("c{client} opens snapshot #{number}"));
+        let lease_ms = snapshot.lease_ms;
+        open.insert(number, snapshot);
+        self.history.transactions.push(Transacted::begun(client, now, now.after_us(LIMIT_US), Vec::new()));
+        self.ask_all(number, Stage::Opening, SnapshotAsk::Open { lease_ms, age_ms: AGE_MS });
+    }
+
+    /// Asks every partition.
+    fn ask_all(&mut self, number: usize, stage: Stage, ask: SnapshotAsk<'_>) {
+        let now = self.now();
+        let Some(open) = self.snapshots.open.get_mut(&number) else { return };
+        open.stage = stage;
+        let client = open.client;
+        for (keyspace, partitions) in open.keyspaces {
+            for partition in 0..partitions.get() {
+                let slice = (PartitionId(partition), partitions);
+                let request = Request::snapshot(keyspace, slice, (open.id, ask), LIMIT_US);
+                let token = open.asks(number, Asked::Mark);
+                self.clients[client].session.submit(now, request.expect("is within bounds"), token);
+            }
+        }
+        let soon = self.streams.schedule.below(20);
+        self.wake_client(client, now.after_us(soon));
+    }
+
+    /// It is read, or let go of.
+    pub(super) fn snapshot(&mut self, number: usize) {
+        let now = self.now();
+        let Some(open) = self.snapshots.open.get_mut(&number) else { return };
+        let paused_until = self.clients[open.client].paused_until;
+        if now < paused_until {
+            return self.agenda.at(paused_until, Event::Snapshot(number));
+        }
+        (open.asked, open.waiting) = (Vec::new(), 0);
+        if open.rounds == 0 || self.phase >= Phase::Quiet {
+            return self.ask_all(number, Stage::Closing, SnapshotAsk::Close);
+        }
+        open.rounds -= 1;
+        let random = &mut self.snapshots.random;
+        let mut wanted: Vec<Asked> = Vec::new();
+        let classes: &[Class] = match random.below(4) {
+            0 => &[Class::Account],
+            1 => &[Class::Cell],
+            2 => &[Class::List],
+            _ => &[Class::Register, Class::List],
+        };
+        wanted.extend(classes.iter().flat_map(|class| Key::all(*class)).map(Asked::Record));
+        wanted.push(Asked::Header(any(random)));
+        let (lease_ms, renews) = (open.lease_ms, open.is_renewed);
+        for asked in wanted {
+            self.read_in_snapshot(number, asked);
+        }
+        if renews {
+            self.ask_all(number, Stage::Reading, SnapshotAsk::Renew { lease_ms });
+        }
+    }
+
+    fn read_in_snapshot(&mut self, number: usize, asked: Asked) {
+        let now = self.now();
+        let Some(open) = self.snapshots.open.get_mut(&number) else { return };
+        let (client, [(first, _), (second, _)]) = (open.client, open.keyspaces);
+        let (keyspace, key, query) = match asked {
+            Asked::Record(key) => ([first, second][key.keyspace], key.bytes(), Query::Lookup),
+            Asked::Header(blob) => (first, key_of_header(blob), Query::Lookup),
+            Asked::Chunk(blob, chunk) => (first, key_of_chunk(blob, chunk as u64), WHOLE_CHUNK),
+            Asked::Mark => return,
+        };
+        open.stage = Stage::Reading;
+        let read = Read { key: &key, query };
+        let request = Request::read_at(keyspace, (open.id, open.at), &read, LIMIT_US);
+        let token = open.asks(number, asked);
+        self.clients[client].session.submit(now, request.expect("is within bounds"), token);
+        let soon = self.streams.schedule.below(20);
+        self.wake_client(client, now.after_us(soon));
+    }
+
+    /// One answer about a snapshot.
+    pub(super) fn snapshot_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
+        let now = self.now();
+        let (number, part) = ((token - SNAPSHOTS_FROM) / PARTS, (token - SNAPSHOTS_FROM) % PARTS);
+        let Some(open) = self.snapshots.open.get_mut(&number) else { return };
+        // What is left of a round before tells nothing any more.
+        let Some(asked) = open.asked.get(part).copied() else { return };
+        open.waiting = open.waiting.saturating_sub(1);
+        let entry = &mut self.history.transactions[open.entry];
+        match (&result, asked, open.stage) {
+            (Ok(Reply::Done { version, .. }), Asked::Mark, stage) => {
+                if stage == Stage::Opening {
+                    open.at = open.at.max(*version);
+                }
+            }
+            (Err(error), _, Stage::Opening | Stage::Fixing) => {
+                // As far as it was opened; the lease does the rest.
+                entry.transaction.end = Some(now.0);
+                fail(entry, error, false);
+                if matches!(error, Error::Split { .. }) {
+                    entry.trouble = None;
+                }
+                self.coverage.blob("snapshots not opened");
+                self.snapshots.open.remove(&number);
+                return;
+            }
+            (Err(Error::Answer { failure: Failure::SnapshotExpired } | Error::Split { .. }), ..) => {
+                self.coverage.blob("snapshots expired");
+                self.trace.say(now, format_args!("snapshot #{number} has expired"));
+                self.snapshots.open.remove(&number);
+                return;
+            }
+            (_, Asked::Mark, _) => {}
+            (_, asked, _) => self.snapshot_read(number, asked, result),
+        }
+        let Some(open) = self.snapshots.open.get_mut(&number).filter(|open| open.waiting == 0) else {
+            return;
+        };
+        match open.stage {
+            Stage::Opening => {
+                let entry = &mut self.history.transactions[open.entry];
+                entry.deadline = entry.deadline.max(now.after_us(LIMIT_US));
+                let lease_ms = open.lease_ms;
+                self.ask_all(number, Stage::Fixing, SnapshotAsk::Renew { lease_ms });
+            }
+            Stage::Fixing => {
+                let entry = &mut self.history.transactions[open.entry];
+                entry.transaction.end = Some(now.0);
+                entry.transaction.fate = Fate::Committed;
+                open.seen = Some(self.history.snapshots.len());
+                self.trace.say(now, format_args!("snapshot #{number} is open, of {}", open.at));
+                let (client, at, begin) = (open.client, open.at.0, entry.begin());
+                self.history.snapshots.push(Seen { client, at, begin, end: now, reads: Vec::new() });
+                self.coverage.blob("snapshots opened");
+                self.agenda.at(now, Event::Snapshot(number));
+            }
+            Stage::Reading => {
+                let rest_us = self.snapshots.random.between(100 * MS, 3_000 * MS);
+                self.agenda.at(now.after_us(rest_us), Event::Snapshot(number));
+            }
+            Stage::Closing => {
+                self.coverage.blob("snapshots closed");
+                self.snapshots.open.remove(&number);
+            }
+        }
+    }
+
+    /// What a read has brought. What could not be read says nothing.
+    fn snapshot_read(&mut self, number: usize, asked: Asked, result: Result<Reply, Error>) {
+        let answer = match result {
+            Ok(reply) => Ok(reply),
+            Err(Error::Answer { failure: Failure::NotFound }) => Err(Failure::NotFound),
+            Err(_) => return,
+        };
+        let Some(open) = self.snapshots.open.get_mut(&number) else { return };
+        match asked {
+            Asked::Mark => {}
+            Asked::Record(key) => {
+                let found = match got(key, &answer) {
+                    Some(got) => Found {
+                        version: got.version().0,
+                        actions: read_of(key, &got).into_iter().collect(),
+                        account: match got {
+                            Got::Number(_, holds) => {
+                                Some((key.class as u64, Key::all(key.class).len(), holds))
+                            }
+                            _ => None,
+                        },
+                        strange: None,
+                    },
+                    None => Found::strange(format!("{key:?}: {answer:?}")),
+                };
+                self.found_in_snapshot(number, key.id(), found);
+            }
+            Asked::Header(blob) => match answer {
+                Err(_) => self.found_in_snapshot(number, header_id(blob), Found::nothing()),
+                Ok(reply) => match header_of(&reply) {
+                    Some(header) => {
+                        let chunks = header.chunks() as usize;
+                        open.blobs.insert(blob, Blob { header, looked: vec![None; chunks], left: chunks });
+                        (0..chunks)
+                            .for_each(|chunk| self.read_in_snapshot(number, Asked::Chunk(blob, chunk)));
+                        self.whole_in_snapshot(number, blob);
+                    }
+                    None => {
+                        let found = Found::strange(format!("no header: {reply:?}"));
+                        self.found_in_snapshot(number, header_id(blob), found);
+                    }
+                },
+            },
+            Asked::Chunk(blob, chunk) => {
+                let Some(known) = open.blobs.get_mut(&blob) else { return };
+                known.left = known.left.saturating_sub(1);
+                known.looked[chunk] = answer.ok().as_ref().and_then(looked_of);
+                self.whole_in_snapshot(number, blob);
+            }
+        }
+    }
+
+    /// All chunks of a blob are read, or not yet.
+    fn whole_in_snapshot(&mut self, number: usize, blob: u64) {
+        let Some(open) = self.snapshots.open.get_mut(&number) else { return };
+        if open.blobs.get(&blob).is_none_or(|known| known.left > 0) {
+            return;
+        }
+        let Some(known) = open.blobs.remove(&blob) else { return };
+        let read = contents(blob, &known.header, &known.looked);
+        let version = read.chunks.iter().map(|(version, _)| *version).max().unwrap_or(0);
+        let version = version.max(known.header.version.0);
+        let found = match read.actions() {
+            Ok(actions) => Found { version, actions, account: None, strange: None },
+            Err(what) => Found::strange(format!("blob {blob}: {what}")),
+        };
+        self.coverage.blob("snapshots: reads of blobs");
+        self.found_in_snapshot(number, header_id(blob), found);
+    }
+
+    fn found_in_snapshot(&mut self, number: usize, of: u64, found: Found) {
+        let now = self.now();
+        let Some(open) = self.snapshots.open.get_mut(&number) else { return };
+        let Some(seen) = open.seen else { return };
+        self.coverage.blob("snapshots: reads");
+        self.trace.say(now, format_args!("snapshot #{number} shows {of:x}: {found:?}"));
+        let place = Key::with_id(of).map(|key| (open.keyspaces[key.keyspace].0, key.bytes()));
+        let (keyspace, key) = place.unwrap_or_else(|| (open.keyspaces[0].0, key_of_header(of & 0xFF)));
+        let known = self.watch.map.keyspace(keyspace);
+        let primary = known.and_then(|known| Some(known.group(known.partition(&key))?.primary));
+        match open.primaries.get(&of) {
+            Some(first) => {
+                self.coverage.blob("snapshots: reads again");
+                if *first != primary {
+                    self.coverage.blob("snapshots: reads again at another primary");
+                }
+            }
+            None => drop(open.primaries.insert(of, primary)),
+        }
+        self.history.snapshots[seen].reads.push(SnapshotRead { when: now, of, found });
+    }
+
+    /// A client dies: nobody renews what it had open.
+    pub(super) fn forget_snapshots(&mut self, client: usize) {
+        self.snapshots.open.retain(|_, open| {
+            if open.client == client {
+                let entry = &mut self.history.transactions[open.entry];
+                entry.is_left |= entry.transaction.end.is_none();
+            }
+            open.client != client
+        });
+    }
+
+    /// A client does nothing until then, and notices no deadline.
+    pub(super) fn pause_snapshots(&mut self, client: usize, until: Time) {
+        for open in self.snapshots.open.values().filter(|open| open.client == client) {
+            let entry = &mut self.history.transactions[open.entry];
+            entry.deadline = entry.deadline.max(until);
+        }
+    }
+}
+
+impl Open {
+    /// The token of what is asked next.
+    fn asks(&mut self, number: usize, asked: Asked) -> usize {
+        // Never more than the partitions and records there are.
+        debug_assert!(self.asked.len() < PARTS, "tokens are its own");
+        self.asked.push(asked);
+        self.waiting += 1;
+        SNAPSHOTS_FROM + number * PARTS + self.asked.len() - 1
+    }
+}
