@@ -150,6 +150,10 @@ fn lay<'a, D: Disk>(
         Found::Chunk(chunk) => chunk,
     };
     let written = Written { stamp: chunk.stamp, offset, length };
+    if offset == 0 && u64::from(length) >= chunk.end {
+        // Nothing of it stays: as a part it would keep what it hides until compaction has read that.
+        return Ok(put(cell, written, bytes, number));
+    }
     let end = chunk.end.max(u64::from(offset) + u64::from(length));
     let is_worn = chunk.parts >= CHUNK_PARTS_MAX
         || chunk.covered > CHUNK_COVER_FACTOR_MAX * end + CHUNK_COVER_SLACK_BYTES;

@@ -204,6 +204,26 @@ fn what_is_filled_is_published_by_who_began_unless_another_cuts_it_off() {
     assert_eq!(bench.write(&chunk, write(cut, 0, b"new", true)).number(), Ok(0));
 }
 
+/// As one entry again: where a part hides all the others, what is hidden would be looked through by compaction, byte by byte.
+#[test]
+fn a_chunk_that_is_written_over_as_a_whole_is_one_entry_and_what_it_was_is_dead() {
+    let mut bench = Bench::new();
+    let key = chunk_key(NAME, 0).expect("a name");
+    let stamp = BlobStamp { id: 5, generation: 0 };
+    bench.write(&key, write(stamp, 0, &[1; 4096], true)).number().expect("is done");
+    bench.write(&key, write(stamp, 100, &[2; 4000], false)).number().expect("is done");
+    let handle = bench.at_once.partition.handle();
+    for (bytes, parts) in [(&[3; 4099][..], 3), (&[4; 4100], 1), (&[5; 5000], 1), (&[6; 4999], 2)] {
+        bench.write(&key, write(stamp, 0, bytes, false)).number().expect("is done");
+        let state = bench.at_once.engine.chunk_state(handle, &key).expect("reads").expect("is there");
+        assert_eq!(u64::from(state.parts), parts, "{state:?}");
+    }
+    let dead = bench.at_once.engine.partition_stats(handle).expect("is open").log.dead_bytes;
+    assert!(dead > 4096 + 4000 + 4099 + 4100, "{dead}");
+    let whole = Query::ReadChunk { offset: 0, length: 6000 };
+    assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, [&[6; 4999][..], &[5]].concat())));
+}
+
 /// Ten thousand small writes into one chunk: it reads from one entry and those since it was written anew, and what they have
 /// hidden is dead, so that compaction gives it back.
 #[test]
