@@ -28,3 +28,18 @@ pub(super) const TRANSFERS_MAX: u64 = 10_000_000;
 
 /// Records between which transactions transfer: what is known of how much each is wanted takes 8 bytes.
 pub(super) const ACCOUNTS_MAX: u64 = 1_000_000;
+
+/// Clients that write blobs: each holds a whole one in memory.
+pub(super) const BLOB_CLIENTS_MAX: i64 = 64;
+
+/// Bytes of a blob: what a client writes as one.
+pub(super) const BLOB_BYTES_MAX: u64 = 64 << 20;
+
+/// Bytes of all blobs of a run: they lie in the cluster at once, in every copy.
+pub(super) const BLOBS_BYTES_MAX: u64 = 64 << 30;
+
+/// Bytes of a part: what tells it from others fits.
+pub(super) const BLOB_PART_BYTES_MIN: u64 = 16;
+
+/// Parts of all blobs of a run: whether each was written over is kept, a byte each.
+pub(super) const BLOB_PARTS_MAX: u64 = 1 << 26;

@@ -6,6 +6,7 @@
 //!     └── progress, report <── latencies of a phase, or the first thing that went wrong
 //! ```
 
+mod blobs;
 mod histogram;
 mod limits;
 mod phase;
@@ -48,6 +49,10 @@ pub(crate) enum BenchCommand {
     /// The sum of all records must stay what it was. The keys are this run's own and are gone at the end, unless it is
     /// interrupted.
     Txn(transfers::TxnBenchArguments),
+    /// Writes blobs, writes parts of them over, reads parts and all of them, and checks every byte.
+    ///
+    /// The blobs are this run's own and are gone at the end, also after Ctrl-C.
+    Blob(blobs::BlobBenchArguments),
 }
 
 #[derive(Args, Debug)]
@@ -88,6 +93,7 @@ pub(crate) fn run(command: BenchCommand) -> Result<Ending, CommandError> {
     let arguments = match command {
         BenchCommand::Kv(arguments) => arguments,
         BenchCommand::Txn(arguments) => return runtime()?.block_on(transfers::run(arguments)),
+        BenchCommand::Blob(arguments) => return runtime()?.block_on(blobs::run(arguments)),
     };
     let runtime = runtime()?;
     let keyspace = runtime.block_on(arguments.target.keyspace(&arguments.keyspace))?;

@@ -82,3 +82,28 @@ fn transfers_keep_the_sum_and_leave_no_key_behind() {
     );
     assert_eq!(cluster.ok(&["kv", "scan"]), "");
 }
+
+#[test]
+fn blobs_are_checked_byte_by_byte_and_none_is_left_behind() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["blob", "put", "mine", "-k", "default", "/dev/null"]);
+    let small = ["--blobs", "5", "--bytes", "300KiB", "--part", "1000", "--ops", "200", "--clients", "3"];
+    let report = cluster.json(&[&["bench", "blob"], &small[..]].concat());
+    assert_eq!((&report["ok"], &report["wrong"]), (&json!(true), &json!(null)));
+    let phases = report["phases"].as_array().unwrap();
+    let counted: Vec<(&str, u64)> = phases
+        .iter()
+        .map(|phase| (phase["operation"].as_str().unwrap(), phase["ops"].as_u64().unwrap()))
+        .collect();
+    let wanted =
+        [("write", 5), ("overwrite", 5), ("write part", 200), ("read part", 200), ("read", 5), ("remove", 5)];
+    assert_eq!(counted, wanted);
+    let at = |phase: usize, field: &str| phases[phase][field].as_f64().unwrap();
+    assert!(
+        (0..5).all(|phase| at(phase, "mb_per_second") > 0.0 && at(phase, "p50_us") <= at(phase, "p99_us"))
+    );
+    assert_eq!(cluster.ok(&["blob", "ls"]), "mine\n");
+    for wrong in [["--part", "15"], ["--bytes", "65MiB"], ["--clients", "65"], ["--part", "5MiB"]] {
+        assert_eq!(code(&cluster.run(&[&["bench", "blob"], &wrong[..]].concat())), 2, "{wrong:?}");
+    }
+}

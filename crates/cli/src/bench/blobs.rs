@@ -1,0 +1,414 @@
+//! `zerohop bench blob`: blobs written whole, parts of them written over and read, and all read whole; every byte is checked.
+//!
+//! One thread drives all clients, each with one operation under way. What stands in a place tells the place and whether it
+//! was written over, so that a part which lies wrongly, or comes from before, is found.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use tokio::task::JoinSet;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+use zerohop_client::Keyspace;
+use zerohop_node::clock::{HybridClock, Stopwatch};
+
+use super::histogram::Histogram;
+use super::limits::{
+    BLOB_BYTES_MAX, BLOB_CLIENTS_MAX, BLOB_PART_BYTES_MIN, BLOB_PARTS_MAX, BLOBS_BYTES_MAX, OPERATIONS_MAX,
+};
+use super::phase::Trouble;
+use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
+use crate::common::runtime::StopSignals;
+use crate::common::target::Target;
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct BlobBenchArguments {
+    /// Clients, each with a connection of its own to each instance and one operation at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=BLOB_CLIENTS_MAX))]
+    clients: u32,
+    /// Blobs: all of them are in the cluster at once.
+    #[arg(long, value_name = "COUNT", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=OPERATIONS_MAX))]
+    blobs: u64,
+    /// Bytes of each, up to 64MiB.
+    #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = quantity::bytes)]
+    bytes: u64,
+    /// Bytes of a part, from 16.
+    #[arg(long, value_name = "BYTES", default_value = "4KiB", value_parser = quantity::bytes)]
+    part: u64,
+    /// Parts that are written over, and as many that are read, of all clients together.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=OPERATIONS_MAX))]
+    ops: u64,
+    /// The keyspace.
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    #[command(flatten)]
+    target: Target,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    /// Whether every byte was right.
+    ok: bool,
+    clients: u32,
+    blobs: u64,
+    blob_bytes: u64,
+    part_bytes: u64,
+    keyspace: String,
+    durability: String,
+    phases: Vec<PhaseReport>,
+    /// The first wrong answer.
+    wrong: Option<String>,
+}
+
+/// One phase; latencies in microseconds, as a client sees them; MB are of 10^6 bytes.
+#[derive(Debug, Serialize)]
+struct PhaseReport {
+    operation: &'static str,
+    ops: u64,
+    seconds: f64,
+    ops_per_second: f64,
+    mb_per_second: f64,
+    p50_us: f64,
+    p99_us: f64,
+    max_us: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Each blob is made, and written whole.
+    Write,
+    /// Each is written whole once more, the same.
+    Overwrite,
+    WritePart,
+    ReadPart,
+    Read,
+    Remove,
+}
+
+/// What all clients of a run share.
+struct Run {
+    tag: String,
+    seed: u64,
+    blobs: u64,
+    blob_bytes: u64,
+    part_bytes: u64,
+    ops: u64,
+    next: AtomicU64,
+    interrupted: AtomicBool,
+    /// Of each part of each blob, whether it was written over.
+    changed: Vec<AtomicBool>,
+}
+
+pub(super) async fn run(arguments: BlobBenchArguments) -> Result<Ending, CommandError> {
+    let BlobBenchArguments { clients, blobs, bytes, part, ops, .. } = arguments;
+    if !(1..=BLOB_BYTES_MAX).contains(&bytes) || blobs.saturating_mul(bytes) > BLOBS_BYTES_MAX {
+        let what = "--bytes is at most 64MiB, and all blobs together 64GiB";
+        return Err(CommandError::Usage(what.to_owned()));
+    }
+    if !(BLOB_PART_BYTES_MIN..=bytes).contains(&part) || u64::from(clients) * bytes > BLOBS_BYTES_MAX / 64 {
+        let what =
+            "--part is at least 16 bytes and at most --bytes, and --clients times --bytes at most 1GiB";
+        return Err(CommandError::Usage(what.to_owned()));
+    }
+    let parts = blobs * (bytes / part);
+    if parts > BLOB_PARTS_MAX {
+        return Err(CommandError::Usage(format!(
+            "{parts} parts are more than {BLOB_PARTS_MAX}: give a longer --part"
+        )));
+    }
+    let mut keyspaces = Vec::new();
+    for _ in 0..clients {
+        keyspaces.push(arguments.target.keyspace(&arguments.keyspace).await?);
+    }
+    let seed = HybridClock::default().tick().0 ^ (u64::from(std::process::id()) << 40);
+    let run = Arc::new(Run {
+        tag: format!("bench-blob-{seed:016x}-"),
+        seed,
+        blobs,
+        blob_bytes: bytes,
+        part_bytes: part,
+        ops,
+        next: AtomicU64::new(0),
+        interrupted: AtomicBool::new(false),
+        changed: (0..parts).map(|_| AtomicBool::new(false)).collect(),
+    });
+    let mut signals = StopSignals::new()?;
+    let waiting = Arc::clone(&run);
+    let signal = tokio::spawn(async move {
+        signals.come().await;
+        waiting.interrupted.store(true, Ordering::Relaxed);
+    });
+    let mut phases = Vec::new();
+    let mut outcome = Ok(());
+    for phase in [Phase::Write, Phase::Overwrite, Phase::WritePart, Phase::ReadPart, Phase::Read] {
+        match run.measure(phase, &keyspaces).await {
+            Ok(report) => phases.push(report),
+            Err(trouble) => outcome = Err(trouble),
+        }
+        if outcome.is_err() || run.interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    signal.abort();
+    let is_interrupted = run.interrupted.swap(false, Ordering::Relaxed);
+    // Whatever became of it: no write is under way by now that would make a blob anew.
+    let removed = run.measure(Phase::Remove, &keyspaces).await;
+    let wrong = match outcome {
+        Err(Trouble::Failed(error)) => return Err(error),
+        Err(Trouble::Wrong(what)) => Some(what),
+        Ok(()) => None,
+    };
+    match removed {
+        Ok(report) => phases.push(report),
+        Err(Trouble::Failed(error)) => return Err(error),
+        Err(Trouble::Wrong(what)) => return Err(CommandError::Refused(what)),
+    }
+    if is_interrupted && wrong.is_none() {
+        return Ok(Ending::Interrupted);
+    }
+    let report = Report {
+        ok: wrong.is_none(),
+        clients,
+        blobs,
+        blob_bytes: bytes,
+        part_bytes: part,
+        keyspace: arguments.keyspace,
+        durability: keyspaces.first().map(|one| one.config().durability.to_string()).unwrap_or_default(),
+        phases,
+        wrong,
+    };
+    match arguments.json {
+        true => output::json(&report)?,
+        false => output::result(&report.to_string())?,
+    }
+    Ok(if report.ok { Ending::Done } else { Ending::No })
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Write => "write",
+            Phase::Overwrite => "overwrite",
+            Phase::WritePart => "write part",
+            Phase::ReadPart => "read part",
+            Phase::Read => "read",
+            Phase::Remove => "remove",
+        }
+    }
+}
+
+impl Run {
+    async fn measure(self: &Arc<Self>, phase: Phase, clients: &[Keyspace]) -> Result<PhaseReport, Trouble> {
+        self.next.store(0, Ordering::Relaxed);
+        let stopwatch = Stopwatch::start();
+        let mut lanes = JoinSet::new();
+        for keyspace in clients {
+            lanes.spawn(lane(Arc::clone(self), phase, keyspace.clone()));
+        }
+        let (mut latencies, mut trouble) = (Histogram::new(), None);
+        while let Some(ended) = lanes.join_next().await {
+            match ended {
+                Ok(Ok(one)) => latencies.add(&one),
+                Ok(Err(one)) => {
+                    // The others end too.
+                    self.next.store(self.count(phase), Ordering::Relaxed);
+                    trouble.get_or_insert(one);
+                }
+                Err(fault) => std::panic::resume_unwind(fault.into_panic()),
+            }
+        }
+        if let Some(trouble) = trouble {
+            return Err(trouble);
+        }
+        let seconds = stopwatch.elapsed().max(Duration::from_nanos(1)).as_secs_f64();
+        let ops_per_second = latencies.count() as f64 / seconds;
+        let bytes = match phase {
+            Phase::Write | Phase::Overwrite | Phase::Read => self.blob_bytes,
+            Phase::WritePart | Phase::ReadPart => self.part_bytes,
+            Phase::Remove => 0,
+        };
+        Ok(PhaseReport {
+            operation: phase.name(),
+            ops: latencies.count(),
+            seconds,
+            ops_per_second,
+            mb_per_second: ops_per_second * bytes as f64 / 1e6,
+            p50_us: latencies.percentile_us(0.5),
+            p99_us: latencies.percentile_us(0.99),
+            max_us: latencies.max_us(),
+        })
+    }
+
+    fn count(&self, phase: Phase) -> u64 {
+        if matches!(phase, Phase::WritePart | Phase::ReadPart) { self.ops } else { self.blobs }
+    }
+
+    fn parts_of_one(&self) -> u64 {
+        self.blob_bytes / self.part_bytes
+    }
+
+    /// The part that is the number's, counted through all blobs. Reads meet others than were written.
+    fn part(&self, phase: Phase, number: u64) -> u64 {
+        let seed = self.seed ^ u64::from(phase == Phase::ReadPart);
+        xxh3_64_with_seed(&number.to_le_bytes(), seed) % (self.blobs * self.parts_of_one())
+    }
+
+    /// What stands in a part: its place and whether it was written over, time and again.
+    fn fill(&self, part: u64, is_changed: bool, into: &mut [u8]) {
+        let own = [part.wrapping_mul(2) + u64::from(is_changed), self.seed];
+        let mut word = [0; 16];
+        word[..8].copy_from_slice(&own[0].to_le_bytes());
+        word[8..].copy_from_slice(&own[1].to_le_bytes());
+        for piece in into.chunks_mut(16) {
+            piece.copy_from_slice(&word[..piece.len()]);
+        }
+    }
+
+    /// A whole blob, as far as it is known to be; behind its last part stand zeros.
+    fn whole(&self, blob: u64, into: &mut Vec<u8>) {
+        into.clear();
+        into.resize(self.blob_bytes as usize, 0);
+        let first = blob * self.parts_of_one();
+        for (part, bytes) in (first..).zip(into.chunks_exact_mut(self.part_bytes as usize)) {
+            let is_changed =
+                self.changed.get(part as usize).is_some_and(|changed| changed.load(Ordering::Relaxed));
+            self.fill(part, is_changed, bytes);
+        }
+    }
+}
+
+/// One client: takes numbers until there are none.
+async fn lane(run: Arc<Run>, phase: Phase, keyspace: Keyspace) -> Result<Histogram, Trouble> {
+    let (mut latencies, mut bytes) = (Histogram::new(), Vec::new());
+    loop {
+        let number = run.next.fetch_add(1, Ordering::Relaxed);
+        if number >= run.count(phase) || run.interrupted.load(Ordering::Relaxed) {
+            return Ok(latencies);
+        }
+        let (blob, part) = match phase {
+            Phase::WritePart | Phase::ReadPart => {
+                let part = run.part(phase, number);
+                (part / run.parts_of_one(), part)
+            }
+            _ => (number, number * run.parts_of_one()),
+        };
+        let at = part % run.parts_of_one() * run.part_bytes;
+        match phase {
+            Phase::Write | Phase::Overwrite | Phase::Read => run.whole(blob, &mut bytes),
+            Phase::WritePart | Phase::ReadPart => {
+                let is_changed = phase == Phase::WritePart
+                    || run.changed.get(part as usize).is_some_and(|changed| changed.load(Ordering::Relaxed));
+                bytes.resize(run.part_bytes as usize, 0);
+                run.fill(part, is_changed, &mut bytes);
+            }
+            Phase::Remove => {}
+        }
+        let name = format!("{}{blob}", run.tag);
+        let handle = keyspace.blob(name.clone());
+        let stopwatch = Stopwatch::start();
+        let read = match phase {
+            Phase::Write => {
+                handle.create(b"").await?;
+                handle.write_at(0, &bytes).await?;
+                None
+            }
+            Phase::Overwrite | Phase::WritePart => {
+                handle.write_at(at, &bytes).await?;
+                None
+            }
+            Phase::ReadPart | Phase::Read => {
+                Some(handle.read_at(at, bytes.len() as u64).await?.read_to_end().await?)
+            }
+            Phase::Remove => {
+                handle.delete().await?;
+                None
+            }
+        };
+        latencies.record(stopwatch.elapsed());
+        if phase == Phase::WritePart
+            && let Some(changed) = run.changed.get(part as usize)
+        {
+            changed.store(true, Ordering::Relaxed);
+        }
+        if read.is_some_and(|read| read != bytes) {
+            let what = format!("blob \"{name}\" from byte {at} on: something else was read than was written");
+            return Err(Trouble::Wrong(what));
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { clients, blobs, blob_bytes, part_bytes, keyspace, durability, .. } = self;
+        writeln!(
+            f,
+            "{clients} clients, one thread; {blobs} blobs of {blob_bytes} bytes, parts of {part_bytes}; keyspace {keyspace} \
+             ({durability})\n"
+        )?;
+        writeln!(
+            f,
+            "{:<10} {:>10} {:>8} {:>10} {:>8} {:>10} {:>10} {:>10}",
+            "", "operations", "seconds", "per second", "MB/s", "p50 us", "p99 us", "max us"
+        )?;
+        for phase in &self.phases {
+            writeln!(
+                f,
+                "{:<10} {:>10} {:>8.2} {:>10.0} {:>8.1} {:>10.1} {:>10.1} {:>10.1}",
+                phase.operation,
+                phase.ops,
+                phase.seconds,
+                phase.ops_per_second,
+                phase.mb_per_second,
+                phase.p50_us,
+                phase.p99_us,
+                phase.max_us
+            )?;
+        }
+        match &self.wrong {
+            None => write!(f, "\nEvery byte was right, and no blob is left behind."),
+            Some(wrong) => write!(f, "\nWRONG: {wrong}. Please report this with the lines above."),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contents_tell_their_place_and_whether_they_were_written_over() {
+        let run = Run {
+            tag: String::new(),
+            seed: 7,
+            blobs: 3,
+            blob_bytes: 100,
+            part_bytes: 32,
+            ops: 1,
+            next: AtomicU64::new(0),
+            interrupted: AtomicBool::new(false),
+            changed: (0..9).map(|_| AtomicBool::new(false)).collect(),
+        };
+        let mut all = Vec::new();
+        for blob in 0..3 {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            run.whole(blob, &mut before);
+            run.changed[blob as usize * 3 + 1].store(true, Ordering::Relaxed);
+            run.whole(blob, &mut after);
+            assert_eq!((before.len(), &before[96..]), (100, &[0; 4][..]));
+            assert!(before[..32] == after[..32] && before[64..] == after[64..]);
+            assert_ne!(before[32..64], after[32..64]);
+            all.extend(before.chunks_exact(32).chain(after.chunks_exact(32)).map(<[u8]>::to_vec));
+        }
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), 12, "three parts of each blob, and one written over");
+    }
+}
