@@ -64,10 +64,10 @@ impl Said {
 const FOLLOWED_MAX: usize = 4_096;
 
 impl Cluster {
-    /// Frames that one instance sends to another.
-    pub(super) fn watch_commits(&mut self, host: usize, frames: &[u8]) -> Said {
+    /// Frames that one instance sends to another. What they say of transactions, with the frame that says it.
+    pub(super) fn watch_commits<'f>(&mut self, host: usize, frames: &'f [u8]) -> (Said, &'f [u8]) {
         let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-        let (mut rest, mut said) = (frames, Said::Nothing);
+        let (mut rest, mut said) = (frames, (Said::Nothing, &frames[..0]));
         while let Decoded::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
             if let Ok(Message::Peer(Peer { call: Call::Transaction(bytes), .. })) =
@@ -75,7 +75,7 @@ impl Cluster {
                 && let Ok(told) = Told::decode(bytes)
             {
                 self.watch_commit(host, &told);
-                said = said.max(Said::by(&told));
+                said = said.max((Said::by(&told), &rest[..used]));
             }
             rest = &rest[used..];
         }

@@ -29,7 +29,7 @@ const BEFORE_SLEEP_US: u64 = 2 * SECOND;
 const BEFORE_WAKING_US: u64 = 5 * SECOND;
 
 impl Cluster {
-    /// One instance is about to say something of a transaction to one on another node.
+    /// One instance is about to say something of a transaction to one on another node; `make` says that alone again.
     pub(super) fn hunt(
         &mut self,
         now: Time,

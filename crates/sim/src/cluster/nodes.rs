@@ -149,7 +149,7 @@ impl Cluster {
             }
         }
         for (to, frames) in gathered {
-            let told = self.watch_commits(host, &frames);
+            let (said, word) = self.watch_commits(host, &frames);
             let Some((target, target_slot)) = self.host_of(to) else { continue };
             self.trace.note(
                 done,
@@ -157,8 +157,9 @@ impl Cluster {
                 to.0.into(),
             );
             let make = || Event::ToInstance { host: target, slot: target_slot, frames: frames.clone() };
-            if told != Said::Nothing && host != target {
-                self.hunt(done, (host, target), told, &make);
+            if said != Said::Nothing && host != target {
+                let again = || Event::ToInstance { host: target, slot: target_slot, frames: word.to_vec() };
+                self.hunt(done, (host, target), said, &again);
             }
             self.post(done, (host, target), Traffic::Instances, &make);
         }
