@@ -31,6 +31,7 @@ mod operator;
 mod peers;
 mod record;
 mod recovery;
+mod rivals;
 mod scenario;
 mod slices;
 mod slot;

@@ -31,12 +31,6 @@ pub(super) const DEEDS_FROM: usize = 1 << 40;
 /// Of so many things that a client begins, one is a deed.
 const DEEDS_OF: u64 = 4;
 
-/// Of so many transactions that rest on nothing, so many have rivals, and so many at most; half of them begin within what a
-/// message takes, the others within what a transaction may take.
-const RIVALRY: (u64, u64) = (1, 3);
-const RIVALS_MAX: u64 = 2;
-const RIVAL_AFTER_US: u64 = 3 * MS;
-const RIVAL_LATER_US: u64 = 40 * MS;
 /// Of a hundred of these, so many are about a blob,
 const BLOBS_OF_100: u64 = 25;
 /// and with those from there up to here a snapshot is opened.
@@ -45,15 +39,15 @@ const SNAPSHOTS_UPTO: u64 = 29;
 /// What all clients have under way.
 #[derive(Debug)]
 pub(super) struct Transacting {
-    draws: Draws,
+    pub(super) draws: Draws,
     open: BTreeMap<usize, Open>,
     next: usize,
-    opened: Opened,
+    pub(super) opened: Opened,
 }
 
 /// Whether what has to be there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Opened {
+pub(super) enum Opened {
     No,
     Asked,
     Yes,
@@ -162,35 +156,13 @@ impl Cluster {
         true
     }
 
-    /// Others do something with the same keys while a transaction is under way: at this rate they would hardly ever meet.
-    fn draw_rivals(&mut self, client: usize, deed: &Deed) {
-        let (Deed::Commit(steps), Phase::Faults) = (deed, self.phase) else { return };
-        if self.transacting.draws.random().chance(RIVALRY.0, RIVALRY.1) {
-            for _ in 0..self.transacting.draws.random().between(1, RIVALS_MAX) {
-                let Some(deed) = self.transacting.draws.rival(steps) else { return };
-                let random = self.transacting.draws.random();
-                let other = random.below(self.clients.len() as u64) as usize;
-                let most_us = if random.chance(1, 2) { RIVAL_AFTER_US } else { RIVAL_LATER_US };
-                let after_us = random.below(most_us);
-                if other != client {
-                    self.agenda.at(self.now().after_us(after_us), Event::Rival { client: other, deed });
-                }
-            }
-        }
-    }
-
-    /// A client begins what gets in another's way.
-    pub(super) fn rival(&mut self, client: usize, deed: Deed) {
-        if self.phase == Phase::Faults
-            && self.now() >= self.clients[client].paused_until
-            && self.transacting.opened == Opened::Yes
-        {
-            let limit_us = self.transacting.draws.random().between(1_500 * MS, 12_000 * MS);
-            self.begin_deed(client, deed, limit_us, (false, true));
-        }
-    }
-
-    fn begin_deed(&mut self, client: usize, deed: Deed, limit_us: u64, (is_opening, is_rival): (bool, bool)) {
+    pub(super) fn begin_deed(
+        &mut self,
+        client: usize,
+        deed: Deed,
+        limit_us: u64,
+        (is_opening, is_rival): (bool, bool),
+    ) {
         let number = DEEDS_FROM + self.transacting.next;
         self.transacting.next += 1;
         self.trace.say(self.now(), format_args!("c{client} begins deed #{number}: {deed:?}"));

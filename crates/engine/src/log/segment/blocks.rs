@@ -1,0 +1,64 @@
+//! Which blocks of a segment are in memory.
+
+use super::Segment;
+use crate::disk::{Disk, DiskResult};
+use crate::io::Io;
+use crate::limits::{BLOCK_BYTES, LET_GO_BYTES_MIN};
+
+impl Segment {
+    /// Has the block in memory that is filled next, up to the segment's end. Counts the memory it takes.
+    pub(crate) fn load_open_block<D: Disk>(&mut self, io: &mut Io<D>) -> DiskResult<()> {
+        if self.has_open_block() {
+            return Ok(());
+        }
+        let within = self.bytes as usize % BLOCK_BYTES;
+        let number = self.bytes as usize / BLOCK_BYTES;
+        let mut block = vec![0; within];
+        let file = self.ensure_file(&mut io.disk)?;
+        io.disk.read_at(file, (number * BLOCK_BYTES) as u64, &mut block)?;
+        io.memory.took(self.install(number, block));
+        Ok(())
+    }
+
+    /// Whether the block that is filled next is in memory, or is a new one. It ends where the segment does.
+    pub(crate) fn has_open_block(&self) -> bool {
+        let within = self.bytes as usize % BLOCK_BYTES;
+        let held = self.blocks.get(self.bytes as usize / BLOCK_BYTES).and_then(Option::as_ref);
+        debug_assert!(
+            held.is_none_or(|block| block.len() == within),
+            "a block that is not as long as it says"
+        );
+        within == 0 || held.is_some()
+    }
+
+    /// Gives a block back that is in the file too. Returns bytes of memory freed.
+    pub(crate) fn evict(&mut self, number: usize) -> usize {
+        let end = (number as u64 + 1) * BLOCK_BYTES as u64;
+        let is_last_of_open = !self.sealed && end > self.bytes;
+        if self.written < end.min(self.bytes) || is_last_of_open || self.mended.contains(&(number as u32)) {
+            return 0;
+        }
+        self.blocks.get_mut(number).and_then(Option::take).map_or(0, |b| b.capacity())
+    }
+
+    /// Gives back the blocks that hold nothing but this entry, which died, as far as they are in the file: what is written
+    /// next takes their memory, which new memory would have to be cleared for. Returns bytes of memory freed.
+    pub(crate) fn let_go(&mut self, offset: u32, entry_bytes: u64) -> usize {
+        if entry_bytes < LET_GO_BYTES_MIN {
+            return 0;
+        }
+        let (first, end) = (u64::from(offset).div_ceil(BLOCK_BYTES as u64), u64::from(offset) + entry_bytes);
+        (first..end / BLOCK_BYTES as u64).map(|number| self.evict(number as usize)).sum()
+    }
+
+    /// Puts a block that was read from the file (and checked) into memory. Returns the memory taken.
+    pub(crate) fn install(&mut self, number: usize, block: Vec<u8>) -> usize {
+        let Some(place) = self.blocks.get_mut(number) else { return 0 };
+        if place.is_some() {
+            return 0;
+        }
+        let taken = block.capacity();
+        *place = Some(block);
+        taken
+    }
+}
