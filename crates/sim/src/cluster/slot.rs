@@ -231,6 +231,10 @@ impl Slot {
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         let mut ceiling = None;
         let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
+        // It ends what it has begun before it follows the map: what is applied by that is of the epochs before.
+        instance.end_of_batch(now, &mut collect);
+        self.see_applied(&mut instance, &mut turned);
+        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
         instance.end_of_batch(now, &mut collect);
         self.sync_ceiling(&mut instance, ceiling);
