@@ -13,6 +13,8 @@ pub(crate) struct NodeClock {
     settings: Vec<(Time, u64, u64)>,
     /// How far those who never follow it backwards may be ahead of it since each setting.
     ahead_ms: Vec<u64>,
+    /// How far those who do not follow it when it is set ahead may be behind it since each setting.
+    behind_ms: Vec<u64>,
     /// When the process started.
     start: Time,
     /// How fast the clock that is never set runs, if not as the time of day: that is set right again and again.
@@ -24,6 +26,7 @@ impl NodeClock {
         Self {
             settings: vec![(now, START_UNIX_MS, 1_000_000)],
             ahead_ms: vec![0],
+            behind_ms: vec![0],
             start: now,
             elapsed_rate: None,
         }
@@ -39,14 +42,22 @@ impl NodeClock {
     /// of the true rate from now on.
     pub(crate) fn restart(&mut self, now: Time, by_ms: i64, rate: u64) {
         self.set_to(now, by_ms, rate);
-        self.start = now;
+        self.begin(now);
     }
 
     /// The same, but only the clock that is never set runs at that rate.
     pub(crate) fn restart_apart(&mut self, now: Time, by_ms: i64, elapsed_rate: u64) {
         self.set_to(now, by_ms, 1_000_000);
-        self.start = now;
+        self.begin(now);
         self.elapsed_rate = Some(elapsed_rate);
+    }
+
+    /// A process begins with what it shows.
+    fn begin(&mut self, now: Time) {
+        self.start = now;
+        if let Some(behind) = self.behind_ms.last_mut() {
+            *behind = 0;
+        }
     }
 
     /// It is set to the true time.
@@ -62,6 +73,8 @@ impl NodeClock {
         let next = shows.saturating_add_signed(by_ms);
         let ahead = self.ahead_ms.last().copied().unwrap_or(0);
         self.ahead_ms.push((shows + ahead).saturating_sub(next));
+        let behind = self.behind_ms.last().copied().unwrap_or(0);
+        self.behind_ms.push((next + behind).saturating_sub(shows));
         self.settings.push((now, next, rate));
     }
 
@@ -92,16 +105,17 @@ impl NodeClock {
 
     /// Bounds of what an instance may have taken the time for between two moments.
     pub(crate) fn bounds_ms(&self, from: Time, to: Time) -> (u64, u64) {
-        let mut least = self.unix_ms(from);
-        let mut most = 0;
+        let (mut least, mut most) = (u64::MAX, 0);
         for (at, (since, shows, _)) in self.settings.iter().enumerate() {
             if *since > to {
                 break;
             }
-            if *since > from {
-                least = least.min(*shows);
+            let next = self.settings.get(at + 1).map(|next| next.0);
+            if next.is_none_or(|next| next > from) {
+                let first = if *since > from { *shows } else { self.at(at, from) };
+                least = least.min(first.saturating_sub(self.behind_ms[at]));
             }
-            let until = self.settings.get(at + 1).map_or(to, |next| next.0.min(to));
+            let until = next.map_or(to, |next| next.min(to));
             most = most.max(self.at(at, until) + self.ahead_ms[at]);
         }
         // Two clocks cut to milliseconds at different moments: each setting may add one.
@@ -145,5 +159,18 @@ mod tests {
             clock.bounds_ms(Time(1_900_000), Time(2_100_000)),
             (START_UNIX_MS + 1_500, START_UNIX_MS + 2_203)
         );
+    }
+
+    #[test]
+    fn who_does_not_follow_it_ahead_may_be_behind_until_a_process_begins() {
+        let mut clock = NodeClock::new(Time(0));
+        clock.set(Time(1_000_000), -300);
+        clock.set(Time(2_000_000), 800);
+        let least = |clock: &NodeClock, at| clock.bounds_ms(Time(at), Time(at)).0;
+        assert_eq!(least(&clock, 3_000_000), START_UNIX_MS + 2_700, "it has 800 ms to follow");
+        clock.set(Time(4_000_000), -500);
+        assert_eq!(least(&clock, 5_000_000), START_UNIX_MS + 4_700, "and 300 ms of them still");
+        clock.restart(Time(6_000_000), 0, 1_000_000);
+        assert_eq!(least(&clock, 6_000_000), START_UNIX_MS + 6_000);
     }
 }
