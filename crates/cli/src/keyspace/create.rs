@@ -13,7 +13,7 @@ use crate::common::{admin, quantity};
 pub(crate) struct CreateArguments {
     /// Its name.
     name: String,
-    /// Slices of the hash space, a power of two. Cannot be changed later.
+    /// Slices of the hash space, a power of two. Can be doubled later, by `keyspace split`.
     #[arg(long, value_name = "COUNT")]
     partitions: Option<u32>,
     /// Which function hashes keys: xxh3, fnv1a, jenkins, sdbm or crc16 (Redis slots). Cannot be changed later.
