@@ -86,11 +86,11 @@ pub struct Part {
 }
 
 impl Part {
-    /// Where it stands in the one order of all partitions, in which chains go and whose last one decides. Keyspaces in
-    /// memory come first, so that nothing durable hangs on them.
+    /// Where it stands in the one order of all partitions, in which chains go and whose last one decides. The most durable
+    /// come last: a part is undone if what decided it is lost, so that nothing hangs on what is less durable than itself.
     #[must_use]
-    pub fn order(&self) -> (bool, KeyspaceId, u64) {
-        (self.durability != Durability::Memory, self.place.keyspace, self.place.point)
+    pub fn order(&self) -> (Durability, KeyspaceId, u64) {
+        (self.durability, self.place.keyspace, self.place.point)
     }
 }
 
