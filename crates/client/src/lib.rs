@@ -34,7 +34,7 @@ mod wakers;
 #[doc = include_str!("../../../docs/guide/client.md")]
 struct Guide;
 
-pub use blob::{Blob, BlobFill, BlobInfo, BlobList, BlobRead, BlobSeen};
+pub use blob::{Blob, BlobFill, BlobInfo, BlobList, BlobRead, BlobSeen, TransactionBlob};
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, Options};
 pub use error::{BlobTrouble, Error};

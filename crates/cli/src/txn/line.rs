@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use zerohop_client::Timestamp;
 
 use super::transform::Given;
@@ -83,6 +83,9 @@ pub(super) enum Operation {
         #[command(flatten)]
         condition: GivenCondition,
     },
+    /// What is done to a blob.
+    #[command(subcommand)]
+    Blob(BlobOperation),
     /// The record must have this version, or not be there.
     Check {
         #[command(flatten)]
@@ -92,7 +95,57 @@ pub(super) enum Operation {
     },
 }
 
-/// Which record.
+/// The words of `zerohop blob`.
+#[derive(Debug, Subcommand)]
+pub(super) enum BlobOperation {
+    Create {
+        #[command(flatten)]
+        at: At,
+    },
+    Stat {
+        #[command(flatten)]
+        at: At,
+    },
+    Read {
+        #[command(flatten)]
+        at: At,
+        #[arg(long = "at", default_value_t = 0)]
+        offset: u64,
+        #[arg(long, default_value_t = u64::MAX)]
+        length: u64,
+    },
+    Write {
+        #[command(flatten)]
+        at: At,
+        #[arg(allow_hyphen_values = true)]
+        value: OsString,
+        #[arg(long = "at")]
+        offset: u64,
+    },
+    Append {
+        #[command(flatten)]
+        at: At,
+        #[arg(allow_hyphen_values = true)]
+        value: OsString,
+    },
+    Truncate {
+        #[command(flatten)]
+        at: At,
+        size: u64,
+    },
+    Transform {
+        #[command(flatten)]
+        at: At,
+        #[command(flatten)]
+        given: Given,
+    },
+    Rm {
+        #[command(flatten)]
+        at: At,
+    },
+}
+
+/// Which record, or blob.
 #[derive(Args, Clone, Debug)]
 pub(super) struct At {
     pub(super) key: OsString,
@@ -131,12 +184,8 @@ impl Operation {
             | Self::Cas { at, .. }
             | Self::Transform { at, .. }
             | Self::Check { at, .. } => at,
+            Self::Blob(operation) => operation.at(),
         }
-    }
-
-    /// Whether the commit does something for it, beside looking whether what was read is still so.
-    pub(super) fn is_write(&self) -> bool {
-        !matches!(self, Self::Lookup { .. } | Self::Check { .. })
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -150,6 +199,43 @@ impl Operation {
             Self::Cas { .. } => "cas",
             Self::Transform { .. } => "transform",
             Self::Check { .. } => "check",
+            Self::Blob(operation) => operation.name(),
+        }
+    }
+
+    /// What is to become of a number, if it is a transform.
+    fn given(&self) -> Option<&Given> {
+        match self {
+            Self::Transform { given, .. } | Self::Blob(BlobOperation::Transform { given, .. }) => Some(given),
+            _ => None,
+        }
+    }
+}
+
+impl BlobOperation {
+    fn at(&self) -> &At {
+        match self {
+            Self::Create { at }
+            | Self::Stat { at }
+            | Self::Read { at, .. }
+            | Self::Write { at, .. }
+            | Self::Append { at, .. }
+            | Self::Truncate { at, .. }
+            | Self::Transform { at, .. }
+            | Self::Rm { at } => at,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "blob create",
+            Self::Stat { .. } => "blob stat",
+            Self::Read { .. } => "blob read",
+            Self::Write { .. } => "blob write",
+            Self::Append { .. } => "blob append",
+            Self::Truncate { .. } => "blob truncate",
+            Self::Transform { .. } => "blob transform",
+            Self::Rm { .. } => "blob rm",
         }
     }
 }
@@ -166,7 +252,7 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
         let matches =
             Operation::command().try_get_matches_from(words).map_err(|error| wrong(told(&error)))?;
         let operation = Operation::from_arg_matches(&matches).map_err(|error| wrong(told(&error)))?;
-        if let Operation::Transform { given, .. } = &operation {
+        if let Some(given) = operation.given() {
             given.check().map_err(wrong)?;
         }
         lines.push(Line { number, operation });
@@ -193,7 +279,8 @@ mod tests {
     #[test]
     fn lines_are_read_as_kv_writes_them() {
         let text = b"insert a 'b c' --if-absent -k other\n\n# no\nincr n -5\ncas a --expect x --remove\ncheck a absent\n\
-            append l v w\nlookup -- -a\ncheck a 17.3\ntransform a add -2.5 --type f64 --at 8";
+            append l v w\nlookup -- -a\ncheck a 17.3\ntransform a add -2.5 --type f64 --at 8\n\
+            blob write b xyz --at 7 -k other\nblob read b";
         let lines = read(text).unwrap();
         let names: Vec<(usize, &str)> =
             lines.iter().map(|line| (line.number, line.operation.name())).collect();
@@ -206,6 +293,8 @@ mod tests {
             (8, "lookup"),
             (9, "check"),
             (10, "transform"),
+            (11, "blob write"),
+            (12, "blob read"),
         ];
         assert_eq!(names, expected);
         assert_eq!(lines[0].operation.at().keyspace.as_deref(), Some("other"));
@@ -220,6 +309,11 @@ mod tests {
             "insert 'a",
             "lookup --help",
             "transform a add x",
+            "blob write b x",
+            "blob write b x --at -1",
+            "blob truncate b 99999999999999999999",
+            "blob transform b add 300 --type u8",
+            "blob put b",
         ] {
             let error = read(format!("lookup a\n{bad}").as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("line 2 of the transaction: "), "{error}");

@@ -1,5 +1,6 @@
 //! `zerohop txn`: several operations as one transaction.
 
+mod blob;
 mod line;
 mod show;
 mod transform;
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use clap::Args;
 use zerohop_client::{Client, Expiry, Info, Keyspace, Promise, Record, Timestamp, Transaction};
@@ -40,6 +42,7 @@ enum Brought {
     Length(Promise<u64>),
     Sum(Promise<i64>),
     Number(transform::Told),
+    Blob(blob::Told),
     Checked,
 }
 
@@ -65,12 +68,17 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError>
     }
     let client = arguments.target.connect().await?;
     let keyspaces = open(&client, &arguments.keyspace, &lines).await?;
-    let (lines, keyspaces) = (&lines, &keyspaces);
+    let ends = Mutex::new(Vec::new());
+    let (lines, keyspaces, ends) = (&lines, &keyspaces, &ends);
     let work = |tx: Transaction| async move {
         let mut brought = Vec::with_capacity(lines.len());
+        let mut own_ends = Vec::with_capacity(lines.len());
         for (place, line) in lines.iter().enumerate() {
             let keyspace = &keyspaces[&line.operation.at().keyspace];
-            match step(&tx, keyspace, &line.operation).await? {
+            let one = step(&tx, keyspace, &line.operation).await;
+            own_ends.push(tx.writes().unwrap_or_default());
+            ends.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&own_ends);
+            match one? {
                 Ok(one) => brought.push(one),
                 Err(found) => {
                     tx.abort();
@@ -86,7 +94,10 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError>
         }
         Ok((Work::Failed(place, found), _)) => show::failed(arguments.json, &lines[place], found),
         Ok((Work::Done(_), None)) => Err(CommandError::Unexpected),
-        Err(error) => show::refused(arguments.json, lines, error),
+        Err(error) => {
+            let ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
+            show::refused(arguments.json, (lines, &ends), error)
+        }
     }
 }
 
@@ -146,6 +157,9 @@ async fn step(
         }
         Operation::Transform { given, condition, .. } => {
             Brought::Number(given.write((tx, (*condition).into()), keyspace, key)?)
+        }
+        Operation::Blob(operation) => {
+            Brought::Blob(blob::step(&tx.blob(keyspace, key.to_vec()), operation).await?)
         }
         Operation::Check { version, .. } => {
             let found = tx.read(keyspace.inspect(key)).await?;

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 use zerohop_client::{AbortReason, Committed, Error, Failure, Info, Reason, Record};
 
-use super::Brought;
 use super::line::Line;
+use super::{Brought, blob};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::shown::{Key, Value};
 use crate::kv::refusal::type_name;
@@ -34,6 +34,10 @@ struct Shown<'a> {
     record: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     length: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sum: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,6 +125,15 @@ fn one<'a>(brought: &'a Brought, committed: &Committed) -> Result<Shown<'a>, Err
         Brought::Sum(promise) => Shown { sum: Some(committed.brought(promise)?), ..done },
         Brought::Number(told) => Shown { number: Some(told(committed)?), ..done },
         Brought::Checked => done,
+        Brought::Blob(blob::Told::Done) => done,
+        Brought::Blob(blob::Told::At(offset)) => Shown { offset: Some(*offset), ..done },
+        Brought::Blob(blob::Told::Found(found)) => Shown { found: Some(*found), ..done },
+        Brought::Blob(blob::Told::Size(size)) => {
+            Shown { found: Some(size.is_some()), size: *size, ..Shown::default() }
+        }
+        Brought::Blob(blob::Told::Bytes(bytes)) => {
+            Shown { length: Some(bytes.len() as u64), value: Some(Value(bytes)), ..Shown::default() }
+        }
     })
 }
 
@@ -138,7 +151,18 @@ fn text(line: &Line, shown: &Shown<'_>, refusal: Option<&Error>) -> Result<(), C
             serde_json::Value::String(text) => output::result(text)?,
             number => output::result(&number.to_string())?,
         },
-        (Shown { length: Some(length), .. }, _) => output::result(&length.to_string())?,
+        (
+            Shown { length: Some(number), .. }
+            | Shown { size: Some(number), .. }
+            | Shown { offset: Some(number), .. },
+            _,
+        ) => {
+            output::result(&number.to_string())?;
+        }
+        (Shown { operation: "blob stat", .. }, _) => {
+            let name = key(line)[..key(line).len().min(64)].escape_ascii();
+            output::problem(&format!("{place}: blob \"{name}\": there is no such blob"));
+        }
         (Shown { operation: "lookup", .. }, _) => {
             let key = key(line)[..key(line).len().min(64)].escape_ascii();
             output::problem(&format!("{place}: key \"{key}\": there is no record of this key"));
@@ -172,12 +196,13 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
     Ok(Ending::No)
 }
 
-/// Which line an error is about, if it says.
-fn line_of<'l>(lines: &'l [Line], error: &Error) -> Option<&'l Line> {
+/// Which line an error is about, if it says, of lines and the number of writes up to each.
+fn line_of<'l>((lines, ends): (&'l [Line], &[usize]), error: &Error) -> Option<&'l Line> {
     let Error::Operation { key: about, reason } = error else { return None };
     match &**reason {
+        // A line may make several writes.
         Reason::Aborted { item: Some(write), .. } => {
-            lines.iter().filter(|line| line.operation.is_write()).nth(*write)
+            lines.iter().zip(ends).find(|(_, end)| *end > write).map(|(line, _)| line)
         }
         // A read that has changed, or what the client refuses by itself: of a key that stands in one line alone.
         _ => {
@@ -188,7 +213,11 @@ fn line_of<'l>(lines: &'l [Line], error: &Error) -> Option<&'l Line> {
 }
 
 /// A condition does not hold, and nothing was done; or it could not be done at all.
-pub(super) fn refused(is_json: bool, lines: &[Line], error: Error) -> Result<Ending, CommandError> {
+pub(super) fn refused(
+    is_json: bool,
+    lines: (&[Line], &[usize]),
+    error: Error,
+) -> Result<Ending, CommandError> {
     let Error::Operation { key: about, reason } = &error else { return Err(error.into()) };
     let line = line_of(lines, &error);
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use clap::Args;
 use serde_json::Value;
-use zerohop_client::{Committed, Condition, Error, Keyspace, Number, Transaction, Transform};
+use zerohop_client::{
+    Committed, Condition, Error, Keyspace, Number, Transaction, TransactionBlob, Transform,
+};
 
 use crate::common::transform::{GivenOperator, GivenType, Shown, of_type, operand};
 
@@ -40,6 +42,18 @@ impl Given {
     ) -> Result<Told, Error> {
         of_type!(self.number, write(self, (tx, condition), keyspace, key))
     }
+
+    /// Has the commit do it in a blob.
+    pub(super) async fn write_in(&self, blob: &TransactionBlob<'_>) -> Result<(), Error> {
+        of_type!(self.number, write_in(self, blob).await)
+    }
+}
+
+async fn write_in<N: Number + FromStr>(given: &Given, blob: &TransactionBlob<'_>) -> Result<(), Error> {
+    // Looked at before anything was sent.
+    let operator = given.operator.into();
+    let operand: N = operand(operator, &given.operand).map_err(|_| Error::Unexpected)?;
+    blob.transform(Transform::new(operator, operand).at(given.offset)).await
 }
 
 fn check<N: Number + FromStr>(given: &Given) -> Result<(), String> {

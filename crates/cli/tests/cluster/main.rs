@@ -11,6 +11,7 @@ mod blobs;
 mod doubt;
 mod loads;
 mod managers;
+mod mixed;
 mod moves;
 mod nodes;
 mod recovery;

@@ -154,3 +154,63 @@ fn transactions_of_several_programs_lose_nothing_to_each_other() {
         ("-40".into(), "40".into())
     );
 }
+
+#[test]
+fn blobs_change_among_records_or_not_at_all() {
+    let cluster = Serving::in_memory();
+    let lines = ["blob create b", "insert index b"];
+    assert_eq!(txn(&cluster, &lines, false), (0, String::new(), String::new()));
+    let lines = [
+        "blob write b 'ab cd' --at 4094",
+        "blob append b e",
+        "blob transform b add 1 --type u8 --at 4094",
+        "incr count",
+        "blob read b --at 4095 --length 3",
+        "blob stat b",
+        "blob stat nobody",
+    ];
+    let (code, told, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, told.as_str()), (0, "4099\n1\nb c\n4100\n"), "{why}");
+    assert!(why.contains("line 7: blob \"nobody\""), "{why}");
+    assert_eq!(cluster.ok(&["blob", "read", "b", "--at", "4094", "--length", "9"]), "bb cde");
+    let (code, told, _) = txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm nobody"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let expected = json!([
+        { "operation": "blob read", "key": "b", "length": 1, "value": "\0" },
+        { "operation": "blob append", "key": "b", "done": true, "offset": 4100 },
+        { "operation": "blob rm", "key": "nobody", "done": true, "found": false },
+    ]);
+    assert_eq!((code, &told["results"]), (0, &expected));
+    // What one line refuses, no line does; a blob's line may be several writes.
+    let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
+    let (code, told, why) = txn(&cluster, &lines, false);
+    assert_eq!((code, told.as_str()), (1, ""), "{why}");
+    assert!(why.starts_with("zerohop: line 2: the condition does not hold of key \"index\""), "{why}");
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 4101);
+}
+
+#[test]
+fn what_no_blob_can_be_is_refused_by_its_line_and_nothing_is_done() {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["blob", "put", "b", "/dev/null"]);
+    cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);
+    for (line, expected, part) in [
+        ("blob write b x --at 18446744073709551615", 3, "range"),
+        ("blob write nobody x --at 0", 1, "no such blob"),
+        ("blob append nobody x", 1, "no such blob"),
+        ("blob create b", 1, "b"),
+        ("blob transform b and 1 --type f64", 2, "float"),
+        ("blob transform b add 256 --type u8", 2, "u8"),
+        ("blob write b x", 2, "--at"),
+    ] {
+        let (code, told, why) = txn(&cluster, &["incr never", line], false);
+        assert_eq!((code, told.as_str()), (expected, ""), "{line}: {why}");
+        assert!(why.contains(part), "{line}: {why}");
+    }
+    let made = txn(&cluster, &["blob create c", "blob write c x --at 0", "incr never"], false);
+    assert_eq!((made.0, made.1.as_str()), (3, ""), "{}", made.2);
+    assert!(made.2.contains('c') && made.2.contains("read back"), "{}", made.2);
+    assert_eq!(cluster.run_with(&["kv", "lookup", "never"], b"").status.code(), Some(1));
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);
+    assert_eq!(cluster.json(&["blob", "ls"]), json!([{ "name": "b" }]), "nothing is left behind");
+}

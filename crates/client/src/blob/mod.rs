@@ -17,6 +17,7 @@ mod put;
 mod read;
 mod together;
 mod whole;
+mod within;
 mod write;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,11 +30,15 @@ use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOperation, Query, Read, Write};
 
+use whole::Looked;
+
 pub use fill::BlobFill;
 pub use list::BlobList;
 pub use read::BlobRead;
 pub(crate) use together::whole;
 pub use whole::BlobSeen;
+pub use within::TransactionBlob;
+pub(crate) use within::{Seen as SeenBlob, Within};
 
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;

@@ -241,7 +241,7 @@ impl Blob<'_> {
     }
 
     /// Where bytes end that are written as one.
-    fn check_place(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
+    pub(super) fn check_place(&self, offset: u64, bytes: &[u8]) -> Result<u64, Error> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
             return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }

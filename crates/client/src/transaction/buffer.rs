@@ -10,20 +10,23 @@ use zerohop_wire::messages::{Operation, Query, Read};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::overlay::Local;
+use crate::blob::Within;
 use crate::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
 };
 
 type Answer = Result<Reply, Failure<'static>>;
-type Place = (KeyspaceId, Vec<u8>);
+pub(super) type Place = (KeyspaceId, Vec<u8>);
 /// A hash, and the partition that it lies in.
-type Cell = (u64, PartitionId);
+pub(super) type Cell = (u64, PartitionId);
 
 /// What a transaction has read and will write.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
     writes: Vec<Item>,
     records: BTreeMap<Place, Seen>,
+    /// Blobs, by their names.
+    pub(super) blobs: BTreeMap<Place, Within>,
     reads: usize,
     /// Bytes of all operations, and of those that are still here.
     bytes: u64,
@@ -103,6 +106,12 @@ impl Buffer {
             Err(_) => Timestamp::ZERO,
         };
         self.admit(read)?;
+        self.rest(read, version)?.answers.insert(read.packed().clone(), answer.clone());
+        Ok(())
+    }
+
+    /// What a read is of must have this version when the transaction commits. Errors: it was read at another before.
+    fn rest(&mut self, read: &Item, version: Timestamp) -> Result<&mut Seen, Reason> {
         let seen = self.records.entry(place(read)).or_default();
         if seen.version.is_some_and(|known| known != version) {
             return Err(Reason::Aborted { reason: AbortReason::ReadChanged, item: None });
@@ -110,8 +119,20 @@ impl Buffer {
         if seen.version.replace(version).is_none() {
             self.reads += 1;
         }
-        seen.answers.insert(read.packed().clone(), answer.clone());
-        Ok(())
+        Ok(seen)
+    }
+
+    /// As a read that has brought nothing but its version.
+    pub(super) fn note_version(&mut self, read: &Item, version: Timestamp) -> Result<(), Reason> {
+        if self.records.get(&place(read)).is_none_or(|seen| seen.version.is_none()) {
+            self.admit(read)?;
+        }
+        self.rest(read, version).map(drop)
+    }
+
+    /// How many writes it has.
+    pub(super) fn writes(&self) -> usize {
+        self.writes.len()
     }
 
     /// Adds a write. Which of the writes it is. Errors: it is one too many.
@@ -178,8 +199,10 @@ impl Buffer {
         for ((keyspace, key), seen) in &self.records {
             match (seen.version, seen.writes.first()) {
                 // What is read and written is checked where it is written.
-                (Some(version), Some(first)) => self.writes[*first].rest_on(version),
-                (Some(version), None) => {
+                (Some(version), Some(first)) if !self.writes[*first].commutes() => {
+                    self.writes[*first].rest_on(version);
+                }
+                (Some(version), _) => {
                     let check = Operation::Read(Read { key, query: Query::Inspect });
                     // Its key was within bounds when it was read.
                     items.extend(Item::new(*keyspace, &check, Some(version)));

@@ -4,6 +4,7 @@
 //! expires: so one that is dropped has never been. The commit
 //! names the version of everything that was read; what has another by then aborts it.
 
+mod blobs;
 mod buffer;
 mod overlay;
 mod retry;
@@ -104,8 +105,7 @@ impl Transaction {
     pub fn write<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
         let about = |reason| Error::about(operation.key(), reason);
         let item = operation.item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
-        let cell = operation.keyspace().cell(operation.key());
-        let place = self.with(|buffer| buffer.write(item, cell))?.map_err(about)?;
+        let place = self.add(item, operation.keyspace().cell(operation.key()), operation.key())?;
         Ok(Promise { place, read: operation.brings(), brings: PhantomData })
     }
 
@@ -159,7 +159,7 @@ impl Transaction {
         let about = |reason: Reason| match reason {
             // Of its writes, as the caller has given them; what it has read is named by its key alone.
             Reason::Aborted { reason, item: Some(item) } if keys.len() > item => {
-                Error::about(&keys[item], Reason::Aborted { reason, item: item.checked_sub(checks) })
+                blobs::aborted(&keys[item], reason, item.checked_sub(checks))
             }
             reason => Error::general(reason),
         };

@@ -101,6 +101,12 @@ impl Item {
         self.ahead.map_or(self.packed.len(), |(_, length)| length)
     }
 
+    /// Whether others may do the like beside it, before either is decided: what it rests on must then be checked by itself.
+    #[must_use]
+    pub fn commutes(&self) -> bool {
+        matches!(self.access, Access::Transform(_))
+    }
+
     pub(crate) fn is_read(&self) -> bool {
         self.access == Access::Read
     }
