@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use serde::Serialize;
 use zerohop_client::{AbortReason, Committed, Error, Failure, Info, Reason, Record};
 
-use super::line::Line;
+use super::line::{Line, Operation};
 use super::{Brought, blob};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::shown::{Key, Value};
@@ -54,7 +54,7 @@ struct Shown<'a> {
 #[derive(Serialize)]
 struct No<'a> {
     done: bool,
-    /// `check_failed` or `condition_failed`.
+    /// `check_failed`, `condition_failed`, or `not_found` of a blob.
     reason: &'static str,
     line: Option<usize>,
     #[serde(flatten)]
@@ -221,6 +221,10 @@ pub(super) fn refused(
     let Error::Operation { key: about, reason } = &error else { return Err(error.into()) };
     let line = line_of(lines, &error);
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
+    let of_blob = line.filter(|line| matches!(line.operation, Operation::Blob(_)));
+    if let Some((line, no)) = of_blob.zip(NoBlob::of(&error)) {
+        return no.show(is_json, line);
+    }
     match line {
         _ if is_condition && is_json => {
             let (line, key) = (line.map(|line| line.number), about.as_deref().map(Key));
@@ -249,6 +253,41 @@ pub(super) fn refused(
         _ => return Err(error.into()),
     }
     Ok(Ending::No)
+}
+
+/// Why a blob is not as a line wants it: nothing was done.
+enum NoBlob {
+    Absent,
+    There,
+}
+
+impl NoBlob {
+    fn of(error: &Error) -> Option<NoBlob> {
+        match error.failure()? {
+            Failure::NotFound => Some(NoBlob::Absent),
+            Failure::ConditionFailed { .. } => Some(NoBlob::There),
+            _ => None,
+        }
+    }
+
+    fn show(self, is_json: bool, line: &Line) -> Result<Ending, CommandError> {
+        let (reason, told) = match self {
+            NoBlob::Absent => ("not_found", "there is no such blob"),
+            NoBlob::There => ("condition_failed", "there is one of this name"),
+        };
+        if is_json {
+            let (number, key) = (Some(line.number), Some(Key(key(line))));
+            let (found, version, record) = (None, None, None);
+            output::json(&No { done: false, reason, line: number, key, found, version, record })?;
+        } else {
+            let name = key(line)[..key(line).len().min(64)].escape_ascii();
+            output::problem(&format!(
+                "zerohop: line {}: blob \"{name}\": {told}; nothing was done",
+                line.number
+            ));
+        }
+        Ok(Ending::No)
+    }
 }
 
 fn reason(error: &Error) -> String {

@@ -173,7 +173,8 @@ fn blobs_change_among_records_or_not_at_all() {
     assert_eq!((code, told.as_str()), (0, "4099\n1\nb c\n4100\n"), "{why}");
     assert!(why.contains("line 7: blob \"nobody\""), "{why}");
     assert_eq!(cluster.ok(&["blob", "read", "b", "--at", "4094", "--length", "9"]), "bb cde");
-    let (code, told, _) = txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm nobody"], true);
+    let (code, told, _) =
+        txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm nobody"], true);
     let told: Value = serde_json::from_str(&told).unwrap();
     let expected = json!([
         { "operation": "blob read", "key": "b", "length": 1, "value": "\0" },
@@ -199,7 +200,7 @@ fn what_no_blob_can_be_is_refused_by_its_line_and_nothing_is_done() {
         ("blob write nobody x --at 0", 1, "no such blob"),
         ("blob append nobody x", 1, "no such blob"),
         ("blob create b", 1, "b"),
-        ("blob transform b and 1 --type f64", 2, "float"),
+        ("blob transform b and 1 --type f64", 2, "bits"),
         ("blob transform b add 256 --type u8", 2, "u8"),
         ("blob write b x", 2, "--at"),
     ] {
