@@ -157,6 +157,42 @@ async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
     assert_eq!(keyspace.lookup_bytes("index").await.unwrap(), None);
 }
 
+/// Grows of one header go side by side where nothing rests on it; an append rests on where the blob ends.
+#[tokio::test]
+async fn appends_of_several_never_stand_in_one_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    keyspace.blob("log").create_with(12, b"").await.unwrap();
+    // Behind chunk 0, which is locked with the header.
+    keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
+    let mut workers = JoinSet::new();
+    for worker in 0..4_u8 {
+        let client = connect(&cluster.endpoints()).await;
+        workers.spawn(async move {
+            let keyspace = &client.keyspace("default").await.unwrap();
+            let mut places = Vec::new();
+            for number in 0..20 {
+                let place = client.transaction(|tx| async move {
+                    tx.insert(keyspace, &format!("{worker}-{number}"), "done")?;
+                    // In another chunk than the last one's.
+                    tx.blob(keyspace, "log").append(vec![worker; CHUNK as usize]).await
+                });
+                places.push(place.await.unwrap());
+            }
+            places
+        });
+    }
+    let mut places = Vec::new();
+    while let Some(ended) = workers.join_next().await {
+        places.extend(ended.unwrap());
+    }
+    places.sort_unstable();
+    let expected: Vec<u64> = (1..=80).map(|number| number * CHUNK).collect();
+    assert_eq!(places, expected);
+}
+
 /// Writes all of a blob, adds to another, and counts in a record and a list, each time as one. How many were done, and those of which
 /// nobody knows.
 async fn change(client: Client, worker: u8, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) -> (u64, u64) {
