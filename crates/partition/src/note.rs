@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | 1 note | 1 (1), the note; its deadline is that of the entry's key, and 0 takes a deadline away |
 //! | 2 eviction | 2 (1), session mark (8), then the sessions that are forgotten: issued (8), nonce (8) each |
-//! | 16 epoch | 16 (1): a new primary begins here; everything before is committed with it |
+//! | 16 epoch | 16 (1): a new primary begins here; everything before is committed with it; then the ids (16 each) of the snapshots that it keeps: others are kept no more |
 //! | 18 sieved | 18 (1), splits (1): no record of another partition is here, as of so many splits of the keyspace |
 //! | 19 transaction | 19 (1), lowest unanswered sequence of the session whose outcome it is, else 0 (8), an entry of `zerohop_transaction` |
 //! | 20 snapshot | 20 (1), then 1 (1), id (16), lease in ms (4), when it goes in any case in ms since 1970 (8): kept from the entry's timestamp on; or 2 (1), the ids (16 each) of those that are kept no more |
@@ -34,7 +34,7 @@ const HAS_DEADLINE: u8 = 1;
 const HAS_SESSION: u8 = 2;
 const MARK_NOTE: u8 = 1;
 const MARK_EVICTION: u8 = 2;
-const MARK_EPOCH: u8 = 16;
+pub(crate) const MARK_EPOCH: u8 = 16;
 const MARK_FILLER: u8 = 17;
 const MARK_SIEVED: u8 = 18;
 pub(crate) const MARK_TRANSACTION: u8 = 19;
@@ -64,7 +64,7 @@ pub(crate) struct Note {
 pub(crate) enum Mark {
     Note(Note),
     Eviction { mark: Timestamp, sessions: Vec<SessionId> },
-    Epoch,
+    Epoch { snapshots: Vec<SnapshotId> },
     Filler,
     Sieved { splits: u8 },
     Transaction { lowest: u64, entry: Entry },
@@ -91,7 +91,7 @@ impl SnapshotMark {
             }
             SnapshotMark::End { ids } => {
                 out.push(SNAPSHOT_END);
-                ids.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+                push_ids(ids, out);
             }
         }
     }
@@ -107,13 +107,21 @@ impl SnapshotMark {
                 Some(SnapshotMark::Open { id, lease_ms, ends_ms: u64::from_le_bytes(*ends_ms) })
             }
             SNAPSHOT_END => {
-                let (ids, rest) = rest.as_chunks::<16>();
-                let ids: Vec<_> = ids.iter().map(|id| SnapshotId(u128::from_le_bytes(*id))).collect();
-                (rest.is_empty() && !ids.is_empty()).then_some(SnapshotMark::End { ids })
+                let ids = ids_of(rest).filter(|ids| !ids.is_empty())?;
+                Some(SnapshotMark::End { ids })
             }
             _ => None,
         }
     }
+}
+
+fn push_ids(ids: &[SnapshotId], out: &mut Vec<u8>) {
+    ids.iter().for_each(|id| out.extend_from_slice(&id.0.to_le_bytes()));
+}
+
+fn ids_of(bytes: &[u8]) -> Option<Vec<SnapshotId>> {
+    let (ids, rest) = bytes.as_chunks::<16>();
+    rest.is_empty().then(|| ids.iter().map(|id| SnapshotId(u128::from_le_bytes(*id))).collect())
 }
 
 impl SessionNote {
@@ -204,7 +212,10 @@ impl Mark {
     pub(crate) fn encode(&self, at: Timestamp, out: &mut Vec<u8>) {
         match self {
             Mark::Note(note) => note.push_mark(at, out),
-            Mark::Epoch => out.push(MARK_EPOCH),
+            Mark::Epoch { snapshots } => {
+                out.push(MARK_EPOCH);
+                push_ids(snapshots, out);
+            }
             Mark::Filler => out.push(MARK_FILLER),
             Mark::Snapshot(mark) => {
                 out.push(MARK_SNAPSHOT);
@@ -233,7 +244,7 @@ impl Mark {
         match kind {
             MARK_NOTE => Note::decode(rest, at).map(Mark::Note),
             MARK_SNAPSHOT => SnapshotMark::decode(rest).map(Mark::Snapshot),
-            MARK_EPOCH => rest.is_empty().then_some(Mark::Epoch),
+            MARK_EPOCH => ids_of(rest).map(|snapshots| Mark::Epoch { snapshots }),
             MARK_FILLER => rest.is_empty().then_some(Mark::Filler),
             MARK_SIEVED => match rest {
                 [splits] => Some(Mark::Sieved { splits: *splits }),
@@ -295,8 +306,10 @@ mod tests {
         let id = SnapshotId(u128::MAX - 7);
         let opened = Mark::Snapshot(SnapshotMark::Open { id, lease_ms: 5, ends_ms: 6 });
         let ended = Mark::Snapshot(SnapshotMark::End { ids: vec![id] });
-        let marks =
-            [Mark::Note(note()), eviction, Mark::Epoch, Mark::Filler, sieved, transaction, opened, ended];
+        let epochs = [vec![], vec![id, SnapshotId(1)]].map(|snapshots| Mark::Epoch { snapshots });
+        let [epoch, of_some] = epochs;
+        let note = Mark::Note(note());
+        let marks = [note, eviction, epoch, of_some, Mark::Filler, sieved, transaction, opened, ended];
         for mark in marks {
             let mut payload = Vec::new();
             mark.encode(Timestamp(9), &mut payload);

@@ -66,6 +66,8 @@ pub enum Bug {
     VersionsDroppedEarly,
     /// Snapshots that nobody renews are kept for good.
     LeasesNotEnded,
+    /// A member keeps snapshots of which a new primary knows nothing.
+    OthersNotEnded,
     /// A chunk takes a write of a generation from before a cut that it knows.
     OldGenerationTaken,
     /// Reads do not wait for the intents of transactions.
@@ -120,11 +122,12 @@ impl Bug {
         [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents];
 
     /// Those of blobs and snapshots.
-    pub const OF_BLOBS: [Bug; 5] = [
+    pub const OF_BLOBS: [Bug; 6] = [
         Bug::SnapshotNotClosed,
         Bug::SnapshotsNotFollowed,
         Bug::VersionsDroppedEarly,
         Bug::LeasesNotEnded,
+        Bug::OthersNotEnded,
         Bug::OldGenerationTaken,
     ];
 

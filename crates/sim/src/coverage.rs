@@ -58,7 +58,7 @@ pub const COMMITS: [&str; 17] = [
 ];
 
 /// What happens to blobs and snapshots.
-pub const BLOBS: [&str; 21] = [
+pub const BLOBS: [&str; 20] = [
     "blobs: creations",
     "blobs: writes of all chunks",
     "blobs: replacements",
@@ -79,7 +79,6 @@ pub const BLOBS: [&str; 21] = [
     "snapshots expired",
     "snapshots not opened",
     "snapshots: horizons moved",
-    "snapshots: older versions left over",
 ];
 
 /// Counts of one run, or of many.
@@ -335,12 +334,7 @@ impl Coverage {
     #[must_use]
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
         // A decision that is not held is one that was lost.
-        const NOT_ASKED: [&str; 4] = [
-            "searches given up",
-            "splits refused",
-            "decisions not held",
-            "snapshots: older versions left over",
-        ];
+        const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
         // A copy that comes after its session is forgotten mostly names an epoch that is over, too.
         // What was staged expires where its client died in between: one in a dozen runs at most.
         const LATE: [&str; 2] = ["sessions forgotten", "staged pieces expired"];

@@ -32,6 +32,8 @@ pub struct Stats {
     pub staged: u64,
     /// See `staged`.
     pub staged_bytes: u64,
+    /// Snapshots that partitions keep for, each counted in every member of every partition.
+    pub snapshots: u64,
     /// Older versions kept.
     pub versions: u64,
     /// Bytes of all logs.
@@ -164,6 +166,7 @@ impl<D: Disk> Instance<D> {
         for (own, handle) in alone.map(|one| (one.stats(), one.handle())).chain(shared) {
             stats.sessions += own.sessions as u64;
             stats.waits += own.waits as u64;
+            stats.snapshots += own.snapshots as u64;
             stats.staged += own.staged;
             stats.staged_bytes += own.staged_bytes;
             // A partition that is held is open in the engine.

@@ -7,7 +7,7 @@ use zerohop_wire::ids::Timestamp;
 use super::Partition;
 use crate::event::Effects;
 use crate::failure::failure_of;
-use crate::note::MARK_SNAPSHOT;
+use crate::note::{MARK_EPOCH, MARK_SNAPSHOT};
 use crate::view::View;
 
 impl Partition {
@@ -46,7 +46,7 @@ impl Partition {
                 self.apply(&meta, entry.key, entry.payload);
                 if meta.kind == Kind::Mark {
                     self.note_committed(index, entry.payload, Timestamp(meta.timestamp));
-                    if entry.payload.first() == Some(&MARK_SNAPSHOT) {
+                    if matches!(entry.payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH)) {
                         snapshots.push((meta, entry.payload.to_vec()));
                     }
                 }

@@ -46,7 +46,7 @@ impl Partition {
         self.lead_snapshots();
         let at = self.clock.next();
         let mut payload = Vec::new();
-        Mark::Epoch.encode(at, &mut payload);
+        Mark::Epoch { snapshots: self.snapshots_kept() }.encode(at, &mut payload);
         let entry = Entry { kind: Kind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         Ok(self.group.append(engine, &entry)?.index)
     }

@@ -12,7 +12,7 @@ use super::{Partition, To};
 use crate::event::{Effects, Token};
 use crate::group::Entry;
 use crate::limits::{BUSY_RETRY_MS, SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
-use crate::note::{MARK_SNAPSHOT, Mark, SnapshotMark};
+use crate::note::{MARK_EPOCH, MARK_SNAPSHOT, Mark, SnapshotMark};
 use crate::operations::{self, OrFail};
 use crate::planted::{Bug, is_planted};
 use crate::snapshots::view::PastView;
@@ -148,7 +148,7 @@ impl Partition {
         payload: &[u8],
     ) -> EngineResult<()> {
         let at = Timestamp(meta.timestamp);
-        if let Some(SnapshotMark::Open { id, lease_ms, ends_ms }) = mark_of(meta, payload)
+        if let Some(Mark::Snapshot(SnapshotMark::Open { id, lease_ms, ends_ms })) = mark_of(meta, payload)
             && !is_planted(Bug::SnapshotsNotFollowed)
         {
             let kept = Kept { floor: at, lease_ms, ends_ms };
@@ -158,7 +158,8 @@ impl Partition {
         Ok(())
     }
 
-    /// A mark is committed: snapshots are open from now on, or are no more.
+    /// A mark is committed: snapshots are open from now on, or are no more. One of a new primary ends those that it does not
+    /// keep, as nobody else would.
     pub(super) fn snapshot_committed<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
@@ -168,21 +169,26 @@ impl Partition {
         let Some(snapshots) = self.snapshots.as_deref_mut() else { return Ok(()) };
         let now_ms = self.clock.now_ms();
         match mark_of(meta, payload) {
-            Some(SnapshotMark::Open { id, .. }) => {
+            Some(Mark::Snapshot(SnapshotMark::Open { id, .. })) => {
                 snapshots.opened(meta.index);
                 snapshots.renew(id, now_ms, None);
-                Ok(())
+                return Ok(());
             }
-            Some(SnapshotMark::End { ids }) => {
-                snapshots.ended(&ids);
-                self.horizons_moved += 1;
-                if snapshots.len() == 0 {
-                    self.snapshots = None;
+            Some(Mark::Snapshot(SnapshotMark::End { ids })) => snapshots.ended(&ids),
+            Some(Mark::Epoch { snapshots: kept }) if !is_planted(Bug::OthersNotEnded) => {
+                let others = snapshots.others(&kept);
+                if others.is_empty() {
+                    return Ok(());
                 }
-                self.follow_horizon(engine)
+                snapshots.ended(&others);
             }
-            None => Ok(()),
+            _ => return Ok(()),
         }
+        self.horizons_moved += 1;
+        if snapshots.len() == 0 {
+            self.snapshots = None;
+        }
+        self.follow_horizon(engine)
     }
 
     /// The log was cut behind this index, or what was to come there could not be appended.
@@ -323,6 +329,12 @@ impl Partition {
         Some(PastView { engine, handle, state, past, at })
     }
 
+    /// Those that it keeps as a new primary: what the mark of its epoch says. One that is ended by what is in its log and not
+    /// committed may be among them, and is no more once the mark is committed.
+    pub(super) fn snapshots_kept(&self) -> Vec<SnapshotId> {
+        self.snapshots.as_ref().map_or_else(Vec::new, |snapshots| snapshots.kept())
+    }
+
     /// It is primary from now on.
     pub(super) fn lead_snapshots(&mut self) {
         let now_ms = self.clock.now_ms();
@@ -333,12 +345,7 @@ impl Partition {
 }
 
 /// What an entry says of snapshots: one look at all but those.
-fn mark_of(meta: &Meta, payload: &[u8]) -> Option<SnapshotMark> {
-    if meta.kind != Kind::Mark || payload.first() != Some(&MARK_SNAPSHOT) {
-        return None;
-    }
-    match Mark::decode(payload, Timestamp(meta.timestamp))? {
-        Mark::Snapshot(mark) => Some(mark),
-        _ => None,
-    }
+fn mark_of(meta: &Meta, payload: &[u8]) -> Option<Mark> {
+    let is_one = matches!(payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH));
+    (meta.kind == Kind::Mark && is_one).then(|| Mark::decode(payload, Timestamp(meta.timestamp)))?
 }

@@ -97,6 +97,16 @@ impl Snapshots {
         self.past.forget(self.horizon());
     }
 
+    /// All of them, and those that are about to be open.
+    pub(crate) fn kept(&self) -> Vec<SnapshotId> {
+        self.open.keys().copied().chain(self.appended.values().map(|(id, _)| *id)).collect()
+    }
+
+    /// Those that are open and not among these.
+    pub(crate) fn others(&self, kept: &[SnapshotId]) -> Vec<SnapshotId> {
+        self.open.keys().filter(|id| !kept.contains(id)).copied().collect()
+    }
+
     /// It is read for so long from now, or as long as its client has asked for.
     pub(crate) fn renew(&mut self, id: SnapshotId, now_ms: u64, lease_ms: Option<u32>) {
         if let Some(kept) = self.open.get_mut(&id) {

@@ -77,7 +77,7 @@ impl State {
                     Note { session, ..Note::default() }
                 }
                 // What is kept for snapshots is no part of the state: it does not outlive the process.
-                Mark::Epoch | Mark::Filler | Mark::Snapshot(_) => Note::default(),
+                Mark::Epoch { .. } | Mark::Filler | Mark::Snapshot(_) => Note::default(),
             },
             kind => {
                 let (_, trailer) = split_trailer(meta.flags, payload);

@@ -92,13 +92,13 @@ impl Cluster {
             })
             .collect();
         let is_missing = judged.iter().any(|(_, judged)| matches!(judged, Judged::Not(_)));
-        if is_missing && now < due {
+        let kept = self.kept_for_snapshots();
+        if (is_missing || !kept.is_empty()) && now < due {
             return self.agenda.at(now.after_us(EVERY_US), Event::Look);
         }
-        // A follower never hears that a snapshot is over of which its primary, started again since, knows nothing: open, in
-        // docs/reliability.md.
-        let kept = self.versions_kept();
-        self.coverage.blobs_seen("snapshots: older versions left over", kept);
+        for kept in kept {
+            self.trouble("I8", kept);
+        }
         for (name, judged) in judged {
             match judged {
                 Judged::Well => {}
@@ -109,10 +109,18 @@ impl Cluster {
         self.phase = Phase::Over;
     }
 
-    /// Older versions that anybody keeps for snapshots: all of these have ended by their leases.
-    fn versions_kept(&mut self) -> u64 {
+    /// Who keeps anything for snapshots, all of which have ended by their leases.
+    fn kept_for_snapshots(&mut self) -> Vec<String> {
         let slots = self.hosts.iter_mut().flat_map(|host| &mut host.slots);
-        slots.filter_map(|slot| slot.instance.as_mut()).map(|instance| instance.stats().versions).sum()
+        let mut kept = Vec::new();
+        for instance in slots.filter_map(|slot| slot.instance.as_mut()) {
+            let (id, stats) = (instance.identity().instance, instance.stats());
+            if stats.snapshots > 0 || stats.versions > 0 {
+                let (versions, snapshots) = (stats.versions, stats.snapshots);
+                kept.push(format!("{id} keeps {versions} versions for {snapshots} snapshots that are over"));
+            }
+        }
+        kept
     }
 
     fn judge_group(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Judged {

@@ -9,6 +9,7 @@ use zerohop_wire::messages::{BlobChange, Change, Expiry, Query, Range, Read, Sca
 use zerohop_wire::{Failure, Message};
 
 use crate::limits::{SNAPSHOT_VERSIONS_MAX, SNAPSHOTS_MAX};
+use crate::note::Mark;
 use crate::testing::{Answered, Bench, append, insert};
 
 const LEASE_MS: u32 = 60_000;
@@ -274,4 +275,22 @@ fn a_restart_forgets_snapshots_and_says_so() {
         let answer = rig.answer(crate::testing::token(4)).expect("is answered");
         assert_eq!(answer.number(), Err(Failure::SnapshotExpired));
     }
+}
+
+#[test]
+fn the_mark_of_an_epoch_names_what_a_new_primary_keeps_byte_by_byte() {
+    let at = Timestamp(9);
+    let golden = |ids: &[u128]| {
+        let mut payload = Vec::new();
+        let snapshots = ids.iter().map(|id| SnapshotId(*id)).collect();
+        Mark::Epoch { snapshots }.encode(at, &mut payload);
+        payload
+    };
+    assert_eq!(golden(&[]), [16], "as it was before it named any");
+    let mut bytes = vec![16];
+    bytes.extend((1..=16).chain(33..=48));
+    let both = [0x100f_0e0d_0c0b_0a09_0807_0605_0403_0201, 0x302f_2e2d_2c2b_2a29_2827_2625_2423_2221];
+    assert_eq!(golden(&both), bytes);
+    bytes.pop();
+    assert_eq!(Mark::decode(&bytes, at), None);
 }

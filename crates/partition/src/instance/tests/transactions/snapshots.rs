@@ -168,6 +168,63 @@ impl Play {
     }
 }
 
+/// All three keep; instance 2 starts again, knows nothing of what was opened before, and is primary in the end.
+#[test]
+fn members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing() {
+    let mut world = World::new(3, Durability::Sync);
+    let key = world.keys()[0].clone();
+    let group = |epoch, primary, in_sync: &[u32], followers: &[u32]| ReplicaGroup {
+        in_sync: in_sync.iter().copied().map(InstanceId).collect(),
+        followers: followers.iter().copied().map(InstanceId).collect(),
+        ..ReplicaGroup::of_one(PartitionEpoch(epoch), InstanceId(primary))
+    };
+    world.set_group(PartitionId(0), group(2, 1, &[3], &[2]));
+    world.play(1_500);
+    let ask = |world: &mut World, id: u128, ask| {
+        let (holder, message) =
+            (world.holder(&key), Snapshot { seen: Timestamp::ZERO, id: SnapshotId(id), ask });
+        let envelope = world.benches[holder].envelope(KEYSPACE, &key);
+        let asked = (holder, world.benches[holder].ask(envelope, &Message::Snapshot(message)));
+        world.play(100);
+        world.answer(asked).expect("is answered")
+    };
+    let open = SnapshotAsk::Open { lease_ms: 300_000, age_ms: 600_000 };
+    let put = |world: &mut World| {
+        let holder = world.holder(&key);
+        let asked = (holder, world.benches[holder].put(KEYSPACE, &key, "again"));
+        world.play(100);
+        assert_eq!(world.answer(asked), Some(Ok("done".to_owned())));
+    };
+    let kept = |world: &mut World| {
+        [0, 1, 2].map(|at: usize| {
+            let stats = world.benches[at].instance.stats();
+            (stats.snapshots, stats.versions)
+        })
+    };
+    ask(&mut world, 1, open).expect("opens");
+    put(&mut world);
+    assert_eq!(kept(&mut world), [(1, 1); 3]);
+    let map = ClusterMap::clone(world.map());
+    let Bench { disk, instance, now, .. } = world.benches.remove(1);
+    drop(instance);
+    disk.crash();
+    world.benches.insert(1, Bench::of(2, disk, map, now).0);
+    world.set_group(PartitionId(0), group(3, 1, &[3], &[2]));
+    world.play(1_500);
+    ask(&mut world, 2, open).expect("opens");
+    put(&mut world);
+    assert_eq!(kept(&mut world), [(2, 2), (1, 1), (2, 2)], "instance 2 has nothing of before");
+    world.set_group(PartitionId(0), group(4, 2, &[1, 3], &[]));
+    world.play(1_500);
+    put(&mut world);
+    assert_eq!(kept(&mut world), [(1, 2), (1, 2), (1, 2)], "all keep the one that the new primary knows");
+    let renew = SnapshotAsk::Renew { lease_ms: 1_000 };
+    assert_eq!(ask(&mut world, 1, renew), Err(Failure::SnapshotExpired));
+    ask(&mut world, 2, renew).expect("is open");
+    world.play(2_000);
+    assert_eq!(kept(&mut world), [(0, 0); 3], "its lease is over");
+}
+
 fn play(seeds: std::ops::Range<u64>) {
     let mut done = 0;
     for seed in seeds {
@@ -195,6 +252,11 @@ fn every_snapshot_has_all_the_money_whatever_is_transferred_and_whoever_is_prima
 #[test]
 fn planted_bugs_of_snapshots_are_seen() {
     use crate::planted::{Bug, plant};
+    plant(Some(Bug::OthersNotEnded));
+    let others =
+        std::panic::catch_unwind(members_let_go_of_a_snapshot_of_which_the_next_primary_knows_nothing);
+    plant(None);
+    assert!(others.is_err(), "what the next primary does not know is kept");
     for bug in [Bug::SnapshotNotClosed, Bug::SnapshotsNotFollowed] {
         plant(Some(bug));
         let seen = std::panic::catch_unwind(|| play(0..12)).is_err();
