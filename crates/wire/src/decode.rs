@@ -172,6 +172,9 @@ impl Decoder {
         if header.flags.has(Flags::LZ4) && !self.features.has(Features::LZ4) {
             return Err(What::NotAgreed.into());
         }
+        if matches!(kind, Kind::Gather | Kind::Gathered) && !self.features.has(Features::GATHER) {
+            return Err(What::Unexpected.into());
+        }
         if header.envelope.time_out_ms > TIME_OUT_MS_MAX {
             return Err(What::TimeOut.into());
         }

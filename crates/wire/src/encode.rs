@@ -4,6 +4,7 @@ use crate::checksum::crc32c_of_two;
 use crate::compress::compress_from;
 use crate::error::Failure;
 use crate::header::{Envelope, Flags, HEADER_BYTES, Header};
+use crate::kind::Kind;
 use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN};
 use crate::messages::Message;
 use crate::version::GREETING_VERSION;
@@ -63,6 +64,25 @@ impl Encoder {
         written
     }
 
+    /// Makes room for the header of a frame whose body is then added to `out` piece by piece, up to [`Self::end`]; where it
+    /// begins.
+    #[inline]
+    pub fn begin(&self, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        out.extend_from_slice(&[0; HEADER_BYTES]);
+        start
+    }
+
+    /// Ends the frame that begins at `start`: all that stands behind its header is its body.
+    ///
+    /// # Panics
+    /// If the body is longer than any may be, which whoever adds to it keeps it from.
+    pub fn end(&self, start: usize, envelope: &Envelope, kind: Kind, out: &mut Vec<u8>) {
+        let body_len = out.len() - start - HEADER_BYTES;
+        assert!(body_len <= BODY_BYTES_MAX, "a body of {body_len} bytes was put together");
+        self.seal(start, envelope, kind, (body_len, &[]), out);
+    }
+
     #[inline]
     fn write_at<'m>(
         &self,
@@ -72,20 +92,38 @@ impl Encoder {
         split_from: usize,
         out: &mut Vec<u8>,
     ) -> Result<&'m [u8], Failure<'static>> {
+        self.begin(out);
         let body_at = start + HEADER_BYTES;
-        out.extend_from_slice(&[0; HEADER_BYTES]);
         let mut tail = message.put(out)?;
-        let mut body_len = out.len() - body_at + tail.len();
+        let body_len = out.len() - body_at + tail.len();
         if body_len > BODY_BYTES_MAX {
             return Err(Failure::FrameTooLong { length: body_len as u64, limit: BODY_BYTES_MAX as u32 });
         }
-        let mut flags = Flags::default();
-        let compress = self.compress_from_bytes.is_some_and(|from| body_len >= from.max(COMPRESS_BYTES_MIN));
-        if compress || tail.len() < split_from {
+        if self.compresses(body_len) || tail.len() < split_from {
             out.extend_from_slice(tail);
             tail = &[];
         }
-        if compress && compress_from(out, body_at) {
+        self.seal(start, envelope, message.kind(), (body_len, tail), out);
+        Ok(tail)
+    }
+
+    fn compresses(&self, body_len: usize) -> bool {
+        self.compress_from_bytes.is_some_and(|from| body_len >= from.max(COMPRESS_BYTES_MIN))
+    }
+
+    /// Compresses the body, of which `tail` is the end that is not in `out`, and writes the header in front of it.
+    #[inline]
+    fn seal(
+        &self,
+        start: usize,
+        envelope: &Envelope,
+        kind: Kind,
+        (mut body_len, tail): (usize, &[u8]),
+        out: &mut Vec<u8>,
+    ) {
+        let body_at = start + HEADER_BYTES;
+        let mut flags = Flags::default();
+        if self.compresses(body_len) && compress_from(out, body_at) {
             flags = flags.with(Flags::LZ4);
             body_len = out.len() - body_at;
         }
@@ -96,7 +134,7 @@ impl Encoder {
         }
         let header = Header {
             version: self.version,
-            kind: message.kind().number(),
+            kind: kind.number(),
             flags,
             envelope: *envelope,
             body_len: body_len as u32,
@@ -106,6 +144,5 @@ impl Encoder {
             Some(to) => header.write_to(to),
             None => unreachable!("room for a header was made above"),
         }
-        Ok(tail)
     }
 }

@@ -18,6 +18,8 @@ numbered!(
         Admin = 0x0005, "admin";
         /// The client's proof that it knows the cluster's secret.
         Prove = 0x0006, "prove";
+        /// Several requests, each for a partition of its own.
+        Gather = 0x0007, "gather";
         /// Reads a whole record.
         Lookup = 0x0101, "lookup";
         /// Reads a part of a list or of bytes.
@@ -142,6 +144,8 @@ numbered!(
         AdminAnswer = 0x8005, "admin_answer";
         /// Answers `Prove`.
         Proved = 0x8006, "proved";
+        /// Several answers, to requests of any frames.
+        Gathered = 0x8007, "gathered";
         /// Answers an operation, or any request that failed.
         Answer = 0x8100, "answer";
         /// Answers `Batch`.
@@ -182,5 +186,6 @@ mod tests {
         }
         assert!(Kind::BatchAnswer.is_answer() && !Kind::Batch.is_answer());
         assert!(Kind::Scan.is_for_partition() && !Kind::MapGet.is_for_partition());
+        assert!(!Kind::Gather.is_for_partition(), "frames are not gathered into frames again");
     }
 }

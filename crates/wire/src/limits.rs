@@ -22,6 +22,14 @@ pub const HELLO_BODY_BYTES_MAX: usize = 1 << 10;
 /// gain nothing, as the fixed cost of a frame is by then below a hundredth of the work.
 pub const BATCH_ITEMS_MAX: u32 = 4096;
 
+/// Most requests, or answers, that are gathered in one frame: more gain nothing, and a partition has its requests in a
+/// batch.
+pub const GATHERED_MAX: u32 = 512;
+
+/// Bytes of a frame, with its header, at which whoever gathers begins another: what the fixed cost of a frame is shared by
+/// is many by then, and receivers take shorter frames from one buffer.
+pub const GATHERED_BYTES: usize = 16 << 10;
+
 /// Most values that one `append` adds: an append is one log entry, and its cost must stay below that of a large value.
 pub const APPEND_VALUES_MAX: u32 = 4096;
 

@@ -23,6 +23,9 @@ impl Features {
     /// Who connects is a manager, and what follows the greeting is what managers tell each other.
     pub const AGENT: Self = Self(4);
 
+    /// Requests may be gathered in one frame, and so may answers.
+    pub const GATHER: Self = Self(8);
+
     /// Whether all features of `other` are in.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

@@ -11,7 +11,7 @@ use zerohop_wire::{
     Decoded, Decoder, Encoder, Envelope, Features, Flags, Header, Kind, Many, Message, checksum,
 };
 
-const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
+const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
 
 /// Counts, per thread, what is allocated.
 struct Counting;

@@ -19,7 +19,7 @@ use zerohop_wire::{
     Message, What,
 };
 
-const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
+const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
 const NUMBERS: [u64; 5] = [0x0001_9f3c_7a2b_0003, 70_000, 65_536, 2, 5];
 const SEEN: Timestamp = Timestamp(0x0001_9f3c_7a2b_0001);
 const VERSION: Timestamp = Timestamp(0x0001_9f3c_7a2b_0002);
@@ -51,6 +51,7 @@ fn for_each_vector(check: &mut dyn FnMut(&str, &str, &Message<'_>)) {
     reads(check);
     writes(check);
     batches(check);
+    gathered(check);
     transactions(check);
     outcomes(check);
     peers(check);
@@ -224,6 +225,40 @@ fn batches(check: Check<'_>) {
         Err(zerohop_wire::Failure::NotFound),
     ];
     check("batch_answer", "done, a value, not found", &Message::BatchAnswer(Many::given(&answers)));
+}
+
+fn gathered(check: Check<'_>) {
+    let lookup = Message::Read { seen: SEEN, read: Read { key: b"a", query: Query::Lookup } };
+    let insert = Change::Insert { value: b"value", expiry: Expiry::Never };
+    let write = Write { key: b"b", condition: Condition::Always, change: insert };
+    let insert = Message::Write { stamp: STAMP, write };
+    let bodies = [&lookup, &insert].map(|message| {
+        let mut body = Vec::new();
+        (message.encode_body(&mut body).unwrap().number(), body)
+    });
+    let request = |partition, at: usize| GatheredRequest {
+        keyspace: KeyspaceId(3),
+        partition: PartitionId(partition),
+        partition_epoch: PartitionEpoch(5),
+        kind: bodies[at].0,
+        body: &bodies[at].1,
+    };
+    let requests = [request(17, 0), request(200, 1)];
+    let gather = Message::Gather(Many::given(&requests));
+    check("gather", "lookup in partition 17, insert (42) in 200", &gather);
+    let answers: [Answer<'_>; 2] =
+        [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
+    let bodies = answers.map(|answer| {
+        let mut body = Vec::new();
+        (Message::Answer(answer).encode_body(&mut body).unwrap().number(), body)
+    });
+    let answer = |request, at: usize| GatheredAnswer {
+        request: RequestId(request),
+        kind: bodies[at].0,
+        body: &bodies[at].1,
+    };
+    let answers = [answer(9, 0), answer(8, 1)];
+    check("gathered", "a value to request 9, not found to 8", &Message::Gathered(Many::given(&answers)));
 }
 
 fn transactions(check: Check<'_>) {

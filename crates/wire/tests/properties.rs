@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use support::{envelope, seed, with_message};
 use zerohop_wire::{Decoded, Decoder, Encoder, Features, HEADER_BYTES, Message};
 
-const DECODER: Decoder = Decoder::agreed(1, Features::LZ4);
+const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
 const LZ4: Encoder = Encoder { version: 1, body_checksum: true, compress_from_bytes: Some(0) };
 
 fn encoded(encoder: Encoder, seed: &support::Seed) -> Vec<u8> {

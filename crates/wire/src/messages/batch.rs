@@ -35,6 +35,7 @@ pub struct Batch<'a> {
 }
 
 const ITEM_HEADER_BYTES: usize = 8;
+const HEAD_BYTES: usize = Stamp::BYTES + 8;
 
 impl<'a> Operation<'a> {
     /// The key of the record.
@@ -44,6 +45,14 @@ impl<'a> Operation<'a> {
             Self::Read(read) => read.key,
             Self::Write(write) => write.key,
         }
+    }
+
+    /// The number of the kind, and the body, of the one operation that [`pack`](crate::pack) has written: what stands behind
+    /// the stamp, or the timestamp, in a frame of its own.
+    #[must_use]
+    pub fn of_packed(item: &[u8]) -> Option<(u16, &[u8])> {
+        let (header, body) = item.split_first_chunk::<ITEM_HEADER_BYTES>()?;
+        Some((u16::from_le_bytes([header[0], header[1]]), body))
     }
 
     fn kind(&self) -> Kind {
@@ -102,10 +111,17 @@ impl<'a> Batch<'a> {
         })
     }
 
+    /// What stands in front of the operations.
+    ///
+    /// # Errors
+    /// The stamp contradicts itself.
+    pub fn encode_head(stamp: &Stamp, count: u32) -> Result<[u8; HEAD_BYTES], Failure<'static>> {
+        let stamp = stamp.encode()?;
+        Ok(layout(|to| to.bytes(stamp).u32(count).zeros(4)))
+    }
+
     pub(crate) fn put(&self, out: &mut Vec<u8>) -> Result<&'a [u8], Failure<'static>> {
-        out.extend_from_slice(&self.stamp.encode()?);
-        let fields: [u8; 8] = layout(|to| to.u32(self.operations.count()).zeros(4));
-        out.extend_from_slice(&fields);
+        out.extend_from_slice(&Self::encode_head(&self.stamp, self.operations.count())?);
         self.operations.put(out)
     }
 

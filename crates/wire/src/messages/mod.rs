@@ -8,6 +8,7 @@ mod batch;
 mod blob;
 mod cluster;
 mod connect;
+mod gather;
 mod peer;
 mod read;
 mod record;
@@ -24,6 +25,8 @@ pub use batch::{Batch, Operation};
 pub use blob::BlobChange;
 pub use cluster::{Admin, Map, MapGet};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
+pub(crate) use gather::ANSWER_HEADER_BYTES;
+pub use gather::{GatheredAnswer, GatheredRequest};
 pub use peer::{Call, EntryName, LogEntry, Member, Part, Peer, Report, Slice};
 pub use read::{Query, Read, Until};
 pub(crate) use record::check_value;
@@ -93,6 +96,8 @@ pub enum Message<'a> {
     Transact(Transact<'a>),
     /// What a transaction will refer to.
     Stage(Stage<'a>),
+    /// Several requests, each for a partition of its own.
+    Gather(Many<'a, GatheredRequest<'a>>),
     /// From one instance to another.
     Peer(Peer<'a>),
     /// Answers `Read`, `Scan`, `Snapshot` and `Write`, and any request that failed.
@@ -101,6 +106,8 @@ pub enum Message<'a> {
     BatchAnswer(Many<'a, Answer<'a>>),
     /// Answers `Transact`.
     Transacted(Transacted<'a>),
+    /// Several answers.
+    Gathered(Many<'a, GatheredAnswer<'a>>),
 }
 
 impl<'a> Message<'a> {
@@ -132,6 +139,8 @@ impl<'a> Message<'a> {
             Self::Transact(_) => Kind::Transact,
             Self::Stage(_) => Kind::Stage,
             Self::Transacted(_) => Kind::Transacted,
+            Self::Gather(_) => Kind::Gather,
+            Self::Gathered(_) => Kind::Gathered,
         }
     }
 
@@ -170,6 +179,8 @@ impl<'a> Message<'a> {
             Self::Transact(transact) => return transact.put(out),
             Self::Stage(stage) => return stage.put(out),
             Self::Transacted(transacted) => return transacted.put(out),
+            Self::Gather(requests) => return requests.put(out),
+            Self::Gathered(answers) => return answers.put(out),
             Self::Scan(scan) => return scan.put(out),
             Self::Snapshot(snapshot) => return snapshot.put(out),
             Self::Peer(peer) => return peer.put(out),
@@ -231,6 +242,8 @@ impl<'a> Message<'a> {
             Kind::Transact => Self::Transact(Transact::take(body)?),
             Kind::Stage => Self::Stage(Stage::take(body)?),
             Kind::Transacted => Self::Transacted(Transacted::take(body)?),
+            Kind::Gather => Self::Gather(Many::all(body)?),
+            Kind::Gathered => Self::Gathered(Many::all(body)?),
             Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::take(kind == Kind::ScanBlobs, body)?),
             Kind::OpenSnapshot | Kind::RenewSnapshot | Kind::CloseSnapshot | Kind::ReadAt | Kind::ScanAt => {
                 Self::Snapshot(Snapshot::take(kind, body)?)

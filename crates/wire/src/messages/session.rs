@@ -22,9 +22,10 @@ pub struct Stamp {
 
 impl Stamp {
     /// Bytes of a stamp.
-    pub(crate) const BYTES: usize = 40;
+    pub const BYTES: usize = 40;
 
-    pub(crate) fn encode(&self) -> Result<[u8; Self::BYTES], Failure<'static>> {
+    /// The stamp as it opens the body of a write, or of a batch. Errors: it contradicts itself.
+    pub fn encode(&self) -> Result<[u8; Self::BYTES], Failure<'static>> {
         self.check()?;
         Ok(layout(|to| {
             to.u64(self.session.issued.0)

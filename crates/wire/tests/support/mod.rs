@@ -22,7 +22,7 @@ pub struct Seed {
 }
 
 /// Kinds of seed that [`with_message`] tells apart.
-pub const PICKS: usize = 16;
+pub const PICKS: usize = 17;
 
 pub fn seed() -> impl Strategy<Value = Seed> {
     let bytes = |most: usize| prop::collection::vec(any::<u8>(), 0..most);
@@ -66,6 +66,8 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
     let keys: Vec<ScannedKey<'_>> = slices.iter().map(|k| scanned(k, n[0])).collect();
     let entries: Vec<LogEntry<'_>> = (0..).zip(&slices).map(|(i, v)| log_entry(seed, i, v)).collect();
     let epoch = MapEpoch(n[1]);
+    let requests: Vec<GatheredRequest<'_>> = slices.iter().map(|body| gathered_request(seed, body)).collect();
+    let gathered: Vec<GatheredAnswer<'_>> = slices.iter().map(|body| gathered_answer(n, body)).collect();
     check(&match pick {
         0 => Message::Write { stamp: stamp(n), write: write(seed, *sub, value, &slices) },
         1 => Message::Read { seen: Timestamp(n[0]), read: read(seed, *sub, value) },
@@ -116,11 +118,24 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
             }),
         },
         13 => Message::Peer(peer(seed, &entries)),
+        16 => match sub % 2 {
+            0 => Message::Gather(Many::given(&requests)),
+            _ => Message::Gathered(Many::given(&gathered)),
+        },
         _ => match sub % 2 {
             0 => Message::Admin(Admin { encoded: value }),
             _ => Message::AdminAnswer(Admin { encoded: value }),
         },
     });
+}
+
+fn gathered_request<'a>(seed: &Seed, body: &'a [u8]) -> GatheredRequest<'a> {
+    let Envelope { keyspace, partition, partition_epoch, .. } = envelope(seed);
+    GatheredRequest { keyspace, partition, partition_epoch, kind: seed.n[4] as u16, body }
+}
+
+fn gathered_answer<'a>(n: &[u64; 5], body: &'a [u8]) -> GatheredAnswer<'a> {
+    GatheredAnswer { request: RequestId(n[0]), kind: n[1] as u16, body }
 }
 
 fn log_entry<'a>(seed: &'a Seed, sub: u8, payload: &'a [u8]) -> LogEntry<'a> {

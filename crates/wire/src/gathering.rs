@@ -1,0 +1,102 @@
+//! Answers that share frames: the first that goes into a send buffer has a frame of its own, those behind it go into one
+//! together. So a lone answer is what it always was, and of a hundred each has 16 bytes in front of it and no checksum.
+
+use crate::encode::Encoder;
+use crate::error::Failure;
+use crate::header::Envelope;
+use crate::ids::RequestId;
+use crate::kind::Kind;
+use crate::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
+use crate::messages::{ANSWER_HEADER_BYTES, GatheredAnswer, Message};
+
+/// How a send buffer ends, as far as answers are concerned. [`Gathering::close`] comes before anything else is added to the
+/// buffer, or taken from it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gathering(End);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum End {
+    /// With nothing that another answer would join.
+    #[default]
+    Other,
+    /// With an answer in a frame of its own.
+    One,
+    /// With a frame of several, which begins here and is not ended.
+    Several { start: usize, count: u32 },
+}
+
+impl Gathering {
+    /// Adds an answer but for its last bytes if these are many: they are returned, to be sent from where they lie right after
+    /// `out`, which is closed then. Errors: a bound is passed; nothing was added.
+    #[inline]
+    pub fn add<'m>(
+        &mut self,
+        encoder: &Encoder,
+        envelope: &Envelope,
+        answer: &'m Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<&'m [u8], Failure<'static>> {
+        let (start, count) = match self.0 {
+            End::Several { start, count } if count < GATHERED_MAX && out.len() - start < GATHERED_BYTES => {
+                (start, count)
+            }
+            End::One => (encoder.begin(out), 0),
+            End::Several { .. } | End::Other => return self.add_alone(encoder, envelope, answer, out),
+        };
+        self.0 = End::Several { start, count: count + 1 };
+        let at = out.len();
+        out.extend_from_slice(&[0; ANSWER_HEADER_BYTES]);
+        let body_at = out.len();
+        match answer.put(out) {
+            Ok(tail) if out.len() - body_at + tail.len() < SPLIT_BYTES_MIN => {
+                out.extend_from_slice(tail);
+                let header = GatheredAnswer::header(envelope.request, answer.kind(), out.len() - body_at);
+                out[at..body_at].copy_from_slice(&header);
+                Ok(&[])
+            }
+            other => {
+                self.take_back(start, at, count, out);
+                other?;
+                self.add_alone(encoder, envelope, answer, out)
+            }
+        }
+    }
+
+    /// Ends the frame that is not ended, if there is one.
+    #[inline]
+    pub fn close(&mut self, encoder: &Encoder, out: &mut Vec<u8>) {
+        if let End::Several { start, .. } = std::mem::take(&mut self.0) {
+            // It answers several requests, each named within.
+            let nobody = Envelope { request: RequestId(0), ..Envelope::default() };
+            encoder.end(start, &nobody, Kind::Gathered, out);
+        }
+    }
+
+    /// Forgets what is in a buffer that is thrown away.
+    pub fn forget(&mut self) {
+        self.0 = End::Other;
+    }
+
+    fn add_alone<'m>(
+        &mut self,
+        encoder: &Encoder,
+        envelope: &Envelope,
+        answer: &'m Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<&'m [u8], Failure<'static>> {
+        self.close(encoder, out);
+        let tail = encoder.encode_split(envelope, answer, out)?;
+        self.0 = if tail.is_empty() { End::One } else { End::Other };
+        Ok(tail)
+    }
+
+    /// Undoes the beginning of an answer at `at`, and of its frame if it is the first there.
+    fn take_back(&mut self, start: usize, at: usize, count: u32, out: &mut Vec<u8>) {
+        let (end, length) = match count {
+            0 => (End::One, start),
+            _ => (End::Several { start, count }, at),
+        };
+        self.0 = end;
+        out.truncate(length);
+    }
+}

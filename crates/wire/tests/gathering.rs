@@ -1,0 +1,267 @@
+//! Requests and answers that share frames say what they would say in frames of their own.
+#![allow(missing_docs, unreachable_pub, reason = "a test")]
+
+mod support;
+
+use proptest::prelude::*;
+use support::{Seed, envelope, seed, with_message};
+use zerohop_wire::ids::*;
+use zerohop_wire::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
+use zerohop_wire::messages::*;
+use zerohop_wire::{
+    Decoded, Decoder, Encoder, Envelope, Failure, Features, Gathering, HEADER_BYTES, Kind, Many, Message,
+    What,
+};
+
+const DECODER: Decoder = Decoder::agreed(1, Features::GATHER);
+
+/// What a receiver makes of these bytes: each answer with the id of its request. And how many frames there were.
+fn told(mut bytes: &[u8]) -> (Vec<(u64, String)>, usize) {
+    let (mut all, mut frames) = (Vec::new(), 0);
+    while !bytes.is_empty() {
+        let Decoded::Frame { frame, used } = DECODER.decode(bytes) else {
+            panic!("{:?}", DECODER.decode(bytes));
+        };
+        match frame.message(&mut Vec::new()).unwrap() {
+            Message::Gathered(answers) => {
+                assert_eq!(frame.envelope, Envelope::default(), "it answers several");
+                all.extend(
+                    answers
+                        .iter()
+                        .map(|answer| (answer.request.0, format!("{:?}", answer.message().unwrap()))),
+                );
+            }
+            message => all.push((frame.envelope.request.0, format!("{message:?}"))),
+        }
+        frames += 1;
+        bytes = &bytes[used..];
+    }
+    (all, frames)
+}
+
+fn value(bytes: &[u8]) -> Message<'_> {
+    Message::Answer(Ok(Outcome::Value { version: Timestamp(1), length: bytes.len() as u64, bytes }))
+}
+
+/// What is sent for answers of these lengths.
+fn sent(lengths: &[usize]) -> Vec<u8> {
+    let (mut gathering, mut out, encoder) = (Gathering::default(), Vec::new(), Encoder::default());
+    for (length, request) in lengths.iter().zip(1..) {
+        let bytes = vec![7; *length];
+        let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
+        let answer = value(&bytes);
+        let tail = gathering.add(&encoder, &envelope, &answer, &mut out).unwrap();
+        out.extend_from_slice(tail);
+    }
+    gathering.close(&encoder, &mut out);
+    out
+}
+
+#[test]
+fn a_lone_answer_is_what_it_would_be_without_gathering() {
+    let mut alone = Vec::new();
+    let envelope = Envelope { request: RequestId(1), ..Envelope::default() };
+    Encoder::default().encode(&envelope, &value(b"seven b"), &mut alone).unwrap();
+    let mut gathered = Vec::new();
+    let mut gathering = Gathering::default();
+    gathering.add(&Encoder::default(), &envelope, &value(b"seven b"), &mut gathered).unwrap();
+    gathering.close(&Encoder::default(), &mut gathered);
+    assert_eq!(gathered, alone);
+}
+
+#[test]
+fn many_short_answers_take_two_frames() {
+    assert_eq!(told(&sent(&[30; 100])).1, 2);
+}
+
+#[test]
+fn a_frame_of_answers_ends_at_its_bounds() {
+    let many = sent(&[0; 2 * GATHERED_MAX as usize]);
+    let a_frame = GATHERED_BYTES / 40;
+    assert!(a_frame < GATHERED_MAX as usize, "bytes bound it before their number does");
+    assert_eq!((told(&many).0.len(), told(&many).1), (2 * GATHERED_MAX as usize, 6));
+    let long = sent(&[5_000; 100]);
+    let (all, frames) = told(&long);
+    assert_eq!(all.len(), 100);
+    assert!(frames < 60, "{frames}");
+    let mut rest = &long[..];
+    while let Decoded::Frame { used, .. } = DECODER.decode(rest) {
+        assert!(used < GATHERED_BYTES + 5_000 + 200, "{used}");
+        rest = &rest[used..];
+    }
+}
+
+#[test]
+fn a_long_answer_goes_from_where_it_lies_behind_all_before_it() {
+    let (short, long) = (vec![1; 10], vec![2; SPLIT_BYTES_MIN]);
+    let (mut gathering, mut out, encoder) = (Gathering::default(), Vec::new(), Encoder::default());
+    for (bytes, request) in [&short, &short, &short, &long, &short].into_iter().zip(1..) {
+        let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
+        let answer = value(bytes);
+        let tail = gathering.add(&encoder, &envelope, &answer, &mut out).unwrap();
+        assert_eq!(tail.len(), if bytes.len() == long.len() { long.len() } else { 0 });
+        out.extend_from_slice(tail);
+    }
+    gathering.close(&encoder, &mut out);
+    let requests: Vec<u64> = told(&out).0.into_iter().map(|(request, _)| request).collect();
+    assert_eq!(requests, [1, 2, 3, 4, 5]);
+}
+
+#[test]
+fn an_answer_that_cannot_travel_leaves_no_trace() {
+    let long = vec![0; zerohop_wire::limits::VALUE_BYTES_MAX + 1];
+    for before in 0..4 {
+        let (mut gathering, mut out, encoder) = (Gathering::default(), Vec::new(), Encoder::default());
+        let envelope = Envelope { request: RequestId(1), ..Envelope::default() };
+        for _ in 0..before {
+            gathering.add(&encoder, &envelope, &value(b"v"), &mut out).unwrap();
+        }
+        let told_so_far = out.clone();
+        let answer = value(&long);
+        assert!(gathering.add(&encoder, &envelope, &answer, &mut out).is_err());
+        assert_eq!(out, told_so_far);
+        gathering.add(&encoder, &envelope, &value(b"v"), &mut out).unwrap();
+        gathering.close(&encoder, &mut out);
+        assert_eq!(told(&out).0.len(), before + 1);
+    }
+}
+
+#[test]
+fn frames_of_several_are_taken_only_where_that_is_agreed() {
+    for message in [Message::Gather(Many::given(&[])), Message::Gathered(Many::given(&[]))] {
+        let mut bytes = Vec::new();
+        Encoder::default().encode(&Envelope::default(), &message, &mut bytes).unwrap();
+        let without = Decoder::agreed(1, Features::LZ4);
+        assert!(matches!(
+            without.decode(&bytes),
+            Decoded::Refused { failure: Failure::BadRequest { what: What::Unexpected }, .. }
+        ));
+        assert!(matches!(DECODER.decode(&bytes), Decoded::Frame { .. }));
+    }
+}
+
+#[test]
+fn more_than_a_frame_may_have_are_refused() {
+    let request = GatheredRequest {
+        keyspace: KeyspaceId(1),
+        partition: PartitionId(2),
+        partition_epoch: PartitionEpoch(3),
+        kind: Kind::Lookup.number(),
+        body: b"",
+    };
+    let requests = vec![request; GATHERED_MAX as usize + 1];
+    let too_many = Failure::TooMany { count: u64::from(GATHERED_MAX) + 1, limit: GATHERED_MAX };
+    let mut out = Vec::new();
+    let gather = Message::Gather(Many::given(&requests));
+    assert_eq!(gather.encode_body(&mut out), Err(too_many.clone()));
+    out.clear();
+    for request in &requests {
+        zerohop_wire::pack(request, &mut out).unwrap();
+    }
+    assert_eq!(Message::decode_body(Kind::Gather, &out), Err(too_many));
+}
+
+#[test]
+fn lengths_that_do_not_add_up_and_bytes_that_are_not_zero_are_refused() {
+    let request = GatheredRequest {
+        keyspace: KeyspaceId(1),
+        partition: PartitionId(2),
+        partition_epoch: PartitionEpoch(3),
+        kind: Kind::Lookup.number(),
+        body: b"body",
+    };
+    let mut body = Vec::new();
+    Message::Gather(Many::given(&[request, request])).encode_body(&mut body).unwrap();
+    assert_eq!(body.len(), 56);
+    let refused = |place: usize, byte: u8| {
+        let mut body = body.clone();
+        body[place] = byte;
+        Message::decode_body(Kind::Gather, &body).unwrap_err()
+    };
+    assert_eq!(refused(48, 5), What::Lengths.into());
+    assert_eq!(refused(48, 3), What::FieldsCut.into());
+    assert_eq!(refused(18, 1), What::Reserved.into());
+    assert_eq!(Message::decode_body(Kind::Gather, &body[..40]).unwrap_err(), What::FieldsCut.into());
+}
+
+#[test]
+fn what_is_no_request_for_a_partition_is_refused_by_itself() {
+    let request = |kind: u16| GatheredRequest {
+        keyspace: KeyspaceId(1),
+        partition: PartitionId(2),
+        partition_epoch: PartitionEpoch(3),
+        kind,
+        body: b"",
+    };
+    assert_eq!(request(0x7777).message(), Err(Failure::UnknownKind { kind: 0x7777 }));
+    for kind in Kind::ALL.iter().filter(|kind| !kind.is_for_partition()) {
+        assert_eq!(request(kind.number()).message(), Err(What::Unexpected.into()), "{kind}");
+    }
+    let answer = |kind: Kind| GatheredAnswer { request: RequestId(1), kind: kind.number(), body: b"" };
+    for kind in [Kind::Gathered, Kind::Gather, Kind::Lookup] {
+        assert_eq!(answer(kind).message(), Err(What::Unexpected.into()), "{kind}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
+
+    #[test]
+    fn answers_that_share_frames_are_told_in_order_as_they_were_given(
+        seeds in prop::collection::vec(seed(), 0..40), unchecked: bool
+    ) {
+        let encoder = Encoder { body_checksum: !unchecked, ..Encoder::default() };
+        let (mut gathering, mut out, mut expected) = (Gathering::default(), Vec::new(), Vec::new());
+        for seed in seeds {
+            let closes = seed.n[3] % 7 == 0;
+            let answer = Seed { pick: [3, 4, 5][seed.pick % 3], ..seed };
+            let envelope = Envelope { time_out_ms: 0, ..envelope(&answer) };
+            with_message(&answer, |message| {
+                let tail = gathering.add(&encoder, &envelope, message, &mut out).unwrap();
+                out.extend_from_slice(tail);
+                expected.push((envelope.request.0, format!("{message:?}")));
+            });
+            if closes {
+                gathering.close(&encoder, &mut out);
+            }
+        }
+        gathering.close(&encoder, &mut out);
+        prop_assert_eq!(told(&out).0, expected);
+    }
+
+    #[test]
+    fn gathered_requests_are_what_they_would_be_alone(seeds in prop::collection::vec(seed(), 1..20)) {
+        let mut packed = Vec::new();
+        let mut expected = Vec::new();
+        for (seed, place) in seeds.iter().zip(1..) {
+            let seed = Seed { pick: seed.pick % 3, ..seed.clone() };
+            let of = envelope(&seed);
+            with_message(&seed, |message| {
+                let mut body = Vec::new();
+                let kind = message.encode_body(&mut body).unwrap().number();
+                let Envelope { keyspace, partition, partition_epoch, .. } = of;
+                let request = GatheredRequest { keyspace, partition, partition_epoch, kind, body: &body };
+                zerohop_wire::pack(&request, &mut packed).unwrap();
+                let request = RequestId(100 + place);
+                expected.push((Envelope { request, time_out_ms: 9, ..of }, format!("{message:?}")));
+            });
+        }
+        let frame = Envelope { request: RequestId(100), time_out_ms: 9, ..Envelope::default() };
+        let Ok(Message::Gather(requests)) = Message::decode_body(Kind::Gather, &packed) else { panic!() };
+        let got: Vec<(Envelope, String)> = requests
+            .iter()
+            .zip(1..)
+            .map(|(one, place)| (one.envelope(&frame, place), format!("{:?}", one.message().unwrap())))
+            .collect();
+        prop_assert_eq!(got, expected);
+    }
+}
+
+#[test]
+fn a_header_is_as_long_as_told() {
+    let mut out = Vec::new();
+    let encoder = Encoder::default();
+    let start = encoder.begin(&mut out);
+    encoder.end(start, &Envelope::default(), Kind::Gather, &mut out);
+    assert_eq!((start, out.len()), (0, HEADER_BYTES));
+}
