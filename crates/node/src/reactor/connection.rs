@@ -2,7 +2,7 @@
 
 use zerohop_wire::auth::{Access, Caller, Challenge};
 use zerohop_wire::messages::HelloAck;
-use zerohop_wire::{Decoder, Encoder, Features};
+use zerohop_wire::{Decoder, Encoder, Features, Gathering};
 
 use super::counters::Ending;
 use super::driver::Ready;
@@ -110,6 +110,10 @@ pub(super) struct Connection {
     pub(super) last_ms: u64,
 
     pub(super) out: Vec<u8>,
+    /// It takes several answers in one frame.
+    pub(super) gathers: bool,
+    /// Whether `out` ends with answers that others may join. Frames are ended before `out` is sent.
+    pub(super) gathering: Gathering,
     /// Bytes of `out` that are sent.
     pub(super) sent: usize,
     /// A write may take something.
@@ -154,6 +158,8 @@ impl Connection {
             ended_ms: None,
             last_ms: now_ms,
             out: Vec::new(),
+            gathers: false,
+            gathering: Gathering::default(),
             sent: 0,
             writable: true,
             send_since_ms: now_ms,
@@ -178,6 +184,17 @@ impl Connection {
         if ready.dead {
             self.doomed.get_or_insert(Ending::Broken);
         }
+    }
+
+    /// What both sides have agreed on.
+    pub(super) fn agree(&mut self, version: u8, features: Features) {
+        self.decoder = Decoder::agreed(version, features);
+        self.gathers = features.has(Features::GATHER);
+    }
+
+    /// Ends the frame to which answers were added.
+    pub(super) fn close_frame(&mut self) {
+        self.gathering.close(&self.encoder, &mut self.out);
     }
 
     /// Bytes that wait to be sent.

@@ -144,15 +144,26 @@ impl Connections {
         else {
             return;
         };
-        match connection.encoder.encode_split(envelope, message, &mut connection.out) {
+        let Connection { encoder, gathering, out, gathers, .. } = connection;
+        let is_answer =
+            matches!(message, Message::Answer(_) | Message::BatchAnswer(_) | Message::Transacted(_));
+        let written = match *gathers && is_answer {
+            true => gathering.add(encoder, envelope, message, out),
+            false => {
+                gathering.close(encoder, out);
+                encoder.encode_split(envelope, message, out)
+            }
+        };
+        match written {
             Ok([]) => {}
             Ok(payload) => {
                 self.counters.writes += 1;
                 self.counters.bytes_out += write_through(driver, id, connection, payload, now_ms) as u64;
             }
             Err(failure) => {
+                gathering.close(encoder, out);
                 let answer = Message::Answer(Err(failure));
-                let told = connection.encoder.encode(envelope, &answer, &mut connection.out);
+                let told = encoder.encode(envelope, &answer, out);
                 assert!(told.is_ok(), "an error without a payload always fits a frame");
             }
         }
@@ -162,6 +173,7 @@ impl Connections {
     /// Queues bytes that are no frame, of which nothing is left: they are not copied if nothing else waits.
     pub(super) fn queue_all(&mut self, id: ConnectionId, bytes: &mut Vec<u8>, now_ms: u64) {
         if let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms) {
+            connection.close_frame();
             if before == 0 {
                 connection.out.clear();
                 connection.sent = 0;
@@ -176,6 +188,7 @@ impl Connections {
     /// Queues bytes that are no frame.
     pub(super) fn queue_bytes(&mut self, id: ConnectionId, bytes: &[u8], now_ms: u64) {
         if let Some((connection, before)) = open_for_sending(&mut self.slots, &mut self.buffers, id, now_ms) {
+            connection.close_frame();
             connection.out.extend_from_slice(bytes);
             self.queued(id, before);
         }
@@ -198,6 +211,7 @@ impl Connections {
             self.unsent_total -= connection.unsent();
             connection.sent = 0;
             connection.out = Vec::new();
+            connection.gathering.forget();
         }
         self.mark_dirty(id);
     }

@@ -85,7 +85,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             }
             None => {
                 (connection.stage, connection.is_peer) = (Stage::Talking, is_peer);
-                connection.decoder = Decoder::agreed(ack.version, ack.features);
+                connection.agree(ack.version, ack.features);
                 self.connections.is_known(id);
             }
         }
@@ -126,7 +126,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         connection.is_peer = is_peer && access == Access::All;
         (connection.stage, connection.access) = (Stage::Talking, access);
         connection.stage_since_ms = now_ms;
-        connection.decoder = Decoder::agreed(connection.encoder.version, features);
+        connection.agree(connection.encoder.version, features);
         self.connections.is_known(id);
         let envelope = Envelope { time_out_ms: 0, ..*envelope };
         self.connections.queue(&mut self.driver, id, &envelope, &Message::Proved, now_ms);

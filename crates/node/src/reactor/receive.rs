@@ -294,18 +294,30 @@ impl<D: Driver, S: Service> Reactor<D, S> {
                 }
                 self.take_from_instance(id, &envelope, message);
             }
-            Ok(message) => {
-                connection.in_flight += 1;
-                self.batch.requests += 1;
-                self.batch.touched = true;
-                self.connections.counters.requests += 1;
-                let Envelope { request, keyspace, partition, .. } = envelope;
-                let token = RequestToken { connection: id, request, keyspace, partition };
-                let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
-                self.service.request(token, &envelope, message, self.now, &mut replies);
+            Ok(Message::Gather(requests)) => {
+                for (request, place) in requests.iter().zip(1..) {
+                    let envelope = request.envelope(&envelope, place);
+                    match request.message() {
+                        Ok(message) => self.take_request(id, &envelope, message),
+                        Err(failure) => self.refuse(id, &envelope, failure),
+                    }
+                }
             }
+            Ok(message) => self.take_request(id, &envelope, message),
         }
         self.expanded = expanded;
+    }
+
+    fn take_request(&mut self, id: ConnectionId, envelope: &Envelope, message: Message<'_>) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.in_flight += 1;
+        self.batch.requests += 1;
+        self.batch.touched = true;
+        self.connections.counters.requests += 1;
+        let Envelope { request, keyspace, partition, .. } = *envelope;
+        let token = RequestToken { connection: id, request, keyspace, partition };
+        let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+        self.service.request(token, envelope, message, self.now, &mut replies);
     }
 
     fn take_from_instance(&mut self, id: ConnectionId, envelope: &Envelope, message: Message<'_>) {

@@ -23,6 +23,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn flush(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.dirty = false;
+        connection.close_frame();
         if connection.doomed.is_none() && connection.writable && connection.unsent() > 0 {
             self.connections.write(&mut self.driver, id, self.now.elapsed_ms);
         }

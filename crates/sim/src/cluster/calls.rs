@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zerohop_session::{Collect, Collecting, Effect, Reply, Request, Settings, Time};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::{Hello, Message, Query, Read};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope};
 
 use super::blobs::BLOBS_FROM;
 use super::host::{host_and_port, instance_address};
@@ -15,7 +15,7 @@ use super::{Cluster, Event, Phase};
 use crate::client::Client;
 use crate::history::{Call, End as CallEnd};
 use crate::network::{End, Opener};
-use crate::node::{CLUSTER, carries_writes};
+use crate::node::{CLUSTER, FEATURES, carries_writes};
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
 use crate::workload::operation::{Act, Operation};
@@ -180,7 +180,7 @@ impl Cluster {
         if self.phase != Phase::Faults || self.scenario.network.repeats == 0 {
             return;
         }
-        let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, Features::LZ4);
+        let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
         let mut rest = bytes;
         while let Decoded::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
@@ -222,7 +222,7 @@ impl Cluster {
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,
             version_max: zerohop_wire::limits::VERSION_MAX,
-            features: Features::LZ4,
+            features: FEATURES,
             cluster: CLUSTER,
             map_epoch: self.watch.map.epoch(),
             proof_method: 0,

@@ -342,11 +342,13 @@ impl Slot {
                     let ack = instance.hello(link.0, &hello, now);
                     port.greet(&envelope, &hello, ack);
                 }
-                Some(Taken::Request(envelope, message)) => {
-                    let to = Token { connection: link.0, request: envelope.request };
-                    let mut collect =
-                        Collect { ports: &mut self.ports, turned: &mut *turned, ceiling: &mut *ceiling };
-                    instance.request(now, to, &envelope, &message, &mut collect);
+                Some(Taken::Requests(requests)) => {
+                    for (envelope, message) in requests {
+                        let to = Token { connection: link.0, request: envelope.request };
+                        let mut collect =
+                            Collect { ports: &mut self.ports, turned: &mut *turned, ceiling: &mut *ceiling };
+                        instance.request(now, to, &envelope, &message, &mut collect);
+                    }
                 }
             }
         }
@@ -355,8 +357,9 @@ impl Slot {
 
     fn hand_out(&mut self, turned: &mut Turned) {
         for (link, port) in &mut self.ports {
-            if !port.out.is_empty() {
-                turned.sent.push((*link, std::mem::take(&mut port.out)));
+            let out = port.take_out();
+            if !out.is_empty() {
+                turned.sent.push((*link, out));
             }
             if port.is_closing {
                 turned.closed.push(*link);

@@ -8,4 +8,5 @@ mod slot;
 
 pub(crate) use clock::NodeClock;
 pub(crate) use manager::{CLUSTER, Manager};
+pub(crate) use port::FEATURES;
 pub(crate) use slot::{Slot, Turned, carries_writes};

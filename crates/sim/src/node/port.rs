@@ -5,10 +5,13 @@ use std::collections::BTreeSet;
 use zerohop_wire::ids::{PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Answer, Hello, HelloAck};
 use zerohop_wire::{
-    Decoded, Decoder, Encoder, Envelope, Failure, Features, Kind, Message, What, choose_version,
+    Decoded, Decoder, Encoder, Envelope, Failure, Features, Gathering, Kind, Message, What, choose_version,
 };
 
 use crate::history::is_outcome;
+
+/// What simulated nodes agree on with clients.
+pub(crate) const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0);
 
 /// One connection.
 #[derive(Debug)]
@@ -19,7 +22,9 @@ pub(crate) struct Port {
     /// Nothing is taken any more; what is to be sent still is.
     pub(crate) is_closing: bool,
     input: Vec<u8>,
-    pub(crate) out: Vec<u8>,
+    out: Vec<u8>,
+    gathers: bool,
+    gathering: Gathering,
     in_flight: BTreeSet<RequestId>,
     /// Those of them that wait for a change of a record: to them, that time is up says what the record is.
     waits: BTreeSet<RequestId>,
@@ -36,6 +41,8 @@ impl Port {
             is_closing: false,
             input: Vec::new(),
             out: Vec::new(),
+            gathers: false,
+            gathering: Gathering::default(),
             in_flight: BTreeSet::new(),
             waits: BTreeSet::new(),
             writes: BTreeSet::new(),
@@ -82,22 +89,43 @@ impl Port {
                 (Ok(message), true) if message.kind().is_answer() || matches!(message, Message::Hello(_)) => {
                     self.refuse(&frame.envelope, What::Unexpected.into());
                 }
+                (Ok(Message::Gather(requests)), true) => {
+                    let mut taken = Vec::new();
+                    for (request, place) in requests.iter().zip(1..) {
+                        let envelope = request.envelope(&frame.envelope, place);
+                        match request.message() {
+                            Ok(message) => taken.push(self.take_up(envelope, message)),
+                            Err(failure) => self.refuse(&envelope, failure),
+                        }
+                    }
+                    return Some(Taken::Requests(taken));
+                }
                 (Ok(message), true) => {
-                    // A client that uses an id twice gets two answers under it; the simulated ones do not.
-                    self.in_flight.insert(frame.envelope.request);
-                    if message.kind() == Kind::Wait {
-                        self.waits.insert(frame.envelope.request);
-                    }
-                    if matches!(message, Message::Write { .. }) {
-                        self.writes.insert(frame.envelope.request);
-                    }
-                    return Some(Taken::Request(frame.envelope, message));
+                    return Some(Taken::Requests(vec![self.take_up(frame.envelope, message)]));
                 }
             },
             Decoded::Refused { envelope, is_answer: false, failure, .. } => self.refuse(&envelope, failure),
             _ => {}
         }
         None
+    }
+
+    fn take_up<'f>(&mut self, envelope: Envelope, message: Message<'f>) -> (Envelope, Message<'f>) {
+        // A client that uses an id twice gets two answers under it; the simulated ones do not.
+        self.in_flight.insert(envelope.request);
+        if message.kind() == Kind::Wait {
+            self.waits.insert(envelope.request);
+        }
+        if matches!(message, Message::Write { .. }) {
+            self.writes.insert(envelope.request);
+        }
+        (envelope, message)
+    }
+
+    /// Takes what is to be sent.
+    pub(crate) fn take_out(&mut self) -> Vec<u8> {
+        self.gathering.close(&self.encoder, &mut self.out);
+        std::mem::take(&mut self.out)
     }
 
     /// Answers `Hello`; from here on the connection speaks the version chosen.
@@ -110,11 +138,12 @@ impl Port {
         let chosen = choose_version(hello.version_min, hello.version_max);
         match chosen.and_then(|version| Ok((version, ack?))) {
             Ok((version, mut ack)) => {
-                (ack.version, ack.features) = (version, Features::LZ4.common(hello.features));
+                (ack.version, ack.features) = (version, FEATURES.common(hello.features));
                 self.send(&Envelope { time_out_ms: 0, ..*of }, &Message::HelloAck(ack));
                 self.is_greeted = true;
                 self.decoder = Decoder::agreed(version, ack.features);
                 self.encoder = Encoder { version, ..Encoder::default() };
+                self.gathers = ack.features.has(Features::GATHER);
             }
             Err(failure) => {
                 self.fail(of, failure);
@@ -174,9 +203,23 @@ impl Port {
     }
 
     fn send(&mut self, envelope: &Envelope, message: &Message<'_>) {
-        if let Err(failure) = self.encoder.encode(envelope, message, &mut self.out) {
-            let told = self.encoder.encode(envelope, &Message::Answer(Err(failure)), &mut self.out);
-            assert!(told.is_ok(), "an error without a payload always fits a frame");
+        let Port { encoder, gathering, gathers, out, .. } = self;
+        let is_answer =
+            matches!(message, Message::Answer(_) | Message::BatchAnswer(_) | Message::Transacted(_));
+        let sent = match *gathers && is_answer {
+            true => gathering.add(encoder, envelope, message, out).map(<[u8]>::to_vec),
+            false => {
+                gathering.close(encoder, out);
+                encoder.encode(envelope, message, out).map(|()| Vec::new())
+            }
+        };
+        match sent {
+            Ok(payload) => out.extend_from_slice(&payload),
+            Err(failure) => {
+                gathering.close(encoder, out);
+                let told = encoder.encode(envelope, &Message::Answer(Err(failure)), out);
+                assert!(told.is_ok(), "an error without a payload always fits a frame");
+            }
         }
     }
 }
@@ -185,7 +228,8 @@ impl Port {
 #[derive(Debug)]
 pub(crate) enum Taken<'f> {
     Hello(Envelope, Hello<'f>),
-    Request(Envelope, Message<'f>),
+    /// As many as came in one frame.
+    Requests(Vec<(Envelope, Message<'f>)>),
 }
 
 #[cfg(test)]
@@ -201,7 +245,7 @@ mod tests {
         let mut frame = Vec::new();
         Encoder::default().encode(&envelope, request, &mut frame).expect("fits");
         port.decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
-        assert!(matches!(port.take(&frame, &mut Vec::new()), Some(Taken::Request(..))));
+        assert!(matches!(port.take(&frame, &mut Vec::new()), Some(Taken::Requests(..))));
         let told = Message::Answer(Err(Failure::TimedOut { version: Timestamp::ZERO }));
         port.tells(RequestId(7), &told)
     }

@@ -209,10 +209,12 @@ impl Slot {
                     let ack = instance.hello(link.0, &hello, now);
                     port.greet(&envelope, &hello, ack);
                 }
-                Some(Taken::Request(envelope, message)) => {
-                    let to = Token { connection: link.0, request: envelope.request };
-                    let mut answers = Answers { ports: &mut self.ports, audit: None };
-                    instance.request(now, to, &envelope, &message, &mut answers);
+                Some(Taken::Requests(requests)) => {
+                    for (envelope, message) in requests {
+                        let to = Token { connection: link.0, request: envelope.request };
+                        let mut answers = Answers { ports: &mut self.ports, audit: None };
+                        instance.request(now, to, &envelope, &message, &mut answers);
+                    }
                 }
             }
         }
@@ -221,8 +223,9 @@ impl Slot {
 
     fn hand_out(&mut self, turned: &mut Turned) {
         for (link, port) in &mut self.ports {
-            if !port.out.is_empty() {
-                turned.sent.push((*link, std::mem::take(&mut port.out)));
+            let out = port.take_out();
+            if !out.is_empty() {
+                turned.sent.push((*link, out));
             }
             if port.is_closing {
                 turned.closed.push(*link);
@@ -242,6 +245,9 @@ pub(crate) fn carries_writes(message: &Message<'_>) -> bool {
     match message {
         Message::Write { .. } | Message::Transact(_) | Message::Stage(_) => true,
         Message::Batch(batch) => batch.operations.iter().any(|one| matches!(one, Wire::Write(_))),
+        Message::Gather(requests) => {
+            requests.iter().any(|one| one.message().is_ok_and(|message| carries_writes(&message)))
+        }
         _ => false,
     }
 }

@@ -6,13 +6,13 @@ use zerohop_partition::limits::SESSION_IDLE_MS;
 use zerohop_session::{Collect, Collecting, Effect, Request, Settings, Time};
 use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::messages::{Hello, Message};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope};
 
 use super::{Event, Phase, World};
 use crate::client::Client;
 use crate::history::{Call, End as CallEnd};
 use crate::network::{End, Opener};
-use crate::node::{CLUSTER, Manager, carries_writes};
+use crate::node::{CLUSTER, FEATURES, Manager, carries_writes};
 use crate::streams::Draw;
 use crate::workload::draw::KEYS;
 use crate::workload::operation::{Act, Operation};
@@ -137,7 +137,7 @@ impl World {
         if self.phase != Phase::Faults || self.scenario.network.repeats == 0 {
             return;
         }
-        let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, Features::LZ4);
+        let decoder = Decoder::agreed(zerohop_wire::limits::VERSION_MAX, FEATURES);
         let mut rest = bytes;
         while let Decoded::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
@@ -168,7 +168,7 @@ impl World {
         let hello = Message::Hello(Hello {
             version_min: zerohop_wire::limits::VERSION_MIN,
             version_max: zerohop_wire::limits::VERSION_MAX,
-            features: Features::LZ4,
+            features: FEATURES,
             cluster: CLUSTER,
             map_epoch: self.manager.map().epoch(),
             proof_method: 0,

@@ -119,21 +119,29 @@ pub(super) enum Said {
 pub(super) fn frames(mut bytes: &[u8]) -> Vec<(u64, Said)> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
-        let Decoded::Frame { frame, used } = Decoder::agreed(1, Features::LZ4).decode(bytes) else {
+        let Decoded::Frame { frame, used } = Decoder::agreed(1, FEATURES).decode(bytes) else {
             panic!("the server sent what is no frame: {bytes:02x?}");
         };
-        let said = match frame.message(&mut Vec::new()).unwrap() {
-            Message::HelloAck(_) => Said::Ack,
-            Message::Pong(_) => Said::Pong,
-            Message::Answer(Ok(Outcome::Value { bytes, .. })) => Said::Value(bytes.to_vec()),
-            Message::Answer(Ok(Outcome::Done { number, .. })) => Said::Done(number),
-            Message::Answer(Err(failure)) => Said::Failed(failure.into_owned()),
-            other => panic!("{other:?}"),
-        };
-        all.push((frame.envelope.request.0, said));
+        match frame.message(&mut Vec::new()).unwrap() {
+            Message::Gathered(answers) => {
+                all.extend(answers.iter().map(|one| (one.request.0, said(one.message().unwrap()))));
+            }
+            message => all.push((frame.envelope.request.0, said(message))),
+        }
         bytes = &bytes[used..];
     }
     all
+}
+
+fn said(message: Message<'_>) -> Said {
+    match message {
+        Message::HelloAck(_) => Said::Ack,
+        Message::Pong(_) => Said::Pong,
+        Message::Answer(Ok(Outcome::Value { bytes, .. })) => Said::Value(bytes.to_vec()),
+        Message::Answer(Ok(Outcome::Done { number, .. })) => Said::Done(number),
+        Message::Answer(Err(failure)) => Said::Failed(failure.into_owned()),
+        other => panic!("{other:?}"),
+    }
 }
 
 pub(super) fn encoded(request: u64, message: &Message<'_>) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! The reactor over a driver in memory: every run is the same.
 
 mod conversation;
+mod gathering;
 mod links;
 mod misbehaving;
 mod patience;

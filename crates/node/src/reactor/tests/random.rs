@@ -2,7 +2,9 @@
 //! rightly, nothing is left behind, and the same seed gives the same run.
 
 use proptest::prelude::*;
+use zerohop_wire::messages::{Hello, Message};
 
+use super::gathering::gather_frames;
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -61,18 +63,28 @@ const LIMITS: Limits = Limits {
     ..Limits::DEFAULT
 };
 
-/// What one client says: its requests, of which the `n`th has the id `n + 2`.
+/// What one client says: its requests, of which the `n`th has the id `n + 2`. The second client takes gathered answers, the
+/// third gathers requests too.
 fn script(client: usize, sizes: &[usize]) -> (Vec<u8>, Vec<(u64, Said)>) {
-    let (mut bytes, mut answers) = (hello(), vec![(1, Said::Ack)]);
+    let features = if client > 0 { Features::GATHER } else { Features::default() };
+    let hello = encoded(1, &Message::Hello(Hello { features, ..hello_message() }));
+    let (mut bytes, mut answers) = (hello, vec![(1, Said::Ack)]);
+    let mut frames = Vec::new();
     for (id, &size) in (2..).zip(sizes) {
         if size > 2000 {
-            bytes.extend(insert(id, &vec![client as u8; size * 10]));
+            frames.push(insert(id, &vec![client as u8; size * 10]));
             answers.push((id, Said::Done(size as u64 * 10)));
         } else {
             let key = vec![client as u8 + id as u8; size];
-            bytes.extend(lookup(id, &key));
+            frames.push(lookup(id, &key));
             answers.push((id, Said::Value(key)));
         }
+    }
+    match client {
+        2 => {
+            bytes.extend((1..).step_by(3).zip(frames.chunks(3)).flat_map(|(id, few)| gather_frames(id, few)))
+        }
+        _ => bytes.extend(frames.concat()),
     }
     (bytes, answers)
 }

@@ -1,0 +1,165 @@
+//! Requests that come in one frame, and answers that go in one.
+
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_wire::messages::{GatheredRequest, Hello};
+use zerohop_wire::{Failure, Features, Kind, Many, Message, What};
+
+use super::*;
+
+/// Connects as a client that gathers.
+fn gatherer(stand: &mut Stand) -> usize {
+    let peer = stand.world.borrow_mut().connect();
+    let hello = Hello { features: Features::GATHER, ..hello_message() };
+    stand.send(peer, &encoded(1, &Message::Hello(hello)));
+    assert_eq!(stand.answers(peer), [(1, Said::Ack)]);
+    peer
+}
+
+fn request(kind: Kind, body: &[u8]) -> GatheredRequest<'_> {
+    let (keyspace, partition) = (KeyspaceId(3), PartitionId(4));
+    GatheredRequest { keyspace, partition, partition_epoch: PartitionEpoch(1), kind: kind.number(), body }
+}
+
+/// Lookups of these keys in one frame.
+fn gather(id: u64, keys: &[&[u8]]) -> Vec<u8> {
+    gather_frames(id, &keys.iter().map(|key| lookup(0, key)).collect::<Vec<Vec<u8>>>())
+}
+
+/// The requests of these frames in one.
+pub(super) fn gather_frames(id: u64, frames: &[Vec<u8>]) -> Vec<u8> {
+    let kind = |frame: &[u8]| Kind::from_number(u16::from_le_bytes([frame[4], frame[5]])).unwrap();
+    let requests: Vec<GatheredRequest<'_>> =
+        frames.iter().map(|frame| request(kind(frame), &frame[48..])).collect();
+    encoded(id, &Message::Gather(Many::given(&requests)))
+}
+
+fn body_of(frame: &[u8]) -> Vec<u8> {
+    frame[48..].to_vec()
+}
+
+fn value(id: u64, key: &[u8]) -> (u64, Said) {
+    (id, Said::Value(key.to_vec()))
+}
+
+#[test]
+fn each_request_of_a_frame_is_answered_under_its_own_id() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut stand);
+    stand.send(peer, &[gather(100, &[b"a", b"b", b"c"]), lookup(7, b"d")].concat());
+    let expected = [value(101, b"a"), value(102, b"b"), value(103, b"c"), value(7, b"d")];
+    assert_eq!(stand.answers(peer), expected);
+    assert_eq!(stand.counters().requests, 4);
+}
+
+#[test]
+fn answers_of_one_batch_share_frames_whatever_order_they_come_in() {
+    let mut stand = Stand::new(When::BatchBackwards, Limits::DEFAULT);
+    let peer = gatherer(&mut stand);
+    let keys: Vec<Vec<u8>> = (0..100u8).map(|key| vec![key]).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let sent = stand.counters().bytes_out;
+    stand.send(peer, &gather(100, &keys));
+    let expected: Vec<(u64, Said)> = (0..100u64).rev().map(|at| value(101 + at, &[at as u8])).collect();
+    assert_eq!(stand.answers(peer), expected);
+    // Two headers for a hundred answers of 24 bytes and a key.
+    assert_eq!(stand.counters().bytes_out - sent, 2 * 48 + 100 * 25 + 99 * 16);
+}
+
+#[test]
+fn answers_that_are_found_later_do_not_hold_up_others() {
+    let mut stand = Stand::new(When::After(50), Limits::DEFAULT);
+    let peer = gatherer(&mut stand);
+    stand.send(peer, &gather(100, &[b"a"]));
+    stand.settle();
+    stand.pass(20);
+    stand.send(peer, &gather(200, &[b"b"]));
+    stand.settle();
+    stand.world.borrow_mut().now_ms += 30;
+    stand.reactor.turn().unwrap();
+    assert_eq!(stand.answers(peer), [value(101, b"a")]);
+    stand.pass(50);
+    assert_eq!(stand.answers(peer), [value(201, b"b")]);
+}
+
+#[test]
+fn what_cannot_be_read_is_refused_by_itself() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut stand);
+    let good = body_of(&lookup(0, b"good"));
+    let requests = [
+        request(Kind::Lookup, &good),
+        request(Kind::Lookup, b"cut"),
+        request(Kind::Ping, &[0; 8]),
+        request(Kind::Gather, b""),
+        GatheredRequest { kind: 0x0177, ..request(Kind::Lookup, &good) },
+        request(Kind::Lookup, &good),
+    ];
+    stand.send(peer, &encoded(10, &Message::Gather(Many::given(&requests))));
+    let failed = |id, failure| (id, Said::Failed(failure));
+    let expected = [
+        value(11, b"good"),
+        failed(12, What::FieldsCut.into()),
+        failed(13, What::Unexpected.into()),
+        failed(14, What::Unexpected.into()),
+        failed(15, Failure::UnknownKind { kind: 0x0177 }),
+        value(16, b"good"),
+    ];
+    assert_eq!(stand.answers(peer), expected);
+    assert!(!stand.is_closed(peer));
+}
+
+#[test]
+fn a_client_that_has_not_agreed_is_refused_and_answered_frame_by_frame() {
+    let mut stand = Stand::new(When::BatchBackwards, Limits::DEFAULT);
+    let peer = stand.greeted();
+    stand.answers(peer);
+    stand.send(peer, &gather(10, &[b"a"]));
+    assert_eq!(stand.answers(peer), [(10, Said::Failed(What::Unexpected.into()))]);
+    let sent = stand.counters().bytes_out;
+    stand.send(peer, &[lookup(1, b"a"), lookup(2, b"b"), lookup(3, b"c")].concat());
+    assert_eq!(stand.answers(peer), [value(3, b"c"), value(2, b"b"), value(1, b"a")]);
+    assert_eq!(stand.counters().bytes_out - sent, 3 * (48 + 25));
+}
+
+#[test]
+fn long_answers_between_short_ones_are_whole() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut stand);
+    let long = [b'l'; 300];
+    stand.reactor.service.repeat = 100;
+    stand.send(peer, &gather(100, &[b"a", b"b", &long, b"c", b"d", &long, &long, b"e"]));
+    let keys: [&[u8]; 8] = [b"a", b"b", &long, b"c", b"d", &long, &long, b"e"];
+    let expected: Vec<(u64, Said)> =
+        keys.iter().zip(101..).map(|(key, id)| value(id, &key.repeat(100))).collect();
+    assert_eq!(stand.answers(peer), expected);
+}
+
+#[test]
+fn a_peer_that_takes_little_at_a_time_gets_whole_frames() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let peer = gatherer(&mut stand);
+    stand.world.borrow_mut().set_window(peer, 7);
+    for round in 0..10u64 {
+        stand.send(peer, &gather(1000 * (round + 1), &[b"a", b"b", b"c"]));
+        stand.settle();
+    }
+    let answers = stand.answers(peer);
+    let expected: Vec<(u64, Said)> = (1..=10u64)
+        .flat_map(|round| {
+            [value(1000 * round + 1, b"a"), value(1000 * round + 2, b"b"), value(1000 * round + 3, b"c")]
+        })
+        .collect();
+    assert_eq!(answers, expected);
+}
+
+#[test]
+fn requests_of_a_frame_count_against_those_in_flight() {
+    let limits = Limits { in_flight_max: 4, ..Limits::DEFAULT };
+    let mut stand = Stand::new(When::After(10), limits);
+    let peer = gatherer(&mut stand);
+    stand.send(peer, &[gather(100, &[b"a", b"b", b"c", b"d", b"e"]), gather(200, &[b"f"])].concat());
+    stand.settle();
+    assert_eq!(stand.reactor.service.requests, 5, "a frame is taken whole, and nothing behind it");
+    stand.pass(30);
+    assert_eq!(stand.answers(peer).len(), 6);
+}
