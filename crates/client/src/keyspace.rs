@@ -189,8 +189,8 @@ impl Keyspace {
         Scan::new(self.clone(), prefix.into())
     }
 
-    /// Sends several operations together, in one frame for each partition. Not a transaction: each has its own outcome,
-    /// in the order given.
+    /// Sends several operations together, those for one instance in one frame if they are short. Not a transaction: each has
+    /// its own outcome, in the order given.
     pub async fn batch(&self, operations: &[WireOperation<'_>]) -> Vec<Result<Reply, Error>> {
         let together = Collecting::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
         let mut requests = Vec::with_capacity(operations.len());

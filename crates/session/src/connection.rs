@@ -50,6 +50,10 @@ pub(crate) struct Connection {
     pub(crate) decoder: Decoder,
     /// Frames to be handed to the shell at the end of the turn.
     pub(crate) out: Vec<u8>,
+    /// The other side takes several requests in one frame.
+    pub(crate) gathers: bool,
+    /// The frame at the end of `out` to which requests are still added.
+    pub(crate) open: Option<OpenFrame>,
     /// In the list of those to look at in this turn.
     pub(crate) dirty: bool,
     /// Takes nothing more, and is closed once it has sent what waits there and has the answers: others need its place.
@@ -66,6 +70,16 @@ pub(crate) struct Connection {
     pub(crate) caller: Option<Caller>,
     /// What the server said when it was greeted, until it has taken the proof.
     pub(crate) proving: Option<Box<HelloAck>>,
+}
+
+/// A frame that is not ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OpenFrame {
+    /// Where it begins.
+    pub(crate) start: usize,
+    pub(crate) flight: Handle,
+    /// The longest of its requests.
+    pub(crate) time_out_ms: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +111,8 @@ impl Connection {
             encoder: Encoder::default(),
             decoder: Decoder::before_hello(),
             out: Vec::new(),
+            gathers: false,
+            open: None,
             dirty: false,
             draining: false,
             for_map: false,

@@ -1,5 +1,7 @@
 //! Every bound of a session, each with its reason. [`crate::Settings`] may ask for less, where it says so.
 
+use zerohop_wire::limits::GATHERED_BYTES;
+
 /// Most operations that a session holds, waiting or in flight. Each takes about 200 bytes beside its data; beyond it
 /// the caller is faster than the cluster and is told so.
 pub const OPERATIONS_MAX: usize = 1 << 20;
@@ -50,6 +52,17 @@ pub const WAIT_GRACE_US: u64 = 1_000_000;
 
 /// From this length on a value that was received is shared with the receive buffer instead of copied.
 pub const SHARE_BYTES_MIN: usize = 16 << 10;
+
+/// Most frames in flight on all connections together: what their ids can tell apart, with half of it left for frames of the
+/// session's own.
+pub const FLIGHTS_MAX: usize = crate::slots::PACKED_MAX / 2;
+
+/// Longest request that is gathered with others, with what stands in front of it: for longer ones the header of a frame is a
+/// small share.
+pub const GATHERED_REQUEST_BYTES_MAX: usize = GATHERED_BYTES / 4 - 128;
+
+/// Bytes of a frame of gathered requests at which it goes: another of the longest still fitted in front of it.
+pub const GATHERED_FRAME_BYTES: usize = GATHERED_BYTES / 4 * 3;
 
 /// Part of a body that a batch leaves free for its own fields.
 pub const BATCH_SLACK_BYTES: usize = 4 << 10;

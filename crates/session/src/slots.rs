@@ -7,14 +7,25 @@ pub(crate) struct Handle {
     generation: u32,
 }
 
+/// Bits of a packed name for a place in what it names.
+const PLACE_BITS: u32 = 10;
+
+/// Most values of a table whose names are packed.
+pub(crate) const PACKED_MAX: usize = 1 << (32 - PLACE_BITS);
+
 impl Handle {
-    /// As one number, never zero.
-    pub(crate) fn pack(self) -> u64 {
-        u64::from(self.generation) << 32 | u64::from(self.index)
+    /// As one number, never zero, with a place in what it names.
+    ///
+    /// # Panics
+    /// If it is of a table of more than [`PACKED_MAX`] values.
+    pub(crate) fn pack(self, place: u32) -> u64 {
+        assert!((self.index as usize) < PACKED_MAX && place < 1 << PLACE_BITS, "a name has its bits");
+        u64::from(self.generation) << 32 | u64::from(self.index) << PLACE_BITS | u64::from(place)
     }
 
-    pub(crate) fn unpack(packed: u64) -> Self {
-        Self { index: packed as u32, generation: (packed >> 32) as u32 }
+    pub(crate) fn unpack(packed: u64) -> (Self, u32) {
+        let (low, generation) = (packed as u32, (packed >> 32) as u32);
+        (Self { index: low >> PLACE_BITS, generation }, low & ((1 << PLACE_BITS) - 1))
     }
 }
 
@@ -107,6 +118,8 @@ mod tests {
         assert_eq!(slots.get(first), None);
         assert_eq!(slots.remove(first), None);
         assert_eq!((slots.get(second), slots.len()), (Some(&'b'), 1));
-        assert_eq!(Handle::unpack(second.pack()), second);
+        for place in [0, 1, (1 << PLACE_BITS) - 1] {
+            assert_eq!(Handle::unpack(second.pack(place)), (second, place));
+        }
     }
 }

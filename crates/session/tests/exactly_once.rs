@@ -35,6 +35,9 @@ struct Tally {
 fn play(seed: u64, operations: u64, faults: Faults, adjust: impl FnOnce(&mut Cluster)) -> Tally {
     let mut cluster = Cluster::new(INSTANCES, seed);
     adjust(&mut cluster);
+    if !seed.is_multiple_of(3) {
+        cluster.features = support::FEATURES;
+    }
     let mut world = World::new(seed, cluster, |settings| settings.window_frames = 16);
     world.faults = faults;
     let mut draw = Random::new(seed ^ 0xd);

@@ -9,7 +9,7 @@ use support::{
 use zerohop_session::{Collect, Collecting, Error, Reply, Trouble, Waiting};
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{Change, Query, Until};
-use zerohop_wire::{Decoded, Decoder, Failure, Features, Kind};
+use zerohop_wire::{Decoded, Decoder, Failure, Kind};
 
 #[test]
 fn a_write_opens_a_session_once_and_numbers_per_partition() {
@@ -203,7 +203,7 @@ fn a_wait_is_given_its_time_and_not_sent_again() {
     assert_eq!(world.result(token), &Err(Error::Answer { failure }));
     let frames = world.sent.as_ref().unwrap();
     let Decoded::Frame { frame, .. } =
-        Decoder::agreed(1, Features::LZ4).decode(&frames.last().unwrap().bytes)
+        Decoder::agreed(1, support::FEATURES).decode(&frames.last().unwrap().bytes)
     else {
         panic!()
     };

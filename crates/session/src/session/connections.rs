@@ -11,7 +11,7 @@ use super::Session;
 use crate::connection::{Connection, ConnectionId, Phase};
 use crate::effect::{Effect, Lost};
 use crate::error::{Error, Trouble};
-use crate::flight::{Cargo, Flight};
+use crate::flight::{Cargo, Flight, request_id};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
@@ -24,8 +24,8 @@ impl<T> Session<T> {
         self.connection_mut(index).phase = Phase::Greeting { due };
         self.timers.arm(Subject::Connection(index), due);
         let features = match self.settings.compress_from_bytes {
-            Some(_) => Features::LZ4,
-            None => Features::default(),
+            Some(_) => Features(Features::GATHER.0 | Features::LZ4.0),
+            None => Features::GATHER,
         };
         let name = self.settings.name.clone();
         let mut hello = Hello {
@@ -85,7 +85,7 @@ impl<T> Session<T> {
     /// Sends a request of the session's own on a connection, ahead of what waits there.
     pub(super) fn ask(&mut self, now: Time, index: u32, message: &Message<'_>, cargo: Cargo) -> Handle {
         let flight = self.launch(now, index, cargo);
-        let envelope = Envelope { request: flight.pack().into(), ..Envelope::default() };
+        let envelope = Envelope { request: request_id(flight, 0), ..Envelope::default() };
         self.write(index, &envelope, message).expect("the session's own requests keep every bound");
         self.mark_dirty(index);
         flight
@@ -185,6 +185,7 @@ impl<T> Session<T> {
         }
         connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
         connection.decoder = Decoder::agreed(ack.version, ack.features);
+        connection.gathers = ack.features.has(Features::GATHER);
         match prove {
             Some(prove) => {
                 connection.proving = Some(Box::new(*ack));
@@ -251,6 +252,7 @@ impl<T> Session<T> {
         connection.decoder = Decoder::before_hello();
         connection.encoder = Encoder::default();
         connection.out.clear();
+        connection.open = None;
         (connection.caller, connection.proving) = (None, None);
         connection.last = Some(trouble.clone());
         let was_for_map = std::mem::take(&mut connection.for_map);
@@ -278,8 +280,8 @@ impl<T> Session<T> {
                 Cargo::Map => self.map_question_failed(now, trouble.clone()),
                 Cargo::SessionOpen => self.opening_failed(now),
                 Cargo::One(operation) => self.lost_in(now, handle, operation, trouble),
-                Cargo::Batch(operations) => {
-                    for operation in operations {
+                cargo @ (Cargo::Batch(_) | Cargo::Gather(_)) => {
+                    for operation in cargo.into_operations() {
                         self.lost_in(now, handle, operation, trouble);
                     }
                 }
@@ -340,6 +342,7 @@ impl<T> Session<T> {
             let id = ConnectionId { index, serial: connection.serial };
             // Nothing that was meant for this opening may go out in the next.
             connection.out.clear();
+            connection.open = None;
             self.effects.push(Effect::Close { connection: id });
         }
     }

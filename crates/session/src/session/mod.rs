@@ -7,6 +7,7 @@
 mod answers;
 mod connections;
 mod dispatch;
+mod gather;
 mod mapping;
 mod opening;
 mod receive;

@@ -62,13 +62,13 @@ impl<T> Session<T> {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 match frame.message(&mut scratch) {
                     Ok(message) => self.answered(now, index, frame.envelope.request, message, whole),
-                    Err(_) => self.damaged(now, index, frame.envelope.request),
+                    Err(_) => self.refused_frame(now, index, frame.envelope.request),
                 }
                 self.scratch = scratch;
                 Step::Used(used)
             }
             Decoded::Refused { envelope, used, .. } => {
-                self.damaged(now, index, envelope.request);
+                self.refused_frame(now, index, envelope.request);
                 Step::Used(used)
             }
             Decoded::Broken(broken) => {
@@ -87,6 +87,15 @@ impl<T> Session<T> {
         message: Message<'_>,
         whole: Option<&Bytes>,
     ) {
+        if let Message::Gathered(answers) = message {
+            for answer in answers.iter() {
+                match answer.message() {
+                    Ok(message) => self.answered(now, index, answer.request, message, whole),
+                    Err(_) => self.damaged(now, index, answer.request),
+                }
+            }
+            return;
+        }
         let Some((handle, flight)) = self.landed(index, request) else { return };
         let sent = flight.sent;
         match (flight.cargo, message) {
@@ -104,7 +113,7 @@ impl<T> Session<T> {
                     }
                 }
             }
-            (Cargo::Batch(operations), Message::Answer(Err(failure))) => {
+            (cargo @ (Cargo::Batch(_) | Cargo::Gather(_)), Message::Answer(Err(failure))) => {
                 if let Failure::WrongOwner { epoch, delta } = &failure {
                     self.map_moved(now, *epoch, delta);
                 }
@@ -115,7 +124,7 @@ impl<T> Session<T> {
                     }
                     other => other.into_owned(),
                 };
-                for operation in operations {
+                for operation in cargo.into_operations() {
                     self.settle(now, handle, operation, sent, Err(failure.clone()), None);
                 }
             }
@@ -156,6 +165,14 @@ impl<T> Session<T> {
         }
     }
 
+    /// A frame has come that cannot be read. One that names no request holds answers to several, and nobody knows to which.
+    fn refused_frame(&mut self, now: Time, index: u32, request: RequestId) {
+        match request {
+            RequestId(0) => self.lose(now, index, Trouble::Damaged, true),
+            request => self.damaged(now, index, request),
+        }
+    }
+
     /// The answer to this request cannot be read: whoever waits for it asks again.
     fn damaged(&mut self, now: Time, index: u32, request: RequestId) {
         if let Some((handle, flight)) = self.landed(index, request) {
@@ -171,8 +188,8 @@ impl<T> Session<T> {
             // Its connection stays in its greeting until that is overdue.
             Cargo::Hello | Cargo::Prove | Cargo::Ping => {}
             Cargo::One(operation) => self.repeat(now, handle, operation),
-            Cargo::Batch(operations) => {
-                for operation in operations {
+            cargo @ (Cargo::Batch(_) | Cargo::Gather(_)) => {
+                for operation in cargo.into_operations() {
                     self.repeat(now, handle, operation);
                 }
             }
@@ -193,13 +210,21 @@ impl<T> Session<T> {
         self.rest(now, operation, 0);
     }
 
-    /// Takes the frame that an answer names off the books, if it is still under way on this connection.
+    /// Takes what an answer names off the books, if it is still under way on this connection: a frame, or one of the requests
+    /// that are gathered in it.
     fn landed(&mut self, index: u32, request: RequestId) -> Option<(Handle, Flight)> {
-        let handle = Handle::unpack(request.0);
-        if self.flights.get(handle)?.connection != index {
-            return None;
+        let (handle, place) = Handle::unpack(request.0);
+        let flight = self.flights.get_mut(handle).filter(|flight| flight.connection == index)?;
+        if place == 0 {
+            return Some((handle, self.land(handle)?));
         }
-        Some((handle, self.land(handle)?))
+        let sent = flight.sent;
+        let Cargo::Gather(gather) = &mut flight.cargo else { return None };
+        let request = Flight { connection: index, sent, cargo: gather.take(place)?, overdue: false };
+        if gather.is_answered() {
+            self.land(handle);
+        }
+        Some((handle, request))
     }
 }
 

@@ -12,13 +12,16 @@ use super::{Session, lane};
 use crate::connection::{ConnectionId, Phase};
 use crate::effect::Effect;
 use crate::error::{Error, Trouble};
-use crate::flight::Cargo;
-use crate::limits::{BATCH_SLACK_BYTES, SILENT_US, WAIT_GRACE_US};
+use crate::flight::{Cargo, request_id};
+use crate::limits::{BATCH_SLACK_BYTES, FLIGHTS_MAX, GATHERED_REQUEST_BYTES_MAX, SILENT_US, WAIT_GRACE_US};
 use crate::operation::{Operation, Stamped, State};
 use crate::request::{Ask, Pointed, unpack};
 use crate::slots::Handle;
 use crate::time::Time;
 use crate::timers::Subject;
+
+/// An operation, and where it belongs.
+type Placed = (KeyspaceId, PartitionId, Handle);
 
 /// Attempts after which the time for one is no longer doubled.
 const DOUBLINGS_MAX: u32 = 6;
@@ -32,14 +35,17 @@ impl<T> Session<T> {
             return self.drop_connection(now, index);
         }
         if connection.phase == Phase::Ready {
-            if connection.collected_is_due(now) {
-                self.send_collected(now, index);
+            let collected = if connection.collected_is_due(now) { connection.collected.len() } else { 0 };
+            // A lone request has nobody to share a frame with.
+            let gathers = connection.gathers && collected + connection.queue.len() > 1;
+            if collected > 0 {
+                self.send_collected(now, index, gathers);
             }
             while self.has_room(index)
                 && let Some(handle) = self.connection_mut(index).queue.pop_front()
             {
                 if self.waits_at(handle, index) {
-                    self.send_one(now, index, handle);
+                    self.send_one(now, index, handle, gathers);
                 }
             }
         }
@@ -58,17 +64,21 @@ impl<T> Session<T> {
     }
 
     fn has_room(&self, index: u32) -> bool {
-        let connection = self.connections[index as usize].as_ref();
-        connection.is_some_and(|connection| connection.flights < self.settings.window_frames)
+        let Some(connection) = self.connections[index as usize].as_ref() else { return false };
+        let another = connection.flights < self.settings.window_frames && self.flights.len() < FLIGHTS_MAX;
+        another || self.has_room_in_open(connection)
     }
 
     /// Sends one operation in a frame of its own, or lets it wait for its number.
-    fn send_one(&mut self, now: Time, index: u32, handle: Handle) {
+    fn send_one(&mut self, now: Time, index: u32, handle: Handle, gathers: bool) {
         let Some(stamp) = self.stamp(now, index, handle) else { return };
-        self.send_stamped(now, index, handle, stamp);
+        self.send_stamped(now, index, handle, stamp, gathers);
     }
 
-    fn send_stamped(&mut self, now: Time, index: u32, handle: Handle, stamp: Stamp) {
+    fn send_stamped(&mut self, now: Time, index: u32, handle: Handle, stamp: Stamp, gathers: bool) {
+        if gathers && self.gather_one(now, index, handle, &stamp) {
+            return;
+        }
         let Some(operation) = self.operations.get(handle) else { return };
         let mut envelope = Envelope {
             keyspace: operation.keyspace(),
@@ -78,7 +88,7 @@ impl<T> Session<T> {
             ..Envelope::default()
         };
         let flight = self.launch(now, index, Cargo::One(handle));
-        envelope.request = flight.pack().into();
+        envelope.request = request_id(flight, 0);
         if let Err(failure) = self.encode_one(index, handle, &envelope, stamp) {
             // It passes a bound that packing did not know: a frame's.
             self.land(flight);
@@ -138,8 +148,9 @@ impl<T> Session<T> {
         Ok(())
     }
 
-    /// Sends what was collected: one frame for each partition, or several if one would be too long.
-    fn send_collected(&mut self, now: Time, index: u32) {
+    /// Sends what was collected: one request for each partition, or several if one would be too long, gathered in frames if
+    /// the other side takes them so.
+    fn send_collected(&mut self, now: Time, index: u32, gathers: bool) {
         let connection = self.connection_mut(index);
         let handles = std::mem::take(&mut connection.collected);
         let bytes_max = connection.collect_bytes;
@@ -147,7 +158,7 @@ impl<T> Session<T> {
         connection.collect_due = Time::NEVER;
         connection.collect_bytes = usize::MAX;
 
-        let mut placed: Vec<(KeyspaceId, PartitionId, Handle)> = Vec::with_capacity(handles.len());
+        let mut placed: Vec<Placed> = Vec::with_capacity(handles.len());
         for handle in handles {
             let Some(operation) = self.operations.get(handle) else { continue };
             if operation.state == (State::Queued { connection: index }) {
@@ -157,11 +168,15 @@ impl<T> Session<T> {
         }
         // Stable, so that operations on one partition stay in the order of their submission.
         placed.sort_by_key(|(keyspace, partition, _)| (*keyspace, *partition));
+        let is_of_one = |(first, last): (&Placed, &Placed)| (first.0, first.1) == (last.0, last.1);
+        let is_lone = self.connection_mut(index).queue.is_empty()
+            && placed.first().zip(placed.last()).is_some_and(is_of_one);
+        let gathers = gathers && !is_lone;
         let mut left = Vec::new();
         for group in placed.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)) {
             let mut rest = group;
             while !rest.is_empty() && self.has_room(index) {
-                rest = self.send_batch(now, index, rest, bytes_max);
+                rest = self.send_batch(now, index, rest, (bytes_max, gathers));
             }
             left.extend(rest.iter().map(|(_, _, handle)| *handle));
         }
@@ -173,14 +188,14 @@ impl<T> Session<T> {
         }
     }
 
-    /// Sends the first of these operations on one partition in one frame, and returns those that did not fit it.
+    /// Sends the first of these operations on one partition in one request, and returns those that did not fit it.
     fn send_batch<'o>(
         &mut self,
         now: Time,
         index: u32,
-        placed: &'o [(KeyspaceId, PartitionId, Handle)],
-        bytes_max: usize,
-    ) -> &'o [(KeyspaceId, PartitionId, Handle)] {
+        placed: &'o [Placed],
+        (bytes_max, gathers): (usize, bool),
+    ) -> &'o [Placed] {
         // A batch ends at what a frame holds; what the caller said only decides when it goes.
         let limit = bytes_max.clamp(BODY_BYTES_MAX / 4, BODY_BYTES_MAX - BATCH_SLACK_BYTES);
         let mut packed = std::mem::take(&mut self.packed);
@@ -215,9 +230,16 @@ impl<T> Session<T> {
             [] => {}
             [only] => {
                 let stamp = first.unwrap_or_default();
-                self.send_stamped(now, index, only, stamp);
+                self.send_stamped(now, index, only, stamp, gathers);
             }
-            _ => self.send_packed(now, index, aboard, &packed, first.unwrap_or_default(), time_out),
+            _ => {
+                // Also a batch of reads tells what the session has seen.
+                let stamp = Stamp { seen: self.seen, ..first.unwrap_or_default() };
+                match gathers && packed.len() <= GATHERED_REQUEST_BYTES_MAX {
+                    true => self.gather_batch(now, index, aboard, &packed, (stamp, time_out)),
+                    false => self.send_packed(now, index, aboard, &packed, (stamp, time_out)),
+                }
+            }
         }
         self.packed = packed;
         &placed[used..]
@@ -229,8 +251,7 @@ impl<T> Session<T> {
         index: u32,
         aboard: Vec<Handle>,
         packed: &[u8],
-        stamp: Stamp,
-        time_out_ms: u32,
+        (stamp, time_out_ms): (Stamp, u32),
     ) {
         let Some(operation) = aboard.first().and_then(|handle| self.operations.get(*handle)) else { return };
         let mut envelope = Envelope {
@@ -241,10 +262,8 @@ impl<T> Session<T> {
             ..Envelope::default()
         };
         let operations = Many::packed(aboard.len() as u32, packed).expect("it was packed item by item");
-        // Also a batch of reads tells what the session has seen.
-        let stamp = Stamp { seen: self.seen, ..stamp };
         let flight = self.launch(now, index, Cargo::Batch(aboard.clone()));
-        envelope.request = flight.pack().into();
+        envelope.request = request_id(flight, 0);
         self.write(index, &envelope, &Message::Batch(Batch { stamp, operations }))
             .expect("a batch was kept within what a frame holds");
         for handle in aboard {
@@ -283,7 +302,7 @@ impl<T> Session<T> {
         Some(Stamp { session, sequence, lowest_unanswered: lowest, seen })
     }
 
-    fn took_off(&mut self, now: Time, handle: Handle, flight: Handle) {
+    pub(super) fn took_off(&mut self, now: Time, handle: Handle, flight: Handle) {
         let attempt_us = self.settings.attempt_us;
         let Some(operation) = self.operations.get_mut(handle) else { return };
         let (due, look) = match operation.is_wait() || operation.is_admin() {
@@ -300,6 +319,7 @@ impl<T> Session<T> {
 
     /// Hands what was written so far to the shell, with `tail` after it.
     fn hand_out(&mut self, index: u32, tail: Bytes) {
+        self.end_open(index);
         let Some(connection) = self.connections[index as usize].as_mut() else { return };
         if connection.out.is_empty() && tail.is_empty() {
             return;
@@ -309,7 +329,9 @@ impl<T> Session<T> {
         self.effects.push(Effect::Send { connection, head, tail });
     }
 
-    fn buffer(&mut self, index: u32) -> (&mut Vec<u8>, zerohop_wire::Encoder) {
+    /// Where the next frame of a connection is written, behind those that are ended.
+    pub(super) fn buffer(&mut self, index: u32) -> (&mut Vec<u8>, zerohop_wire::Encoder) {
+        self.end_open(index);
         let spare = &mut self.spare;
         let connection = self.connections[index as usize].as_mut().expect("only what is there is written to");
         if connection.out.capacity() == 0
@@ -322,7 +344,7 @@ impl<T> Session<T> {
 }
 
 /// How long the server may take: as long as somebody waits for the answer.
-fn time_out_ms<T>(now: Time, operation: &Operation<T>) -> u32 {
+pub(super) fn time_out_ms<T>(now: Time, operation: &Operation<T>) -> u32 {
     let grace_us = if operation.is_wait() { WAIT_GRACE_US } else { 0 };
     let left_us = operation.deadline.since_us(now.after_us(grace_us));
     u32::try_from(left_us / 1000).unwrap_or(u32::MAX).clamp(1, TIME_OUT_MS_MAX)

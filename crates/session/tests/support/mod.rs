@@ -22,6 +22,9 @@ use zerohop_wire::{Decoded, Decoder, Features, Kind, Many};
 
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
+/// All that servers may agree to; which of them they do, each world says.
+pub const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0);
+
 /// In parts of a thousand.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
@@ -202,7 +205,7 @@ impl World {
         let bytes = [head, tail].concat();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let Decoded::Frame { used, .. } = Decoder::agreed(1, Features::LZ4).decode(rest) else {
+            let Decoded::Frame { used, .. } = Decoder::agreed(1, FEATURES).decode(rest) else {
                 panic!("the session sends whole frames");
             };
             let (frame, after) = rest.split_at(used);
@@ -327,7 +330,7 @@ pub fn insert(key: &str, value: &[u8]) -> Request {
 /// Kinds of the frames sent so far, with whom they went to.
 pub fn kinds(world: &World) -> Vec<(Kind, String)> {
     let frames = world.sent.as_ref().unwrap();
-    let kind = |bytes: &[u8]| match Decoder::agreed(1, Features::LZ4).decode(bytes) {
+    let kind = |bytes: &[u8]| match Decoder::agreed(1, FEATURES).decode(bytes) {
         Decoded::Frame { frame, .. } => frame.kind,
         other => panic!("{other:?}"),
     };
@@ -341,14 +344,20 @@ pub fn count(world: &World, kind: Kind) -> usize {
 /// Stamps of the writes sent so far.
 pub fn stamps(world: &World) -> Vec<Stamp> {
     let frames = world.sent.as_ref().unwrap();
-    let stamp = |bytes: &[u8]| match Decoder::agreed(1, Features::LZ4).decode(bytes) {
-        Decoded::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
-            Message::Write { stamp, .. } => Some(stamp),
-            Message::Batch(batch) => Some(batch.stamp),
-            Message::Transact(transact) => Some(transact.stamp),
-            _ => None,
-        },
+    let stamp = |message: Message<'_>| match message {
+        Message::Write { stamp, .. } => Some(stamp),
+        Message::Batch(batch) => Some(batch.stamp),
+        Message::Transact(transact) => Some(transact.stamp),
         _ => None,
     };
-    frames.iter().filter_map(|frame| stamp(&frame.bytes)).collect()
+    let of_frame = |bytes: &[u8]| match Decoder::agreed(1, FEATURES).decode(bytes) {
+        Decoded::Frame { frame, .. } => match frame.message(&mut Vec::new()).unwrap() {
+            Message::Gather(requests) => {
+                requests.iter().filter_map(|request| stamp(request.message().unwrap())).collect()
+            }
+            message => Vec::from_iter(stamp(message)),
+        },
+        _ => Vec::new(),
+    };
+    frames.iter().flat_map(|frame| of_frame(&frame.bytes)).collect()
 }

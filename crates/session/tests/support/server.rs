@@ -198,17 +198,55 @@ impl Cluster {
         address: Option<String>,
         bytes: &[u8],
     ) -> Vec<Vec<u8>> {
-        let (envelope, answer) = match Decoder::agreed(1, Features::LZ4).decode(bytes) {
+        match Decoder::agreed(1, super::FEATURES).decode(bytes) {
             Decoded::Frame { frame, .. } => {
                 let mut scratch = Vec::new();
                 let message = frame.message(&mut scratch).expect("the session keeps to the protocol");
-                (frame.envelope, self.answer(now, id, address.as_deref(), &frame.envelope, message))
+                let Message::Gather(requests) = message else {
+                    return Vec::from_iter(self.answer(
+                        now,
+                        id,
+                        address.as_deref(),
+                        &frame.envelope,
+                        message,
+                    ));
+                };
+                assert!(self.features.has(Features::GATHER), "the session gathers what nobody takes so");
+                let mut answers = Vec::new();
+                for (request, place) in requests.iter().zip(1..) {
+                    let message = request.message().expect("the session keeps to the protocol");
+                    let envelope = request.envelope(&frame.envelope, place);
+                    answers.extend(self.answer(now, id, address.as_deref(), &envelope, message));
+                }
+                self.gathered(answers)
             }
-            Decoded::Refused { envelope, failure, .. } => (envelope, Some(fail(&envelope, failure))),
+            Decoded::Refused { envelope, failure, .. } => vec![fail(&envelope, failure)],
             other => panic!("the session sends frames, not {other:?}"),
-        };
-        let _ = envelope;
-        answer.into_iter().collect()
+        }
+    }
+
+    /// Puts some answers together, in any order.
+    fn gathered(&mut self, mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut sent = Vec::new();
+        while !frames.is_empty() {
+            let mut packed = Vec::new();
+            for _ in 0..1 + self.random.below(2 * frames.len() as u64) {
+                if frames.is_empty() {
+                    break;
+                }
+                let frame = frames.swap_remove(self.random.below(frames.len() as u64) as usize);
+                let Decoded::Frame { frame, .. } = Decoder::agreed(1, super::FEATURES).decode(&frame) else {
+                    panic!("an answer is a frame")
+                };
+                let mut body = Vec::new();
+                let kind = frame.message(&mut Vec::new()).unwrap().encode_body(&mut body).unwrap().number();
+                let answer = GatheredAnswer { request: frame.envelope.request, kind, body: &body };
+                zerohop_wire::pack(&answer, &mut packed).unwrap();
+            }
+            let message = Message::Gathered(Many::all(&packed).unwrap());
+            sent.push(encode(&Envelope::default(), &message));
+        }
+        sent
     }
 
     fn answer(

@@ -1,0 +1,242 @@
+//! What a batch over many partitions costs a session, and a server in frames: a session talks to a server in memory, which
+//! takes its frames apart and answers each request with what it has at hand. To be counted, as time says little:
+//!
+//! ```text
+//! cargo build --release -p zerohop-session --example gather_cost
+//! valgrind --tool=callgrind target/release/examples/gather_cost gather 100 40 get      (or: plain, 1000 4, set)
+//! callgrind_annotate --inclusive=yes callgrind.out.*      client_submits, client_turns, client_receives; server_takes
+//! ```
+
+#![allow(clippy::print_stdout, reason = "a program that prints figures")]
+
+use std::hint::black_box;
+
+use bytes::BytesMut;
+use zerohop_placement::{
+    Address, Change as MapChange, KeyspaceConfig, MapDelta, Node, NodeState, PartitionCount, ReplicaGroup,
+};
+use zerohop_session::{Collect, Collecting, ConnectionId, Effect, Request, Session, Settings, Time};
+use zerohop_wire::ids::{
+    Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, SessionId, Timestamp,
+};
+use zerohop_wire::messages::{
+    Answer, Change, ClusterId, Condition, Expiry, HelloAck, Map, Operation, Outcome, Query, Read,
+    SessionOpened, Write,
+};
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Gathering, Many, Message};
+
+type Failure = Box<dyn std::error::Error>;
+
+const KEYSPACE: KeyspaceId = KeyspaceId(1);
+const PARTITIONS: u32 = 256;
+const VALUE: [u8; 132] = [7; 132];
+const USAGE: &str = "gather_cost plain|gather KEYS ROUNDS get|set";
+
+/// A server of one instance, without records.
+struct Server {
+    features: Features,
+    map: Vec<u8>,
+    decoder: Decoder,
+    encoder: Encoder,
+    gathers: bool,
+    gathering: Gathering,
+    input: Vec<u8>,
+    out: Vec<u8>,
+    frames: u64,
+}
+
+impl Server {
+    /// Takes all that has come, and answers it.
+    #[inline(never)]
+    fn server_takes(&mut self) -> Result<(), Failure> {
+        let mut input = std::mem::take(&mut self.input);
+        let mut rest = &input[..];
+        while let Decoded::Frame { frame, used } = self.decoder.decode(rest) {
+            self.frames += 1;
+            match frame.message(&mut Vec::new())? {
+                Message::Gather(requests) => {
+                    for (request, place) in requests.iter().zip(1..) {
+                        self.answer(&request.envelope(&frame.envelope, place), request.message()?)?;
+                    }
+                }
+                message => self.answer(&frame.envelope, message)?,
+            }
+            rest = &rest[used..];
+        }
+        self.gathering.close(&self.encoder, &mut self.out);
+        input.clear();
+        self.input = input;
+        Ok(())
+    }
+
+    fn answer(&mut self, envelope: &Envelope, message: Message<'_>) -> Result<(), Failure> {
+        match message {
+            Message::Hello(hello) => {
+                let features = hello.features.common(self.features);
+                let (cluster, map_epoch) = (ClusterId([9; 16]), MapEpoch(1));
+                let ack = HelloAck { version: 1, features, cluster, map_epoch, ..HelloAck::default() };
+                self.say(envelope, &Message::HelloAck(ack))?;
+                (self.decoder, self.gathers) = (Decoder::agreed(1, features), features.has(Features::GATHER));
+                Ok(())
+            }
+            Message::MapGet(_) => {
+                let encoded = self.map.clone();
+                let map = Map { epoch: MapEpoch(1), since: MapEpoch(0), encoded: &encoded };
+                self.say(envelope, &Message::Map(map))
+            }
+            Message::SessionOpen(_) => {
+                let session = SessionId { issued: Timestamp(1), nonce: 5 };
+                self.say(envelope, &Message::SessionOpened(SessionOpened { session, idle_ms: 0 }))
+            }
+            Message::Read { read, .. } => {
+                self.say(envelope, &Message::Answer(answer(&Operation::Read(black_box(read)))))
+            }
+            Message::Write { write, .. } => {
+                self.say(envelope, &Message::Answer(answer(&Operation::Write(black_box(write)))))
+            }
+            Message::Batch(batch) => {
+                let (mut packed, mut count) = (Vec::new(), 0);
+                for (_, operation) in batch.numbered() {
+                    zerohop_wire::pack(&answer(&operation), &mut packed)?;
+                    count += 1;
+                }
+                self.say(envelope, &Message::BatchAnswer(Many::packed(count, &packed)?))
+            }
+            other => Err(format!("the session asks {other:?}").into()),
+        }
+    }
+
+    fn say(&mut self, to: &Envelope, message: &Message<'_>) -> Result<(), Failure> {
+        let Self { encoder, gathering, out, .. } = self;
+        let to = Envelope { time_out_ms: 0, ..*to };
+        if self.gathers {
+            gathering.add(encoder, &to, message, out)?;
+        } else {
+            encoder.encode(&to, message, out)?;
+        }
+        Ok(())
+    }
+}
+
+fn answer(operation: &Operation<'_>) -> Answer<'static> {
+    let version = Timestamp(1 << 20);
+    Ok(match operation {
+        Operation::Read(_) => Outcome::Value { version, length: VALUE.len() as u64, bytes: &VALUE },
+        Operation::Write(_) => Outcome::Done { version, number: 0 },
+    })
+}
+
+#[inline(never)]
+fn client_submits(session: &mut Session<()>, now: Time, requests: Vec<Request>) {
+    requests.into_iter().for_each(|request| session.submit(now, request, ()));
+}
+
+#[inline(never)]
+fn client_turns(session: &mut Session<()>, now: Time, effects: &mut Vec<Effect<()>>) {
+    session.turn(now, effects);
+}
+
+#[inline(never)]
+fn client_receives(session: &mut Session<()>, now: Time, id: ConnectionId, input: &mut BytesMut) {
+    session.received(now, id, input);
+}
+
+/// Does these, and says how many bytes went both ways.
+fn play(
+    session: &mut Session<()>,
+    server: &mut Server,
+    now: &mut Time,
+    requests: Vec<Request>,
+) -> Result<usize, Failure> {
+    let (mut effects, mut input, mut bytes) = (Vec::new(), BytesMut::new(), 0);
+    client_submits(session, *now, requests);
+    while session.outstanding() > 0 {
+        now.0 += 10;
+        client_turns(session, *now, &mut effects);
+        let mut sender = None;
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Connect { connection, .. } => {
+                    (server.decoder, server.gathers) = (Decoder::before_hello(), false);
+                    session.connected(*now, connection);
+                }
+                Effect::Send { connection, head, tail } => {
+                    server.input.extend_from_slice(&head);
+                    server.input.extend_from_slice(&tail);
+                    session.recycle(head);
+                    sender = Some(connection);
+                }
+                Effect::Complete { result, .. } => drop(result?),
+                Effect::Close { .. } => {}
+            }
+        }
+        if let Some(id) = sender {
+            bytes += server.input.len();
+            server.server_takes()?;
+            bytes += server.out.len();
+            input.extend_from_slice(&server.out);
+            server.out.clear();
+            client_receives(session, *now, id, &mut input);
+        }
+    }
+    client_turns(session, *now, &mut effects);
+    Ok(bytes)
+}
+
+fn map() -> Result<Vec<u8>, Failure> {
+    let address = Address::new("server:7401")?;
+    let node = Node {
+        id: NodeId(1),
+        state: NodeState::Up,
+        incarnation: Incarnation(1),
+        manager: address.clone(),
+        first_instance: InstanceId(1),
+        instances: vec![address],
+    };
+    let mut config = KeyspaceConfig::new("default".parse()?, 7).fitted_to(1);
+    config.partitions = PartitionCount::new(PARTITIONS)?;
+    let groups = (0..PARTITIONS).map(|_| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(1))).collect();
+    let changes = vec![MapChange::PutNode(node), MapChange::CreateKeyspace { id: KEYSPACE, config, groups }];
+    Ok(MapDelta { from: MapEpoch(0), to: MapEpoch(1), changes }.encode())
+}
+
+fn main() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [way, size, rounds, what] = &arguments[..] else { return Err(USAGE.into()) };
+    let (size, rounds): (usize, usize) = (size.parse()?, rounds.parse()?);
+    let mut server = Server {
+        features: if way == "gather" { Features::GATHER } else { Features::default() },
+        map: map()?,
+        decoder: Decoder::before_hello(),
+        encoder: Encoder::default(),
+        gathers: false,
+        gathering: Gathering::default(),
+        input: Vec::new(),
+        out: Vec::new(),
+        frames: 0,
+    };
+    let mut session = Session::new(Settings::new(&[Address::new("server:7401")?], 3));
+    let mut now = Time(1_000_000);
+    let keys: Vec<String> = (0..size).map(|number| format!("key-{number:011}")).collect();
+    let requests = || -> Result<Vec<Request>, Failure> {
+        let request = |key: &String| {
+            let key = key.as_bytes();
+            let change = Change::Insert { value: &VALUE, expiry: Expiry::Never };
+            let operation = match what.as_str() {
+                "set" => Operation::Write(Write { key, condition: Condition::Always, change }),
+                _ => Operation::Read(Read { key, query: Query::Lookup }),
+            };
+            let together = Collecting::Within(Collect { delay_us: 0, bytes: 1 << 24 });
+            Ok(Request::record(KEYSPACE, &operation, 10_000_000)?.collecting(together))
+        };
+        keys.iter().map(request).collect()
+    };
+    play(&mut session, &mut server, &mut now, requests()?)?;
+    let (frames, mut bytes) = (server.frames, 0);
+    for _ in 0..rounds {
+        bytes += play(&mut session, &mut server, &mut now, requests()?)?;
+    }
+    let frames = (server.frames - frames) as f64 / rounds as f64;
+    println!("{way} {what} {size}: {frames} frames a round, {} bytes a key", bytes / (rounds * size));
+    Ok(())
+}

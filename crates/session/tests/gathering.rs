@@ -1,0 +1,239 @@
+//! Requests that share frames: which do, and that each is answered, redirected and sent again by itself.
+
+mod support;
+
+use support::server::Record;
+use support::*;
+use zerohop_session::{Collect, Collecting, Reply, Request};
+use zerohop_wire::ids::{InstanceId, PartitionId};
+use zerohop_wire::messages::{Operation, Query, Read, Until};
+use zerohop_wire::{Failure, Kind};
+
+const TOGETHER: Collecting = Collecting::Within(Collect { delay_us: 0, bytes: 1 << 20 });
+
+/// A world whose session has a connection to every instance, and a session there.
+fn ready(instances: u32) -> World {
+    let mut world = world(instances);
+    world.cluster.features = FEATURES;
+    for partition in 0..server::PARTITIONS {
+        world.submit(append(&keys_of(&world, partition, 1)[0].clone(), "first"));
+    }
+    world.settle();
+    world.sent = Some(Vec::new());
+    world
+}
+
+/// One key of each partition.
+fn a_key_each(world: &World) -> Vec<String> {
+    (0..server::PARTITIONS).map(|partition| keys_of(world, partition, 1)[0].clone()).collect()
+}
+
+fn append_each(world: &mut World, value: &str, collecting: Collecting) -> Vec<usize> {
+    let keys = a_key_each(world);
+    keys.iter().map(|key| world.submit(append(key, value).collecting(collecting))).collect()
+}
+
+fn assert_done(world: &World, tokens: &[usize], value: &str) {
+    for token in tokens {
+        assert!(matches!(world.result(*token), Ok(Reply::Done { .. })), "{:?}", world.result(*token));
+    }
+    for key in a_key_each(world) {
+        assert_eq!(world.cluster.count(&key, value), 1, "{key}");
+    }
+}
+
+#[test]
+fn what_is_collected_for_several_partitions_of_an_instance_goes_in_one_frame() {
+    let mut world = ready(1);
+    let tokens = append_each(&mut world, "together", TOGETHER);
+    world.settle();
+    assert_done(&world, &tokens, "together");
+    assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
+    let stamps = stamps(&world);
+    assert_eq!(stamps.len(), server::PARTITIONS as usize);
+    assert!(stamps.iter().all(|stamp| stamp.sequence.0 == 2), "each partition numbers by itself: {stamps:?}");
+}
+
+#[test]
+fn each_instance_gets_a_frame_with_what_is_for_it() {
+    let mut world = ready(2);
+    let tokens = append_each(&mut world, "together", TOGETHER);
+    world.settle();
+    assert_done(&world, &tokens, "together");
+    assert_eq!(count(&world, Kind::Gather), 2);
+    assert_eq!(kinds(&world).len(), 2);
+}
+
+#[test]
+fn what_is_submitted_in_one_turn_shares_a_frame_though_nothing_waits() {
+    let mut world = ready(1);
+    let tokens = append_each(&mut world, "now", Collecting::Never);
+    world.settle();
+    assert_done(&world, &tokens, "now");
+    assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
+}
+
+#[test]
+fn a_lone_operation_and_a_lone_batch_have_frames_of_their_own() {
+    let mut world = ready(1);
+    let keys = keys_of(&world, 3, 5);
+    world.submit(append(&keys[0], "alone"));
+    world.settle();
+    for key in &keys {
+        world.submit(insert(key, b"value").collecting(TOGETHER));
+    }
+    world.settle();
+    let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [Kind::Append, Kind::Batch]);
+}
+
+#[test]
+fn operations_on_one_partition_are_a_batch_in_the_frame() {
+    let mut world = ready(1);
+    let keys: Vec<String> = (0..3).flat_map(|partition| keys_of(&world, partition, 4)).collect();
+    let mut tokens = Vec::new();
+    for key in &keys {
+        tokens.push(world.submit(write(key, change(key)).collecting(TOGETHER)));
+    }
+    for key in &keys {
+        tokens.push(world.submit(lookup(key).collecting(TOGETHER)));
+    }
+    world.settle();
+    for token in tokens {
+        assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    }
+    assert_eq!(kinds(&world), [(Kind::Gather, "i0:7401".to_owned())]);
+    assert_eq!(stamps(&world).len(), 3);
+}
+
+fn change(value: &str) -> zerohop_wire::messages::Change<'_> {
+    zerohop_wire::messages::Change::Insert {
+        value: value.as_bytes(),
+        expiry: zerohop_wire::messages::Expiry::Never,
+    }
+}
+
+#[test]
+fn a_long_operation_has_a_frame_of_its_own_between_others() {
+    let mut world = ready(1);
+    let keys = a_key_each(&world);
+    let long = vec![7; 40_000];
+    let tokens: Vec<usize> = (0..8)
+        .map(|at| match at {
+            3 => world.submit(insert("long", &long)),
+            _ => world.submit(append(&keys[at], "short")),
+        })
+        .collect();
+    world.settle();
+    for token in tokens {
+        assert!(world.result(token).is_ok(), "{:?}", world.result(token));
+    }
+    assert_eq!(world.cluster.record("long"), Some(Record::Bytes(long)));
+    let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [Kind::Gather, Kind::Insert, Kind::Gather]);
+}
+
+#[test]
+fn a_wait_has_a_frame_of_its_own_with_its_own_time_out() {
+    let mut world = ready(1);
+    let keys = a_key_each(&world);
+    let query = Query::Wait { until: Until::Present };
+    let operation = Operation::Read(Read { key: keys[1].as_bytes(), query });
+    world.submit(lookup(&keys[0]));
+    world.submit(Request::record(KEYSPACE, &operation, 5_000).unwrap());
+    world.submit(lookup(&keys[2]));
+    world.submit(lookup(&keys[3]));
+    world.settle();
+    let sent: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(sent, [Kind::Gather, Kind::Wait, Kind::Gather]);
+}
+
+#[test]
+fn a_server_that_takes_no_such_frames_gets_none() {
+    let mut world = world(1);
+    let tokens = append_each(&mut world, "plain", TOGETHER);
+    world.settle();
+    assert_done(&world, &tokens, "plain");
+    assert_eq!((count(&world, Kind::Gather), count(&world, Kind::Append)), (0, 8));
+}
+
+#[test]
+fn one_that_is_redirected_goes_on_alone_and_the_others_are_done() {
+    let mut world = ready(2);
+    // Of the first instance's partitions, one is the second's by now; the session has not heard of it.
+    world.cluster.move_to(PartitionId(2), InstanceId(2));
+    let tokens = append_each(&mut world, "moved", TOGETHER);
+    world.settle();
+    assert_done(&world, &tokens, "moved");
+    let kinds: Vec<Kind> = kinds(&world).into_iter().map(|(kind, _)| kind).collect();
+    assert_eq!(kinds, [Kind::Gather, Kind::Gather, Kind::Append]);
+    let of_moved: Vec<_> = stamps(&world).into_iter().map(|stamp| stamp.sequence.0).collect();
+    assert_eq!(of_moved, [2; 9], "it keeps its number");
+}
+
+#[test]
+fn one_that_fails_leaves_the_others_and_is_sent_again_under_its_number() {
+    let mut world = ready(1);
+    world.cluster.script.push_back((false, Failure::Busy { retry_after_ms: 1 }));
+    // The second is done though the server does not know.
+    world.cluster.script.push_back((true, Failure::TimedOut { version: Default::default() }));
+    let tokens = append_each(&mut world, "again", TOGETHER);
+    world.settle();
+    assert_done(&world, &tokens, "again");
+    assert_eq!(stamps(&world).len(), 10);
+    assert!(stamps(&world).iter().all(|stamp| stamp.sequence.0 == 2));
+}
+
+#[test]
+fn a_lost_connection_sends_all_in_the_frame_again_once() {
+    let mut world = ready(1);
+    let tokens = append_each(&mut world, "lost", TOGETHER);
+    world.turn();
+    world.reset_all();
+    world.settle();
+    assert_done(&world, &tokens, "lost");
+}
+
+#[test]
+fn a_frame_refused_as_a_whole_is_sent_again_and_done_once() {
+    let mut world = ready(1);
+    world.faults.damage = 1000;
+    let tokens = append_each(&mut world, "damaged", TOGETHER);
+    world.turn();
+    world.faults.damage = 0;
+    world.settle();
+    assert_done(&world, &tokens, "damaged");
+}
+
+#[test]
+fn a_damaged_frame_of_answers_ends_the_connection_and_nothing_is_done_twice() {
+    let mut world = ready(1);
+    let connects = world.connects.len();
+    let tokens = append_each(&mut world, "answers", TOGETHER);
+    world.turn();
+    world.faults.damage = 1000;
+    // The frame arrives, and its answers are damaged on their way.
+    world.run_until(world.now.after_us(60));
+    world.faults.damage = 0;
+    world.settle();
+    assert_done(&world, &tokens, "answers");
+    assert_eq!(world.connects.len(), connects + 1);
+}
+
+#[test]
+fn answers_to_reads_that_share_a_frame_go_to_those_who_asked() {
+    let mut world = ready(1);
+    let names: Vec<String> = (0..50).map(|number| format!("name-{number}")).collect();
+    for name in &names {
+        world.submit(insert(name, name.as_bytes()));
+    }
+    world.settle();
+    let tokens: Vec<usize> = names.iter().map(|name| world.submit(lookup(name))).collect();
+    world.settle();
+    for (token, name) in tokens.into_iter().zip(&names) {
+        match world.result(token) {
+            Ok(Reply::Value { bytes, .. }) => assert_eq!(bytes, name.as_bytes()),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+}
