@@ -181,7 +181,7 @@ fn simulation(shop: &Workshop) -> Result<String, Failure> {
 /// Tests of the crates that have a feature for it find the bugs that it plants.
 fn plants(shop: &Workshop) -> Result<String, Failure> {
     let own: &[&str] = &["--test", "planted"];
-    let sim: &[&str] = &["--test", "planted", "--test", "planted_cluster"];
+    let sim: &[&str] = &["--test", "planted", "--test", "planted_cluster", "--test", "planted_blobs"];
     let control: &[&str] = &["--test", "planted", "--test", "votes", "--test", "agents_planted"];
     let replication: &[&str] = &["--lib", "--test", "replication", "--", "planted", "each_rule_broken"];
     let session: &[&str] = &["--test", "transactions_random", "--", "planted"];

@@ -70,6 +70,8 @@ pub enum Bug {
     OthersNotEnded,
     /// A chunk takes a write of a generation from before a cut that it knows.
     OldGenerationTaken,
+    /// A number in a chunk is transformed twice.
+    TransformTwice,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
     /// What was read is confirmed though somebody is about to change it.
@@ -129,6 +131,7 @@ impl Bug {
         Bug::LeasesNotEnded,
         Bug::OthersNotEnded,
         Bug::OldGenerationTaken,
+        Bug::TransformTwice,
     ];
 
     /// Those of splits.

@@ -58,7 +58,7 @@ pub const COMMITS: [&str; 17] = [
 ];
 
 /// What happens to blobs and snapshots.
-pub const BLOBS: [&str; 20] = [
+pub const BLOBS: [&str; 30] = [
     "blobs: creations",
     "blobs: writes of all chunks",
     "blobs: replacements",
@@ -66,6 +66,16 @@ pub const BLOBS: [&str; 20] = [
     "blobs: appends",
     "blobs: cuts",
     "blobs: deletions",
+    "blobs: shares moved",
+    "blobs: marks of one chunk",
+    "blobs: marks of both chunks",
+    "blobs: fillings begun",
+    "blobs: fillings published",
+    "blobs: fillings cut off",
+    "blobs: cuts finished for others",
+    "blobs: writes of what has not changed",
+    "blobs: cuts in the midst",
+    "blobs: writes of what has changed refused",
     "blobs: generations refused",
     "blobs: reads confirmed",
     "blobs: reads in transactions",

@@ -6,6 +6,7 @@ use zerohop_session::Time;
 use zerohop_wire::ids::Timestamp;
 
 use crate::check::cycles::{Action, Fate, Transaction};
+use crate::workload::blobs::is_mark;
 
 /// One transaction, or something that is as good as one: a read of several records, an operation on one.
 #[derive(Clone, Debug)]
@@ -83,6 +84,8 @@ impl fmt::Display for Transacted {
                 Action::Append { key, value } => write!(f, "; {key:x} << {value}")?,
                 Action::Write { key, value, .. } => write!(f, "; {key:x} := {value}")?,
                 Action::Look { key, value, version } => write!(f, "; {key:x} = {value} @{version}")?,
+                // There are as many of them as marks.
+                Action::Read { key, values } if is_mark(*key) && values.is_empty() => {}
                 Action::Read { key, values } => {
                     let from = values.len().saturating_sub(VALUES_SHOWN);
                     let more = if from > 0 { ".." } else { "" };

@@ -1,5 +1,5 @@
 //! Clusters from a few seeds show bugs planted in what blobs and snapshots rest on, and the same seeds nothing without them.
-//! `ZEROHOP_SEEDS=n` plays so many at most.
+//! `ZEROHOP_BUG=Name,Name` looks for some alone; `ZEROHOP_SEEDS=n` plays so many at most.
 #![cfg(feature = "planted-bugs")]
 #![expect(clippy::print_stdout, reason = "tells which seed found what")]
 
@@ -10,9 +10,11 @@ use zerohop_sim::{Keep, run_cluster};
 /// Seeds from 0 on within which each bug is found.
 const SEEDS: u64 = 20;
 
-/// Those that are looked for. That leases which nobody renews are never over shows only in what is left over: docs/reliability.md.
+/// Those that are looked for. That leases which nobody renews are never over shows only in what is left over: docs/reliability.md. A
+/// follower that keeps nothing for snapshots knows of none when it is promoted, and says that they have expired, as they may: the
+/// partition's own tests see it (`planted_bugs_of_snapshots_are_seen`).
 const LOOKED_FOR: [Bug; 4] =
-    [Bug::SnapshotNotClosed, Bug::SnapshotsNotFollowed, Bug::VersionsDroppedEarly, Bug::OldGenerationTaken];
+    [Bug::SnapshotNotClosed, Bug::VersionsDroppedEarly, Bug::OldGenerationTaken, Bug::TransformTwice];
 
 fn seeds() -> u64 {
     std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)
@@ -28,8 +30,13 @@ fn shown(seed: u64) -> Option<String> {
 fn bugs_planted_under_blobs_and_snapshots_are_found_by_seeds_that_show_nothing_else() {
     // What panics is found as well; where, nobody needs to read.
     std::panic::set_hook(Box::new(|_| {}));
+    let wanted = std::env::var("ZEROHOP_BUG").ok();
+    let is_wanted = |bug: &Bug| {
+        let name = format!("{bug:?}");
+        wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == name))
+    };
     let mut missed = Vec::new();
-    for bug in LOOKED_FOR {
+    for bug in LOOKED_FOR.into_iter().filter(is_wanted) {
         let found = (0..seeds()).find_map(|seed| {
             plant(Some(bug));
             let found = shown(seed);

@@ -56,7 +56,8 @@ pub(super) fn transform<'a, D: Disk>(
     let mut old = [0; 8];
     old[..width].copy_from_slice(&number);
     let old = u64::from_le_bytes(old);
-    let new = transform.operator.applied(transform.number, old, transform.operand);
+    let applied = |number| transform.operator.applied(transform.number, number, transform.operand);
+    let new = if is_planted(Bug::TransformTwice) { applied(applied(old)) } else { applied(old) };
     let told = match transform.brings {
         Brings::Nothing => 0,
         Brings::Old => old,

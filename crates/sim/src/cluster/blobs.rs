@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!   header, unless it is recalled ──> write, replacement, append, cut, removal: one transaction of header and chunks
-//!                                ├──> one chunk alone, under the generation that was seen
-//!                                └──> chunks ──> confirmed ──> header again: a read of one moment
-//!                                                   └─ else by one transaction
+//!        │                       ├──> one chunk alone, under the generation that was seen
+//!        │                       ├──> filling: header ──> chunks behind the end ──> header: published
+//!        │                       └──> chunks ──> confirmed ──> header again: a read of one moment
+//!        │                                          ├─ else by one transaction
+//!        │                                          └──> one transaction that rests on all that was read
+//!        └── who is to write and finds a filling, or a cut that is not finished, cuts it off first
 //! ```
 //!
 //! For the checker of transactions a blob's header and each of its chunks are registers, and its tail is a list
@@ -23,12 +26,14 @@ use super::transacting::fail;
 use crate::check::cycles::{Action, Fate};
 use crate::transacted::{Life, Transacted, Trouble};
 use crate::workload::blobs::{
-    BASE_BYTES, CHUNK_BITS, Contents, Deed, Kind, RECORD_BYTES, RECORDS_MAX, tail_id,
+    BASE_BYTES, BASE_CHUNKS, CHUNK_BITS, Contents, Deed, Kind, MARKED, MARKS_MAX, NUMBERS, RECORD_BYTES,
+    RECORDS_MAX, chunk_id, filled, header_id, mark_id, marks_shown, tail_id,
 };
-use crate::workload::blobs::{chunk_id, header_id};
 use crate::workload::transactional::KEYSPACES;
 use items::{Header, Made, header_of, looked_of, size_after};
 
+#[path = "blobs/filling.rs"]
+mod filling;
 #[path = "blobs/items.rs"]
 pub(super) mod items;
 
@@ -43,6 +48,8 @@ pub(super) struct Blobs {
     next: usize,
     /// Headers as clients have seen them last.
     known: BTreeMap<(usize, u64), Header>,
+    /// How many marks of a chunk were given away, by edition.
+    marks: BTreeMap<(u64, u64), u32>,
 }
 
 #[derive(Debug)]
@@ -60,6 +67,8 @@ struct Open {
     looked: Vec<Option<Looked>>,
     /// Something was not as it was before: it is read by a transaction.
     has_changed: bool,
+    /// How often it has cut off for others what is behind the end.
+    settled: u32,
     is_haunted: bool,
 }
 
@@ -69,6 +78,10 @@ enum Stage {
     Header,
     /// The one request that changes something.
     Change(Made),
+    /// Chunks behind the end are written: so many records.
+    Fills(u64),
+    /// Chunks behind the end are cut.
+    Cuts,
     /// All chunks are read,
     Looks,
     /// and confirmed,
@@ -117,6 +130,7 @@ impl Cluster {
             waiting: 0,
             looked: Vec::new(),
             has_changed: false,
+            settled: 0,
             is_haunted: false,
         };
         blobs.open.insert(number, open);
@@ -137,14 +151,16 @@ impl Cluster {
         let requests: Vec<Request> = match (stage, header) {
             (Stage::Header | Stage::Again, _) => vec![items::look_at_header(blob, open.limit_us)],
             (Stage::Change(made), header) => {
-                vec![items::change(blob, header, (made, open.deed), open.limit_us)]
+                let seen =
+                    if matches!(made, Made::Rewrite | Made::PartCut(_)) { open.versions() } else { vec![] };
+                vec![items::change(blob, header, (made, open.deed, &seen), open.limit_us)]
             }
+            (Stage::Fills(records), Some(header)) => {
+                items::fills(blob, header, &filled(open.deed.records(records)), open.limit_us)
+            }
+            (Stage::Cuts, Some(header)) => items::cuts(blob, header, open.limit_us),
             (Stage::Looks, Some(header)) => items::looks(blob, header, open.limit_us),
-            (Stage::Confirms, Some(_)) => {
-                let versions =
-                    open.looked.iter().map(|one| one.as_ref().map_or(Timestamp::ZERO, |one| one.version));
-                items::confirms(blob, versions, open.limit_us)
-            }
+            (Stage::Confirms, Some(_)) => items::confirms(blob, open.versions().into_iter(), open.limit_us),
             (Stage::Together, Some(header)) => vec![items::read_together(blob, header, open.limit_us)],
             (_, None) => Vec::new(),
         };
@@ -172,13 +188,19 @@ impl Cluster {
 
     /// The header is known, or what it was is.
     fn blob_goes_on(&mut self, number: usize, header: Header) {
-        let Some(open) = self.blobs.open.get_mut(&number) else { return };
+        let Blobs { open, marks, .. } = &mut self.blobs;
+        let Some(open) = open.get_mut(&number) else { return };
         let Deed { blob, value, kind, .. } = open.deed;
-        let size = header.size;
+        let (size, edition) = (header.size, header.edition);
+        if header.uncut > 0 && !matches!(kind, Kind::Read { .. } | Kind::Delete) {
+            return self.settle_blob(number, header);
+        }
+        let records = size.saturating_sub(BASE_BYTES) / RECORD_BYTES;
         let made = match kind {
-            Kind::Read { together } => {
+            Kind::Read { .. } | Kind::Rest { .. } => {
+                let together = matches!(kind, Kind::Read { together: true }) || size == 0;
                 open.header = Some(header);
-                let stage = if together || size == 0 { Stage::Together } else { Stage::Looks };
+                let stage = if together { Stage::Together } else { Stage::Looks };
                 return self.ask_of_blob(number, stage, Vec::new());
             }
             Kind::Delete => Made::Deletion,
@@ -186,7 +208,20 @@ impl Cluster {
             _ if size == 0 => Made::Write,
             Kind::Replace => Made::Replacement,
             Kind::Poke { chunk } => Made::Poke(chunk),
-            Kind::Append | Kind::Cut => match (size - BASE_BYTES) / RECORD_BYTES {
+            Kind::Share { amount, is_float } => Made::Share { amount, is_float },
+            Kind::Mark { chunk } => {
+                let chunks = chunk.map_or(NUMBERS, |chunk| chunk..chunk + 1);
+                let used = |chunk| marks.get(&(edition, chunk)).copied().unwrap_or(0);
+                let mark = chunks.clone().map(used).max().unwrap_or(0);
+                if mark < MARKS_MAX {
+                    marks.extend(chunks.map(|chunk| ((edition, chunk), mark + 1)));
+                    Made::Mark(chunk, mark)
+                } else {
+                    Made::Write
+                }
+            }
+            Kind::Fill { records: more } if records + more <= RECORDS_MAX => Made::Filling(more),
+            Kind::Append | Kind::Cut | Kind::Fill { .. } => match records {
                 0 => Made::Append,
                 records if kind == Kind::Append && records < RECORDS_MAX => Made::Append,
                 _ => Made::Cut,
@@ -194,16 +229,17 @@ impl Cluster {
         };
         let register = |key| Action::Write { key, value, version: None };
         let changed = register(header_id(blob));
-        let all = |edition| {
-            (0..crate::workload::blobs::BASE_CHUNKS).map(move |chunk| register(chunk_id(edition, chunk)))
-        };
+        let all = |edition| (0..BASE_CHUNKS).map(move |chunk| register(chunk_id(edition, chunk)));
+        let marked = |chunk, mark| Action::Append { key: mark_id(edition, chunk, mark), value: MARKED };
         let actions = match made {
-            Made::Write => all(header.edition).collect(),
+            Made::Write => all(edition).collect(),
             Made::Replacement => std::iter::once(changed).chain(all(value)).collect(),
-            Made::Poke(chunk) => vec![register(chunk_id(header.edition, chunk))],
+            Made::Poke(chunk) => vec![register(chunk_id(edition, chunk))],
             Made::Append => vec![Action::Append { key: tail_id(header.change), value }],
             Made::Cut => vec![changed],
-            Made::Creation | Made::Deletion => Vec::new(),
+            Made::Mark(Some(chunk), mark) => vec![marked(chunk, mark)],
+            Made::Mark(None, mark) => NUMBERS.map(|chunk| marked(chunk, mark)).collect(),
+            _ => Vec::new(),
         };
         open.header = Some(header);
         self.ask_of_blob(number, Stage::Change(made), actions);
@@ -303,14 +339,39 @@ impl Cluster {
                 };
             }
             (Stage::Change(made), Ok(reply)) => {
-                if open.blob_changed(entry, made, &reply) {
+                let is_done = open.blob_changed(entry, made, &reply);
+                if is_done {
                     self.coverage.blob(made.name());
                 }
-                then = Then::Forget;
+                then = match made {
+                    Made::Filling(records) if is_done => Then::Fill(records),
+                    Made::FillingCut | Made::Settling => Then::Anew,
+                    _ => Then::Forget,
+                };
+            }
+            // Somebody else has cut off what is behind the end.
+            (Stage::Change(Made::FillingCut | Made::Settling), Err(Error::Answer { failure }))
+                if is_of_other(&failure) =>
+            {
+                entry.transaction.fate = Fate::Aborted;
+                then = Then::Anew;
+            }
+            (Stage::Cuts, Ok(_) | Err(Error::Answer { failure: Failure::StaleBlob { .. } })) => {
+                entry.transaction.fate = Fate::Committed;
+                then = if open.waiting == 0 { Then::Settle } else { Then::Wait };
+            }
+            (Stage::Fills(records), Ok(_)) => {
+                entry.transaction.fate = Fate::Committed;
+                then = if open.waiting == 0 { Then::Publish(records) } else { Then::Wait };
             }
             (_, Err(error)) => {
                 if matches!(error, Error::Answer { failure: Failure::StaleBlob { .. } }) {
                     self.coverage.blob("blobs: generations refused");
+                }
+                if matches!(stage, Stage::Change(Made::Rewrite | Made::PartCut(_)))
+                    && matches!(error, Error::Aborted { .. })
+                {
+                    self.coverage.blob("blobs: writes of what has changed refused");
                 }
                 fail(entry, &error, open.is_haunted);
                 then = Then::Forget;
@@ -361,7 +422,18 @@ impl Cluster {
                     return self.blob_reads_together(number, header);
                 }
             }
+            Then::Read(header) if matches!(deed.kind, Kind::Rest { .. }) && header.size > 0 => {
+                self.blobs.known.insert((client, blob), header.clone());
+                return self.blob_rests(number, header);
+            }
             Then::Read(header) => drop(self.blobs.known.insert((client, blob), header)),
+            Then::Fill(records) => return self.ask_of_blob(number, Stage::Fills(records), Vec::new()),
+            Then::Publish(records) => return self.publish_blob(number, records),
+            Then::Settle => return self.ask_of_blob(number, Stage::Change(Made::Settling), Vec::new()),
+            Then::Anew => {
+                self.blobs.known.remove(&(client, blob));
+                return self.ask_of_blob(number, Stage::Header, Vec::new());
+            }
             // A writer that has been told nothing better keeps what it knew, now and then.
             Then::Forget if !matches!(stage, Stage::Change(_)) || self.streams.workload.chance(1, 2) => {
                 self.blobs.known.remove(&(client, blob));
@@ -425,6 +497,12 @@ enum Then {
     ReadAgain,
     ReadTogether(Header),
     Read(Header),
+    /// So many records behind the end.
+    Fill(u64),
+    Publish(u64),
+    Settle,
+    /// From the header on.
+    Anew,
 }
 
 impl Open {
@@ -433,12 +511,20 @@ impl Open {
         contents(self.deed.blob, header, &self.looked)
     }
 
+    /// The versions of the chunks that were read; zero: there was none.
+    fn versions(&self) -> Vec<Timestamp> {
+        self.looked.iter().map(|one| one.as_ref().map_or(Timestamp::ZERO, |one| one.version)).collect()
+    }
+
     /// A change is done. Whether it is.
     fn blob_changed(&self, entry: &mut Transacted, made: Made, reply: &Reply) -> bool {
         let (blob, value) = (self.deed.blob, self.deed.value);
+        let may_lack = matches!(made, Made::Rewrite | Made::PartCut(_));
+        // A chunk of which it was seen that it is not there.
+        let is_well = |one: &Result<_, _>| one.is_ok() || may_lack && *one == Err(Failure::NotFound);
         let version = match reply {
-            Reply::Transacted { version, answers } if answers.iter().all(Result::is_ok) => *version,
-            Reply::Done { version, .. } if matches!(made, Made::Creation | Made::Poke(_)) => *version,
+            Reply::Transacted { version, answers } if answers.iter().all(is_well) => *version,
+            Reply::Done { version, .. } if made.is_alone() => *version,
             other => {
                 entry.trouble = Some(Trouble::Strange(format!("{other:?}")));
                 return false;
@@ -456,6 +542,24 @@ impl Open {
             }
         }
         debug_assert!(value > 0, "it has a value of its own");
+        if let (Made::Mark(chunk, _), Some(header), 0) = (made, &self.header, value % 2) {
+            // It brings what the marks were.
+            let numbers = match reply {
+                Reply::Done { number, .. } => vec![*number],
+                Reply::Transacted { answers, .. } => {
+                    // Behind that of the header.
+                    let number = |one: &Result<Reply, _>| match one {
+                        Ok(Reply::Done { number, .. }) => *number,
+                        _ => 0,
+                    };
+                    answers.iter().skip(1).map(number).collect()
+                }
+                _ => Vec::new(),
+            };
+            let shown = (chunk.unwrap_or(NUMBERS.start)..).zip(numbers);
+            let shown = shown.flat_map(|(chunk, marks)| marks_shown(header.edition, chunk, marks as u32));
+            entry.transaction.actions.splice(0..0, shown);
+        }
         match (made, reply, &self.header) {
             (Made::Creation, Reply::Done { number, .. }, _) => entry.lives.push((blob, Life::Seen(*number))),
             (Made::Deletion, ..) | (_, _, None) => {}
@@ -463,6 +567,11 @@ impl Open {
         }
         true
     }
+}
+
+/// Whether a refusal says that the header is another by now.
+fn is_of_other(failure: &Failure<'_>) -> bool {
+    matches!(failure, Failure::StaleBlob { .. } | Failure::ConditionFailed { .. } | Failure::NotFound)
 }
 
 /// A blob as its header and its chunks tell. What is left of an earlier blob of the name is none of this one's.

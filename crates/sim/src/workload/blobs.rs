@@ -1,9 +1,12 @@
 //! What clients do with blobs: a few of them, small, over several chunks, each of which tells whose write it is.
 //!
 //! ```text
-//!   header      attributes: the edition (the last write that replaced all), and what has changed the header last
+//!   header      attributes: the edition (the last write that replaced all), what has changed the header last, and how often
 //!   chunks 0-2  begin with the token of the last write of all of them, or of that chunk alone
-//!   tail        behind them appended tokens, RECORD_BYTES from one to the next, so that some lie across two chunks
+//!   chunks 3-4  hold numbers that are transformed in place: two shares, of which both chunks together always hold nothing, and
+//!               marks, bits that are turned once each
+//!   tail        behind them appended tokens, RECORD_BYTES from one to the next, so that some lie across two chunks; one
+//!               that was filled in has itself behind it once more
 //! ```
 
 use zerohop_engine::random::Random;
@@ -18,12 +21,22 @@ pub(crate) const CHUNK_BITS: u8 = 12;
 pub(crate) const CHUNK_BYTES: u64 = 1 << CHUNK_BITS;
 /// Chunks that are written as one.
 pub(crate) const BASE_CHUNKS: u64 = 3;
+/// Behind them: chunks of numbers.
+pub(crate) const NUMBERS: std::ops::Range<u64> = BASE_CHUNKS..BASE_CHUNKS + 2;
 /// Where the tail begins.
-pub(crate) const BASE_BYTES: u64 = BASE_CHUNKS << CHUNK_BITS;
+pub(crate) const BASE_BYTES: u64 = NUMBERS.end << CHUNK_BITS;
 /// From one appended token to the next: the third lies across two chunks.
 pub(crate) const RECORD_BYTES: u64 = 2_043;
 /// So many are appended before a tail is cut off: reads bring all of it.
 pub(crate) const RECORDS_MAX: u64 = 5;
+/// Where the shares are in a chunk: an integer of 8 bytes, and a float of 8.
+pub(crate) const SHARES: [u32; 2] = [64, 72];
+/// Where the marks are.
+pub(crate) const MARKS: u32 = 128;
+/// How many marks a chunk has.
+pub(crate) const MARKS_MAX: u32 = u32::BITS;
+/// No share is moved by more at a time, so that a float holds the sum of all exactly.
+const AMOUNT_MAX: u64 = 1 << 20;
 /// How many blobs there are.
 const BLOBS: u64 = 2;
 
@@ -45,6 +58,14 @@ pub(crate) enum Kind {
     Append,
     /// The tail goes.
     Cut,
+    /// Some of one of the shares goes from one chunk to the other, in one transaction.
+    Share { amount: i32, is_float: bool },
+    /// A mark of one chunk by itself, or of both in one transaction.
+    Mark { chunk: Option<u64> },
+    /// One or two tokens are filled in behind the end, and published.
+    Fill { records: u64 },
+    /// All of it is read, and then written, or cut in the midst of the tail, if nothing of it has changed since.
+    Rest { cuts: bool },
     /// All of it goes.
     Delete,
     /// All of it is read and confirmed, or by a transaction.
@@ -58,29 +79,41 @@ pub(crate) struct Deed {
     pub(crate) kind: Kind,
     /// What it writes: no other has it.
     pub(crate) value: u64,
+    /// What it fills in: no other has these either.
+    pub(crate) tokens: [u64; 2],
     /// It begins with the header as its client has seen it last.
     pub(crate) recalls: bool,
 }
 
 impl Deed {
-    /// Draws one.
-    pub(crate) fn draw(random: &mut Random, value: u64) -> Deed {
+    /// Draws one, with values of its own.
+    pub(crate) fn draw(random: &mut Random, value: u64, tokens: [u64; 2]) -> Deed {
         let kind = match random.below(100) {
-            0..22 => Kind::Write,
-            22..32 => Kind::Replace,
-            32..52 => Kind::Poke { chunk: random.below(BASE_CHUNKS) },
-            52..68 => Kind::Append,
-            68..73 => Kind::Cut,
-            73..77 => Kind::Delete,
+            0..16 => Kind::Write,
+            16..24 => Kind::Replace,
+            24..37 => Kind::Poke { chunk: random.below(BASE_CHUNKS) },
+            37..48 => Kind::Append,
+            48..52 => Kind::Cut,
+            52..56 => Kind::Delete,
+            56..63 => {
+                let amount = random.between(1, AMOUNT_MAX) as i32;
+                let amount = if random.chance(1, 2) { amount } else { -amount };
+                Kind::Share { amount, is_float: random.chance(1, 2) }
+            }
+            63..70 => Kind::Mark {
+                chunk: (!random.chance(1, 3)).then(|| random.between(NUMBERS.start, NUMBERS.end - 1)),
+            },
+            70..76 => Kind::Fill { records: random.between(1, 2) },
+            76..82 => Kind::Rest { cuts: random.chance(1, 2) },
             _ => Kind::Read { together: random.chance(1, 4) },
         };
-        Deed { blob: random.below(BLOBS), kind, value, recalls: random.chance(2, 3) }
+        Deed { blob: random.below(BLOBS), kind, value, tokens, recalls: random.chance(2, 3) }
     }
 
     /// A read of every blob.
     pub(crate) fn reads() -> impl Iterator<Item = Deed> {
-        let read = |blob| Deed { blob, kind: Kind::Read { together: false }, value: 0, recalls: false };
-        (0..BLOBS).map(read)
+        let kind = Kind::Read { together: false };
+        (0..BLOBS).map(move |blob| Deed { blob, kind, value: 0, tokens: [0; 2], recalls: false })
     }
 }
 
@@ -89,15 +122,16 @@ pub(crate) fn any(random: &mut Random) -> u64 {
     random.between(0, BLOBS - 1)
 }
 
-/// What a header keeps: the edition, and what has changed it last.
-pub(crate) fn attributes(edition: u64, change: u64) -> Vec<u8> {
-    [token(edition), token(change)].concat()
+/// What a header keeps: the edition, what has changed it last, and how often it was changed.
+pub(crate) fn attributes(edition: u64, change: u64, count: u64) -> Vec<u8> {
+    [token(edition), token(change), token(count)].concat()
 }
 
 /// The same, read.
-pub(crate) fn edition_and_change(attributes: &[u8]) -> Option<(u64, u64)> {
-    let (edition, change) = attributes.split_at_checked(TOKEN_BYTES)?;
-    Some((number_of(edition)?, number_of(change)?))
+pub(crate) fn read_attributes(attributes: &[u8]) -> Option<(u64, u64, u64)> {
+    let (edition, rest) = attributes.split_at_checked(TOKEN_BYTES)?;
+    let (change, count) = rest.split_at_checked(TOKEN_BYTES)?;
+    Some((number_of(edition)?, number_of(change)?, number_of(count)?))
 }
 
 /// The number of a token.
@@ -124,6 +158,40 @@ pub(crate) fn tail_id(change: u64) -> u64 {
     3 << KIND_SHIFT | change
 }
 
+/// The list of a mark of a chunk, in one edition: there is nothing in it, or [`MARKED`] once.
+pub(crate) fn mark_id(edition: u64, chunk: u64, mark: u32) -> u64 {
+    4 << KIND_SHIFT | edition << 9 | chunk << 5 | u64::from(mark)
+}
+
+/// Whether something is the list of a mark.
+pub(crate) fn is_mark(id: u64) -> bool {
+    id >> KIND_SHIFT == 4
+}
+
+/// What the list of a mark that was turned holds.
+pub(crate) const MARKED: u64 = 1;
+
+/// What all marks of a chunk show.
+pub(crate) fn marks_shown(edition: u64, chunk: u64, marks: u32) -> impl Iterator<Item = Action> {
+    (0..MARKS_MAX).map(move |mark| {
+        let is_set = marks >> mark & 1 == 1;
+        Action::Read {
+            key: mark_id(edition, chunk, mark),
+            values: if is_set { vec![MARKED] } else { vec![] },
+        }
+    })
+}
+
+/// The bytes of tokens that are filled in, from where the first begins to where the next would.
+pub(crate) fn filled(values: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (record, value) in (1..).zip(values) {
+        bytes.extend(token(*value).repeat(2));
+        bytes.resize(record * RECORD_BYTES as usize, 0);
+    }
+    bytes
+}
+
 /// A blob as it was read: what its header tells, and its chunks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contents<'c> {
@@ -145,71 +213,75 @@ impl Contents<'_> {
         if self.size == 0 {
             return Ok(actions);
         }
-        let records = self.size.checked_sub(BASE_BYTES).filter(|tail| tail.is_multiple_of(RECORD_BYTES));
-        let records =
-            records.ok_or_else(|| format!("nobody makes it {} bytes long", self.size))? / RECORD_BYTES;
-        let (base, tail) = self.chunks.split_at_checked(BASE_CHUNKS as usize).ok_or("it lacks chunks")?;
+        let front = self.chunks.get(..NUMBERS.end as usize).ok_or("it lacks chunks")?;
+        let (base, numbers) = front.split_at(BASE_CHUNKS as usize);
+        let strange =
+            |number: u64, bytes: &[u8]| format!("chunk {number} holds {}", super::tokens::shown(bytes));
         for (number, (version, bytes)) in (0..).zip(base) {
             let value = bytes.split_at_checked(TOKEN_BYTES);
             let value = value.filter(|(_, rest)| rest.iter().all(|byte| *byte == 0));
             let value = value.and_then(|(first, _)| number_of(first));
-            let value =
-                value.ok_or_else(|| format!("chunk {number} holds {}", super::tokens::shown(bytes)))?;
+            let value = value.ok_or_else(|| strange(number, bytes))?;
             actions.push(Action::Look { key: chunk_id(self.edition, number), value, version: *version });
         }
+        let mut shares = (0_i64, 0.0_f64);
+        for (number, (_, bytes)) in NUMBERS.zip(numbers) {
+            let chunk = Numbers::read(bytes).ok_or_else(|| strange(number, bytes))?;
+            actions.extend(marks_shown(self.edition, number, chunk.marks));
+            shares = (shares.0.wrapping_add(chunk.shares.0), shares.1 + chunk.shares.1);
+        }
+        if shares.0 != 0 || shares.1 != 0.0 {
+            return Err(format!("the shares of both chunks together are {} and {}", shares.0, shares.1));
+        }
+        actions.push(Action::Read { key: tail_id(self.change), values: self.tail()? });
+        Ok(actions)
+    }
+
+    /// The tokens of the tail.
+    pub(crate) fn tail(&self) -> Result<Vec<u64>, String> {
+        let records = self.size.checked_sub(BASE_BYTES).filter(|tail| tail.is_multiple_of(RECORD_BYTES));
+        let records =
+            records.ok_or_else(|| format!("nobody makes it {} bytes long", self.size))? / RECORD_BYTES;
         let mut all = Vec::new();
-        for (_, bytes) in tail {
+        for (_, bytes) in self.chunks.get(NUMBERS.end as usize..).unwrap_or_default() {
             all.extend_from_slice(bytes);
             all.resize(all.len() + CHUNK_BYTES as usize - bytes.len(), 0);
         }
-        let at = |record: u64| all.get((record * RECORD_BYTES) as usize..)?.get(..TOKEN_BYTES);
-        let values: Option<Vec<u64>> = (0..records).map(|record| number_of(at(record)?)).collect();
-        let values =
-            values.ok_or_else(|| format!("a tail of {records} holds {}", super::tokens::shown(&all)))?;
-        actions.push(Action::Read { key: tail_id(self.change), values });
-        Ok(actions)
+        let values: Option<Vec<u64>> = (0..records)
+            .map(|record| {
+                let (from, to) = (record * RECORD_BYTES, (record + 1) * RECORD_BYTES);
+                let bytes = all.get(from as usize..all.len().min(to as usize))?;
+                let (token, rest) = bytes.split_at_checked(TOKEN_BYTES)?;
+                let zeros = rest.strip_prefix(token).unwrap_or(rest);
+                number_of(token).filter(|_| zeros.iter().all(|byte| *byte == 0))
+            })
+            .collect();
+        values.ok_or_else(|| format!("a tail of {records} holds {}", super::tokens::shown(&all)))
+    }
+}
+
+/// What stands in a chunk of numbers.
+struct Numbers {
+    shares: (i64, f64),
+    marks: u32,
+}
+
+impl Numbers {
+    /// `None`: nobody can have written that.
+    fn read(bytes: &[u8]) -> Option<Numbers> {
+        let mut whole = bytes.to_vec();
+        whole.resize(CHUNK_BYTES as usize, 0);
+        let mut take = |at: u32, length: usize| -> Vec<u8> {
+            let range = at as usize..at as usize + length;
+            whole.splice(range, std::iter::repeat_n(0, length)).collect()
+        };
+        let integer = i64::from_le_bytes(take(SHARES[0], 8).try_into().ok()?);
+        let float = f64::from_le_bytes(take(SHARES[1], 8).try_into().ok()?);
+        let marks = u32::from_le_bytes(take(MARKS, 4).try_into().ok()?);
+        whole.iter().all(|byte| *byte == 0).then_some(Numbers { shares: (integer, float), marks })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn contents<'c>(size: u64, chunks: Vec<(u64, &'c [u8])>) -> Contents<'c> {
-        Contents { blob: 1, edition: 7, change: 9, order: 100, size, chunks }
-    }
-
-    #[test]
-    fn a_blob_that_was_read_tells_whose_writes_it_shows() {
-        let (first, second) = (token(3), token(4));
-        let mut tail = vec![0; 2 * CHUNK_BYTES as usize];
-        for (record, value) in (0..).zip([21, 22, 23]) {
-            let at = record * RECORD_BYTES as usize;
-            tail[at..at + TOKEN_BYTES].copy_from_slice(&token(value));
-        }
-        let (one, other) = tail.split_at(CHUNK_BYTES as usize);
-        let chunks = vec![(5, &first[..]), (6, &second[..]), (5, &first[..]), (8, one), (8, &other[..2])];
-        let read = contents(BASE_BYTES + 3 * RECORD_BYTES, chunks).actions().unwrap();
-        assert_eq!(read[0], Action::Look { key: header_id(1), value: 9, version: 100 });
-        assert_eq!(read[2], Action::Look { key: chunk_id(7, 1), value: 4, version: 6 });
-        assert_eq!(read[4], Action::Read { key: tail_id(9), values: vec![21, 22, 23] });
-    }
-
-    #[test]
-    fn what_nobody_can_have_written_is_noticed() {
-        let (whole, torn) = (token(3), &token(3)[..5]);
-        assert!(contents(0, Vec::new()).actions().is_ok());
-        assert!(contents(1, Vec::new()).actions().is_err(), "no such size");
-        let of = |last| contents(BASE_BYTES, vec![(5, &whole[..]), (5, &whole[..]), (5, last)]).actions();
-        assert!(of(&whole[..]).is_ok());
-        assert!(of(torn).is_err() && of(&[]).is_err(), "some of a token, and none");
-        let lacks = vec![(5, &whole[..]), (5, &whole[..]), (5, &whole[..]), (6, torn)];
-        assert!(contents(BASE_BYTES + RECORD_BYTES, lacks).actions().is_err(), "some of an appended one");
-    }
-
-    #[test]
-    fn editions_and_changes_come_back() {
-        assert_eq!(edition_and_change(&attributes(12, 34)), Some((12, 34)));
-        assert_eq!(edition_and_change(b"<0000000012>"), None);
-    }
-}
+#[path = "blobs_tests.rs"]
+mod tests;

@@ -174,8 +174,8 @@ impl Draws {
 
     /// What a client does next with a blob.
     pub(crate) fn blob(&mut self) -> blobs::Deed {
-        let value = self.value();
-        blobs::Deed::draw(&mut self.random, value)
+        let (value, tokens) = (self.value(), [self.value(), self.value()]);
+        blobs::Deed::draw(&mut self.random, value, tokens)
     }
 
     /// Reads and blind writes, on a key twice now and then.

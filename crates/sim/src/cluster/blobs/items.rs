@@ -1,16 +1,18 @@
 //! The requests of which what is done with blobs consists, as `crates/client/src/blob` makes them.
 
 use zerohop_session::{Item, Reply, Request};
-use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, chunk_key, header_key};
 use zerohop_wire::ids::{KeyspaceId, Timestamp};
-use zerohop_wire::messages::{BlobChange, Change, Condition, Operation, Query, Read, Write};
+use zerohop_wire::messages::{
+    BlobChange, Brings, Change, Condition, NumberType, Operation, Operator, Query, Read, Transform, Write,
+};
 
 use super::Looked;
 use crate::workload::blobs::{
-    BASE_BYTES, BASE_CHUNKS, CHUNK_BITS, CHUNK_BYTES, Deed, RECORD_BYTES, attributes, edition_and_change,
-    name,
+    BASE_BYTES, BASE_CHUNKS, CHUNK_BITS, CHUNK_BYTES, Deed, MARKS, NUMBERS, RECORD_BYTES, SHARES, attributes,
+    name, read_attributes,
 };
-use crate::workload::tokens::{TOKEN_BYTES, token};
+use crate::workload::tokens::token;
 
 /// A header as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,19 +20,29 @@ pub(in crate::cluster) struct Header {
     pub(in crate::cluster) version: Timestamp,
     pub(in crate::cluster) stamp: BlobStamp,
     pub(in crate::cluster) size: u64,
+    /// Where bytes end that are cut off and still there, or that are being filled in; 0: there are none.
+    pub(in crate::cluster) uncut: u64,
+    pub(in crate::cluster) filling: Filling,
     pub(in crate::cluster) edition: u64,
     pub(in crate::cluster) change: u64,
+    /// How often the blob has changed.
+    pub(in crate::cluster) count: u64,
 }
 
 impl Header {
-    /// Rises with every cut, and from a blob to the next of its name: that has a later time than all cuts before.
+    /// Rises with every change, and from a blob to the next of its name: that has a later time than all changes before.
     pub(in crate::cluster) fn order(&self) -> u64 {
-        self.stamp.id + self.stamp.generation
+        self.stamp.id + self.count
+    }
+
+    /// Chunks of which a reader finds any.
+    pub(in crate::cluster) fn chunks(&self) -> u64 {
+        self.size.div_ceil(CHUNK_BYTES)
     }
 
     /// Chunks of which there may be any.
-    pub(in crate::cluster) fn chunks(&self) -> u64 {
-        self.size.div_ceil(CHUNK_BYTES)
+    pub(in crate::cluster) fn all_chunks(&self) -> u64 {
+        self.size.max(self.uncut).div_ceil(CHUNK_BYTES)
     }
 }
 
@@ -45,9 +57,42 @@ pub(in crate::cluster) enum Made {
     Append,
     Cut,
     Deletion,
+    /// So much of one of the shares, from one chunk to the other.
+    Share {
+        amount: i32,
+        is_float: bool,
+    },
+    /// Of this mark of this chunk, or of both.
+    Mark(Option<u64>, u32),
+    /// It is said that so many records are being filled in.
+    Filling(u64),
+    /// They are a part of it.
+    Publication(u64),
+    /// All chunks, if nothing has changed.
+    Rewrite,
+    /// So many records of the tail stay, if nothing has changed.
+    PartCut(u64),
+    /// What somebody else fills is cut off.
+    FillingCut,
+    /// All that is cut off is gone.
+    Settling,
 }
 
 impl Made {
+    /// Whether it is one operation by itself.
+    pub(in crate::cluster) fn is_alone(self) -> bool {
+        matches!(
+            self,
+            Made::Creation
+                | Made::Poke(_)
+                | Made::Mark(Some(_), _)
+                | Made::Filling(_)
+                | Made::Publication(_)
+                | Made::FillingCut
+                | Made::Settling
+        )
+    }
+
     /// As it is counted.
     pub(in crate::cluster) fn name(self) -> &'static str {
         match self {
@@ -58,6 +103,15 @@ impl Made {
             Made::Append => "blobs: appends",
             Made::Cut => "blobs: cuts",
             Made::Deletion => "blobs: deletions",
+            Made::Share { .. } => "blobs: shares moved",
+            Made::Mark(Some(_), _) => "blobs: marks of one chunk",
+            Made::Mark(None, _) => "blobs: marks of both chunks",
+            Made::Filling(_) => "blobs: fillings begun",
+            Made::Publication(_) => "blobs: fillings published",
+            Made::Rewrite => "blobs: writes of what has not changed",
+            Made::PartCut(_) => "blobs: cuts in the midst",
+            Made::FillingCut => "blobs: fillings cut off",
+            Made::Settling => "blobs: cuts finished for others",
         }
     }
 }
@@ -73,9 +127,9 @@ pub(super) const fn size_after(records: u64) -> u64 {
 /// The header that a lookup has brought.
 pub(in crate::cluster) fn header_of(reply: &Reply) -> Option<Header> {
     let Reply::Value { version, bytes, .. } = reply else { return None };
-    let BlobHeader { stamp, size, attributes, .. } = BlobHeader::decode(bytes)?;
-    let (edition, change) = edition_and_change(attributes)?;
-    Some(Header { version: *version, stamp, size, edition, change })
+    let BlobHeader { stamp, size, uncut, filling, attributes, .. } = BlobHeader::decode(bytes)?;
+    let (edition, change, count) = read_attributes(attributes)?;
+    Some(Header { version: *version, stamp, size, uncut, filling, edition, change, count })
 }
 
 /// The chunk that a read has brought.
@@ -125,17 +179,39 @@ pub(super) fn read_together(blob: Whose, header: &Header, limit_us: u64) -> Requ
     together.request(limit_us)
 }
 
-/// What makes a change of it. Without a header it is made.
+/// What is filled in, chunk by chunk, under the generation before.
+pub(super) fn fills(blob: Whose, header: &Header, bytes: &[u8], limit_us: u64) -> Vec<Request> {
+    let parts = parts(header.size, bytes);
+    let fill = |(chunk, offset, bytes): (u64, u32, &[u8])| {
+        let length = bytes.len() as u32;
+        let change = BlobChange::WriteChunk { stamp: header.stamp, offset, length, bytes, makes: true };
+        alone(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us)
+    };
+    parts.map(fill).collect()
+}
+
+/// What is behind the end goes, chunk by chunk.
+pub(super) fn cuts(blob: Whose, header: &Header, limit_us: u64) -> Vec<Request> {
+    let (stamp, marks) = (header.stamp, header.filling == Filling::CutOff);
+    let cut = |chunk| {
+        let keep = header.size.saturating_sub(chunk << CHUNK_BITS) as u32;
+        let change = BlobChange::CutChunk { stamp, keep, marks };
+        alone(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us)
+    };
+    (header.size >> CHUNK_BITS..header.uncut.div_ceil(CHUNK_BYTES)).map(cut).collect()
+}
+
+/// What makes a change of it, which may rest on the versions of its chunks. Without a header it is made.
 pub(super) fn change(
     blob: Whose,
     header: Option<&Header>,
-    (made, deed): (Made, Deed),
+    (made, deed, seen): (Made, Deed, &[Timestamp]),
     limit_us: u64,
 ) -> Request {
     let value = deed.value;
     let own = token(value);
     let Some(header) = header else {
-        let attributes = attributes(value, value);
+        let attributes = attributes(value, value, 0);
         let create = BlobChange::Create { chunk_bits: CHUNK_BITS, attributes: &attributes };
         return alone(blob.0, &write(&key_of_header(blob.1), create), limit_us);
     };
@@ -143,19 +219,20 @@ pub(super) fn change(
     let next = BlobStamp { generation: old.generation + 1, ..old };
     let is_as_seen = Condition::IfVersion(header.version);
     let mut together = Together { blob, items: Vec::new() };
+    (0..).zip(seen).for_each(|(chunk, version)| together.rests_on(chunk, *version));
     match made {
         Made::Creation | Made::Write => {
             together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
-            (0..BASE_CHUNKS).for_each(|chunk| together.bytes(old, chunk << CHUNK_BITS, &own));
+            together.base(old, &own);
         }
         Made::Replacement => {
             together.header(is_as_seen, BlobChange::Cut { stamp: old, size: 0 });
             together.header(Condition::Always, BlobChange::Settle { stamp: next });
-            let attributes = attributes(value, value);
+            let attributes = attributes(value, value, header.count + 1);
             together.header(Condition::Always, BlobChange::Describe { stamp: next, attributes: &attributes });
             together.header(Condition::Always, BlobChange::Grow { stamp: next, size: BASE_BYTES });
-            (0..chunks).for_each(|chunk| together.cut(next, chunk));
-            (0..BASE_CHUNKS).for_each(|chunk| together.bytes(next, chunk << CHUNK_BITS, &own));
+            (0..chunks).for_each(|chunk| together.cut(next, (chunk, 0)));
+            together.base(next, &own);
         }
         Made::Poke(chunk) => {
             let length = own.len() as u32;
@@ -166,22 +243,76 @@ pub(super) fn change(
             together.header(is_as_seen, BlobChange::Grow { stamp: old, size: header.size + RECORD_BYTES });
             together.bytes(old, header.size, &own);
         }
-        Made::Cut => {
-            together.header(is_as_seen, BlobChange::Cut { stamp: old, size: BASE_BYTES });
-            (BASE_CHUNKS..chunks).for_each(|chunk| together.cut(next, chunk));
+        Made::Cut | Made::PartCut(_) => {
+            let size = if let Made::PartCut(records) = made { size_after(records) } else { BASE_BYTES };
+            together.header(is_as_seen, BlobChange::Cut { stamp: old, size });
+            for chunk in size >> CHUNK_BITS..chunks {
+                together.cut(next, (chunk, size.saturating_sub(chunk << CHUNK_BITS) as u32));
+            }
             together.header(Condition::Always, BlobChange::Settle { stamp: next });
-            let attributes = attributes(header.edition, value);
+            let attributes = attributes(header.edition, value, header.count + 1);
             together.header(Condition::Always, BlobChange::Describe { stamp: next, attributes: &attributes });
+        }
+        Made::Rewrite => {
+            together.header(is_as_seen, BlobChange::Grow { stamp: old, size: BASE_BYTES });
+            together.base(old, &own);
         }
         Made::Deletion => {
             let remove = Write { key: &key_of_header(blob.1), condition: is_as_seen, change: Change::Remove };
             together.add(&Operation::Write(remove));
-            for chunk in 0..chunks {
+            for chunk in 0..header.all_chunks() {
                 together.add(&write(&key_of_chunk(blob.1, chunk), BlobChange::DropChunk { stamp: old }));
             }
         }
+        Made::Share { amount, is_float } => {
+            together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
+            for (chunk, amount) in NUMBERS.zip([amount, -amount]) {
+                together.transform(old, chunk, added(amount, is_float));
+            }
+        }
+        Made::Mark(chunk, mark) => {
+            let transform = Transform {
+                operator: Operator::Xor,
+                number: NumberType::U32,
+                operand: 1 << mark,
+                offset: u64::from(MARKS),
+                brings: if deed.value.is_multiple_of(2) { Brings::Old } else { Brings::Nothing },
+            };
+            if let Some(chunk) = chunk {
+                let change = BlobChange::TransformChunk { stamp: old, transform, makes: false };
+                return alone(blob.0, &write(&key_of_chunk(blob.1, chunk), change), limit_us);
+            }
+            together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
+            NUMBERS.for_each(|chunk| together.transform(old, chunk, transform));
+        }
+        Made::Filling(records) => {
+            let until = header.size + records * RECORD_BYTES;
+            return alone_if(blob, is_as_seen, BlobChange::Fill { stamp: old, until }, limit_us);
+        }
+        Made::Publication(records) => {
+            let size = header.size + records * RECORD_BYTES;
+            let publish = BlobChange::Publish { stamp: next, size };
+            return alone_if(blob, Condition::Always, publish, limit_us);
+        }
+        Made::FillingCut => {
+            let cut = BlobChange::Cut { stamp: old, size: header.size };
+            return alone_if(blob, is_as_seen, cut, limit_us);
+        }
+        Made::Settling => {
+            return alone_if(blob, Condition::Always, BlobChange::Settle { stamp: old }, limit_us);
+        }
     }
     together.request(limit_us)
+}
+
+/// A share that grows by so much.
+fn added(amount: i32, is_float: bool) -> Transform {
+    let (number, operand) = match is_float {
+        true => (NumberType::F64, f64::from(amount).to_bits()),
+        false => (NumberType::I64, i64::from(amount) as u64),
+    };
+    let offset = u64::from(SHARES[usize::from(is_float)]);
+    Transform { operator: Operator::Add, number, operand, offset, brings: Brings::Nothing }
 }
 
 /// Items of one transaction.
@@ -200,29 +331,59 @@ impl Together {
         self.add(&Operation::Write(Write { key: &key, condition, change: Change::Blob(change) }));
     }
 
-    fn cut(&mut self, stamp: BlobStamp, chunk: u64) {
+    fn cut(&mut self, stamp: BlobStamp, (chunk, keep): (u64, u32)) {
         self.add(&write(
             &key_of_chunk(self.blob.1, chunk),
-            BlobChange::CutChunk { stamp, keep: 0, marks: false },
+            BlobChange::CutChunk { stamp, keep, marks: false },
         ));
     }
 
-    /// A token at an offset of the blob, in one chunk or two.
+    fn transform(&mut self, stamp: BlobStamp, chunk: u64, transform: Transform) {
+        let change = BlobChange::TransformChunk { stamp, transform, makes: true };
+        self.add(&write(&key_of_chunk(self.blob.1, chunk), change));
+    }
+
+    /// A token in each of the chunks that are written as one; those of numbers are there too then.
+    fn base(&mut self, stamp: BlobStamp, token: &[u8]) {
+        (0..BASE_CHUNKS).for_each(|chunk| self.bytes(stamp, chunk << CHUNK_BITS, token));
+        NUMBERS.for_each(|chunk| self.transform(stamp, chunk, added(0, false)));
+    }
+
+    /// Bytes at an offset of the blob.
     fn bytes(&mut self, stamp: BlobStamp, at: u64, bytes: &[u8]) {
-        debug_assert_eq!(bytes.len(), TOKEN_BYTES, "it is a token");
-        let within = at % CHUNK_BYTES;
-        let first = bytes.len().min((CHUNK_BYTES - within) as usize);
-        let parts = [(at, &bytes[..first]), (at + first as u64, &bytes[first..])];
-        for (at, bytes) in parts.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
-            let (offset, length) = ((at % CHUNK_BYTES) as u32, bytes.len() as u32);
+        for (chunk, offset, bytes) in parts(at, bytes) {
+            let length = bytes.len() as u32;
             let change = BlobChange::WriteChunk { stamp, offset, length, bytes, makes: true };
-            self.add(&write(&key_of_chunk(self.blob.1, at >> CHUNK_BITS), change));
+            self.add(&write(&key_of_chunk(self.blob.1, chunk), change));
         }
+    }
+
+    /// A chunk has the version that was seen.
+    fn rests_on(&mut self, chunk: u64, version: Timestamp) {
+        let key = key_of_chunk(self.blob.1, chunk);
+        self.add(&read(&key, Query::Inspect));
+        self.items.last_mut().expect("it was added").rest_on(version);
     }
 
     fn request(self, limit_us: u64) -> Request {
         Request::transaction(self.items, limit_us).expect("is within bounds")
     }
+}
+
+/// Bytes at an offset of a blob, by chunks: which, from where on, and what.
+fn parts(at: u64, bytes: &[u8]) -> impl Iterator<Item = (u64, u32, &[u8])> {
+    let (mut at, mut rest) = (at, bytes);
+    std::iter::from_fn(move || {
+        let (chunk, within) = (at >> CHUNK_BITS, at % CHUNK_BYTES);
+        let (part, behind) = rest.split_at(rest.len().min((CHUNK_BYTES - within) as usize));
+        (at, rest) = (at + part.len() as u64, behind);
+        (!part.is_empty()).then_some((chunk, within as u32, part))
+    })
+}
+
+fn alone_if(blob: Whose, condition: Condition, change: BlobChange<'_>, limit_us: u64) -> Request {
+    let key = key_of_header(blob.1);
+    alone(blob.0, &Operation::Write(Write { key: &key, condition, change: Change::Blob(change) }), limit_us)
 }
 
 fn alone(keyspace: KeyspaceId, operation: &Operation<'_>, limit_us: u64) -> Request {

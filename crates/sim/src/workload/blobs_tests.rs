@@ -1,0 +1,111 @@
+//! What reads of blobs are taken for.
+
+use super::*;
+
+fn contents<'c>(size: u64, chunks: Vec<(u64, &'c [u8])>) -> Contents<'c> {
+    Contents { blob: 1, edition: 7, change: 9, order: 100, size, chunks }
+}
+
+/// A chunk of numbers.
+fn numbers((integer, float): (i64, f64), marks: u32) -> Vec<u8> {
+    let mut bytes = vec![0; MARKS as usize];
+    bytes[SHARES[0] as usize..][..8].copy_from_slice(&integer.to_le_bytes());
+    bytes[SHARES[1] as usize..][..8].copy_from_slice(&float.to_le_bytes());
+    bytes.extend_from_slice(&marks.to_le_bytes());
+    bytes
+}
+
+/// Three chunks with tokens, two of numbers, a tail.
+fn with<'c>(base: [&'c [u8]; 3], numbers: [&'c [u8]; 2], tail: &[&'c [u8]]) -> Vec<(u64, &'c [u8])> {
+    let all = base.iter().chain(&numbers).chain(tail);
+    (5..).zip(all).map(|(version, bytes)| (version, *bytes)).collect()
+}
+
+/// A tail of appended tokens, and of some that were filled in, in two chunks.
+fn tail(appended: &[u64], last: &[u64]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (record, value) in (1..).zip(appended) {
+        bytes.extend(token(*value));
+        bytes.resize(record * RECORD_BYTES as usize, 0);
+    }
+    bytes.extend(filled(last));
+    bytes.resize(2 * CHUNK_BYTES as usize, 0);
+    bytes
+}
+
+#[test]
+fn a_blob_that_was_read_tells_whose_writes_it_shows() {
+    let (first, second) = (token(3), token(4));
+    let (one, other) = (numbers((-5, 0.5), 0), numbers((5, -0.5), 0b101));
+    let tail = tail(&[21], &[22, 23]);
+    let (front, back) = tail.split_at(CHUNK_BYTES as usize);
+    let chunks = with([&first, &second, &first], [&one, &other], &[front, &back[..14]]);
+    let read = contents(BASE_BYTES + 3 * RECORD_BYTES, chunks).actions().unwrap();
+    assert_eq!(read[0], Action::Look { key: header_id(1), value: 9, version: 100 });
+    assert!(read.contains(&Action::Look { key: chunk_id(7, 1), value: 4, version: 6 }));
+    for (mark, values) in [(0, vec![MARKED]), (1, vec![]), (2, vec![MARKED])] {
+        assert!(read.contains(&Action::Read { key: mark_id(7, 4, mark), values }), "{mark}");
+    }
+    assert_eq!(read.last(), Some(&Action::Read { key: tail_id(9), values: vec![21, 22, 23] }));
+}
+
+#[test]
+fn what_nobody_can_have_written_is_noticed() {
+    let (whole, torn) = (token(3), &token(3)[..5]);
+    assert!(contents(0, Vec::new()).actions().is_ok());
+    assert!(contents(1, Vec::new()).actions().is_err(), "no such size");
+    let of = |last: &[u8], number: &[u8]| {
+        contents(BASE_BYTES, with([&whole, &whole, last], [number, &[]], &[])).actions().is_ok()
+    };
+    assert!(of(&whole, &[]));
+    assert!(!of(torn, &[]) && !of(&[], &[]), "some of a token, and none");
+    assert!(!of(&whole, b"x"), "something beside the numbers");
+    let lacks = with([&whole, &whole, &whole], [&[], &[]], &[torn]);
+    assert!(contents(BASE_BYTES + RECORD_BYTES, lacks).actions().is_err(), "some of an appended one");
+}
+
+#[test]
+fn shares_that_do_not_add_up_are_noticed() {
+    let whole = token(3);
+    let of = |one: (i64, f64), other: (i64, f64)| {
+        let (one, other) = (numbers(one, 0), numbers(other, 0));
+        contents(BASE_BYTES, with([&whole, &whole, &whole], [&one, &other], &[])).actions().is_ok()
+    };
+    assert!(of((-1, 2.0), (1, -2.0)));
+    assert!(!of((-1, 0.0), (0, 0.0)), "an integer");
+    assert!(!of((0, 2.0), (0, -4.0)), "a float");
+}
+
+#[test]
+fn what_was_filled_in_and_is_written_over_is_noticed() {
+    let whole = token(3);
+    let is_well = |tail: &[u8]| {
+        let (one, other) = tail.split_at(CHUNK_BYTES as usize);
+        let chunks = with([&whole, &whole, &whole], [&[], &[]], &[one, other]);
+        contents(BASE_BYTES + 2 * RECORD_BYTES, chunks).actions().is_ok()
+    };
+    let mut tail = tail(&[], &[21, 22]);
+    assert!(is_well(&tail));
+    tail[..TOKEN_BYTES].copy_from_slice(&token(23));
+    assert!(!is_well(&tail), "of another's, some is left");
+}
+
+#[test]
+fn attributes_come_back() {
+    assert_eq!(read_attributes(&attributes(12, 34, 56)), Some((12, 34, 56)));
+    assert_eq!(read_attributes(b"<0000000012><0000000012>"), None);
+}
+
+#[test]
+fn marks_have_numbers_of_their_own() {
+    let of = |edition| NUMBERS.flat_map(move |chunk| marks_shown(edition, chunk, 0));
+    let all: std::collections::BTreeSet<u64> = (1..5)
+        .flat_map(of)
+        .map(|action| match action {
+            Action::Read { key, .. } => key,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(all.len() as u64, 4 * 2 * u64::from(MARKS_MAX));
+    assert!(all.into_iter().all(is_mark));
+}
