@@ -37,7 +37,7 @@ const OPERATIONS: [&str; 16] = [
 ];
 
 /// What happens to transactions, as far as it travels between instances; and to reads of several records.
-pub const COMMITS: [&str; 17] = [
+pub const COMMITS: [&str; 18] = [
     "answers that something is in the way",
     "chains",
     "prepares repeated",
@@ -51,6 +51,7 @@ pub const COMMITS: [&str; 17] = [
     "deciders failed: in a chain",
     "deciders failed: all prepared",
     "deciders failed: telling",
+    "decisions heard late",
     "reads confirmed",
     "reads read again",
     "reads turned into transactions",

@@ -1,12 +1,27 @@
 //! Transactions are hunted: those who decide one die just then, what is said of one comes again long after it was said, and
-//! somebody hears of a decision only once its session is forgotten. By chance it would befall one of thousands.
+//! somebody hears of a decision only once its session is forgotten, or his partition is split. By chance it would befall one of
+//! thousands.
+//!
+//! | what befalls | what must have no consequence |
+//! | --- | --- |
+//! | a decider dies, and clients stand still until others have asked about what it ran | that it knows nothing of it |
+//! | what was said to be over is said so again when its transaction is prepared anew | the old word |
+//! | decisions of before a sleep are heard after it | that their sessions are forgotten |
+//! | a keyspace is split while decisions are not heard in it | that one of two halves hears first |
+
+use std::collections::BTreeMap;
 
 use zerohop_session::Time;
+use zerohop_transaction::{Message as Told, Place, TransactionId, What};
+use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::messages::{Call, Peer};
+use zerohop_wire::{Decoded, Decoder, Features, Message};
 
 use super::commits::Said;
 use super::faults::Fault;
 use super::kinds::Kind;
 use super::{Cluster, Event, Phase};
+use crate::streams::Draw;
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000_000;
@@ -16,17 +31,71 @@ const DECIDERS_OF: u64 = 40;
 const DIES_WITHIN_US: u64 = 30 * MS;
 const REST_US: u64 = 4 * SECOND;
 
+/// Clients stand still for so long then: others ask after a second, of whoever goes on after the one who has died.
+const CLIENTS_STAND_US: (u64, u64) = (2 * SECOND, 5 * SECOND);
+
 /// Of so many words of transactions, where messages are repeated at all, one comes again so much later, at most.
 const WORDS_OF: u64 = 25;
 const AGAIN_US: u64 = 2 * SECOND;
 
-/// That something is over is said seldom: it comes again so often, within so long.
+/// That something is over is said seldom: it comes again so often, within so long; and so often within so long once its
+/// transaction is prepared anew.
 const DROPS_AGAIN: u64 = 3;
 const DROPS_AGAIN_US: u64 = 800 * MS;
+const ECHOES: u64 = 4;
+const ECHOES_US: u64 = 25 * MS;
 
-/// A decision of which somebody is to hear only after a sleep falls so long before it, and is heard so long before its end.
+/// So many words that something is over are remembered.
+const DROPS_MAX: usize = 256;
+
+/// A decision of which others are to hear only after a sleep falls so long before it, and is heard so long before its end.
 const BEFORE_SLEEP_US: u64 = 2 * SECOND;
 const BEFORE_WAKING_US: u64 = 5 * SECOND;
+
+/// For so long before a split is asked for decisions are not heard in the keyspace, and so long after that.
+pub(super) const BEFORE_SPLIT_US: u64 = 1_200 * MS;
+const AFTER_SPLIT_US: u64 = 2_500 * MS;
+
+/// So many decisions are not heard at a time, at most.
+const UNHEARD_MAX: usize = 16;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Hunts {
+    /// No decider is struck before then.
+    again: Time,
+    /// Decisions of which nobody else hears before then.
+    unheard: BTreeMap<TransactionId, Time>,
+    /// Decisions that are heard, as was drawn.
+    heard: BTreeMap<TransactionId, Time>,
+    /// A keyspace that is split, and until when.
+    splitting: Option<(KeyspaceId, Time)>,
+    /// Frames that told somebody that something is over.
+    drops: BTreeMap<(TransactionId, Place), Vec<u8>>,
+}
+
+/// A frame that says something of a transaction.
+struct Word<'f> {
+    told: Told,
+    frame: &'f [u8],
+}
+
+/// Frames, each with what it says of a transaction, if it does.
+fn words(frames: &[u8]) -> impl Iterator<Item = (&[u8], Option<Word<'_>>)> {
+    let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
+    let mut rest = frames;
+    std::iter::from_fn(move || {
+        let Decoded::Frame { frame, used } = decoder.decode(rest) else { return None };
+        let bytes = &rest[..used];
+        rest = &rest[used..];
+        let mut scratch = Vec::new();
+        let told = match frame.message(&mut scratch) {
+            Ok(Message::Peer(Peer { call: Call::Transaction(told), .. })) => Told::decode(told).ok(),
+            _ => None,
+        };
+        Some((bytes, told.map(|told| Word { told, frame: bytes })))
+    })
+}
 
 impl Cluster {
     /// One instance is about to say something of a transaction to one on another node; `make` says that alone again.
@@ -39,16 +108,6 @@ impl Cluster {
     ) {
         if self.phase != Phase::Faults {
             return;
-        }
-        if let Some((sleep, until)) = self.scenario.sleep
-            && said == Said::Commit
-            && now < sleep
-            && now.after_us(BEFORE_SLEEP_US) >= sleep
-            && self.scenario.has(Kind::OneWayCuts)
-        {
-            let until = Time(until.0.saturating_sub(BEFORE_WAKING_US));
-            self.trace.say(now, format_args!("CUT of n{from} to n{to} until {}", until.0));
-            self.peers.cut(from, to, until);
         }
         if self.scenario.has(Kind::Repeats) {
             let is_again = self.streams.network.chance(1, WORDS_OF);
@@ -63,11 +122,97 @@ impl Cluster {
         }
         let is_decider = matches!(said, Said::Prepare | Said::Commit);
         let may_die =
-            is_decider && now >= self.hunt_again && self.scenario.has(Kind::Kills) && self.is_stormy(now);
-        if may_die && self.streams.node.chance(1, DECIDERS_OF) {
-            self.hunt_again = now.after_us(REST_US);
+            is_decider && now >= self.hunts.again && self.scenario.has(Kind::Kills) && self.is_stormy(now);
+        if may_die && from != to && self.streams.node.chance(1, DECIDERS_OF) {
+            self.hunts.again = now.after_us(REST_US);
             let (at, life) = (now.after_us(self.streams.node.below(DIES_WITHIN_US)), self.hosts[from].life);
             self.agenda.at(at, Event::Fault(Fault::Kill { host: from, life }));
+            if self.scenario.has(Kind::ClientPauses) && self.streams.node.chance(1, 2) {
+                let until = at.after_us(self.streams.node.between(CLIENTS_STAND_US.0, CLIENTS_STAND_US.1));
+                (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
+            }
         }
+    }
+
+    /// What is left of frames that one instance sends to another: decisions that are not to be heard yet are lost. What was said
+    /// long ago is said again behind what it may harm, as `make` tells it.
+    pub(super) fn withhold(
+        &mut self,
+        now: Time,
+        frames: Vec<u8>,
+        make: &dyn Fn(Vec<u8>) -> Event,
+    ) -> Vec<u8> {
+        if self.phase != Phase::Faults {
+            return frames;
+        }
+        let mut left = Vec::with_capacity(frames.len());
+        for (bytes, word) in words(&frames) {
+            let is_lost = word.as_ref().is_some_and(|word| self.is_unheard(now, &word.told));
+            if !is_lost {
+                left.extend_from_slice(bytes);
+            }
+            if let Some(word) = word {
+                self.echo(now, &word, make);
+            }
+        }
+        left
+    }
+
+    /// Whether a word is a decision that is not to be heard yet.
+    fn is_unheard(&mut self, now: Time, told: &Told) -> bool {
+        if !matches!(told.what, What::Commit { .. }) {
+            return false;
+        }
+        self.hunts.unheard.retain(|_, until| now < *until);
+        self.hunts.heard.retain(|_, until| now < *until);
+        if self.hunts.unheard.contains_key(&told.id) {
+            return true;
+        }
+        if self.hunts.heard.contains_key(&told.id) || self.hunts.unheard.len() >= UNHEARD_MAX {
+            return false;
+        }
+        let until = match (self.scenario.sleep, self.hunts.splitting) {
+            (Some((sleep, until)), _) if now < sleep && now.after_us(BEFORE_SLEEP_US) >= sleep => {
+                Time(until.0.saturating_sub(BEFORE_WAKING_US))
+            }
+            (_, Some((keyspace, until))) if now < until && told.to.keyspace == keyspace => until,
+            _ => return false,
+        };
+        let is_lost = self.streams.network.chance(1, 2);
+        self.trace.say(now, format_args!("DECISION of {:?} is heard: {}", told.id, !is_lost));
+        if is_lost {
+            self.coverage.commit("decisions heard late");
+        }
+        let drawn = if is_lost { &mut self.hunts.unheard } else { &mut self.hunts.heard };
+        drawn.insert(told.id, until);
+        is_lost
+    }
+
+    /// Remembers what was said to be over, and says it again when it is prepared anew.
+    fn echo(&mut self, now: Time, word: &Word<'_>, make: &dyn Fn(Vec<u8>) -> Event) {
+        let place = (word.told.id, word.told.to);
+        match word.told.what {
+            What::Drop { .. } => {
+                if self.hunts.drops.len() >= DROPS_MAX {
+                    self.hunts.drops.pop_first();
+                }
+                self.hunts.drops.insert(place, word.frame.to_vec());
+            }
+            What::Prepare { .. } if self.scenario.has(Kind::Repeats) || self.scenario.has(Kind::Delays) => {
+                let Some(frame) = self.hunts.drops.get(&place).cloned() else { return };
+                self.trace.say(now, format_args!("OLD WORD that {:?} is over comes again", place.0));
+                for _ in 0..ECHOES {
+                    let at = now.after_us(self.streams.network.below(ECHOES_US));
+                    self.agenda.at(at, make(frame.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A keyspace of transactions is about to be split: until after that some decisions are not heard in it.
+    pub(super) fn hunt_in_split(&mut self, keyspace: KeyspaceId) {
+        let until = self.now().after_us(BEFORE_SPLIT_US + AFTER_SPLIT_US);
+        self.hunts.splitting = Some((keyspace, until));
     }
 }

@@ -66,6 +66,7 @@ use blobs::Blobs;
 use commits::Commits;
 use faults::Fault;
 use host::{Host, manager_address};
+use hunts::Hunts;
 use kinds::Kind;
 use operator::Operator;
 use peers::Peers;
@@ -153,8 +154,7 @@ pub(crate) struct Cluster {
     network: Network,
     peers: Peers,
     stalls: Stalls,
-    /// No decider is struck before then.
-    hunt_again: Time,
+    hunts: Hunts,
     /// Until then those who may lead the control group are disturbed.
     fight_until: Time,
     hosts: Vec<Host>,
@@ -231,7 +231,7 @@ impl Cluster {
             network,
             peers,
             stalls: Stalls::default(),
-            hunt_again: Time(0),
+            hunts: Hunts::default(),
             fight_until: Time(0),
             hosts,
             founders,

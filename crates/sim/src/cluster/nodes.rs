@@ -149,8 +149,13 @@ impl Cluster {
             }
         }
         for (to, frames) in gathered {
-            let (said, word) = self.watch_commits(host, &frames);
             let Some((target, target_slot)) = self.host_of(to) else { continue };
+            let say = |frames| Event::ToInstance { host: target, slot: target_slot, frames };
+            let frames = self.withhold(done, frames, &say);
+            if frames.is_empty() {
+                continue;
+            }
+            let (said, word) = self.watch_commits(host, &frames);
             self.trace.note(
                 done,
                 format_args!("n{host}/{slot} says to {to}:{}", Described(&frames)),

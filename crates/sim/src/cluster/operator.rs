@@ -6,7 +6,10 @@ use std::sync::Arc;
 use zerohop_control::agent::{Event as Told, Unanswered};
 use zerohop_control::command::{Command, ManagerInfo, Move, Outcome};
 use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount};
+use zerohop_session::Time;
+use zerohop_wire::ids::KeyspaceId;
 
+use super::hunts::BEFORE_SPLIT_US;
 use super::kinds::Kind;
 use super::scenario::Kept;
 use super::{Cluster, Event, Phase};
@@ -24,6 +27,8 @@ pub(super) struct Operator {
     asked: BTreeMap<u64, Command>,
     tokens: u64,
     splits: u32,
+    /// A keyspace of transactions that is to be split then.
+    splitting: Option<(KeyspaceId, Time)>,
     drops: u32,
     /// Who is to be the control group, until somebody has said that it is decided.
     managers: Option<Vec<ManagerInfo>>,
@@ -68,6 +73,12 @@ impl Cluster {
                 return self.ask_control(command);
             }
         }
+        if let Some((id, at)) = self.operator.splitting
+            && now >= at
+        {
+            self.operator.splitting = None;
+            return self.ask_control(Command::SplitKeyspace(id));
+        }
         if self.phase == Phase::Healed {
             // Nodes that are being emptied are to take part again.
             let drained = map.nodes().find(|node| node.state() == NodeState::Draining);
@@ -106,7 +117,12 @@ impl Cluster {
                 let id = *self.streams.node.pick(&keyspaces);
                 self.operator.splits += 1;
                 self.coverage.fault(Kind::Splits);
-                self.ask_control(Command::SplitKeyspace(id));
+                if self.transactional().is_some_and(|both| both.contains(&id)) {
+                    self.hunt_in_split(id);
+                    self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));
+                } else {
+                    self.ask_control(Command::SplitKeyspace(id));
+                }
             }
             7 | 8 if self.scenario.has(Kind::Moves) => {
                 let places = map
