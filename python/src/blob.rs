@@ -3,13 +3,12 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
 use bytes::Bytes;
 use pyo3::prelude::*;
 use tokio::sync::{Mutex, mpsc};
-use zerohop_client::{Blob, Error, Keyspace};
+use zerohop_client::{Blob, BlobTrouble, Error, Keyspace};
 
 use crate::answer::Answer;
 use crate::core::Core;
@@ -17,8 +16,14 @@ use crate::memory::Memory;
 use crate::number::NumberChange;
 use crate::problem::Problem;
 
-/// Chunks of one write that are under way at once.
-const WRITES_AHEAD: usize = 8;
+/// Most bytes that the client writes by one transaction.
+const WRITE_WHOLE_BYTES_MAX: usize = 64 << 20;
+
+/// Up to so many bytes are taken into memory of the client's first: they come whole however often others write.
+const READ_WHOLE_BYTES_MAX: u64 = 1 << 20;
+
+/// How often a longer read begins at most, if others write to what it reads.
+const READS_MAX: u32 = 8;
 
 /// What is asked of a blob.
 pub(crate) enum BlobOperation {
@@ -72,7 +77,7 @@ impl BlobOperation {
                 write(&blob, *offset, bytes).await?;
                 Answer::Nothing
             }
-            Self::Append { bytes } => Answer::Number(blob.append(bytes.slice(0, bytes.len())).await?),
+            Self::Append { bytes } => Answer::Number(append(&blob, bytes).await?),
             Self::Truncate { size } => {
                 blob.truncate(*size).await?;
                 Answer::Nothing
@@ -87,7 +92,25 @@ impl BlobOperation {
     }
 }
 
+/// Reads straight into memory. What is written to meanwhile is read again; an error leaves some of each there.
 async fn read_into(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64, Error> {
+    let length = into.len() as u64;
+    if length <= READ_WHOLE_BYTES_MAX {
+        let (bytes, _) = blob.read_seen(offset, length).await?;
+        return Ok(into.fill(0, &bytes) as u64);
+    }
+    let mut attempts = 1;
+    loop {
+        match read_pieces(blob, offset, into).await {
+            Err(Error::Blob { why: BlobTrouble::ChangedMeanwhile, .. }) if attempts < READS_MAX => {
+                attempts += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+async fn read_pieces(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64, Error> {
     let mut pieces = blob.read_at(offset, into.len() as u64).await?;
     let mut at = 0;
     while let Some(piece) = pieces.next_piece().await? {
@@ -96,68 +119,38 @@ async fn read_into(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64, E
     Ok(at as u64)
 }
 
-/// A write that is cut into pieces where chunks end.
-struct Pieces<'a> {
-    blob: &'a Blob<'a>,
-    offset: u64,
-    bytes: &'a Memory,
-    chunk_bytes: u64,
-    /// Bytes of piece 0, which goes up to the end of the chunk in which the bytes begin.
-    first: u64,
-    count: u64,
-    /// The piece that is taken next.
-    next: AtomicU64,
-}
-
-/// Writes chunk by chunk, several at once. Dropped or failed half-way, some chunks are written and others are not.
+/// Writes all of it as one: by one transaction, or, what is longer and goes to the end, by filling it in there. What is longer and
+/// lies elsewhere goes piece by piece.
 async fn write(blob: &Blob<'_>, offset: u64, bytes: &Memory) -> Result<(), Error> {
-    let length = bytes.len() as u64;
-    let chunk_bytes = match blob.stat().await? {
-        Some(info) if length > 0 => info.chunk_bytes,
-        // It says what is wrong.
-        _ => return blob.write_at(offset, &[]).await,
-    };
-    let first = (chunk_bytes - offset % chunk_bytes).min(length);
-    let count = 1 + (length - first).div_ceil(chunk_bytes);
-    let pieces = Pieces { blob, offset, bytes, chunk_bytes, first, count, next: AtomicU64::new(0) };
-    all((0..WRITES_AHEAD.min(count as usize)).map(|_| Box::pin(pieces.write())).collect()).await
+    let length = bytes.len();
+    if length > WRITE_WHOLE_BYTES_MAX
+        && let Some(info) = blob.stat().await?
+    {
+        if offset == info.size {
+            return fill(blob, bytes).await.map(drop);
+        }
+        for at in (0..length).step_by(WRITE_WHOLE_BYTES_MAX) {
+            blob.write_at(offset.saturating_add(at as u64), bytes.slice(at, WRITE_WHOLE_BYTES_MAX)).await?;
+        }
+        return Ok(());
+    }
+    // Of a blob that is not there it says so, however much it is to write.
+    blob.write_at(offset, bytes.slice(0, length.min(WRITE_WHOLE_BYTES_MAX))).await
 }
 
-impl Pieces<'_> {
-    /// Writes one after the other, until all are taken.
-    async fn write(&self) -> Result<(), Error> {
-        loop {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
-            if number >= self.count {
-                return Ok(());
-            }
-            let (at, room) = match number {
-                0 => (0, self.first),
-                number => (self.first + (number - 1) * self.chunk_bytes, self.chunk_bytes),
-            };
-            self.blob.write_at(self.offset + at, self.bytes.slice(at as usize, room as usize)).await?;
-        }
+/// Adds all of it at the end, as one. Brings where it stands.
+async fn append(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
+    match bytes.len() {
+        length if length > WRITE_WHOLE_BYTES_MAX => fill(blob, bytes).await,
+        length => blob.append(bytes.slice(0, length)).await,
     }
 }
 
-/// Waits for all, or for the first that fails; the others are dropped then.
-async fn all<F: Future<Output = Result<(), Error>> + Unpin>(mut lanes: Vec<F>) -> Result<(), Error> {
-    poll_fn(|cx| {
-        let mut failed = None;
-        lanes.retain_mut(|lane| match Pin::new(lane).poll(cx) {
-            Poll::Pending => true,
-            Poll::Ready(result) => {
-                failed = failed.take().or(result.err());
-                false
-            }
-        });
-        match failed {
-            Some(error) => Poll::Ready(Err(error)),
-            None if lanes.is_empty() => Poll::Ready(Ok(())),
-            None => Poll::Pending,
-        }
-    })
-    .await
+async fn fill(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
+    let mut fill = blob.fill().await?;
+    let begin = fill.position();
+    fill.push(bytes.slice(0, bytes.len())).await?;
+    fill.publish().await.map(|_| begin)
 }
 
 /// A listing of blobs that is under way.

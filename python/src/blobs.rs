@@ -9,6 +9,7 @@ use zerohop_client::Keyspace;
 use crate::arguments::Blob as Name;
 use crate::blob::{BlobOperation, NativeBlobList};
 use crate::core::{Core, Outcome, Spent};
+use crate::fill::NativeBlobFill;
 use crate::memory::Memory;
 use crate::number::NumberChange;
 
@@ -45,6 +46,11 @@ impl NativeBlobs {
     fn write(&self, py: Python<'_>, name: Name, offset: u64, bytes: &Bound<'_, PyAny>) -> Brought {
         let bytes = Memory::readable(bytes)?;
         self.run(py, &name, BlobOperation::Write { offset, bytes })
+    }
+
+    fn fill(&self, name: Name) -> NativeBlobFill {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        NativeBlobFill::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), name)
     }
 
     fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> Brought {

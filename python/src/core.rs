@@ -15,6 +15,7 @@ use zerohop_client::Client;
 use crate::answer::Answer;
 use crate::aside::Aside;
 use crate::blob::BlobOperation;
+use crate::memory::Memory;
 use crate::operation::Operation;
 use crate::problem::Problem;
 
@@ -43,6 +44,7 @@ pub(crate) enum Spent {
     Nothing,
     Operation(Operation),
     Blob(BlobOperation),
+    Memory(Arc<Memory>),
 }
 
 impl From<Result<Answer, Problem>> for Outcome {

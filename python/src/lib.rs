@@ -21,6 +21,7 @@ mod blob;
 mod blobs;
 mod client;
 mod core;
+mod fill;
 mod keyspace;
 mod memory;
 mod number;
@@ -38,6 +39,8 @@ mod _native {
     use crate::blobs::NativeBlobs;
     #[pymodule_export]
     use crate::client::NativeClient;
+    #[pymodule_export]
+    use crate::fill::NativeBlobFill;
     #[pymodule_export]
     use crate::keyspace::NativeKeyspace;
     #[pymodule_export]

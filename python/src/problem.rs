@@ -6,7 +6,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
-use zerohop_client::{AbortReason, Error, Failure, Reason, SecretFileError};
+use zerohop_client::{AbortReason, BlobTrouble, Error, Failure, Reason, SecretFileError};
 use zerohop_wire::error::ErrorCode;
 
 /// Why something was not done.
@@ -22,6 +22,8 @@ pub(crate) enum Problem {
     Forked {
         opener: u32,
     },
+    /// What was filled in was published, or cut off.
+    FillEnded,
     /// The system did not give what the client needs.
     System(std::io::Error),
 }
@@ -67,6 +69,10 @@ impl Problem {
             Self::Forked { opener } => format!(
                 "the client was opened by process {opener}, and this is a fork of it: connect again in the child"
             ),
+            Self::FillEnded => {
+                "what was added to the blob is a part of it by now, or adding it was cut off: begin anew"
+                    .to_owned()
+            }
             Self::System(error) => format!("the system does not give what the client needs: {error}"),
         }
     }
@@ -79,9 +85,15 @@ impl Problem {
             }
             Self::Client(Error::Endpoint { .. }) => plain("Endpoint"),
             Self::Client(Error::Unexpected) => plain("Unexpected"),
-            Self::Client(Error::Blob { name, .. }) => Told { key: Some(name), ..plain("Blob") },
+            Self::Client(Error::Blob { name, why }) => {
+                let code = match why {
+                    BlobTrouble::TooLong { .. } => "Unfit",
+                    BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => "Conflict",
+                };
+                Told { key: Some(name), ..plain(code) }
+            }
             Self::Client(Error::NotReadBack { key }) => Told { key: Some(key), ..plain("NotReadBack") },
-            Self::Client(Error::Ended) => plain("Ended"),
+            Self::Client(Error::Ended) | Self::FillEnded => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::Secret(_) => plain("SecretFile"),
             Self::Refused(_) => plain("AdminRefused"),

@@ -8,6 +8,7 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -179,23 +180,119 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
             file.write(pattern(3 * MIB))
             raise ZeroDivisionError
         assert "cut" not in blobs
-    # While it is written, and if its writer dies, everybody can tell.
-    raw = cast(BlobIO, blobs.open("cut", "wb", 0, attributes=b"mine"))
-    raw.write(b"half")
-    found = blobs.stat("cut")
-    assert found is not None and (found.finished, found.attributes, found.size) == (False, b"mine", 4)
+    # While it is written, and if its writer dies, everybody can tell; nobody sees any of it.
+    for half in (b"half", pattern(3 * MIB)):
+        raw = cast(BlobIO, blobs.open("cut", "wb", 0, attributes=b"mine"))
+        raw.write(half)
+        found = blobs.stat("cut")
+        assert found is not None and (found.finished, found.attributes, found.size) == (False, b"mine", 0)
+        with pytest.raises(zerohop.UnfinishedError):
+            blobs.open("cut")
+        with blobs.open("cut", partial=True) as part:
+            assert part.read() == b""
+        raw.close()
+        with blobs.open("cut") as whole:
+            assert whole.read() == half
+    # Who goes back in it has put it there, to write over it.
+    raw = cast(BlobIO, blobs.open("cut", "wb", 0))
+    assert [raw.write(b"half"), raw.seek(2), raw.write(b"LF"), raw.seek(0, io.SEEK_END)] == [4, 2, 2, 4]
+    with blobs.open("cut", partial=True) as part:
+        assert part.read() == b"haLF"
     with pytest.raises(zerohop.UnfinishedError):
         blobs.open("cut")
-    with blobs.open("cut", partial=True) as part:
-        assert part.read() == b"half"
+    raw.seek(2)
+    raw.write(b"lf")
     raw.close()
-    with blobs.open("cut") as whole:
-        assert whole.read() == b"half"
     # A file that is changed in place stays what it is.
     with pytest.raises(ZeroDivisionError), blobs.open("cut", "r+b", 0) as file:
         file.write(b"HA")
         raise ZeroDivisionError
     assert blobs.read("cut") == b"HAlf"
+
+
+def test_a_write_over_many_chunks_is_seen_whole_or_not_at_all(keyspace: Keyspace) -> None:
+    blobs = keyspace.blobs
+    size = 40 * 4096
+    blobs.create("b", chunk_bytes=4096)
+    blobs.write("b", b"a" * size)
+    stop = threading.Event()
+
+    def write() -> None:
+        for n in range(10_000):
+            if stop.is_set():
+                return
+            blobs.write("b", (b"b", b"a")[n % 2] * size)
+            time.sleep(0.005)
+
+    seen: set[bytes] = set()
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        deadline, reads = time.monotonic() + 120, 0
+        while reads < 40 or len(seen) < 2:
+            into = bytearray(size)
+            assert blobs.readinto("b", into) == size and into in (b"a" * size, b"b" * size)
+            assert set(blobs.read("b")) in ({ord("a")}, {ord("b")}) and time.monotonic() < deadline
+            seen.add(bytes(into[:1]))
+            reads += 1
+    finally:
+        stop.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("how", ["write", "append", "open"])
+def test_what_is_longer_than_one_write_is_seen_once_all_of_it_is_there(how: str, keyspace: Keyspace) -> None:
+    blobs, data = keyspace.blobs, pattern((64 << 20) + 5)
+    sizes: set[int] = set()
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.is_set():
+            found = blobs.stat("b")
+            if found is not None:
+                sizes.add(found.size)
+
+    if how != "open":
+        blobs.create("b")
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        if how == "write":
+            blobs.write("b", data)
+        elif how == "append":
+            assert blobs.append("b", data) == 0
+        else:
+            with blobs.open("b", "wb") as file:
+                file.write(memoryview(data)[:10])
+                file.write(memoryview(data)[10:])
+    finally:
+        done.set()
+        watcher.join()
+    assert sizes <= {0, len(data)} and 0 in sizes
+    into = bytearray(len(data))
+    assert blobs.readinto("b", into) == len(data) and into == data
+    if how == "write":
+        # Over what is there, and over the end: in pieces, but all of it.
+        blobs.write("b", data[::-1], 3)
+        assert blobs.stat("b") is not None and blobs.readinto("b", into) == len(data)
+        assert into == pattern(3) + data[::-1][:-3] and blobs.read("b", len(data)) == data[:3][::-1]
+        assert blobs.append("b", b"end") == len(data) + 3
+        with pytest.raises(zerohop.NoBlobError):
+            blobs.write("nothing", data)
+
+
+def test_who_writes_the_same_blob_anew_is_not_mixed_with_others(keyspace: Keyspace) -> None:
+    blobs = keyspace.blobs
+    first = cast(BlobIO, blobs.open("b", "wb", 0))
+    first.write(b"1" * (2 * MIB))
+    second = cast(BlobIO, blobs.open("b", "wb", 0))
+    with pytest.raises(zerohop.Error):
+        first.write(b"1" * (20 * MIB))
+        first.close()
+    first.close()
+    second.write(b"2" * (2 * MIB))
+    second.close()
+    assert blobs.read("b") == b"2" * (2 * MIB)
 
 
 CUT = """
@@ -210,12 +307,20 @@ try:
     if sys.argv[1] == "write":
         with blobs.open("large", "wb") as file:
             file.write(data)
+    elif sys.argv[1] == "append":
+        blobs.create("large")
+        blobs.append("large", b"before")
+        blobs.append("large", data)
     else:
         file = blobs.open("large", "wb", 0)
         file.write(data)
 except KeyboardInterrupt:
     if sys.argv[1] == "write":
         print("interrupted", "large" in blobs, flush=True)
+    elif sys.argv[1] == "append":
+        print("interrupted", blobs.read("large"), flush=True)
+        blobs.append("large", b", after")
+        print(blobs.read("large"))
     else:
         found = blobs.stat("large")
         try:
@@ -228,7 +333,14 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("how", ["write", "raw"])
+CUT_TELLS = {
+    "write": ["interrupted False\n"],
+    "append": ["interrupted b'before'\n", "b'before, after'\n"],
+    "raw": ["interrupted Unfinished False\n", "False\n"],
+}
+
+
+@pytest.mark.parametrize("how", CUT_TELLS)
 def test_ctrl_c_cuts_a_transfer_which_is_not_taken_for_whole(how: str) -> None:
     with subprocess.Popen([sys.executable, "-c", CUT, how], stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
@@ -237,8 +349,30 @@ def test_ctrl_c_cuts_a_transfer_which_is_not_taken_for_whole(how: str) -> None:
         child.send_signal(signal.SIGINT)
         told = child.stdout.readline()
         assert time.monotonic() - begin < 10
-        assert told == ("interrupted False\n" if how == "write" else "interrupted Unfinished False\n")
-        assert child.stdout.read() == ("" if how == "write" else "False\n") and child.wait(20) == 0
+        assert [told, *child.stdout] == CUT_TELLS[how] and child.wait(20) == 0
+
+
+def test_what_a_killed_writer_has_written_is_never_seen(keyspace: Keyspace, client: zerohop.Client) -> None:
+    program = """
+import sys, zerohop
+blobs = zerohop.connect(sys.argv[1]).keyspace(sys.argv[2]).blobs
+file = blobs.open("anew", "wb", 0)
+file.write(bytes(40 << 20))
+print("written", flush=True)
+file.write(bytes(400 << 20))
+"""
+    blobs = keyspace.blobs
+    command = [sys.executable, "-c", program, client.endpoint, keyspace.name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None and child.stdout.readline() == "written\n"
+        child.kill()
+    found = blobs.stat("anew")
+    assert found is not None and not found.finished and found.size == 0
+    with pytest.raises(zerohop.UnfinishedError):
+        blobs.open("anew")
+    with blobs.open("anew", "wb") as file:
+        file.write(b"whole")
+    assert blobs.read("anew") == b"whole"
 
 
 def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
@@ -262,6 +396,24 @@ def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
                     await file.write(b"half")
                     raise ZeroDivisionError
             assert await blobs.stat("cut") is None
+            large = await blobs.open("cancelled", "wb")
+            await large.write(pattern(3 * MIB))
+            writing = asyncio.ensure_future(large.write(bytes(400 * MIB)))
+            await asyncio.sleep(0.05)
+            writing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await writing
+            with pytest.raises(zerohop.UnfinishedError):
+                await large.write(b"more")
+            await large.close()
+            assert await blobs.stat("cancelled") is None
+            async with await blobs.open("large", "wb") as file:
+                await file.write(pattern(3 * MIB))
+                await file.write(pattern(MIB))
+                assert await file.seek(0, io.SEEK_END) == 4 * MIB
+                found = await blobs.stat("large")
+                assert found is not None and (found.size, found.finished) == (0, False)
+            assert await blobs.read("large") == pattern(3 * MIB) + pattern(MIB) and await blobs.delete("large")
             file = await blobs.open("cut", "w+b")
             await file.write(b"half")
             with pytest.raises(zerohop.UnfinishedError):

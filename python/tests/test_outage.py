@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -155,6 +157,55 @@ def test_a_transfer_that_loses_its_cluster_is_not_taken_for_whole(cluster: Clust
         with pytest.raises(zerohop.UnfinishedError):
             keyspace.blobs.open("part")
         keyspace.blobs.delete("part")
+
+
+def test_a_full_disk_is_told_and_nothing_half_written_is_taken_for_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        assert os.geteuid() != 0, mounted.stderr
+        pytest.skip("only root may mount a small disk")
+    try:
+        cluster = Cluster(folder / "data")
+        try:
+            fill_its_disk(cluster, folder)
+        finally:
+            cluster.kill()
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill_its_disk(cluster: Cluster, folder: Path) -> None:
+    with zerohop.connect(cluster.endpoint, timeout=5) as client:
+        keyspace, data = client.keyspace(), bytes(range(256)) * (3 << 12)
+        blobs = keyspace.blobs
+        blobs.create("before")
+        blobs.write("before", data)
+        ballast = folder / "ballast"
+        with ballast.open("wb", 0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(1 << 20)):
+                pass
+        begin = time.monotonic()
+        with pytest.raises(GONE) as told, blobs.open("large", "wb") as file:
+            for _ in range(100):
+                file.write(data)
+        assert time.monotonic() - begin < 3 * (5 + SLACK) and "full" in str(told.value), told.value
+        with pytest.raises(GONE):
+            blobs.write("before", data * 100, len(data))
+        assert blobs.read("before") == data
+        found = blobs.stat("large")
+        assert found is None or not found.finished and found.size == 0
+        ballast.unlink()
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with blobs.open("large", "wb") as file:
+                    file.write(data)
+                break
+            except GONE:
+                assert time.monotonic() < deadline
+        assert blobs.read("large") == data and blobs.read("before") == data
 
 
 def test_the_same_for_event_loops(cluster: Cluster) -> None:

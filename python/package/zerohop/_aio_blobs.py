@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 from collections.abc import AsyncIterator
 from types import TracebackType
@@ -23,7 +24,7 @@ from zerohop._blobs import (
 from zerohop._native import NativeBlobs
 from zerohop._transaction import KeyspaceWrites, Writes
 from zerohop._values import Info, Key, Record
-from zerohop.errors import ConditionFailedError, NotFoundError
+from zerohop.errors import ConditionFailedError, Error, NotFoundError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -47,23 +48,21 @@ class Blobs:
         partial: bool = False,
     ) -> BlobFile:
         """The blob as a file whose operations are awaited; nothing is kept in a buffer. `async with await blobs.open(…)`."""
-        short, anew = mode_of(mode), False
-        found: Optional[BlobInfo] = None
+        short = mode_of(mode)
         if short[0] in "wx":
             if short[0] == "w":
                 await self.delete(name)
-            await self.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes)
-            anew = True
-        else:
-            found = await self.stat(name)
-            if found is None and short == "a":
-                found = await self.create(name, attributes=attributes, chunk_bytes=chunk_bytes)
-            elif found is None:
-                raise absent(name)
-            elif not found.finished and not partial:
-                raise unfinished(name)
+            made = await self.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes)
+            return BlobFile(self, name, mode, 0, (made.id, attributes))
+        found = await self.stat(name)
+        if found is None and short == "a":
+            found = await self.create(name, attributes=attributes, chunk_bytes=chunk_bytes)
+        elif found is None:
+            raise absent(name)
+        elif not found.finished and not partial:
+            raise unfinished(name)
         position = found.size if short == "a" and found is not None else 0
-        return BlobFile(self, name, mode, position, attributes if anew else None)
+        return BlobFile(self, name, mode, position, None)
 
     async def stat(self, name: Name) -> Optional[BlobInfo]:
         """What the blob is; `None` if there is none."""
@@ -140,17 +139,21 @@ class BlobFile:
     """A blob as a file of an event loop. One operation at a time."""
 
     def __init__(
-        self, blobs: Blobs, name: Name, mode: str, position: int, anew: Optional[bytes]
+        self, blobs: Blobs, name: Name, mode: str, position: int, anew: Optional[tuple[int, bytes]]
     ) -> None:
         self._blobs, self.name, self.mode = blobs, name, mode
         self._short = mode_of(mode)
         self._position = position
+        # The id and the attributes of a blob of its own.
         self._anew, self._broken = anew, False
+        self._fill = None if anew is None else blobs._native.fill(name)
+        self._filled = 0
         self.closed = False
 
     async def read(self, size: int = -1) -> bytes:
         """So many bytes from where the file stands, as far as there are; all if `size` is negative."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
+        await self._settle()
         found = await self._blobs.read(self.name, self._position, size)
         self._position += len(found)
         return found
@@ -158,6 +161,7 @@ class BlobFile:
     async def readinto(self, into: Buffer) -> int:
         """Fills memory from where the file stands."""
         self._check(self._short[0] == "r" or "+" in self._short, "read")
+        await self._settle()
         count = await self._blobs.readinto(self.name, into, self._position)
         self._position += count
         return count
@@ -168,8 +172,12 @@ class BlobFile:
         if self._broken and self._anew is not None:
             raise unfinished(self.name)
         count = memoryview(data).nbytes
+        if self._position != self._filled:
+            await self._settle()
         self._broken = True
-        if self._short == "a":
+        if self._fill is not None:
+            self._filled = await _there(self.name, self._fill.push(data))
+        elif self._short == "a":
             self._position = await self._blobs.append(self.name, data)
         else:
             await self._blobs.write(self.name, data, self._position)
@@ -182,6 +190,8 @@ class BlobFile:
         self._check(True, "")
         if whence == io.SEEK_CUR:
             offset += self._position
+        elif whence == io.SEEK_END and self._fill is not None:
+            offset += self._filled
         elif whence == io.SEEK_END:
             found = await self._blobs.stat(self.name)
             if found is None:
@@ -200,6 +210,7 @@ class BlobFile:
         """Makes it this large, or as large as where the file stands."""
         self._check(self._short != "r", "written")
         size = self._position if size is None else size
+        await self._settle()
         await self._blobs.truncate(self.name, size)
         return size
 
@@ -211,9 +222,39 @@ class BlobFile:
         if self._anew is None:
             return
         if self._broken:
+            await self._remove()
+            return
+        attributes = self._anew[1]
+        try:
+            if self._fill is not None:
+                await _there(self.name, self._fill.publish(attributes))
+            else:
+                await self._blobs.set_attributes(self.name, attributes)
+        except BaseException:
+            # What can be told of it is that it is not whole; so it is marked, if it cannot be removed.
+            with contextlib.suppress(Error):
+                await self._remove()
+            raise
+
+    async def _settle(self) -> None:
+        """Has what was filled in be in the blob, before something else is done with it than adding to it."""
+        if self._fill is None:
+            return
+        fill, self._fill = self._fill, None
+        self._broken = True
+        if self._filled:
+            await _there(self.name, fill.publish())
+        self._broken = False
+
+    async def _remove(self) -> None:
+        """Removes the blob, unless somebody has put another in its place."""
+        if self._fill is not None:
+            # A write that nobody waits for any more may be under way.
+            self._fill.give_up()
+            self._fill = None
+        found = await self._blobs.stat(self.name)
+        if found is not None and self._anew is not None and found.id == self._anew[0]:
             await self._blobs.delete(self.name)
-        else:
-            await self._blobs.set_attributes(self.name, self._anew)
 
     async def __aenter__(self) -> BlobFile:
         return self
@@ -225,8 +266,10 @@ class BlobFile:
         trace: Optional[TracebackType],
     ) -> None:
         self._broken = self._broken or kind is not None
-        # Also where the task was cancelled: what it has written is not to be left as if it were whole.
-        await asyncio.shield(self.close())
+        # What could not be removed after an exception is not finished; the exception is what is to be told.
+        with contextlib.suppress(Error) if error is not None else contextlib.nullcontext():
+            # Also where the task was cancelled: what it has written is not to be left as if it were whole.
+            await asyncio.shield(self.close())
 
     def _check(self, able: bool, what: str) -> None:
         if self.closed:

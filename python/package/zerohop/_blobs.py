@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Iterator
 from types import TracebackType
@@ -107,8 +108,9 @@ class Blobs:
     >>> list(keyspace.blobs), keyspace.blobs.stat("film").size
     ([b'film'], 16)
 
-    What lies within one chunk (1 MiB unless a blob is made with another size) is written and read as one. What spans several is
-    written chunk by chunk, several at once: others may see some of it without the rest.
+    Up to 64 MiB are written as one, in however many chunks they lie (of 1 MiB, unless a blob is made with another size), and so is
+    whatever is added at the end, however long: others see all of it or nothing. Only what is longer and lies before the end, or behind
+    a gap, is written in pieces of 64 MiB, one after the other. What is read is all of one version.
     """
 
     def __init__(self, native: NativeBlobs) -> None:
@@ -129,7 +131,8 @@ class Blobs:
         `buffering` is how many bytes are read ahead or kept before they are written; with 0 the file is a plain `BlobIO`.
         A file opened to be written anew (`wb`, `xb`) makes a new blob with these `attributes` and chunks of so many bytes. Until
         it is closed that is not `finished`, and opening it to be read raises `UnfinishedError` unless `partial`; if a
-        `with` block ends with an exception, Ctrl-C among them, it is removed.
+        `with` block ends with an exception, Ctrl-C among them, it is removed. What is written one behind the other is not in the
+        blob before it is closed; whoever goes back in it, or reads it, has it be in there from then on.
 
         Raises `FileNotFoundError` or `FileExistsError` as `open` does.
         """
@@ -295,6 +298,30 @@ def _names(listing: NativeBlobList) -> Iterator[bytes]:
         yield from page
 
 
+class Filling:
+    """Bytes that are added to a blob, over several calls, and become a part of it by the last: until then nobody sees any of them.
+
+    Whatever raises an exception, Ctrl-C too, ends it, and they are never seen. Nobody else may write to the blob meanwhile.
+    """
+
+    def __init__(self, blobs: Blobs, name: Name) -> None:
+        self._name, self._native = name, blobs._native.fill(name)
+
+    def push(self, data: Buffer) -> int:
+        """Adds bytes. Brings how many have been added."""
+        try:
+            return cast(int, self._native.push(data))
+        except NotFoundError:
+            raise absent(self._name) from None
+
+    def publish(self, attributes: Optional[bytes] = None) -> int:
+        """Makes them a part of the blob, which then has these attributes. Brings how large it is."""
+        try:
+            return cast(int, self._native.publish(attributes))
+        except NotFoundError:
+            raise absent(self._name) from None
+
+
 class BlobIO(io.RawIOBase):
     """A blob as a file without a buffer: `blobs.open(name, mode, buffering=0)`."""
 
@@ -313,12 +340,15 @@ class BlobIO(io.RawIOBase):
         self._position = 0
         self._attributes = attributes
         # Nothing that fails from here on leaves something to be finished.
-        self._anew = self._broken = self._given_up = False
+        self._anew: Optional[int] = None
+        self._broken = self._given_up = False
+        self._fill: Optional[Filling] = None
+        self._filled = 0
         if self._short[0] in "wx":
             if self._short[0] == "w":
                 blobs.delete(name)
-            blobs.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes)
-            self._anew = True
+            self._anew = blobs.create(name, attributes=UNFINISHED + attributes, chunk_bytes=chunk_bytes).id
+            self._fill = Filling(blobs, name)
             return
         found = blobs.stat(name)
         if found is None and self._short == "a":
@@ -342,6 +372,7 @@ class BlobIO(io.RawIOBase):
     def readinto(self, into: Any, /) -> int:
         """Fills memory from where the file stands, as far as there are bytes."""
         self._check(self.readable(), "read")
+        self._settle()
         count = self._blobs.readinto(self.name, into, self._position)
         self._position += count
         return count
@@ -359,11 +390,15 @@ class BlobIO(io.RawIOBase):
         count = memoryview(data).nbytes
         if count == 0 or self._given_up:
             return count
-        if self._broken and self._anew:
+        if self._broken and self._anew is not None:
             raise unfinished(self.name)
+        if self._position != self._filled:
+            self._settle()
         # What is cut off in the midst of this is not whole, and is not to be closed as if it were.
         self._broken = True
-        if self._short == "a":
+        if self._fill is not None:
+            self._filled = self._fill.push(data)
+        elif self._short == "a":
             self._position = self._blobs.append(self.name, data)
         else:
             self._blobs.write(self.name, data, self._position)
@@ -391,6 +426,7 @@ class BlobIO(io.RawIOBase):
     def truncate(self, size: Optional[int] = None, /) -> int:
         self._check(self.writable(), "written")
         size = self._position if size is None else size
+        self._settle()
         self._blobs.truncate(self.name, size)
         return size
 
@@ -403,16 +439,46 @@ class BlobIO(io.RawIOBase):
         if self.closed:
             return
         super().close()
-        if self._short[0] not in "wx" or not self._anew:
+        if self._anew is None:
             return
         try:
             if self._broken:
-                self._blobs.delete(self.name)
-            else:
-                self._blobs.set_attributes(self.name, self._attributes)
+                self._remove()
+                return
+            try:
+                if self._fill is not None:
+                    self._fill.publish(self._attributes)
+                else:
+                    self._blobs.set_attributes(self.name, self._attributes)
+            except ForkedError:
+                raise
+            except BaseException:
+                # What can be told of it is that it is not whole; so it is marked, if it cannot be removed.
+                with contextlib.suppress(Error):
+                    self._remove()
+                raise
         except ForkedError:
             # It is the parent's to close.
             pass
+        finally:
+            self._fill = None
+
+    def _settle(self) -> None:
+        """Has what was filled in be in the blob, before something else is done with it than adding to it."""
+        if self._fill is None:
+            return
+        fill, self._fill = self._fill, None
+        self._broken = True
+        if self._filled:
+            fill.publish()
+        self._broken = False
+
+    def _remove(self) -> None:
+        """Removes the blob, unless somebody has put another in its place."""
+        self._fill = None
+        found = self._blobs.stat(self.name)
+        if found is not None and found.id == self._anew:
+            self._blobs.delete(self.name)
 
     def __exit__(
         self,
@@ -422,9 +488,11 @@ class BlobIO(io.RawIOBase):
     ) -> None:
         if kind is not None:
             self.discard()
-        self.close()
+        _close(self, error)
 
     def _blobs_size(self) -> int:
+        if self._fill is not None:
+            return self._filled
         found = self._blobs.stat(self.name)
         if found is None:
             raise absent(self.name)
@@ -435,6 +503,13 @@ class BlobIO(io.RawIOBase):
             raise ValueError("the file is closed")
         if not able:
             raise io.UnsupportedOperation(f"the file was not opened to be {what}: its mode is {self.mode!r}")
+
+
+def _close(file: io.IOBase, error: Optional[BaseException]) -> None:
+    """Closes a file, of which an exception may have ended the block: that is what is to be told. What could not be removed then
+    is not finished."""
+    with contextlib.suppress(Error) if error is not None else contextlib.nullcontext():
+        file.close()
 
 
 class _Writer(io.BufferedWriter):
@@ -448,7 +523,7 @@ class _Writer(io.BufferedWriter):
     ) -> None:
         if kind is not None:
             cast(BlobIO, self.raw).discard()
-        self.close()
+        _close(self, error)
 
 
 class _Random(io.BufferedRandom):
@@ -462,4 +537,4 @@ class _Random(io.BufferedRandom):
     ) -> None:
         if kind is not None:
             cast(BlobIO, self.raw).discard()
-        self.close()
+        _close(self, error)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from fsspec.spec import AbstractBufferedFile
 
 import zerohop
+from zerohop._blobs import Filling
 from zerohop._entry import INLINE_BYTES_MAX, Entry
 from zerohop._fs_parts import Writing, forget, new_blob
 
@@ -44,6 +45,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._keyspace = fs._keyspace(self._place.keyspace)
         self._entry = entry
         self._blob: Optional[bytes] = None
+        self._fill: Optional[Filling] = None
         self._cut = False
         self._before: Optional[Entry] = None
         if mode == "ab":
@@ -65,8 +67,9 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             size = self._before.size
             if size + self.buffer.tell() > INLINE_BYTES_MAX:
                 self._blob = self.fs._copied(self._place, self._place, self._before).blob or new_blob(self._keyspace)
+                self._fill = Filling(self._keyspace.blobs, self._blob)
                 if self._before.contents:
-                    self._keyspace.blobs.write(self._blob, self._before.contents)
+                    self._fill.push(self._before.contents)
             else:
                 self.buffer = io.BytesIO((self._before.contents or b"") + self.buffer.getvalue())
                 size = 0
@@ -78,9 +81,12 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             if self._blob is None and final and size <= INLINE_BYTES_MAX:
                 self._entry = Entry(size, time.time(), bytes(contents))
             else:
-                if self._blob is None:
+                if self._blob is None or self._fill is None:
                     self._blob = new_blob(self._keyspace)
-                self._keyspace.blobs.write(self._blob, contents, self.offset)
+                    self._fill = Filling(self._keyspace.blobs, self._blob)
+                self._fill.push(contents)
+                if final:
+                    self._fill.publish()
                 self._entry = Entry(size, time.time(), None, self._blob)
         if final and self.autocommit:
             self.commit()
@@ -110,6 +116,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
     def discard(self) -> None:
         """Gives up what was written."""
         self._cut = True
+        self._fill = None
         if self._blob is not None:
             forget(self._keyspace, [self._blob])
             self._blob = None

@@ -110,7 +110,8 @@ class ForkedError(Error):
 
 
 class ConflictError(Error):
-    """A transaction was in others' way, or they in its: nothing of it was done, and it may be begun anew."""
+    """A transaction, or what was to be added to a blob, was in others' way, or they in its: nothing of it was done, and it may be begun
+    anew. Likewise for reading a blob that others write to all the while."""
 
 
 class AbortedError(Error):

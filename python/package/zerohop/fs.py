@@ -33,6 +33,7 @@ from fsspec.transaction import Transaction as Gathered
 from fsspec.utils import tokenize
 
 import zerohop
+from zerohop._blobs import Filling
 from zerohop._entry import INLINE_BYTES_MAX, PREFIX, Entry, decode, key
 from zerohop._fs_files import Text, ZerohopFile
 from zerohop._fs_parts import BLOCK_BYTES, Place, Writing, forget, new_blob, pages
@@ -323,7 +324,9 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             return Entry(contents.nbytes, time.time(), bytes(contents))
         blob = new_blob(keyspace)
         try:
-            keyspace.blobs.write(blob, contents)
+            fill = Filling(keyspace.blobs, blob)
+            fill.push(contents)
+            fill.publish()
         except BaseException:
             forget(keyspace, [blob])
             raise
@@ -351,9 +354,11 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         from_, to = self._keyspace(source.keyspace), self._keyspace(target.keyspace)
         blob = new_blob(to)
         try:
+            fill = Filling(to.blobs, blob)
             for at in range(0, entry.size, BLOCK_BYTES):
                 stop = min(at + BLOCK_BYTES, entry.size)
-                to.blobs.write(blob, self._read(from_, source.path, entry, at, stop), at)
+                fill.push(self._read(from_, source.path, entry, at, stop))
+            fill.publish()
         except BaseException:
             forget(to, [blob])
             raise

@@ -1,0 +1,182 @@
+//! The class `NativeBlobFill`: bytes that are added to a blob where nobody looks, over several calls, and made a part of it at
+//! once by the last.
+//!
+//! What fills a blob borrows its keyspace: so a worker, a future that owns both, takes one step after the other, driven by
+//! whoever asks for the step. A step that fails or is cut off in its midst lets go of the worker: what was filled is never seen then,
+//! and nothing more can be added to it.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::{Bytes, BytesMut};
+use pyo3::prelude::*;
+use tokio::sync::{Mutex, Notify, mpsc, oneshot};
+use zerohop_client::{Blob, BlobFill, Error, Keyspace};
+
+use crate::answer::Answer;
+use crate::arguments::Blob as Name;
+use crate::core::{Core, Outcome, Spent};
+use crate::memory::Memory;
+use crate::problem::Problem;
+
+/// What comes to no more than this is written by one transaction at the end, without filling: a chunk, which is soon copied.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that are being added at the end of a blob.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativeBlobFill {
+    core: Arc<Core>,
+    /// `None`: it has ended.
+    worker: Arc<Place>,
+}
+
+struct Place {
+    worker: Mutex<Option<Worker>>,
+    /// A step that is under way, or the next one, is to end with the worker.
+    given_up: Notify,
+}
+
+struct Worker {
+    work: Pin<Box<dyn Future<Output = ()> + Send>>,
+    steps: mpsc::Sender<(Step, Told)>,
+}
+
+/// How much was added by now, or how large the blob is.
+type Told = oneshot::Sender<Result<u64, Error>>;
+
+enum Step {
+    Push(Arc<Memory>),
+    /// With attributes, if these are to be others.
+    Publish(Option<Bytes>),
+}
+
+#[pymethods]
+impl NativeBlobFill {
+    /// Adds bytes. Brings how many have been added.
+    fn push(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let bytes = Arc::new(Memory::readable(bytes)?);
+        let worker = Arc::clone(&self.worker);
+        self.core.run(py, async move {
+            let result = step(&worker, Step::Push(Arc::clone(&bytes))).await;
+            Outcome { result: result.map(Answer::Number), spent: Spent::Memory(bytes) }
+        })
+    }
+
+    /// Makes what was added a part of the blob. Brings how large that is.
+    #[pyo3(signature = (attributes = None))]
+    fn publish(&self, py: Python<'_>, attributes: Option<Name>) -> PyResult<Py<PyAny>> {
+        let attributes = attributes.map(|attributes| Bytes::copy_from_slice(attributes.as_ref()));
+        let worker = Arc::clone(&self.worker);
+        self.core.run(py, async move {
+            let result = step(&worker, Step::Publish(attributes)).await;
+            result.map(Answer::Number).into()
+        })
+    }
+
+    /// Adds nothing more, also of what is under way: an event loop may have cancelled waiting for it, and it goes on.
+    fn give_up(&self) {
+        self.worker.given_up.notify_one();
+    }
+}
+
+impl NativeBlobFill {
+    pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>, name: Bytes) -> Self {
+        let (sender, steps) = mpsc::channel(1);
+        let worker = Worker { work: Box::pin(work(keyspace, name, steps)), steps: sender };
+        let place = Place { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
+        Self { core, worker: Arc::new(place) }
+    }
+}
+
+/// Takes a step. Dropped before it has ended, it ends the worker.
+async fn step(place: &Place, step: Step) -> Result<u64, Problem> {
+    let mut worker = place.worker.lock().await;
+    let mut given_up = pin!(place.given_up.notified());
+    let is_last = matches!(step, Step::Publish(_));
+    let mut taken = worker.take().ok_or(Problem::FillEnded)?;
+    let (told, mut answer) = oneshot::channel();
+    // It takes one at a time, and waits for this one.
+    taken.steps.try_send((step, told)).map_err(|_| Problem::FillEnded)?;
+    let result = poll_fn(|cx| {
+        if given_up.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(Problem::FillEnded));
+        }
+        let ended = taken.work.as_mut().poll(cx).is_ready();
+        match Pin::new(&mut answer).poll(cx) {
+            Poll::Pending if ended => Poll::Ready(Err(Problem::FillEnded)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(result)) => Poll::Ready(result.map_err(Problem::from)),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(Problem::FillEnded)),
+        }
+    })
+    .await;
+    if result.is_ok() && !is_last {
+        *worker = Some(taken);
+    }
+    result
+}
+
+/// Takes steps until one of them fails, or publishes.
+async fn work(keyspace: Arc<Keyspace>, name: Bytes, mut steps: mpsc::Receiver<(Step, Told)>) {
+    let blob = keyspace.blob(name);
+    let mut filling = Filling { blob: &blob, kept: BytesMut::new(), fill: None, count: 0 };
+    while let Some((step, told)) = steps.recv().await {
+        let result = match step {
+            // The memory is let go of before the answer is there, so that whoever asks has the last hold of it.
+            Step::Push(bytes) => filling.push(&bytes).await,
+            Step::Publish(attributes) => {
+                let _ = told.send(filling.publish(attributes).await);
+                return;
+            }
+        };
+        let is_failure = result.is_err();
+        // Whoever asks is gone only with this future.
+        let _ = told.send(result);
+        if is_failure {
+            return;
+        }
+    }
+}
+
+struct Filling<'b, 'k> {
+    blob: &'b Blob<'k>,
+    /// What was added while it was little.
+    kept: BytesMut,
+    fill: Option<BlobFill<'k>>,
+    count: u64,
+}
+
+impl Filling<'_, '_> {
+    async fn push(&mut self, bytes: &Memory) -> Result<u64, Error> {
+        let length = bytes.len();
+        if self.fill.is_none() && self.kept.len() + length > KEPT_BYTES_MAX {
+            let mut fill = self.blob.fill().await?;
+            fill.push(&std::mem::take(&mut self.kept)).await?;
+            self.fill = Some(fill);
+        }
+        match &mut self.fill {
+            Some(fill) => fill.push(bytes.slice(0, length)).await?,
+            None => self.kept.extend_from_slice(bytes.slice(0, length)),
+        }
+        self.count += length as u64;
+        Ok(self.count)
+    }
+
+    async fn publish(self, attributes: Option<Bytes>) -> Result<u64, Error> {
+        let Some(fill) = self.fill else {
+            let end = self.blob.append(&self.kept).await? + self.kept.len() as u64;
+            if let Some(attributes) = attributes {
+                self.blob.set_attributes(&attributes).await?;
+            }
+            return Ok(end);
+        };
+        let size = fill.publish().await?;
+        // What they say, such as that it is whole, is so by now.
+        if let Some(attributes) = attributes {
+            self.blob.set_attributes(&attributes).await?;
+        }
+        Ok(size)
+    }
+}
