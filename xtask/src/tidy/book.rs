@@ -1,4 +1,5 @@
-//! The documents are a book: `docs/SUMMARY.md` names every page below `docs`, once, and nothing else.
+//! The documents are a book: `docs/SUMMARY.md` names every page below `docs`, once, and nothing else; and its pages lead to no
+//! document or source outside of it, which the book does not carry.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +8,13 @@ use super::{Tree, Violation};
 
 const FOLDER: &str = "docs/";
 const SUMMARY: &str = "docs/SUMMARY.md";
-/// What a reader of the tree is shown, beside the book: it says what the book says, and more.
-const FRONT: &str = "docs/README.md";
 
 /// Checks the book.
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let pages: Vec<&str> = tree
         .texts()
         .map(|(path, _)| path)
-        .filter(|path| path.starts_with(FOLDER) && path.ends_with(".md") && ![SUMMARY, FRONT].contains(path))
+        .filter(|path| path.starts_with(FOLDER) && path.ends_with(".md") && *path != SUMMARY)
         .collect();
     let Some((_, summary)) = tree.texts().find(|(path, _)| *path == SUMMARY) else {
         let what = "there are pages and no `docs/SUMMARY.md`, which orders them as a book: write it";
@@ -30,6 +29,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         } else if !pages.contains(&path.as_str()) {
             let what = format!("`{path}` is no page below `docs`: leave it out of the book");
             violations.push(Violation::new(SUMMARY, line, what));
+        }
+    }
+    for (page, text) in tree.texts().filter(|(path, _)| pages.contains(path)) {
+        for (line, target) in targets(page, text) {
+            if !target.starts_with(FOLDER) {
+                let what = format!("the book does not have `{target}`: name it without a link");
+                violations.push(Violation::new(page, line, what));
+            }
         }
     }
     for page in pages.into_iter().filter(|page| !named.contains_key(*page)) {
@@ -50,14 +57,24 @@ mod tests {
     #[test]
     fn a_book_that_names_every_page_once_is_well() {
         let files = [
-            ("docs/SUMMARY.md", "# Summary\n\n- [A](a.md)\n  - [B](deep/b.md)\n"),
+            ("docs/SUMMARY.md", "# Summary\n\n[Front](README.md)\n\n- [A](a.md)\n  - [B](deep/b.md)\n"),
             ("docs/README.md", "front"),
             ("docs/a.md", "a"),
-            ("docs/deep/b.md", "b"),
+            ("docs/deep/b.md", "[a](../a.md), [elsewhere](https://example.org/x)"),
             ("README.md", "elsewhere"),
         ];
         assert_eq!(said(&files), [""; 0]);
         assert_eq!(said(&[("README.md", "x")]), [""; 0], "no documents, no book");
+    }
+
+    #[test]
+    fn a_link_out_of_the_book_is_told() {
+        let files = [
+            ("docs/SUMMARY.md", "- [A](a.md)\n"),
+            ("docs/a.md", "one\n[r](../README.md)\n"),
+            ("README.md", "elsewhere"),
+        ];
+        assert_eq!(said(&files), ["docs/a.md:2: the book does not have `README.md`: name it without a link"]);
     }
 
     #[test]

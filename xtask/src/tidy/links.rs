@@ -1,4 +1,6 @@
-//! What a document points to is there: every relative link of every Markdown file.
+//! What a document points to is there: every relative link of every Markdown file, and every heading that one leads to.
+
+use std::collections::BTreeSet;
 
 use super::{Tree, Violation};
 
@@ -6,10 +8,18 @@ use super::{Tree, Violation};
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (path, text) in tree.texts().filter(|(path, _)| path.ends_with(".md")) {
-        for (line, target) in links(text) {
-            let is_there = resolve(path, &target).is_some_and(|file| tree.has(&file));
-            if !is_there {
+        for (line, Link { target, heading }) in links(text) {
+            let file = if target.is_empty() { Some(path.to_owned()) } else { resolve(path, &target) };
+            let Some(file) = file.filter(|file| tree.has(file)) else {
                 let what = format!("the link leads to `{target}`, which is not there: mend it");
+                violations.push(Violation::new(path, line, what));
+                continue;
+            };
+            let Some(heading) = heading.filter(|_| file.ends_with(".md")) else { continue };
+            let there = tree.texts().find(|(path, _)| *path == file);
+            if there.is_some_and(|(_, text)| !headings(text).contains(&heading)) {
+                let what =
+                    format!("the link leads to `#{heading}`, which is no heading of `{file}`: mend it");
                 violations.push(Violation::new(path, line, what));
             }
         }
@@ -19,27 +29,61 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 
 /// The paths from the root to which the relative links of the document at `from` lead, with their lines.
 pub(super) fn targets(from: &str, text: &str) -> Vec<(usize, String)> {
-    let of = |(line, target): (usize, String)| Some((line, resolve(from, &target)?));
-    links(text).into_iter().filter_map(of).collect()
+    let others = links(text).into_iter().filter(|(_, link)| !link.target.is_empty());
+    others.filter_map(|(line, link)| Some((line, resolve(from, &link.target)?))).collect()
 }
 
-/// The relative links in a Markdown text, with their lines, without their `#` parts; those in code are none.
-fn links(text: &str) -> Vec<(usize, String)> {
+/// Where a relative link leads.
+#[derive(Debug)]
+struct Link {
+    /// The path; empty: the document itself.
+    target: String,
+    /// What stands behind its `#`.
+    heading: Option<String>,
+}
+
+/// The relative links in a Markdown text, with their lines; those in code are none.
+fn links(text: &str) -> Vec<(usize, Link)> {
     let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        let line = without_code(line);
+        let targets = inline(&line).into_iter().chain(definition(&line));
+        found.extend(targets.filter_map(relative).map(|link| (number, link)));
+    }
+    found
+}
+
+/// The lines of a Markdown text that are in no block of code, with their numbers.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fence: Option<&str> = None;
-    for (number, line) in text.lines().enumerate() {
+    text.lines().enumerate().filter_map(move |(number, line)| {
         let begin = line.trim_start();
         let mark = ["```", "~~~"].into_iter().find(|mark| begin.starts_with(mark));
         match (fence, mark) {
             (None, Some(mark)) => fence = Some(mark),
             (Some(open), Some(mark)) if open == mark => fence = None,
             (Some(_), _) => {}
-            (None, None) => {
-                let line = without_code(line);
-                let targets = inline(&line).into_iter().chain(definition(&line));
-                found.extend(targets.filter_map(relative).map(|target| (number + 1, target)));
-            }
+            (None, None) => return Some((number + 1, line)),
         }
+        None
+    })
+}
+
+/// By what links lead to the headings of a Markdown text: its letters, digits, `_` and `-`, small, with `-` for each space; one
+/// that comes again has its number behind it.
+fn headings(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (_, line) in prose(text) {
+        let Some((marks, title)) = line.split_once(' ') else { continue };
+        if !(1..=6).contains(&marks.len()) || marks.bytes().any(|mark| mark != b'#') {
+            continue;
+        }
+        let small = title.trim().chars().flat_map(char::to_lowercase);
+        let kept = small.filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        let name: String = kept.map(|c| if c == ' ' { '-' } else { c }).collect();
+        let again = (1..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.clone()).chain(again).find(|name| !found.contains(name));
+        found.extend(free);
     }
     found
 }
@@ -70,13 +114,16 @@ fn definition(line: &str) -> Option<&str> {
     (!name.contains(']') && !name.starts_with('^')).then_some(target)
 }
 
-/// The path in a target; `None` for other sites and places in the same document.
-fn relative(target: &str) -> Option<String> {
+/// Where a target leads; `None` for other sites.
+fn relative(target: &str) -> Option<Link> {
     let target = target.split_whitespace().next()?.trim_start_matches('<').trim_end_matches('>');
-    let path = target.split(['#', '?']).next()?;
+    let (path, heading) =
+        target.split_once('#').map_or((target, None), |(path, behind)| (path, Some(behind)));
+    let path = path.split('?').next()?;
     let scheme =
         path.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
-    (!path.is_empty() && !scheme && !path.starts_with("//")).then(|| path.to_owned())
+    let is_ours = !scheme && !path.starts_with("//") && !(path.is_empty() && heading.is_none());
+    is_ours.then(|| Link { target: path.to_owned(), heading: heading.map(str::to_owned) })
 }
 
 /// The path from the root that `target` means in the document at `from`; `None` when it leaves the tree.
@@ -105,7 +152,10 @@ mod tests {
     fn told(text: &str) -> Vec<usize> {
         let tree = Tree::of(&[
             ("docs/guide.md", text),
-            ("docs/formats/wire.md", ""),
+            (
+                "docs/formats/wire.md",
+                "# The wire\n\n## Header\n## Header\n```text\n# none\n```\n### `zerohop` and *more*, too\n",
+            ),
             ("README.md", ""),
             ("crates/wire/src/lib.rs", ""),
         ]);
@@ -114,7 +164,7 @@ mod tests {
 
     #[test]
     fn links_to_files_and_folders_that_are_there_are_right() {
-        let text = "[a](formats/wire.md#header) [b](../README.md) ![c](./formats/ \"title\")\n\
+        let text = "# Below\n[a](formats/wire.md#header) [b](../README.md) ![c](./formats/ \"title\")\n\
                     [d](/crates/wire/src/lib.rs) [e](https://example.org/x) [f](#below) [g](mailto:x@example.org)\n\
                     [name]: formats/wire.md\n[^1]: a note\n";
         assert_eq!(told(text), []);
@@ -126,6 +176,13 @@ mod tests {
             told("one\n[a](gone.md)\n[b]: ../gone.md#x\n[c](../../out.md)\n![d](gone.png)\n"),
             [2, 3, 4, 5]
         );
+    }
+
+    #[test]
+    fn a_link_to_a_heading_that_is_not_there_is_a_violation() {
+        let text = "[a](formats/wire.md#header-1)\n[b](formats/wire.md#zerohop-and-more-too)\n[c](formats/wire.md#header-2)\n\
+                    [d](formats/wire.md#none)\n[e](#here)\n# Here\n[f](#there)\n[g](../crates/wire/src/lib.rs#L1)\n";
+        assert_eq!(told(text), [3, 4, 7]);
     }
 
     #[test]
