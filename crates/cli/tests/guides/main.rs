@@ -9,7 +9,7 @@
 //! stands for anything. One marked
 //! `python` is a program. `zerohop up` and `zerohop node` run on in the background, until the guide ends. Each guide
 //! has a loopback of its own where that is permitted, so that the ports of the guides are free; else it takes those of the machine.
-//! What is not to be run is in blocks marked `text`.
+//! What is not to be run is in blocks marked `text`; how commands are written there is held against what the program takes.
 
 #![expect(
     clippy::unwrap_used,
@@ -22,6 +22,7 @@ mod block;
 mod matching;
 mod play;
 mod shell;
+mod synopses;
 mod systemd;
 
 use std::path::{Path, PathBuf};
