@@ -124,7 +124,7 @@ impl Bug {
         [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents];
 
     /// Those of blobs and snapshots.
-    pub const OF_BLOBS: [Bug; 6] = [
+    pub const OF_BLOBS: [Bug; 7] = [
         Bug::SnapshotNotClosed,
         Bug::SnapshotsNotFollowed,
         Bug::VersionsDroppedEarly,

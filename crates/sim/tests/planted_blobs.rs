@@ -10,11 +10,16 @@ use zerohop_sim::{Keep, run_cluster};
 /// Seeds from 0 on within which each bug is found.
 const SEEDS: u64 = 20;
 
-/// Those that are looked for. That leases which nobody renews are never over shows only in what is left over: docs/reliability.md. A
-/// follower that keeps nothing for snapshots knows of none when it is promoted, and says that they have expired, as they may: the
-/// partition's own tests see it (`planted_bugs_of_snapshots_are_seen`).
-const LOOKED_FOR: [Bug; 4] =
-    [Bug::SnapshotNotClosed, Bug::VersionsDroppedEarly, Bug::OldGenerationTaken, Bug::TransformTwice];
+/// Those that are looked for. A follower that keeps nothing for snapshots knows of none when it is promoted, and says that they
+/// have expired, as they may: the partition's own tests see it (`planted_bugs_of_snapshots_are_seen`).
+const LOOKED_FOR: [Bug; 6] = [
+    Bug::SnapshotNotClosed,
+    Bug::VersionsDroppedEarly,
+    Bug::LeasesNotEnded,
+    Bug::OthersNotEnded,
+    Bug::OldGenerationTaken,
+    Bug::TransformTwice,
+];
 
 fn seeds() -> u64 {
     std::env::var("ZEROHOP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS)

@@ -22,14 +22,12 @@ fn told(mut bytes: &[u8]) -> (Vec<(u64, String)>, usize) {
         let Decoded::Frame { frame, used } = DECODER.decode(bytes) else {
             panic!("{:?}", DECODER.decode(bytes));
         };
-        match frame.message(&mut Vec::new()).unwrap() {
+        match frame.message(&mut Vec::new()).expect("within bounds") {
             Message::Gathered(answers) => {
                 assert_eq!(frame.envelope, Envelope::default(), "it answers several");
-                all.extend(
-                    answers
-                        .iter()
-                        .map(|answer| (answer.request.0, format!("{:?}", answer.message().unwrap()))),
-                );
+                all.extend(answers.iter().map(|answer| {
+                    (answer.request.0, format!("{:?}", answer.message().expect("within bounds")))
+                }));
             }
             message => all.push((frame.envelope.request.0, format!("{message:?}"))),
         }
@@ -50,7 +48,7 @@ fn sent(lengths: &[usize]) -> Vec<u8> {
         let bytes = vec![7; *length];
         let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
         let answer = value(&bytes);
-        let tail = gathering.add(&encoder, &envelope, &answer, &mut out).unwrap();
+        let tail = gathering.add(&encoder, &envelope, &answer, &mut out).expect("within bounds");
         out.extend_from_slice(tail);
     }
     gathering.close(&encoder, &mut out);

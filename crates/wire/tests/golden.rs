@@ -234,7 +234,7 @@ fn gathered(check: Check<'_>) {
     let insert = Message::Write { stamp: STAMP, write };
     let bodies = [&lookup, &insert].map(|message| {
         let mut body = Vec::new();
-        (message.encode_body(&mut body).unwrap().number(), body)
+        (message.encode_body(&mut body).expect("within bounds").number(), body)
     });
     let request = |partition, at: usize| GatheredRequest {
         keyspace: KeyspaceId(3),
@@ -250,7 +250,7 @@ fn gathered(check: Check<'_>) {
         [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
     let bodies = answers.map(|answer| {
         let mut body = Vec::new();
-        (Message::Answer(answer).encode_body(&mut body).unwrap().number(), body)
+        (Message::Answer(answer).encode_body(&mut body).expect("within bounds").number(), body)
     });
     let answer = |request, at: usize| GatheredAnswer {
         request: RequestId(request),

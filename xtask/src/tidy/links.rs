@@ -122,7 +122,7 @@ fn relative(target: &str) -> Option<Link> {
     let path = path.split('?').next()?;
     let scheme =
         path.split_once(':').is_some_and(|(scheme, _)| scheme.chars().all(|c| c.is_ascii_alphanumeric()));
-    let is_ours = !scheme && !path.starts_with("//") && !(path.is_empty() && heading.is_none());
+    let is_ours = !scheme && !path.starts_with("//") && (!path.is_empty() || heading.is_some());
     is_ours.then(|| Link { target: path.to_owned(), heading: heading.map(str::to_owned) })
 }
 
