@@ -35,23 +35,8 @@ pub(crate) const OBJECTS: usize = 32;
 /// Chunks of one confirmed read.
 pub(crate) const CHUNKS: usize = 8;
 
-/// Memory of a node for its data: all of it stays there.
-pub(crate) const MEMORY: &str = "1GiB";
-
 /// Bytes that fio writes before it begins anew.
 pub(crate) const FIO_BYTES: &str = "1G";
-
-/// How long servers may take until they serve; `ceph-osd` makes its store first.
-pub(crate) const SERVING: Duration = Duration::from_secs(60);
-
-/// How often they are asked.
-pub(crate) const POLL: Duration = Duration::from_millis(100);
-
-/// How long an administrator's command may take.
-pub(crate) const COMMAND: Duration = Duration::from_secs(30);
-
-/// How long a server may take to end when asked to.
-pub(crate) const END: Duration = Duration::from_secs(30);
 
 /// How long one operation is tried.
 pub(crate) const OPERATION: Duration = Duration::from_secs(30);

@@ -8,6 +8,7 @@ use bench_common::failure::Failure;
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use bench_common::reading::Reading;
+use bench_common::servers::{Cluster, KEYSPACE, Place};
 use bench_common::workload::Draws;
 use tokio::runtime::Builder;
 use tokio::task::{LocalSet, spawn_local};
@@ -15,7 +16,6 @@ use zerohop_client::{Client, Error, Keyspace, Options};
 
 use crate::Orders;
 use crate::limits::{CHUNKS, CONNECTIONS, DEPTH, LARGE_BYTES, OBJECTS, OPERATION, SMALL_BYTES, WARM_UP};
-use crate::servers::{Cluster, KEYSPACE, Place};
 
 /// What is done over and over.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -238,7 +238,8 @@ fn on<F>(
 where
     F: Future<Output = Result<Reading, Failure>>,
 {
-    let cluster = Cluster::start(place, nodes, chunk)?;
+    let setting = format!("--durability interval --replicas 1 --min-in-sync 1 --chunk-size {chunk}");
+    let cluster = Cluster::start(place, nodes, &setting)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::while_doing("starting the clients' runtime"))?;
     LocalSet::new().block_on(&runtime, work(cluster))

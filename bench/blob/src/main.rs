@@ -15,7 +15,6 @@ mod limits;
 mod load;
 mod peers;
 mod scenarios;
-mod servers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,11 +26,11 @@ use bench_common::failure::Failure;
 use bench_common::process;
 use bench_common::report::{self, Summary};
 use bench_common::rounds::{Outcome, Plan};
+use bench_common::servers::{self, Place};
 use clap::Parser;
 use serde::Serialize;
 
 use scenarios::{REGISTRY, Scenario, Work};
-use servers::Place;
 
 /// Measures blobs of a zerohop node beside iperf3, fio and Ceph RADOS.
 #[derive(Parser)]
@@ -232,7 +231,7 @@ fn contenders(
         let program = match contender.work {
             Work::Iperf => peers::iperf3().map(drop),
             Work::Fio => peers::fio().map(drop),
-            Work::Rados { .. } => ceph::installed(),
+            Work::Rados { .. } => bench_common::ceph::installed(),
             _ => servers::zerohop(own_program).map(drop),
         };
         match program {

@@ -5,13 +5,14 @@ use std::process::Command;
 use std::time::Duration;
 
 use bench_common::failure::Failure;
+use bench_common::limits::{END, STATUS_POLL};
 use bench_common::process;
 use bench_common::reading::Reading;
+use bench_common::servers::Place;
 use serde_json::Value;
 
 use crate::Orders;
-use crate::limits::{CONNECTIONS, END, FIO_BYTES, POLL, RUN_BASE};
-use crate::servers::Place;
+use crate::limits::{CONNECTIONS, FIO_BYTES, RUN_BASE};
 
 const INSTALL: &str = "bench/blob/install";
 
@@ -30,7 +31,7 @@ pub(crate) fn loopback(place: &Place, orders: &Orders) -> Result<Reading, Failur
     let arguments = ["--server", "--bind", "127.0.0.1", "--port", &port].map(str::to_owned);
     let mut server = place.start(&program, &arguments)?;
     // It says nothing when it listens.
-    process::pause(5 * POLL);
+    process::pause(5 * STATUS_POLL);
     server.check()?;
     let mut command = Command::new(&program);
     // Whole seconds are all that it takes.

@@ -4,9 +4,11 @@
 //!   machine, statistics, markdown    where it was measured, medians over rounds, tables
 //!   driver, rounds, reading, report  runs in turn, what each measured, what became of targets
 //!   process, printed, usage          children that end with their parent, and what they used
+//!   servers, ceph                    nodes of zerohop; RADOS of one OSD
 //!   generator, protocol, workload    the load: connections of one thread, checked answers
 //! ```
 
+pub mod ceph;
 pub mod driver;
 pub mod failure;
 pub mod generator;
@@ -22,6 +24,7 @@ pub mod readiness;
 pub mod reading;
 pub mod report;
 pub mod rounds;
+pub mod servers;
 mod statistics;
 pub mod usage;
 pub mod workload;

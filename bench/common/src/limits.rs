@@ -13,3 +13,15 @@ pub const EVENTS_MAX: usize = 256;
 
 /// Receive buffer of a connection: a read takes a turn's worth of the deepest case (32 values and their headers).
 pub const RECEIVE_BYTES: usize = 64 << 10;
+
+/// How long servers may take until they serve; `ceph-osd` makes its store first.
+pub const SERVING: Duration = Duration::from_secs(60);
+
+/// How often they are asked.
+pub const STATUS_POLL: Duration = Duration::from_millis(100);
+
+/// How long an administrator's command may take.
+pub const COMMAND: Duration = Duration::from_secs(30);
+
+/// How long a server may take to end when asked to.
+pub const END: Duration = Duration::from_secs(30);

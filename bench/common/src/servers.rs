@@ -4,49 +4,61 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bench_common::failure::Failure;
-use bench_common::process::{self, Server};
-use bench_common::usage::Cpu;
 use serde_json::Value;
 
-use crate::limits::{COMMAND, END, MEMORY, POLL, SERVING};
+use crate::failure::Failure;
+use crate::limits::{COMMAND, END, SERVING, STATUS_POLL};
+use crate::process::{self, Server};
+use crate::usage::Cpu;
 
 /// Where servers run.
-pub(crate) struct Place {
+pub struct Place {
     /// This program, which also launches the others.
-    pub(crate) own_program: PathBuf,
+    pub own_program: PathBuf,
     /// Of all servers together.
-    pub(crate) cores: Vec<usize>,
+    pub cores: Vec<usize>,
     /// An empty folder of their own.
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
 }
 
 /// A cluster of one instance a node.
-pub(crate) struct Cluster {
+pub struct Cluster {
     program: PathBuf,
     servers: Vec<Server>,
     /// Where managers listen.
-    pub(crate) addresses: Vec<SocketAddr>,
+    pub addresses: Vec<SocketAddr>,
 }
 
+/// Memory of a node for its data: all of it stays there.
+const MEMORY: &str = "1GiB";
+
 /// The keyspace that is measured.
-pub(crate) const KEYSPACE: &str = "bench";
+pub const KEYSPACE: &str = "bench";
 
 /// The program, if it is there.
-pub(crate) fn zerohop(own_program: &Path) -> Result<PathBuf, String> {
+///
+/// # Errors
+/// How to build it.
+pub fn zerohop(own_program: &Path) -> Result<PathBuf, String> {
     process::beside(own_program, "zerohop")
 }
 
 impl Place {
     /// Starts another server.
-    pub(crate) fn start(&self, program: &Path, arguments: &[String]) -> Result<Server, Failure> {
+    ///
+    /// # Errors
+    /// What the system answers.
+    pub fn start(&self, program: &Path, arguments: &[String]) -> Result<Server, Failure> {
         Server::start(&self.own_program, &self.cores, program, arguments)
     }
 }
 
 impl Cluster {
-    /// Starts so many nodes, and makes the keyspace, of one copy and with chunks of this size.
-    pub(crate) fn start(place: &Place, nodes: u16, chunk: &str) -> Result<Cluster, Failure> {
+    /// Starts so many nodes, and makes the keyspace, which is set as the command line says it.
+    ///
+    /// # Errors
+    /// If one of them cannot be started, or does not serve in time.
+    pub fn start(place: &Place, nodes: u16, setting: &str) -> Result<Cluster, Failure> {
         let program = zerohop(&place.own_program).map_err(Failure::Usage)?;
         // A manager and one instance each.
         let first = process::free_ports(2 * nodes)?;
@@ -63,15 +75,16 @@ impl Cluster {
             cluster.servers.push(place.start(&cluster.program, &arguments)?);
         }
         cluster.wait_until_whole()?;
-        cluster.command(&format!(
-            "keyspace create {KEYSPACE} --durability interval --replicas 1 --min-in-sync 1 --chunk-size {chunk}"
-        ))?;
+        cluster.command(&format!("keyspace create {KEYSPACE} {setting}"))?;
         cluster.wait_until_whole()?;
         Ok(cluster)
     }
 
     /// What all nodes have used.
-    pub(crate) fn cpu(&self) -> Result<Cpu, Failure> {
+    ///
+    /// # Errors
+    /// If one of them has ended.
+    pub fn cpu(&self) -> Result<Cpu, Failure> {
         let mut sum = Cpu::default();
         for server in &self.servers {
             let cpu = Cpu::of(server.pid())?;
@@ -81,7 +94,10 @@ impl Cluster {
     }
 
     /// Asks all to end, and waits.
-    pub(crate) fn end(mut self) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// If one of them does not end well and in time.
+    pub fn end(mut self) -> Result<(), Failure> {
         self.servers.iter_mut().try_for_each(|server| server.end(END))
     }
 
@@ -96,7 +112,7 @@ impl Cluster {
             if process::now() >= deadline {
                 return Err(Failure::Protocol("that the cluster is never whole".into()));
             }
-            process::pause(POLL);
+            process::pause(STATUS_POLL);
         }
     }
 
