@@ -14,8 +14,13 @@ use crate::python;
 use crate::workshop::{Failure, Workshop, run as run_command};
 
 /// Benchmarks, each with a package whose program it starts.
-const PROGRAMS: &[(&str, &str)] =
-    &[("blob", "zerohop"), ("cluster", "zerohop"), ("kv", "zerohop"), ("resp", "zerohop")];
+const PROGRAMS: &[(&str, &str)] = &[
+    ("blob", "zerohop"),
+    ("cluster", "zerohop"),
+    ("kv", "zerohop"),
+    ("monitor", "zerohop"),
+    ("resp", "zerohop"),
+];
 
 /// What the Python package is measured beside: redis-py, and what makes it faster.
 const PYTHON_PEERS: &[&str] = &["redis==8.1.0", "hiredis==3.5.0"];

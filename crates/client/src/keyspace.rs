@@ -121,6 +121,16 @@ impl Keyspace {
         self.write(key.as_ref(), transform.change(messages::Brings::New), operation::transformed)
     }
 
+    /// As [`Keyspace::transform`], and brings only the version. In transactions those of one kind on one number do not wait for
+    /// each other, as those that bring the number do.
+    pub fn transform_silently<'a, N: Number>(
+        &'a self,
+        key: &'a (impl AsRef<[u8]> + ?Sized),
+        transform: Transform<N>,
+    ) -> Operation<'a, Timestamp> {
+        self.write(key.as_ref(), transform.change(messages::Brings::Nothing), operation::version)
+    }
+
     /// As [`Keyspace::transform`], and brings what the number was.
     pub fn transform_and_get_old<'a, N: Number>(
         &'a self,

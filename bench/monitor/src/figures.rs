@@ -1,0 +1,75 @@
+//! What clients have done within the measured time, and the figures made of it.
+
+use std::time::{Duration, Instant};
+
+use bench_common::histogram::Histogram;
+use bench_common::process::now;
+use bench_common::reading::Reading;
+
+use crate::Orders;
+use crate::layout::{Scope, Tally};
+use crate::limits::WARM_UP;
+
+/// The measured time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) begin: Instant,
+    pub(crate) end: Instant,
+}
+
+impl Window {
+    /// Behind a warm-up.
+    pub(crate) fn from_now(orders: &Orders) -> Window {
+        let begin = now() + Duration::from_secs_f64(orders.seconds * WARM_UP);
+        Window { begin, end: begin + Duration::from_secs_f64(orders.seconds) }
+    }
+}
+
+/// What one client has done, or all of them.
+#[derive(Default)]
+pub(crate) struct Done {
+    /// Everything, the warm-up too: it is all checked.
+    pub(crate) tally: Tally,
+    pub(crate) count: u64,
+    /// Attempts at all that; more than its count where some were begun anew.
+    pub(crate) attempts: u64,
+    /// Those that never got their turn.
+    pub(crate) given_up: u64,
+    /// What ended within the measured time.
+    pub(crate) latencies: Histogram,
+}
+
+impl Done {
+    /// Counts one that has ended.
+    pub(crate) fn finished(&mut self, window: &Window, started: Instant, ended: Instant) {
+        self.count += 1;
+        if ended >= window.begin && ended < window.end {
+            self.latencies.record((ended - started).as_nanos() as u64, 1);
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Done) {
+        self.tally.merge(&other.tally);
+        self.count += other.count;
+        self.attempts += other.attempts;
+        self.given_up += other.given_up;
+        self.latencies.add(&other.latencies);
+    }
+}
+
+/// The figures of events.
+pub(crate) fn put(reading: &mut Reading, scope: Scope, done: &Done, ran: Duration, orders: &Orders) {
+    let name = match scope {
+        Scope::AllLevels => "all levels",
+        Scope::Global => "global",
+    };
+    let each = |sum: f64| sum / done.count.max(1) as f64;
+    reading.put(&format!("{name} K op/s"), done.latencies.count() as f64 / orders.seconds / 1e3);
+    reading.put(&format!("{name} p50 ms"), done.latencies.percentile(0.5) as f64 / 1e6);
+    reading.put(&format!("{name} p99 ms"), done.latencies.percentile(0.99) as f64 / 1e6);
+    reading.put(&format!("{name}: server us of CPU"), each(ran.as_secs_f64() * 1e6));
+    if done.attempts > 0 {
+        reading.put(&format!("{name}: attempts an event"), each(done.attempts as f64));
+        reading.put(&format!("{name}: given up"), done.given_up as f64);
+    }
+}

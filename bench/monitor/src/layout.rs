@@ -1,0 +1,218 @@
+//! What is monitored: sources on machines, of clusters, of sites, of regions. Each event is appended to its source's, and is
+//! added to the aggregates above it (as the Týr thesis, section 9.1.2, lays out MonALISA).
+//!
+//! An aggregate is one number of eight bytes, so that every contender keeps an average by one addition: above the lower 40
+//! bits, which are the sum of what was measured, stands how many events there were.
+
+use bench_common::failure::Failure;
+use bench_common::workload::Draws;
+
+/// Sources, each with events of its own.
+pub(crate) const SOURCES: u32 = 1024;
+
+/// Sources below one aggregate of each level, from machines up to the whole.
+const BELOW: [u32; 5] = [4, 16, 64, 256, SOURCES];
+
+/// What each level is called.
+const LEVELS: [&str; 5] = ["machine", "cluster", "site", "region", "global"];
+
+/// Bytes of an event: when, and what was measured.
+pub(crate) const EVENT_BYTES: usize = 16;
+
+/// Bits of an aggregate that are the sum.
+const SUM_BITS: u32 = 40;
+
+/// What is measured is less than this: the sum has room for 2^24 events, which are all that can be counted.
+const MEASURED: u64 = 1 << 16;
+
+/// Which aggregates an event is added to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of all levels.
+    AllLevels,
+    /// The one that all events are added to.
+    Global,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Event {
+    pub(crate) source: u32,
+    measured: u64,
+    time: u64,
+}
+
+impl Event {
+    /// Of an evenly drawn source.
+    pub(crate) fn draw(draws: &mut Draws) -> Event {
+        let drawn = draws.draw();
+        Event { source: (drawn % u64::from(SOURCES)) as u32, measured: drawn >> 48, time: draws.draw() }
+    }
+
+    /// The same, of this source.
+    pub(crate) fn of(self, source: u32) -> Event {
+        Event { source, ..self }
+    }
+
+    /// As it is appended.
+    pub(crate) fn bytes(&self) -> [u8; EVENT_BYTES] {
+        let mut bytes = [0; EVENT_BYTES];
+        bytes[..8].copy_from_slice(&self.time.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.measured.to_le_bytes());
+        bytes
+    }
+
+    /// What it adds to an aggregate.
+    pub(crate) fn adds(&self) -> u64 {
+        (1 << SUM_BITS) | (self.measured % MEASURED)
+    }
+
+    /// The aggregates that it is added to, from its machine's up: the same order for all, so that locks taken in it are
+    /// never waited for in a circle, and what is wanted most is held for the shortest time.
+    pub(crate) fn aggregates(&self, scope: Scope) -> impl Iterator<Item = usize> + use<> {
+        let (source, mut first) = (self.source, 0);
+        let levels = BELOW.iter().map(move |below| {
+            let found = first + source / below;
+            first += SOURCES / below;
+            found as usize
+        });
+        levels.skip(if scope == Scope::Global { BELOW.len() - 1 } else { 0 })
+    }
+}
+
+/// How many aggregates there are.
+pub(crate) fn aggregates() -> usize {
+    BELOW.iter().map(|below| (SOURCES / below) as usize).sum()
+}
+
+/// What an aggregate is called.
+pub(crate) fn aggregate_name(aggregate: usize) -> String {
+    let mut number = aggregate;
+    for (level, below) in LEVELS.iter().zip(BELOW) {
+        let count = (SOURCES / below) as usize;
+        if number < count {
+            return format!("{level}-{number}");
+        }
+        number -= count;
+    }
+    unreachable!("there are {} aggregates, and no {aggregate}", aggregates())
+}
+
+/// What a source's events are called.
+pub(crate) fn source_name(source: u32) -> String {
+    format!("source-{source}")
+}
+
+/// A number below `count`, the lower the more often: by Zipf's law.
+pub(crate) fn popular(count: usize, draws: &mut Draws) -> usize {
+    let part = draws.draw() as f64 / u64::MAX as f64;
+    ((count as f64 + 1.0).powf(part) as usize).clamp(1, count) - 1
+}
+
+/// What was acknowledged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Tally {
+    aggregates: Vec<u64>,
+    events: Vec<u64>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Tally { aggregates: vec![0; aggregates()], events: vec![0; SOURCES as usize] }
+    }
+}
+
+impl Tally {
+    /// Counts an event.
+    pub(crate) fn add(&mut self, event: &Event, scope: Scope) {
+        event.aggregates(scope).for_each(|aggregate| self.aggregates[aggregate] += event.adds());
+        self.events[event.source as usize] += 1;
+    }
+
+    /// Counts events that are appended alone.
+    pub(crate) fn append(&mut self, source: u32, events: u64) {
+        self.events[source as usize] += events;
+    }
+
+    /// Counts all that another has counted.
+    pub(crate) fn merge(&mut self, other: &Tally) {
+        self.aggregates.iter_mut().zip(&other.aggregates).for_each(|(own, more)| *own += more);
+        self.events.iter_mut().zip(&other.events).for_each(|(own, more)| *own += more);
+    }
+
+    /// Compares what a store has: each aggregate, and how many events each source has.
+    pub(crate) fn check(&self, aggregates: &[u64], events: &[u64]) -> Result<(), Failure> {
+        let wrong = |what: String| Err(Failure::Protocol(what));
+        let differs = |own: &[u64], found: &[u64]| (0..own.len()).find(|at| found.get(*at) != own.get(*at));
+        let told = |word: Option<&u64>| {
+            let word = word.copied().unwrap_or_default();
+            format!("{} events of {} in all", word >> SUM_BITS, word & ((1 << SUM_BITS) - 1))
+        };
+        if let Some(at) = differs(&self.aggregates, aggregates) {
+            let (own, found) = (told(self.aggregates.get(at)), told(aggregates.get(at)));
+            return wrong(format!("that {} is {found}; acknowledged were {own}", aggregate_name(at)));
+        }
+        if let Some(at) = differs(&self.events, events) {
+            let (own, found) = (self.events[at], events.get(at).copied().unwrap_or_default());
+            return wrong(format!("that {} has {found} events of {own}", source_name(at as u32)));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn aggregates_have_names_of_their_own_and_levels_in_order() {
+        let names: BTreeSet<String> = (0..aggregates()).map(aggregate_name).collect();
+        assert_eq!((names.len(), aggregates()), (341, 341));
+        let event = Event { source: SOURCES - 1, measured: 7, time: 0 };
+        let names: Vec<String> = event.aggregates(Scope::AllLevels).map(aggregate_name).collect();
+        assert_eq!(names, ["machine-255", "cluster-63", "site-15", "region-3", "global-0"]);
+        assert_eq!(event.aggregates(Scope::Global).collect::<Vec<_>>(), [340]);
+    }
+
+    #[test]
+    fn every_level_holds_every_event() {
+        let (mut tally, mut draws) = (Tally::default(), Draws::new(1));
+        let events: Vec<Event> = (0..1000).map(|_| Event::draw(&mut draws)).collect();
+        events.iter().for_each(|event| tally.add(event, Scope::AllLevels));
+        let all: u64 = events.iter().map(Event::adds).sum();
+        let mut first = 0;
+        for below in BELOW {
+            let count = (SOURCES / below) as usize;
+            assert_eq!(tally.aggregates[first..first + count].iter().sum::<u64>(), all);
+            first += count;
+        }
+        assert_eq!(all >> SUM_BITS, 1000);
+    }
+
+    #[test]
+    fn what_is_lost_or_added_twice_is_found() {
+        let (mut tally, mut draws) = (Tally::default(), Draws::new(2));
+        let events: Vec<Event> = (0..100).map(|_| Event::draw(&mut draws)).collect();
+        events.iter().for_each(|event| tally.add(event, Scope::AllLevels));
+        let (aggregates, counts) = (tally.aggregates.clone(), tally.events.clone());
+        tally.check(&aggregates, &counts).unwrap();
+        for change in [1_u64.wrapping_neg(), 1, events[0].adds()] {
+            let mut wrong = aggregates.clone();
+            wrong[340] = wrong[340].wrapping_add(change);
+            assert!(tally.check(&wrong, &counts).is_err());
+        }
+        let mut wrong = counts.clone();
+        wrong[events[5].source as usize] -= 1;
+        assert!(tally.check(&aggregates, &wrong).is_err());
+        assert!(tally.check(&aggregates[..340], &counts).is_err());
+    }
+
+    #[test]
+    fn the_first_are_the_most_popular() {
+        let mut draws = Draws::new(3);
+        let mut counts = [0; 100];
+        (0..100_000).for_each(|_| counts[popular(100, &mut draws)] += 1);
+        assert!(counts[0] > 10 * counts[20] && counts[99] > 0, "{counts:?}");
+    }
+}

@@ -1,0 +1,253 @@
+//! The C library of RADOS, found when it is needed: whoever builds this needs no Ceph. A Python driver, or a program started
+//! for each operation, would have the peer wait for its driver.
+//!
+//! ```text
+//!   Library ── connect ──▶ Rados ── pool ──▶ Pool ── all(&mut [Operation]): sent together, all waited for
+//! ```
+
+#![allow(unsafe_code, reason = "a C library that is loaded while running; all of it is in this module")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::path::Path;
+use std::ptr;
+
+use bench_common::failure::Failure;
+
+/// What every distribution calls the library.
+const NAME: &CStr = c"librados.so.2";
+
+/// All symbols are looked for when it is loaded.
+const RTLD_NOW: c_int = 2;
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+    fn dlsym(library: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+type Handle = *mut c_void;
+type Create = unsafe extern "C" fn(*mut Handle, *const c_char) -> c_int;
+type OfText = unsafe extern "C" fn(Handle, *const c_char) -> c_int;
+type Of = unsafe extern "C" fn(Handle) -> c_int;
+type End = unsafe extern "C" fn(Handle);
+type OpenPool = unsafe extern "C" fn(Handle, *const c_char, *mut Handle) -> c_int;
+type Completion = unsafe extern "C" fn(Handle, Handle, Handle, *mut Handle) -> c_int;
+type Read = unsafe extern "C" fn(Handle, *const c_char, Handle, *mut c_char, usize, u64) -> c_int;
+type Write = unsafe extern "C" fn(Handle, *const c_char, Handle, *const c_char, usize, u64) -> c_int;
+type Append = unsafe extern "C" fn(Handle, *const c_char, Handle, *const c_char, usize) -> c_int;
+type Stat = unsafe extern "C" fn(Handle, *const c_char, *mut u64, *mut i64) -> c_int;
+
+/// Its functions, as `librados.h` declares them.
+struct Library {
+    create: Create,
+    read_configuration: OfText,
+    connect: Of,
+    shutdown: End,
+    open_pool: OpenPool,
+    close_pool: End,
+    completion: Completion,
+    wait: Of,
+    result: Of,
+    release: End,
+    read: Read,
+    write: Write,
+    append: Append,
+    stat: Stat,
+}
+
+impl Library {
+    fn load() -> Result<Library, Failure> {
+        // SAFETY: the name is a C string; what is loaded is the library of the distribution, never unloaded.
+        let library = unsafe { dlopen(NAME.as_ptr(), RTLD_NOW) };
+        if library.is_null() {
+            return Err(Failure::Usage("no librados.so.2 (run bench/blob/install)".into()));
+        }
+        let find = |name: &CStr| {
+            // SAFETY: the library is loaded, and the name is a C string.
+            let found = unsafe { dlsym(library, name.as_ptr()) };
+            match found.is_null() {
+                true => Err(Failure::Usage(format!("librados.so.2 has no {}", name.to_string_lossy()))),
+                false => Ok(found),
+            }
+        };
+        macro_rules! function {
+            ($name:literal, $kind:ty) => {{
+                let found = find($name)?;
+                // SAFETY: the symbol is not null, and the type is that of its declaration in `librados.h`.
+                unsafe { std::mem::transmute::<*mut c_void, $kind>(found) }
+            }};
+        }
+        Ok(Library {
+            create: function!(c"rados_create", Create),
+            read_configuration: function!(c"rados_conf_read_file", OfText),
+            connect: function!(c"rados_connect", Of),
+            shutdown: function!(c"rados_shutdown", End),
+            open_pool: function!(c"rados_ioctx_create", OpenPool),
+            close_pool: function!(c"rados_ioctx_destroy", End),
+            completion: function!(c"rados_aio_create_completion", Completion),
+            wait: function!(c"rados_aio_wait_for_complete", Of),
+            result: function!(c"rados_aio_get_return_value", Of),
+            release: function!(c"rados_aio_release", End),
+            read: function!(c"rados_aio_read", Read),
+            write: function!(c"rados_aio_write", Write),
+            append: function!(c"rados_aio_append", Append),
+            stat: function!(c"rados_stat", Stat),
+        })
+    }
+}
+
+/// A client of a cluster.
+pub(crate) struct Rados {
+    library: Library,
+    cluster: Handle,
+}
+
+// SAFETY: `librados.h` has a cluster handle used by any number of threads at once; it goes once, when nobody borrows it.
+unsafe impl Sync for Rados {}
+
+/// A pool of it; each thread has its own.
+pub(crate) struct Pool<'r> {
+    rados: &'r Rados,
+    pool: Handle,
+}
+
+/// What is done to an object.
+pub(crate) enum Operation<'a> {
+    /// Its first bytes, all of which must be there.
+    Read(&'a CStr, &'a mut [u8]),
+    /// These are its first bytes.
+    Write(&'a CStr, &'a [u8]),
+    /// These are its last bytes.
+    Append(&'a CStr, &'a [u8]),
+}
+
+impl Rados {
+    /// As the configuration says.
+    pub(crate) fn connect(configuration: &Path) -> Result<Rados, Failure> {
+        let library = Library::load()?;
+        let path = text(&configuration.display().to_string())?;
+        let mut cluster = ptr::null_mut();
+        // SAFETY: the place for the handle is there; no name stands for that of the administrator.
+        done("creating a client", unsafe { (library.create)(&raw mut cluster, ptr::null()) })?;
+        let rados = Rados { library, cluster };
+        // SAFETY: the handle was created, and the path is a C string.
+        let read = unsafe { (rados.library.read_configuration)(rados.cluster, path.as_ptr()) };
+        done("reading the configuration", read)?;
+        // SAFETY: the handle was created and has its configuration.
+        done("connecting", unsafe { (rados.library.connect)(rados.cluster) })?;
+        Ok(rados)
+    }
+
+    /// The pool of that name.
+    pub(crate) fn pool(&self, name: &str) -> Result<Pool<'_>, Failure> {
+        let name = text(name)?;
+        let mut pool = ptr::null_mut();
+        // SAFETY: the handle is connected, the name is a C string, the place for the pool is there.
+        done("opening the pool", unsafe {
+            (self.library.open_pool)(self.cluster, name.as_ptr(), &raw mut pool)
+        })?;
+        Ok(Pool { rados: self, pool })
+    }
+}
+
+impl Drop for Rados {
+    fn drop(&mut self) {
+        // SAFETY: the handle was created, and pools borrow it, so that none is open.
+        unsafe { (self.library.shutdown)(self.cluster) }
+    }
+}
+
+impl Pool<'_> {
+    /// Sends all of them, and waits for all of them.
+    pub(crate) fn all(&self, operations: &mut [Operation<'_>]) -> Result<(), Failure> {
+        let library = &self.rados.library;
+        let mut under_way = Vec::with_capacity(operations.len());
+        let mut result = Ok(());
+        for operation in operations.iter_mut() {
+            match self.send(operation) {
+                Ok(sent) => under_way.push(sent),
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        // The buffers are lent to the library until all of them are complete, whatever became of some.
+        for (completion, wanted) in under_way {
+            // SAFETY: the completion was created, its operation was taken, and it is released once, here.
+            let brought = unsafe {
+                (library.wait)(completion);
+                let brought = (library.result)(completion);
+                (library.release)(completion);
+                brought
+            };
+            let is_short = usize::try_from(brought).is_ok_and(|brought| brought < wanted);
+            let checked = match is_short {
+                true => Err(Failure::Protocol(format!("that an object has {brought} bytes of {wanted}"))),
+                false => done("an operation", brought),
+            };
+            result = result.and(checked);
+        }
+        result
+    }
+
+    /// Its completion, and how many bytes are to be read.
+    fn send(&self, operation: &mut Operation<'_>) -> Result<(Handle, usize), Failure> {
+        let library = &self.rados.library;
+        let (none, mut completion) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: the place for the completion is there, and nothing is to be called.
+        done("making a completion", unsafe { (library.completion)(none, none, none, &raw mut completion) })?;
+        let pool = self.pool;
+        let (sent, wanted) = match operation {
+            Operation::Read(name, bytes) => {
+                let (to, length) = (bytes.as_mut_ptr().cast(), bytes.len());
+                // SAFETY: pool and completion are open; `all` borrows the bytes until this is complete.
+                (unsafe { (library.read)(pool, name.as_ptr(), completion, to, length, 0) }, length)
+            }
+            Operation::Write(name, bytes) => {
+                let (from, length) = (bytes.as_ptr().cast(), bytes.len());
+                // SAFETY: as above; the library copies what it is given to write.
+                (unsafe { (library.write)(pool, name.as_ptr(), completion, from, length, 0) }, 0)
+            }
+            Operation::Append(name, bytes) => {
+                let (from, length) = (bytes.as_ptr().cast(), bytes.len());
+                // SAFETY: as above.
+                (unsafe { (library.append)(pool, name.as_ptr(), completion, from, length) }, 0)
+            }
+        };
+        if sent < 0 {
+            // SAFETY: it was created, and nothing was taken with it.
+            unsafe { (library.release)(completion) };
+        }
+        done("sending an operation", sent)?;
+        Ok((completion, wanted))
+    }
+
+    /// Bytes of an object; none if there is no such.
+    pub(crate) fn bytes(&self, name: &CStr) -> Result<u64, Failure> {
+        const ABSENT: c_int = -2;
+        let (mut bytes, mut changed) = (0, 0);
+        // SAFETY: the pool is open, the name is a C string, and both places are there.
+        let told =
+            unsafe { (self.rados.library.stat)(self.pool, name.as_ptr(), &raw mut bytes, &raw mut changed) };
+        match told {
+            ABSENT => Ok(0),
+            told => done("looking at an object", told).map(|()| bytes),
+        }
+    }
+}
+
+impl Drop for Pool<'_> {
+    fn drop(&mut self) {
+        // SAFETY: it was opened, and nothing is under way, since `all` waits.
+        unsafe { (self.rados.library.close_pool)(self.pool) }
+    }
+}
+
+/// A name as the library takes it.
+pub(crate) fn text(text: &str) -> Result<CString, Failure> {
+    CString::new(text).map_err(|_| Failure::Usage(format!("a name with a zero in it: {text:?}")))
+}
+
+fn done(what: &str, told: c_int) -> Result<(), Failure> {
+    if told < 0 { Err(Failure::Protocol(format!("{told} to {what}, of RADOS"))) } else { Ok(()) }
+}

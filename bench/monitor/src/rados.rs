@@ -1,0 +1,149 @@
+//! Objects of RADOS under locks in Redis: the locks of all aggregates of an event are taken, these are read, all at once, and
+//! written, all at once with what is appended; then the locks are given back.
+
+use std::ffi::CString;
+use std::sync::Mutex;
+
+use bench_common::ceph::{Ceph, POOL};
+use bench_common::failure::Failure;
+use bench_common::process::now;
+use bench_common::reading::Reading;
+use bench_common::servers::Place;
+use bench_common::usage::Cpu;
+use bench_common::workload::Draws;
+
+use crate::Orders;
+use crate::figures::{Done, Window, put};
+use crate::layout::{EVENT_BYTES, Event, SOURCES, Scope, Tally, aggregate_name, aggregates, source_name};
+use crate::librados::{Operation, Pool, Rados, text};
+use crate::locks::{Locks, Redis};
+
+/// Names of objects, as the library takes them.
+struct Names {
+    aggregates: Vec<CString>,
+    sources: Vec<CString>,
+}
+
+pub(crate) fn run(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
+    let redis = Redis::start(place)?;
+    let ceph = Ceph::start(place, true)?;
+    let rados = Rados::connect(&ceph.configuration)?;
+    let names = Names {
+        aggregates: (0..aggregates()).map(|at| text(&aggregate_name(at))).collect::<Result<_, _>>()?,
+        sources: (0..SOURCES).map(|at| text(&source_name(at))).collect::<Result<_, _>>()?,
+    };
+    let pool = rados.pool(POOL)?;
+    let zero = 0_u64.to_le_bytes();
+    names.aggregates.iter().try_for_each(|name| pool.all(&mut [Operation::Write(name, &zero)]))?;
+    let used = || -> Result<Cpu, Failure> {
+        let (ceph, redis) = (ceph.cpu()?, redis.cpu()?);
+        Ok(Cpu { ran: ceph.ran + redis.ran, waited: ceph.waited + redis.waited })
+    };
+    let (mut reading, mut tally) = (Reading::default(), Tally::default());
+    for scope in [Scope::AllLevels, Scope::Global] {
+        let before = used()?;
+        let done = phase(&rados, &redis, &names, scope, orders)?;
+        let ran = used()?.since(before).ran;
+        tally.merge(&done.tally);
+        put(&mut reading, scope, &done, ran, orders);
+    }
+    check(&pool, &names, &tally)?;
+    drop(pool);
+    drop(rados);
+    ceph.end()?;
+    redis.end()?;
+    Ok(reading)
+}
+
+/// What threads that wait for the C library hand over.
+type Handed = Mutex<Vec<Result<Done, Failure>>>;
+
+/// A thread for each client: the library waits in its caller.
+fn phase(
+    rados: &Rados,
+    redis: &Redis,
+    names: &Names,
+    scope: Scope,
+    orders: &Orders,
+) -> Result<Done, Failure> {
+    let mut clients = Vec::with_capacity(orders.clients);
+    for _ in 0..orders.clients {
+        clients.push(Locks::connect(redis.address)?);
+    }
+    let window = Window::from_now(orders);
+    let handed = Handed::default();
+    std::thread::scope(|scope_of_threads| {
+        for (client, locks) in clients.into_iter().enumerate() {
+            let (window, handed) = (&window, &handed);
+            let draws = orders.draws(client, scope as u64);
+            scope_of_threads.spawn(move || {
+                let done = rados.pool(POOL).and_then(|pool| one(&pool, locks, names, scope, window, draws));
+                handed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(done);
+            });
+        }
+    });
+    let handed = handed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if handed.len() != orders.clients {
+        return Err(Failure::Protocol("that a client has ended before its time".into()));
+    }
+    let mut all = Done::default();
+    for done in handed {
+        all.merge(&done?);
+    }
+    Ok(all)
+}
+
+fn one(
+    pool: &Pool<'_>,
+    mut locks: Locks,
+    names: &Names,
+    scope: Scope,
+    window: &Window,
+    mut draws: Draws,
+) -> Result<Done, Failure> {
+    let mut done = Done::default();
+    loop {
+        let started = now();
+        if started >= window.end {
+            locks.drain()?;
+            return Ok(done);
+        }
+        let event = Event::draw(&mut draws);
+        let wanted: Vec<usize> = event.aggregates(scope).collect();
+        locks.take(&wanted)?;
+        add(pool, names, &event, &wanted)?;
+        locks.release(&wanted)?;
+        done.tally.add(&event, scope);
+        done.finished(window, started, now());
+    }
+}
+
+/// Under the locks of all that is wanted.
+fn add(pool: &Pool<'_>, names: &Names, event: &Event, wanted: &[usize]) -> Result<(), Failure> {
+    let mut words = vec![[0; 8]; wanted.len()];
+    let named = |at: &usize| names.aggregates[*at].as_c_str();
+    let reads = wanted.iter().zip(&mut words);
+    let mut reads: Vec<Operation<'_>> =
+        reads.map(|(at, word)| Operation::Read(named(at), word.as_mut_slice())).collect();
+    pool.all(&mut reads)?;
+    drop(reads);
+    for word in &mut words {
+        *word = u64::from_le_bytes(*word).wrapping_add(event.adds()).to_le_bytes();
+    }
+    let bytes = event.bytes();
+    let writes = wanted.iter().zip(&words).map(|(at, word)| Operation::Write(named(at), word.as_slice()));
+    let append = Operation::Append(&names.sources[event.source as usize], &bytes);
+    let mut writes: Vec<Operation<'_>> = writes.chain([append]).collect();
+    pool.all(&mut writes)
+}
+
+fn check(pool: &Pool<'_>, names: &Names, tally: &Tally) -> Result<(), Failure> {
+    let mut words = Vec::with_capacity(names.aggregates.len());
+    for name in &names.aggregates {
+        let mut word = [0; 8];
+        pool.all(&mut [Operation::Read(name, &mut word)])?;
+        words.push(u64::from_le_bytes(word));
+    }
+    let counts = names.sources.iter().map(|name| Ok(pool.bytes(name)? / EVENT_BYTES as u64));
+    tally.check(&words, &counts.collect::<Result<Vec<u64>, Failure>>()?)
+}

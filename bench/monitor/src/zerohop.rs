@@ -1,0 +1,252 @@
+//! Events on zerohop: each client with connections of its own, one event under way.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bench_common::failure::Failure;
+use bench_common::process::now;
+use bench_common::reading::Reading;
+use bench_common::servers::{Cluster, KEYSPACE, Place};
+use bench_common::workload::Draws;
+use tokio::runtime::Builder;
+use tokio::task::{LocalSet, spawn_local};
+use zerohop_client::{Client, Error, Keyspace, Options, Transform};
+
+use crate::Orders;
+use crate::figures::{Done, Window, put};
+use crate::layout::{Event, SOURCES, Scope, Tally, aggregate_name, aggregates, source_name};
+use crate::limits::OPERATION;
+
+/// How aggregates are changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// In place, in one transaction with what is appended.
+    Transforms,
+    /// In place, each alone, all sent at once: no event is whole, and every aggregate is right.
+    Separate,
+    /// Read, added to, and written, in one transaction with what is appended, which is begun anew when another was there
+    /// first.
+    Closures,
+}
+
+/// One client.
+#[derive(Clone)]
+pub(crate) struct Monitor {
+    client: Client,
+    keyspace: Keyspace,
+    names: Rc<Names>,
+}
+
+struct Names {
+    aggregates: Vec<String>,
+    sources: Vec<String>,
+}
+
+/// How the keyspace is set on so many nodes.
+fn setting(nodes: u16) -> String {
+    let (replicas, in_sync) = if nodes > 1 { (3, 2) } else { (1, 1) };
+    format!("--durability interval --replicas {replicas} --min-in-sync {in_sync}")
+}
+
+/// Starts so many nodes and their clients, and does something to them on a runtime of one thread.
+pub(crate) fn on<F>(
+    place: &Place,
+    nodes: u16,
+    orders: &Orders,
+    work: impl FnOnce(Rc<Cluster>, Vec<Monitor>) -> F,
+) -> Result<Reading, Failure>
+where
+    F: Future<Output = Result<Reading, Failure>>,
+{
+    let cluster = Rc::new(Cluster::start(place, nodes, &setting(nodes))?);
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::while_doing("starting the clients' runtime"))?;
+    let measured = LocalSet::new().block_on(&runtime, async {
+        let monitors = monitors(&cluster, orders.clients).await?;
+        work(Rc::clone(&cluster), monitors).await
+    });
+    drop(runtime);
+    let reading = measured?;
+    Rc::into_inner(cluster).map_or(Ok(()), Cluster::end)?;
+    Ok(reading)
+}
+
+pub(crate) fn run(place: &Place, nodes: u16, how: How, orders: &Orders) -> Result<Reading, Failure> {
+    on(place, nodes, orders, |cluster, monitors| async move {
+        let (mut reading, mut tally) = (Reading::default(), Tally::default());
+        for scope in [Scope::AllLevels, Scope::Global] {
+            let before = cluster.cpu()?;
+            let done = phase(&monitors, how, scope, orders).await?;
+            let ran = cluster.cpu()?.since(before).ran;
+            tally.merge(&done.tally);
+            put(&mut reading, scope, &done, ran, orders);
+        }
+        monitors[0].check(&tally).await?;
+        Ok(reading)
+    })
+}
+
+async fn monitors(cluster: &Cluster, clients: usize) -> Result<Vec<Monitor>, Failure> {
+    let endpoints: Vec<String> = cluster.addresses.iter().map(ToString::to_string).collect();
+    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let names = Rc::new(Names {
+        aggregates: (0..aggregates()).map(aggregate_name).collect(),
+        sources: (0..SOURCES).map(source_name).collect(),
+    });
+    let mut all = Vec::with_capacity(clients);
+    for _ in 0..clients {
+        let options = Options { deadline: OPERATION, ..Options::default() };
+        let client = Client::connect_with(&endpoints, options).await.map_err(failed)?;
+        let keyspace = client.keyspace(KEYSPACE).await.map_err(failed)?;
+        all.push(Monitor { client, keyspace, names: Rc::clone(&names) });
+    }
+    Ok(all)
+}
+
+async fn phase(monitors: &[Monitor], how: How, scope: Scope, orders: &Orders) -> Result<Done, Failure> {
+    let window = Window::from_now(orders);
+    let mut tasks = Vec::with_capacity(monitors.len());
+    for (client, monitor) in monitors.iter().cloned().enumerate() {
+        let draws = orders.draws(client, scope as u64);
+        tasks.push(spawn_local(async move { monitor.write(how, scope, window, draws).await }));
+    }
+    let mut all = Done::default();
+    for task in tasks {
+        all.merge(&task.await.map_err(|fault| Failure::Protocol(format!("that a client {fault}")))??);
+    }
+    Ok(all)
+}
+
+impl Monitor {
+    async fn write(&self, how: How, scope: Scope, window: Window, mut draws: Draws) -> Result<Done, Failure> {
+        let mut done = Done::default();
+        loop {
+            let started = now();
+            if started >= window.end {
+                return Ok(done);
+            }
+            let event = Event::draw(&mut draws);
+            match self.add(how, scope, &event).await {
+                Ok(attempts) => {
+                    done.attempts += attempts;
+                    done.tally.add(&event, scope);
+                    done.finished(&window, started, now());
+                }
+                // Others were first for as long as it was tried: nothing of it was done.
+                Err(error) if error.is_conflict() => done.given_up += 1,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// Adds an event. How often it was begun.
+    pub(crate) async fn add(&self, how: How, scope: Scope, event: &Event) -> Result<u64, Error> {
+        let Monitor { client, keyspace, .. } = self;
+        let (bytes, adds) = (event.bytes(), event.adds());
+        let (values, source) = ([bytes.as_slice()], self.source(event.source));
+        let wanted: Vec<&str> =
+            event.aggregates(scope).map(|at| self.names.aggregates[at].as_str()).collect();
+        let (values, wanted, attempts) = (&values, &wanted, &Cell::new(0));
+        match how {
+            How::Transforms => {
+                let work = |transaction: zerohop_client::Transaction| async move {
+                    attempts.set(attempts.get() + 1);
+                    transaction.write(keyspace.append(source, values))?;
+                    for name in wanted {
+                        transaction.write(keyspace.transform_silently(*name, Transform::add(adds)))?;
+                    }
+                    Ok(())
+                };
+                client.transaction(work).await?;
+            }
+            How::Separate => {
+                attempts.set(1);
+                let append = boxed(async { keyspace.append(source, values).await.map(drop) });
+                let transforms = wanted.iter().map(|name| {
+                    let transform = keyspace.transform_silently(*name, Transform::add(adds));
+                    boxed(async { transform.await.map(drop) })
+                });
+                all(transforms.chain([append]).collect()).await?;
+            }
+            How::Closures => {
+                let work = |transaction: zerohop_client::Transaction| async move {
+                    attempts.set(attempts.get() + 1);
+                    transaction.write(keyspace.append(source, values))?;
+                    let reads =
+                        wanted.iter().map(|name| boxed(transaction.read(keyspace.lookup_bytes(*name))));
+                    let found = all(reads.collect()).await?;
+                    for (name, word) in wanted.iter().zip(found) {
+                        let word = number(word.as_deref()).wrapping_add(adds);
+                        transaction.insert(keyspace, *name, &word.to_le_bytes())?;
+                    }
+                    Ok(())
+                };
+                client.transaction(work).await?;
+            }
+        }
+        Ok(attempts.get())
+    }
+
+    pub(crate) fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    pub(crate) fn source(&self, source: u32) -> &str {
+        &self.names.sources[source as usize]
+    }
+
+    /// What an aggregate is.
+    pub(crate) async fn aggregate(&self, aggregate: usize) -> Result<u64, Error> {
+        let found = self.keyspace.lookup_bytes(&self.names.aggregates[aggregate]).await?;
+        Ok(number(found.as_deref()))
+    }
+
+    /// Reads everything back.
+    pub(crate) async fn check(&self, tally: &Tally) -> Result<(), Failure> {
+        let mut words = Vec::with_capacity(aggregates());
+        for aggregate in 0..aggregates() {
+            words.push(self.aggregate(aggregate).await.map_err(failed)?);
+        }
+        let mut counts = Vec::with_capacity(SOURCES as usize);
+        for source in 0..SOURCES {
+            let found = self.keyspace.inspect(self.source(source)).await.map_err(failed)?;
+            counts.push(found.map_or(0, |info| info.length));
+        }
+        tally.check(&words, &counts)
+    }
+}
+
+/// An aggregate that is not there is that of nothing.
+fn number(bytes: Option<&[u8]>) -> u64 {
+    bytes.and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+type UnderWay<'a, R> = Pin<Box<dyn Future<Output = Result<R, Error>> + 'a>>;
+
+fn boxed<'a, R>(future: impl Future<Output = Result<R, Error>> + 'a) -> UnderWay<'a, R> {
+    Box::pin(future)
+}
+
+/// What they all bring, in their order, under way at once; or the first error, once all have ended.
+async fn all<R>(mut under_way: Vec<UnderWay<'_, R>>) -> Result<Vec<R>, Error> {
+    let mut brought: Vec<Option<Result<R, Error>>> = under_way.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        for (one, place) in under_way.iter_mut().zip(&mut brought) {
+            if place.is_none()
+                && let Poll::Ready(result) = one.as_mut().poll(context)
+            {
+                *place = Some(result);
+            }
+        }
+        if brought.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    brought.into_iter().flatten().collect()
+}
+
+pub(crate) fn failed(error: Error) -> Failure {
+    Failure::Protocol(error.to_string())
+}
