@@ -5,7 +5,9 @@ use libfuzzer_sys::fuzz_target;
 use zerohop_wire::{Decoded, Decoder, Features};
 
 fuzz_target!(|bytes: &[u8]| {
-    for decoder in [Decoder::before_hello(), Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0))] {
+    for decoder in
+        [Decoder::before_hello(), Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0))]
+    {
         let mut rest = bytes;
         // As a connection does it: frame after frame, until one breaks it or more is needed.
         while let Decoded::Frame { frame, used } = decoder.decode(rest) {

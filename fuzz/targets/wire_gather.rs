@@ -11,7 +11,11 @@ fuzz_target!(|bytes: &[u8]| {
         match &message {
             Message::Gather(requests) => {
                 for (request, place) in requests.iter().zip(1..) {
-                    let _ = format!("{:?} {:?}", request.envelope(&Envelope::default(), place), request.message());
+                    let _ = format!(
+                        "{:?} {:?}",
+                        request.envelope(&Envelope::default(), place),
+                        request.message()
+                    );
                 }
             }
             Message::Gathered(answers) => {
