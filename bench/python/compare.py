@@ -1,4 +1,5 @@
-"""The Python package and redis-py, one connection each: `compare.py [--rounds N]`, in an environment that has both.
+"""The Python package and redis-py, one connection each: `compare.py [--rounds N] [--only records|arrays]`, in an environment that
+has both. The arrays are in `arrays.py`.
 
 Both servers keep everything in memory and are pinned to core 0, this process to core 1; of the servers only one is asked at
 a time. A round asks all clients for every test, one right after the other; what counts is the ratio within a round, of which
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 
+import arrays
 import redis
 from redis._parsers import _HiredisParser, _RESP2Parser
 from redis.connection import Connection
@@ -28,6 +30,9 @@ KEYS = [f"key:{number:011d}" for number in range(1000)]
 ROUNDS = 7
 SECONDS = 0.1
 """How long each is measured, about, in each round."""
+
+PIN = ["taskset", "-c", "0"]
+"""Where servers run."""
 
 
 class Zerohop:
@@ -119,26 +124,36 @@ def measured(step, count):
 
 
 @contextlib.contextmanager
+def node(*where):
+    """The endpoint of a node."""
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        words = ["up", "--nodes", "1", *where, "--instances", "1", "--port", "0", "--json", "--ends-with-input"]
+        try:
+            node = subprocess.Popen(
+                [*PIN, zerohop.program(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder
+            )
+        except FileNotFoundError:
+            raise SystemExit("bench python: taskset is missing: install util-linux") from None
+        stack.callback(node.wait)
+        stack.callback(node.stdin.close)
+        yield json.loads(node.stdout.readline())["endpoint"]
+
+
+@contextlib.contextmanager
 def servers():
     """The endpoint of a node and the port of a redis-server."""
     with contextlib.ExitStack() as stack:
+        endpoint = stack.enter_context(node("--memory"))
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        pin = ["taskset", "-c", "0"]
-        words = ["up", "--nodes", "1", "--memory", "--instances", "1", "--port", "0", "--json", "--ends-with-input"]
-        node = subprocess.Popen(
-            [*pin, zerohop.program(), *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder
-        )
-        stack.callback(node.wait)
-        stack.callback(node.stdin.close)
-        endpoint = json.loads(node.stdout.readline())["endpoint"]
         with socket.socket() as held:
             held.bind(("127.0.0.1", 0))
             port = held.getsockname()[1]
         words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder]
         try:
-            server = subprocess.Popen([*pin, *words], stdout=subprocess.DEVNULL)
+            server = subprocess.Popen([*PIN, *words], stdout=subprocess.DEVNULL)
         except FileNotFoundError:
-            raise SystemExit("bench python: taskset or redis-server is missing: run bench/python/install") from None
+            raise SystemExit("bench python: redis-server is missing: run bench/python/install") from None
         stack.callback(server.wait)
         stack.callback(server.terminate)
         for _ in range(100):
@@ -151,7 +166,19 @@ def servers():
 def main():
     options = argparse.ArgumentParser(prog="cargo xtask bench python")
     options.add_argument("--rounds", type=int, default=ROUNDS)
-    rounds = options.parse_args().rounds
+    options.add_argument("--only", choices=["records", "arrays"])
+    options.add_argument("--array-bytes", type=int, default=arrays.BYTES)
+    options.add_argument("--rust", help=argparse.SUPPRESS)
+    given = options.parse_args()
+    if given.only != "arrays":
+        records(given.rounds)
+    if given.only != "records":
+        # In its folder: arrays are longer than the memory that a node takes.
+        with node("--data", "data") as endpoint:
+            arrays.compare(endpoint, given.rust, given.rounds, given.array_bytes)
+
+
+def records(rounds):
     load = os.getloadavg()[0]
     with servers() as (endpoint, port):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

@@ -22,8 +22,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("resp", "zerohop"),
 ];
 
-/// What the Python package is measured beside: redis-py, and what makes it faster.
-const PYTHON_PEERS: &[&str] = &["redis==8.1.0", "hiredis==3.5.0"];
+/// What the Python package is measured beside, redis-py and what makes it faster, and whose arrays it writes and reads.
+const PYTHON_PEERS: &[&str] = &["redis==8.1.0", "hiredis==3.5.0", "numpy==2.4.6"];
 
 /// Runs the benchmark named first in `words`, the rest being its arguments; with no words, lists what there is.
 pub fn run(shop: &Workshop, words: &[&str]) -> Result<(), Failure> {

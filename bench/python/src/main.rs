@@ -1,18 +1,29 @@
-//! `cargo xtask bench python`: the Python package and redis-py, each on one connection to a server of its own.
+//! `cargo xtask bench python`: the Python package and redis-py, each on one connection to a server of its own; and an array
+//! that the Python package and the Rust client write and read in turns.
 //!
 //! What is measured is Python, so Python measures it: `compare.py` beside this file's folder, in the environment that
-//! `xtask` has filled with the wheel and redis-py. This program only finds both.
+//! `xtask` has filled with the wheel and redis-py. This program finds both, and is the Rust client of the array.
 #![allow(
     clippy::print_stderr,
     clippy::disallowed_methods,
     reason = "a benchmark: it starts a program that prints a table"
 )]
 
+mod array;
+
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
-    match run() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match &words[..] {
+        [word, endpoint, bytes] if word == "array" => match bytes.parse() {
+            Ok(bytes) => array::run(endpoint, bytes).map(|()| true),
+            Err(error) => Err(format!("{bytes}: {error}")),
+        },
+        words => run(words),
+    };
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(reason) => {
@@ -23,7 +34,7 @@ fn main() -> ExitCode {
 }
 
 /// Whether the comparison ended well.
-fn run() -> Result<bool, String> {
+fn run(words: &[String]) -> Result<bool, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     // target/release/bench-python and target/python/venv.
     let target = own.parent().and_then(Path::parent).ok_or("this program is in no target folder")?;
@@ -31,7 +42,9 @@ fn run() -> Result<bool, String> {
     let script = Path::new("bench").join("python").join("compare.py");
     let status = Command::new(&python)
         .arg(&script)
-        .args(std::env::args_os().skip(1))
+        .arg("--rust")
+        .arg(&own)
+        .args(words)
         .status()
         .map_err(|error| format!("{} cannot be started: {error}", python.display()))?;
     Ok(status.success())
