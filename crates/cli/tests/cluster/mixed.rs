@@ -157,6 +157,37 @@ async fn blobs_are_made_and_removed_with_the_rest_or_not_at_all() {
     assert_eq!(keyspace.lookup_bytes("index").await.unwrap(), None);
 }
 
+#[tokio::test]
+async fn whoever_only_reads_leaves_alone_what_somebody_fills() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = &client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"").await.unwrap();
+    blob.write_at(0, b"begin").await.unwrap();
+    let fill = async || {
+        let mut fill = blob.fill().await.unwrap();
+        fill.push(&vec![9; 3 * CHUNK as usize]).await.unwrap();
+        fill
+    };
+    let filling = fill().await;
+    let read = client.transaction(|tx| async move {
+        tx.insert(keyspace, "k", "v")?;
+        let blob = tx.blob(keyspace, "b");
+        Ok((blob.stat().await?.map(|info| info.size), blob.read(0, 100).await?))
+    });
+    assert_eq!(read.await.unwrap(), (Some(5), "begin".into()));
+    filling.publish().await.unwrap();
+    assert_eq!(blob.stat().await.unwrap().unwrap().size, 5 + 3 * CHUNK);
+    // Whoever writes goes before.
+    let filling = fill().await;
+    let written = client.transaction(|tx| async move { tx.blob(keyspace, "b").append("end").await });
+    assert_eq!(written.await.unwrap(), 5 + 3 * CHUNK);
+    assert!(filling.publish().await.is_err());
+    assert_eq!(blob.stat().await.unwrap().unwrap().size, 8 + 3 * CHUNK);
+}
+
 /// Grows of one header go side by side where nothing rests on it; an append rests on where the blob ends.
 #[tokio::test]
 async fn appends_of_several_never_stand_in_one_place() {

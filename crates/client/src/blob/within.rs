@@ -119,7 +119,7 @@ impl TransactionBlob<'_> {
     pub async fn write(&self, offset: u64, bytes: impl Into<Bytes>) -> Result<(), Error> {
         let bytes = bytes.into();
         let end = self.blob.check_place(offset, &bytes)?;
-        let seen = self.seen().await?;
+        let seen = self.seen_to_change().await?;
         self.put(&seen, (offset, end), bytes)
     }
 
@@ -129,7 +129,7 @@ impl TransactionBlob<'_> {
     /// As [`TransactionBlob::write`].
     pub async fn append(&self, bytes: impl Into<Bytes>) -> Result<u64, Error> {
         let bytes = bytes.into();
-        let seen = self.seen().await?;
+        let seen = self.seen_to_change().await?;
         self.rest_on_header(&seen.header)?;
         let end = self.blob.check_place(seen.size, &bytes)?;
         self.put(&seen, (seen.size, end), bytes)?;
@@ -145,7 +145,7 @@ impl TransactionBlob<'_> {
         let (offset, wire) = transform.parts(Brings::New);
         let width = N::TYPE.bytes() as u64;
         let end = offset.checked_add(width).ok_or_else(|| self.blob.failed(Failure::from(What::Chunk)))?;
-        let seen = self.seen().await?;
+        let seen = self.seen_to_change().await?;
         let mut parts = seen.header.parts(offset, width);
         let (Some(part), None) = (parts.next(), parts.next()) else {
             let mut number = [0; 8];
@@ -173,7 +173,7 @@ impl TransactionBlob<'_> {
     /// # Errors
     /// As [`TransactionBlob::write`]; [`BlobTrouble::TooLong`] where that cuts more than 4,096 chunks.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
-        let seen = self.seen().await?;
+        let seen = self.seen_to_change().await?;
         self.rest_on_header(&seen.header)?;
         let (stamp, bits) = (seen.header.stamp, seen.header.chunk_bits);
         if size >= seen.size {
@@ -222,7 +222,7 @@ impl TransactionBlob<'_> {
     /// # Errors
     /// As [`TransactionBlob::write`].
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
-        let stamp = self.seen().await?.header.stamp;
+        let stamp = self.seen_to_change().await?.header.stamp;
         self.change_header(BlobChange::Describe { stamp, attributes })?;
         self.noted(|seen| seen.header.attributes = Bytes::copy_from_slice(attributes))
     }
@@ -233,7 +233,10 @@ impl TransactionBlob<'_> {
     /// [`Error::NotReadBack`] of one that this transaction has changed; [`BlobTrouble::TooLong`] of one with more than 4,096
     /// chunks; as [`Transaction::write`].
     pub async fn remove(&self) -> Result<bool, Error> {
-        let Some(Seen { header, has_changed_header, .. }) = self.there().await? else { return Ok(false) };
+        if self.there().await?.is_none() {
+            return Ok(false);
+        }
+        let Seen { header, has_changed_header, .. } = self.seen_to_change().await?;
         if has_changed_header {
             return Err(self.not_read_back());
         }
@@ -287,9 +290,8 @@ impl TransactionBlob<'_> {
     /// The blob as this transaction sees it; `None`: there is none.
     async fn there(&self) -> Result<Option<Seen>, Error> {
         if self.transaction.blob_seen(&self.place())?.is_none() {
-            self.blob.remember(None);
-            let found = match self.blob.settled().await {
-                Ok(header) => Within::There(Seen {
+            let found = match self.blob.header().await? {
+                Some(header) => Within::There(Seen {
                     size: header.size,
                     found_end: header.size,
                     header,
@@ -297,8 +299,7 @@ impl TransactionBlob<'_> {
                     transformed: Vec::new(),
                     has_changed_header: false,
                 }),
-                Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Within::Absent,
-                Err(error) => return Err(error),
+                None => Within::Absent,
             };
             self.transaction.found_blob(self.place(), found)?;
         }
@@ -314,6 +315,18 @@ impl TransactionBlob<'_> {
 
     async fn seen(&self) -> Result<Seen, Error> {
         self.there().await?.ok_or_else(|| self.blob.not_found())
+    }
+
+    /// The same, of a blob that is to be changed: what somebody fills is cut off, and what is left of a cut done, now. Whoever only
+    /// reads must not do that. The header is another then, so that the transaction is to be begun anew.
+    async fn seen_to_change(&self) -> Result<Seen, Error> {
+        let seen = self.seen().await?;
+        if seen.header.uncut > 0 {
+            self.blob.remember(None);
+            self.blob.settled().await?;
+            return Err(self.blob.changed());
+        }
+        Ok(seen)
     }
 
     /// The header must be as it was found when the transaction commits.
