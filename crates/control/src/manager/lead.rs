@@ -27,6 +27,8 @@ pub struct LeadSettings {
     pub manager_after_ms: u64,
     /// Between two plans.
     pub plan_ms: u64,
+    /// The same where the last one was empty, no node is down, and nothing has changed but loads.
+    pub settled_ms: u64,
     /// How long a report that a node does not answer counts.
     pub report_ms: u64,
     /// How long no node must have gone down or come back until primaries are evened: whoever flaps should have none.
@@ -48,6 +50,7 @@ impl Default for LeadSettings {
             move_max_ms: 600_000,
             manager_after_ms: u64::MAX,
             plan_ms: 100,
+            settled_ms: 1_000,
             report_ms: 1_000,
             calm_ms: 5_000,
             flap_ms: 10_000,
@@ -74,6 +77,17 @@ pub(super) struct Lead {
     in_flight: BTreeSet<RequestId>,
     next_number: u64,
     next_plan: Time,
+    settled: Option<Settled>,
+}
+
+/// Nothing was to be done, and only what stands here can change that before `until`, when loads are looked at again. No node was
+/// down and no group was admitting anybody, so that no time runs out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Settled {
+    /// Commands applied by then.
+    mark: u64,
+    is_calm: bool,
+    until: Time,
 }
 
 impl Lead {
@@ -98,6 +112,7 @@ impl Lead {
     /// Another leads, or this one does again: what was proposed may have been replaced.
     pub(super) fn release(&mut self) {
         self.in_flight.clear();
+        self.settled = None;
         self.calm = Calm::default();
         self.down_since.clear();
         self.admitting_since.clear();
@@ -122,6 +137,11 @@ impl Lead {
             return verdicts;
         }
         self.next_plan = now.after_ms(settings.plan_ms);
+        let (mark, is_calm) = (state.mark(), self.calm.is_calm(now, settings));
+        let is_as_before = |last: Settled| last.mark == mark && last.is_calm == is_calm && now < last.until;
+        if self.settled.is_some_and(is_as_before) {
+            return Vec::new();
+        }
         self.note_times(now, state.map());
         self.calm.note_needed(state.map());
         let overdue_since = |since: &Time| now.since_us(*since) > settings.move_max_ms * 1000;
@@ -137,9 +157,13 @@ impl Lead {
                     .get(&(keyspace, partition))
                     .is_some_and(|(of, since)| *of == epoch && overdue_since(since))
             },
-            is_calm: self.calm.is_calm(now, settings),
+            is_calm,
         };
-        plan::plan(state, &seen, settings.plan).into_iter().map(Command::Regroup).collect()
+        let planned = plan::plan(state, &seen, settings.plan);
+        let no_time_runs = self.down_since.is_empty() && self.admitting_since.is_empty();
+        let until = now.after_ms(settings.settled_ms);
+        self.settled = (planned.is_empty() && no_time_runs).then_some(Settled { mark, is_calm, until });
+        planned.into_iter().map(Command::Regroup).collect()
     }
 
     /// Nodes whose state is not what is said of them.
@@ -306,6 +330,41 @@ mod tests {
         bench.run(&mut lead, &mut now, 20_000);
         assert!([1, 2, 3].iter().all(|node| bench.primaries_on(*node) >= 5));
         (bench, lead, now)
+    }
+
+    #[test]
+    fn who_has_nothing_to_do_looks_again_once_something_has_changed_and_a_second_later() {
+        let (mut bench, mut lead, mut now) = three_even_nodes();
+        let settings = LeadSettings::default();
+        let plans = |lead: &mut Lead, bench: &Bench, now: Time| {
+            assert_eq!(lead.commands(now, &bench.state, settings), []);
+            lead.settled.expect("nothing is to be done").until == now.after_ms(settings.settled_ms)
+        };
+        now = now.after_ms(2_000);
+        assert!(plans(&mut lead, &bench, now));
+        for _ in 0..9 {
+            now = now.after_ms(100);
+            assert!(!plans(&mut lead, &bench, now), "nothing has changed");
+        }
+        now = now.after_ms(100);
+        assert!(plans(&mut lead, &bench, now), "loads may have");
+        // Once a command has changed the map the next plan is made, and finds that time runs.
+        lead.verdict(NodeId(3), INCARNATION, false);
+        bench.set(3, NodeState::Down);
+        now = now.after_ms(100);
+        drop(lead.commands(now, &bench.state, settings));
+        assert_eq!(lead.settled, None);
+        // As long as a node is down.
+        let (mut bench, mut lead, mut now) = three_even_nodes();
+        lead.verdict(NodeId(3), INCARNATION, false);
+        bench.run(&mut lead, &mut now, 5_000);
+        assert_eq!((bench.is_up(3), lead.settled), (false, None));
+        // A new leader knows nothing.
+        lead.verdict(NodeId(3), INCARNATION, true);
+        bench.run(&mut lead, &mut now, 20_000);
+        assert!(lead.settled.is_some());
+        lead.release();
+        assert_eq!(lead.settled, None);
     }
 
     #[test]
