@@ -224,6 +224,39 @@ async fn appends_of_several_never_stand_in_one_place() {
     assert_eq!(places, expected);
 }
 
+/// Transforms that bring nothing are prepared side by side; all of them count, once.
+#[tokio::test]
+async fn numbers_that_many_change_silently_add_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let mut workers = JoinSet::new();
+    for worker in 0..4_i64 {
+        let client = connect(&cluster.endpoints()).await;
+        workers.spawn(async move {
+            let keyspace = &client.keyspace("default").await.unwrap();
+            for number in 0..25 {
+                let added = client.transaction(|tx| async move {
+                    for key in ["one", "other", "third"] {
+                        tx.write(keyspace.transform_silently(key, Transform::add(worker * 100 + number)))?;
+                    }
+                    Ok(())
+                });
+                added.await.unwrap();
+            }
+        });
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended.unwrap();
+    }
+    let expected: i64 = (0..4).flat_map(|worker| (0..25).map(move |number| worker * 100 + number)).sum();
+    for key in ["one", "other", "third"] {
+        let held = keyspace.lookup_bytes(key).await.unwrap().unwrap();
+        assert_eq!(i64::from_le_bytes(held[..].try_into().unwrap()), expected);
+    }
+}
+
 /// Writes all of a blob, adds to another, and counts in a record and a list, each time as one. How many were done, and those of which
 /// nobody knows.
 async fn change(client: Client, worker: u8, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) -> (u64, u64) {
