@@ -51,6 +51,12 @@ pub(crate) fn sections(history: &History) -> Vec<Named<'_>> {
         let mut from = None;
         for outage in losses.iter().map(Some).chain([None]) {
             let found = outage.map(|outage| found_at(&calls, outage.up));
+            if let (None, Some(from), Some(found)) = (&start, from, &found)
+                && history.clocks_were_set
+                && had_expired(&calls, from, found)
+            {
+                start = found.clone();
+            }
             let cutter = Cutter { history, known, newest: &newest, from, outage };
             let items = calls.iter().filter_map(|call| cutter.item(call)).collect();
             let end = found.clone().map_or(SectionEnd::OfAll, SectionEnd::Found);
@@ -155,6 +161,16 @@ fn newest_found(history: &History) -> BTreeMap<(KeyspaceId, PartitionId, Time), 
         *place = version.max(*place);
     }
     newest
+}
+
+/// Whether what is found after the loss at a section's end stood in the log when it began, and was not found there by the clock
+/// alone, which was past its deadline. Where that is set back and the entry that removed the record is lost, it is there again.
+fn had_expired(calls: &[&Call], from: Time, found: &State) -> bool {
+    let Some(record) = found else { return false };
+    let Some((deadline, _)) = record.deadline else { return false };
+    let audited = calls.iter().find(|call| call.client.is_none() && call.invoked == from);
+    audited.is_some_and(|audit| audit.clock_ms.1 >= deadline)
+        && calls.iter().any(|call| call.invoked < from && made_version(call) == record.version)
 }
 
 /// What a record was found to be after a restart.

@@ -5,7 +5,7 @@ use zerohop_placement::Durability;
 use zerohop_session::{Error, Reply, Time};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Timestamp};
-use zerohop_wire::messages::{Condition, Expiry, Range};
+use zerohop_wire::messages::{Condition, Expiry, Range, RecordType};
 
 use super::{Findings, check};
 use crate::history::{Call, End, History, KeyspaceHistory, Loss, Outage};
@@ -317,6 +317,36 @@ fn a_record_is_gone_after_its_time_and_not_before() {
     expiring(105, not_found()).good();
     expiring(150, not_found()).good();
     expiring(150, value(1)).bad("linear");
+}
+
+#[test]
+fn a_record_that_had_expired_by_a_clock_set_ahead_may_be_there_again_once_that_is_set_back() {
+    let told = |clock_ms: u64, were_set: bool, version: u64| {
+        let act = Act::Insert { value: token(1), expiry: Expiry::AfterMs(100) };
+        let info = Reply::Info {
+            version: Timestamp(version),
+            record: RecordType::Bytes,
+            length: token(1).len() as u64,
+            expires_at_ms: Some(105),
+        };
+        let bytes = Bytes::from(token(1));
+        let found = Reply::Value { version: Timestamp(version), length: bytes.len() as u64, bytes };
+        let mut told = told(Durability::Interval { ms: 1_000 }).call(0, Some(10), act, done(1, 0));
+        told.history.clocks_were_set = were_set;
+        told = told.outage(2_000, 2_010).call(2_010, Some(2_010), Act::Lookup, not_found());
+        (told.last().client, told.last().clock_ms) = (None, (clock_ms, clock_ms));
+        told = told.call(2_020, Some(2_021), Act::Lookup, not_found());
+        told.last().clock_ms = (clock_ms, clock_ms);
+        told = told.outage(2_500, 2_510).call(2_510, Some(2_510), Act::Lookup, End::Done(found));
+        told.last().client = None;
+        told = told.call(2_510, Some(2_510), Act::Inspect, End::Done(info));
+        told.last().client = None;
+        told
+    };
+    told(5_000, true, 1).good();
+    told(5_000, false, 1).bad("linear");
+    told(50, true, 1).bad("linear");
+    told(5_000, true, 7).bad("linear");
 }
 
 #[test]
