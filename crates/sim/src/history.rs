@@ -187,6 +187,9 @@ pub struct History {
     pub clocks_were_set: bool,
     /// When faults ended: from then on every operation must be done.
     pub healed: Option<Time>,
+    /// Of a cluster: whose only copy that counts has rotted, and was found so by a start. Nobody is served there
+    /// (`docs/reliability.md`, Open).
+    pub rotten: Vec<(KeyspaceId, PartitionId)>,
     /// When no operation may be open any more.
     pub ended: Time,
 }

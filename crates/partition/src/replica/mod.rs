@@ -481,6 +481,13 @@ impl Replica {
         self.role
     }
 
+    /// Whether it is the only copy that counts, and its log was found damaged as it started beyond what single entries mend: it
+    /// cannot serve, and nobody may give it a whole state.
+    #[must_use]
+    pub fn is_damaged_alone(&self) -> bool {
+        self.role == Role::Primary && self.needs_state && self.view.in_sync.is_empty()
+    }
+
     /// The log index up to which it has applied what is committed.
     #[must_use]
     pub fn applied(&self) -> u64 {

@@ -37,7 +37,8 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
                 && call.operation.is_wait()
                 && history.clocks_were_set
                 && call.returned.is_some_and(|returned| returned >= call.deadline);
-            if !gone && !full && !ahead && !slow {
+            let rotten = history.rotten.contains(&(call.keyspace, call.partition));
+            if !gone && !full && !ahead && !slow && !rotten {
                 wrong("a call was not done though nothing was in its way any more");
             }
         }

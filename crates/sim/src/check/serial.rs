@@ -108,6 +108,7 @@ fn ends(history: &History, one: &Transacted) -> Option<&'static str> {
     let is_healthy = history.healed.is_some_and(|healed| one.begin() >= healed.after_us(CLUSTER_HEALING_US));
     match &one.trouble {
         // Whoever has seen the time of a clock that ran ahead is not served until it comes.
+        Some(Trouble::Other(_)) if !history.rotten.is_empty() => None,
         Some(Trouble::Other(why)) if is_healthy && !(history.clocks_were_set && why.contains("clock")) => {
             Some("a transaction was not done though nothing was in its way any more")
         }

@@ -28,6 +28,8 @@ pub(crate) struct Applied {
     /// In which epoch.
     pub(crate) epoch: PartitionEpoch,
     pub(crate) is_primary: bool,
+    /// Or in this one, which it led when the turn began: it ends what it has begun before it follows a map.
+    pub(crate) led_in: Option<PartitionEpoch>,
     /// Up to this index.
     pub(crate) upto: u64,
     /// The index and the epoch of entries, as far as they were looked at.
@@ -129,6 +131,7 @@ mod tests {
             partition: WHOSE.partition,
             epoch: PartitionEpoch(epoch),
             is_primary: true,
+            led_in: None,
             upto: entries.last().map_or(0, |(index, _)| *index),
             entries: entries.to_vec(),
         }

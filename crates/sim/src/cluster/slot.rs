@@ -8,7 +8,7 @@ use zerohop_partition::Token;
 use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Opened, Options, Place, Time};
 use zerohop_partition::replica;
 use zerohop_placement::{MapDelta, MapHistory};
-use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionId, RequestId, Timestamp};
+use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::{Call, Member};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
 
@@ -219,7 +219,7 @@ impl Slot {
         instance.end_of_batch(now, &mut collect);
         self.sync_ceiling(&mut instance, ceiling);
         turned.has_more = instance.maintain(now);
-        self.see_applied(&mut instance, &mut turned);
+        self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
         self.hand_out(&mut turned);
         turned
@@ -230,32 +230,40 @@ impl Slot {
         let mut turned = Turned::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         let mut ceiling = None;
-        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
         // It ends what it has begun before it follows the map: what is applied by that is of the epochs before.
-        instance.end_of_batch(now, &mut collect);
-        self.see_applied(&mut instance, &mut turned);
+        let before: Vec<_> =
+            instance.replicas().map(|(keyspace, partition, of)| (keyspace, partition, seen_in(of))).collect();
         let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
         let trouble = instance.apply_map(now, delta, &mut collect).err().map(|error| error.to_string());
+        self.see_applied(&mut instance, &before, &mut turned);
+        let mut collect = Collect { ports: &mut self.ports, turned: &mut turned, ceiling: &mut ceiling };
         instance.end_of_batch(now, &mut collect);
         self.sync_ceiling(&mut instance, ceiling);
-        self.see_applied(&mut instance, &mut turned);
+        self.see_applied(&mut instance, &[], &mut turned);
         self.instance = Some(instance);
         self.hand_out(&mut turned);
         (turned, trouble)
     }
 
     /// What its partitions have applied since the last turn. Where one is seen for the first time, and where one has begun to
-    /// take a whole state, it counts from there.
-    fn see_applied(&mut self, instance: &mut Instance<SimulatedDisk>, turned: &mut Turned) {
+    /// take a whole state, it counts from there. Those named were in these epochs when the turn began.
+    fn see_applied(
+        &mut self,
+        instance: &mut Instance<SimulatedDisk>,
+        were_in: &[(KeyspaceId, PartitionId, (PartitionEpoch, bool))],
+        turned: &mut Turned,
+    ) {
         let mut new = Vec::new();
         for (keyspace, partition, replica) in instance.replicas() {
             let upto = replica.applied();
             let known = self.applied.entry((keyspace, partition)).or_insert(upto);
             let before = std::mem::replace(known, upto);
             if upto > before {
-                let (epoch, is_primary) = (replica.view().epoch, replica.role() == replica::Role::Primary);
+                let (epoch, is_primary) = seen_in(replica);
+                let was = were_in.iter().find(|was| (was.0, was.1) == (keyspace, partition)).map(|was| was.2);
+                let led_in = was.and_then(|(epoch, is_primary)| is_primary.then_some(epoch));
                 let entries = Vec::new();
-                new.push((Applied { keyspace, partition, epoch, is_primary, upto, entries }, before));
+                new.push((Applied { keyspace, partition, epoch, is_primary, led_in, upto, entries }, before));
             }
         }
         for (mut applied, before) in new {
@@ -372,6 +380,11 @@ impl Slot {
             }
         }
     }
+}
+
+/// The epoch that a member is in, and whether it is the primary.
+fn seen_in(replica: &replica::Replica) -> (PartitionEpoch, bool) {
+    (replica.view().epoch, replica.role() == replica::Role::Primary)
 }
 
 /// Frames of instances, as people read them.

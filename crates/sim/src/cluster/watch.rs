@@ -15,7 +15,7 @@ use zerohop_session::Time;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::Cluster;
-use super::agreed::{Agreed, Applied, Whose, is_held};
+use super::agreed::{Agreed, Applied, Holds, Whose, is_held};
 use super::maps::Maps;
 use super::nodes::Ending;
 use super::recovery::{End, Holder, Judged, judge};
@@ -168,7 +168,27 @@ impl Cluster {
         if !applied.is_primary {
             return;
         }
+        let lacks = self.who_lacks(applied, partitions);
+        let was_held = |cluster: &mut Cluster, epoch| {
+            cluster.who_lacks(&Applied { epoch, ..applied.clone() }, partitions).is_empty()
+        };
+        if lacks.is_empty() || applied.led_in.is_some_and(|epoch| was_held(self, epoch)) {
+            return;
+        }
+        for (member, holds) in lacks {
+            let upto = applied.upto;
+            let what = format!(
+                "at {now} {instance} applies {keyspace}/{partition} up to {upto} in epoch {epoch}, and {member}, in sync, has {holds:?}"
+            );
+            self.trouble("held", what);
+        }
+    }
+
+    /// Who of those in sync in an epoch does not hold what its primary has applied in it.
+    fn who_lacks(&mut self, applied: &Applied, partitions: u32) -> Vec<(InstanceId, Holds)> {
+        let Applied { keyspace, partition, epoch, .. } = *applied;
         let is_sync = self.map_durability(keyspace) == Some(Durability::Sync);
+        let mut lacks = Vec::new();
         for (member, incarnation) in self.watch.agreed.in_sync(keyspace, partition, epoch).to_vec() {
             let Some((at, place)) = self.host_of(member) else { continue };
             let other = &mut self.hosts[at];
@@ -181,13 +201,10 @@ impl Cluster {
                 continue;
             }
             if !is_held(applied, holds, is_sync) {
-                let upto = applied.upto;
-                let what = format!(
-                    "at {now} {instance} applies {keyspace}/{partition} up to {upto} in epoch {epoch}, and {member}, in sync, has {holds:?}"
-                );
-                self.trouble("held", what);
+                lacks.push((member, holds));
             }
         }
+        lacks
     }
 
     fn map_durability(&self, keyspace: KeyspaceId) -> Option<Durability> {

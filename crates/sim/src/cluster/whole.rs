@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zerohop_partition::replica::{Digest, Role};
 use zerohop_placement::{Group, GroupState, KeyspaceConfig};
+use zerohop_session::Time;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::{Cluster, Event, Phase};
@@ -85,12 +86,8 @@ impl Cluster {
             .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)))
             .collect();
         let due = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
-        let judged: Vec<(String, Judged)> = groups
-            .into_iter()
-            .map(|(keyspace, partition)| {
-                (format!("{keyspace}/{partition}"), self.judge_group(keyspace, partition))
-            })
-            .collect();
+        let judged: Vec<((KeyspaceId, PartitionId), Judged)> =
+            groups.into_iter().map(|group| (group, self.judge_group(group.0, group.1))).collect();
         let is_missing = judged.iter().any(|(_, judged)| matches!(judged, Judged::Not(_)));
         let kept = self.kept_for_snapshots();
         if (is_missing || !kept.is_empty()) && now < due {
@@ -99,11 +96,14 @@ impl Cluster {
         for kept in kept {
             self.trouble("I8", kept);
         }
-        for (name, judged) in judged {
+        for ((keyspace, partition), judged) in judged {
             match judged {
                 Judged::Well => {}
-                Judged::Not(why) => self.trouble("whole", format!("{name}: {why}")),
-                Judged::Differs(how) => self.trouble("I6", format!("{name}: {how}")),
+                Judged::Not(_) if self.is_rotten_alone(keyspace, partition) => {
+                    self.history.rotten.push((keyspace, partition));
+                }
+                Judged::Not(why) => self.trouble("whole", format!("{keyspace}/{partition}: {why}")),
+                Judged::Differs(how) => self.trouble("I6", format!("{keyspace}/{partition}: {how}")),
             }
         }
         self.phase = Phase::Over;
@@ -130,6 +130,17 @@ impl Cluster {
         let found: Vec<(InstanceId, Found)> =
             group.members().map(|member| (member, self.find_member(member, keyspace, partition))).collect();
         judge(known.config(), self.instances_up(), group, &found)
+    }
+
+    /// Whether a partition's only copy that counts is on a disk that has rotted, and its process has found that as it started.
+    fn is_rotten_alone(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
+        let map = Arc::clone(&self.watch.map);
+        let group = map.keyspace(keyspace).and_then(|known| known.group(partition));
+        let Some((host, slot)) = group.and_then(|group| self.host_of(group.primary)) else { return false };
+        let has_rotted = self.lost_disks.get(&host) == Some(&Time::NEVER);
+        let Some(instance) = &mut self.hosts[host].slots[slot].instance else { return false };
+        let mut replicas = instance.replicas();
+        has_rotted && replicas.any(|one| (one.0, one.1) == (keyspace, partition) && one.2.is_damaged_alone())
     }
 
     fn find_member(&mut self, member: InstanceId, keyspace: KeyspaceId, partition: PartitionId) -> Found {
