@@ -35,7 +35,7 @@ pub use engine::report::{
     UpkeepCounts,
 };
 pub use engine::taking::{Run, RunPlace};
-pub use engine::write::NewEntry;
+pub use engine::write::{NewEntry, chunk_pieces};
 pub use engine::{Engine, Handle, SegmentFile};
 pub use error::{EngineError, EngineResult};
 pub use log::entry::{

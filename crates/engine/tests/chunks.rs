@@ -3,8 +3,8 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryRef, FLAG_CHUNK, Handle, Kind,
-    PartitionId, PartitionOptions,
+    ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryRef, FLAG_CHUNK, FLAG_TRAILER, Handle,
+    Kind, Meta, NewEntry, PartitionId, PartitionOptions, chunk_pieces,
 };
 
 type Store = Engine<SimulatedDisk>;
@@ -215,4 +215,58 @@ fn a_long_entry_of_a_chunk_reads_alike_wherever_it_lies() {
     let payload = [&head.encode()[..], &trailer].concat();
     engine.write(p, Kind::Put, flags, 51, b"chunk", &payload).expect("is accepted");
     check(&mut engine, p, &vec![0; 305_000], true);
+}
+
+/// In the log, in memory, in the journal and through a crash.
+#[test]
+fn a_chunk_whose_bytes_lie_elsewhere_is_written_as_one_that_comes_whole() {
+    // The first stand in the journal as they are; the last are only told of there, and the log is flushed with it.
+    let (short, long) = ([1, 5_000, 20_000, 65_506], [65_507, 70_000, 200_000, 3 * MIB]);
+    let [interval, sync] = [Durability::Interval { ms: 10 }, Durability::Sync];
+    for (durability, lengths) in [(interval, short), (interval, long), (sync, short), (sync, long)] {
+        let disk = SimulatedDisk::new(1);
+        let options = || EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let partition_options = PartitionOptions { durability, index_seed: 7 };
+        let (mut engine, _) = Engine::open(disk.clone(), options()).expect("opens");
+        let p = engine.partition(PartitionId(1), partition_options).expect("opens");
+        let mut wanted = Vec::new();
+        for (at, length) in (1..).zip(lengths) {
+            let bytes: Vec<u8> = (0..length).map(|byte| (byte * 7 / 5 + at as usize) as u8).collect();
+            let head = ChunkHead { offset: 3, length: length as u32, stamp: [at as u8; 16] };
+            // Head and trailer, of which the last byte tells the length.
+            let payload = [&head.encode()[..], b"trail", &[6]].concat();
+            let whole = [&head.encode()[..], &bytes, b"trail", &[6]].concat();
+            let (flags, key) = (FLAG_CHUNK | FLAG_TRAILER, b"chunk".as_slice());
+            if at % 3 == 0 {
+                let meta = Meta { kind: Kind::Put, flags, epoch: 1, index: at, timestamp: at };
+                let pieces = chunk_pieces(&payload, &bytes);
+                engine.append_pieces(p, &meta, key, pieces).expect("is accepted");
+                engine.commit(p, at).expect("commits");
+            } else {
+                let payload = &payload;
+                let entry = NewEntry { kind: Kind::Put, flags, timestamp: at, key, payload, hint: None };
+                assert_eq!(engine.write_chunk_entry(p, &entry, &bytes), Ok(at));
+            }
+            let state = engine.chunk_state(p, key).expect("reads").expect("is there");
+            assert_eq!((state.parts, state.covered, state.end), (1, length as u64, length as u64 + 3));
+            assert_eq!(read(&mut engine, p, 3..length as u64 + 3), Ok(bytes));
+            wanted.push(whole);
+        }
+        engine.flush().expect("flushes");
+        if durability != Durability::Sync {
+            engine.sync().expect("syncs");
+        }
+        drop(engine);
+        disk.crash();
+        let (mut engine, _) = Engine::open(disk.clone(), options()).expect("opens");
+        engine.commit_all().expect("commits");
+        let p = engine.partition(PartitionId(1), partition_options).expect("opens");
+        let mut found = Vec::new();
+        let note = |entry: EntryRef<'_>, is_right: bool| found.push((entry.payload.to_vec(), is_right));
+        engine.entries_after(p, 0, note).expect("reads");
+        assert_eq!(found.len(), wanted.len());
+        for (found, wanted) in found.into_iter().zip(wanted) {
+            assert!(found == (wanted, true), "{durability:?}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineResult, FLAG_JOINED, Handle, Hint, Kind, Meta, NewEntry,
+    chunk_pieces,
 };
 use zerohop_wire::ids::Timestamp;
 
@@ -149,16 +150,32 @@ impl Group {
         engine: &mut Engine<D>,
         entry: &Entry<'_>,
     ) -> EngineResult<Meta> {
+        self.append_with(engine, entry, &[])
+    }
+
+    /// The same. `bytes` are a chunk's that belong behind the head in the payload, should they lie elsewhere.
+    pub(crate) fn append_with<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        entry: &Entry<'_>,
+        bytes: &[u8],
+    ) -> EngineResult<Meta> {
         let &Entry { kind, flags, at, key, payload, .. } = entry;
         let meta = Meta { kind, flags, epoch: self.epoch, index: self.last.1 + 1, timestamp: at.0 };
         self.check_room(kind)?;
         self.cut_owed(engine)?;
         // The engine's short way numbers in the epoch of the last entry.
         if self.commits_at_once() && self.last.0 == self.epoch {
-            let index = engine.write_entry(self.handle, &entry.as_new())?;
+            let index = match bytes {
+                [] => engine.write_entry(self.handle, &entry.as_new())?,
+                bytes => engine.write_chunk_entry(self.handle, &entry.as_new(), bytes)?,
+            };
             assert_eq!(index, meta.index, "nobody else appends to this log");
         } else {
-            engine.append(self.handle, &meta, key, payload)?;
+            match bytes {
+                [] => engine.append(self.handle, &meta, key, payload)?,
+                bytes => engine.append_pieces(self.handle, &meta, key, chunk_pieces(payload, bytes))?,
+            }
             if self.commits_at_once() {
                 engine.commit(self.handle, meta.index)?;
             }

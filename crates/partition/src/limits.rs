@@ -72,6 +72,10 @@ pub const STAGED_BYTES_MAX: usize = 256 << 10;
 /// Buffers larger than this are given back after use.
 pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
+/// Bytes written into a chunk from which on they go into the log from where they lie in the request: a copy less, and no buffer
+/// as long. What is shorter is copied behind the head of its entry, which costs less than to add it piece by piece.
+pub const APART_BYTES_MIN: usize = 16 << 10;
+
 /// Partitions split, or segments copied ahead for it, in one batch: each costs a few syncs, and others are served in between.
 pub const SPLIT_STEPS_PER_BATCH: usize = 4;
 

@@ -157,8 +157,8 @@ impl Staged {
             Action::Remove => (Kind::Remove, 0, Change::Remove),
             Action::Trim { units, .. } => (Kind::Trim, 0, Change::Trim { units, version }),
             Action::Deadline(deadline) => (Kind::Mark, 0, Change::Deadline(deadline)),
-            Action::PutChunk(written) => (Kind::Put, FLAG_CHUNK, Change::PutChunk { written, version }),
-            Action::LayChunk(written) => (Kind::Append, FLAG_CHUNK, Change::LayChunk { written, version }),
+            Action::PutChunk(written, _) => (Kind::Put, FLAG_CHUNK, Change::PutChunk { written, version }),
+            Action::LayChunk(written, _) => (Kind::Append, FLAG_CHUNK, Change::LayChunk { written, version }),
             Action::Nothing => return,
         };
         let bytes = &mut self.bytes;
@@ -173,7 +173,10 @@ impl Staged {
                     Contents::Made => made,
                 });
             }
-            Action::PutChunk(_) | Action::LayChunk(_) => bytes.extend_from_slice(made),
+            Action::PutChunk(_, apart) | Action::LayChunk(_, apart) => {
+                bytes.extend_from_slice(made);
+                bytes.extend_from_slice(apart);
+            }
             Action::Trim { to, .. } => bytes.extend_from_slice(&to.encode()),
             Action::Deadline(_) => note.push_mark(at, bytes),
             Action::Remove | Action::Nothing => {}

@@ -31,6 +31,7 @@ use crate::store::read::Record;
 use crate::store::{Pending, Store};
 use options::{Durability, EngineOptions, PartitionOptions};
 use report::{Damage, EngineStats, PartitionStats};
+use write::bytes_of;
 
 /// An open partition of one [`Engine`]. Not reused while the engine lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -115,12 +116,26 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// Before anything has changed: a full disk or memory, a length beyond its limit, a place that is not the next.
     pub fn append(&mut self, handle: Handle, meta: &Meta, key: &[u8], payload: &[u8]) -> EngineResult<()> {
+        self.append_pieces(handle, meta, key, [payload])
+    }
+
+    /// As [`Engine::append`], of an entry whose payload comes in pieces: it is these, one behind the other.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn append_pieces<const N: usize>(
+        &mut self,
+        handle: Handle,
+        meta: &Meta,
+        key: &[u8],
+        payload: [&[u8]; N],
+    ) -> EngineResult<()> {
         let Engine { io, partitions, journal, upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
-        store.admit(io, meta, key, payload)?;
+        store.admit(io, meta, key, bytes_of(payload))?;
         let placed = store.append(io, meta, key, payload)?;
         if store.durability == Durability::Sync {
-            journal.push(handle.0, store.log.partition, (meta, key, payload));
+            journal.push_pieces(handle.0, store.log.partition, (meta, key), payload);
         }
         store.pending.push_back(Pending { meta: *meta, placed });
         upkeep.wrote(handle, store, placed.entry_bytes);

@@ -218,7 +218,7 @@ impl<D: Disk> Engine<D> {
             self.report_missing(partition, last + 1, meta.index - 1, report)?;
         }
         let (io, store) = self.store(handle)?;
-        let placed = store.append(io, meta, key, payload)?;
+        let placed = store.append(io, meta, key, [payload])?;
         store.pending.push_back(Pending { meta: *meta, placed });
         replay.held(partition, meta.index);
         if let Some((_, found)) = report.partitions.iter_mut().find(|(id, _)| *id == partition) {

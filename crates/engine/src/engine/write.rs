@@ -6,6 +6,7 @@ use crate::disk::Disk;
 use crate::engine::options::Durability;
 use crate::error::{EngineError, EngineResult};
 use crate::log::entry::{FLAG_JOINED, Kind, Meta};
+use crate::side::extents::CHUNK_HEAD_BYTES;
 use crate::store::read::Hint;
 use crate::store::{Pending, Store, units_of};
 
@@ -50,14 +51,42 @@ impl<D: Disk> Engine<D> {
     /// As there.
     #[inline]
     pub fn write_entry(&mut self, handle: Handle, entry: &NewEntry<'_>) -> EngineResult<u64> {
+        self.write_pieces(handle, entry, [entry.payload])
+    }
+
+    /// As [`Engine::write_entry`], of an entry of a chunk whose bytes lie elsewhere: they go behind the [`ChunkHead`] that the
+    /// payload begins with, and before its trailer.
+    ///
+    /// [`ChunkHead`]: crate::ChunkHead
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_chunk_entry(
+        &mut self,
+        handle: Handle,
+        entry: &NewEntry<'_>,
+        bytes: &[u8],
+    ) -> EngineResult<u64> {
+        self.write_pieces(handle, entry, chunk_pieces(entry.payload, bytes))
+    }
+
+    /// The payload comes in pieces. That of `entry` has what the index and upper layers look at: it is all of it, but for the
+    /// bytes of a chunk.
+    #[inline]
+    fn write_pieces<const N: usize>(
+        &mut self,
+        handle: Handle,
+        entry: &NewEntry<'_>,
+        pieces: [&[u8]; N],
+    ) -> EngineResult<u64> {
         let &NewEntry { kind, flags, timestamp, key, payload, hint } = entry;
         let Engine { io, partitions, journal, upkeep, .. } = self;
         let store = store_of(partitions, handle)?;
         let meta = next_meta(store, kind, flags, timestamp);
-        store.admit(io, &meta, key, payload)?;
-        let placed = store.append(io, &meta, key, payload)?;
+        store.admit(io, &meta, key, bytes_of(pieces))?;
+        let placed = store.append(io, &meta, key, pieces)?;
         if store.durability == Durability::Sync {
-            journal.push(handle.0, store.log.partition, (&meta, key, payload));
+            journal.push_pieces(handle.0, store.log.partition, (&meta, key), pieces);
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
@@ -130,8 +159,8 @@ impl<D: Disk> Engine<D> {
             left -= 1;
             let joined = if left > 0 { FLAG_JOINED } else { 0 };
             let meta = next_meta(store, kind, flags & !FLAG_JOINED | joined, timestamp);
-            store.admit(io, &meta, key, payload)?;
-            let placed = store.append(io, &meta, key, payload)?;
+            store.admit(io, &meta, key, payload.len())?;
+            let placed = store.append(io, &meta, key, [payload])?;
             if store.durability == Durability::Sync {
                 journal.push(handle.0, store.log.partition, (&meta, key, payload));
             }
@@ -141,6 +170,17 @@ impl<D: Disk> Engine<D> {
         self.evict();
         Ok(())
     }
+}
+
+/// The pieces of a chunk entry's payload of which the chunk's bytes lie elsewhere.
+pub fn chunk_pieces<'p>(payload: &'p [u8], bytes: &'p [u8]) -> [&'p [u8]; 3] {
+    let (head, trailer) = payload.split_at(payload.len().min(CHUNK_HEAD_BYTES));
+    [head, bytes, trailer]
+}
+
+#[inline]
+pub(super) fn bytes_of<const N: usize>(pieces: [&[u8]; N]) -> usize {
+    pieces.iter().map(|piece| piece.len()).sum()
 }
 
 fn next_meta(store: &Store, kind: Kind, flags: u8, timestamp: u64) -> Meta {

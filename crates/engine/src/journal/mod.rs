@@ -84,16 +84,44 @@ impl Journal {
 
     /// As [`Journal::push`], for one of several that follow each other: [`Journal::pushed`] ends them.
     pub(crate) fn push_one_of(&mut self, handle: u32, partition: PartitionId, entry: (&Meta, &[u8], &[u8])) {
-        let (&meta, key, payload) = entry;
-        let record = if payload.len() > JOURNAL_INLINE_BYTES_MAX {
-            if !self.large.contains(&handle) {
-                self.large.push(handle);
+        let (meta, key, payload) = entry;
+        if payload.len() > JOURNAL_INLINE_BYTES_MAX {
+            return self.push_reference(handle, partition, (meta, key), payload.len());
+        }
+        self.push_record(&Record::Entry { partition, meta: *meta, key, payload });
+    }
+
+    /// As [`Journal::push`], of an entry whose payload comes in pieces.
+    pub(crate) fn push_pieces<const N: usize>(
+        &mut self,
+        handle: u32,
+        partition: PartitionId,
+        (meta, key): (&Meta, &[u8]),
+        payload: [&[u8]; N],
+    ) {
+        let bytes = payload.iter().map(|piece| piece.len()).sum::<usize>();
+        match payload[..] {
+            [whole] => self.push_one_of(handle, partition, (meta, key, whole)),
+            _ if bytes > JOURNAL_INLINE_BYTES_MAX => {
+                self.push_reference(handle, partition, (meta, key), bytes);
             }
-            Record::Reference { partition, meta, key, payload_bytes: payload.len() as u32 }
-        } else {
-            Record::Entry { partition, meta, key, payload }
-        };
-        self.push_record(&record);
+            _ => self.push_one_of(handle, partition, (meta, key, &payload.concat())),
+        }
+        self.batch.insert(handle, meta.index);
+    }
+
+    /// The entry stands in its segment, which joins the flush.
+    fn push_reference(
+        &mut self,
+        handle: u32,
+        partition: PartitionId,
+        (meta, key): (&Meta, &[u8]),
+        bytes: usize,
+    ) {
+        if !self.large.contains(&handle) {
+            self.large.push(handle);
+        }
+        self.push_record(&Record::Reference { partition, meta: *meta, key, payload_bytes: bytes as u32 });
     }
 
     /// Takes note of up to which log index a partition's entries were taken in.

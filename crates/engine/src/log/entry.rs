@@ -17,6 +17,8 @@
 //! and stepped over by its length. The salt keeps bytes of another segment, left in a reused sector, from being
 //! taken for an entry of this one.
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 
 /// Bytes of the fixed head.
@@ -179,6 +181,18 @@ impl Head {
 /// CRC-32C.
 pub fn crc(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
+}
+
+/// CRC-32C of pieces, as if they stood behind each other.
+#[inline]
+pub(crate) fn crc_of_pieces<const N: usize>(pieces: [&[u8]; N]) -> u32 {
+    if let [whole] = pieces[..] {
+        return crc(whole);
+    }
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    pieces.iter().for_each(|piece| digest.update(piece));
+    // The upper half of it is empty.
+    digest.finalize() as u32
 }
 
 /// Appends an entry to `out`. The caller has checked the lengths and that `base` reaches.

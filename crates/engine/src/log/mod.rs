@@ -124,23 +124,26 @@ impl Log {
         self.set_end(self.last);
     }
 
-    /// Adds an entry. The caller has checked key, payload and space, and that the entry follows the last one.
+    /// Adds an entry, whose payload may come in pieces. The caller has checked key, payload and space, and that the entry
+    /// follows the last one.
     #[inline]
-    pub(crate) fn append<D: Disk>(
+    pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
         io: &mut Io<D>,
         meta: &Meta,
         key: &[u8],
-        payload: &[u8],
+        payload: [&[u8]; N],
         commit: u64,
     ) -> EngineResult<Placed> {
-        let entry_bytes = HEAD_BYTES + key.len() + payload.len();
+        let payload_bytes = payload.iter().map(|piece| piece.len()).sum::<usize>();
+        let entry_bytes = HEAD_BYTES + key.len() + payload_bytes;
         let slot = self.open_segment_for(io, meta, entry_bytes)?;
         self.mark_if_due(io, slot, commit);
         let segment = self.segment_mut(slot);
         let offset = segment.bytes;
-        let head = entry::encode_head(segment.base(), meta, key, payload.len(), entry::crc(payload));
-        let taken = segment.push_parts([&head, key, payload]);
+        let head =
+            entry::encode_head(segment.base(), meta, key, payload_bytes, entry::crc_of_pieces(payload));
+        let taken = segment.push_parts(&head, key, payload);
         segment.note(meta, offset, entry_bytes);
         io.memory.took(taken);
         self.last = (meta.epoch, meta.index);

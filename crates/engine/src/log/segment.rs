@@ -242,10 +242,16 @@ impl Segment {
             + self.path.capacity()
     }
 
-    /// Adds the parts of an entry at the end, in memory. Returns how much memory was taken for it.
+    /// Adds the parts of an entry at the end, in memory: head, key, and the pieces of its payload. Returns how much memory was
+    /// taken for it.
     #[inline]
-    pub(crate) fn push_parts(&mut self, parts: [&[u8]; 3]) -> usize {
-        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+    pub(crate) fn push_parts<const N: usize>(
+        &mut self,
+        head: &[u8],
+        key: &[u8],
+        payload: [&[u8]; N],
+    ) -> usize {
+        let bytes = head.len() + key.len() + payload.iter().map(|piece| piece.len()).sum::<usize>();
         let within = self.bytes as usize % BLOCK_BYTES;
         // Nearly always there is room for all of it in the block that is being filled.
         if within > 0
@@ -253,11 +259,14 @@ impl Segment {
             && let Some(Some(block)) = self.blocks.last_mut()
             && block.capacity() - block.len() >= bytes
         {
-            parts.iter().for_each(|part| block.extend_from_slice(part));
+            block.extend_from_slice(head);
+            block.extend_from_slice(key);
+            payload.iter().for_each(|piece| block.extend_from_slice(piece));
             self.bytes += bytes as u64;
             return 0;
         }
-        parts.into_iter().map(|part| self.push(part)).sum()
+        let before = self.push(head) + self.push(key);
+        before + payload.into_iter().map(|piece| self.push(piece)).sum::<usize>()
     }
 
     /// Adds bytes at the end, in memory. Returns how much memory was taken for it.

@@ -392,7 +392,7 @@ impl Store {
         }
         assert!(new_offset + (entry_bytes as u64) < SEGMENT_FILE_BYTES_MAX, "offsets are kept in 27 bits");
         let head = entry::encode_head(output.base(), &meta, read.key, payload.len(), payload_crc);
-        let taken = output.push_parts([&head, read.key, payload]);
+        let taken = output.push_parts(&head, read.key, [payload]);
         output.note(&meta, new_offset, entry_bytes);
         if meta.kind == Kind::Trim && meta.index <= job.removals_through {
             // It is kept for what it says of a record that is there: rewriting it again would free nothing.

@@ -158,22 +158,22 @@ impl Store {
         io: &mut Io<D>,
         meta: &Meta,
         key: &[u8],
-        payload: &[u8],
+        payload_bytes: usize,
     ) -> EngineResult<()> {
         self.check_going()?;
         self.check_is_own()?;
         if key.len() > KEY_BYTES_MAX || key.is_empty() && meta.kind.has_key() {
             return Err(EngineError::KeyLength { bytes: key.len() });
         }
-        if payload.len() > PAYLOAD_BYTES_MAX {
-            return Err(EngineError::PayloadTooLong { bytes: payload.len() });
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return Err(EngineError::PayloadTooLong { bytes: payload_bytes });
         }
         if meta.index != self.log.last.1 + 1 || meta.epoch < self.log.last.0 || meta.kind.is_local() {
             return Err(EngineError::NotNext { last: self.log.last });
         }
-        let bytes = (HEAD_BYTES + key.len() + payload.len()) as u64;
+        let bytes = (HEAD_BYTES + key.len() + payload_bytes) as u64;
         // What frees space, and the small marks without which nobody may answer a request that would.
-        let is_small_mark = meta.kind == Kind::Mark && payload.len() <= LET_IN_BYTES_MAX;
+        let is_small_mark = meta.kind == Kind::Mark && payload_bytes <= LET_IN_BYTES_MAX;
         let is_let_in = meta.kind == Kind::Remove || is_small_mark;
         match self.durability {
             Durability::Memory if io.memory.is_over() && !is_let_in => {
@@ -185,15 +185,15 @@ impl Store {
         }
     }
 
-    /// Adds an admitted entry to the log; it waits to be committed. Inlined, as is [`Log::append`]: the place is stored in
-    /// two halves, and who loads it as a whole at once waits for both.
+    /// Adds an admitted entry, whose payload may come in pieces, to the log; it waits to be committed. Inlined, as is
+    /// [`Log::append`]: the place is stored in two halves, and who loads it as a whole at once waits for both.
     #[inline]
-    pub(crate) fn append<D: Disk>(
+    pub(crate) fn append<D: Disk, const N: usize>(
         &mut self,
         io: &mut Io<D>,
         meta: &Meta,
         key: &[u8],
-        payload: &[u8],
+        payload: [&[u8]; N],
     ) -> EngineResult<Placed> {
         let placed = self.log.append(io, meta, key, payload, self.commit);
         self.stop_on_failure(placed)

@@ -10,11 +10,32 @@ use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::messages::{Answer, Brings, Outcome as Brought, RecordType, Transform};
 
 use super::{Action, Cell, OrFail, Plan, Planned};
-use crate::limits::{CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PARTS_MAX, TRAILER_BYTES_MAX};
+use crate::limits::{
+    APART_BYTES_MIN, CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PARTS_MAX, TRAILER_BYTES_MAX,
+};
 use crate::outcome::Outcome;
 use crate::overlay::{ChunkShape, Shape, Written};
 use crate::planted::{Bug, is_planted};
 use crate::view::View;
+
+/// What is written into a chunk: none stands for zeros.
+#[derive(Clone, Copy)]
+enum Bytes<'a, 'm> {
+    /// As they came: they stay until the entry is in the log.
+    Given(&'a [u8]),
+    /// Made by the operation.
+    Made(&'m [u8]),
+}
+
+impl Bytes<'_, '_> {
+    const NONE: Self = Bytes::Made(&[]);
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Bytes::Given(bytes) | Bytes::Made(bytes) => bytes,
+        }
+    }
+}
 
 /// What a write of this blob finds.
 enum Found {
@@ -27,10 +48,10 @@ pub(super) fn write<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     asked: (BlobStamp, bool),
     (offset, length): (u32, u32),
-    bytes: &[u8],
+    bytes: &'a [u8],
 ) -> Planned<'a> {
     match admit(cell, asked) {
-        Ok(found) => lay(cell, found, (asked.0, offset, length), bytes, 0),
+        Ok(found) => lay(cell, found, (asked.0, offset, length), Bytes::Given(bytes), 0),
         Err(outcome) => Ok(Plan::leave(outcome)),
     }
 }
@@ -68,7 +89,7 @@ pub(super) fn transform<'a, D: Disk>(
     }
     // The wire bounds it by the largest chunk.
     let (offset, length) = (transform.offset as u32, width as u32);
-    lay(cell, found, (asked.0, offset, length), &new.to_le_bytes()[..width], told)
+    lay(cell, found, (asked.0, offset, length), Bytes::Made(&new.to_le_bytes()[..width]), told)
 }
 
 pub(super) fn cut<'a, D: Disk>(
@@ -83,7 +104,7 @@ pub(super) fn cut<'a, D: Disk>(
         Some(chunk) if chunk.stamp.id > stamp.id => return Ok(Plan::leave(Outcome::StaleBlob(chunk.stamp))),
         // What is left of an older blob nobody reads.
         Some(chunk) if chunk.stamp.id == stamp.id => chunk,
-        _ if marks => return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, &[], 1)),
+        _ if marks => return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, Bytes::NONE, 1)),
         _ => return Ok(Plan::leave(cell.unchanged(0))),
     };
     if chunk.stamp.generation >= stamp.generation {
@@ -91,10 +112,10 @@ pub(super) fn cut<'a, D: Disk>(
     }
     let end = chunk.end.min(u64::from(u32::MAX)) as u32;
     if keep == 0 {
-        return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, &[], 1));
+        return Ok(put(cell, Written { stamp, offset: 0, length: 0 }, Bytes::NONE, 1));
     }
     let length = end.saturating_sub(keep);
-    Ok(made(cell, Written { stamp, offset: keep, length }, &[], 1, Action::LayChunk))
+    Ok(made(cell, Written { stamp, offset: keep, length }, Bytes::NONE, 1, Action::LayChunk))
 }
 
 /// With its blob: whoever comes late with a write of it reads the header first, and finds that there is none.
@@ -143,7 +164,7 @@ fn lay<'a, D: Disk>(
     cell: &mut Cell<'_, '_, D>,
     found: Found,
     (stamp, offset, length): (BlobStamp, u32, u32),
-    bytes: &[u8],
+    bytes: Bytes<'a, '_>,
     number: u64,
 ) -> Planned<'a> {
     let chunk = match found {
@@ -170,30 +191,35 @@ fn lay<'a, D: Disk>(
         cell.view.chunk(cell.key, shape, 0..end, cell.buffer).or_fail()?;
     }
     let place = before + offset as usize..before + offset as usize + length as usize;
-    match bytes {
+    match bytes.as_slice() {
         [] => cell.buffer[place].fill(0),
         bytes => cell.buffer[place].copy_from_slice(bytes),
     }
-    Ok(Plan { action: Action::PutChunk(whole), outcome: cell.done(number) })
+    Ok(Plan { action: Action::PutChunk(whole, &[]), outcome: cell.done(number) })
 }
 
-fn put<'a, D>(cell: &mut Cell<'_, '_, D>, written: Written, bytes: &[u8], number: u64) -> Plan<'a> {
+fn put<'a, D>(cell: &mut Cell<'_, '_, D>, written: Written, bytes: Bytes<'a, '_>, number: u64) -> Plan<'a> {
     made(cell, written, bytes, number, Action::PutChunk)
 }
 
 fn made<'a, D>(
     cell: &mut Cell<'_, '_, D>,
     written: Written,
-    bytes: &[u8],
+    bytes: Bytes<'a, '_>,
     number: u64,
-    action: fn(Written) -> Action<'a>,
+    action: fn(Written, &'a [u8]) -> Action<'a>,
 ) -> Plan<'a> {
+    let (bytes, apart): (&[u8], &'a [u8]) = match bytes {
+        // From where they lie into the log.
+        Bytes::Given(bytes) if bytes.len() >= APART_BYTES_MIN => (&[], bytes),
+        ref bytes => (bytes.as_slice(), &[]),
+    };
     cell.buffer.clear();
     // With room for a trailer, so that it is not moved for that.
     cell.buffer.reserve(CHUNK_HEAD_BYTES + bytes.len() + TRAILER_BYTES_MAX);
     cell.buffer.extend_from_slice(&head_of(written));
     cell.buffer.extend_from_slice(bytes);
-    Plan { action: action(written), outcome: cell.done(number) }
+    Plan { action: action(written, apart), outcome: cell.done(number) }
 }
 
 fn head_of(written: Written) -> [u8; CHUNK_HEAD_BYTES] {

@@ -74,10 +74,10 @@ pub(crate) enum Action<'a> {
         units: u64,
     },
     Deadline(Option<u64>),
-    /// The chunk becomes this one write, whose entry is in the cell's buffer.
-    PutChunk(Written),
-    /// The write, whose entry is in the cell's buffer, lies over what the chunk was.
-    LayChunk(Written),
+    /// The chunk becomes this one write, whose entry is in the cell's buffer, but for bytes that stay where they came.
+    PutChunk(Written, &'a [u8]),
+    /// The write, whose entry is in the cell's buffer, but for bytes that stay where they came, lies over what the chunk was.
+    LayChunk(Written, &'a [u8]),
     /// The record stays as it is.
     Nothing,
 }
@@ -93,6 +93,14 @@ pub(crate) struct Plan<'a> {
 pub(crate) type Planned<'a> = Result<Plan<'a>, Failure<'static>>;
 
 impl Action<'_> {
+    /// Bytes of a chunk that are not in the cell's buffer: they belong behind the head that is.
+    pub(crate) fn bytes_apart(&self) -> &[u8] {
+        match self {
+            Action::PutChunk(_, bytes) | Action::LayChunk(_, bytes) => bytes,
+            _ => &[],
+        }
+    }
+
     /// The deadline that its entry tells; zero takes one away.
     pub(crate) fn noted_deadline(&self) -> Option<u64> {
         match self {

@@ -163,8 +163,8 @@ impl Partition {
         let (kind, flags, contents) = match action {
             Action::Put { record, contents, .. } => (Kind::Put, list(record), *contents),
             Action::Append { record, contents, .. } => (Kind::Append, list(record), *contents),
-            Action::PutChunk(_) => (Kind::Put, FLAG_CHUNK, Contents::Made),
-            Action::LayChunk(_) => (Kind::Append, FLAG_CHUNK, Contents::Made),
+            Action::PutChunk(..) => (Kind::Put, FLAG_CHUNK, Contents::Made),
+            Action::LayChunk(..) => (Kind::Append, FLAG_CHUNK, Contents::Made),
             Action::Remove => (Kind::Remove, 0, Contents::Given(&[])),
             Action::Trim { to, .. } => {
                 buffer.clear();
@@ -197,7 +197,8 @@ impl Partition {
         };
         let flags = if has_trailer { flags | FLAG_TRAILER } else { flags };
         let key = if matches!(action, Action::Nothing) { &[] } else { key };
-        let meta = self.group.append(engine, &Entry { kind, flags, at, key, payload, hint })?;
+        let entry = Entry { kind, flags, at, key, payload, hint };
+        let meta = self.group.append_with(engine, &entry, action.bytes_apart())?;
         if self.group.commits_at_once() {
             self.apply(&meta, key, payload);
         }
@@ -241,8 +242,8 @@ impl Partition {
             Action::Append { record, units, .. } => Change::Append { record, units, version },
             Action::Trim { units, .. } => Change::Trim { units, version },
             Action::Deadline(deadline) => Change::Deadline(deadline),
-            Action::PutChunk(written) => Change::PutChunk { written, version },
-            Action::LayChunk(written) => Change::LayChunk { written, version },
+            Action::PutChunk(written, _) => Change::PutChunk { written, version },
+            Action::LayChunk(written, _) => Change::LayChunk { written, version },
             Action::Nothing => return Ok(()),
         };
         self.overlay.change(meta.index, key, change, before);

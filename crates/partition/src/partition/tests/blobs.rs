@@ -11,7 +11,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Failure, What};
 
-use crate::limits::CHUNK_PARTS_MAX;
+use crate::limits::{APART_BYTES_MIN, CHUNK_PARTS_MAX};
 use crate::testing::{Answered, Bench, Rig, insert, token};
 
 const NAME: &[u8] = b"film";
@@ -222,6 +222,45 @@ fn a_chunk_that_is_written_over_as_a_whole_is_one_entry_and_what_it_was_is_dead(
     assert!(dead > 4096 + 4000 + 4099 + 4100, "{dead}");
     let whole = Query::ReadChunk { offset: 0, length: 6000 };
     assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, [&[6; 4999][..], &[5]].concat())));
+}
+
+/// They go into the log from where they lie in the request, whoever commits them, and into a unit.
+#[test]
+fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
+    let lengths = [1, APART_BYTES_MIN - 1, APART_BYTES_MIN, 65_600, 300_000];
+    let bytes_of = |length: usize| -> Vec<u8> { (0..length).map(|at| (at * 7 / 5) as u8).collect() };
+    let stamp = BlobStamp { id: 5, generation: 0 };
+    let key = chunk_key(NAME, 0).expect("a name");
+    let mut bench = Bench::new();
+    let mut wanted = Vec::new();
+    for (turn, length) in lengths.into_iter().chain(lengths).enumerate() {
+        let (offset, bytes) = (if turn < lengths.len() { 0 } else { 100 * turn }, bytes_of(length));
+        bench.write(&key, write(stamp, offset as u32, &bytes, true)).number().expect("is done");
+        wanted.resize(wanted.len().max(offset + length), 0);
+        wanted[offset..offset + length].copy_from_slice(&bytes);
+        let whole = Query::ReadChunk { offset: 0, length: 1 << 20 };
+        assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted.clone())));
+    }
+    let mut rig = Rig::new(Durability::Sync);
+    let session = Stamp::default();
+    let mut wanted = Vec::new();
+    for (number, length) in (1..).zip(lengths) {
+        let bytes = bytes_of(length);
+        rig.write(token(number), session, &key, write(stamp, 3, &bytes, true));
+        wanted = [vec![0; 3], bytes].concat();
+    }
+    for round in 0..2 {
+        rig.flush();
+        let query = Query::ReadChunk { offset: 0, length: 1 << 20 };
+        let read = zerohop_wire::messages::Read { key: &key, query };
+        let seen = zerohop_wire::ids::Timestamp::ZERO;
+        rig.send(token(100 + round), 0, &zerohop_wire::Message::Read { seen, read });
+        let answered = rig.answer(token(100 + round)).expect("is answered");
+        assert_eq!(chunk_of(&answered), Ok((stamp, wanted.clone())));
+        if round == 0 {
+            rig = rig.crash(Durability::Sync);
+        }
+    }
 }
 
 /// Ten thousand small writes into one chunk: it reads from one entry and those since it was written anew, and what they have
