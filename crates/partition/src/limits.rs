@@ -72,6 +72,10 @@ pub const STAGED_BYTES_MAX: usize = 256 << 10;
 /// Buffers larger than this are given back after use.
 pub const BUFFER_KEPT_BYTES: usize = 1 << 20;
 
+/// As large as the buffer that the partitions of an instance share may stay: there is one, so that it may hold the pieces of
+/// 4 MiB in which blobs are read.
+pub const SHARED_BUFFER_KEPT_BYTES: usize = 5 << 20;
+
 /// Bytes written into a chunk from which on they go into the log from where they lie in the request: a copy less, and no buffer
 /// as long. What is shorter is copied behind the head of its entry, which costs less than to add it piece by piece.
 pub const APART_BYTES_MIN: usize = 16 << 10;

@@ -67,9 +67,17 @@ pub struct Engine<D> {
     /// By their parents: those that are being made of them.
     splits: BTreeMap<PartitionId, Vec<split::Daughter>>,
     upkeep: maintain::Upkeep,
+    scratch: Vec<u8>,
 }
 
 impl<D: Disk> Engine<D> {
+    /// A buffer for whoever puts something together of what the engine holds. There is one for all partitions, so that it is in
+    /// the processor's caches more often than one of each would be. What stands in it, and how long it is, is up to them.
+    #[inline]
+    pub fn scratch(&mut self) -> &mut Vec<u8> {
+        &mut self.scratch
+    }
+
     /// Opens a partition, and creates it if it is new. A partition that nobody writes to costs no file.
     ///
     /// # Errors

@@ -46,6 +46,7 @@ impl<D: Disk> Engine<D> {
             buried: Vec::new(),
             splits: Default::default(),
             upkeep: Upkeep::new(),
+            scratch: Vec::new(),
         };
         engine.check_format()?;
         let mut report = RecoveryReport::default();

@@ -24,7 +24,7 @@ use crate::clock::Clock;
 use crate::event::{Effects, Event, Now, Request, Token};
 use crate::group::Group;
 use crate::held::{Held, Reply};
-use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS};
+use crate::limits::{BUFFER_KEPT_BYTES, BUSY_RETRY_MS, SHARED_BUFFER_KEPT_BYTES};
 use crate::overlay::Overlay;
 use crate::planted::{Bug, is_planted};
 use crate::staged::Staged;
@@ -286,6 +286,8 @@ impl Partition {
     fn take_up<D: Disk>(&mut self, engine: &mut Engine<D>, request: &Request<'_>, effects: &mut dyn Effects) {
         let Request { token, envelope, message } = *request;
         let mut to = To::One(token);
+        // Hundreds of partitions with a long buffer each would fill memory beside all budgets, and no cache would hold them.
+        std::mem::swap(&mut self.buffers.contents, engine.scratch());
         match message {
             Message::Read { read, .. } => self.read(engine, read, envelope.time_out_ms, &mut to, effects),
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
@@ -306,6 +308,10 @@ impl Partition {
             Message::Stage(stage) => self.stage(engine, stage, token, effects),
             Message::Batch(batch) => self.batch(engine, batch, envelope.time_out_ms, token, effects),
             _ => effects.answer(token, &Message::Answer(Err(What::Unexpected.into()))),
+        }
+        std::mem::swap(&mut self.buffers.contents, engine.scratch());
+        if engine.scratch().capacity() > SHARED_BUFFER_KEPT_BYTES {
+            *engine.scratch() = Vec::new();
         }
         self.buffers.shrink();
     }

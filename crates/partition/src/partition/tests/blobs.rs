@@ -11,7 +11,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{Failure, What};
 
-use crate::limits::{APART_BYTES_MIN, CHUNK_PARTS_MAX};
+use crate::limits::{APART_BYTES_MIN, CHUNK_PARTS_MAX, SHARED_BUFFER_KEPT_BYTES};
 use crate::testing::{Answered, Bench, Rig, insert, token};
 
 const NAME: &[u8] = b"film";
@@ -260,6 +260,27 @@ fn long_writes_are_as_they_came_at_once_and_after_others_and_through_a_crash() {
         if round == 0 {
             rig = rig.crash(Durability::Sync);
         }
+    }
+}
+
+/// An instance has hundreds of partitions, and none of them is told when another one is read.
+#[test]
+fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
+    let mut rig = Rig::new(Durability::Interval { ms: 10 });
+    let key = chunk_key(NAME, 0).expect("a name");
+    let bytes = vec![7; 6 << 20];
+    let stamp = BlobStamp { id: 5, generation: 0 };
+    rig.write(token(1), Stamp::default(), &key, write(stamp, 0, &bytes, true));
+    for (number, length, kept) in [(2, 1 << 20, 1 << 20), (3, 4 << 20, 4 << 20), (4, 6 << 20, 0)] {
+        let query = Query::ReadChunk { offset: 0, length };
+        let read = zerohop_wire::messages::Read { key: &key, query };
+        let seen = zerohop_wire::ids::Timestamp::ZERO;
+        rig.send(token(number), 0, &zerohop_wire::Message::Read { seen, read });
+        let answered = rig.answer(token(number)).expect("is answered");
+        assert_eq!(chunk_of(&answered), Ok((stamp, bytes[..length as usize].to_vec())));
+        assert_eq!(rig.partition.buffers.contents.capacity(), 0);
+        let shared = rig.engine.scratch().capacity();
+        assert!(shared >= kept && shared <= SHARED_BUFFER_KEPT_BYTES, "{shared}");
     }
 }
 
