@@ -1,6 +1,7 @@
 //! All connections of a reactor: who they are, what they hold together, and how an answer is queued.
 
 use std::io::{ErrorKind, IoSlice};
+use std::ops::RangeInclusive;
 
 use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::{Envelope, Failure, Message};
@@ -8,7 +9,9 @@ use zerohop_wire::{Envelope, Failure, Message};
 use super::connection::{Connection, Stage};
 use super::counters::{Counters, Ending};
 use super::driver::{ConnectionId, Driver};
-use super::limits::{KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, Limits};
+use super::limits::{
+    KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, KEPT_LARGE_BYTES_MAX, LARGE_BUFFER_STEP_BYTES, Limits,
+};
 use crate::proofs::Proofs;
 
 /// The table of connections and what is counted over all of them.
@@ -42,6 +45,9 @@ struct Slot {
 pub(super) struct Buffers {
     kept: Vec<Vec<u8>>,
     kept_bytes: usize,
+    /// Those above [`KEPT_BUFFER_BYTES_MAX`].
+    large: Vec<Vec<u8>>,
+    large_bytes: usize,
 }
 
 impl Connections {
@@ -158,7 +164,8 @@ impl Connections {
             Ok([]) => {}
             Ok(payload) => {
                 self.counters.writes += 1;
-                self.counters.bytes_out += write_through(driver, id, connection, payload, now_ms) as u64;
+                self.counters.bytes_out +=
+                    write_through(driver, id, (connection, &mut self.buffers), payload, now_ms) as u64;
             }
             Err(failure) => {
                 gathering.close(encoder, out);
@@ -293,7 +300,7 @@ fn open_for_sending<'c>(
 fn write_through(
     driver: &mut dyn Driver,
     id: ConnectionId,
-    connection: &mut Connection,
+    (connection, buffers): (&mut Connection, &mut Buffers),
     payload: &[u8],
     now_ms: u64,
 ) -> usize {
@@ -315,14 +322,21 @@ fn write_through(
         // Left true after an interruption: the flush at the end of the batch then finds out.
         connection.writable = written == queued + payload.len() || written == 0;
     }
+    let mut left = payload;
     if written < queued {
         connection.sent += written;
-        connection.out.extend_from_slice(payload);
     } else {
         connection.out.clear();
         connection.sent = 0;
-        connection.out.extend_from_slice(&payload[written - queued..]);
+        left = &payload[written - queued..];
     }
+    let all = connection.out.len() + left.len();
+    if all > KEPT_BUFFER_BYTES_MAX {
+        buffers.move_to_large(&mut connection.out, all..=usize::MAX);
+        // Rounded up, so that it fits the next as well; and doubled if need be, where one large answer comes behind another.
+        connection.out.reserve(all.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - connection.out.len());
+    }
+    connection.out.extend_from_slice(left);
     written
 }
 
@@ -334,13 +348,49 @@ impl Buffers {
         buffer
     }
 
+    /// Moves what stands in `buffer` to a kept one of such a capacity, the shortest of them, if `buffer` is shorter and it is to
+    /// be a large one.
+    pub(super) fn move_to_large(&mut self, buffer: &mut Vec<u8>, wanted: RangeInclusive<usize>) {
+        if buffer.capacity() >= *wanted.start() || *wanted.start() <= KEPT_BUFFER_BYTES_MAX {
+            return;
+        }
+        let fits = |(_, large): &(usize, &Vec<u8>)| wanted.contains(&large.capacity());
+        let shortest = self.large.iter().enumerate().filter(fits).min_by_key(|(_, large)| large.capacity());
+        if let Some((at, _)) = shortest {
+            let mut large = self.large.swap_remove(at);
+            self.large_bytes -= large.capacity();
+            large.extend_from_slice(buffer);
+            self.give(std::mem::replace(buffer, large));
+        }
+    }
+
+    /// Keeps a large one, in place of shorter ones if need be.
+    fn keep_large(&mut self, buffer: Vec<u8>) {
+        let bytes = buffer.capacity();
+        while self.large_bytes + bytes > KEPT_LARGE_BYTES_MAX {
+            let lengths = self.large.iter().map(Vec::capacity).enumerate();
+            match lengths.min_by_key(|(_, bytes)| *bytes) {
+                Some((at, shortest)) if shortest < bytes && bytes <= KEPT_LARGE_BYTES_MAX => {
+                    self.large_bytes -= shortest;
+                    self.large.swap_remove(at);
+                }
+                _ => return,
+            }
+        }
+        self.large_bytes += bytes;
+        self.large.push(buffer);
+    }
+
     /// Takes a buffer back, to keep it or to let it go.
     pub(super) fn give(&mut self, mut buffer: Vec<u8>) {
         let bytes = buffer.capacity();
-        if bytes == 0 || bytes > KEPT_BUFFER_BYTES_MAX || self.kept_bytes + bytes > KEPT_BYTES_MAX {
+        buffer.clear();
+        if bytes > KEPT_BUFFER_BYTES_MAX {
+            return self.keep_large(buffer);
+        }
+        if bytes == 0 || self.kept_bytes + bytes > KEPT_BYTES_MAX {
             return;
         }
-        buffer.clear();
         self.kept_bytes += bytes;
         self.kept.push(buffer);
     }
@@ -378,5 +428,34 @@ mod tests {
         );
         assert_eq!(buffers.take().capacity(), KEPT_BUFFER_BYTES_MAX);
         assert_eq!(buffers.kept_bytes, KEPT_BYTES_MAX - KEPT_BUFFER_BYTES_MAX);
+        for _ in 0..=KEPT_LARGE_BYTES_MAX >> 20 {
+            buffers.give(Vec::with_capacity(1 << 20));
+        }
+        assert_eq!(buffers.large.len(), KEPT_LARGE_BYTES_MAX >> 20, "the shortest gave way");
+        assert_eq!(buffers.large_bytes, KEPT_LARGE_BYTES_MAX);
+        buffers.give(Vec::with_capacity(16 << 20));
+        assert_eq!((buffers.large.len(), buffers.large_bytes), (5, KEPT_LARGE_BYTES_MAX));
+        buffers.give(Vec::with_capacity(KEPT_LARGE_BYTES_MAX + 1));
+        assert_eq!((buffers.large.len(), buffers.large_bytes), (5, KEPT_LARGE_BYTES_MAX));
+    }
+
+    #[test]
+    fn what_grows_long_moves_to_the_shortest_kept_buffer_that_is_long_enough() {
+        let mut buffers = Buffers::default();
+        for mebibytes in [1, 6, 4] {
+            buffers.give(Vec::with_capacity(mebibytes << 20));
+        }
+        let mut buffer = b"begun".to_vec();
+        for wanted in [KEPT_BUFFER_BYTES_MAX..=usize::MAX, 7 << 20..=usize::MAX, 2 << 20..=3 << 20] {
+            buffers.move_to_large(&mut buffer, wanted);
+            assert!(buffer.capacity() < KEPT_BUFFER_BYTES_MAX, "a short one, or none that fits");
+        }
+        buffers.move_to_large(&mut buffer, 3 << 20..=usize::MAX);
+        assert_eq!((&buffer[..], buffer.capacity(), buffers.large_bytes), (&b"begun"[..], 4 << 20, 7 << 20));
+        let place = buffer.as_ptr();
+        buffers.move_to_large(&mut buffer, 4 << 20..=usize::MAX);
+        assert_eq!((buffer.as_ptr(), buffers.large.len()), (place, 2), "it has the room already");
+        buffers.give(buffer);
+        assert_eq!((buffers.large.len(), buffers.large_bytes), (3, 11 << 20));
     }
 }

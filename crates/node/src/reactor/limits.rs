@@ -123,6 +123,14 @@ pub const KEPT_BUFFER_BYTES_MAX: usize = 512 << 10;
 /// Capacity of all buffers kept so.
 pub const KEPT_BYTES_MAX: usize = 4 << 20;
 
+/// Capacity of the buffers of large frames, and of answers that a peer does not take at once, that are kept for the next: four of
+/// 4 MiB, or one of the longest. What comes and goes with every request of that length would be memory that the system has
+/// to clear each time, and a buffer that grows with its frame would be copied several times over.
+pub const KEPT_LARGE_BYTES_MAX: usize = 20 << 20;
+
+/// Large buffers are multiples of this, so that one fits what is a little longer than what it was made for.
+pub const LARGE_BUFFER_STEP_BYTES: usize = 64 << 10;
+
 /// The bounds that a reactor is started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

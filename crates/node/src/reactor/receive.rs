@@ -8,7 +8,9 @@ use zerohop_wire::{Broken, Decoded, Envelope, Failure, Frame, MAGIC, Message, Wh
 use super::connection::{Connection, Received, Stage};
 use super::counters::Ending;
 use super::driver::{ConnectionId, Driver};
-use super::limits::{NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX};
+use super::limits::{
+    LARGE_BUFFER_STEP_BYTES, NO_ROOM_RETRY_MS, RECEIVE_BYTES, RECEIVE_STEP_BYTES, SMALL_FRAME_BYTES_MAX,
+};
 use super::service::{
     FOREIGN_NO_ROOM, FOREIGN_REFUSED, FOREIGN_TLS, FOREIGN_UNKNOWN, Foreign, RequestToken, Service,
 };
@@ -87,9 +89,19 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         let mut received = std::mem::take(&mut connection.received);
         received.compact();
         let held = received.bytes.len();
+        if held_before == 0 && !is_foreign {
+            // A kept buffer takes nothing that is not taken already, however much of the frame comes. One that is much longer
+            // would be filled with what comes behind the frame, which has to be moved then.
+            let room = large_frames_bytes_max.saturating_sub(self.connections.large_total);
+            let most = room.min(need + 2 * LARGE_BUFFER_STEP_BYTES);
+            self.connections.buffers.move_to_large(&mut received.bytes, need..=most);
+        }
         if received.bytes.capacity() == held || held_before == 0 {
             // How long a command of another protocol will be is its service's to know: `need` says only that it is longer.
-            let left = if is_foreign { usize::MAX } else { need - held };
+            let left = match is_foreign {
+                true => usize::MAX,
+                false => need.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - held,
+            };
             let step = left.min(held.max(RECEIVE_BYTES)).min(RECEIVE_STEP_BYTES);
             let will_hold = received.bytes.capacity().max(held + step);
             if self.connections.large_total - held_before + will_hold > large_frames_bytes_max {
@@ -178,7 +190,9 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
         if received.at > 0 && received.bytes.capacity() > RECEIVE_BYTES {
             // The large frame is taken; what is left is the beginning of another.
-            received = Received { bytes: received.rest().to_vec(), at: 0 };
+            let rest = received.rest().to_vec();
+            self.connections.buffers.give(received.empty());
+            received = Received { bytes: rest, at: 0 };
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.frame_since_ms = now_ms;
             }
