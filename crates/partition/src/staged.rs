@@ -250,3 +250,27 @@ impl Staged {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::blob::BlobStamp;
+
+    use super::*;
+    use crate::overlay::Written;
+
+    /// The request is gone when the unit goes into the log.
+    #[test]
+    fn bytes_that_lie_apart_are_staged_behind_the_head_of_their_entry() {
+        let (mut staged, bytes) = (Staged::default(), vec![7; 70_000]);
+        let written = Written { stamp: BlobStamp { id: 5, generation: 0 }, offset: 0, length: 70_000 };
+        for action in [Action::PutChunk(written, &bytes), Action::LayChunk(written, &bytes)] {
+            staged.push((Timestamp(1), b"chunk"), &action, Seen::default(), b"head");
+        }
+        let whole = [b"head", &bytes[..]].concat();
+        assert_eq!(staged.entries().len(), 2);
+        for entry in staged.entries() {
+            assert_eq!(entry.key, b"chunk");
+            assert!(entry.payload == whole, "{} bytes", entry.payload.len());
+        }
+    }
+}
