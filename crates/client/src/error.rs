@@ -57,6 +57,8 @@ pub enum BlobTrouble {
         /// How many may be.
         limit: u64,
     },
+    /// It would end beyond 2^64 - 1 bytes.
+    Beyond,
     /// Others cut, write or append to it so often that this did not get its turn; or, while it was being filled, at all.
     Contended,
     /// It was written to while it was streamed out: what has come of it is of several versions.
@@ -68,9 +70,10 @@ impl fmt::Display for BlobTrouble {
         match self {
             Self::TooLong { limit } => write!(
                 f,
-                "more than the {limit} bytes that are written, replaced or streamed as one: do it in several steps, or fill \
-                 them in"
+                "more than the {limit} bytes that are written, replaced or read as one: do it in several steps; what is new \
+                 can be filled in at any length"
             ),
+            Self::Beyond => f.write_str("it would end beyond 2^64 - 1 bytes, and no blob is longer: nothing was changed"),
             Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),
             Self::ChangedMeanwhile => f.write_str(
                 "it was written to while it was read, so that what has come of it is of several versions: read it again",

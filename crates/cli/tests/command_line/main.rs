@@ -5,6 +5,7 @@
 mod backups;
 mod bad_input;
 mod bench;
+mod beyond;
 mod blobs;
 mod demo;
 mod doctor;

@@ -12,7 +12,7 @@ use zerohop_wire::messages::{
     BlobChange, Brings, Change, Condition, Number, Operation as WireOperation, Query, Read,
     Transform as Wire, Write,
 };
-use zerohop_wire::{Failure, What};
+use zerohop_wire::Failure;
 
 use super::cut::next;
 use super::{Blob, BlobInfo, Known, Looked, whole};
@@ -144,7 +144,7 @@ impl TransactionBlob<'_> {
     pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<(), Error> {
         let (offset, wire) = transform.parts(Brings::New);
         let width = N::TYPE.bytes() as u64;
-        let end = offset.checked_add(width).ok_or_else(|| self.blob.failed(Failure::from(What::Chunk)))?;
+        let end = offset.checked_add(width).ok_or_else(|| self.blob.trouble(BlobTrouble::Beyond))?;
         let seen = self.seen_to_change().await?;
         let mut parts = seen.header.parts(offset, width);
         let (Some(part), None) = (parts.next(), parts.next()) else {

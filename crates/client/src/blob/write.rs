@@ -2,7 +2,7 @@
 
 use zerohop_session::Reply;
 use zerohop_wire::messages::{BlobChange, Brings, Condition, Number};
-use zerohop_wire::{Failure, What};
+use zerohop_wire::Failure;
 
 use super::together::is_refused;
 use super::{Blob, BlobSeen, Known, Part};
@@ -120,7 +120,7 @@ impl Blob<'_> {
     async fn transformed<N: Number>(&self, transform: Transform<N>, brings: Brings) -> Result<N, Error> {
         let (offset, wire) = transform.parts(brings);
         let (width, mut attempts) = (N::TYPE.bytes() as u64, Attempts::new(self.keyspace.client()));
-        let end = offset.checked_add(width).ok_or_else(|| self.failed(What::Chunk.into()))?;
+        let end = offset.checked_add(width).ok_or_else(|| self.trouble(BlobTrouble::Beyond))?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = self.settled().await?;
             let mut parts = header.parts(offset, width);
@@ -245,6 +245,6 @@ impl Blob<'_> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
             return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
-        offset.checked_add(bytes.len() as u64).ok_or_else(|| self.failed(What::Chunk.into()))
+        offset.checked_add(bytes.len() as u64).ok_or_else(|| self.trouble(BlobTrouble::Beyond))
     }
 }

@@ -1,0 +1,70 @@
+//! Blobs, transforms and transactions that are asked for what is beyond the limits: refused in words, and nothing is changed.
+
+use std::fmt::Write as _;
+
+use crate::support::{Serving, code, stderr, stdout};
+
+/// As long as a blob can be: no byte stands there.
+const LAST: &str = "18446744073709551615";
+
+/// A cluster with a blob of ten bytes.
+fn with_blob() -> Serving {
+    let cluster = Serving::in_memory();
+    cluster.ok(&["blob", "put", "b", "/dev/null"]);
+    cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);
+    cluster
+}
+
+#[test]
+fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed() {
+    let cluster = with_blob();
+    let beyond = "18446744073709551616";
+    for (arguments, expected, part) in [
+        (&["blob", "write", "b", "x", "--at", LAST][..], 3, "beyond 2^64 - 1 bytes"),
+        (&["blob", "write", "b", "x", "--at", beyond], 2, "too large"),
+        (&["blob", "write", "b", "x", "--at", "-1"], 2, "-1"),
+        (&["blob", "read", "b", "--at", beyond], 2, "too large"),
+        (&["blob", "read", "b", "--length", "-1"], 2, "-1"),
+        (&["blob", "truncate", "b", beyond], 2, "too large"),
+        (&["blob", "transform", "b", "add", "1", "--at", LAST], 3, "beyond 2^64 - 1 bytes"),
+        (&["blob", "transform", "b", "add", "256", "--type", "u8"], 2, "choose another --type"),
+        (&["blob", "transform", "b", "add", "1", "--type", "u9"], 2, "possible values"),
+        (&["blob", "write", "b", "x", "--at", "0", "-k", "nobody"], 3, "zerohop keyspace create"),
+        (&["kv", "transform", "n", "add", "1", "--at", LAST], 3, "beyond the longest value"),
+        (&["kv", "transform", "n", "add", "1", "--at", "16777212"], 3, "beyond the longest value"),
+        (&["kv", "transform", "n", "add", "128", "--type", "i8"], 2, "choose another --type"),
+        (&["kv", "transform", "n", "add", "1", "--type", "f16"], 2, "possible values"),
+        (&["keyspace", "create", "x", "--chunk-size", "5000"], 3, "a power of two from 4096"),
+    ] {
+        let output = cluster.run(arguments);
+        assert_eq!((code(&output), stdout(&output).as_str()), (expected, ""), "{arguments:?}: {output:?}");
+        assert!(stderr(&output).contains(part), "{arguments:?}: {output:?}");
+    }
+    assert_eq!(cluster.ok(&["blob", "read", "b", "--at", LAST]), "", "behind the end there is nothing");
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);
+    assert_eq!(code(&cluster.run(&["kv", "lookup", "n"])), 1);
+}
+
+#[test]
+fn a_transaction_with_something_beyond_a_limit_does_none_of_its_lines() {
+    let cluster = with_blob();
+    let mut many = String::new();
+    for at in 0..16_385 {
+        writeln!(many, "incr k{at}").unwrap();
+    }
+    for (text, part) in [
+        ("incr k0\nincr k1 -k nobody", "zerohop keyspace create"),
+        (&format!("incr k0\ntransform k1 add 1 --at {LAST}"), "line 2: key \"k1\": bad request"),
+        ("incr k0\ntransform k1 add 1 --at 16777212", "beyond the longest value"),
+        (&format!("incr k0\nblob transform b add 1 --at {LAST}"), "beyond 2^64 - 1 bytes"),
+        ("incr k0\nblob write b x --at 18446744073709551614\nblob read b", "67108864 bytes"),
+        (&many, "16385 operations in one transaction, 16384 are allowed: split it"),
+    ] {
+        let output = cluster.run_with(&["txn"], text.as_bytes());
+        let text = &text[..text.len().min(99)];
+        assert_eq!((code(&output), stdout(&output).as_str()), (3, ""), "{text}: {output:?}");
+        assert!(stderr(&output).contains(part), "{text}: {output:?}");
+    }
+    assert_eq!(code(&cluster.run(&["kv", "lookup", "k0"])), 1);
+    assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);
+}
