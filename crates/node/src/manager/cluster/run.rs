@@ -13,7 +13,7 @@ use zerohop_control::Time;
 use zerohop_control::agent::{Agent, Effect, Event, LogWanted, Unanswered, Wish};
 use zerohop_control::command::{HeldLog, Outcome};
 use zerohop_partition::replica::Change;
-use zerohop_placement::{Address, MapHistory};
+use zerohop_placement::{Address, MapError, MapHistory};
 use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
 
 use super::super::instances::InstanceHandle;
@@ -243,6 +243,8 @@ impl Runner {
                 let pushed = self.shared.history.borrow_mut().push(&delta);
                 match pushed {
                     Ok(()) => self.shared.follow.changed(Some(delta)),
+                    // A whole map that was taken meanwhile has it already.
+                    Err(MapError::NotNewer { .. }) => {}
                     Err(error) => {
                         warn!(%error, "a change of the map does not follow the last; the whole map is taken");
                         self.replace_map();
