@@ -7,12 +7,12 @@
 
 use bytes::{Bytes, BytesMut};
 use zerohop_session::{Error as Reason, Item};
+use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
     BlobChange, Brings, Change, Condition, Number, Operation as WireOperation, Query, Read,
     Transform as Wire, Write,
 };
-use zerohop_wire::Failure;
 
 use super::cut::next;
 use super::{Blob, BlobInfo, Known, Looked, whole};

@@ -1,8 +1,8 @@
 //! Writes, appends and transforms: all of one is there, or none of it.
 
 use zerohop_session::Reply;
-use zerohop_wire::messages::{BlobChange, Brings, Condition, Number};
 use zerohop_wire::Failure;
+use zerohop_wire::messages::{BlobChange, Brings, Condition, Number};
 
 use super::together::is_refused;
 use super::{Blob, BlobSeen, Known, Part};
