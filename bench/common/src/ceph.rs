@@ -16,8 +16,9 @@ const OSD: &str = "a3f1c7d2-54be-4c0a-8d6e-1b2c3d4e5f60";
 /// The pool, of one copy.
 pub const POOL: &str = "bench";
 
-/// Bytes of its store, in memory or on disk.
-const STORE_BYTES: u64 = 2 << 30;
+/// Bytes of its store, in memory or on disk, of which only what is used is taken: an OSD whose store is full aborts, and nobody
+/// hears of it.
+const STORE_BYTES: u64 = 8 << 30;
 
 /// What has to be installed.
 ///

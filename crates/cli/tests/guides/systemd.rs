@@ -2,6 +2,7 @@
 //! systemd itself does (starting again, lingering, the journal) is not tried.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,6 +24,18 @@ fn setting(unit: &[String], name: &str) -> String {
     found.unwrap_or_else(|| panic!("the unit says no {name}: {unit:#?}")).to_owned()
 }
 
+/// The first of ports that are free now: the manager's and those of the instances behind it. Below what systems give to
+/// outgoing connections, one of which could take a port while the node is down.
+fn free_ports() -> u16 {
+    const PORTS: u16 = 64;
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let first = 12_000 + (std::process::id() % 100) as u16 * PORTS;
+    let found = (0..100)
+        .map(|step| first + step * PORTS)
+        .find(|first| (0..PORTS).all(|behind| is_free(first + behind)));
+    found.expect("no free ports were found")
+}
+
 #[test]
 fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_again() {
     let unit = unit();
@@ -40,7 +53,7 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
     std::fs::create_dir_all(home.path().join(".config/zerohop")).unwrap();
     assert!(program(&[&zerohop, "secret", "new", &secret]).status().unwrap().success());
     // One host of this machine instead of three: the rest is as it stands there.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let free = format!("127.0.0.1:{}", free_ports());
     let line = setting(&unit, "ExecStart").replace("%h", &home.path().display().to_string());
     assert!(line.contains("node[1-3]:7400"), "{line}");
     let line = line.replace("node[1-3]:7400", &free);
@@ -50,13 +63,16 @@ fn the_unit_of_the_guide_starts_a_node_that_ends_in_order_and_may_be_started_aga
     // In order, which is no failure; and killed, which is one, so that systemd starts it again: it finds its data.
     for (signal, is_failure) in [(Signal::TERM, false), (Signal::KILL, true), (Signal::TERM, false)] {
         let mut command = program(&words);
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let told = home.path().join("told");
+        let errors = std::fs::File::create(&told).unwrap();
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command.spawn().unwrap();
         // It says where it serves once it does.
         let mut ready = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
         let status = program(&[&zerohop, "status", "--endpoint", &free]).output().unwrap();
-        assert!(status.status.success(), "`{line}` says {ready:?}: {status:?}");
+        let told = std::fs::read_to_string(told).unwrap();
+        assert!(status.status.success(), "`{line}` says {ready:?}: {told}{status:?}");
         kill_process(Pid::from_child(&child), signal).unwrap();
         let asked = Instant::now();
         while child.try_wait().unwrap().is_none() {
