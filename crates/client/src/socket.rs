@@ -39,6 +39,15 @@ struct Open {
     tls: Option<Box<Tls>>,
 }
 
+/// Bytes to make room for where so many have come of a frame that needs `need`. Of a large one no more than its end: room for what
+/// follows would move all of it.
+fn room(need: usize, come: usize) -> usize {
+    match need.saturating_sub(come) {
+        left if need > READ_BYTES && left > 0 => left,
+        _ => READ_BYTES,
+    }
+}
+
 /// A stream as one that does not wait.
 struct NoWait<'a>(&'a TcpStream);
 
@@ -72,7 +81,7 @@ impl Socket {
     /// Reads what is there, at most about [`READ_BYTES`] or the frame that is needed. `Ready(Ok(0))`: the end.
     pub(crate) fn poll_read(&mut self) -> Poll<io::Result<usize>> {
         let State::Open(open) = &mut self.state else { return Poll::Pending };
-        let room = READ_BYTES.max(self.need.saturating_sub(self.input.len()));
+        let room = room(self.need, self.input.len());
         self.input.reserve(room);
         loop {
             // What was decrypted already is told by no readiness.
@@ -176,5 +185,20 @@ impl Write for NoWait<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_made_for_the_end_of_a_large_frame_and_no_more() {
+        let large = 40 * READ_BYTES;
+        assert_eq!(room(large, 100), large - 100);
+        assert_eq!(room(large, large - 1), 1);
+        for (need, come) in [(0, 0), (48, 10), (READ_BYTES, 100), (large, large)] {
+            assert_eq!(room(need, come), READ_BYTES);
+        }
     }
 }

@@ -18,6 +18,7 @@ mod connection;
 mod effect;
 mod error;
 mod flight;
+mod handed_out;
 mod lane;
 pub mod limits;
 mod operation;
@@ -27,6 +28,7 @@ mod request;
 mod session;
 mod settings;
 mod slots;
+
 mod time;
 mod timers;
 mod transaction;

@@ -53,6 +53,12 @@ pub const WAIT_GRACE_US: u64 = 1_000_000;
 /// From this length on a value that was received is shared with the receive buffer instead of copied.
 pub const SHARE_BYTES_MIN: usize = 16 << 10;
 
+/// From this length on the buffer of a frame is kept to be used again; shorter ones the allocator keeps itself.
+pub const REUSED_BYTES_MIN: usize = 256 << 10;
+
+/// Bytes of such buffers that are kept at most: a frame of the longest kind, or four of a chunk of 4 MiB.
+pub const REUSED_BYTES_MAX: usize = 20 << 20;
+
 /// Most frames in flight on all connections together: what their ids can tell apart, with half of it left for frames of the
 /// session's own.
 pub const FLIGHTS_MAX: usize = crate::slots::PACKED_MAX / 2;

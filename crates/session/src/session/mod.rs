@@ -27,6 +27,7 @@ use crate::connection::Connection;
 use crate::effect::Effect;
 use crate::error::{Error, Trouble, Waiting};
 use crate::flight::Flight;
+use crate::handed_out::HandedOut;
 use crate::lane::Lane;
 use crate::limits::{SILENT_US, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
 use crate::operation::{Operation, Owner, State};
@@ -84,6 +85,7 @@ pub struct Session<T> {
     opening: Option<(Handle, Time)>,
     awaiting_session: Vec<Handle>,
 
+    handed_out: HandedOut,
     timers: Timers,
     jitter: Jitter,
     effects: Vec<Effect<T>>,
@@ -125,6 +127,7 @@ impl<T> Session<T> {
             issued: None,
             opening: None,
             awaiting_session: Vec::new(),
+            handed_out: HandedOut::default(),
             timers: Timers::new(),
             effects: Vec::new(),
             spare: Vec::new(),

@@ -37,7 +37,9 @@ impl<T> Session<T> {
             let step = match large {
                 Some(bytes) => {
                     let whole = input.split_to(bytes).freeze();
-                    self.take_frame(now, index, &whole, Some(&whole))
+                    let step = self.take_frame(now, index, &whole, Some(&whole));
+                    self.handed_out.keep(whole);
+                    step
                 }
                 None => {
                     let step = self.take_frame(now, index, input, None);
@@ -49,7 +51,10 @@ impl<T> Session<T> {
             };
             match step {
                 Step::Used(_) => {}
-                Step::Need(bytes) => return bytes,
+                Step::Need(bytes) => {
+                    self.handed_out.make_room(bytes, input);
+                    return bytes;
+                }
             }
         }
     }
