@@ -41,6 +41,7 @@ pub use error::{EngineError, EngineResult};
 pub use log::entry::{
     FLAG_CHUNK, FLAG_JOINED, FLAG_LIST, FLAG_TRAILER, FLAGS_FOR_UPPER_LAYERS, Kind, Meta, split_trailer,
 };
+pub use log::large::Summed;
 pub use log::{EntryRef, LogSizes};
 pub use side::chains::{Part, TrimTo};
 pub use side::extents::{CHUNK_HEAD_BYTES, ChunkHead, ChunkStamp, lay_over};

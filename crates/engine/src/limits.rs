@@ -10,6 +10,9 @@ pub const PAYLOAD_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 /// costs little beside its copy, small enough that no operation waits long for one.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
+/// From this length on the checksum of a chunk's bytes is told as following from that of their entry: to sum up fewer costs less.
+pub const SUMMED_BYTES_MIN: u64 = 64 << 10;
+
 /// The memory of a dead entry is given back at once if it has at least this many bytes: four blocks, of which it is then certain to
 /// fill three alone. What is shorter goes with its segment.
 pub const LET_GO_BYTES_MIN: u64 = 4 * BLOCK_BYTES as u64;

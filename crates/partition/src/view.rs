@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
-    Body, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, TrimTo, lay_over, split_trailer,
+    Body, ChunkState, Engine, EngineResult, FLAG_LIST, Handle, Hint, Summed, TrimTo, lay_over, split_trailer,
 };
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
@@ -79,19 +79,19 @@ impl<D: Disk> View<'_, D> {
         Ok(Seen { shape: Some(shape), hint: Some(hint) })
     }
 
-    /// Appends a part of a committed chunk to `out`, as far as it was written, if the chunk is one entry in memory: the common
-    /// case, at the cost of one look and one copy. `Ok(None)` says nothing: ask for the shape.
-    pub(crate) fn chunk_at_once(
-        &mut self,
+    /// Shows a part of a committed chunk where it lies, piece by piece, as far as it was written, if the chunk is one entry in
+    /// memory: the common case, at the cost of one look. `Ok(None)` says nothing: ask for the shape.
+    pub(crate) fn chunk_at_once<'s>(
+        &'s mut self,
         key: &[u8],
         (offset, length): (u32, u32),
-        out: &mut Vec<u8>,
-    ) -> EngineResult<Option<ChunkState>> {
+        see: impl FnMut(&'s [u8]),
+    ) -> EngineResult<Option<(ChunkState, Option<Summed>)>> {
         if self.overlay.is_some_and(|overlay| overlay.record(key).is_some()) {
             return Ok(None);
         }
         let begin = u64::from(offset);
-        self.engine.chunk_at_once(self.handle, key, begin..begin + u64::from(length), out)
+        self.engine.chunk_at_once(self.handle, key, begin..begin + u64::from(length), see)
     }
 
     /// Appends a range of a chunk to `out`; what nobody wrote are zeros.

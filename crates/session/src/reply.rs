@@ -133,6 +133,9 @@ impl Reply {
             Outcome::Chunk { version, stamp, bytes } => {
                 Self::Chunk { version, stamp, bytes: owned(bytes, frame) }
             }
+            Outcome::ChunkApart { version, stamp, pieces, .. } => {
+                Self::Chunk { version, stamp, bytes: pieces.concat().into() }
+            }
             Outcome::Page { next, keys } => {
                 let listed = |key: zerohop_wire::messages::ScannedKey<'_>| ListedKey {
                     key: owned(key.key, frame),
@@ -202,7 +205,8 @@ pub(crate) fn version_of(outcome: &Outcome<'_>) -> Timestamp {
         | Outcome::Value { version, .. }
         | Outcome::List { version, .. }
         | Outcome::Info { version, .. }
-        | Outcome::Chunk { version, .. } => version,
+        | Outcome::Chunk { version, .. }
+        | Outcome::ChunkApart { version, .. } => version,
         Outcome::Page { .. } => Timestamp::ZERO,
     }
 }

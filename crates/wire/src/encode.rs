@@ -1,12 +1,13 @@
 //! Messages to frames.
 
-use crate::checksum::crc32c_of_two;
+use crate::checksum::{crc32c, crc32c_joined, crc32c_of};
 use crate::compress::compress_from;
 use crate::error::Failure;
 use crate::header::{Envelope, Flags, HEADER_BYTES, Header};
 use crate::kind::Kind;
 use crate::limits::{BODY_BYTES_MAX, COMPRESS_BYTES_MIN, SPLIT_BYTES_MIN};
-use crate::messages::Message;
+use crate::messages::{Answer, Message, Outcome, answer};
+use crate::tail::Tail;
 use crate::version::GREETING_VERSION;
 
 /// Writes frames as a connection has agreed on them.
@@ -35,6 +36,27 @@ impl Encoder {
         out: &mut Vec<u8>,
     ) -> Result<(), Failure<'static>> {
         self.write(envelope, message, usize::MAX, out).map(|_| ())
+    }
+
+    /// As [`Self::encode_split`], of a message whose last bytes may lie in several places.
+    pub fn encode_apart<'m>(
+        &self,
+        envelope: &Envelope,
+        message: &'m Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Tail<'m>, Failure<'static>> {
+        let Message::Answer(answer) = message else {
+            return self.encode_split(envelope, message, out).map(Tail::One);
+        };
+        let start = out.len();
+        let written = self.write_apart(start, envelope, answer, out);
+        if written.is_err() {
+            out.truncate(start);
+        }
+        match written? {
+            Some(tail) => Ok(tail),
+            None => self.encode_split(envelope, message, out).map(Tail::One),
+        }
     }
 
     /// Adds the frame to `out` but for its last bytes if these are many: they are returned, to be sent from where they
@@ -80,7 +102,35 @@ impl Encoder {
     pub fn end(&self, start: usize, envelope: &Envelope, kind: Kind, out: &mut Vec<u8>) {
         let body_len = out.len() - start - HEADER_BYTES;
         assert!(body_len <= BODY_BYTES_MAX, "a body of {body_len} bytes was put together");
-        self.seal(start, envelope, kind, (body_len, &[]), out);
+        self.seal(start, envelope, kind, (body_len, Tail::One(&[]), None), out);
+    }
+
+    /// The frame of an answer whose payload lies in several places and is long enough to be sent from there; `None`, and nothing
+    /// added: it is not.
+    #[inline]
+    fn write_apart<'m>(
+        &self,
+        start: usize,
+        envelope: &Envelope,
+        answer: &'m Answer<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Tail<'m>>, Failure<'static>> {
+        let Some(length) = answer.as_ref().ok().and_then(Outcome::length_apart) else { return Ok(None) };
+        if length < SPLIT_BYTES_MIN || self.compresses(length) {
+            return Ok(None);
+        }
+        self.begin(out);
+        let body_at = start + HEADER_BYTES;
+        let Some((pieces, crc)) = answer::put_apart(answer, out)? else {
+            unreachable!("its length was asked above")
+        };
+        let body_len = out.len() - body_at + length;
+        if body_len > BODY_BYTES_MAX {
+            return Err(Failure::FrameTooLong { length: body_len as u64, limit: BODY_BYTES_MAX as u32 });
+        }
+        let tail = Tail::Several(pieces);
+        self.seal(start, envelope, Kind::Answer, (body_len, tail, crc), out);
+        Ok(Some(tail))
     }
 
     #[inline]
@@ -103,7 +153,7 @@ impl Encoder {
             out.extend_from_slice(tail);
             tail = &[];
         }
-        self.seal(start, envelope, message.kind(), (body_len, tail), out);
+        self.seal(start, envelope, message.kind(), (body_len, Tail::One(tail), None), out);
         Ok(tail)
     }
 
@@ -111,14 +161,15 @@ impl Encoder {
         self.compress_from_bytes.is_some_and(|from| body_len >= from.max(COMPRESS_BYTES_MIN))
     }
 
-    /// Compresses the body, of which `tail` is the end that is not in `out`, and writes the header in front of it.
+    /// Compresses the body, of which `tail` is the end that is not in `out`, with its checksum if that is known, and writes the
+    /// header in front of it.
     #[inline]
     fn seal(
         &self,
         start: usize,
         envelope: &Envelope,
         kind: Kind,
-        (mut body_len, tail): (usize, &[u8]),
+        (mut body_len, tail, tail_crc): (usize, Tail<'_>, Option<u32>),
         out: &mut Vec<u8>,
     ) {
         let body_at = start + HEADER_BYTES;
@@ -130,7 +181,10 @@ impl Encoder {
         let mut body_crc = 0;
         if self.body_checksum {
             flags = flags.with(Flags::BODY_CHECKSUM);
-            body_crc = crc32c_of_two(&out[body_at..], tail);
+            body_crc = match tail_crc {
+                Some(crc) => crc32c_joined(crc32c(&out[body_at..]), crc, tail.len() as u64),
+                None => crc32c_of(&out[body_at..], tail.pieces()),
+            };
         }
         let header = Header {
             version: self.version,

@@ -8,6 +8,7 @@ use crate::ids::RequestId;
 use crate::kind::Kind;
 use crate::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
 use crate::messages::{ANSWER_HEADER_BYTES, GatheredAnswer, Message};
+use crate::tail::Tail;
 
 /// How a send buffer ends, as far as answers are concerned. [`Gathering::close`] comes before anything else is added to the
 /// buffer, or taken from it.
@@ -35,7 +36,11 @@ impl Gathering {
         envelope: &Envelope,
         answer: &'m Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<&'m [u8], Failure<'static>> {
+    ) -> Result<Tail<'m>, Failure<'static>> {
+        if matches!(answer, Message::Answer(Ok(outcome)) if outcome.length_apart().is_some_and(|length| length >= SPLIT_BYTES_MIN))
+        {
+            return self.add_alone(encoder, envelope, answer, out);
+        }
         let (start, count) = match self.0 {
             End::Several { start, count } if count < GATHERED_MAX && out.len() - start < GATHERED_BYTES => {
                 (start, count)
@@ -52,7 +57,7 @@ impl Gathering {
                 out.extend_from_slice(tail);
                 let header = GatheredAnswer::header(envelope.request, answer.kind(), out.len() - body_at);
                 out[at..body_at].copy_from_slice(&header);
-                Ok(&[])
+                Ok(Tail::One(&[]))
             }
             other => {
                 self.take_back(start, at, count, out);
@@ -83,9 +88,9 @@ impl Gathering {
         envelope: &Envelope,
         answer: &'m Message<'_>,
         out: &mut Vec<u8>,
-    ) -> Result<&'m [u8], Failure<'static>> {
+    ) -> Result<Tail<'m>, Failure<'static>> {
         self.close(encoder, out);
-        let tail = encoder.encode_split(envelope, answer, out)?;
+        let tail = encoder.encode_apart(envelope, answer, out)?;
         self.0 = if tail.is_empty() { End::One } else { End::Other };
         Ok(tail)
     }

@@ -30,6 +30,7 @@ pub mod limits;
 mod many;
 pub mod messages;
 mod numbered;
+mod tail;
 mod version;
 
 pub use decode::{Broken, Decoded, Decoder, Frame};
@@ -40,4 +41,5 @@ pub use header::{Envelope, Flags, HEADER_BYTES, Header, MAGIC};
 pub use kind::Kind;
 pub use many::{Element, Many, pack};
 pub use messages::Message;
+pub use tail::Tail;
 pub use version::{Features, GREETING_VERSION, choose_version};

@@ -49,7 +49,7 @@ fn sent(lengths: &[usize]) -> Vec<u8> {
         let envelope = Envelope { request: RequestId(request), ..Envelope::default() };
         let answer = value(&bytes);
         let tail = gathering.add(&encoder, &envelope, &answer, &mut out).expect("within bounds");
-        out.extend_from_slice(tail);
+        tail.append(0, &mut out);
     }
     gathering.close(&encoder, &mut out);
     out
@@ -98,7 +98,7 @@ fn a_long_answer_goes_from_where_it_lies_behind_all_before_it() {
         let answer = value(bytes);
         let tail = gathering.add(&encoder, &envelope, &answer, &mut out).unwrap();
         assert_eq!(tail.len(), if bytes.len() == long.len() { long.len() } else { 0 });
-        out.extend_from_slice(tail);
+        tail.append(0, &mut out);
     }
     gathering.close(&encoder, &mut out);
     let requests: Vec<u64> = told(&out).0.into_iter().map(|(request, _)| request).collect();
@@ -216,7 +216,7 @@ proptest! {
             let envelope = Envelope { time_out_ms: 0, ..envelope(&answer) };
             with_message(&answer, |message| {
                 let tail = gathering.add(&encoder, &envelope, message, &mut out).unwrap();
-                out.extend_from_slice(tail);
+                tail.append(0, &mut out);
                 expected.push((envelope.request.0, format!("{message:?}")));
             });
             if closes {

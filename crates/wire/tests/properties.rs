@@ -5,7 +5,12 @@ mod support;
 
 use proptest::prelude::*;
 use support::{envelope, seed, with_message};
-use zerohop_wire::{Decoded, Decoder, Encoder, Features, HEADER_BYTES, Message};
+use zerohop_wire::blob::BlobStamp;
+use zerohop_wire::checksum::crc32c;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::SPLIT_BYTES_MIN;
+use zerohop_wire::messages::Outcome;
+use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Gathering, HEADER_BYTES, Message};
 
 const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
 const LZ4: Encoder = Encoder { version: 1, body_checksum: true, compress_from_bytes: Some(0) };
@@ -66,6 +71,32 @@ proptest! {
                 (a, b) => panic!("{a:?} but {b:?}"),
             }
         });
+    }
+
+    #[test]
+    fn what_lies_in_several_places_is_the_same_on_the_wire(
+        bytes in prop::collection::vec(any::<u8>(), 0..60_000), piece_bytes in 1..9_000usize, knows: bool, lz4: bool
+    ) {
+        let (version, stamp) = (Timestamp(5), BlobStamp { id: 6, generation: 7 });
+        let pieces: Vec<&[u8]> = bytes.chunks(piece_bytes).collect();
+        let crc = knows.then(|| crc32c(&bytes));
+        let apart = Message::Answer(Ok(Outcome::ChunkApart { version, stamp, pieces: &pieces, crc }));
+        let together = Message::Answer(Ok(Outcome::Chunk { version, stamp, bytes: &bytes }));
+        let encoder = if lz4 { LZ4 } else { Encoder::default() };
+        let (mut expected, mut whole, mut split) = (Vec::new(), Vec::new(), Vec::new());
+        encoder.encode(&Envelope::default(), &together, &mut expected).unwrap();
+        encoder.encode(&Envelope::default(), &apart, &mut whole).unwrap();
+        let tail = encoder.encode_apart(&Envelope::default(), &apart, &mut split).unwrap();
+        prop_assert_eq!(tail.is_empty(), bytes.len() < SPLIT_BYTES_MIN || lz4);
+        tail.append(0, &mut split);
+        prop_assert!(whole == expected && split == expected);
+        // Behind other answers as well.
+        let (mut gathering, mut out) = (Gathering::default(), Vec::new());
+        for _ in 0..2 {
+            gathering.add(&encoder, &Envelope::default(), &apart, &mut out).unwrap().append(0, &mut out);
+        }
+        gathering.close(&encoder, &mut out);
+        prop_assert!(out.starts_with(&expected) && (bytes.len() < SPLIT_BYTES_MIN || out[expected.len()..] == expected));
     }
 
     #[test]

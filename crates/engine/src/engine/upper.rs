@@ -6,6 +6,7 @@ use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::log::EntryRef;
+use crate::log::large::Summed;
 use crate::store::chunk::ChunkState;
 use crate::store::read::{Inspected, PartsOf};
 
@@ -82,20 +83,21 @@ impl<D: Disk> Engine<D> {
         store.chunk_state(io, key)
     }
 
-    /// Appends these bytes of a key's chunk to `out`, as far as the chunk was written, and says what it is, if it is one entry in
-    /// memory: at the cost of one look and one copy. `Ok(None)` says nothing: ask for the state.
+    /// Shows these bytes of a key's chunk where they lie, piece by piece, as far as the chunk was written, and says what it is, if it
+    /// is one entry in memory: at the cost of one look. `Ok(None)` says nothing: ask for the state. With what tells the checksum of the
+    /// bytes without reading them, if they are many and all that was written.
     ///
     /// # Errors
     /// As [`Engine::lookup`].
-    pub fn chunk_at_once(
-        &mut self,
+    pub fn chunk_at_once<'e>(
+        &'e mut self,
         handle: Handle,
         key: &[u8],
         range: Range<u64>,
-        out: &mut Vec<u8>,
-    ) -> EngineResult<Option<ChunkState>> {
+        see: impl FnMut(&'e [u8]),
+    ) -> EngineResult<Option<(ChunkState, Option<Summed>)>> {
         let (io, store) = self.store(handle)?;
-        store.chunk_at_once(io, key, range, out)
+        store.chunk_at_once(io, key, range, see)
     }
 
     /// Appends these bytes of a key's chunk to `out`: zeros where nobody wrote, or there is no chunk. What is asked for is

@@ -54,27 +54,66 @@ impl Log {
     }
 }
 
-impl ChunkInMemory<'_> {
-    /// Appends these bytes of the chunk to `out`, zeros where the entry has none.
-    pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) {
+/// Zeros to show where nobody wrote.
+static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+impl<'l> ChunkInMemory<'l> {
+    /// These bytes of the chunk where they lie, in order, zeros where the entry has none.
+    pub(crate) fn look(&self, range: Range<u64>, mut see: impl FnMut(&'l [u8])) {
         let covers = self.chunk.range();
         let begin = covers.start.clamp(range.start, range.end.max(range.start));
         let end = covers.end.clamp(begin, range.end.max(begin));
-        let (wanted, first) = (range.end.saturating_sub(range.start) as usize, out.len());
-        out.reserve(wanted);
-        out.resize(first + (begin - range.start) as usize, 0);
-        if let Some(data_at) = self.data_at.filter(|_| begin < end) {
-            let at = data_at + (begin - covers.start);
-            for (at, bytes) in pieces(at..at + (end - begin)) {
-                // All of it was in memory when this was made, and stays so as long as it is borrowed.
-                out.extend_from_slice(within_block(self.segment, at, bytes).unwrap_or(&[]));
+        let zeros = |range: Range<u64>, see: &mut dyn FnMut(&'l [u8])| {
+            for (_, bytes) in pieces(0..range.end.saturating_sub(range.start)) {
+                see(&ZEROS[..bytes]);
             }
+        };
+        zeros(range.start..begin, &mut see);
+        match self.data_at.filter(|_| begin < end) {
+            Some(data_at) => {
+                let at = data_at + (begin - covers.start);
+                for (at, bytes) in pieces(at..at + (end - begin)) {
+                    // All of it was in memory when this was made, and stays so as long as it is borrowed.
+                    see(within_block(self.segment, at, bytes).unwrap_or(&[]));
+                }
+            }
+            None => zeros(begin..end, &mut see),
         }
-        out.resize(first + wanted, 0);
+        zeros(end..range.end, &mut see);
     }
 }
 
+/// What the checksum of an entry's payload is about, of which the bytes of a chunk are asked for, all that the entry holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summed {
+    /// CRC-32C of the payload: what is before the bytes, they, and what is behind them.
+    pub payload_crc: u32,
+    /// What stands before them.
+    pub before: [u8; CHUNK_HEAD_BYTES],
+    /// What stands behind them.
+    pub behind: Vec<u8>,
+}
+
 impl ChunkInMemory<'_> {
+    /// How the checksum of these bytes follows from that of the entry; `None`: they are not those that it holds.
+    pub(crate) fn summed(&self, range: &Range<u64>) -> Option<Summed> {
+        let data_at = self.data_at.filter(|_| self.chunk.range() == *range)?;
+        let data_bytes = self.chunk.length as usize;
+        let trailer_bytes = self.head.payload_bytes - CHUNK_HEAD_BYTES - data_bytes;
+        let mut behind = Vec::with_capacity(trailer_bytes);
+        let end = data_at + data_bytes as u64;
+        for (at, bytes) in pieces(end..end + trailer_bytes as u64) {
+            behind.extend_from_slice(within_block(self.segment, at, bytes)?);
+        }
+        Some(Summed { payload_crc: self.head.payload_crc, before: self.chunk.encode(), behind })
+    }
+
+    /// Appends these bytes of the chunk to `out`, zeros where the entry has none.
+    pub(crate) fn append(&self, range: Range<u64>, out: &mut Vec<u8>) {
+        out.reserve(range.end.saturating_sub(range.start) as usize);
+        self.look(range, |piece| out.extend_from_slice(piece));
+    }
+
     /// Lays what the entry has of some bytes of the chunk over them: `out` holds them from `from` on.
     pub(crate) fn lay(&self, out: &mut [u8], from: u64) {
         let covers = self.chunk.range();

@@ -8,8 +8,9 @@ use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::{Place, Position};
 use crate::io::Io;
+use crate::limits::SUMMED_BYTES_MIN;
 use crate::log::entry::{Meta, split_trailer};
-use crate::log::large::ChunkInMemory;
+use crate::log::large::{ChunkInMemory, Summed};
 use crate::side::chains::Part;
 use crate::side::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, lay_over, range_of};
 
@@ -40,15 +41,15 @@ impl ChunkInMemory<'_> {
 }
 
 impl Store {
-    /// A part of a key's chunk, as far as it was written, and what the chunk is, if it is one entry that lies in memory: at the
-    /// cost of one look and one copy. `None` says nothing.
-    pub(crate) fn chunk_at_once<D: Disk>(
-        &mut self,
+    /// A part of a key's chunk where it lies, piece by piece, as far as it was written, and what the chunk is, if it is one entry
+    /// that lies in memory: at the cost of one look. `None` says nothing.
+    pub(crate) fn chunk_at_once<'s, D: Disk>(
+        &'s mut self,
         io: &mut Io<D>,
         key: &[u8],
         range: Range<u64>,
-        out: &mut Vec<u8>,
-    ) -> EngineResult<Option<ChunkState>> {
+        see: impl FnMut(&'s [u8]),
+    ) -> EngineResult<Option<(ChunkState, Option<Summed>)>> {
         let fragment = self.fragment(key);
         let found = self.find(io, fragment, key, Unreadable::IsError)?;
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else { return Ok(None) };
@@ -56,8 +57,10 @@ impl Store {
         let Some(large) = self.log.chunk_in_memory(position) else { return Ok(None) };
         let state = large.state();
         let end = range.end.min(state.end).max(range.start);
-        large.append(range.start..end, out);
-        Ok(Some(state))
+        let range = range.start..end;
+        let summed = if end - range.start < SUMMED_BYTES_MIN { None } else { large.summed(&range) };
+        large.look(range, see);
+        Ok(Some((state, summed)))
     }
 
     /// What a key's chunk is; `None` if there is none, or what there is is no chunk.

@@ -4,13 +4,14 @@ use std::io::{ErrorKind, IoSlice};
 use std::ops::RangeInclusive;
 
 use zerohop_wire::ids::PartitionEpoch;
-use zerohop_wire::{Envelope, Failure, Message};
+use zerohop_wire::{Envelope, Failure, Message, Tail};
 
 use super::connection::{Connection, Stage};
 use super::counters::{Counters, Ending};
 use super::driver::{ConnectionId, Driver};
 use super::limits::{
-    KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, KEPT_LARGE_BYTES_MAX, LARGE_BUFFER_STEP_BYTES, Limits,
+    KEPT_BUFFER_BYTES_MAX, KEPT_BYTES_MAX, KEPT_LARGE_BYTES_MAX, LARGE_BUFFER_STEP_BYTES, Limits, PIECES_MAX,
+    SEND_BYTES,
 };
 use crate::proofs::Proofs;
 
@@ -157,15 +158,15 @@ impl Connections {
             true => gathering.add(encoder, envelope, message, out),
             false => {
                 gathering.close(encoder, out);
-                encoder.encode_split(envelope, message, out)
+                encoder.encode_apart(envelope, message, out)
             }
         };
         match written {
-            Ok([]) => {}
-            Ok(payload) => {
+            Ok(tail) if tail.is_empty() => {}
+            Ok(tail) => {
                 self.counters.writes += 1;
                 self.counters.bytes_out +=
-                    write_through(driver, id, (connection, &mut self.buffers), payload, now_ms) as u64;
+                    write_through(driver, id, (connection, &mut self.buffers), tail, now_ms) as u64;
             }
             Err(failure) => {
                 gathering.close(encoder, out);
@@ -174,7 +175,14 @@ impl Connections {
                 assert!(told.is_ok(), "an error without a payload always fits a frame");
             }
         }
+        let is_much = connection.writable && connection.unsent() >= SEND_BYTES;
+        if is_much {
+            connection.close_frame();
+        }
         self.queued(id, before);
+        if is_much {
+            self.write(driver, id, now_ms);
+        }
     }
 
     /// Queues bytes that are no frame, of which nothing is left: they are not copied if nothing else waits.
@@ -296,18 +304,21 @@ fn open_for_sending<'c>(
     Some((connection, before))
 }
 
-/// Writes what is queued and then `payload`, of which what the system does not take is queued. Returns the bytes taken.
+/// Writes what is queued and then `tail`, of which what the system does not take is queued. Returns the bytes taken.
 fn write_through(
     driver: &mut dyn Driver,
     id: ConnectionId,
     (connection, buffers): (&mut Connection, &mut Buffers),
-    payload: &[u8],
+    tail: Tail<'_>,
     now_ms: u64,
 ) -> usize {
     let queued = connection.unsent();
+    let length = tail.len();
     let mut written = 0;
     if connection.writable {
-        let pieces = [IoSlice::new(&connection.out[connection.sent..]), IoSlice::new(payload)];
+        let all = std::iter::once(&connection.out[connection.sent..]).chain(tail.pieces().iter().copied());
+        let pieces: Vec<IoSlice<'_>> = all.take(PIECES_MAX).map(IoSlice::new).collect();
+        let offered: usize = pieces.iter().map(|piece| piece.len()).sum();
         match driver.write(id, &pieces) {
             Ok(bytes) => written = bytes,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
@@ -320,23 +331,23 @@ fn write_through(
             connection.send_since_ms = now_ms;
         }
         // Left true after an interruption: the flush at the end of the batch then finds out.
-        connection.writable = written == queued + payload.len() || written == 0;
+        connection.writable = written == offered || written == 0;
     }
-    let mut left = payload;
+    let mut taken = 0;
     if written < queued {
         connection.sent += written;
     } else {
         connection.out.clear();
         connection.sent = 0;
-        left = &payload[written - queued..];
+        taken = written - queued;
     }
-    let all = connection.out.len() + left.len();
+    let all = connection.out.len() + length - taken;
     if all > KEPT_BUFFER_BYTES_MAX {
         buffers.move_to_large(&mut connection.out, all..=usize::MAX);
         // Rounded up, so that it fits the next as well; and doubled if need be, where one large answer comes behind another.
         connection.out.reserve(all.next_multiple_of(LARGE_BUFFER_STEP_BYTES) - connection.out.len());
     }
-    connection.out.extend_from_slice(left);
+    tail.append(taken, &mut connection.out);
     written
 }
 

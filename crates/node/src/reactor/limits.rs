@@ -92,6 +92,13 @@ pub const IN_FLIGHT_MAX: u32 = 4096;
 /// link busy for the time of a turn.
 pub const UNSENT_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of answers at which a connection's are sent before the batch ends: whoever asked works on the first of them while the
+/// others are made.
+pub const SEND_BYTES: usize = 16 << 10;
+
+/// Most pieces that are given to one call of the system, which takes 1,024.
+pub const PIECES_MAX: usize = 1_000;
+
 /// Unsent bytes at which a connection is closed. Only answers to what was taken up before it was no longer read can
 /// bring it so far; three of the longest still fit.
 pub const UNSENT_BYTES_END: usize = 64 << 20;

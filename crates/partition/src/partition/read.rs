@@ -3,6 +3,7 @@
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_wire::blob::{BlobStamp, header_key};
+use zerohop_wire::checksum::crc32c_of_middle;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
 use zerohop_wire::{Failure, Message};
@@ -62,14 +63,17 @@ impl Partition {
             deliver(held, commit, to, 0, &answer, effects);
             return;
         }
-        buffers.contents.clear();
-        if let Query::ReadChunk { offset, length } = read.query
-            && let Ok(Some(state)) = view.chunk_at_once(read.key, (offset, length), &mut buffers.contents)
-        {
-            let (version, stamp) = (Timestamp(state.timestamp), BlobStamp::decode(&state.stamp));
-            let answer = Ok(Brought::Chunk { version, stamp, bytes: &buffers.contents });
-            deliver(held, commit, to, 0, &answer, effects);
-            return;
+        if let Query::ReadChunk { offset, length } = read.query {
+            let mut pieces = Vec::new();
+            let found = view.chunk_at_once(read.key, (offset, length), |piece| pieces.push(piece));
+            if let Ok(Some((state, summed))) = found {
+                let (version, stamp) = (Timestamp(state.timestamp), BlobStamp::decode(&state.stamp));
+                let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
+                let crc = summed.map(|of| crc32c_of_middle(of.payload_crc, &of.before, bytes, &of.behind));
+                let answer = Ok(Brought::ChunkApart { version, stamp, pieces: &pieces, crc });
+                deliver(held, commit, to, 0, &answer, effects);
+                return;
+            }
         }
         let waits = !is_planted(Bug::ReadsUncommitted);
         let index = overlay.record(read.key).filter(|_| waits).map_or(0, |known| known.newest());

@@ -207,7 +207,7 @@ impl Port {
         let is_answer =
             matches!(message, Message::Answer(_) | Message::BatchAnswer(_) | Message::Transacted(_));
         let sent = match *gathers && is_answer {
-            true => gathering.add(encoder, envelope, message, out).map(<[u8]>::to_vec),
+            true => gathering.add(encoder, envelope, message, out).map(|tail| tail.pieces().concat()),
             false => {
                 gathering.close(encoder, out);
                 encoder.encode(envelope, message, out).map(|()| Vec::new())

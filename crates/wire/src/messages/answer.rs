@@ -84,6 +84,17 @@ pub enum Outcome<'a> {
         /// The bytes; fewer than were asked for, if zeros follow.
         bytes: &'a [u8],
     },
+    /// The same to send, of bytes that lie in several places: whoever takes it has an [`Outcome::Chunk`].
+    ChunkApart {
+        /// The chunk's version.
+        version: Timestamp,
+        /// Of which blob and generation the last write or cut was.
+        stamp: BlobStamp,
+        /// The bytes, one piece behind the other.
+        pieces: &'a [&'a [u8]],
+        /// The CRC-32C of all of them, if it is known: they are not read for it then.
+        crc: Option<u32>,
+    },
     /// A page of the keys of a partition.
     Page {
         /// Where the next page begins; empty if this was the last.
@@ -91,6 +102,16 @@ pub enum Outcome<'a> {
         /// The keys, at most `SCAN_PAGE_KEYS_MAX`.
         keys: Many<'a, ScannedKey<'a>>,
     },
+}
+
+impl Outcome<'_> {
+    /// Bytes of what lies in several places.
+    pub(crate) fn length_apart(&self) -> Option<usize> {
+        match self {
+            Outcome::ChunkApart { pieces, .. } => Some(pieces.iter().map(|piece| piece.len()).sum()),
+            _ => None,
+        }
+    }
 }
 
 numbered!(
@@ -126,6 +147,34 @@ pub(crate) fn put<'b>(answer: &'b Answer<'_>, out: &mut Vec<u8>) -> Result<&'b [
             Ok(parts.payload)
         }
     }
+}
+
+/// Bytes in several places, and their CRC-32C if that is known.
+pub(crate) type Apart<'b> = (&'b [&'b [u8]], Option<u32>);
+
+/// Writes all but the payload of an answer whose payload lies in several places, and returns these; `None`: it has none such.
+pub(crate) fn put_apart<'b>(
+    answer: &'b Answer<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Option<Apart<'b>>, Failure<'static>> {
+    let Ok(Outcome::ChunkApart { version, stamp, pieces, crc }) = answer else { return Ok(None) };
+    put_chunk(*version, *stamp, pieces.iter().map(|piece| piece.len()).sum(), out)?;
+    Ok(Some((pieces, *crc)))
+}
+
+/// Writes all but the bytes of a part of a chunk.
+fn put_chunk(
+    version: Timestamp,
+    stamp: BlobStamp,
+    length: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), Failure<'static>> {
+    super::record::check_length(length)?;
+    let (shape, record) = (Shape::Chunk.number(), RecordType::Chunk.number());
+    let parts = Parts { shape, record, version, number: stamp.id, ..Parts::default() };
+    out.extend_from_slice(&fields(&parts));
+    out.extend_from_slice(&stamp.generation.to_le_bytes());
+    Ok(())
 }
 
 /// Reads the answer that fills `body`.
@@ -185,11 +234,13 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
             &[]
         }
         Outcome::Chunk { version, stamp, bytes } => {
-            super::check_value(bytes)?;
-            parts.record = RecordType::Chunk.number();
-            out.extend_from_slice(&fields(&Parts { version, number: stamp.id, ..parts }));
-            out.extend_from_slice(&stamp.generation.to_le_bytes());
+            put_chunk(version, stamp, bytes.len(), out)?;
             bytes
+        }
+        Outcome::ChunkApart { version, stamp, pieces, .. } => {
+            put_chunk(version, stamp, pieces.iter().map(|piece| piece.len()).sum(), out)?;
+            pieces.iter().for_each(|piece| out.extend_from_slice(piece));
+            &[]
         }
         Outcome::Page { next, keys } => {
             check_cursor(next)?;
@@ -246,7 +297,7 @@ fn shape(outcome: &Outcome<'_>) -> Shape {
         Outcome::List { .. } => Shape::List,
         Outcome::Info { .. } => Shape::Info,
         Outcome::Page { .. } => Shape::Page,
-        Outcome::Chunk { .. } => Shape::Chunk,
+        Outcome::Chunk { .. } | Outcome::ChunkApart { .. } => Shape::Chunk,
     }
 }
 

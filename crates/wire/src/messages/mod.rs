@@ -3,7 +3,7 @@
 //! Requests about records are [`Read`], [`Write`], [`Scan`] and [`Batch`]; they go to the instance that owns the
 //! partition named in the envelope. Everything else is about the connection or the cluster.
 
-mod answer;
+pub(crate) mod answer;
 mod batch;
 mod blob;
 mod cluster;

@@ -143,10 +143,15 @@ pub(crate) fn check_key(key: &[u8]) -> Result<u32, Failure<'static>> {
 
 /// Errors: the value is longer than `VALUE_BYTES_MAX`.
 pub(crate) fn check_value(value: &[u8]) -> Result<u32, Failure<'static>> {
-    if value.len() > VALUE_BYTES_MAX {
-        return Err(Failure::ValueTooLong { length: value.len() as u64, limit: VALUE_BYTES_MAX as u32 });
+    check_length(value.len())
+}
+
+/// Errors: as [`check_value`].
+pub(crate) fn check_length(length: usize) -> Result<u32, Failure<'static>> {
+    if length > VALUE_BYTES_MAX {
+        return Err(Failure::ValueTooLong { length: length as u64, limit: VALUE_BYTES_MAX as u32 });
     }
-    Ok(value.len() as u32)
+    Ok(length as u32)
 }
 
 #[cfg(test)]

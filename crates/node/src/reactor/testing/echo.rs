@@ -1,5 +1,7 @@
 //! A service whose answers can be checked.
 
+use zerohop_wire::blob::BlobStamp;
+use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{Envelope, Failure, Message};
@@ -19,11 +21,12 @@ pub(in crate::reactor) enum When {
     Never,
 }
 
-/// Answers a lookup with its key, `repeat` times over; an `Insert` with its value's length. Ping with the time.
+/// Answers a lookup with its key, `repeat` times over, in pieces of `piece_bytes` if that is set; an `Insert` with its value's length. Ping with the time.
 #[derive(Debug)]
 pub(in crate::reactor) struct Echo {
     pub(in crate::reactor) when: When,
     pub(in crate::reactor) repeat: usize,
+    pub(in crate::reactor) piece_bytes: Option<usize>,
     waiting: Vec<(u64, RequestToken, Vec<u8>)>,
     deadline_ms: Option<u64>,
     pub(in crate::reactor) requests: u64,
@@ -46,6 +49,7 @@ impl Echo {
         Echo {
             when,
             repeat: 1,
+            piece_bytes: None,
             waiting: Vec::new(),
             deadline_ms: None,
             requests: 0,
@@ -62,6 +66,17 @@ impl Echo {
 
     fn answer(&self, token: RequestToken, key: &[u8], replies: &mut Replies<'_>) {
         let bytes = key.repeat(self.repeat);
+        if let Some(piece_bytes) = self.piece_bytes {
+            let pieces: Vec<&[u8]> = bytes.chunks(piece_bytes).collect();
+            let stamp = BlobStamp { id: 3, generation: 4 };
+            let apart = Outcome::ChunkApart {
+                version: Timestamp(1),
+                stamp,
+                pieces: &pieces,
+                crc: Some(crc32c(&bytes)),
+            };
+            return replies.answer(token, PartitionEpoch(9), &Message::Answer(Ok(apart)));
+        }
         let outcome = Outcome::Value { version: Timestamp(1), length: bytes.len() as u64, bytes: &bytes };
         replies.answer(token, PartitionEpoch(9), &Message::Answer(Ok(outcome)));
     }

@@ -137,7 +137,9 @@ fn said(message: Message<'_>) -> Said {
     match message {
         Message::HelloAck(_) => Said::Ack,
         Message::Pong(_) => Said::Pong,
-        Message::Answer(Ok(Outcome::Value { bytes, .. })) => Said::Value(bytes.to_vec()),
+        Message::Answer(Ok(Outcome::Value { bytes, .. } | Outcome::Chunk { bytes, .. })) => {
+            Said::Value(bytes.to_vec())
+        }
         Message::Answer(Ok(Outcome::Done { number, .. })) => Said::Done(number),
         Message::Answer(Err(failure)) => Said::Failed(failure.into_owned()),
         other => panic!("{other:?}"),

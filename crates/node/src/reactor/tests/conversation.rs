@@ -61,11 +61,11 @@ fn a_batch_is_answered_with_one_write_for_each_connection() {
     for peer in peers {
         stand.world.borrow_mut().peers[peer].writes = 0;
         stand.answers(peer);
-        stand.send(peer, &lookups(0..300));
+        stand.send(peer, &lookups(0..150));
     }
     let batches = stand.reactor.service.batches;
     for peer in peers {
-        assert_eq!(stand.answers(peer), values((0..300).rev()));
+        assert_eq!(stand.answers(peer), values((0..150).rev()));
         assert_eq!(stand.world.borrow().peers[peer].writes, 1);
     }
     assert_eq!(stand.reactor.service.batches, batches + 1);

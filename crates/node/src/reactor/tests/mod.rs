@@ -8,6 +8,7 @@ mod patience;
 mod pressure;
 mod proving;
 mod random;
+mod sending;
 
 use super::limits::*;
 use super::testing::*;

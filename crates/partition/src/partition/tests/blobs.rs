@@ -46,6 +46,7 @@ fn write(stamp: BlobStamp, offset: u32, bytes: &[u8], makes: bool) -> Change<'_>
 fn chunk_of(answered: &Answered) -> Result<(BlobStamp, Vec<u8>), Failure<'static>> {
     answered.with(|answer| match answer {
         Ok(Outcome::Chunk { stamp, bytes, .. }) => Ok((stamp, bytes.to_vec())),
+        Ok(Outcome::ChunkApart { stamp, pieces, .. }) => Ok((stamp, pieces.concat())),
         Ok(other) => panic!("no chunk: {other:?}"),
         Err(failure) => Err(failure.into_owned()),
     })
@@ -271,6 +272,9 @@ fn a_partition_keeps_no_buffer_of_what_was_read_of_it() {
     let bytes = vec![7; 6 << 20];
     let stamp = BlobStamp { id: 5, generation: 0 };
     rig.write(token(1), Stamp::default(), &key, write(stamp, 0, &bytes, true));
+    // Of two entries, which are put together.
+    let second = Stamp { sequence: zerohop_wire::ids::Sequence(2), ..Stamp::default() };
+    rig.write(token(5), second, &key, write(stamp, 0, &bytes[..10], true));
     for (number, length, kept) in [(2, 1 << 20, 1 << 20), (3, 4 << 20, 4 << 20), (4, 6 << 20, 0)] {
         let query = Query::ReadChunk { offset: 0, length };
         let read = zerohop_wire::messages::Read { key: &key, query };

@@ -167,6 +167,7 @@ fn push_answer(
         | Brought::Value { version, .. }
         | Brought::List { version, .. }
         | Brought::Chunk { version, .. }
+        | Brought::ChunkApart { version, .. }
         | Brought::Info { version, .. },
     ) = &mut answer
         && *version == at
