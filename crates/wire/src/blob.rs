@@ -49,6 +49,10 @@ pub struct BlobStamp {
 }
 
 impl BlobStamp {
+    /// Instead of an id: of the blob that the same transaction makes. Only its commit tells the id, which is the transaction's
+    /// version; no blob ever has this one.
+    pub const OWN: u64 = u64::MAX;
+
     /// As the stamp of a chunk.
     #[must_use]
     pub fn encode(self) -> [u8; 16] {

@@ -195,6 +195,14 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
     write("write_chunk", "'value' at 4096, into a new chunk", bytes_at);
     let zeros = BlobChange::WriteChunk { stamp, offset, length: 100, bytes: b"", makes: false };
     write("write_chunk_zeros", "100 zeros at 4096", zeros);
+    let own = BlobStamp { id: BlobStamp::OWN, generation: 0 };
+    write(
+        "grow_blob_own",
+        "of the transaction's own blob, to 5 bytes",
+        BlobChange::Grow { stamp: own, size: 5 },
+    );
+    let own_bytes = BlobChange::WriteChunk { stamp: own, offset: 0, length: 5, bytes, makes: true };
+    write("write_chunk_own", "'value' into the transaction's own blob", own_bytes);
     write("cut_chunk", "keeps 100 bytes", BlobChange::CutChunk { stamp, keep: 100, marks: false });
     write("drop_chunk", "generation 3", BlobChange::DropChunk { stamp });
     write("fill_blob", "up to 70,000 bytes", BlobChange::Fill { stamp, until: 70_000 });

@@ -10,6 +10,7 @@
 mod blobs;
 mod doubt;
 mod loads;
+mod made;
 mod managers;
 mod mixed;
 mod moves;

@@ -11,6 +11,7 @@
 //! A handle remembers the header that it has seen last: a chunk tells whoever knows an older one.
 
 mod cut;
+mod edits;
 mod fill;
 mod list;
 mod put;
@@ -32,6 +33,7 @@ use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOpe
 
 use whole::Looked;
 
+pub(crate) use edits::Edits;
 pub use fill::BlobFill;
 pub use list::BlobList;
 pub use read::BlobRead;

@@ -2,12 +2,16 @@
 //!
 //! What is read of a blob is found at its chunks at once, and their versions are checked by the commit, as those of records are;
 //! where it also rests on where the blob ends, or on chunks that are not there, the header's is checked too. What is written
-//! waits for the commit, and lies over what is read. Writes and transforms that fit into what is there check nothing but
+//! waits for the commit, and lies over what is read: of a blob that this transaction makes all is known here. Writes and transforms that fit into what is there check nothing but
 //! that the blob was not cut or replaced meanwhile, so that they do not stand in each other's way.
+//!
+//! The id of a blob that is made is its transaction's version, which only the commit tells: until then its header and chunks are
+//! named by [`BlobStamp::OWN`].
 
 use bytes::{Bytes, BytesMut};
 use zerohop_session::{Error as Reason, Item};
 use zerohop_wire::Failure;
+use zerohop_wire::blob::{BlobStamp, Filling};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
     BlobChange, Brings, Change, Condition, Number, Operation as WireOperation, Query, Read,
@@ -15,7 +19,8 @@ use zerohop_wire::messages::{
 };
 
 use super::cut::next;
-use super::{Blob, BlobInfo, Known, Looked, whole};
+use super::edits::{self, Edits};
+use super::{Blob, BlobInfo, Known, Looked, Part, whole};
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;
 use crate::limits::{BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
@@ -34,25 +39,50 @@ pub struct TransactionBlob<'a> {
 pub(crate) enum Within {
     /// There was none, and it makes none.
     Absent,
-    /// It makes one, whose id only the commit tells, or has removed the one that was there.
-    Untold,
+    /// It has removed it. The version of the header that was found; zero: there was none, before this transaction made one.
+    Removed(Timestamp),
     There(Seen),
 }
 
 /// A blob that is there.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// The header as it was found, with the stamp that this transaction's own cuts lead to.
+    /// The header as it was found, with the stamp and the attributes to which this transaction's changes lead, and the greatest
+    /// size that it has had before a cut. Of one that is made: with the version of what was there before.
     header: Known,
     /// Where the blob ends, with what the transaction has done.
     size: u64,
     /// What was found is still there up to here.
     found_end: u64,
-    /// What was written, in order, each from an offset on.
-    writes: Vec<(u64, Bytes)>,
-    /// Numbers whose chunk alone knows what has become of them: from, to.
-    transformed: Vec<(u64, u64)>,
+    /// The commit gives the header a new version.
     has_changed_header: bool,
+}
+
+impl Seen {
+    fn found(header: Known) -> Self {
+        Self { size: header.size, found_end: header.size, header, has_changed_header: false }
+    }
+
+    /// Made by this transaction.
+    fn is_own(&self) -> bool {
+        self.header.stamp.id == BlobStamp::OWN
+    }
+
+    /// Chunks of which there may be any.
+    fn chunks(&self) -> u64 {
+        self.header.chunks().max(self.size.div_ceil(self.header.chunk_bytes()))
+    }
+}
+
+/// What a read is to find, and of which header.
+#[derive(Debug)]
+struct Span {
+    header: Known,
+    asked: (u64, u64),
+    /// With all of the numbers that lie partly in it.
+    wide: (u64, u64),
+    /// As far as there was anything to find.
+    parts: Vec<Part>,
 }
 
 impl Transaction {
@@ -63,53 +93,71 @@ impl Transaction {
 }
 
 impl TransactionBlob<'_> {
-    /// What it is, as this transaction will leave it; its version is the one that was found. It must be unchanged when the
-    /// transaction commits, its size included.
+    /// What it is, as this transaction will leave it; its version is the one that was found. Id and version of one that this
+    /// transaction makes are [`Timestamp::MAX`], which stands for the version that [`Committed::version`] will tell. It must be
+    /// unchanged when the transaction commits, its size included.
+    ///
+    /// [`Committed::version`]: crate::Committed::version
     ///
     /// # Errors
-    /// As [`Transaction::read`]; [`Error::NotReadBack`] of one that this transaction makes or has removed.
+    /// As [`Transaction::read`].
     pub async fn stat(&self) -> Result<Option<BlobInfo>, Error> {
         let Some(seen) = self.there().await? else { return Ok(None) };
         self.rest_on_header(&seen.header)?;
-        Ok(Some(BlobInfo { size: seen.size, ..BlobInfo::of(&seen.header) }))
+        let version = if seen.is_own() { Timestamp::MAX } else { seen.header.version };
+        Ok(Some(BlobInfo { size: seen.size, version, ..BlobInfo::of(&seen.header) }))
     }
 
     /// So many bytes from an offset on, as far as the blob has them, all in memory: 64 MiB at most. What was found of them must
-    /// be unchanged when the transaction commits; what this transaction has written lies over it.
+    /// be unchanged when the transaction commits; what this transaction has done lies over it.
     ///
     /// # Errors
-    /// As [`Transaction::read`], also where a number lies in it that this transaction has transformed; `NotFound`;
-    /// [`BlobTrouble::TooLong`].
+    /// As [`Transaction::read`]; `NotFound`; [`BlobTrouble::TooLong`].
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, Error> {
-        let seen = self.seen().await?;
+        loop {
+            let span = self.span(&self.seen().await?, offset, length)?;
+            let looked = self.blob.look_at(&span.header, &span.parts).await?;
+            if let Some(bytes) = self.filled(&span, looked)? {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// What is to be found for a read.
+    fn span(&self, seen: &Seen, offset: u64, length: u64) -> Result<Span, Error> {
         let end = offset.saturating_add(length);
         if end > seen.size {
             self.rest_on_header(&seen.header)?;
         }
         let end = end.min(seen.size).max(offset);
-        let length = usize::try_from(end - offset).unwrap_or(usize::MAX);
-        if length > BLOB_WRITE_BYTES_MAX {
+        if end - offset > BLOB_WRITE_BYTES_MAX as u64 {
             return Err(self.blob.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
-        if seen.transformed.iter().any(|&(from, to)| from < end && offset < to) {
-            return Err(self.not_read_back());
+        let wide = self.own(|edits| edits.widened((offset, end)))?;
+        let found_end = wide.1.min(seen.found_end).max(wide.0);
+        let parts = seen.header.parts(wide.0, found_end - wide.0).collect();
+        Ok(Span { header: seen.header.clone(), asked: (offset, end), wide, parts })
+    }
+
+    /// What was found, with what this transaction has done over it. `None`: it has done more meanwhile.
+    fn filled(&self, span: &Span, looked: Vec<Looked>) -> Result<Option<Bytes>, Error> {
+        if looked.iter().any(|one| one.version == Timestamp::ZERO) {
+            // A chunk that is not there may have come and gone with a cut, of which the header tells.
+            self.rest_on_header(&span.header)?;
         }
-        let mut all = BytesMut::with_capacity(length);
-        let found_end = end.min(seen.found_end).max(offset);
-        let parts: Vec<_> = seen.header.parts(offset, found_end - offset).collect();
-        for (part, looked) in parts.iter().zip(self.find(&seen.header, &parts).await?) {
+        let (from, end) = span.wide;
+        let mut all = BytesMut::with_capacity((end - from) as usize);
+        for (part, looked) in span.parts.iter().zip(looked) {
             self.transaction.rest(self.chunk_read(part.number)?, looked.version)?;
             all.extend_from_slice(&whole(looked.bytes, part.length as usize));
         }
-        all.resize(length, 0);
-        for (at, bytes) in &seen.writes {
-            let (from, to) = (offset.max(*at), end.min(at + bytes.len() as u64));
-            if from < to {
-                let own = &bytes[(from - at) as usize..(to - at) as usize];
-                all[(from - offset) as usize..(to - offset) as usize].copy_from_slice(own);
-            }
-        }
-        Ok(all.freeze())
+        all.resize((end - from) as usize, 0);
+        let is_known = self.own(|edits| {
+            edits.lie_over(from, &mut all);
+            edits.widened(span.asked) == span.wide
+        })?;
+        let (begin, length) = ((span.asked.0 - from) as usize, (span.asked.1 - span.asked.0) as usize);
+        Ok(is_known.then(|| all.freeze().slice(begin..begin + length)))
     }
 
     /// Has the commit write bytes at an offset, which may lie behind the end: what is between are zeros.
@@ -137,7 +185,7 @@ impl TransactionBlob<'_> {
     }
 
     /// Has the commit change a number in it. One that lies within a chunk is changed there, whatever it will be by then, so that
-    /// transforms of others do not stand in the way; one across two chunks is read here, and written.
+    /// nothing rests on what it was; one across two chunks is read here, and written.
     ///
     /// # Errors
     /// As [`TransactionBlob::write`]; as [`TransactionBlob::read`] where it lies across two chunks.
@@ -151,19 +199,16 @@ impl TransactionBlob<'_> {
             let mut number = [0; 8];
             let read = self.read(offset, width).await?;
             number[..read.len()].copy_from_slice(&read);
-            let new = wire.operator.applied(wire.number, u64::from_le_bytes(number), wire.operand);
-            return self.put(
-                &seen,
-                (offset, end),
-                Bytes::copy_from_slice(&new.to_le_bytes()[..width as usize]),
-            );
+            let number = &mut number[..width as usize];
+            edits::change(number, &wire);
+            return self.put(&seen, (offset, end), Bytes::copy_from_slice(number));
         };
         let stamp = seen.header.stamp;
-        self.change_header(BlobChange::Grow { stamp, size: end })?;
-        let transform = Wire { offset: u64::from(part.within), ..wire };
-        self.change_chunk(part.number, BlobChange::TransformChunk { stamp, transform, makes: true })?;
-        self.noted(|seen| {
-            seen.transformed.push((offset, end));
+        self.grow(&seen, end)?;
+        let own = Wire { offset: u64::from(part.within), ..wire };
+        self.change_chunk(part.number, BlobChange::TransformChunk { stamp, transform: own, makes: true })?;
+        self.noted(|seen, edits| {
+            edits.transform(offset, wire);
             seen.size = seen.size.max(end);
         })
     }
@@ -177,10 +222,10 @@ impl TransactionBlob<'_> {
         self.rest_on_header(&seen.header)?;
         let (stamp, bits) = (seen.header.stamp, seen.header.chunk_bits);
         if size >= seen.size {
-            self.change_header(BlobChange::Grow { stamp, size })?;
-            return self.noted(|seen| seen.size = size);
+            self.grow(&seen, size)?;
+            return self.noted(|seen, _| seen.size = size);
         }
-        let chunks = seen.header.chunks().max(seen.size.div_ceil(seen.header.chunk_bytes()));
+        let chunks = seen.chunks();
         self.check_cut(chunks - (size >> bits), bits)?;
         let after = next(stamp);
         self.change_header(BlobChange::Cut { stamp, size })?;
@@ -189,32 +234,48 @@ impl TransactionBlob<'_> {
             self.change_chunk(number, BlobChange::CutChunk { stamp: after, keep, marks: false })?;
         }
         self.change_header(BlobChange::Settle { stamp: after })?;
-        self.noted(|seen| {
+        self.noted(|seen, edits| {
+            seen.has_changed_header = true;
             seen.header.stamp = after;
             seen.header.size = seen.header.size.max(seen.size);
             (seen.size, seen.found_end) = (size, seen.found_end.min(size));
-            seen.writes.retain_mut(|(at, bytes)| {
-                bytes.truncate(usize::try_from(size.saturating_sub(*at)).unwrap_or(usize::MAX));
-                !bytes.is_empty()
-            });
-            seen.transformed.retain(|&(from, _)| from < size);
+            edits.cut(size);
         })
     }
 
-    /// Has the commit make it, empty, with chunks as large as the keyspace says. What is written into it comes with a later
-    /// transaction: only this one's commit gives it the id by which its chunks know it.
+    /// Has the commit make it, with chunks as large as the keyspace says. It is empty, and may be written to at once.
     ///
     /// # Errors
     /// `ConditionFailed` if there is one of this name; as [`Transaction::write`].
     pub async fn create(&self, attributes: &[u8]) -> Result<(), Error> {
+        self.create_with(self.blob.keyspace.config().chunk_bytes.trailing_zeros() as u8, attributes).await
+    }
+
+    /// As [`TransactionBlob::create`], with chunks of another size: its power of two, from 12 (4 KiB) to 24 (16 MiB).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn create_with(&self, chunk_bits: u8, attributes: &[u8]) -> Result<(), Error> {
         if let Some(seen) = self.there().await? {
             let (version, found) = (seen.header.version, None);
             return Err(self.blob.failed(Failure::ConditionFailed { version, found }));
         }
-        let chunk_bits = self.blob.keyspace.config().chunk_bytes.trailing_zeros() as u8;
-        self.transaction.rest(self.header_read()?, Timestamp::ZERO)?;
+        let version = match self.transaction.blob_seen(&self.place())? {
+            Some(Within::Removed(version)) => version,
+            _ => Timestamp::ZERO,
+        };
         self.change_header(BlobChange::Create { chunk_bits, attributes })?;
-        self.transaction.put_blob(self.place(), Within::Untold)
+        let header = Known {
+            version,
+            stamp: BlobStamp { id: BlobStamp::OWN, generation: 0 },
+            size: 0,
+            uncut: 0,
+            filling: Filling::Not,
+            chunk_bits,
+            attributes: Bytes::copy_from_slice(attributes),
+        };
+        let seen = Seen { has_changed_header: true, ..Seen::found(header) };
+        self.transaction.put_blob(self.place(), Within::There(seen))
     }
 
     /// Has the commit replace its attributes.
@@ -224,32 +285,39 @@ impl TransactionBlob<'_> {
     pub async fn set_attributes(&self, attributes: &[u8]) -> Result<(), Error> {
         let stamp = self.seen_to_change().await?.header.stamp;
         self.change_header(BlobChange::Describe { stamp, attributes })?;
-        self.noted(|seen| seen.header.attributes = Bytes::copy_from_slice(attributes))
+        self.noted(|seen, _| {
+            seen.has_changed_header |= seen.header.attributes != attributes;
+            seen.header.attributes = Bytes::copy_from_slice(attributes);
+        })
     }
 
-    /// Has the commit remove it, as it was found. Brings whether there is one.
+    /// Has the commit remove it, as it was found, with what this transaction has done to it. Brings whether there is one.
     ///
     /// # Errors
-    /// [`Error::NotReadBack`] of one that this transaction has changed; [`BlobTrouble::TooLong`] of one with more than 4,096
-    /// chunks; as [`Transaction::write`].
+    /// [`BlobTrouble::TooLong`] of one with more than 4,096 chunks; as [`Transaction::write`].
     pub async fn remove(&self) -> Result<bool, Error> {
         if self.there().await?.is_none() {
             return Ok(false);
         }
-        let Seen { header, has_changed_header, .. } = self.seen_to_change().await?;
-        if has_changed_header {
-            return Err(self.not_read_back());
-        }
-        self.check_cut(header.chunks(), header.chunk_bits)?;
-        self.rest_on_header(&header)?;
+        let seen = self.seen_to_change().await?;
+        let Known { version, stamp, chunk_bits, .. } = seen.header;
+        self.check_cut(seen.chunks(), chunk_bits)?;
+        self.rest_on_header(&seen.header)?;
         let key = self.blob.header_key()?;
-        let condition = Condition::IfVersion(header.version);
+        // Whoever has changed it leaves it at the version of the transaction.
+        let condition = Condition::IfVersion(if seen.has_changed_header { Timestamp::MAX } else { version });
         self.add(&WireOperation::Write(Write { key: &key, condition, change: Change::Remove }))?;
-        for number in 0..header.chunks() {
-            self.change_chunk(number, BlobChange::DropChunk { stamp: header.stamp })?;
+        for number in 0..seen.chunks() {
+            self.change_chunk(number, BlobChange::DropChunk { stamp })?;
         }
-        self.transaction.put_blob(self.place(), Within::Untold)?;
+        self.transaction.put_blob(self.place(), Within::Removed(version))?;
         Ok(true)
+    }
+
+    /// It ends there, or behind it: and is of the generation that was seen.
+    fn grow(&self, seen: &Seen, size: u64) -> Result<(), Error> {
+        self.change_header(BlobChange::Grow { stamp: seen.header.stamp, size })?;
+        self.noted(|seen, _| seen.has_changed_header |= size > seen.size)
     }
 
     fn put(&self, seen: &Seen, (offset, end): (u64, u64), bytes: Bytes) -> Result<(), Error> {
@@ -257,7 +325,7 @@ impl TransactionBlob<'_> {
             return Ok(());
         }
         let stamp = seen.header.stamp;
-        self.change_header(BlobChange::Grow { stamp, size: end })?;
+        self.grow(seen, end)?;
         for part in seen.header.parts(offset, end - offset) {
             let from = (part.at - offset) as usize;
             let own = &bytes[from..from + part.length as usize];
@@ -270,42 +338,24 @@ impl TransactionBlob<'_> {
             };
             self.change_chunk(part.number, change)?;
         }
-        self.noted(|seen| {
-            seen.transformed.retain(|&(from, to)| from < offset || to > end);
-            seen.writes.push((offset, bytes));
+        self.noted(|seen, edits| {
+            edits.write(offset, bytes);
             seen.size = seen.size.max(end);
         })
-    }
-
-    /// Parts of chunks as they are found now.
-    async fn find(&self, header: &Known, parts: &[super::Part]) -> Result<Vec<Looked>, Error> {
-        let looked = self.blob.look_at(header, parts).await?;
-        if looked.iter().any(|one| one.version == Timestamp::ZERO) {
-            // A chunk that is not there may have come and gone with a cut, of which the header tells.
-            self.rest_on_header(header)?;
-        }
-        Ok(looked)
     }
 
     /// The blob as this transaction sees it; `None`: there is none.
     async fn there(&self) -> Result<Option<Seen>, Error> {
         if self.transaction.blob_seen(&self.place())?.is_none() {
             let found = match self.blob.header().await? {
-                Some(header) => Within::There(Seen {
-                    size: header.size,
-                    found_end: header.size,
-                    header,
-                    writes: Vec::new(),
-                    transformed: Vec::new(),
-                    has_changed_header: false,
-                }),
+                Some(header) => Within::There(Seen::found(header)),
                 None => Within::Absent,
             };
             self.transaction.found_blob(self.place(), found)?;
         }
         match self.transaction.blob_seen(&self.place())? {
             Some(Within::There(seen)) => Ok(Some(seen)),
-            Some(Within::Untold) => Err(self.not_read_back()),
+            Some(Within::Removed(_)) => Ok(None),
             Some(Within::Absent) | None => {
                 self.transaction.rest(self.header_read()?, Timestamp::ZERO)?;
                 Ok(None)
@@ -347,8 +397,7 @@ impl TransactionBlob<'_> {
     fn change_header(&self, change: BlobChange<'_>) -> Result<(), Error> {
         let key = self.blob.header_key()?;
         let (condition, change) = (Condition::Always, Change::Blob(change));
-        self.add(&WireOperation::Write(Write { key: &key, condition, change }))?;
-        self.transaction.change_blob(&self.place(), |seen| seen.has_changed_header = true)
+        self.add(&WireOperation::Write(Write { key: &key, condition, change }))
     }
 
     fn change_chunk(&self, number: u64, change: BlobChange<'_>) -> Result<(), Error> {
@@ -368,8 +417,12 @@ impl TransactionBlob<'_> {
         item.map_err(|unfit| Error::about(&self.blob.name, Reason::Unfit(unfit)))
     }
 
-    fn noted(&self, change: impl FnOnce(&mut Seen)) -> Result<(), Error> {
+    fn noted(&self, change: impl FnOnce(&mut Seen, &mut Edits)) -> Result<(), Error> {
         self.transaction.change_blob(&self.place(), change)
+    }
+
+    fn own<R: Default>(&self, look: impl FnOnce(&Edits) -> R) -> Result<R, Error> {
+        self.transaction.blob_edits(&self.place(), look)
     }
 
     fn place(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
@@ -382,9 +435,5 @@ impl TransactionBlob<'_> {
             return Err(self.blob.trouble(BlobTrouble::TooLong { limit: BLOB_CUT_CHUNKS_MAX << bits }));
         }
         Ok(())
-    }
-
-    fn not_read_back(&self) -> Error {
-        Error::NotReadBack { key: self.blob.name[..].into() }
     }
 }

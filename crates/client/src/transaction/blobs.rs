@@ -7,8 +7,21 @@ use zerohop_wire::ids::Timestamp;
 
 use super::Transaction;
 use super::buffer::{Cell, Place};
-use crate::blob::{SeenBlob, Within};
+use crate::blob::{Edits, SeenBlob, Within};
 use crate::error::Error;
+
+/// What a transaction keeps for one blob.
+#[derive(Debug)]
+pub(super) struct Kept {
+    within: Within,
+    edits: Edits,
+}
+
+impl Kept {
+    fn of(within: Within) -> Self {
+        Self { within, edits: Edits::default() }
+    }
+}
 
 /// Bytes of a chunk's number behind the name in a key.
 const NUMBER_BYTES: usize = 8;
@@ -35,27 +48,41 @@ impl Transaction {
 
     /// What it knows of a blob.
     pub(crate) fn blob_seen(&self, place: &Place) -> Result<Option<Within>, Error> {
-        self.with(|buffer| buffer.blobs.get(place).cloned())
+        self.with(|buffer| buffer.blobs.get(place).map(|kept| kept.within.clone()))
     }
 
     /// A blob was found so, unless it was found before.
     pub(crate) fn found_blob(&self, place: Place, found: Within) -> Result<(), Error> {
         self.with(|buffer| {
-            buffer.blobs.entry(place).or_insert(found);
+            buffer.blobs.entry(place).or_insert_with(|| Kept::of(found));
         })
     }
 
+    /// A blob is so from now on: what was done to its bytes before is forgotten.
     pub(crate) fn put_blob(&self, place: Place, now: Within) -> Result<(), Error> {
-        self.with(|buffer| drop(buffer.blobs.insert(place, now)))
+        self.with(|buffer| drop(buffer.blobs.insert(place, Kept::of(now))))
     }
 
     /// Takes note of a change of a blob that is there.
-    pub(crate) fn change_blob(&self, place: &Place, change: impl FnOnce(&mut SeenBlob)) -> Result<(), Error> {
+    pub(crate) fn change_blob(
+        &self,
+        place: &Place,
+        change: impl FnOnce(&mut SeenBlob, &mut Edits),
+    ) -> Result<(), Error> {
         self.with(|buffer| {
-            if let Some(Within::There(seen)) = buffer.blobs.get_mut(place) {
-                change(seen);
+            if let Some(Kept { within: Within::There(seen), edits }) = buffer.blobs.get_mut(place) {
+                change(seen, edits);
             }
         })
+    }
+
+    /// Looks at what was done to a blob's bytes.
+    pub(crate) fn blob_edits<R: Default>(
+        &self,
+        place: &Place,
+        look: impl FnOnce(&Edits) -> R,
+    ) -> Result<R, Error> {
+        self.with(|buffer| buffer.blobs.get(place).map(|kept| look(&kept.edits)).unwrap_or_default())
     }
 }
 

@@ -9,8 +9,8 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::messages::{Operation, Query, Read};
 use zerohop_wire::{AbortReason, Failure};
 
+use super::blobs::Kept;
 use super::overlay::Local;
-use crate::blob::Within;
 use crate::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
 };
@@ -26,7 +26,7 @@ pub(super) struct Buffer {
     writes: Vec<Item>,
     records: BTreeMap<Place, Seen>,
     /// Blobs, by their names.
-    pub(super) blobs: BTreeMap<Place, Within>,
+    pub(super) blobs: BTreeMap<Place, Kept>,
     reads: usize,
     /// Bytes of all operations, and of those that are still here.
     bytes: u64,

@@ -10,6 +10,8 @@ use crate::outcome::Outcome;
 
 pub(super) fn plan<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> Planned<'a> {
     let is_header = name_of_header(cell.key).is_some();
+    // Only a transaction that makes a blob can say which is its own: it has put an id there.
+    check_key(change.stamp().id != BlobStamp::OWN)?;
     match *change {
         BlobChange::WriteChunk { stamp, offset, length, bytes, makes } => {
             check_key(!is_header && is_of_blob(cell.key))?;

@@ -110,6 +110,8 @@ pub enum BlobChange<'a> {
 
 /// Of writes and transforms: may make the chunk. Of a cut: marks where there is none.
 const MAKES: u8 = 0x80;
+/// Of the blob that the same transaction makes: [`BlobStamp::OWN`], which travels as an id of zero.
+const OWN: u8 = 0x40;
 
 impl<'a> BlobChange<'a> {
     pub(super) fn kind(&self) -> Kind {
@@ -146,6 +148,29 @@ impl<'a> BlobChange<'a> {
         }
     }
 
+    /// The same of the blob with this id, if it is of the one that the transaction makes.
+    #[must_use]
+    pub fn of_own(mut self, id: u64) -> Self {
+        match &mut self {
+            Self::Create { .. } => {}
+            Self::Grow { stamp, .. }
+            | Self::Cut { stamp, .. }
+            | Self::Settle { stamp }
+            | Self::Describe { stamp, .. }
+            | Self::WriteChunk { stamp, .. }
+            | Self::CutChunk { stamp, .. }
+            | Self::DropChunk { stamp }
+            | Self::Fill { stamp, .. }
+            | Self::Publish { stamp, .. }
+            | Self::TransformChunk { stamp, .. } => {
+                if stamp.id == BlobStamp::OWN {
+                    stamp.id = id;
+                }
+            }
+        }
+        self
+    }
+
     /// Writes detail byte, fields and key behind `open`, and returns the payload.
     pub(super) fn put(
         &self,
@@ -169,8 +194,8 @@ impl<'a> BlobChange<'a> {
             }
         };
         let stamp = self.stamp();
-        let fields: [u8; 40] =
-            layout(|to| to.bytes(open(detail)).u64(stamp.id).u64(stamp.generation).u64(number));
+        let (detail, id) = if stamp.id == BlobStamp::OWN { (detail | OWN, 0) } else { (detail, stamp.id) };
+        let fields: [u8; 40] = layout(|to| to.bytes(open(detail)).u64(id).u64(stamp.generation).u64(number));
         out.extend_from_slice(&fields);
         if let Self::TransformChunk { transform, .. } = self {
             out.extend_from_slice(&transform.fields());
@@ -189,10 +214,17 @@ impl<'a> BlobChange<'a> {
         rest: &'a [u8],
     ) -> Result<Write<'a>, Failure<'static>> {
         let (mut fields, mut rest) = FieldReader::<24>::split(rest)?;
-        let stamp = BlobStamp { id: fields.u64(), generation: fields.u64() };
+        let mut stamp = BlobStamp { id: fields.u64(), generation: fields.u64() };
         let number = fields.u64();
         fields.done()?;
-        let makes = detail & MAKES != 0;
+        let (makes, is_own) = (detail & MAKES != 0, detail & OWN != 0);
+        let detail = detail & !OWN;
+        match (is_own, stamp.id) {
+            (true, 0) if kind != Kind::CreateBlob => stamp.id = BlobStamp::OWN,
+            (true, _) => return Err(What::Detail.into()),
+            (false, BlobStamp::OWN) => return Err(What::Chunk.into()),
+            (false, _) => {}
+        }
         let may_have_detail = matches!(kind, Kind::WriteChunk | Kind::CutChunk | Kind::TransformChunk);
         let wants_operator = kind == Kind::TransformChunk;
         if detail != 0 && !may_have_detail || detail & !MAKES != 0 && !wants_operator {

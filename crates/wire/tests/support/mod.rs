@@ -324,7 +324,9 @@ fn write<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -
 
 fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
     let n = &seed.n;
-    let (stamp, makes) = (BlobStamp { id: n[0], generation: n[1] }, n[3] % 2 == 1);
+    // Now and then of the blob that the same transaction makes.
+    let id = if n[3].is_multiple_of(5) { BlobStamp::OWN } else { n[0].min(BlobStamp::OWN - 1) };
+    let (stamp, makes) = (BlobStamp { id, generation: n[1] }, n[3] % 2 == 1);
     let offset = (n[2] % (8 << 20)) as u32;
     match n[4] % 11 {
         7 => BlobChange::Settle { stamp },

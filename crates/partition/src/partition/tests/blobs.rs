@@ -94,6 +94,9 @@ fn a_chunk_is_made_by_who_has_read_the_header_and_refuses_what_is_older() {
     assert_eq!(bench.write(&key, write(stamp, 12, b"XY", false)).number(), Ok(0));
     let read = Query::ReadChunk { offset: 9, length: 100 };
     assert_eq!(chunk_of(&bench.read(&key, read)), Ok((stamp, b"\0abXY".to_vec())));
+    // A single write has no blob of its own.
+    let own = BlobStamp { id: BlobStamp::OWN, generation: 0 };
+    assert_eq!(bench.write(&key, write(own, 0, b"no", true)).number(), Err(What::Chunk.into()));
     let older = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known: stamp });
     assert_eq!(bench.write(&key, write(older, 0, b"no", true)).number(), stale);

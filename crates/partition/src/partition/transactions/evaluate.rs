@@ -12,8 +12,11 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, Handle};
 use zerohop_transaction::limits::{EFFECT_BYTES_MAX, RESULT_BYTES_MAX, STAGED_PART_BYTES_MAX};
 use zerohop_transaction::{Access, Body, Evaluated, Item, Reason, Refusal, StageId};
+use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{Sequence, Timestamp};
-use zerohop_wire::messages::{Answer, Change, Operation, Outcome as Brought, Query};
+use zerohop_wire::messages::{
+    Answer, BlobChange, Change, Condition, Operation, Outcome as Brought, Query, Write,
+};
 use zerohop_wire::{Failure, Many};
 
 use super::host::Inner;
@@ -116,6 +119,7 @@ fn run<D: Disk>(
                 push_answer(&answer, at, &mut result, refuse)?;
             }
             Operation::Write(write) => {
+                let write = resolved(write, at);
                 let outcome = unit.write(&write).map_err(|failure| refuse(reason_of(&failure)))?;
                 // The chunks of a write are one with their header: all of them are as they should be, or none is written.
                 let is_of_blob = matches!(write.change, Change::Blob(_));
@@ -131,6 +135,12 @@ fn run<D: Disk>(
                         let answer = Ok(Brought::Done { version: at, number: 0 });
                         push_answer(&answer, at, &mut result, refuse)?;
                     }
+                    Ok(Brought::Done { .. })
+                        if matches!(write.change, Change::Blob(BlobChange::Create { .. })) =>
+                    {
+                        let answer = Ok(Brought::Done { version: at, number: BlobStamp::OWN });
+                        push_answer(&answer, at, &mut result, refuse)?;
+                    }
                     answer => push_answer(&answer, at, &mut result, refuse)?,
                 }
                 push_body(&item.body, &mut effect);
@@ -141,6 +151,18 @@ fn run<D: Disk>(
         }
     }
     Ok(Evaluated { effect: effect.freeze(), result: result.into() })
+}
+
+/// What a transaction calls its own, a blob that it makes or a version that it leaves, by the timestamp that it has here. Where a
+/// chunk knows a later blob than the one that this proposal would make, it is refused: what is decided is not below the proposal.
+fn resolved(mut write: Write<'_>, at: Timestamp) -> Write<'_> {
+    if let Change::Blob(change) = write.change {
+        write.change = Change::Blob(change.of_own(at.0));
+    }
+    if write.condition == Condition::IfVersion(Timestamp::MAX) {
+        write.condition = Condition::IfVersion(at);
+    }
+    write
 }
 
 fn reason_of(failure: &Failure<'_>) -> Reason {
@@ -217,7 +239,7 @@ pub(super) fn redo<D: Disk>(
         let Some(Operation::Write(write)) = operation(&bytes) else { return Err(Failure::Rotten) };
         // A sister does hers. Here it would come behind the walk that removes what is hers, and stay.
         if slice.is_none_or(|slice| slice.owns(write.key)) || is_planted(Bug::SistersHalfDone) {
-            unit.write(&write)?;
+            unit.write(&resolved(write, at))?;
         }
     }
     Ok(())

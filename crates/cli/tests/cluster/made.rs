@@ -1,0 +1,192 @@
+//! Blobs that a transaction makes, writes to, replaces and removes again.
+
+use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Transaction, Transform};
+
+use crate::loads::connect;
+use crate::nodes::Cluster;
+
+const CHUNK: u64 = 4096;
+
+async fn whole(blob: &Blob<'_>) -> Vec<u8> {
+    let size = blob.stat().await.unwrap().unwrap().size;
+    blob.read_seen(0, size).await.unwrap().0.to_vec()
+}
+
+async fn names(keyspace: &Keyspace) -> Vec<String> {
+    let mut list = keyspace.list_blobs("");
+    let mut names = Vec::new();
+    while let Some(page) = list.next_page().await.unwrap() {
+        names.extend(page.iter().map(|name| String::from_utf8_lossy(name).into_owned()));
+    }
+    names
+}
+
+/// Over two nodes, so that header and chunks lie with several: all know the blob by the version of the transaction.
+#[tokio::test]
+async fn a_blob_is_made_written_and_read_by_one_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tx = client.begin();
+    let own = tx.blob(&keyspace, "made");
+    own.create_with(12, b"first").await.unwrap();
+    assert_eq!(own.read(0, 10).await.unwrap(), "");
+    assert_eq!(own.append(vec![1; 5000]).await.unwrap(), 0);
+    assert_eq!(own.append(vec![2; 5000]).await.unwrap(), 5000);
+    own.write(3 * CHUNK - 5, vec![3; 10]).await.unwrap();
+    own.transform(Transform::add(7_u16).at(4999)).await.unwrap();
+    own.transform(Transform::max(9_u64).at(2 * CHUNK - 3)).await.unwrap();
+    own.truncate(3 * CHUNK).await.unwrap();
+    own.transform(Transform::add(1_u8).at(5 * CHUNK)).await.unwrap();
+    own.set_attributes(b"second").await.unwrap();
+    let info = own.stat().await.unwrap().unwrap();
+    assert_eq!((info.size, &info.attributes[..]), (5 * CHUNK + 1, &b"second"[..]));
+    let seen = own.read(0, u64::MAX).await.unwrap();
+    assert_eq!((seen.len() as u64, &seen[4998..5002]), (info.size, &[1, 8, 2, 2][..]));
+    assert_eq!(own.read(4999, 1).await.unwrap()[..], [8], "a part of a number");
+    tx.insert(&keyspace, "index", "made").unwrap();
+    assert_eq!(names(&keyspace).await, [""; 0]);
+    let committed = tx.commit().await.unwrap();
+
+    let blob = keyspace.blob("made");
+    let made = blob.stat().await.unwrap().unwrap();
+    assert_eq!((made.id, made.generation, made.chunk_bytes), (committed.version(), 1, CHUNK));
+    assert_eq!((made.size, &made.attributes[..]), (info.size, &b"second"[..]));
+    assert_eq!(whole(&blob).await, seen);
+    // It is a blob like any other.
+    blob.write_at(CHUNK - 1, b"xyz").await.unwrap();
+    assert_eq!(blob.append(b"end").await.unwrap(), info.size);
+    assert_eq!(blob.transform(Transform::add(1_u8).at(5 * CHUNK)).await.unwrap(), 2);
+    blob.truncate(10).await.unwrap();
+    assert_eq!(whole(&blob).await, [1; 10]);
+    assert!(blob.delete().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_blob_is_replaced_by_one_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"old").await.unwrap();
+    blob.write_at(0, &vec![9; 5 * CHUNK as usize]).await.unwrap();
+    let before = blob.stat().await.unwrap().unwrap();
+    let replace = async |tx: Transaction| {
+        let own = tx.blob(&keyspace, "b");
+        assert!(own.remove().await?);
+        assert_eq!(own.stat().await?, None);
+        assert!(!own.remove().await?);
+        assert_eq!(own.append("x").await.unwrap_err().failure(), Some(&Failure::NotFound));
+        own.create_with(13, b"new").await?;
+        own.write(3 * CHUNK, "new").await?;
+        assert_eq!(own.read(3 * CHUNK - 1, 9).await?, "\0new");
+        Ok::<_, Error>(())
+    };
+    // Not if another was faster.
+    let tx = client.begin();
+    replace(tx.clone()).await.unwrap();
+    blob.append(b"more").await.unwrap();
+    assert!(tx.commit().await.unwrap_err().is_conflict());
+    assert_eq!(whole(&blob).await.len() as u64, 5 * CHUNK + 4);
+
+    let tx = client.begin();
+    replace(tx.clone()).await.unwrap();
+    let committed = tx.commit().await.unwrap();
+    let now = keyspace.blob("b").stat().await.unwrap().unwrap();
+    assert_eq!((now.id, now.generation, now.chunk_bytes), (committed.version(), 0, 2 * CHUNK));
+    assert!(now.id > before.id && now.size == 3 * CHUNK + 3 && now.attributes == "new");
+    let mut expected = vec![0; 3 * CHUNK as usize];
+    expected.extend(b"new");
+    assert_eq!(whole(&keyspace.blob("b")).await, expected);
+    // Whoever remembers the old one writes to the new one, as ever.
+    blob.write_at(1, b"y").await.unwrap();
+    expected[1] = b'y';
+    assert_eq!(whole(&keyspace.blob("b")).await, expected);
+}
+
+/// Changes a blob in one way, and removes it in the same transaction.
+async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) -> Transaction {
+    let tx = client.begin();
+    let own = tx.blob(keyspace, "b");
+    match how {
+        "write" => own.write(1, "x").await.unwrap(),
+        "grow" => own.write(8 * CHUNK, "x").await.unwrap(),
+        "append" => drop(own.append(vec![1; 2 * CHUNK as usize]).await.unwrap()),
+        "transform" => own.transform(Transform::add(1_u32).at(CHUNK - 2)).await.unwrap(),
+        "cut" => own.truncate(5).await.unwrap(),
+        "attributes" => own.set_attributes(b"other").await.unwrap(),
+        "same attributes" => own.set_attributes(b"same").await.unwrap(),
+        _ => {
+            own.truncate(CHUNK + 5).await.unwrap();
+            own.append("x").await.unwrap();
+            own.set_attributes(b"other").await.unwrap();
+        }
+    }
+    assert!(own.remove().await.unwrap(), "{how}");
+    tx.insert(keyspace, "removed", how).unwrap();
+    tx
+}
+
+#[tokio::test]
+async fn a_blob_is_removed_after_each_change_by_the_same_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("b");
+    for how in ["write", "grow", "append", "transform", "cut", "attributes", "same attributes", "several"] {
+        blob.create_with(12, b"same").await.unwrap();
+        blob.write_at(0, &vec![7; 3 * CHUNK as usize]).await.unwrap();
+        // Somebody else is faster.
+        let tx = changed_and_removed(&client, &keyspace, how).await;
+        blob.append(b"more").await.unwrap();
+        assert!(tx.commit().await.unwrap_err().is_conflict(), "{how}");
+        assert_eq!(whole(&blob).await.len() as u64, 3 * CHUNK + 4);
+
+        let tx = changed_and_removed(&client, &keyspace, how).await;
+        tx.commit().await.unwrap();
+        assert_eq!(blob.stat().await.unwrap(), None, "{how}");
+        assert_eq!(keyspace.lookup_bytes("removed").await.unwrap().unwrap(), how);
+        // Nothing of it is in the next one.
+        blob.create_with(12, b"").await.unwrap();
+        blob.truncate(10 * CHUNK).await.unwrap();
+        assert!(whole(&blob).await.iter().all(|byte| *byte == 0), "{how}");
+        assert!(blob.delete().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn what_a_transaction_makes_and_removes_was_never_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tx = client.begin();
+    let own = tx.blob(&keyspace, "b");
+    for round in 0..3_u64 {
+        own.create_with(12, b"").await.unwrap();
+        own.write(round * CHUNK, vec![round as u8; 2 * CHUNK as usize]).await.unwrap();
+        own.truncate((round + 1) * CHUNK).await.unwrap();
+        assert!(own.remove().await.unwrap());
+    }
+    tx.insert(&keyspace, "k", "v").unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(names(&keyspace).await, [""; 0]);
+    let blob = keyspace.blob("b");
+    blob.create_with(12, b"").await.unwrap();
+    blob.truncate(10 * CHUNK).await.unwrap();
+    assert!(whole(&blob).await.iter().all(|byte| *byte == 0));
+    blob.delete().await.unwrap();
+    // Two that make one of the same name: one has to look again.
+    let (one, other) = (client.begin(), client.begin());
+    for tx in [&one, &other] {
+        let own = tx.blob(&keyspace, "b");
+        own.create(b"").await.unwrap();
+        own.append("x").await.unwrap();
+    }
+    one.commit().await.unwrap();
+    assert!(other.commit().await.unwrap_err().is_conflict());
+    assert_eq!(whole(&keyspace.blob("b")).await, b"x");
+}
