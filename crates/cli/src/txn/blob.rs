@@ -6,6 +6,7 @@ use bytes::Bytes;
 use zerohop_client::{Error, TransactionBlob};
 
 use super::line::BlobOperation;
+use super::transform;
 
 /// What an operation on a blob has brought.
 pub(super) enum Told {
@@ -17,6 +18,7 @@ pub(super) enum Told {
     /// How large it is, if there is one.
     Size(Option<u64>),
     Bytes(Bytes),
+    Number(transform::Told),
 }
 
 /// Takes up one operation.
@@ -37,10 +39,7 @@ pub(super) async fn step(blob: &TransactionBlob<'_>, operation: &BlobOperation) 
             blob.truncate(*size).await?;
             Told::Done
         }
-        BlobOperation::Transform { given, .. } => {
-            given.write_in(blob).await?;
-            Told::Done
-        }
+        BlobOperation::Transform { given, .. } => Told::Number(given.write_in(blob).await?),
         BlobOperation::Rm { .. } => Told::Found(blob.remove().await?),
     })
 }

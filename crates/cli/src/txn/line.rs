@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn lines_are_read_as_kv_writes_them() {
         let text = b"insert a 'b c' --if-absent -k other\n\n# no\nincr n -5\ncas a --expect x --remove\ncheck a absent\n\
-            append l v w\nlookup -- -a\ncheck a 17.3\ntransform a add -2.5 --type f64 --at 8\n\
+            append l v w\nlookup -- -a\ncheck a 17.3\ntransform a add -2.5 --type f64 --at 8 --old\n\
             blob write b xyz --at 7 -k other\nblob read b";
         let lines = read(text).unwrap();
         let names: Vec<(usize, &str)> =

@@ -123,7 +123,9 @@ fn one<'a>(brought: &'a Brought, committed: &Committed) -> Result<Shown<'a>, Err
         Brought::Removed(promise) => Shown { found: Some(committed.brought(promise)?), ..done },
         Brought::Length(promise) => Shown { length: Some(committed.brought(promise)?), ..done },
         Brought::Sum(promise) => Shown { sum: Some(committed.brought(promise)?), ..done },
-        Brought::Number(told) => Shown { number: Some(told(committed)?), ..done },
+        Brought::Number(told) | Brought::Blob(blob::Told::Number(told)) => {
+            Shown { number: Some(told(committed)?), ..done }
+        }
         Brought::Checked => done,
         Brought::Blob(blob::Told::Done) => done,
         Brought::Blob(blob::Told::At(offset)) => Shown { offset: Some(*offset), ..done },

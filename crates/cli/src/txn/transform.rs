@@ -6,7 +6,7 @@ use std::str::FromStr;
 use clap::Args;
 use serde_json::Value;
 use zerohop_client::{
-    Committed, Condition, Error, Keyspace, Number, Transaction, TransactionBlob, Transform,
+    Committed, Condition, Error, Keyspace, Number, Promise, Transaction, TransactionBlob, Transform,
 };
 
 use crate::common::transform::{GivenOperator, GivenType, Shown, of_type, operand};
@@ -22,6 +22,9 @@ pub(super) struct Given {
     /// Where the number begins, in bytes.
     #[arg(long = "at", default_value_t = 0)]
     offset: u64,
+    /// Brings what the number was, not what it is now.
+    #[arg(long)]
+    old: bool,
 }
 
 /// What it has become, once that is known.
@@ -44,16 +47,30 @@ impl Given {
     }
 
     /// Has the commit do it in a blob.
-    pub(super) async fn write_in(&self, blob: &TransactionBlob<'_>) -> Result<(), Error> {
+    pub(super) async fn write_in(&self, blob: &TransactionBlob<'_>) -> Result<Told, Error> {
         of_type!(self.number, write_in(self, blob).await)
     }
 }
 
-async fn write_in<N: Number + FromStr>(given: &Given, blob: &TransactionBlob<'_>) -> Result<(), Error> {
+async fn write_in<N>(given: &Given, blob: &TransactionBlob<'_>) -> Result<Told, Error>
+where
+    N: Number + FromStr + Display + Into<Value> + Send + 'static,
+{
     // Looked at before anything was sent.
     let operator = given.operator.into();
     let operand: N = operand(operator, &given.operand).map_err(|_| Error::Unexpected)?;
-    blob.transform(Transform::new(operator, operand).at(given.offset)).await
+    let transform = Transform::new(operator, operand).at(given.offset);
+    Ok(told(match given.old {
+        true => blob.transform_and_get_old(transform).await?,
+        false => blob.transform(transform).await?,
+    }))
+}
+
+fn told<N>(promise: Promise<N>) -> Told
+where
+    N: Number + Display + Into<Value> + Send + 'static,
+{
+    Box::new(move |committed| committed.brought(&promise).map(|number| Shown::of(number).value))
 }
 
 fn check<N: Number + FromStr>(given: &Given) -> Result<(), String> {
@@ -73,6 +90,9 @@ where
     let operator = given.operator.into();
     let operand: N = operand(operator, &given.operand).map_err(|_| Error::Unexpected)?;
     let transform = Transform::new(operator, operand).at(given.offset);
-    let promise = tx.write(keyspace.transform(key, transform).condition(condition))?;
-    Ok(Box::new(move |committed| committed.brought(&promise).map(|number| Shown::of(number).value)))
+    let transform = match given.old {
+        true => keyspace.transform_and_get_old(key, transform),
+        false => keyspace.transform(key, transform),
+    };
+    Ok(told(tx.write(transform.condition(condition))?))
 }

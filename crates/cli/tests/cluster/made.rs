@@ -106,6 +106,43 @@ async fn a_blob_is_replaced_by_one_transaction() {
     assert_eq!(whole(&keyspace.blob("b")).await, expected);
 }
 
+/// As outside of transactions: in a chunk, across chunks, in a blob that is there and in one that is made.
+#[tokio::test]
+async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blob = keyspace.blob("there");
+    blob.create_with(12, b"").await.unwrap();
+    blob.write_at(0, &vec![1; 2 * CHUNK as usize]).await.unwrap();
+    // Nothing rests on the number within a chunk, and what it was across two does.
+    let tx = client.begin();
+    tx.blob(&keyspace, "there").transform(Transform::add(1_u16).at(CHUNK - 1)).await.unwrap();
+    assert_eq!(blob.transform(Transform::add(1_u8)).await.unwrap(), 2);
+    assert!(tx.commit().await.unwrap_err().is_conflict());
+    let tx = client.begin();
+    let within = tx.blob(&keyspace, "there").transform_and_get_old(Transform::add(1_u8)).await.unwrap();
+    assert_eq!(blob.transform(Transform::add(1_u8)).await.unwrap(), 3);
+    assert_eq!(tx.commit().await.unwrap().brought(&within).unwrap(), 3, "as it is found by the commit");
+
+    let tx = client.begin();
+    let (there, made) = (tx.blob(&keyspace, "there"), tx.blob(&keyspace, "made"));
+    made.create_with(12, b"").await.unwrap();
+    let mut promises = Vec::new();
+    for own in [&there, &made] {
+        for at in [0, CHUNK - 1] {
+            let add = Transform::add(0x100_u16).at(at);
+            promises.push(own.transform(add).await.unwrap());
+            promises.push(own.transform_and_get_old(add).await.unwrap());
+        }
+    }
+    let committed = tx.commit().await.unwrap();
+    let brought: Vec<u16> = promises.iter().map(|one| committed.brought(one).unwrap()).collect();
+    assert_eq!(brought, [0x204, 0x204, 0x201, 0x201, 0x100, 0x100, 0x100, 0x100]);
+    assert_eq!(whole(&keyspace.blob("made")).await[CHUNK as usize - 1..], [0, 2]);
+}
+
 /// Changes a blob in one way, and removes it in the same transaction.
 async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) -> Transaction {
     let tx = client.begin();
@@ -114,7 +151,7 @@ async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) ->
         "write" => own.write(1, "x").await.unwrap(),
         "grow" => own.write(8 * CHUNK, "x").await.unwrap(),
         "append" => drop(own.append(vec![1; 2 * CHUNK as usize]).await.unwrap()),
-        "transform" => own.transform(Transform::add(1_u32).at(CHUNK - 2)).await.unwrap(),
+        "transform" => drop(own.transform(Transform::add(1_u32).at(CHUNK - 2)).await.unwrap()),
         "cut" => own.truncate(5).await.unwrap(),
         "attributes" => own.set_attributes(b"other").await.unwrap(),
         "same attributes" => own.set_attributes(b"same").await.unwrap(),

@@ -171,7 +171,7 @@ fn blobs_change_among_records_or_not_at_all() {
         "blob stat nobody",
     ];
     let (code, told, why) = txn(&cluster, &lines, false);
-    assert_eq!((code, told.as_str()), (0, "4099\n1\nb c\n4100\n"), "{why}");
+    assert_eq!((code, told.as_str()), (0, "4099\n98\n1\nb c\n4100\n"), "{why}");
     assert!(why.contains("line 7: blob \"nobody\""), "{why}");
     assert_eq!(cluster.ok(&["blob", "read", "b", "--at", "4094", "--length", "9"]), "bb cde");
     let (code, told, _) =
@@ -183,6 +183,21 @@ fn blobs_change_among_records_or_not_at_all() {
         { "operation": "blob rm", "key": "nobody", "done": true, "found": false },
     ]);
     assert_eq!((code, &told["results"]), (0, &expected));
+    // A number within a chunk, and one across two, which rests on what is read of it.
+    cluster.ok(&["blob", "put", "n", "/dev/null", "--chunk", "4KiB"]);
+    let lines = [
+        "blob transform n add 40 --type u16",
+        "blob transform n add 2 --type u16 --old",
+        "blob transform n max 2.5 --type f64 --at 4092",
+        "blob transform n multiply 2 --type f64 --at 4092 --old",
+        "transform r add 7 --old",
+        "transform r add 7",
+    ];
+    assert_eq!(txn(&cluster, &lines, false), (0, "40\n40\n2.5\n2.5\n0\n14\n".to_owned(), String::new()));
+    let (_, told, _) = txn(&cluster, &["blob transform n add 1 --type u8", "blob rm n"], true);
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let expected = json!({ "operation": "blob transform", "key": "n", "done": true, "number": 43 });
+    assert_eq!(told["results"][0], expected);
     // What one line refuses, no line does; a blob's line may be several writes.
     let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
     let (code, told, why) = txn(&cluster, &lines, false);

@@ -24,7 +24,8 @@ use super::{Blob, BlobInfo, Known, Looked, Part, whole};
 use crate::error::{BlobTrouble, Error};
 use crate::keyspace::Keyspace;
 use crate::limits::{BLOB_CUT_CHUNKS_MAX, BLOB_WRITE_BYTES_MAX};
-use crate::transaction::Transaction;
+use crate::operation;
+use crate::transaction::{Promise, Transaction};
 use crate::transform::Transform;
 
 /// A blob as one transaction has to do with it: see [`Transaction::blob`].
@@ -185,12 +186,31 @@ impl TransactionBlob<'_> {
     }
 
     /// Has the commit change a number in it. One that lies within a chunk is changed there, whatever it will be by then, so that
-    /// nothing rests on what it was; one across two chunks is read here, and written.
+    /// nothing rests on what it was; one across two chunks is read here, and written. The promise brings what it is then.
     ///
     /// # Errors
     /// As [`TransactionBlob::write`]; as [`TransactionBlob::read`] where it lies across two chunks.
-    pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<(), Error> {
-        let (offset, wire) = transform.parts(Brings::New);
+    pub async fn transform<N: Number>(&self, transform: Transform<N>) -> Result<Promise<N>, Error> {
+        self.transformed(transform, Brings::New).await
+    }
+
+    /// As [`TransactionBlob::transform`], with a promise of what the number was.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn transform_and_get_old<N: Number>(
+        &self,
+        transform: Transform<N>,
+    ) -> Result<Promise<N>, Error> {
+        self.transformed(transform, Brings::Old).await
+    }
+
+    async fn transformed<N: Number>(
+        &self,
+        transform: Transform<N>,
+        brings: Brings,
+    ) -> Result<Promise<N>, Error> {
+        let (offset, wire) = transform.parts(brings);
         let width = N::TYPE.bytes() as u64;
         let end = offset.checked_add(width).ok_or_else(|| self.blob.trouble(BlobTrouble::Beyond))?;
         let seen = self.seen_to_change().await?;
@@ -200,17 +220,21 @@ impl TransactionBlob<'_> {
             let read = self.read(offset, width).await?;
             number[..read.len()].copy_from_slice(&read);
             let number = &mut number[..width as usize];
-            edits::change(number, &wire);
-            return self.put(&seen, (offset, end), Bytes::copy_from_slice(number));
+            let (old, new) = edits::change(number, &wire);
+            self.put(&seen, (offset, end), Bytes::copy_from_slice(number))?;
+            let told = if brings == Brings::Old { old } else { new };
+            return Ok(Promise::of_known(told, operation::transformed));
         };
         let stamp = seen.header.stamp;
         self.grow(&seen, end)?;
         let own = Wire { offset: u64::from(part.within), ..wire };
-        self.change_chunk(part.number, BlobChange::TransformChunk { stamp, transform: own, makes: true })?;
+        let change = BlobChange::TransformChunk { stamp, transform: own, makes: true };
+        let place = self.change_chunk(part.number, change)?;
         self.noted(|seen, edits| {
             edits.transform(offset, wire);
             seen.size = seen.size.max(end);
-        })
+        })?;
+        Ok(Promise::of_write(place, operation::transformed))
     }
 
     /// Has the commit make it this large: what is cut off is gone, what is added are zeros. It must end where it was found to.
@@ -394,22 +418,23 @@ impl TransactionBlob<'_> {
         self.item(&WireOperation::Read(Read { key: &key, query: Query::Inspect }))
     }
 
-    fn change_header(&self, change: BlobChange<'_>) -> Result<(), Error> {
+    fn change_header(&self, change: BlobChange<'_>) -> Result<usize, Error> {
         let key = self.blob.header_key()?;
         let (condition, change) = (Condition::Always, Change::Blob(change));
         self.add(&WireOperation::Write(Write { key: &key, condition, change }))
     }
 
-    fn change_chunk(&self, number: u64, change: BlobChange<'_>) -> Result<(), Error> {
+    /// Which of the transaction's writes it is.
+    fn change_chunk(&self, number: u64, change: BlobChange<'_>) -> Result<usize, Error> {
         let key = self.blob.chunk_key(number)?;
         let (condition, change) = (Condition::Always, Change::Blob(change));
         self.add(&WireOperation::Write(Write { key: &key, condition, change }))
     }
 
-    fn add(&self, operation: &WireOperation<'_>) -> Result<(), Error> {
+    fn add(&self, operation: &WireOperation<'_>) -> Result<usize, Error> {
         let item = self.item(operation)?;
         let cell = self.blob.keyspace.cell(operation.key());
-        self.transaction.add(item, cell, &self.blob.name).map(drop)
+        self.transaction.add(item, cell, &self.blob.name)
     }
 
     fn item(&self, operation: &WireOperation<'_>) -> Result<Item, Error> {

@@ -41,9 +41,30 @@ type Answer = Result<Reply, Failure<'static>>;
 /// What a write of a transaction will bring, once that is committed: see [`Committed::brought`].
 #[derive(Debug)]
 pub struct Promise<R> {
-    place: usize,
+    source: Source,
     read: Read<R>,
     brings: PhantomData<R>,
+}
+
+/// Where a promise finds what it brings.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// In the answer of this write.
+    Write(usize),
+    /// This number, which rests on what was read.
+    Known(u64),
+}
+
+impl<R> Promise<R> {
+    /// What a write will bring.
+    pub(crate) fn of_write(place: usize, read: Read<R>) -> Self {
+        Self { source: Source::Write(place), read, brings: PhantomData }
+    }
+
+    /// A number that is known, if the transaction is done.
+    pub(crate) fn of_known(number: u64, read: Read<R>) -> Self {
+        Self { source: Source::Known(number), read, brings: PhantomData }
+    }
 }
 
 /// A transaction that was done.
@@ -103,10 +124,15 @@ impl Transaction {
     /// # Errors
     /// It is too long, or one too many; [`Error::Ended`].
     pub fn write<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
+        let place = self.keep(&operation)?;
+        Ok(Promise::of_write(place, operation.brings()))
+    }
+
+    /// Which of the writes it is.
+    fn keep<R>(&self, operation: &Operation<'_, R>) -> Result<usize, Error> {
         let about = |reason| Error::about(operation.key(), reason);
         let item = operation.item(None).map_err(|unfit| about(Reason::Unfit(unfit)))?;
-        let place = self.add(item, operation.keyspace().cell(operation.key()), operation.key())?;
-        Ok(Promise { place, read: operation.brings(), brings: PhantomData })
+        self.add(item, operation.keyspace().cell(operation.key()), operation.key())
     }
 
     /// The bytes of a record, if there is one: `read(keyspace.lookup_bytes(key))`.
@@ -212,8 +238,14 @@ impl Committed {
     /// # Errors
     /// That write was not done, while the rest was: the record is of the other type, or no number.
     pub fn brought<R>(&self, promise: &Promise<R>) -> Result<R, Error> {
-        let Some((key, answer)) = self.answers.get(promise.place) else { return Err(Error::Unexpected) };
-        match (promise.read)(answer.clone()) {
+        let (key, answer): (&[u8], Answer) = match promise.source {
+            Source::Write(place) => {
+                let (key, answer) = self.answers.get(place).ok_or(Error::Unexpected)?;
+                (key, answer.clone())
+            }
+            Source::Known(number) => (&[], Ok(Reply::Done { version: self.version, number })),
+        };
+        match (promise.read)(answer) {
             Some(Ok(brought)) => Ok(brought),
             Some(Err(failure)) => Err(Error::about(key, Reason::Answer { failure })),
             None => Err(Error::Unexpected),

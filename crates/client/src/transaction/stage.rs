@@ -23,15 +23,16 @@ impl Transaction {
     /// As [`Transaction::write`]; what the server says, after which the transaction has ended.
     pub async fn stage<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
         let key = operation.key().to_vec();
-        let promise = self.write(operation)?;
-        let to_stage = self.with(|buffer| buffer.to_stage(promise.place))?;
+        let place = self.keep(&operation)?;
+        let promise = Promise::of_write(place, operation.brings());
+        let to_stage = self.with(|buffer| buffer.to_stage(place))?;
         let long = to_stage.filter(|(item, _)| item.packed().len() >= STAGED_AT_ONCE_BYTES_MIN);
         let Some((item, cell)) = long else { return Ok(promise) };
         let due = self.with(Buffer::take_due)?;
         let sent = self.send_ahead(&item, cell);
         match self.renew(due).await.and(staged(sent).await) {
             Ok(id) => {
-                self.with(|buffer| buffer.is_staged(promise.place, id))?;
+                self.with(|buffer| buffer.is_staged(place, id))?;
                 Ok(promise)
             }
             Err(reason) => {
