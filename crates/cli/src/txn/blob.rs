@@ -24,8 +24,11 @@ pub(super) enum Told {
 /// Takes up one operation.
 pub(super) async fn step(blob: &TransactionBlob<'_>, operation: &BlobOperation) -> Result<Told, Error> {
     Ok(match operation {
-        BlobOperation::Create { .. } => {
-            blob.create(b"").await?;
+        BlobOperation::Create { chunk, attributes, .. } => {
+            match chunk {
+                Some(bits) => blob.create_with(*bits, attributes.as_bytes()).await?,
+                None => blob.create(attributes.as_bytes()).await?,
+            }
             Told::Done
         }
         BlobOperation::Stat { .. } => Told::Size(blob.stat().await?.map(|info| info.size)),

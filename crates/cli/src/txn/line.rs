@@ -101,6 +101,11 @@ pub(super) enum BlobOperation {
     Create {
         #[command(flatten)]
         at: At,
+        /// Bytes of a chunk.
+        #[arg(long, value_parser = chunk_bits)]
+        chunk: Option<u8>,
+        #[arg(long, default_value = "", allow_hyphen_values = true)]
+        attributes: OsString,
     },
     Stat {
         #[command(flatten)]
@@ -215,7 +220,7 @@ impl Operation {
 impl BlobOperation {
     fn at(&self) -> &At {
         match self {
-            Self::Create { at }
+            Self::Create { at, .. }
             | Self::Stat { at }
             | Self::Read { at, .. }
             | Self::Write { at, .. }
@@ -272,6 +277,15 @@ fn checked(text: &str) -> Result<Timestamp, String> {
     if text == "absent" { Ok(Timestamp::ZERO) } else { version(text) }
 }
 
+/// The power of two of bytes of a chunk. For clap.
+fn chunk_bits(text: &str) -> Result<u8, String> {
+    let bytes = quantity::bytes(text)?;
+    match bytes.is_power_of_two() && (1 << 12..=1 << 24).contains(&bytes) {
+        true => Ok(bytes.trailing_zeros() as u8),
+        false => Err("a chunk has a power of two of bytes from 4KiB to 16MiB".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -280,7 +294,8 @@ mod tests {
     fn lines_are_read_as_kv_writes_them() {
         let text = b"insert a 'b c' --if-absent -k other\n\n# no\nincr n -5\ncas a --expect x --remove\ncheck a absent\n\
             append l v w\nlookup -- -a\ncheck a 17.3\ntransform a add -2.5 --type f64 --at 8 --old\n\
-            blob write b xyz --at 7 -k other\nblob read b";
+            blob write b xyz --at 7 -k other\nblob read b\n\
+            blob create b --chunk 64KiB --attributes 'kind=a b'";
         let lines = read(text).unwrap();
         let names: Vec<(usize, &str)> =
             lines.iter().map(|line| (line.number, line.operation.name())).collect();
@@ -295,6 +310,7 @@ mod tests {
             (10, "transform"),
             (11, "blob write"),
             (12, "blob read"),
+            (13, "blob create"),
         ];
         assert_eq!(names, expected);
         assert_eq!(lines[0].operation.at().keyspace.as_deref(), Some("other"));
@@ -314,6 +330,8 @@ mod tests {
             "blob truncate b 99999999999999999999",
             "blob transform b add 300 --type u8",
             "blob put b",
+            "blob create b --chunk 5000",
+            "blob create b --chunk 32MiB",
         ] {
             let error = read(format!("lookup a\n{bad}").as_bytes()).unwrap_err().to_string();
             assert!(error.starts_with("line 2 of the transaction: "), "{error}");

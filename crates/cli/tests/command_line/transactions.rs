@@ -158,6 +158,16 @@ fn transactions_of_several_programs_lose_nothing_to_each_other() {
 #[test]
 fn blobs_change_among_records_or_not_at_all() {
     let cluster = Serving::in_memory();
+    let lines = ["blob create c --chunk 8KiB --attributes 'kind = c'", "blob append c x", "blob create d"];
+    assert_eq!(txn(&cluster, &lines, false), (0, "0\n".to_owned(), String::new()));
+    let made = cluster.json(&["blob", "stat", "c"]);
+    assert_eq!((&made["chunk_bytes"], &made["attributes"]), (&json!(8192), &json!("kind = c")), "{made}");
+    assert_eq!(cluster.json(&["blob", "stat", "d"])["attributes"], "");
+    let long = format!("blob create e --attributes {}", "x".repeat(40_000));
+    let (code, _, why) = txn(&cluster, &["incr never", &long], false);
+    assert_eq!(code, 3, "{why}");
+    assert!(why.starts_with("zerohop: line 2: ") && why.contains("32768"), "{why}");
+    assert_eq!(crate::support::code(&cluster.run(&["kv", "lookup", "never"])), 1, "nothing was done");
     let lines =
         ["blob create b", "insert index b", "blob write b draft --at 2", "blob stat b", "blob truncate b 0"];
     assert_eq!(txn(&cluster, &lines, false), (0, "7\n".to_owned(), String::new()));
