@@ -26,6 +26,10 @@ struct Store {
     transactions: u64,
     /// Transactions to abort first.
     refuse: Vec<AbortReason>,
+    /// Reads are answered once so many keys are asked for, which are kept here.
+    reads_at_once: usize,
+    reads: Vec<(Envelope, Vec<u8>)>,
+    reads_asked: usize,
 }
 
 async fn serve() -> (String, Arc<Mutex<Store>>) {
@@ -81,7 +85,23 @@ fn answer(envelope: &Envelope, message: Message<'_>, map: &ClusterMap, store: &m
             let session = SessionId { issued: Timestamp(7), nonce: 1 };
             say(&Message::SessionOpened(SessionOpened { session, idle_ms: 0 }));
         }
-        Message::Read { read, .. } => store.read(&read, |answer| say(&Message::Answer(answer))),
+        Message::Read { read, .. } if store.reads_at_once == 0 => {
+            store.read(&read, |answer| say(&Message::Answer(answer)));
+        }
+        Message::Read { read, .. } => {
+            store.reads_asked += 1;
+            // One that comes again, as it is not answered.
+            store.reads.retain(|(_, key)| key != read.key);
+            store.reads.push((envelope, read.key.to_vec()));
+            if store.reads.len() < store.reads_at_once {
+                return;
+            }
+            for (envelope, key) in std::mem::take(&mut store.reads) {
+                store.read(&Read { key: &key, query: Query::Lookup }, |answer| {
+                    Encoder::default().encode(&envelope, &Message::Answer(answer), out).unwrap();
+                });
+            }
+        }
         Message::Write { write, .. } => {
             store.clock += 1;
             let version = Timestamp(store.clock);
@@ -212,6 +232,62 @@ async fn reads_see_what_is_written_and_nothing_is_done_before_the_commit() {
     let committed = tx.commit().await.unwrap();
     assert_eq!(committed.brought(&bad).unwrap_err().failure(), Some(&Failure::NotANumber));
     assert_eq!(store.lock().unwrap().transactions, 2);
+}
+
+/// The server answers no read before all have come.
+#[tokio::test]
+async fn several_records_are_read_in_one_round_with_what_was_written_over_them() {
+    let (address, store) = serve().await;
+    let client = Client::connect(&address).await.unwrap();
+    let keyspace = &client.keyspace("default").await.unwrap();
+    for (key, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        keyspace.insert(key, value).await.unwrap();
+    }
+    let text = |found: Vec<Option<Record>>| -> Vec<Option<String>> {
+        let one = |record: Record| match record {
+            Record::Bytes { bytes, .. } => String::from_utf8_lossy(&bytes).into_owned(),
+            Record::List { .. } => panic!("there are no lists"),
+        };
+        found.into_iter().map(|found| found.map(one)).collect()
+    };
+    let tx = client.begin();
+    tx.insert(keyspace, "own", "mine").unwrap();
+    tx.remove(keyspace, "c").unwrap();
+    tx.write(keyspace.increment("b", 40)).unwrap();
+    // What is known is not asked for, nor anything twice: "a", "b" below its own change, and what is not there.
+    store.lock().unwrap().reads_at_once = 3;
+    let all = [
+        (keyspace, "a"),
+        (keyspace, "own"),
+        (keyspace, "gone"),
+        (keyspace, "c"),
+        (keyspace, "b"),
+        (keyspace, "a"),
+    ];
+    let found = tokio::time::timeout(Duration::from_secs(20), tx.read_many(&all)).await.expect("one round");
+    let expected =
+        ["1", "mine", "", "", "42", "1"].map(|text| Some(text.to_owned()).filter(|text| !text.is_empty()));
+    assert_eq!(text(found.unwrap()), expected);
+    assert_eq!(store.lock().unwrap().reads_asked, 3);
+    store.lock().unwrap().reads_at_once = usize::MAX;
+    let again = tokio::time::timeout(Duration::from_secs(20), tx.read_many(&all)).await.expect("asks nobody");
+    assert_eq!(text(again.unwrap()), expected);
+    store.lock().unwrap().reads_at_once = 0;
+    tx.commit().await.unwrap();
+    // All of it must be unchanged when it commits, absence too.
+    for key in ["a", "gone"] {
+        let tx = client.begin();
+        tx.read_many(&all).await.unwrap();
+        keyspace.insert(key, "new").await.unwrap();
+        tx.insert(keyspace, "d", "4").unwrap();
+        assert!(tx.commit().await.unwrap_err().is_conflict(), "{key}");
+    }
+    let tx = client.begin();
+    tx.write(keyspace.transform("own", Transform::add(1_u8))).unwrap();
+    assert!(matches!(tx.read_many(&all).await, Err(Error::NotReadBack { .. })));
+    assert_eq!(tx.read_many::<&str>(&[]).await.unwrap(), []);
+    let many = vec![(keyspace, "a"); 20_000];
+    assert!(matches!(reason(&tx.read_many(&many).await.unwrap_err()), Reason::Unfit(Unfit::Items { .. })));
 }
 
 #[tokio::test]

@@ -143,6 +143,64 @@ async fn what_numbers_become_and_were_is_told_once_it_is_committed() {
     assert_eq!(whole(&keyspace.blob("made")).await[CHUNK as usize - 1..], [0, 2]);
 }
 
+/// Ranges of blobs that are there, made, changed and removed, among records.
+#[tokio::test]
+async fn ranges_and_records_are_read_together_with_what_was_done_to_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 2);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let blobs = ["one", "two", "made", "none"].map(|name| keyspace.blob(name));
+    let [one, two, made, none] = &blobs;
+    let bytes: Vec<u8> = (0..4 * CHUNK).map(|at| (at / 7) as u8).collect();
+    for blob in [one, two] {
+        blob.create_with(12, b"").await.unwrap();
+        blob.write_at(0, &bytes).await.unwrap();
+    }
+    keyspace.insert("k", "v").await.unwrap();
+    let ranges = [
+        (one, CHUNK - 10, 2 * CHUNK),
+        (two, 4 * CHUNK - 3, 100),
+        (one, 0, 5),
+        (made, 0, 100),
+        (two, 9 * CHUNK, 1),
+    ];
+    let part = |from: u64, length: u64| bytes[from as usize..][..length as usize].to_vec();
+    let tx = client.begin();
+    tx.blob(&keyspace, "made").create(b"").await.unwrap();
+    tx.blob(&keyspace, "made").append("new").await.unwrap();
+    tx.blob(&keyspace, "two").append("end").await.unwrap();
+    tx.blob(&keyspace, "one").transform(Transform::add(1_u64).at(3)).await.unwrap();
+    let (records, found) = tx.read_all(&[(&keyspace, "k"), (&keyspace, "absent")], &ranges).await.unwrap();
+    assert!(records[0].is_some() && records[1].is_none());
+    let mut first = part(0, 11);
+    first[3] += 1;
+    let mut last = part(4 * CHUNK - 3, 3);
+    last.extend(b"end");
+    assert_eq!(found[0], part(CHUNK - 10, 2 * CHUNK));
+    assert_eq!((&found[1][..], &found[2][..]), (&last[..], &first[..5]));
+    assert_eq!((&found[3][..], &found[4][..]), (&b"new"[..], &b""[..]));
+    let missing = tx.read_ranges(&[(one, 0, 1), (none, 0, 1)]).await.unwrap_err();
+    assert_eq!(missing.failure(), Some(&Failure::NotFound));
+    let limit = tx.read_ranges(&vec![(one, 0, 4 * CHUNK); 4097]).await.unwrap_err();
+    assert!(limit.to_string().contains("67108864"), "{limit}");
+    tx.commit().await.unwrap();
+    assert_eq!(whole(made).await, b"new");
+    // Each of them must be unchanged.
+    for (blob, offset) in [(one, 2 * CHUNK), (two, 4 * CHUNK), (one, 1)] {
+        let tx = client.begin();
+        tx.read_ranges(&ranges).await.unwrap();
+        tx.insert(&keyspace, "k", "w").unwrap();
+        blob.write_at(offset, b"x").await.unwrap();
+        assert!(tx.commit().await.unwrap_err().is_conflict(), "{offset}");
+    }
+    let tx = client.begin();
+    tx.read_ranges(&ranges).await.unwrap();
+    tx.insert(&keyspace, "k", "w").unwrap();
+    one.write_at(3 * CHUNK + 100, b"x").await.unwrap();
+    tx.commit().await.expect("nobody has read there");
+}
+
 /// Changes a blob in one way, and removes it in the same transaction.
 async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) -> Transaction {
     let tx = client.begin();

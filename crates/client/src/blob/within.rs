@@ -31,8 +31,8 @@ use crate::transform::Transform;
 /// A blob as one transaction has to do with it: see [`Transaction::blob`].
 #[derive(Clone, Debug)]
 pub struct TransactionBlob<'a> {
-    transaction: Transaction,
-    blob: Blob<'a>,
+    pub(super) transaction: Transaction,
+    pub(super) blob: Blob<'a>,
 }
 
 /// What a transaction knows of a blob.
@@ -60,7 +60,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn found(header: Known) -> Self {
+    pub(super) fn found(header: Known) -> Self {
         Self { size: header.size, found_end: header.size, header, has_changed_header: false }
     }
 
@@ -77,13 +77,20 @@ impl Seen {
 
 /// What a read is to find, and of which header.
 #[derive(Debug)]
-struct Span {
-    header: Known,
+pub(crate) struct Span {
+    pub(super) header: Known,
     asked: (u64, u64),
     /// With all of the numbers that lie partly in it.
     wide: (u64, u64),
     /// As far as there was anything to find.
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Span {
+    /// Of the answer.
+    pub(super) fn bytes(&self) -> u64 {
+        self.asked.1 - self.asked.0
+    }
 }
 
 impl Transaction {
@@ -116,7 +123,7 @@ impl TransactionBlob<'_> {
     /// As [`Transaction::read`]; `NotFound`; [`BlobTrouble::TooLong`].
     pub async fn read(&self, offset: u64, length: u64) -> Result<Bytes, Error> {
         loop {
-            let span = self.span(&self.seen().await?, offset, length)?;
+            let span = self.span(&self.seen().await?, (offset, length), BLOB_WRITE_BYTES_MAX as u64)?;
             let looked = self.blob.look_at(&span.header, &span.parts).await?;
             if let Some(bytes) = self.filled(&span, looked)? {
                 return Ok(bytes);
@@ -124,14 +131,14 @@ impl TransactionBlob<'_> {
         }
     }
 
-    /// What is to be found for a read.
-    fn span(&self, seen: &Seen, offset: u64, length: u64) -> Result<Span, Error> {
+    /// What is to be found for a read of an offset and a length, of no more bytes than are left.
+    pub(super) fn span(&self, seen: &Seen, (offset, length): (u64, u64), left: u64) -> Result<Span, Error> {
         let end = offset.saturating_add(length);
         if end > seen.size {
             self.rest_on_header(&seen.header)?;
         }
         let end = end.min(seen.size).max(offset);
-        if end - offset > BLOB_WRITE_BYTES_MAX as u64 {
+        if end - offset > left {
             return Err(self.blob.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
         let wide = self.own(|edits| edits.widened((offset, end)))?;
@@ -141,7 +148,7 @@ impl TransactionBlob<'_> {
     }
 
     /// What was found, with what this transaction has done over it. `None`: it has done more meanwhile.
-    fn filled(&self, span: &Span, looked: Vec<Looked>) -> Result<Option<Bytes>, Error> {
+    pub(super) fn filled(&self, span: &Span, looked: Vec<Looked>) -> Result<Option<Bytes>, Error> {
         if looked.iter().any(|one| one.version == Timestamp::ZERO) {
             // A chunk that is not there may have come and gone with a cut, of which the header tells.
             self.rest_on_header(&span.header)?;
@@ -387,7 +394,7 @@ impl TransactionBlob<'_> {
         }
     }
 
-    async fn seen(&self) -> Result<Seen, Error> {
+    pub(super) async fn seen(&self) -> Result<Seen, Error> {
         self.there().await?.ok_or_else(|| self.blob.not_found())
     }
 
@@ -450,7 +457,7 @@ impl TransactionBlob<'_> {
         self.transaction.blob_edits(&self.place(), look)
     }
 
-    fn place(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
+    pub(crate) fn place(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
         (self.blob.keyspace.id(), self.blob.name.to_vec())
     }
 

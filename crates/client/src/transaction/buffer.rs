@@ -230,6 +230,6 @@ impl Buffer {
     }
 }
 
-fn place(item: &Item) -> Place {
+pub(super) fn place(item: &Item) -> Place {
     (item.keyspace(), item.key().to_vec())
 }

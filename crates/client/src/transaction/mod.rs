@@ -6,6 +6,7 @@
 
 mod blobs;
 mod buffer;
+mod many;
 mod overlay;
 mod retry;
 mod stage;
