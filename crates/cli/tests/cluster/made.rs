@@ -1,5 +1,10 @@
 //! Blobs that a transaction makes, writes to, replaces and removes again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
 use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Transaction, Transform};
 
 use crate::loads::connect;
@@ -274,6 +279,22 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
     blob.truncate(10 * CHUNK).await.unwrap();
     assert!(whole(&blob).await.iter().all(|byte| *byte == 0));
     blob.delete().await.unwrap();
+    // What asks for nothing wants the blob to be there.
+    for work in ["read", "write", "append"] {
+        let tx = client.begin();
+        let own = tx.blob(&keyspace, "there");
+        assert_eq!(own.write(0, "").await.unwrap_err().failure(), Some(&Failure::NotFound), "{work}");
+        keyspace.blob("there").create(b"").await.unwrap();
+        let tx = client.begin();
+        let own = tx.blob(&keyspace, "there");
+        match work {
+            "read" => assert_eq!(own.read(0, 0).await.unwrap(), ""),
+            "write" => own.write(7, "").await.unwrap(),
+            _ => assert_eq!(own.append("").await.unwrap(), 0),
+        }
+        tx.commit().await.expect(work);
+        assert!(keyspace.blob("there").delete().await.unwrap());
+    }
     // Two that make one of the same name: one has to look again.
     let (one, other) = (client.begin(), client.begin());
     for tx in [&one, &other] {
@@ -284,4 +305,78 @@ async fn what_a_transaction_makes_and_removes_was_never_there() {
     one.commit().await.unwrap();
     assert!(other.commit().await.unwrap_err().is_conflict());
     assert_eq!(whole(&keyspace.blob("b")).await, b"x");
+}
+
+/// Makes blobs, each of several chunks, with a count of them; every third time the one before is removed and made anew. The blobs
+/// that are there then, and those of which nobody knows.
+async fn make(client: Client, worker: u8, stop: Arc<AtomicBool>) -> (Vec<String>, Vec<String>) {
+    let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
+    let (mut made, mut unknown) = (Vec::<String>::new(), Vec::new());
+    for number in 0_u64.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = &format!("{worker}-{number}");
+        let before = &made.last().cloned();
+        let ended = client
+            .transaction(|tx| async move {
+                let own = tx.blob(keyspace, name.clone());
+                own.create_with(12, name.as_bytes()).await?;
+                own.append(vec![worker; 3 * CHUNK as usize]).await?;
+                if let (Some(before), 0) = (before, number % 3) {
+                    let before = tx.blob(keyspace, before.clone());
+                    before.remove().await?;
+                    before.create_with(12, b"anew").await?;
+                    before.write(CHUNK - 9, vec![worker; 2 * CHUNK as usize]).await?;
+                }
+                tx.write(keyspace.increment("made", 1)).map(drop)
+            })
+            .await;
+        match ended {
+            Ok(()) => made.push(name.clone()),
+            Err(error) if error.is_unknown() => unknown.push(name.clone()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    (made, unknown)
+}
+
+#[tokio::test]
+async fn blobs_are_made_whole_through_the_kill_of_a_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut workers = JoinSet::new();
+    for worker in 1..=3 {
+        workers.spawn(make(connect(&cluster.endpoints()).await, worker, Arc::clone(&stop)));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    cluster.kill(0);
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    stop.store(true, Ordering::Relaxed);
+    let (mut made, mut unknown) = (Vec::new(), Vec::new());
+    while let Some(ended) = workers.join_next().await {
+        let (one, other) = ended.unwrap();
+        (made, unknown) = ([made, one].concat(), [unknown, other].concat());
+    }
+    let there = names(&keyspace).await;
+    assert!(made.iter().all(|name| there.contains(name)), "what was acknowledged is there");
+    assert!(there.iter().all(|name| made.contains(name) || unknown.contains(name)));
+    let count = keyspace.lookup_bytes("made").await.unwrap().unwrap();
+    assert_eq!(String::from_utf8_lossy(&count), there.len().to_string(), "{unknown:?}");
+    let mut renewed = 0;
+    for name in &there {
+        let blob = keyspace.blob(name.clone());
+        let info = blob.stat().await.unwrap().unwrap();
+        let bytes = whole(&blob).await;
+        let worker = name.as_bytes()[0] - b'0';
+        let zeros = if info.attributes == "anew" { CHUNK as usize - 9 } else { 0 };
+        renewed += usize::from(zeros > 0);
+        assert_eq!(bytes.len() as u64, if zeros > 0 { 3 * CHUNK - 9 } else { 3 * CHUNK }, "{name}");
+        assert!(bytes[..zeros].iter().all(|byte| *byte == 0), "{name}");
+        assert!(bytes[zeros..].iter().all(|byte| *byte == worker), "{name}");
+    }
+    assert!(there.len() > 20 && renewed > 3, "{} made, {renewed} anew", there.len());
 }

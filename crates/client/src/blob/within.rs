@@ -134,7 +134,8 @@ impl TransactionBlob<'_> {
     /// What is to be found for a read of an offset and a length, of no more bytes than are left.
     pub(super) fn span(&self, seen: &Seen, (offset, length): (u64, u64), left: u64) -> Result<Span, Error> {
         let end = offset.saturating_add(length);
-        if end > seen.size {
+        // Who asks for nothing wants the blob to be there.
+        if end > seen.size || length == 0 {
             self.rest_on_header(&seen.header)?;
         }
         let end = end.min(seen.size).max(offset);
@@ -353,7 +354,7 @@ impl TransactionBlob<'_> {
 
     fn put(&self, seen: &Seen, (offset, end): (u64, u64), bytes: Bytes) -> Result<(), Error> {
         if bytes.is_empty() {
-            return Ok(());
+            return self.rest_on_header(&seen.header);
         }
         let stamp = seen.header.stamp;
         self.grow(seen, end)?;
