@@ -29,6 +29,7 @@ mod operation;
 mod problem;
 mod scan;
 mod transaction;
+mod transaction_blobs;
 
 /// The module `zerohop._native`.
 #[pyo3::pymodule]
@@ -47,6 +48,8 @@ mod _native {
     use crate::scan::NativeScan;
     #[pymodule_export]
     use crate::transaction::NativeTransaction;
+    #[pymodule_export]
+    use crate::transaction_blobs::NativeTransactionBlobs;
 
     /// Most operations that a batch has under way at once; longer ones go in pieces.
     #[pymodule_export]

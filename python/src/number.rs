@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zerohop_client::{Blob, Error, Keyspace, Operator, Transform};
+use zerohop_client::{Blob, Committed, Error, Keyspace, Operator, Promise, TransactionBlob, Transform};
 
 use crate::answer::Answer;
 
@@ -38,10 +38,39 @@ macro_rules! numbers {
                 })
             }
 
+            /// Has a transaction change a number in a blob. What it will be, or what it was.
+            pub(crate) async fn in_transaction(
+                self,
+                blob: &TransactionBlob<'_>,
+                old: bool,
+            ) -> Result<NumberPromise, Error> {
+                Ok(match self {
+                    $(Self::$name(change) if old => {
+                        NumberPromise::$name(blob.transform_and_get_old(change).await?)
+                    })*
+                    $(Self::$name(change) => NumberPromise::$name(blob.transform(change).await?),)*
+                })
+            }
+
             /// Changes a number in a record. What it is now.
             pub(crate) async fn of_record(self, keyspace: &Keyspace, key: &[u8]) -> Result<Answer, Error> {
                 Ok(match self {
                     $(Self::$name(change) => Answer::$answer(<$wide>::from(keyspace.transform(key, change).await?)),)*
+                })
+            }
+        }
+
+        /// A number that a transaction will bring, with its type.
+        pub(crate) enum NumberPromise {
+            $($name(Promise<$type>),)*
+        }
+
+        impl NumberPromise {
+            pub(crate) fn brought(&self, committed: &Committed) -> Result<Answer, Error> {
+                Ok(match self {
+                    $(Self::$name(promise) => {
+                        Answer::$answer(<$wide>::from(committed.brought(promise)?))
+                    })*
                 })
             }
         }

@@ -9,7 +9,9 @@ use crate::answer::Answer;
 use crate::arguments::{Blob, condition, expiry};
 use crate::core::Core;
 use crate::keyspace::NativeKeyspace;
+use crate::number::NumberPromise;
 use crate::problem::Problem;
+use crate::transaction_blobs::NativeTransactionBlobs;
 
 /// A transaction that has not been committed. Reads and the commit bring their result, or for an event loop a future of it;
 /// writes are only kept, and bring the place in the list of results that the commit will bring.
@@ -17,11 +19,17 @@ use crate::problem::Problem;
 pub(crate) struct NativeTransaction {
     core: Arc<Core>,
     transaction: Transaction,
-    promises: Mutex<Vec<Promised>>,
+    promises: Promises,
 }
 
+/// What the writes of a transaction will bring, in the order of their places.
+pub(crate) type Promises = Arc<Mutex<Vec<Promised>>>;
+
 /// What a write will bring.
-enum Promised {
+pub(crate) enum Promised {
+    /// Nothing, unless what its place is kept for is taken up.
+    Nothing,
+    Changed(NumberPromise),
     Version(Promise<Timestamp>),
     Number(Promise<u64>),
     Signed(Promise<i64>),
@@ -155,6 +163,22 @@ impl NativeTransaction {
         })
     }
 
+    /// Its view of the blobs of a keyspace.
+    fn blobs(&self, keyspace: &NativeKeyspace) -> NativeTransactionBlobs {
+        let (core, transaction) = (Arc::clone(&self.core), self.transaction.clone());
+        NativeTransactionBlobs::new(
+            core,
+            transaction,
+            Arc::clone(&self.promises),
+            Arc::clone(keyspace.inner()),
+        )
+    }
+
+    /// Keeps a place among the results of the commit.
+    fn keep_place(&self) -> usize {
+        self.keep(Promised::Nothing)
+    }
+
     /// The version, and of each write what it brought or the exception.
     fn commit(&self, py: Python<'_>) -> Brought {
         let transaction = self.transaction.clone();
@@ -164,6 +188,8 @@ impl NativeTransaction {
             let told = committed.map(|committed| {
                 let one = |promised: &Promised| {
                     let brought = match promised {
+                        Promised::Nothing => Ok(Answer::Nothing),
+                        Promised::Changed(it) => it.brought(&committed),
                         Promised::Version(it) => committed.brought(it).map(|it| Answer::Version(it.0)),
                         Promised::Number(it) => committed.brought(it).map(Answer::Number),
                         Promised::Signed(it) => committed.brought(it).map(Answer::Signed),
@@ -187,7 +213,7 @@ impl NativeTransaction {
 
 impl NativeTransaction {
     pub(crate) fn new(core: Arc<Core>, client: &Client) -> Self {
-        Self { core, transaction: client.begin(), promises: Mutex::default() }
+        Self { core, transaction: client.begin(), promises: Promises::default() }
     }
 
     fn write(
@@ -198,8 +224,12 @@ impl NativeTransaction {
     ) -> PyResult<usize> {
         self.core.client().map_err(|problem| problem.exception(py))?;
         let promised = write(keyspace.inner()).map_err(|error| Problem::Client(error).exception(py))?;
+        Ok(self.keep(promised))
+    }
+
+    fn keep(&self, promised: Promised) -> usize {
         let mut promises = self.promises.lock().unwrap_or_else(PoisonError::into_inner);
         promises.push(promised);
-        Ok(promises.len() - 1)
+        promises.len() - 1
     }
 }

@@ -13,6 +13,7 @@ import pytest
 
 import zerohop
 import zerohop._blobs
+import zerohop._transaction_blobs
 import zerohop.aio
 import zerohop.errors
 import zerohop.fs
@@ -24,7 +25,8 @@ _numbers = itertools.count()
 
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
-    for module in (zerohop, zerohop._blobs, zerohop._client, zerohop._local, zerohop.aio, zerohop.errors, zerohop.fs):
+    own = (zerohop._blobs, zerohop._client, zerohop._local, zerohop._transaction_blobs)
+    for module in (zerohop, *own, zerohop.aio, zerohop.errors, zerohop.fs):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found
 
@@ -33,6 +35,7 @@ def check(test: doctest.DocTest, client: zerohop.Client) -> None:
     name = f"example-{next(_numbers)}"
     keyspace = client.create_keyspace(name, replicas=1, min_in_sync=1, partitions=4)
     test.globs.setdefault("keyspace", keyspace)
+    test.globs.setdefault("client", client)
     said: list[str] = []
     outcome = doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
     client.keyspace().clear()

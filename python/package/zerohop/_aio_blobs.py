@@ -22,7 +22,7 @@ from zerohop._blobs import (
     unfinished,
 )
 from zerohop._native import NativeBlobs
-from zerohop._transaction import KeyspaceWrites, Writes
+from zerohop._transaction import KeyspaceWrites, Outcome, Writes
 from zerohop._values import Info, Key, Record
 from zerohop.errors import ConditionFailedError, Error, NotFoundError
 
@@ -312,6 +312,11 @@ class Transaction(Writes):
 class TransactionKeyspace(KeyspaceWrites):
     """A keyspace as a transaction sees it: with what it has written, which nobody else sees yet."""
 
+    @property
+    def blobs(self) -> TransactionBlobs:
+        """The blobs of the keyspace."""
+        return TransactionBlobs(self._transaction, self._keyspace)
+
     async def get(self, key: Key, default: Any = None) -> Any:
         """The bytes of the record, or `default`."""
         self._transaction._touched = True
@@ -327,3 +332,71 @@ class TransactionKeyspace(KeyspaceWrites):
         """All but the record's contents."""
         self._transaction._touched = True
         return _values.info(await self._native.inspect(self._keyspace, key))
+
+
+class TransactionBlobs:
+    """The blobs of a keyspace within a transaction: as those of `zerohop.Transaction`, each operation awaited."""
+
+    def __init__(self, transaction: Writes, keyspace: Any) -> None:
+        self._transaction = transaction
+        self._native = transaction._native.blobs(keyspace)
+
+    async def stat(self, name: Name) -> Optional[BlobInfo]:
+        """What the blob is, as the transaction will leave it; `None` if there is none."""
+        self._transaction._touched = True
+        return info(await self._native.stat(name))
+
+    async def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> None:
+        """Makes an empty blob, which may be written to at once. Raises `FileExistsError`."""
+        self._transaction._touched = True
+        try:
+            await self._native.create(name, attributes, chunk_bits(chunk_bytes))
+        except ConditionFailedError:
+            raise there_is(name) from None
+
+    async def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
+        """So many bytes of it from an offset on, as far as there are; all if `size` is negative."""
+        self._transaction._touched = True
+        length = size if size >= 0 else (1 << 63) - 1
+        return cast(bytes, await _there(name, self._native.read(name, offset, length)))
+
+    async def write(self, name: Name, data: Buffer, offset: int = 0) -> None:
+        """Writes the bytes of an array or other memory at an offset, as they are now."""
+        self._transaction._touched = True
+        await _there(name, self._native.write(name, offset, data))
+
+    async def append(self, name: Name, data: Buffer) -> int:
+        """Adds bytes at the end, and brings where they will stand."""
+        self._transaction._touched = True
+        return cast(int, await _there(name, self._native.append(name, data)))
+
+    async def truncate(self, name: Name, size: int) -> None:
+        """Makes it this large."""
+        self._transaction._touched = True
+        await _there(name, self._native.truncate(name, size))
+
+    async def set_attributes(self, name: Name, attributes: bytes) -> None:
+        """Replaces what its owner keeps with it."""
+        self._transaction._touched = True
+        await _there(name, self._native.set_attributes(name, attributes))
+
+    async def transform(
+        self,
+        name: Name,
+        operator: str,
+        operand: float,
+        *,
+        type: str = "int64",
+        offset: int = 0,
+        old: bool = False,
+    ) -> Outcome[Union[int, float]]:
+        """Changes a number in it, where it is. The outcome is what it is then, or with `old` what it was before."""
+        place = self._transaction._native.keep_place()
+        outcome: Outcome[Union[int, float]] = self._transaction._kept(place)
+        await _there(name, self._native.transform(place, name, operator, str(type), operand, offset, old))
+        return outcome
+
+    async def delete(self, name: Name) -> bool:
+        """Removes it, with what the transaction has done to it. Brings whether there is one."""
+        self._transaction._touched = True
+        return cast(bool, await self._native.delete(name))

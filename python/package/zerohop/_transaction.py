@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar, cast
 
 from zerohop import _values
 from zerohop._native import NativeTransaction
+from zerohop._transaction_blobs import TransactionBlobs
 from zerohop._values import Expire, Info, Key, Record, Value
 from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
 
@@ -176,6 +177,11 @@ class Transaction(Writes):
 
 class TransactionKeyspace(KeyspaceWrites):
     """A keyspace as a transaction sees it: with what it has written, which nobody else sees yet."""
+
+    @property
+    def blobs(self) -> TransactionBlobs:
+        """The blobs of the keyspace."""
+        return TransactionBlobs(self._transaction, self._keyspace)
 
     def get(self, key: Key, default: Any = None) -> Any:
         """The bytes of the record, or `default`."""

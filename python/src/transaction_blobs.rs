@@ -1,0 +1,154 @@
+//! The class `NativeTransactionBlobs`: the blobs of a keyspace as a transaction sees and changes them.
+
+use std::future::Future;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+use pyo3::prelude::*;
+use zerohop_client::{Error, Keyspace, Transaction};
+
+use crate::answer::Answer;
+use crate::arguments::Blob as Name;
+use crate::core::Core;
+use crate::memory::Memory;
+use crate::number::NumberChange;
+use crate::problem::Problem;
+use crate::transaction::{Promised, Promises};
+
+/// More than a transaction takes at once of a blob: what is longer is refused, and need not be copied for that.
+const COPIED_BYTES_MAX: usize = (64 << 20) + 1;
+
+/// The blobs of a keyspace within a transaction. Every operation brings its result, or for an event loop a future of it, as it may
+/// have to read what the blob is; what it changes waits for the commit.
+#[pyclass(frozen, module = "zerohop._native")]
+pub(crate) struct NativeTransactionBlobs {
+    core: Arc<Core>,
+    transaction: Transaction,
+    promises: Promises,
+    keyspace: Arc<Keyspace>,
+}
+
+type Brought = PyResult<Py<PyAny>>;
+
+#[pymethods]
+impl NativeTransactionBlobs {
+    fn stat(&self, py: Python<'_>, name: Name) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        self.run(py, async move { transaction.blob(&keyspace, name).stat().await.map(Answer::Blob) })
+    }
+
+    #[pyo3(signature = (name, attributes, chunk_bits = None))]
+    fn create(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        let attributes = attributes.as_ref().to_vec();
+        self.run(py, async move {
+            let blob = transaction.blob(&keyspace, name);
+            match chunk_bits {
+                Some(bits) => blob.create_with(bits, &attributes).await?,
+                None => blob.create(&attributes).await?,
+            }
+            Ok(Answer::Nothing)
+        })
+    }
+
+    fn read(&self, py: Python<'_>, name: Name, offset: u64, length: u64) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        self.run(py, async move {
+            let bytes = transaction.blob(&keyspace, name).read(offset, length).await?;
+            Ok(Answer::Bytes(Some(bytes)))
+        })
+    }
+
+    fn write(&self, py: Python<'_>, name: Name, offset: u64, bytes: &Bound<'_, PyAny>) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        let bytes = copied(py, bytes)?;
+        self.run(py, async move {
+            transaction.blob(&keyspace, name).write(offset, bytes).await?;
+            Ok(Answer::Nothing)
+        })
+    }
+
+    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        let bytes = copied(py, bytes)?;
+        self.run(py, async move { transaction.blob(&keyspace, name).append(bytes).await.map(Answer::Number) })
+    }
+
+    fn truncate(&self, py: Python<'_>, name: Name, size: u64) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        self.run(py, async move {
+            transaction.blob(&keyspace, name).truncate(size).await?;
+            Ok(Answer::Nothing)
+        })
+    }
+
+    fn set_attributes(&self, py: Python<'_>, name: Name, attributes: Name) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        let attributes = attributes.as_ref().to_vec();
+        self.run(py, async move {
+            transaction.blob(&keyspace, name).set_attributes(&attributes).await?;
+            Ok(Answer::Nothing)
+        })
+    }
+
+    /// What the number will be, or what it was, takes a place among the results of the commit that was kept for it.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
+    fn transform(
+        &self,
+        py: Python<'_>,
+        place: usize,
+        name: Name,
+        operator: &str,
+        kind: &str,
+        operand: &Bound<'_, PyAny>,
+        offset: u64,
+        old: bool,
+    ) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        let change = NumberChange::new(operator, kind, operand, offset)?;
+        let promises = Arc::clone(&self.promises);
+        self.run(py, async move {
+            let promise = change.in_transaction(&transaction.blob(&keyspace, name), old).await?;
+            let mut promises = promises.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(kept) = promises.get_mut(place) {
+                *kept = Promised::Changed(promise);
+            }
+            Ok(Answer::Nothing)
+        })
+    }
+
+    fn delete(&self, py: Python<'_>, name: Name) -> Brought {
+        let (keyspace, transaction, name) = self.parts(&name);
+        self.run(py, async move { transaction.blob(&keyspace, name).remove().await.map(Answer::Flag) })
+    }
+}
+
+impl NativeTransactionBlobs {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        transaction: Transaction,
+        promises: Promises,
+        keyspace: Arc<Keyspace>,
+    ) -> Self {
+        Self { core, transaction, promises, keyspace }
+    }
+
+    fn parts(&self, name: &Name) -> (Arc<Keyspace>, Transaction, Bytes) {
+        let name = Bytes::copy_from_slice(name.as_ref());
+        (Arc::clone(&self.keyspace), self.transaction.clone(), name)
+    }
+
+    fn run(
+        &self,
+        py: Python<'_>,
+        asked: impl Future<Output = Result<Answer, Error>> + Send + 'static,
+    ) -> Brought {
+        self.core.run(py, async move { asked.await.map_err(Problem::from).into() })
+    }
+}
+
+/// The bytes as they are now: they wait for the commit, and their owner may change them before it.
+fn copied(py: Python<'_>, object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
+    let memory = Memory::readable(object)?;
+    Ok(py.detach(|| Bytes::copy_from_slice(memory.slice(0, memory.len().min(COPIED_BYTES_MAX)))))
+}
