@@ -92,7 +92,7 @@ impl NativeClient {
 
     /// Removes a keyspace and all that is in it.
     fn drop_keyspace(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
-        self.admin(py, Ask::DropKeyspace(KeyspaceDrop { name }))
+        self.admin(py, Ask::DropKeyspace(KeyspaceDrop { name, at_once: false }))
     }
 
     /// Begins a transaction.

@@ -100,6 +100,9 @@ pub const ENCODED_MAPS_MAX: usize = 4;
 /// Asks of this node's instances that are waiting: beyond it, they ask again.
 pub const INSTANCE_ASKS_MAX: usize = 4096;
 
+/// Words of this node's instances that nothing is under way in a keyspace, which are waiting: beyond it, they say it again.
+pub const DRAINED_ASKS_MAX: usize = 1024;
+
 /// Commands of the operator that are waiting here.
 pub const OPERATIONS_MAX: usize = 256;
 

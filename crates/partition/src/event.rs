@@ -78,7 +78,8 @@ pub trait Effects {
     ) {
     }
 
-    /// The first of these parts, if any, that the map does not have so: of no keyspace, or of one that is otherwise durable.
+    /// The first of these parts, if any, that the map does not have so: of no keyspace, of one that is being
+    /// dropped, or of one that is otherwise durable.
     fn misplaced(&mut self, _parts: &[zerohop_transaction::Part]) -> Option<u32> {
         None
     }
@@ -86,6 +87,11 @@ pub trait Effects {
     /// Whether the map has a keyspace.
     fn has_keyspace(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
         true
+    }
+
+    /// Whether the map has a keyspace that is being dropped.
+    fn is_closing(&self, _keyspace: zerohop_wire::ids::KeyspaceId) -> bool {
+        false
     }
 
     /// Entries were appended that are answered only once durable: call [`zerohop_engine::Engine::flush`] before

@@ -169,6 +169,19 @@ pub const CHUNK_COVER_FACTOR_MAX: u64 = 4;
 /// See [`CHUNK_COVER_FACTOR_MAX`].
 pub const CHUNK_COVER_SLACK_BYTES: u64 = 256 << 10;
 
+/// After how long an instance says again that nothing is under way in a keyspace that is being dropped; each time after twice as long,
+/// as each is an entry of control's log.
+pub const DRAINED_AGAIN_MS: u64 = 500;
+
+/// And after this long at most.
+pub const DRAINED_AGAIN_MS_MAX: u64 = 30_000;
+
+/// After how long it looks again whether that is so; each time after twice as long,
+pub const DRAINED_LOOK_MS: u64 = 20;
+
+/// and after this long at most.
+pub const DRAINED_LOOK_MS_MAX: u64 = 500;
+
 /// Memory of the names of blobs in one partition, above which no more are made: a checkpoint carries them, and has room
 /// for [`zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX`] with what sessions and deadlines take.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;

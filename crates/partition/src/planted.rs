@@ -68,6 +68,8 @@ pub enum Bug {
     LeasesNotEnded,
     /// A member keeps snapshots of which a new primary knows nothing.
     OthersNotEnded,
+    /// A keyspace is dropped whatever is under way in it.
+    DroppedAtOnce,
     /// A chunk takes a write of a generation from before a cut that it knows.
     OldGenerationTaken,
     /// A number in a chunk is transformed twice.
@@ -120,8 +122,8 @@ impl Bug {
     ];
 
     /// Those of transactions over several partitions.
-    pub const OF_TRANSACTIONS: [Bug; 3] =
-        [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents];
+    pub const OF_TRANSACTIONS: [Bug; 4] =
+        [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents, Bug::DroppedAtOnce];
 
     /// Those of blobs and snapshots.
     pub const OF_BLOBS: [Bug; 7] = [

@@ -40,7 +40,7 @@ const OPERATIONS: [&str; 16] = [
 ];
 
 /// What happens to transactions, as far as it travels between instances; and to reads of several records.
-pub const COMMITS: [&str; 18] = [
+pub const COMMITS: [&str; 19] = [
     "answers that something is in the way",
     "chains",
     "prepares repeated",
@@ -59,6 +59,7 @@ pub const COMMITS: [&str; 18] = [
     "reads read again",
     "reads turned into transactions",
     "staged pieces expired",
+    "keyspaces dropped amidst",
 ];
 
 /// What happens to blobs and snapshots.

@@ -102,6 +102,9 @@ pub struct KeyspaceDrop {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
+    /// Whatever is under way there. Transactions over it and others may be undone in the others, though they were acknowledged.
+    #[prost(bool, tag = "2")]
+    pub at_once: bool,
 }
 
 /// Treat a node so.
@@ -284,6 +287,8 @@ pub const REFUSED_UNKNOWN_TOKEN: &str = "unknown-token";
 pub const REFUSED_FORBIDDEN: &str = "forbidden";
 /// [`Refused::code`]: there is a keyspace of this name.
 pub const REFUSED_EXISTS: &str = "keyspace-exists";
+/// [`Refused::code`]: the keyspace is being dropped, and something is under way there yet; ask again to wait for it.
+pub const REFUSED_CLOSING: &str = "being-dropped";
 /// [`Refused::code`]: a setting is wrong or cannot be changed.
 pub const REFUSED_SETTING: &str = "bad-setting";
 /// [`Refused::code`]: there is no such partition.
@@ -442,6 +447,9 @@ pub struct KeyspaceStatus {
     /// Partitions that nobody serves, nor will before a node that is down returns.
     #[prost(uint32, tag = "11")]
     pub lost: u32,
+    /// Whether it is being dropped: nothing begins in it any more.
+    #[prost(bool, tag = "12")]
+    pub closing: bool,
 }
 
 impl AdminRequest {
@@ -520,7 +528,7 @@ mod tests {
             Ask::Status(StatusGet {}),
             Ask::CreateKeyspace(settings()),
             Ask::AlterKeyspace(settings()),
-            Ask::DropKeyspace(KeyspaceDrop { name: "papers".into() }),
+            Ask::DropKeyspace(KeyspaceDrop { name: "papers".into(), at_once: true }),
             Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
             Ask::RemoveNode(NodeRemove { node: 3 }),
             Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),

@@ -98,7 +98,8 @@ class Client:
         return self.keyspace(name)
 
     def drop_keyspace(self, name: str) -> None:
-        """Removes a keyspace and all that is in it. Raises `RefusedError` if there is none."""
+        """Removes a keyspace and all that is in it, once the transactions over it that are under way have ended. Raises `RefusedError` if
+        there is none, or if after two seconds that is not so yet: the drop goes on, and may be asked for again."""
         self._native.drop_keyspace(name)
 
     def transaction(self) -> Transaction:

@@ -107,7 +107,7 @@ class Client:
         return await self.keyspace(name)
 
     async def drop_keyspace(self, name: str) -> None:
-        """Removes a keyspace and all that is in it."""
+        """Removes a keyspace and all that is in it: as `zerohop.Client.drop_keyspace`."""
         await self._native.drop_keyspace(name)
 
     def transaction(self) -> Transaction:

@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
 use zerohop_wire::admin::{
     AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, ManagersSet,
     NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus,
-    REFUSED_FAILED, Status, StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
+    REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN, Refused, Status, StatusGet, TokenList, TokenPut,
+    TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
+use crate::output;
 
 /// How long a manager is asked again that cannot do it just now; the time-out, if that is shorter.
 const NOT_NOW_MAX: Duration = Duration::from_secs(5);
@@ -43,9 +45,35 @@ pub(crate) async fn alter(
     keyspace(ask(client, Ask::AlterKeyspace(settings)).await?)
 }
 
-/// Removes a keyspace, and says what it was.
-pub(crate) async fn drop_keyspace(client: &Client, name: &str) -> Result<KeyspaceStatus, CommandError> {
-    keyspace(ask(client, Ask::DropKeyspace(KeyspaceDrop { name: name.to_owned() })).await?)
+/// Removes a keyspace, and says what it was. Waits so long for what is under way there, and says so.
+pub(crate) async fn drop_keyspace(
+    client: &Client,
+    name: &str,
+    (at_once, wait): (bool, Duration),
+) -> Result<KeyspaceStatus, CommandError> {
+    let due = Instant::now() + wait;
+    let mut told = None;
+    loop {
+        let drop = Ask::DropKeyspace(KeyspaceDrop { name: name.to_owned(), at_once });
+        match answer(client, drop).await? {
+            Answer::Refused(Refused { code, reason }) if code == REFUSED_CLOSING => {
+                if Instant::now() >= due {
+                    let text = format!("after {wait:?} the drop is still under way, and goes on: {reason}");
+                    return Err(CommandError::UnderWay(text));
+                }
+                if told.as_ref() != Some(&reason) {
+                    output::problem(&format!("Waiting up to {wait:?}: {reason}."));
+                    told = Some(reason);
+                }
+            }
+            // It went between two questions.
+            Answer::Refused(Refused { code, .. }) if code == REFUSED_UNKNOWN && told.is_some() => {
+                return Ok(KeyspaceStatus { name: name.to_owned(), ..KeyspaceStatus::default() });
+            }
+            Answer::Refused(refused) => return Err(CommandError::Refused(refused.reason)),
+            answer => return keyspace(answer),
+        }
+    }
 }
 
 /// Treats a node so from now on.
@@ -140,6 +168,14 @@ fn done(answer: Answer) -> Result<(), CommandError> {
 
 /// Asks until the manager can do it, for some time: a node that has just been started still reads its data.
 async fn ask(client: &Client, ask: Ask) -> Result<Answer, CommandError> {
+    match answer(client, ask).await? {
+        Answer::Refused(refused) => Err(CommandError::Refused(refused.reason)),
+        answer => Ok(answer),
+    }
+}
+
+/// The same, with what may be a refusal.
+async fn answer(client: &Client, ask: Ask) -> Result<Answer, CommandError> {
     let request = Bytes::from(AdminRequest::of(ask).to_bytes());
     let mut left = client.options().deadline.min(NOT_NOW_MAX);
     loop {
@@ -151,7 +187,6 @@ async fn ask(client: &Client, ask: Ask) -> Result<Answer, CommandError> {
                 sleep(pause).await;
                 left -= pause;
             }
-            Some(Answer::Refused(refused)) => return Err(CommandError::Refused(refused.reason)),
             Some(answer) => return Ok(answer),
             None => return Err(CommandError::Unexpected),
         }

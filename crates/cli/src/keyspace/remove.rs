@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::path::Path;
+use std::time::Duration;
 
 use clap::Args;
 
@@ -9,6 +10,7 @@ use super::Place;
 use super::settings::print_one;
 use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -18,18 +20,25 @@ pub(crate) struct DropArguments {
     /// Does not ask.
     #[arg(long)]
     yes: bool,
+    /// Drops it whatever is under way there: transactions over it and others may be undone in the others, though they were
+    /// acknowledged. For when a partition is not served that the drop would wait for.
+    #[arg(long)]
+    at_once: bool,
+    /// How long to wait until it is gone: 60s, 500ms, 2m. The drop goes on whether or not anybody waits.
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = quantity::duration)]
+    wait: Duration,
     #[command(flatten)]
     place: Place,
 }
 
 pub(super) async fn run(arguments: DropArguments) -> Result<Ending, CommandError> {
-    let DropArguments { name, yes, place } = arguments;
+    let DropArguments { name, yes, at_once, wait, place } = arguments;
     if !yes && stdin().is_terminal() && !confirm(&name)? {
         output::problem("Nothing was dropped.");
         return Ok(Ending::No);
     }
     let client = place.target.connect().await?;
-    let dropped = admin::drop_keyspace(&client, &name).await?;
+    let dropped = admin::drop_keyspace(&client, &name, (at_once, wait)).await?;
     if place.json {
         print_one(&place, dropped)?;
     }

@@ -37,6 +37,9 @@ pub(crate) struct ShownKeyspace {
     /// How its partitions stand, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
     standing: Option<Standing>,
+    /// It is being dropped.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    closing: bool,
 }
 
 /// How the partitions of a keyspace stand.
@@ -61,6 +64,11 @@ impl ShownKeyspace {
     pub(crate) fn warnings(&self, nodes: usize) -> Vec<String> {
         let Self { name, replicas, standing, .. } = self;
         let mut warnings = Vec::new();
+        if self.closing {
+            warnings.push(format!(
+                "keyspace {name} is being dropped: `zerohop keyspace drop {name}` waits for it, and tells what it waits for"
+            ));
+        }
         if *replicas as usize > nodes {
             warnings.push(format!(
                 "keyspace {name} asks for {replicas} copies of everything, and there are {nodes} nodes to hold them: start \
@@ -87,10 +95,29 @@ impl ShownKeyspace {
 impl From<KeyspaceStatus> for ShownKeyspace {
     fn from(status: KeyspaceStatus) -> Self {
         let KeyspaceStatus {
-            id, name, partitions, hash, replicas, min_in_sync, durability, chunk_bytes, ..
+            id,
+            name,
+            partitions,
+            hash,
+            replicas,
+            min_in_sync,
+            durability,
+            chunk_bytes,
+            closing,
+            ..
         } = status;
-        let standing = None;
-        ShownKeyspace { name, replicas, min_in_sync, durability, partitions, id, hash, chunk_bytes, standing }
+        ShownKeyspace {
+            name,
+            replicas,
+            min_in_sync,
+            durability,
+            partitions,
+            id,
+            hash,
+            chunk_bytes,
+            standing: None,
+            closing,
+        }
     }
 }
 
@@ -100,7 +127,8 @@ impl std::fmt::Display for ShownKeyspace {
         let copies = if *replicas == 1 { "copy" } else { "copies" };
         write!(
             f,
-            "{name}: {durability}, {partitions} partitions by {hash}, {replicas} {copies} ({min_in_sync} in sync)"
+            "{name}: {durability}, {partitions} partitions by {hash}, {replicas} {copies} ({min_in_sync} in sync){}",
+            if self.closing { ", being dropped" } else { "" }
         )
     }
 }

@@ -9,6 +9,7 @@
 
 mod blobs;
 mod doubt;
+mod drops;
 mod loads;
 mod made;
 mod managers;

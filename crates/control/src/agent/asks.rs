@@ -9,8 +9,10 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, Partit
 use super::message::{Body, News, Told};
 use super::{Agent, Effect, Unanswered, Wish};
 use crate::Time;
-use crate::command::{Asker, Command, Outcome, Refusal, Regroup, Request, RequestId};
-use crate::limits::{ASKS_IN_FLIGHT_MAX, FORWARDED_MAX, HELD_ASKS_MAX, INSTANCE_ASKS_MAX, OPERATIONS_MAX};
+use crate::command::{Asker, Command, Drained, Outcome, Refusal, Regroup, Request, RequestId};
+use crate::limits::{
+    ASKS_IN_FLIGHT_MAX, DRAINED_ASKS_MAX, FORWARDED_MAX, HELD_ASKS_MAX, INSTANCE_ASKS_MAX, OPERATIONS_MAX,
+};
 use crate::manager::{self, Answer};
 use crate::planted::{Bug, is_planted};
 
@@ -35,6 +37,8 @@ pub(super) enum Purpose {
     Join,
     Held,
     Instance(InstanceId),
+    /// Nothing is under way in a keyspace that is being dropped, at an instance.
+    Drained(InstanceId),
     Operator(u64),
 }
 
@@ -69,6 +73,7 @@ pub(super) struct Asks {
     by_place: BTreeMap<Place, u64>,
     operations: usize,
     held: usize,
+    draining: usize,
     /// Decided, and told once the map here shows it.
     decided: Vec<Decided>,
 }
@@ -113,6 +118,7 @@ impl Asks {
                     place.and_then(|place| self.by_place.remove(&place));
                 }
             }
+            Purpose::Drained(_) => self.draining -= 1,
             Purpose::Look | Purpose::Join => {}
         }
         Some(pending)
@@ -146,6 +152,7 @@ impl Agent {
                     self.asks.by_place.insert(place, number);
                 }
             }
+            Purpose::Drained(_) => self.asks.draining += 1,
             Purpose::Look | Purpose::Join => {}
         }
         let next = self.now;
@@ -156,7 +163,7 @@ impl Agent {
             Purpose::Look | Purpose::Join | Purpose::Operator(_) => {
                 self.asks.due.insert((next, number));
             }
-            Purpose::Held | Purpose::Instance(_) => self.asks.queue.push_back(number),
+            Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => self.asks.queue.push_back(number),
         }
     }
 
@@ -182,6 +189,30 @@ impl Agent {
         }
         if self.asks.by_place.len() < INSTANCE_ASKS_MAX {
             self.ask(Purpose::Instance(instance), command, self.now.after_ms(INSTANCE_ASK_MS));
+        } else {
+            self.counters.dropped += 1;
+        }
+    }
+
+    /// An instance has nothing under way in a keyspace that is being dropped. It says so again and again; of each that it has said
+    /// only one word is pursued.
+    pub(super) fn drained(&mut self, drained: Drained) {
+        if !self.has_joined() || self.map().keyspace(drained.keyspace).is_none() {
+            return;
+        }
+        let is_same = |command: &Command| {
+            let Command::Drained(other) = command else { return false };
+            (other.keyspace, other.instance) == (drained.keyspace, drained.instance)
+        };
+        let older = self.asks.pending.iter().find(|(_, pending)| is_same(&pending.command));
+        match older.map(|(number, pending)| (*number, pending.command == Command::Drained(drained))) {
+            Some((_, true)) => return,
+            Some((number, false)) => drop(self.asks.remove(number)),
+            None => {}
+        }
+        if self.asks.draining < DRAINED_ASKS_MAX {
+            let until = self.now.after_ms(INSTANCE_ASK_MS);
+            self.ask(Purpose::Drained(drained.instance), Command::Drained(drained), until);
         } else {
             self.counters.dropped += 1;
         }
@@ -325,7 +356,7 @@ impl Agent {
             Purpose::Look => self.looked(outcome.mark),
             Purpose::Join => self.join_decided(outcome),
             // The map tells what became of these; if not, they are asked for again.
-            Purpose::Held | Purpose::Instance(_) => {
+            Purpose::Held | Purpose::Instance(_) | Purpose::Drained(_) => {
                 if outcome.result.as_ref().is_ok_and(|done| done.epoch > self.map().epoch()) {
                     self.fetch_soon();
                 }
@@ -399,6 +430,9 @@ impl Agent {
             Command::Regroup(Regroup { by: Asker::Control, .. }) => false,
             Command::Regroup(Regroup { by: Asker::Instance(instance, _), .. }) => {
                 map.instance(*instance).is_none_or(|instance| is_of(instance.node))
+            }
+            Command::Drained(drained) => {
+                map.instance(drained.instance).is_none_or(|instance| is_of(instance.node))
             }
             Command::Held(held) => is_of(held.node),
             Command::Join(join) => join.manager == *from,

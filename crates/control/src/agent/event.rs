@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
-use crate::command::{Command, GroupStep, HeldLog, ManagerId};
+use crate::command::{Command, Drained, GroupStep, HeldLog, ManagerId};
 
 /// What happens to an agent. Events that come too often, or tell what is known, do no harm.
 #[derive(Clone, Debug)]
@@ -36,6 +36,9 @@ pub enum Event<'a> {
         /// What it wants.
         wish: Wish,
     },
+    /// Nothing is under way in a keyspace that is being dropped, where an instance of this node is primary (`Effects::drained` of
+    /// it).
+    Drained(Drained),
     /// Somebody has a newer map (`Effects::fetch_map` of an instance, or a client's word).
     FetchMap,
     /// Where logs end that [`super::Effect::WantLogEnds`] asked for. A log that does not stand for a whole state is told

@@ -213,6 +213,7 @@ impl Agent {
             Event::InstanceAsks { instance, keyspace, partition, epoch, wish } => {
                 self.instance_asks((instance, keyspace, partition), epoch, wish);
             }
+            Event::Drained(drained) => self.drained(drained),
             Event::FetchMap => self.fetch_soon(),
             Event::LogEnds(logs) => self.log_ends(logs),
             Event::Unreachable { node, incarnation } => self.unreachable(node, incarnation),

@@ -49,4 +49,9 @@ impl Agent {
         let state = self.seat.as_ref()?.state();
         Some(state.pins().filter(|(of, ..)| *of == keyspace).map(|(_, at, pin)| (at, pin)).collect())
     }
+
+    /// Partitions that the drop of a keyspace waits for; `None`: this node has no part in the control group, which alone knows.
+    pub fn undrained(&self, keyspace: KeyspaceId) -> Option<Vec<PartitionId>> {
+        Some(self.seat.as_ref()?.state().undrained(keyspace))
+    }
 }

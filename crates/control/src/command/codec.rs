@@ -10,8 +10,8 @@ use zerohop_wire::ids::{
 };
 
 use super::{
-    Asker, Command, Done, GroupStep, Held, HeldLog, Join, LogEnd, ManagerId, ManagerInfo, Move, Outcome,
-    Refusal, Regroup, Request, RequestId, proto,
+    Asker, Command, Done, Drained, GroupStep, Held, HeldLog, Join, LogEnd, ManagerId, ManagerInfo, Move,
+    Outcome, Refusal, Regroup, Request, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, HELD_LOGS_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX};
 
@@ -68,6 +68,11 @@ impl Request {
             Command::CreateKeyspace(config) => proto::Command::CreateKeyspace(alter(KeyspaceId(0), config)),
             Command::AlterKeyspace(id, config) => proto::Command::AlterKeyspace(alter(*id, config)),
             Command::DropKeyspace(id) => proto::Command::DropKeyspace(id.get()),
+            Command::CloseKeyspace(id) => proto::Command::CloseKeyspace(id.get()),
+            Command::Drained(Drained { keyspace, instance, map }) => {
+                let (keyspace, instance, map) = (keyspace.get(), instance.get(), map.get());
+                proto::Command::Drained(proto::Drained { keyspace, instance, map })
+            }
             Command::SplitKeyspace(id) => proto::Command::SplitKeyspace(id.get()),
             Command::Regroup(regroup) => proto::Command::Regroup(write_regroup(regroup)),
             Command::Held(held) => proto::Command::Held(proto::Held {
@@ -113,6 +118,14 @@ impl Request {
                 Command::AlterKeyspace(id, config)
             }
             proto::Command::DropKeyspace(id) => Command::DropKeyspace(KeyspaceId(id)),
+            proto::Command::CloseKeyspace(id) => Command::CloseKeyspace(KeyspaceId(id)),
+            proto::Command::Drained(proto::Drained { keyspace, instance, map }) => {
+                Command::Drained(Drained {
+                    keyspace: KeyspaceId(keyspace),
+                    instance: InstanceId(instance),
+                    map: MapEpoch(map),
+                })
+            }
             proto::Command::SplitKeyspace(id) => Command::SplitKeyspace(KeyspaceId(id)),
             proto::Command::Regroup(regroup) => Command::Regroup(read_regroup(&regroup)?),
             proto::Command::Held(held) => {

@@ -7,7 +7,9 @@
 use std::fmt;
 
 use zerohop_placement::{Address, KeyspaceConfig, NodeState, TokenEntry};
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
+use zerohop_wire::ids::{
+    Incarnation, InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionEpoch, PartitionId,
+};
 
 mod codec;
 pub(crate) mod proto;
@@ -79,8 +81,13 @@ pub enum Command {
     CreateKeyspace(KeyspaceConfig),
     /// Change a keyspace that is in use.
     AlterKeyspace(KeyspaceId, KeyspaceConfig),
-    /// Remove a keyspace and all that is in it.
+    /// Remove a keyspace and all that is in it, whatever is under way there: transactions over it and others may be undone in
+    /// the others, though they were acknowledged.
     DropKeyspace(KeyspaceId),
+    /// Have nothing begin in a keyspace any more, and remove it once nothing is under way there.
+    CloseKeyspace(KeyspaceId),
+    /// Nothing is under way in a keyspace that is being dropped, where an instance is primary.
+    Drained(Drained),
     /// Cut every partition of a keyspace in two by the next bit of the hashes.
     SplitKeyspace(KeyspaceId),
     /// Change the group of a partition, if it is still of this epoch.
@@ -103,6 +110,17 @@ pub enum Command {
     RemoveToken(u64),
     /// The control group is to be these, at most [`crate::limits::MANAGERS_MAX`]; the leader gets there step by step.
     SetManagers(Vec<ManagerInfo>),
+}
+
+/// See [`Command::Drained`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drained {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The instance: nothing is under way in those partitions of which it is the primary.
+    pub instance: InstanceId,
+    /// By the map of this epoch.
+    pub map: MapEpoch,
 }
 
 /// See [`Command::Move`]. The plan moves the partition there, and leaves it there.
@@ -244,7 +262,7 @@ pub struct Done {
     /// The keyspace that was made, the node that joined, or the partition's new epoch.
     pub number: u64,
     /// The epoch of the map in which it is so.
-    pub epoch: zerohop_wire::ids::MapEpoch,
+    pub epoch: MapEpoch,
 }
 
 /// Why nothing was done.

@@ -10,7 +10,7 @@ pub(crate) struct Request {
     pub(crate) number: u64,
     #[prost(uint64, tag = "3")]
     pub(crate) after: u64,
-    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 20, 21")]
+    #[prost(oneof = "Command", tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21")]
     pub(crate) command: Option<Command>,
 }
 
@@ -40,11 +40,25 @@ pub(crate) enum Command {
     SetManagers(Managers),
     #[prost(message, tag = "15")]
     Move(Move),
+    #[prost(uint32, tag = "16")]
+    CloseKeyspace(u32),
+    #[prost(message, tag = "17")]
+    Drained(Drained),
     /// One `put token`.
     #[prost(bytes, tag = "20")]
     PutToken(Vec<u8>),
     #[prost(fixed64, tag = "21")]
     RemoveToken(u64),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Drained {
+    #[prost(uint32, tag = "1")]
+    pub(crate) keyspace: u32,
+    #[prost(uint32, tag = "2")]
+    pub(crate) instance: u32,
+    #[prost(uint64, tag = "3")]
+    pub(crate) map: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

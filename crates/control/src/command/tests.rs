@@ -44,6 +44,8 @@ pub(crate) fn commands() -> Vec<Command> {
         Command::CreateKeyspace(config.clone()),
         Command::AlterKeyspace(keyspace, config),
         Command::DropKeyspace(keyspace),
+        Command::CloseKeyspace(keyspace),
+        Command::Drained(Drained { keyspace, instance: InstanceId(7), map: MapEpoch(8) }),
         Command::SplitKeyspace(keyspace),
         regroup(by, GroupStep::Admit(instance)),
         regroup(by, GroupStep::Exclude(instance)),
@@ -97,6 +99,15 @@ fn golden_bytes_are_written_and_read() {
     ];
     let bytes = request.encode();
     assert_eq!(bytes, golden);
+    let (keyspace, instance, map) = (KeyspaceId(3), InstanceId(7), MapEpoch(8));
+    let drops = [
+        (Command::CloseKeyspace(keyspace), &[0x80, 1, 3][..]),
+        (Command::Drained(Drained { keyspace, instance, map }), &[0x8a, 1, 6, 0x08, 3, 0x10, 7, 0x18, 8]),
+    ];
+    for (command, golden) in drops {
+        let bytes = Request { command, ..request.clone() }.encode();
+        assert_eq!(bytes[13..], *golden);
+    }
 }
 
 #[test]

@@ -29,6 +29,7 @@ impl State {
             let ahead: Result<ClusterMap, _> = map.apply(&delta);
             // Nothing but epochs has changed, and those only upward.
             let ahead = ahead.expect("a map with higher epochs is one");
+            self.note_closings(&delta);
             self.history = MapHistory::new(std::sync::Arc::new(ahead));
         }
         self

@@ -59,6 +59,9 @@ impl State {
     /// a member was asked about its log, is told by partition.
     pub(super) fn split_keyspace(&self, id: KeyspaceId, draft: &mut Draft) -> Result<u64, Refusal> {
         let found = self.map().keyspace(id).ok_or(Refusal::UnknownKeyspace)?;
+        if found.is_closing() {
+            return Err(Refusal::Map("the keyspace is being dropped".into()));
+        }
         for (_, group) in found.groups() {
             match group.state {
                 GroupState::Settled => {}

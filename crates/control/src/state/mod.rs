@@ -6,7 +6,8 @@
 //!                                             keyspaces.rs   ├──▶ changes ──▶ the map of the next epoch, Outcome
 //!                                             groups.rs      │
 //!                                             recovery.rs    │
-//!                                             pins.rs        ┘
+//!                                             pins.rs        │
+//!                                             closings.rs    ┘
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ use crate::limits::MANAGERS_MAX;
 use crate::planted::{self, Bug};
 
 mod anew;
+mod closings;
 mod groups;
 mod keyspaces;
 mod nodes;
@@ -30,6 +32,7 @@ mod snapshot;
 #[cfg(test)]
 mod tests;
 
+pub use closings::Closing;
 pub use pins::Pin;
 pub use recovery::Recovery;
 pub use snapshot::StateError;
@@ -55,6 +58,7 @@ pub struct State {
     managers: Vec<ManagerInfo>,
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
     pins: BTreeMap<(KeyspaceId, PartitionId), Pin>,
+    closings: BTreeMap<KeyspaceId, Closing>,
     requests: Requests,
     /// Ids are never used again, so the next ones are remembered apart from the map.
     next_keyspace: u32,
@@ -91,6 +95,7 @@ impl State {
             managers,
             recoveries: BTreeMap::new(),
             pins: BTreeMap::new(),
+            closings: BTreeMap::new(),
             requests: Requests::default(),
             next_keyspace: 1,
             next_node: 1,
@@ -149,6 +154,9 @@ impl State {
         };
         let may_have_lost = if result.is_ok() { may_have_lost } else { Vec::new() };
         self.forget_recoveries();
+        if let Some(delta) = &delta {
+            self.note_closings(delta);
+        }
         if result.is_ok() {
             self.forget_pins(&request.command);
         }
@@ -168,6 +176,8 @@ impl State {
             Command::CreateKeyspace(config) => self.create_keyspace(config, draft),
             Command::AlterKeyspace(id, config) => self.alter_keyspace(*id, config, draft),
             Command::DropKeyspace(id) => self.drop_keyspace(*id, draft),
+            Command::CloseKeyspace(id) => self.close_keyspace(*id, draft),
+            Command::Drained(drained) => self.drained(drained, draft),
             Command::SplitKeyspace(id) => self.split_keyspace(*id, draft),
             Command::Regroup(regroup) => self.regroup(regroup, draft),
             Command::Held(held) => self.held(held, draft),
@@ -232,6 +242,7 @@ impl PartialEq for State {
             && self.managers == other.managers
             && self.recoveries == other.recoveries
             && self.pins == other.pins
+            && self.closings == other.closings
             && self.requests == other.requests
             && (self.next_keyspace, self.next_node, self.next_instance)
                 == (other.next_keyspace, other.next_node, other.next_instance)

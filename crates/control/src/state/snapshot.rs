@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use prost::Message;
 use zerohop_placement::{ClusterMap, MapHistory};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, NodeId, PartitionId};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionId};
 
 use super::requests::Requests;
-use super::{Facts, Pin, Recovery, State};
+use super::{Closing, Facts, Pin, Recovery, State};
 use crate::command::{self, LogEnd, Outcome, RequestId};
 
 /// Which form the bytes have.
@@ -40,6 +40,18 @@ struct Snapshot {
     next_instance: u32,
     #[prost(message, repeated, tag = "11")]
     pins: Vec<Pinned>,
+    #[prost(message, repeated, tag = "12")]
+    closings: Vec<OneClosing>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct OneClosing {
+    #[prost(uint32, tag = "1")]
+    keyspace: u32,
+    #[prost(uint64, tag = "2")]
+    since: u64,
+    #[prost(uint32, repeated, tag = "3")]
+    drained: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -152,6 +164,11 @@ impl State {
             to: pin.to.get(),
             from: pin.from.get(),
         });
+        let closings = self.closings().map(|(keyspace, closing)| OneClosing {
+            keyspace: keyspace.get(),
+            since: closing.since.get(),
+            drained: closing.drained.iter().map(|instance| instance.get()).collect(),
+        });
         let outcomes = self.requests.all().map(|(id, outcome)| Remembered {
             origin: id.origin,
             number: id.number,
@@ -169,6 +186,7 @@ impl State {
             next_node: self.next_node,
             next_instance: self.next_instance,
             pins: pins.collect(),
+            closings: closings.collect(),
         }
         .encode_to_vec()
     }
@@ -201,12 +219,18 @@ impl State {
             managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
             recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
             pins: snapshot.pins.iter().map(read_pin).collect(),
+            closings: snapshot.closings.into_iter().map(read_closing).collect(),
             requests: Requests::restored(snapshot.applied, outcomes),
             next_keyspace: snapshot.next_keyspace,
             next_node: snapshot.next_node,
             next_instance: snapshot.next_instance,
         })
     }
+}
+
+fn read_closing(one: OneClosing) -> (KeyspaceId, Closing) {
+    let drained = one.drained.into_iter().map(InstanceId).collect();
+    (KeyspaceId(one.keyspace), Closing { since: MapEpoch(one.since), drained })
 }
 
 fn read_pin(one: &Pinned) -> ((KeyspaceId, PartitionId), Pin) {

@@ -1,12 +1,14 @@
 //! What becomes of groups, told step by step.
 
+use std::collections::BTreeSet;
+
 use zerohop_placement::{
     Address, Durability, GroupState, KeyspaceConfig, NodeState, PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
-use crate::command::{Asker, GroupStep, Held, HeldLog, Join, LogEnd, Regroup, RequestId};
+use crate::command::{Asker, Drained, GroupStep, Held, HeldLog, Join, LogEnd, Regroup, RequestId};
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 const PARTITION: PartitionId = PartitionId(0);
@@ -323,6 +325,51 @@ fn a_retry_gets_the_first_outcome_and_a_forgotten_one_is_refused() {
         bench.state.apply(&Request { id, after: bench.state.mark(), command });
     }
     assert_eq!(bench.state.apply(&request).outcome.result, Err(Refusal::TooOld));
+}
+
+#[test]
+fn a_closed_keyspace_goes_once_every_primary_of_the_groups_as_they_are_has_nothing_under_way() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let config = KeyspaceConfig {
+        partitions: PartitionCount::new(8).unwrap(),
+        ..KeyspaceConfig::new("closed".parse().unwrap(), 6)
+    };
+    let made = bench.done(Command::CreateKeyspace(config)).outcome.result.unwrap();
+    let keyspace = KeyspaceId(made.number as u32);
+    let primaries = |bench: &Bench| -> Vec<InstanceId> {
+        let found = bench.state.map().keyspace(keyspace).unwrap();
+        let all: BTreeSet<InstanceId> = found.groups().map(|(_, group)| group.primary).collect();
+        all.into_iter().collect()
+    };
+    let drained = |instance, map| Command::Drained(Drained { keyspace, instance, map });
+    let all = primaries(&bench);
+    assert!(all.len() > 1);
+    let before = bench.state.map().epoch();
+    assert!(matches!(bench.refused(drained(all[0], before)), Refusal::Map(_)), "it is not closed");
+    bench.done(Command::CloseKeyspace(keyspace));
+    bench.done(Command::CloseKeyspace(keyspace));
+    let closed = bench.state.map().epoch();
+    assert_eq!(closed, before.next(), "again it changes nothing");
+    assert!(matches!(bench.refused(Command::SplitKeyspace(keyspace)), Refusal::Map(_)));
+    for instance in primaries(&bench) {
+        assert!(matches!(bench.refused(drained(instance, before)), Refusal::Map(_)), "by an older map");
+    }
+    // All have said so but one, and then a group changes: whoever is primary since was not asked.
+    for instance in &all[1..] {
+        bench.done(drained(*instance, closed));
+    }
+    bench.restart(all[1], true);
+    assert!(matches!(bench.refused(drained(all[0], closed)), Refusal::Map(_)));
+    let now = bench.state.map().epoch();
+    for (at, instance) in primaries(&bench).into_iter().enumerate() {
+        let found = bench.state.map().keyspace(keyspace).expect("not all have said so");
+        let waits = found.groups().filter(|(_, group)| primaries(&bench)[at..].contains(&group.primary));
+        let waits: Vec<PartitionId> = waits.map(|(partition, _)| partition).collect();
+        assert_eq!(bench.state.undrained(keyspace), waits);
+        assert!(matches!(bench.refused(drained(InstanceId(99), now)), Refusal::Map(_)), "nobody asks it");
+        bench.done(drained(instance, now));
+    }
+    assert!(bench.state.map().keyspace(keyspace).is_none() && bench.state.closings().next().is_none());
 }
 
 #[test]

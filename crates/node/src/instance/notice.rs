@@ -9,7 +9,7 @@ use zerohop_partition::instance::{MapChangeError, Place, Stats};
 use zerohop_partition::replica::Change;
 use zerohop_placement::MapDelta;
 use zerohop_resp::Ticket;
-use zerohop_wire::ids::{InstanceId, Timestamp};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use super::histogram::Histogram;
 use crate::reactor::{ConnectionId, Counters};
@@ -95,6 +95,15 @@ pub(crate) enum Word {
         place: Place,
         /// What it wants.
         change: Change,
+    },
+    /// Nothing is under way in a keyspace that is being dropped, where it is primary by the map of this epoch.
+    Drained {
+        /// Who.
+        instance: InstanceId,
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The map.
+        map: MapEpoch,
     },
     /// Another instance has a newer map.
     MapWanted,

@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 use zerohop_partition::Token;
 use zerohop_partition::instance::{Effects, Place};
 use zerohop_partition::replica::Change;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, Timestamp};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Envelope, Failure, Message};
 
@@ -76,6 +76,10 @@ impl Effects for Effected<'_, '_> {
 
     fn ask_control(&mut self, place: Place, change: Change) {
         self.outlet.say(Word::Asks { instance: self.outlet.me, place, change });
+    }
+
+    fn drained(&mut self, keyspace: KeyspaceId, map: MapEpoch) {
+        self.outlet.say(Word::Drained { instance: self.outlet.me, keyspace, map });
     }
 
     fn fetch_map(&mut self) {

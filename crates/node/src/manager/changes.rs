@@ -10,6 +10,8 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::ids::{KeyspaceId, NodeId};
 
+use super::closing;
+
 /// Where a change is decided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Situation<'m> {
@@ -42,7 +44,10 @@ impl Situation<'_> {
     /// A new keyspace of this id and seed.
     pub(super) fn create(&self, asked: &KeyspaceSettings, id: KeyspaceId, seed: u64) -> Decision {
         let name = name(&asked.name)?;
-        if let Some((id, _)) = self.map.keyspace_named(name.as_str()) {
+        if let Some((id, found)) = self.map.keyspace_named(name.as_str()) {
+            if found.is_closing() {
+                return Err(closing::refusal(name.as_str(), ""));
+            }
             let reason = format!(
                 "there is a keyspace {name} (its id is {id}): alter it, drop it first, or use another name"
             );
@@ -70,6 +75,9 @@ impl Situation<'_> {
     /// Another configuration of a keyspace that is in use.
     pub(super) fn alter(&self, asked: &KeyspaceSettings) -> Decision {
         let (id, found) = self.find(&asked.name)?;
+        if found.is_closing() {
+            return Err(closing::refusal(&asked.name, ""));
+        }
         if let Some(partitions) = asked.partitions.filter(|count| *count != found.config().partitions.get()) {
             return self.split(asked, (id, found), partitions);
         }
@@ -119,7 +127,12 @@ impl Situation<'_> {
                 "the keyspace default is in every cluster and cannot be dropped: remove its records instead";
             return Err(refusal(REFUSED_SETTING, reason));
         }
-        self.decided(Change::DropKeyspace(id), status(id, found.config()))
+        let keyspace = status(id, found.config());
+        match asked.at_once {
+            true => self.decided(Change::DropKeyspace(id), keyspace),
+            false if found.is_closing() => Ok(Decided { delta: None, keyspace }),
+            false => self.decided(Change::CloseKeyspace(id), keyspace),
+        }
     }
 
     fn find(&self, name: &str) -> Result<(KeyspaceId, &Keyspace), Refusal> {
@@ -227,13 +240,14 @@ fn setting(error: impl std::fmt::Display) -> Refusal {
     refusal(REFUSED_SETTING, error.to_string())
 }
 
-fn refusal(code: &'static str, reason: impl Into<String>) -> Refusal {
+pub(super) fn refusal(code: &'static str, reason: impl Into<String>) -> Refusal {
     Refusal { code, reason: reason.into() }
 }
 
 #[cfg(test)]
 mod tests {
     use zerohop_placement::{Address, Node, NodeState};
+    use zerohop_wire::admin::REFUSED_CLOSING;
     use zerohop_wire::ids::{Incarnation, InstanceId, MapEpoch};
 
     use super::*;
@@ -350,13 +364,25 @@ mod tests {
     #[test]
     fn a_keyspace_is_dropped_unless_it_is_the_one_that_must_be() {
         let map = map();
-        let named = |name: &str| KeyspaceDrop { name: name.into() };
+        let named = |name: &str| KeyspaceDrop { name: name.into(), at_once: false };
         assert_eq!(refused(on(&map).drop(&named("default"))).0, REFUSED_SETTING);
         let (code, reason) = refused(on(&map).drop(&named("papers")));
         assert!(code == REFUSED_UNKNOWN && reason.contains("there is default"), "{reason}");
         let next = after(&map, &on(&map).create(&asked("papers"), KeyspaceId(5), 9).unwrap());
-        let last = after(&next, &on(&next).drop(&named("papers")).unwrap());
-        assert!(last.keyspace_named("papers").is_none());
+        let closing = after(&next, &on(&next).drop(&named("papers")).unwrap());
+        assert!(closing.keyspace_named("papers").unwrap().1.is_closing());
+        assert!(on(&closing).drop(&named("papers")).unwrap().delta.is_none(), "it is being dropped already");
+        for other in
+            [on(&closing).create(&asked("papers"), KeyspaceId(6), 9), on(&closing).alter(&asked("papers"))]
+        {
+            let (code, reason) = refused(other);
+            assert!(code == REFUSED_CLOSING && reason.contains("--at-once"), "{reason}");
+        }
+        let at_once = KeyspaceDrop { name: "papers".into(), at_once: true };
+        for map in [next, closing] {
+            let last = after(&map, &on(&map).drop(&at_once).unwrap());
+            assert!(last.keyspace_named("papers").is_none());
+        }
     }
 
     #[test]

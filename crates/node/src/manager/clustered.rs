@@ -5,22 +5,23 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use zerohop_control::command::{self, Command, Move, Refusal};
 use zerohop_placement::{Change, NodeState};
 use zerohop_wire::admin::{
-    AdminAnswer, Answer, Ask, Done, ManagersSet, NodeRemove, PartitionMove, PartitionRecover,
+    AdminAnswer, Answer, Ask, Done, KeyspaceStatus, ManagersSet, NodeRemove, PartitionMove, PartitionRecover,
     REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE,
     REFUSED_UNKNOWN_PARTITION,
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use super::changes::Decided;
+use super::closing;
 use super::cluster::Input;
 use super::jobs::decide;
 use super::shared::Shared;
 use super::tokens;
-use crate::server::limits::MAP_WAIT;
+use crate::server::limits::{DROP_LOOK, DROP_WAIT, MAP_WAIT};
 
 /// Carries a change out.
 pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
@@ -90,6 +91,7 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         }
         _ => {}
     }
+    let is_drop = matches!(ask, Ask::DropKeyspace(_));
     // The control group gives a new keyspace its number; any that is free serves to look for what is wrong.
     let free = shared.history.borrow().map().keyspaces().last().map_or(1, |(id, _)| id.0.saturating_add(1));
     let decided = match decide(shared, ask, KeyspaceId(free)) {
@@ -101,11 +103,19 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         Change::CreateKeyspace { config, .. } => Some((Command::CreateKeyspace(config), true)),
         Change::AlterKeyspace { id, config } => Some((Command::AlterKeyspace(id, config), false)),
         Change::DropKeyspace(id) => Some((Command::DropKeyspace(id), false)),
+        Change::CloseKeyspace(id) => Some((Command::CloseKeyspace(id), false)),
         Change::SplitKeyspace(id) => Some((Command::SplitKeyspace(id), false)),
         _ => None,
     });
-    let Some((command, is_new)) = command else { return AdminAnswer::of(Answer::Keyspace(keyspace)) };
+    let Some((command, is_new)) = command else {
+        return match is_drop {
+            true => await_drop(shared, keyspace).await,
+            false => AdminAnswer::of(Answer::Keyspace(keyspace)),
+        };
+    };
+    let closes = matches!(command, Command::CloseKeyspace(_));
     match have_decided(shared, command).await {
+        Ok(_) if closes => await_drop(shared, keyspace).await,
         Ok(done) => {
             if is_new {
                 keyspace.id = u32::try_from(done.number).unwrap_or(keyspace.id);
@@ -114,6 +124,22 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         }
         Err(refused) => refused,
     }
+}
+
+/// Waits, for a while, until a keyspace that is being dropped is gone.
+async fn await_drop(shared: &Rc<Shared>, keyspace: KeyspaceStatus) -> AdminAnswer {
+    let id = KeyspaceId(keyspace.id);
+    let due = Instant::now() + DROP_WAIT;
+    while shared.history.borrow().map().keyspace(id).is_some() {
+        if Instant::now() >= due {
+            let undrained =
+                of_agent(shared, |answer| Input::Undrained { keyspace: id, answer }).await.flatten();
+            let waits = closing::waits(shared.history.borrow().map(), id, undrained.as_deref());
+            return closing::refusal(&keyspace.name, &waits).into_answer();
+        }
+        sleep(DROP_LOOK).await;
+    }
+    AdminAnswer::of(Answer::Keyspace(keyspace))
 }
 
 /// Where operators want partitions of a keyspace, if this node's part in the control group knows; a node that stands alone has none

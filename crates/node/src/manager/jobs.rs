@@ -5,19 +5,21 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tracing::{error, info};
 use zerohop_placement::{Change, MapDelta};
-use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer, Ask, Done, REFUSED_FAILED, REFUSED_REQUEST};
+use zerohop_wire::admin::{
+    AdminAnswer, AdminRequest, Answer, Ask, Done, KeyspaceStatus, REFUSED_FAILED, REFUSED_REQUEST,
+};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::changes::{Decided, Refusal, Situation};
-use super::instances::tell;
+use super::instances::{self, tell};
 use super::shared::Shared;
-use super::{Job, ReplyTo, clustered, groups, status, tokens};
+use super::{Job, ReplyTo, closing, clustered, groups, status, tokens};
 use crate::entropy::random_u64;
-use crate::instance::Notice;
-use crate::server::limits::MAP_WAIT;
+use crate::instance::{Figures, Notice};
+use crate::server::limits::{DROP_LOOK, DROP_WAIT, MAP_WAIT};
 use crate::server::{NodeFolder, SavedNode};
 
 /// Alone changes the map of a node that stands alone; in a cluster it has the control group do so.
@@ -107,15 +109,53 @@ impl Worker {
             };
         }
         let next_keyspace = self.alone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
+        let is_drop = matches!(ask, Ask::DropKeyspace(_));
         let decided = match decide(&self.shared, ask, next_keyspace) {
             Ok(decided) => decided,
             Err(refusal) => return refusal.into_answer(),
         };
         let Decided { delta, keyspace } = decided;
+        let closes = |delta: &MapDelta| matches!(delta.changes[..], [Change::CloseKeyspace(_)]);
+        if is_drop && delta.as_ref().is_none_or(closes) {
+            return self.drop_when_drained(delta, keyspace).await;
+        }
         let done = AdminAnswer::of(Answer::Keyspace(keyspace));
         let Some(delta) = delta else { return done };
         match self.carry_out(Arc::new(delta)).await {
             Ok(()) => done,
+            Err(answer) => answer,
+        }
+    }
+
+    /// Closes a keyspace, unless that was done, waits until nothing is under way there, and drops it.
+    async fn drop_when_drained(&mut self, close: Option<MapDelta>, keyspace: KeyspaceStatus) -> AdminAnswer {
+        if let Some(close) = close
+            && let Err(answer) = self.carry_out(Arc::new(close)).await
+        {
+            return answer;
+        }
+        let due = Instant::now() + DROP_WAIT;
+        let id = KeyspaceId(keyspace.id);
+        loop {
+            let figures = instances::figures(self.shared.instances()).await;
+            let is_drained = |one: &Option<Box<Figures>>| {
+                one.as_ref().is_some_and(|figures| figures.stats.drained.contains(&id))
+            };
+            if figures.iter().all(is_drained) {
+                break;
+            }
+            if Instant::now() >= due {
+                let all = self.shared.instances().iter().zip(&figures);
+                let waits = all.filter(|(_, one)| !is_drained(one)).map(|(one, _)| one.id.to_string());
+                let waits = format!("instance {}", waits.collect::<Vec<_>>().join(", "));
+                return closing::refusal(&keyspace.name, &waits).into_answer();
+            }
+            sleep(DROP_LOOK).await;
+        }
+        let from = self.shared.history.borrow().map().epoch();
+        let delta = MapDelta { from, to: from.next(), changes: vec![Change::DropKeyspace(id)] };
+        match self.carry_out(Arc::new(delta)).await {
+            Ok(()) => AdminAnswer::of(Answer::Keyspace(keyspace)),
             Err(answer) => answer,
         }
     }
@@ -215,6 +255,7 @@ fn describe(delta: &MapDelta) -> String {
         Change::CreateKeyspace { id, config, .. } => format!("keyspace {} ({id}) created", config.name),
         Change::AlterKeyspace { id, config } => format!("keyspace {} ({id}) altered", config.name),
         Change::DropKeyspace(id) => format!("keyspace {id} dropped"),
+        Change::CloseKeyspace(id) => format!("keyspace {id} is being dropped"),
         Change::SplitKeyspace(id) => format!("keyspace {id} split"),
         Change::HasSplit { keyspace, splits } => format!("keyspace {keyspace} was split {splits} times"),
         Change::PutToken(token) => format!("token {} ({:016x}) put", token.name, token.id),

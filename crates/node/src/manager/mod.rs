@@ -13,6 +13,7 @@
 //! instances' threads go messages only, through bounded queues, and no wait for an answer is without end.
 
 mod changes;
+mod closing;
 mod cluster;
 mod clustered;
 mod connections;

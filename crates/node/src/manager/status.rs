@@ -107,7 +107,8 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             .map(|(id, keyspace)| {
                 let groups = keyspaces.get(&id).copied().unwrap_or_default();
                 let GroupsStatus { short, rebuilding, lost, .. } = groups;
-                KeyspaceStatus { short, rebuilding, lost, ..changes::status(id, keyspace.config()) }
+                let closing = keyspace.is_closing();
+                KeyspaceStatus { short, rebuilding, lost, closing, ..changes::status(id, keyspace.config()) }
             })
             .collect(),
     }
@@ -135,6 +136,7 @@ pub(super) fn to_json(status: &Status) -> Value {
             "id": one.id, "name": one.name, "partitions": one.partitions, "hash": one.hash,
             "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
             "chunk_bytes": one.chunk_bytes, "short": one.short, "rebuilding": one.rebuilding, "lost": one.lost,
+            "closing": one.closing,
         })
     };
     let cluster: String = status.cluster.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -44,6 +44,12 @@ pub const SIGNALS_WAIT: Duration = Duration::from_secs(10);
 /// How long instances may take to follow a change of the map. Dropping a large keyspace removes its files.
 pub const MAP_WAIT: Duration = Duration::from_secs(8);
 
+/// How long a control request waits until a keyspace that is being dropped is gone; whoever asked may ask again.
+pub const DROP_WAIT: Duration = Duration::from_secs(2);
+
+/// How often it looks whether that is so.
+pub const DROP_LOOK: Duration = Duration::from_millis(10);
+
 /// How long instances may take to say how they stand; those that do not are left out of the report.
 pub const STATS_WAIT: Duration = Duration::from_millis(500);
 
@@ -109,5 +115,5 @@ pub const TROUBLES_MAX: usize = 32;
 pub const REFUSALS_TOLD_EVERY_MS: u64 = 10_000;
 
 // A client's control request has ten seconds; it should hear what became of it.
-const _: () = assert!(MAP_WAIT.as_secs() < 10);
+const _: () = assert!(MAP_WAIT.as_secs() < 10 && DROP_WAIT.as_secs() < 10);
 const _: () = assert!(MANAGER_BODY_BYTES_MAX * 8 <= RECEIVING_BYTES_MAX);

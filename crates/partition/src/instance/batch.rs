@@ -27,6 +27,7 @@ impl<D: Disk> Instance<D> {
         }
         self.step_splits(effects);
         self.follow_again(effects);
+        self.tell_drained(effects);
         if self.table.settle_touched(self.clock.now()) || is_shared_touched {
             self.upkeep.busy_until_ms = self.clock.elapsed_ms() + UPKEEP_BUSY_MS;
         }
@@ -47,6 +48,7 @@ impl<D: Disk> Instance<D> {
             return elapsed_ms + 1;
         }
         let again_ms = self.splits.next_wake_ms(elapsed_ms).min(self.unfollowed.next_wake_ms(elapsed_ms));
+        let again_ms = again_ms.min(self.closing.next_wake_ms(elapsed_ms));
         tick_ms.min(upkeep_ms).min(self.groups.next_wake_ms()).min(again_ms)
     }
 

@@ -74,6 +74,10 @@ impl Groups {
         self.by.iter().map(|((keyspace, _), _)| keyspace)
     }
 
+    pub(super) fn replica(&self, keyspace: KeyspaceId, partition: PartitionId) -> Option<&Replica> {
+        self.by.get((keyspace, partition))
+    }
+
     pub(super) fn replicas(&self) -> impl Iterator<Item = &Replica> {
         self.by.iter().map(|(_, replica)| replica)
     }

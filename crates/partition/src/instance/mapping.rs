@@ -89,6 +89,7 @@ impl<D: Disk> Instance<D> {
             keyspaces.sort_unstable();
             keyspaces.dedup();
         }
+        self.closing.follow(self.history.map(), &keyspaces);
         for keyspace in keyspaces {
             // One keyspace in trouble must not keep the others from their change.
             let followed = self.follow(keyspace, effects);
@@ -309,6 +310,7 @@ fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
         Change::CreateKeyspace { id, .. }
         | Change::AlterKeyspace { id, .. }
         | Change::DropKeyspace(id)
+        | Change::CloseKeyspace(id)
         | Change::SplitKeyspace(id) => Some(*id),
         Change::SetGroup { keyspace, .. } | Change::HasSplit { keyspace, .. } => Some(*keyspace),
         Change::PutNode(_) | Change::RemoveNode(_) | Change::PutToken(_) | Change::RemoveToken(_) => None,

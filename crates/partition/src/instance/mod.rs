@@ -15,6 +15,7 @@
 
 mod batch;
 mod clock;
+mod closing;
 mod connections;
 mod groups;
 mod mapping;
@@ -34,7 +35,9 @@ use std::sync::Arc;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
 use zerohop_placement::{ClusterMap, MapHistory};
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId, Timestamp};
+use zerohop_wire::ids::{
+    Incarnation, InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp,
+};
 use zerohop_wire::messages::{ClusterId, Member};
 use zerohop_wire::{Envelope, Failure, Message};
 
@@ -102,6 +105,10 @@ pub trait Effects {
     /// Writes this ceiling to disk, in place of the last one, and syncs it; then [`Instance::ceiling_synced`]. Until then
     /// writes of shared partitions may have to wait. A start tells it to [`Instance::begin_above`].
     fn sync_ceiling(&mut self, _ceiling: Timestamp) {}
+
+    /// Tells the control group that nothing of a transaction is under way in a keyspace that is being dropped, in any partition
+    /// of which this instance is the primary by the map of this epoch. Told again and again, until the keyspace is gone.
+    fn drained(&mut self, _keyspace: KeyspaceId, _map: MapEpoch) {}
 }
 
 /// See the module.
@@ -112,6 +119,7 @@ pub struct Instance<D: Disk> {
     groups: Groups,
     splits: Splits,
     unfollowed: mapping::Unfollowed,
+    closing: closing::Closing,
     history: MapHistory,
     /// The newest keyspace of any map that it has known: one of an id above is still to come, one below that the map
     /// does not have is gone.

@@ -8,6 +8,7 @@ use zerohop_placement::{ClusterMap, Group, Keyspace, KeyspaceConfig, MapHistory}
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp};
 
 use super::clock::{InstanceClock, Time};
+use super::closing::Closing;
 use super::connections::Connections;
 use super::groups::{Groups, is_shared};
 use super::splits::{Splits, engine_id, named, split_stored};
@@ -134,6 +135,7 @@ impl<D: Disk> Instance<D> {
             table,
             splits,
             unfollowed: Default::default(),
+            closing: Closing::of(history.map()),
             newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),

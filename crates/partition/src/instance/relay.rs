@@ -86,6 +86,10 @@ impl crate::Effects for Relay<'_> {
         self.history.map().keyspace(keyspace).is_some()
     }
 
+    fn is_closing(&self, keyspace: KeyspaceId) -> bool {
+        self.history.map().keyspace(keyspace).is_some_and(|found| found.is_closing())
+    }
+
     fn flush_wanted(&mut self) {
         self.wants_flush = true;
     }

@@ -6,7 +6,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
-use zerohop_wire::{Envelope, Failure, Message, What};
+use zerohop_wire::{Envelope, Failure, Kind, Message, What};
 
 use super::clock::Time;
 use super::relay::Relay;
@@ -69,6 +69,10 @@ impl<D: Disk> Instance<D> {
         if !kind.is_for_partition() {
             return self.about_cluster(to, message, effects, relay_place(envelope));
         }
+        // A transaction may have begun before, and hears what became of it; one that has not is refused as misplaced.
+        if self.closing.has(keyspace) && kind != Kind::Transact {
+            return relay.fail(to, Failure::UnknownKeyspace { keyspace });
+        }
         match table.find(keyspace, partition) {
             // The asker has heard of a change that has not come here yet.
             Found::Here(_, epoch) if partition_epoch > epoch => unavailable(&mut relay, to),
@@ -112,6 +116,7 @@ impl<D: Disk> Instance<D> {
         self.counters.units += 1;
         let Instance { engine, table, history, connections, counters, transit, clock, .. } = self;
         let result = match table.find(keyspace, partition) {
+            _ if self.closing.has(keyspace) => Err(Failure::UnknownKeyspace { keyspace }),
             Found::Here(slot, _) => {
                 let mut relay = relay(history, connections, counters, transit, effects);
                 table.run(slot, (engine, clock.now()), to, (program, reply), &mut relay)

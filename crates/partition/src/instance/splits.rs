@@ -120,6 +120,7 @@ fn is_split_alone(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
         Change::CreateKeyspace { id, .. }
         | Change::AlterKeyspace { id, .. }
         | Change::DropKeyspace(id)
+        | Change::CloseKeyspace(id)
         | Change::SplitKeyspace(id) => *id == keyspace,
         Change::SetGroup { keyspace: of, .. } | Change::HasSplit { keyspace: of, .. } => *of == keyspace,
         Change::PutNode(_) | Change::RemoveNode(_) => true,

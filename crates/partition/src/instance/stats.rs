@@ -3,6 +3,7 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
 use zerohop_wire::Kind;
+use zerohop_wire::ids::KeyspaceId;
 
 use super::Instance;
 use crate::limits::TROUBLES_MAX;
@@ -34,6 +35,8 @@ pub struct Stats {
     pub staged_bytes: u64,
     /// Snapshots that partitions keep for, each counted in every member of every partition.
     pub snapshots: u64,
+    /// Keyspaces that are being dropped, as it knows, and in which nothing is under way where it is primary.
+    pub drained: Vec<KeyspaceId>,
     /// Older versions kept.
     pub versions: u64,
     /// Bytes of all logs.
@@ -138,6 +141,7 @@ impl<D: Disk> Instance<D> {
 
     /// How it stands. Walks over all partitions: for reports, not for every request.
     pub fn stats(&mut self) -> Stats {
+        let drained = self.drained();
         let Instance { engine, table, groups, counters, clock, .. } = self;
         engine.look_at_room();
         let asked = Kind::ALL.iter().filter(|kind| !kind.is_answer());
@@ -149,6 +153,7 @@ impl<D: Disk> Instance<D> {
             units: counters.units,
             flushes: counters.flushes,
             partitions: (table.len() + groups.len()) as u64,
+            drained,
             engine: engine.stats(),
             troubles: counters.troubles.clone(),
             clock_distrusted_ms: clock.distrusted_ms(),

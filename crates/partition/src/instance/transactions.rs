@@ -39,7 +39,7 @@ impl Transit {
 /// The first of these parts that a map does not have so.
 pub(super) fn misplaced(map: &ClusterMap, parts: &[Part]) -> Option<u32> {
     let is_so = |part: &Part| {
-        map.keyspace(part.place.keyspace).is_some_and(|found| {
+        map.keyspace(part.place.keyspace).filter(|found| !found.is_closing()).is_some_and(|found| {
             part.durability
                 == match found.config().durability {
                     OfKeyspace::Memory => Durability::Memory,

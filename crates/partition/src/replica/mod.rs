@@ -488,6 +488,14 @@ impl Replica {
         self.role == Role::Primary && self.needs_state && self.view.in_sync.is_empty()
     }
 
+    /// Whether it is primary, has begun its epoch, and nothing of a transaction is under way.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.role == Role::Primary
+            && self.mark != settle::NO_MARK
+            && self.mark <= self.partition.applied()
+            && self.partition.is_drained()
+    }
+
     /// The log index up to which it has applied what is committed.
     #[must_use]
     pub fn applied(&self) -> u64 {

@@ -29,6 +29,8 @@ const VERSION_HAS_SPLIT: u16 = 3;
 const VERSION_PLACED: u16 = 4;
 /// Tokens.
 const VERSION_TOKENS: u16 = 5;
+/// Keyspaces that are being dropped.
+const VERSION_CLOSING: u16 = 6;
 
 /// Magic, version, reserved, from, to, number of changes.
 const HEADER_BYTES: usize = 4 + 2 + 2 + 8 + 8 + 4;
@@ -58,6 +60,9 @@ const TOKEN_BYTES_FIXED: usize = 1 + 8 + 1 + 1;
 /// Keyspace, permissions.
 const GRANT_BYTES: usize = 4 + 1;
 const REMOVE_TOKEN: u8 = 11;
+const CLOSE_KEYSPACE: u8 = 12;
+/// Kind, keyspace.
+const CLOSE_KEYSPACE_BYTES: usize = 1 + 4;
 
 /// How the members of placed groups are told.
 const ROWS: u8 = 0;
@@ -113,7 +118,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_TOKENS).contains(&version) {
+        if !(VERSION..=VERSION_CLOSING).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         if reader.array()? != [0; 2] {
@@ -135,6 +140,9 @@ impl MapDelta {
 }
 
 fn version_needed(changes: &[Change]) -> u16 {
+    if changes.iter().any(|change| matches!(change, Change::CloseKeyspace(_))) {
+        return VERSION_CLOSING;
+    }
     if changes.iter().any(|change| matches!(change, Change::PutToken(_) | Change::RemoveToken(_))) {
         return VERSION_TOKENS;
     }
@@ -174,7 +182,13 @@ pub(crate) fn map_bytes(map: &ClusterMap) -> usize {
         });
         let groups = groups + placed;
         let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
-        CHANGE_BYTES_MIN + CONFIG_BYTES_MIN + keyspace.config().name.as_str().len() + groups + has_split
+        let close = if keyspace.is_closing() { CLOSE_KEYSPACE_BYTES } else { 0 };
+        CHANGE_BYTES_MIN
+            + CONFIG_BYTES_MIN
+            + keyspace.config().name.as_str().len()
+            + groups
+            + has_split
+            + close
     });
     let tokens = map
         .tokens()
@@ -227,6 +241,10 @@ fn write_change(bytes: &mut Vec<u8>, change: &Change) {
             bytes.push(HAS_SPLIT);
             bytes.extend_from_slice(&keyspace.get().to_le_bytes());
             bytes.push(*splits);
+        }
+        Change::CloseKeyspace(id) => {
+            bytes.push(CLOSE_KEYSPACE);
+            bytes.extend_from_slice(&id.get().to_le_bytes());
         }
         Change::PutToken(token) => {
             bytes.push(PUT_TOKEN);

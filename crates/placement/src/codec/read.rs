@@ -3,9 +3,10 @@
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
-    ALTER_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError, EXCEPTION_BYTES, GRANT_BYTES,
-    GROUP_BYTES_MIN, GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, PUT_NODE,
-    PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
+    ALTER_KEYSPACE, CLOSE_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
+    EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN, GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES,
+    INTERVAL, MEMORY, PUT_NODE, PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SET_GROUP, SPLIT_KEYSPACE,
+    STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyspaceConfig, KeyspaceName};
 use crate::limits::{GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN};
@@ -127,6 +128,7 @@ pub(super) fn change(reader: &mut Reader<'_>) -> Result<Change, DecodeError> {
         }
         SPLIT_KEYSPACE => Change::SplitKeyspace(KeyspaceId(reader.u32()?)),
         HAS_SPLIT => Change::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
+        CLOSE_KEYSPACE => Change::CloseKeyspace(KeyspaceId(reader.u32()?)),
         PUT_TOKEN => Change::PutToken(token(reader)?),
         REMOVE_TOKEN => Change::RemoveToken(reader.u64()?),
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),

@@ -130,6 +130,17 @@ fn how_often_a_keyspace_was_split_takes_the_third_version() {
 }
 
 #[test]
+fn keyspaces_that_are_being_dropped_take_the_sixth_version() {
+    let closed = Change::CloseKeyspace(KeyspaceId(0x0102));
+    let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![closed] };
+    let mut bytes = delta.encode();
+    assert_eq!((bytes[4], &bytes[HEADER_BYTES..]), (6, &[12, 2, 1, 0, 0][..]));
+    assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+    bytes[4] = 5;
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::VersionNeeded { found: 5 }));
+}
+
+#[test]
 fn tokens_take_the_fifth_version() {
     const GOLDEN_5: &str = "
         5a484d44 0500 0000 0500000000000000 0900000000000000 02000000
@@ -204,10 +215,10 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 6), Err(DecodeError::Version { found: 6 }));
+    assert_eq!(with_byte(4, 7), Err(DecodeError::Version { found: 7 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 1), Err(DecodeError::Reserved));
-    assert_eq!(with_byte(28, 12), Err(DecodeError::Unknown { what: "kind of change", number: 12 }));
+    assert_eq!(with_byte(28, 13), Err(DecodeError::Unknown { what: "kind of change", number: 13 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
     assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));
     assert_eq!(with_byte(49, b';'), Err(DecodeError::Address(crate::map::AddressError::Port)));

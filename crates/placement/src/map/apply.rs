@@ -109,6 +109,7 @@ impl<'a> Draft<'a> {
                 Change::SetGroup { keyspace, partition, group } => self.set(*keyspace, *partition, group)?,
                 Change::SplitKeyspace(id) => self.split(*id)?,
                 Change::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
+                Change::CloseKeyspace(id) => self.keyspace(*id)?.is_closing = true,
                 Change::PutToken(token) => self.put_token(token)?,
                 Change::RemoveToken(id) => {
                     let gone = Arc::make_mut(&mut self.tokens).remove(id);
@@ -155,7 +156,8 @@ impl<'a> Draft<'a> {
         if let Some((partition, fault)) = groups.table().fault() {
             return Err(MapError::Group { keyspace: id, partition, fault });
         }
-        let keyspace = Keyspace { config: config.clone(), splits: 0, groups: groups.table().clone() };
+        let groups = groups.table().clone();
+        let keyspace = Keyspace { config: config.clone(), splits: 0, is_closing: false, groups };
         self.keyspaces.insert(id, Arc::new(keyspace));
         self.renewed.insert(id);
         Ok(())

@@ -61,6 +61,8 @@ pub enum Change {
         /// How often: at least once, and no more than it has bits that name a partition.
         splits: u8,
     },
+    /// A keyspace is being dropped: nothing begins in it any more, and it goes once nothing is under way.
+    CloseKeyspace(KeyspaceId),
     /// A token is new, or permits something else.
     PutToken(TokenEntry),
     /// A token is revoked.
@@ -99,7 +101,8 @@ impl ClusterMap {
             };
             let splits = keyspace.splits();
             let has_split = (splits > 0).then_some(Change::HasSplit { keyspace: id, splits });
-            std::iter::once(create).chain(has_split)
+            let close = keyspace.is_closing().then_some(Change::CloseKeyspace(id));
+            std::iter::once(create).chain(has_split).chain(close)
         });
         let tokens = self.tokens().map(|token| Change::PutToken(token.clone()));
         MapDelta {

@@ -59,6 +59,7 @@ pub struct ClusterMap {
 pub struct Keyspace {
     config: KeyspaceConfig,
     splits: u8,
+    is_closing: bool,
     groups: GroupTable,
 }
 
@@ -184,6 +185,11 @@ impl Keyspace {
     /// meant, for ever.
     pub fn splits(&self) -> u8 {
         self.splits
+    }
+
+    /// Whether it is being dropped: nothing begins in it any more, and it goes once nothing is under way.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing
     }
 
     /// The partition that holds a key. Header and chunk 0 of a blob lie together, and each other chunk by its number.

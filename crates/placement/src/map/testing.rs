@@ -35,6 +35,7 @@ pub(crate) enum Step {
     Create { bits: u32, hash: usize, seed: u64, durability: u32 },
     Alter { keyspace: usize, replicas: u8 },
     Drop { keyspace: usize },
+    Close { keyspace: usize },
     Regroup { keyspace: usize, partition: u32, members: Vec<u32>, in_sync: usize, state: usize },
     Split { keyspace: usize },
     Token { keyspace: usize, bits: u8 },
@@ -52,6 +53,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(bits, hash, seed, durability)| Step::Create { bits, hash, seed, durability }),
         1 => (any::<usize>(), 1u8..=8).prop_map(|(keyspace, replicas)| Step::Alter { keyspace, replicas }),
         1 => any::<usize>().prop_map(|keyspace| Step::Drop { keyspace }),
+        1 => any::<usize>().prop_map(|keyspace| Step::Close { keyspace }),
         8 => (any::<usize>(), any::<u32>(), prop::collection::vec(any::<u32>(), 1..6), any::<usize>(), 0usize..6)
             .prop_map(|(keyspace, partition, members, in_sync, state)| {
                 Step::Regroup { keyspace, partition, members, in_sync, state }
@@ -158,6 +160,7 @@ fn changes(map: &ClusterMap, number: u32, step: &Step) -> Option<Vec<Change>> {
             Some(vec![Change::AlterKeyspace { id, config }])
         }
         Step::Drop { keyspace } => Some(vec![Change::DropKeyspace(some_keyspace(*keyspace)?.0)]),
+        Step::Close { keyspace } => Some(vec![Change::CloseKeyspace(some_keyspace(*keyspace)?.0)]),
         Step::Split { keyspace } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
             (keyspace.config().partitions.get() < 256).then(|| vec![Change::SplitKeyspace(id)])

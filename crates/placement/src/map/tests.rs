@@ -221,7 +221,14 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
     let synced = KeyspaceConfig { durability: crate::Durability::Sync, ..config("two", 4) };
     let altered = next(&with, alter(synced.clone())).unwrap();
     assert_eq!(altered.keyspace(two).unwrap().config(), &synced);
-    let dropped = next(&altered, vec![Change::DropKeyspace(two)]).unwrap();
+    assert_eq!(
+        refused(vec![Change::CloseKeyspace(unknown)]),
+        MapError::UnknownKeyspace { keyspace: unknown }
+    );
+    let closing = next(&altered, vec![Change::CloseKeyspace(two)]).unwrap();
+    assert!(closing.keyspace(two).unwrap().is_closing() && !altered.keyspace(two).unwrap().is_closing());
+    assert!(closing.keyspace(two).unwrap().is_closing() && closing.route(two, b"key").is_ok());
+    let dropped = next(&closing, vec![Change::DropKeyspace(two)]).unwrap();
     let error = dropped.route(two, b"key").unwrap_err();
     assert_eq!(error, RouteError { keyspace: two, epoch: dropped.epoch() });
     assert!(error.to_string().contains("fetch a newer map"));

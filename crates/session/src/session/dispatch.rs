@@ -270,7 +270,7 @@ impl<T> Session<T> {
     fn look_up(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
         let Ask::Keyspace { name } = &operation.ask else { return };
-        match self.map.keyspace_named(name) {
+        match self.map.keyspace_named(name).filter(|(_, found)| !found.is_closing()) {
             Some((id, keyspace)) => {
                 let found = FoundKeyspace { id, config: keyspace.config().clone() };
                 self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);

@@ -49,7 +49,7 @@ struct Piece {
 /// Why there is no plan.
 #[derive(Debug)]
 pub(super) enum NoPlan {
-    /// The map has no such keyspace.
+    /// The map has no such keyspace, or one that is being dropped.
     Keyspace(KeyspaceId),
     /// There never will be one.
     Unfit(Unfit),
@@ -60,7 +60,8 @@ impl Plan {
     pub(super) fn of(map: &ClusterMap, items: &[Item]) -> Result<Plan, NoPlan> {
         let mut parts: BTreeMap<(Durability, KeyspaceId, u64), Planned> = BTreeMap::new();
         for (number, item) in items.iter().enumerate() {
-            let found = map.keyspace(item.keyspace).ok_or(NoPlan::Keyspace(item.keyspace))?;
+            let found = map.keyspace(item.keyspace).filter(|found| !found.is_closing());
+            let found = found.ok_or(NoPlan::Keyspace(item.keyspace))?;
             let config = found.config();
             let cell = config.hash.hash(config.seed, routed(item.key()));
             let partition = partition_of(cell, config.partitions);

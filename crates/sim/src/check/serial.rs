@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_session::Time;
+use zerohop_wire::ids::KeyspaceId;
 
 use super::Violation;
 use super::cycles::{self, Action, Anomaly, Class, Fate, Transaction, Why};
@@ -106,7 +107,14 @@ fn ends(history: &History, one: &Transacted) -> Option<&'static str> {
         _ => {}
     }
     let is_healthy = history.healed.is_some_and(|healed| one.begin() >= healed.after_us(CLUSTER_HEALING_US));
+    let dropped =
+        |keyspace: &KeyspaceId| history.keyspace(*keyspace).is_some_and(|one| one.dropped.is_some());
     match &one.trouble {
+        Some(Trouble::Other(why))
+            if why.contains("keyspace") && history.transactional.iter().any(dropped) =>
+        {
+            None
+        }
         // Whoever has seen the time of a clock that ran ahead is not served until it comes.
         Some(Trouble::Other(_)) if !history.rotten.is_empty() => None,
         Some(Trouble::Other(why)) if is_healthy && !(history.clocks_were_set && why.contains("clock")) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_control::agent::{Effect, Ended, Event as Told, LogWanted, Wish};
-use zerohop_control::command::{HeldLog, LogEnd, ManagerId, ManagerInfo};
+use zerohop_control::command::{Drained, HeldLog, LogEnd, ManagerId, ManagerInfo};
 use zerohop_partition::instance::Place;
 use zerohop_placement::{ClusterMap, MapDelta};
 use zerohop_session::Time;
@@ -25,6 +25,7 @@ pub(super) enum Pending {
     FetchMap,
     LogEnds(Vec<HeldLog>),
     Asks { instance: InstanceId, place: Place, wish: Wish },
+    Drained(Drained),
     End(Ending),
 }
 
@@ -178,6 +179,7 @@ impl Cluster {
                     let Place { keyspace, partition, epoch } = place;
                     self.tell_agent(at, Told::InstanceAsks { instance, keyspace, partition, epoch, wish });
                 }
+                Pending::Drained(drained) => self.tell_agent(at, Told::Drained(drained)),
                 Pending::End(how) => self.end_process(at, how),
             }
         }

@@ -1,6 +1,6 @@
 //! Transactions are hunted: those who decide one die just then, what is said of one comes again long after it was said, and
-//! somebody hears of a decision only once its session is forgotten, or his partition is split. By chance it would befall one of
-//! thousands.
+//! somebody hears of a decision only once its session is forgotten, his partition is split, or its decider's keyspace is to go. By
+//! chance it would befall one of thousands.
 //!
 //! | what befalls | what must have no consequence |
 //! | --- | --- |
@@ -8,6 +8,7 @@
 //! | what was said to be over is said so again when its transaction is prepared anew | the old word |
 //! | decisions of before a sleep are heard after it | that their sessions are forgotten |
 //! | a keyspace is split while decisions are not heard in it | that one of two halves hears first |
+//! | a keyspace is dropped while decisions are not heard in the other | that those who decide are to go |
 
 use std::collections::BTreeMap;
 
@@ -52,9 +53,9 @@ const DROPS_MAX: usize = 256;
 const BEFORE_SLEEP_US: u64 = 2 * SECOND;
 const BEFORE_WAKING_US: u64 = 5 * SECOND;
 
-/// For so long before a split is asked for decisions are not heard in the keyspace, and so long after that.
-pub(super) const BEFORE_SPLIT_US: u64 = 1_200 * MS;
-const AFTER_SPLIT_US: u64 = 2_500 * MS;
+/// For so long before a split or a drop is asked for decisions are not heard in a keyspace, and so long after that.
+pub(super) const BEFORE_CHANGE_US: u64 = 1_200 * MS;
+const AFTER_CHANGE_US: u64 = 2_500 * MS;
 
 /// So many decisions are not heard at a time, at most.
 const UNHEARD_MAX: usize = 16;
@@ -68,8 +69,8 @@ pub(super) struct Hunts {
     unheard: BTreeMap<TransactionId, Time>,
     /// Decisions that are heard, as was drawn.
     heard: BTreeMap<TransactionId, Time>,
-    /// A keyspace that is split, and until when.
-    splitting: Option<(KeyspaceId, Time)>,
+    /// A keyspace in which some decisions are not heard, and until when.
+    deaf: Option<(KeyspaceId, Time)>,
     /// Frames that told somebody that something is over.
     drops: BTreeMap<(TransactionId, Place), Vec<u8>>,
 }
@@ -171,7 +172,7 @@ impl Cluster {
         if self.hunts.heard.contains_key(&told.id) || self.hunts.unheard.len() >= UNHEARD_MAX {
             return false;
         }
-        let until = match (self.scenario.sleep, self.hunts.splitting) {
+        let until = match (self.scenario.sleep, self.hunts.deaf) {
             (Some((sleep, until)), _) if now < sleep && now.after_us(BEFORE_SLEEP_US) >= sleep => {
                 Time(until.0.saturating_sub(BEFORE_WAKING_US))
             }
@@ -210,9 +211,10 @@ impl Cluster {
         }
     }
 
-    /// A keyspace of transactions is about to be split: until after that some decisions are not heard in it.
-    pub(super) fn hunt_in_split(&mut self, keyspace: KeyspaceId) {
-        let until = self.now().after_us(BEFORE_SPLIT_US + AFTER_SPLIT_US);
-        self.hunts.splitting = Some((keyspace, until));
+    /// A keyspace of transactions is about to be split, or the other to be dropped: until after that some decisions are not heard
+    /// in it.
+    pub(super) fn hunt_in(&mut self, keyspace: KeyspaceId) {
+        let until = self.now().after_us(BEFORE_CHANGE_US + AFTER_CHANGE_US);
+        self.hunts.deaf = Some((keyspace, until));
     }
 }

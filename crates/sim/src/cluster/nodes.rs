@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use zerohop_control::agent::{Agent, Event as Told, Wish};
+use zerohop_control::command::Drained;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::instance::{Identity, Place};
 use zerohop_partition::replica::Change;
@@ -119,6 +120,12 @@ impl Cluster {
         self.send_to_peers(host, slot, done, turned.to_peers);
         for (place, change) in turned.asks {
             self.instance_asks(host, slot, place, change);
+        }
+        for (keyspace, map) in turned.drained {
+            if let Some(instance) = &self.hosts[host].slots[slot].instance {
+                let instance = instance.identity().instance;
+                self.tell_later(host, Pending::Drained(Drained { keyspace, instance, map }));
+            }
         }
         if turned.fetches_map {
             self.tell_later(host, Pending::FetchMap);

@@ -9,9 +9,10 @@ use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, Node
 use zerohop_session::Time;
 use zerohop_wire::ids::KeyspaceId;
 
-use super::hunts::BEFORE_SPLIT_US;
+use super::hunts::BEFORE_CHANGE_US;
 use super::kinds::Kind;
 use super::scenario::Kept;
+use super::transacting::Opened;
 use super::{Cluster, Event, Phase};
 use crate::streams::Draw;
 
@@ -19,6 +20,9 @@ const MS: u64 = 1_000;
 
 /// An operator removes no node while there are no more than these: as many as keyspaces have copies, at most.
 const NODES_KEPT: usize = 3;
+
+/// Of so many times that the keyspace of transactions might be dropped, it is once.
+const DROPS_OF: u64 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -30,6 +34,8 @@ pub(super) struct Operator {
     /// A keyspace of transactions that is to be split then.
     splitting: Option<(KeyspaceId, Time)>,
     drops: u32,
+    /// A keyspace of transactions that is to be dropped then.
+    dropping: Option<(KeyspaceId, Time)>,
     /// Who is to be the control group, until somebody has said that it is decided.
     managers: Option<Vec<ManagerInfo>>,
 }
@@ -79,6 +85,19 @@ impl Cluster {
             self.operator.splitting = None;
             return self.ask_control(Command::SplitKeyspace(id));
         }
+        if let Some((id, at)) = self.operator.dropping
+            && now >= at
+        {
+            self.operator.dropping = None;
+            self.coverage.commits_seen("keyspaces dropped amidst", 1);
+            self.watch.dropping(id, now);
+            return self.ask_control(Command::CloseKeyspace(id));
+        }
+        // That nobody may have taken up.
+        let left = map.keyspaces().find(|(id, found)| self.watch.is_dropped(*id) && !found.is_closing());
+        if let Some((id, _)) = left.filter(|_| self.operator.asked.is_empty()) {
+            return self.ask_control(Command::CloseKeyspace(id));
+        }
         if self.phase == Phase::Healed {
             // Nodes that are being emptied are to take part again.
             let drained = map.nodes().find(|node| node.state() == NodeState::Draining);
@@ -118,8 +137,8 @@ impl Cluster {
                 self.operator.splits += 1;
                 self.coverage.fault(Kind::Splits);
                 if self.transactional().is_some_and(|both| both.contains(&id)) {
-                    self.hunt_in_split(id);
-                    self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));
+                    self.hunt_in(id);
+                    self.operator.splitting = Some((id, self.now().after_us(BEFORE_CHANGE_US)));
                 } else {
                     self.ask_control(Command::SplitKeyspace(id));
                 }
@@ -137,12 +156,29 @@ impl Cluster {
                 self.coverage.fault(Kind::Moves);
                 self.ask_control(Command::Move(Move { keyspace, partition, to, instance: None }));
             }
+            6 if self.scenario.has(Kind::Drops) && self.operator.drops == 1 => {
+                // In the midst of transactions over it and another.
+                if self.streams.node.chance(1, DROPS_OF)
+                    && let Some([other, id]) =
+                        self.transactional().filter(|_| self.transacting.opened == Opened::Yes)
+                {
+                    self.operator.drops += 1;
+                    self.coverage.fault(Kind::Drops);
+                    self.hunt_in(other);
+                    self.operator.dropping = Some((id, self.now().after_us(BEFORE_CHANGE_US)));
+                }
+            }
             6 if self.scenario.has(Kind::Drops) && self.operator.drops < 1 => {
                 if let Some((id, _)) = map.keyspace_named("keyspace-2") {
                     self.operator.drops += 1;
                     self.coverage.fault(Kind::Drops);
                     self.watch.dropping(id, self.now());
-                    self.ask_control(Command::DropKeyspace(id));
+                    // No transaction is over it and another, so that it may go at once as well.
+                    let is_at_once = self.seed % 2 == 1;
+                    self.ask_control(match is_at_once {
+                        true => Command::DropKeyspace(id),
+                        false => Command::CloseKeyspace(id),
+                    });
                 }
             }
             _ => {}

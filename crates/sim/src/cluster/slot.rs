@@ -8,7 +8,9 @@ use zerohop_partition::Token;
 use zerohop_partition::instance::{Effects, Identity, Instance, OpenError, Opened, Options, Place, Time};
 use zerohop_partition::replica;
 use zerohop_placement::{MapDelta, MapHistory};
-use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
+use zerohop_wire::ids::{
+    Incarnation, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, RequestId, Timestamp,
+};
 use zerohop_wire::messages::{Call, Member};
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message};
 
@@ -51,6 +53,8 @@ pub(crate) struct Turned {
     /// Frames for other instances, each by itself.
     pub(crate) to_peers: Vec<(Member, Vec<u8>)>,
     pub(crate) asks: Vec<(Place, replica::Change)>,
+    /// Keyspaces that are being dropped, and in which nothing is under way here by the map of this epoch.
+    pub(crate) drained: Vec<(KeyspaceId, MapEpoch)>,
     pub(crate) fetches_map: bool,
     /// Places that have said something about a record.
     pub(crate) answered: Vec<Place>,
@@ -110,6 +114,10 @@ impl Effects for Collect<'_> {
 
     fn ask_control(&mut self, place: Place, change: replica::Change) {
         self.turned.asks.push((place, change));
+    }
+
+    fn drained(&mut self, keyspace: KeyspaceId, map: MapEpoch) {
+        self.turned.drained.push((keyspace, map));
     }
 
     fn fetch_map(&mut self) {

@@ -21,7 +21,7 @@ use crate::streams::Draw;
 use crate::transacted::{Transacted, Trouble};
 use crate::workload::blobs::number_of;
 use crate::workload::tokens::{FILLER, token};
-use crate::workload::transactional::{Class, Deed, Draws, KEYSPACES, Key, Step};
+use crate::workload::transactional::{Class, Deed, Draws, Key, Step};
 
 const MS: u64 = 1_000;
 
@@ -107,10 +107,9 @@ impl Transacting {
 }
 
 impl Cluster {
-    /// The two keyspaces, if both are there.
+    /// The two keyspaces, once both have been there.
     pub(super) fn transactional(&self) -> Option<[KeyspaceId; 2]> {
-        let id = |name| self.watch.map.keyspace_named(name).map(|(id, _)| id);
-        Some([id(KEYSPACES[0])?, id(KEYSPACES[1])?])
+        self.watch.transactional_ids()
     }
 
     /// Whether a client does something with transactions next: then it has begun.
@@ -183,11 +182,14 @@ impl Cluster {
 
     /// Everything is read once more, now that nothing is in the way.
     pub(super) fn read_all_transactional(&mut self) {
-        if self.transacting.opened != Opened::Yes || self.transactional().is_none() {
+        let Some(both) = self.transactional().filter(|_| self.transacting.opened == Opened::Yes) else {
             return;
-        }
+        };
         for class in [Class::List, Class::Register, Class::Account, Class::Cell] {
-            self.begin_deed(0, Deed::ReadMany(Key::all(class)), 8_000 * MS, (false, false));
+            // What was done in both is whole in the one that is left.
+            let is_there = |key: &Key| !self.watch.is_dropped(both[key.keyspace]);
+            let keys = Key::all(class).into_iter().filter(is_there).collect();
+            self.begin_deed(0, Deed::ReadMany(keys), 8_000 * MS, (false, false));
         }
         self.read_all_blobs();
     }

@@ -100,6 +100,19 @@ impl Watch {
         self.keyspaces.values().filter(is_so).map(|known| known.history.id).collect()
     }
 
+    /// The same in their order, once both have been there: one may be dropped since.
+    pub(super) fn transactional_ids(&self) -> Option<[KeyspaceId; 2]> {
+        let id = |name: &str| {
+            let named = self.keyspaces.iter().find(|(_, known)| known.config.name.as_str() == name);
+            named.map(|(id, _)| *id)
+        };
+        Some([id(KEYSPACES[0])?, id(KEYSPACES[1])?])
+    }
+
+    pub(super) fn is_dropped(&self, id: KeyspaceId) -> bool {
+        self.keyspaces.get(&id).is_some_and(|known| known.history.dropped.is_some())
+    }
+
     /// Everything that checkers need, at the end.
     pub(super) fn tell(&mut self, history: &mut History) {
         for call in &mut history.calls {

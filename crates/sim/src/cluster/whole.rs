@@ -88,9 +88,11 @@ impl Cluster {
         let due = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
         let judged: Vec<((KeyspaceId, PartitionId), Judged)> =
             groups.into_iter().map(|group| (group, self.judge_group(group.0, group.1))).collect();
+        let closing = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_closing());
+        let closing: Vec<KeyspaceId> = closing.map(|(id, _)| id).collect();
         let is_missing = judged.iter().any(|(_, judged)| matches!(judged, Judged::Not(_)));
         let kept = self.kept_for_snapshots();
-        if (is_missing || !kept.is_empty()) && now < due {
+        if (is_missing || !kept.is_empty() || !closing.is_empty()) && now < due {
             return self.agenda.at(now.after_us(EVERY_US), Event::Look);
         }
         for kept in kept {
@@ -105,6 +107,11 @@ impl Cluster {
                 Judged::Not(why) => self.trouble("whole", format!("{keyspace}/{partition}: {why}")),
                 Judged::Differs(how) => self.trouble("I6", format!("{keyspace}/{partition}: {how}")),
             }
+        }
+        // What is under way with a partition that cannot serve does not end.
+        for keyspace in closing.into_iter().filter(|_| self.history.rotten.is_empty()).collect::<Vec<_>>() {
+            let what = format!("{keyspace} is being dropped, though nothing can be under way in it any more");
+            self.trouble("whole", what);
         }
         self.phase = Phase::Over;
     }

@@ -71,6 +71,8 @@ pub struct Transactions {
 
     /// Keyspaces that the map does not have, since when.
     missing: BTreeMap<KeyspaceId, Time>,
+    /// Nothing is prepared here any more that is not held or queued: the keyspace is being dropped.
+    is_closed: bool,
 }
 
 /// A transaction that holds intents here.
@@ -204,6 +206,7 @@ impl Transactions {
             of_sisters: Vec::new(),
             releasing: BTreeMap::new(),
             missing: BTreeMap::new(),
+            is_closed: false,
             state,
         };
         one.resume(now);
@@ -297,6 +300,25 @@ impl Transactions {
     pub fn is_idle(&self) -> bool {
         self.state.is_empty()
             && self.intents.is_empty()
+            && self.running.is_empty()
+            && self.unknown.is_empty()
+            && self.telling.is_empty()
+            && self.releasing.is_empty()
+    }
+
+    /// No part of a transaction begins here any more, as the keyspace is being dropped. What is under way goes on to its end. That
+    /// no transaction begins of which this is the decider is whoever hands requests over to see to.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// Whether nothing is under way that anybody has a part in: neither prepared, nor running, nor decided and not finished. Once
+    /// closed it remains so.
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.state.is_quiet()
+            && self.held.is_empty()
+            && self.queued.is_empty()
             && self.running.is_empty()
             && self.unknown.is_empty()
             && self.telling.is_empty()

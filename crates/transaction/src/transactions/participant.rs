@@ -60,6 +60,9 @@ impl Transactions {
         if self.released.get(&id).is_some_and(|released| attempt <= *released) {
             return;
         }
+        if self.is_closed {
+            return effects.push(refuse(Reason::Misplaced));
+        }
         if self.held.len() >= HOLDERS_MAX || self.state.applied.len() >= APPLIED_MAX {
             return effects.push(refuse(Reason::Overloaded));
         }

@@ -85,6 +85,8 @@ pub(super) enum Input {
     Leave,
     /// Where do operators want partitions of a keyspace? As [`zerohop_control::agent::Agent::pins`].
     Pins { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<(PartitionId, Pin)>>> },
+    /// Which partitions does the drop of a keyspace wait for? As [`zerohop_control::agent::Agent::undrained`].
+    Undrained { keyspace: KeyspaceId, answer: oneshot::Sender<Option<Vec<PartitionId>>> },
     /// Where do the managers listen?
     Managers(oneshot::Sender<Vec<String>>),
     /// By which command are these nodes the control group? As [`zerohop_control::agent::Agent::managers_on`].

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use tracing::{info, warn};
 use zerohop_control::Time;
 use zerohop_control::agent::{Agent, Effect, Event, LogWanted, Unanswered, Wish};
-use zerohop_control::command::{HeldLog, Outcome};
+use zerohop_control::command::{Drained, HeldLog, Outcome};
 use zerohop_partition::replica::Change;
 use zerohop_placement::{Address, MapError, MapHistory};
 use zerohop_wire::ids::{InstanceId, MapEpoch, NodeId};
@@ -168,6 +168,7 @@ impl Runner {
             Input::Leave => self.happens(Event::Leave),
             // Whoever has stopped waiting for the answer needs it no more.
             Input::Pins { keyspace, answer } => drop(answer.send(self.agent.pins(keyspace))),
+            Input::Undrained { keyspace, answer } => drop(answer.send(self.agent.undrained(keyspace))),
             Input::Managers(answer) => {
                 let managers = self.agent.managers().iter();
                 drop(answer.send(managers.map(|one| one.addr.as_str().to_owned()).collect()));
@@ -211,6 +212,9 @@ impl Runner {
                     epoch: place.epoch,
                     wish,
                 });
+            }
+            Word::Drained { instance, keyspace, map } => {
+                self.happens(Event::Drained(Drained { keyspace, instance, map }));
             }
             Word::MapWanted => self.happens(Event::FetchMap),
         }

@@ -11,7 +11,7 @@ use zerohop_placement::{
     PartitionCount, ReplicaGroup,
 };
 use zerohop_wire::ids::{
-    Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId, RequestId, Timestamp,
+    Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId, RequestId, Timestamp,
 };
 use zerohop_wire::messages::{
     Answer, ClusterId, Condition, Expiry, Outcome, Query, Read, Stamp, Until, Write,
@@ -36,6 +36,7 @@ pub(super) struct Sent {
     pub(super) to_peers: Vec<Vec<u8>>,
     pub(super) ceilings: Vec<Timestamp>,
     pub(super) asked: Vec<(Place, crate::replica::Change)>,
+    pub(super) drained: Vec<(KeyspaceId, MapEpoch)>,
 }
 
 impl Effects for Sent {
@@ -83,6 +84,10 @@ impl Effects for Sent {
 
     fn ask_control(&mut self, place: Place, change: crate::replica::Change) {
         self.asked.push((place, change));
+    }
+
+    fn drained(&mut self, keyspace: KeyspaceId, map: MapEpoch) {
+        self.drained.push((keyspace, map));
     }
 
     fn sync_ceiling(&mut self, ceiling: Timestamp) {

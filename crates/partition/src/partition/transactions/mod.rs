@@ -111,6 +111,14 @@ impl Partition {
         true
     }
 
+    /// Whether nothing of a transaction is under way here, nor may be in what is not committed yet. Where the keyspace is being
+    /// dropped it remains so, whoever is primary.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.group.last() == self.state.applied
+            && self.state.transacted.as_ref().is_none_or(|one| one.state.is_quiet())
+            && self.transacting.as_ref().is_none_or(|one| one.transactions.is_drained())
+    }
+
     /// Whether a transaction may yet change something here at or below a time; none that begins later does.
     pub(super) fn may_commit_by(&mut self, at: Timestamp) -> bool {
         if !self.has_transactions() {
@@ -134,6 +142,11 @@ impl Partition {
         let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
         if is_ours && !self.held.is_full() && self.open_transactions() {
             let message = message.clone();
+            if effects.is_closing(message.to.keyspace)
+                && let Some(transacting) = self.transacting.as_deref_mut()
+            {
+                transacting.transactions.close();
+            }
             self.act(engine, effects, |transactions, now, host, told| {
                 transactions.message(now, host, message, told);
             });

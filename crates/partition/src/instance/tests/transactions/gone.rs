@@ -10,6 +10,17 @@ impl World {
         self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
     }
 
+    fn close_keyspace(&mut self, id: u32) {
+        let delta = next(self.map(), vec![MapChange::CloseKeyspace(KeyspaceId(id))]);
+        self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    }
+
+    /// Whether all instances have said of the map as it is that nothing is under way in a keyspace.
+    fn is_drained(&mut self, id: u32) -> bool {
+        let epoch = self.map().epoch();
+        self.benches.iter_mut().all(|bench| bench.sent.drained.contains(&(KeyspaceId(id), epoch)))
+    }
+
     fn drop_keyspace(&mut self, id: u32) {
         let delta = next(self.map(), vec![MapChange::DropKeyspace(KeyspaceId(id))]);
         self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
@@ -84,4 +95,104 @@ fn a_decision_ends_whose_participant_s_keyspace_is_dropped_before_it_hears() {
     assert!(!world.is_idle(), "an old map may not have it yet");
     world.play(8_000);
     assert!(world.is_idle(), "nothing is left");
+}
+
+#[test]
+fn a_keyspace_that_is_closed_is_drained_once_its_decisions_are_heard_and_nothing_begins_in_it() {
+    let mut world = World::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    let keys = world.keys();
+    world.lose_decisions();
+    let asked = world.transact_over_both(1, OTHER);
+    while world.benches[1].sent.answers.is_empty() {
+        world.play(5);
+    }
+    assert!(world.answer(asked).expect("is there").expect("is done").starts_with("transacted 2"));
+    world.close_keyspace(OTHER);
+    world.play(3_000);
+    assert!(!world.is_drained(OTHER), "the participant has not heard what was acknowledged");
+    let gone = Some(Err(Failure::UnknownKeyspace { keyspace: KeyspaceId(OTHER) }));
+    let holder = world.holder(&keys[3]);
+    let put = (holder, world.benches[holder].put(OTHER, &keys[3], "later"));
+    let again = world.transact_over_both(2, OTHER);
+    // Who asks again for what was done before hears that it was.
+    let repeated = world.transact_over_both(1, OTHER);
+    world.play(100);
+    assert_eq!(world.answer(put), gone);
+    let refused = world.answer(again).expect("is answered").expect_err("nothing begins");
+    assert!(matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{refused:?}");
+    assert!(world.answer(repeated).expect("is there").expect("is done").starts_with("transacted 2"));
+    world.loses = Box::new(|_, _| false);
+    world.play(1_500);
+    assert!(world.is_drained(OTHER));
+    world.drop_keyspace(OTHER);
+    world.value_is(&keys[0], "new");
+    world.play(15_000);
+    world.value_is(&keys[0], "new");
+    assert!(world.is_idle(), "nothing is left");
+}
+
+#[test]
+fn a_part_of_a_closed_keyspace_is_refused_and_what_is_prepared_there_is_waited_for() {
+    let mut world = World::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    // What the participant answers is lost: it is prepared, and nothing is decided.
+    world.loses = Box::new(|from, _| from == 0);
+    let asked = world.transact_over_both(1, OTHER);
+    world.play(100);
+    assert_eq!(world.answer(asked), None);
+    world.close_keyspace(KEYSPACE);
+    world.play(200);
+    assert!(!world.is_drained(KEYSPACE), "it is prepared there");
+    let again = world.transact_over_both(2, OTHER);
+    world.play(100);
+    let refused = world.answer(again).expect("is answered").expect_err("a part is in a closed keyspace");
+    assert!(matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{refused:?}");
+    world.loses = Box::new(|_, _| false);
+    world.play(1_500);
+    assert!(
+        world.answer(asked).expect("is answered").expect("what runs is done").starts_with("transacted 2")
+    );
+    assert!(world.is_drained(KEYSPACE));
+    world.drop_keyspace(KEYSPACE);
+    world.play(15_000);
+    assert!(world.is_idle(), "nothing is left");
+}
+
+#[test]
+fn a_decider_that_does_not_know_yet_is_refused_by_the_part_in_the_closed_keyspace() {
+    let mut world = World::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    let delta = next(world.map(), vec![MapChange::CloseKeyspace(KeyspaceId(KEYSPACE))]);
+    world.benches[0].apply(&delta);
+    world.play(100);
+    let asked = world.transact_over_both(1, OTHER);
+    world.play(1_000);
+    let refused = world.answer(asked).expect("is answered").expect_err("nothing begins there");
+    assert!(matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. }), "{refused:?}");
+    let word = (KeyspaceId(KEYSPACE), delta.to);
+    assert!(world.benches[0].sent.drained.contains(&word) && world.benches[1].sent.drained.is_empty());
+    world.benches[1].apply(&delta);
+    world.play(100);
+    assert!(world.benches[1].sent.drained.contains(&word));
+}
+
+#[test]
+fn that_nothing_is_under_way_is_said_again_ever_more_rarely_until_the_keyspace_changes() {
+    let mut world = World::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    world.close_keyspace(OTHER);
+    let said = |world: &mut World| std::mem::take(&mut world.benches[0].sent.drained);
+    world.play(10_000);
+    let epoch = world.map().epoch();
+    assert_eq!(said(&mut world), vec![(KeyspaceId(OTHER), epoch); 5], "at 0, 0.5, 1.5, 3.5 and 7.5 s");
+    // What changes elsewhere makes no word void.
+    world.drop_keyspace(KEYSPACE);
+    world.play(1_000);
+    assert_eq!(said(&mut world), vec![]);
+    world.close_keyspace(OTHER);
+    world.play(1_000);
+    let epoch = world.map().epoch();
+    assert_eq!(said(&mut world), vec![(KeyspaceId(OTHER), epoch); 2]);
+    assert_eq!(world.benches[0].instance.stats().drained, [KeyspaceId(OTHER)]);
 }
