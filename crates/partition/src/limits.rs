@@ -107,6 +107,9 @@ pub const UPKEEP_BUSY_MS: u64 = 2_000;
 /// How often an idle instance does: dead space is looked for by a timer.
 pub const UPKEEP_IDLE_MS: u64 = 1_000;
 
+/// Damaged partitions of an instance of which is told what was found; of the others only how many there are.
+pub const DAMAGED_TOLD_MAX: usize = 64;
+
 /// Failures kept for the operator, oldest out first.
 pub const TROUBLES_MAX: usize = 16;
 

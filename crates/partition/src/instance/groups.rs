@@ -35,7 +35,7 @@ type Key = (KeyspaceId, PartitionId);
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Groups {
-    by: Replicas<Key>,
+    pub(super) by: Replicas<Key>,
     leases: Leases,
     ticked_ms: u64,
     room_ms: u64,

@@ -3,11 +3,11 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
 use zerohop_wire::Kind;
-use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::Instance;
-use crate::limits::TROUBLES_MAX;
-use crate::replica::Replica;
+use crate::limits::{DAMAGED_TOLD_MAX, TROUBLES_MAX};
+use crate::replica::{Damaged, Replica};
 
 /// How an instance stands. Counts begin at its start.
 #[derive(Clone, Debug, Default)]
@@ -63,6 +63,13 @@ pub struct Stats {
     pub clock_distrusted_ms: u64,
     /// See `is_full`; [`u64::MAX`]: it does not say.
     pub free_bytes: u64,
+    /// Partitions of which the only copy that counts is here and was found damaged by the start: nobody is served there. Of the first
+    /// of them what was found.
+    pub damaged: u64,
+    /// See `damaged`.
+    pub damaged_told: Vec<(KeyspaceId, PartitionId, Damaged)>,
+    /// Those that have gone on without what was found damaged, on an operator's word, since the start; the first of them.
+    pub given_up: Vec<(KeyspaceId, PartitionId, Damaged)>,
     /// What went wrong where no request was at fault, the newest last: syncs that failed, writes that stopped.
     pub troubles: Vec<String>,
 }
@@ -164,6 +171,17 @@ impl<D: Disk> Instance<D> {
         for copying in groups.replicas().flat_map(Replica::copies) {
             stats.copies += 1;
             stats.copies_left_bytes += copying.total_bytes.saturating_sub(copying.done_bytes);
+        }
+        for (place, replica) in groups.by.iter() {
+            let told = |damaged: Damaged| (place.0, place.1, damaged);
+            if let Some(damaged) = replica.damaged_alone() {
+                stats.damaged += 1;
+                if stats.damaged_told.len() < DAMAGED_TOLD_MAX {
+                    stats.damaged_told.push(told(damaged));
+                }
+            }
+            let has_room = stats.given_up.len() < DAMAGED_TOLD_MAX;
+            stats.given_up.extend(replica.given_up().filter(|_| has_room).cloned().map(told));
         }
         let shared = groups.replicas().map(|replica| (replica.stats(), replica.handle()));
         let slots = table.slots();

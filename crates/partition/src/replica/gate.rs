@@ -34,6 +34,11 @@ impl Replica {
             effects.wrong_owner(request.token);
             return Ok(());
         }
+        if self.is_damaged_alone() {
+            // Nobody can mend it, and nothing but an operator's word ends that: who waits here waits for nothing.
+            effects.answer(request.token, &failed(Failure::Rotten));
+            return Ok(());
+        }
         let is_write = writes(request.message);
         // One that waits is not overtaken by others of its kind.
         let seen = seen(request.message, self.partition.present_ms());
@@ -93,7 +98,8 @@ impl Replica {
     /// reads needs no copies.
     ///
     /// # Errors
-    /// As there; `Unavailable` while this primary may not answer, `WrongOwner` without what has changed from others.
+    /// As there; `Unavailable` while this primary may not answer, `Rotten` if it is the only copy and damaged, `WrongOwner` without
+    /// what has changed from others.
     pub fn run<D: Disk, P: Program>(
         &mut self,
         context: &mut Context<'_, D>,
@@ -104,6 +110,9 @@ impl Replica {
         if self.role != Role::Primary {
             let epoch = self.view.map_epoch;
             return Err(Failure::WrongOwner { epoch, delta: std::borrow::Cow::Borrowed(&[]) });
+        }
+        if self.is_damaged_alone() {
+            return Err(Failure::Rotten);
         }
         let may_run = !program.may_write() || self.has_copies() && !self.parked.has_writes();
         if !self.may_answer(context) || !may_run {

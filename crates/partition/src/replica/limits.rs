@@ -179,6 +179,9 @@ pub const STATE_BYTES_MAX: usize = zerohop_engine::limits::CHECKPOINT_EXTRA_BYTE
 /// whole; a shorter one is sent by its entries, which need no state beside.
 pub const BULK_SEGMENTS: u64 = 2;
 
+/// Damages of a copy that are told in words; of the others only how many there are.
+pub const DAMAGES_NAMED_MAX: usize = 8;
+
 const _: () = assert!(GATHER_US < COMMIT_US && GATHER_US < HEARTBEAT_US && 3 * GATHER_US < KEEPS_UP_US);
 const _: () = assert!(GATHER_ENTRIES_MAX < ADMIT_LAG_ENTRIES);
 const _: () = assert!(CEILING_AHEAD_MS < zerohop_wire::limits::CLOCK_AHEAD_MS_MAX);

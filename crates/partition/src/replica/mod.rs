@@ -15,6 +15,7 @@
 
 mod audit;
 mod backup;
+mod damaged;
 mod digest;
 mod gate;
 pub mod lease;
@@ -48,7 +49,9 @@ use crate::event::{Event, Now, Request};
 use crate::limits::UNAVAILABLE_RETRY_MS;
 use crate::partition::open::{OpenError, Options};
 use crate::partition::{Partition, Stats};
+use damaged::Damage;
 
+pub use damaged::Damaged;
 pub use digest::Digest;
 pub use lease::Leases;
 pub use set::{EffectsOf, Replicas, Steps};
@@ -190,6 +193,7 @@ pub struct Replica {
     has_rot: bool,
     /// What has rotted and is being mended.
     mending: Mending,
+    damage: Damage,
     audit: Audit,
     /// Compaction of its log waits.
     holds_log: bool,
@@ -266,7 +270,10 @@ impl Replica {
         let mending = Mending::of_start(engine, partition.handle())?.filter(|_| !restored.is_state_lost);
         let replica = Replica::new(partition, me, id, options);
         let (needs_state, has_rot) = (restored.is_state_lost, mending.is_none());
-        Ok(Replica { needs_state, is_intact, has_rot, mending: mending.unwrap_or_default(), ..replica })
+        let damage =
+            if needs_state { Damage::of_start(engine, replica.handle())? } else { Damage::default() };
+        let mending = mending.unwrap_or_default();
+        Ok(Replica { needs_state, is_intact, has_rot, mending, damage, ..replica })
     }
 
     /// Takes over a partition of which this is the only member, as `alone` says, because others are to join.
@@ -288,6 +295,7 @@ impl Replica {
             is_intact: true,
             has_rot: false,
             mending: Mending::default(),
+            damage: Damage::default(),
             audit: Audit::default(),
             holds_log: false,
             attempts: 0,
@@ -402,7 +410,10 @@ impl Replica {
             _ => self.acknowledge(context, effects)?,
         }
         self.mend_on(context, effects)?;
-        if self.role != Role::Primary && context.engine.checkpoint_is_due(self.partition.handle())? {
+        self.cover_damage(context)?;
+        // Of one that lacks something a checkpoint would say that it does not.
+        let is_whole = self.role != Role::Primary && !self.needs_state;
+        if is_whole && context.engine.checkpoint_is_due(self.partition.handle())? {
             self.partition.checkpoint(context.engine)?;
         }
         Ok(())
@@ -479,13 +490,6 @@ impl Replica {
     #[must_use]
     pub fn role(&self) -> Role {
         self.role
-    }
-
-    /// Whether it is the only copy that counts, and its log was found damaged as it started beyond what single entries mend: it
-    /// cannot serve, and nobody may give it a whole state.
-    #[must_use]
-    pub fn is_damaged_alone(&self) -> bool {
-        self.role == Role::Primary && self.needs_state && self.view.in_sync.is_empty()
     }
 
     /// Whether it is primary, has begun its epoch, and nothing of a transaction is under way.

@@ -25,10 +25,12 @@ impl Replica {
             }
             return Ok(());
         }
+        let was_damaged_alone = self.is_damaged_alone();
         let before = std::mem::replace(&mut self.view, view);
         let (was, is) = (self.role, self.view.role(self.me));
         let goes_on = was == Role::Primary && is == Role::Primary && self.knows_all_since(&before);
         self.role = is;
+        self.hear_of_word(was_damaged_alone);
         self.asked = None;
         // Whoever is to be admitted in this epoch is told behind it.
         self.wished = None;

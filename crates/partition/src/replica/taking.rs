@@ -176,6 +176,7 @@ impl Replica {
         self.needs_state = false;
         self.has_rot = false;
         self.is_intact = true;
+        self.forget_damage();
         self.matched = Some(as_of.index.0);
         self.taking = None;
         self.say_held((as_of, attempt), parts, effects);

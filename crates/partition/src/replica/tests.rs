@@ -4,6 +4,7 @@ mod admission;
 mod audit;
 mod blame;
 mod commit;
+mod damaged;
 mod gather;
 mod held;
 mod mending;

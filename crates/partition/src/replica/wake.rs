@@ -19,6 +19,7 @@ impl Replica {
             _ => u64::MAX,
         };
         wake_us = wake_us.min(self.mend_wake_us(now_us)).min(self.room_wake_us(now_us));
+        wake_us = wake_us.min(self.damage.wake_us(now_us));
         wake_us = wake_us.min(self.taking.as_ref().map_or(u64::MAX, |taking| taking.wake_us(now_us)));
         // It may be that others are being written, or that entries are not committed yet.
         if context.engine.checkpoint_is_wanted(self.partition.handle()) == Ok(true) {

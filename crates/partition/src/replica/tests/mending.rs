@@ -4,7 +4,7 @@ use zerohop_engine::disk::{Disk, OpenMode};
 
 use super::*;
 
-const VALUE: [u8; 200] = [0xA5; 200];
+pub(super) const VALUE: [u8; 200] = [0xA5; 200];
 
 /// An entry as another member has it.
 struct Kept {
@@ -62,7 +62,7 @@ fn rotten_primary() -> (Node, Kept) {
 }
 
 /// Flips a byte of the first value.
-fn rot(disk: &mut SimulatedDisk) {
+pub(super) fn rot(disk: &mut SimulatedDisk) {
     for name in disk.list("p-0000000000000001").expect("lists") {
         let path = format!("p-0000000000000001/{}", name.name);
         let file = disk.open(&path, OpenMode::Existing).expect("opens");
