@@ -5,10 +5,12 @@
 //! parse (durability, hash, states) travel as the text that people read. An unset name or number of a request means:
 //! the default, or no change.
 
+mod damaged;
 mod tokens;
 
 use prost::{Message, Oneof};
 
+pub use self::damaged::DamagedPartition;
 pub use self::tokens::{TokenGrant, TokenList, TokenPut, TokenRevoke, TokenStatus, Tokens};
 
 use crate::error::{Failure, What};
@@ -171,6 +173,10 @@ pub struct PartitionRecover {
     /// The partition in it.
     #[prost(uint32, tag = "2")]
     pub partition: u32,
+    /// Set if nobody is missing, and its only copy that counts is damaged: whether to go on with what is whole of that copy, or else
+    /// with the most complete of the others that are up.
+    #[prost(bool, optional, tag = "3")]
+    pub keep_damaged: Option<bool>,
 }
 
 /// Partitions in one answer.
@@ -383,6 +389,9 @@ pub struct NodeStatus {
     /// Its manager sits in the control group, or is to.
     #[prost(bool, tag = "12")]
     pub in_control: bool,
+    /// Of the node that is asked: partitions whose only copy that counts is here and damaged, so that nobody serves them.
+    #[prost(message, repeated, tag = "13")]
+    pub damaged: Vec<DamagedPartition>,
 }
 
 /// An instance of a node.
@@ -533,7 +542,11 @@ mod tests {
             Ask::RemoveNode(NodeRemove { node: 3 }),
             Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),
             Ask::MovePartition(PartitionMove { node: Some(2), ..PartitionMove::default() }),
-            Ask::RecoverPartition(PartitionRecover { keyspace: "papers".into(), partition: 7 }),
+            Ask::RecoverPartition(PartitionRecover {
+                keyspace: "papers".into(),
+                partition: 7,
+                keep_damaged: None,
+            }),
             Ask::PutToken(TokenPut { id: 7, name: "robot".into(), grants: vec![TokenGrant::default()] }),
             Ask::RevokeToken(TokenRevoke { name: "robot".into() }),
             Ask::ListTokens(TokenList {}),

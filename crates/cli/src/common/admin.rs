@@ -149,13 +149,14 @@ pub(crate) async fn move_partition(client: &Client, asked: PartitionMove) -> Res
     }
 }
 
-/// Has the cluster go on without members of a partition that will not return.
+/// Has the cluster go on without members of a partition that will not return; or with its damaged copy, or with another.
 pub(crate) async fn recover_partition(
     client: &Client,
     keyspace: &str,
     partition: u32,
+    keep_damaged: Option<bool>,
 ) -> Result<(), CommandError> {
-    let recover = PartitionRecover { keyspace: keyspace.to_owned(), partition };
+    let recover = PartitionRecover { keyspace: keyspace.to_owned(), partition, keep_damaged };
     done(ask(client, Ask::RecoverPartition(recover)).await?)
 }
 

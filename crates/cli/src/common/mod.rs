@@ -1,6 +1,7 @@
 //! What all commands share: how they end, whom they talk to, how they read and show bytes.
 
 pub(crate) mod admin;
+pub(crate) mod damaged;
 pub(crate) mod ending;
 pub(crate) mod http;
 pub(crate) mod quantity;

@@ -1,10 +1,11 @@
 //! The cluster: nodes, their clocks, replica groups, keyspaces.
 
-use zerohop_wire::admin::{GroupsStatus, KeyspaceStatus, NodeStatus, Status};
+use zerohop_wire::admin::{DamagedPartition, GroupsStatus, KeyspaceStatus, NodeStatus, Status};
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 
 use super::clock::{self, Heard};
 use super::finding::Finding;
+use crate::common::damaged;
 
 /// Most nodes whose clocks are asked: beyond it those of others say enough.
 const NODES_ASKED_MAX: usize = 128;
@@ -13,7 +14,7 @@ const NODES_ASKED_MAX: usize = 128;
 const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
 
 /// All of it; asks each node's manager for its time.
-pub(super) async fn look(status: Status) -> Vec<Finding> {
+pub(super) async fn look(status: Status, damaged: &[DamagedPartition]) -> Vec<Finding> {
     let Status { nodes, keyspaces, groups, .. } = status;
     let mut findings: Vec<Finding> = nodes.iter().flat_map(node).collect();
     let up = nodes.iter().filter(|node| node.state != "down").take(NODES_ASKED_MAX);
@@ -28,6 +29,7 @@ pub(super) async fn look(status: Status) -> Vec<Finding> {
         findings.extend(judge_heard(id, heard));
     }
     findings.push(judge_groups(&groups.unwrap_or_default()));
+    findings.extend(damaged.iter().map(judge_damaged));
     let present = nodes.iter().filter(|node| node.state != "down").count();
     findings.extend(keyspaces.iter().flat_map(|keyspace| judge_keyspace(keyspace, present)));
     findings
@@ -119,6 +121,18 @@ fn judge_groups(groups: &GroupsStatus) -> Finding {
         return Finding::warning(check, about, found, advice);
     }
     Finding::ok(check, about, format!("all {groups} have their copies; {moving} are moving"))
+}
+
+fn judge_damaged(one: &DamagedPartition) -> Finding {
+    let DamagedPartition { keyspace, partition, instance, .. } = one;
+    let about = format!("{keyspace}/{partition}");
+    let found = format!(
+        "its only copy that counts, of instance {instance}, is damaged, and nobody is served there: {}",
+        damaged::lacking(one)
+    );
+    let advice =
+        format!("`zerohop recover {keyspace}/{partition}` tells what to go on with; docs/operations.md, Rot");
+    Finding::problem("partitions", about, found, advice)
 }
 
 fn judge_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {

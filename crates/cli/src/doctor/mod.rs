@@ -14,9 +14,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use self::finding::{Finding, Verdict};
-use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
+use crate::common::{admin, damaged};
 use crate::output;
 
 /// How long somebody may take to take up a connection.
@@ -73,7 +73,10 @@ async fn of_cluster(target: &Target) -> Vec<Finding> {
         Err(error) => Err(error),
     };
     match status {
-        Ok(status) => cluster::look(status).await,
+        Ok(status) => {
+            let damaged = damaged::find(target, &status).await;
+            cluster::look(status, &damaged).await
+        }
         Err(error) => {
             let listens = listens(target).await;
             let advice = match listens {

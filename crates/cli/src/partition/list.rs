@@ -4,9 +4,9 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_wire::admin::PartitionStatus;
 
-use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
+use crate::common::{admin, damaged};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -31,6 +31,8 @@ struct Listed {
     state: String,
     /// Nobody serves it before a node that is down returns.
     lost: bool,
+    /// Nobody serves it: its only copy that counts is damaged.
+    damaged: bool,
     /// Members whose node is down.
     down: Vec<u32>,
     /// The instance where an operator wants it, until it is released.
@@ -48,7 +50,14 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
             all = admin::partitions(&manager, &arguments.keyspace).await?.0;
         }
     }
-    let all: Vec<Listed> = all.into_iter().map(Listed::from).collect();
+    let damaged = damaged::find(&arguments.target, &admin::status(&client).await?).await;
+    let is_damaged = |partition: u32| {
+        damaged.iter().any(|one| one.keyspace == arguments.keyspace && one.partition == partition)
+    };
+    let all: Vec<Listed> = all
+        .into_iter()
+        .map(|one| Listed { damaged: is_damaged(one.partition), ..Listed::from(one) })
+        .collect();
     if arguments.json {
         output::json(&all)?;
         return Ok(Ending::Done);
@@ -58,11 +67,13 @@ pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError
         some => some.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
     };
     let line = |one: &Listed| {
-        let Listed { partition, epoch, primary, in_sync, followers, state, lost, down, pinned } = one;
+        let Listed { partition, epoch, primary, in_sync, followers, state, lost, damaged, down, pinned } =
+            one;
         let (in_sync, followers) = (some(in_sync), some(followers));
         let gone = if down.is_empty() { String::new() } else { format!("\tdown: {}", some(down)) };
         let pinned = pinned.map(|at| format!("\tmoved to {at} by hand")).unwrap_or_default();
         let state = if *lost { "LOST" } else { state };
+        let state = if *damaged { "DAMAGED" } else { state };
         format!(
             "{partition}\tepoch {epoch}\tprimary {primary}\tin sync {in_sync}\tfollowing {followers}\t{state}{gone}{pinned}"
         )
@@ -75,6 +86,6 @@ impl From<PartitionStatus> for Listed {
     fn from(status: PartitionStatus) -> Self {
         let PartitionStatus { partition, epoch, primary, in_sync, followers, state, lost, down, pinned } =
             status;
-        Listed { partition, epoch, primary, in_sync, followers, state, lost, down, pinned }
+        Listed { partition, epoch, primary, in_sync, followers, state, lost, damaged: false, down, pinned }
     }
 }

@@ -10,11 +10,11 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
-use zerohop_wire::admin::PartitionStatus;
+use zerohop_wire::admin::{DamagedPartition, PartitionStatus};
 
-use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
+use crate::common::{admin, damaged};
 use crate::output;
 use crate::partition::PartitionName;
 
@@ -29,14 +29,19 @@ pub(crate) struct RecoverArguments {
     /// Which partitions: KEYSPACE/PARTITION, as in default/17.
     #[arg(value_name = "KEYSPACE/PARTITION", conflicts_with = "all_lost")]
     partitions: Vec<PartitionName>,
-    /// All that are lost.
+    /// All that are lost. Those of which the only copy is damaged are to be named one by one.
     #[arg(long)]
     all_lost: bool,
+    /// Where the only copy that counts is damaged: goes on with the most complete of the others that are up, and not with what is
+    /// whole of the damaged one.
+    #[arg(long, requires = "accept_loss", conflicts_with = "all_lost")]
+    from_follower: bool,
     /// Founds the control group anew from the folder of one of its nodes, which must not run: the other managers are gone for
     /// good. Without --accept-loss it only says what is in the folder.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["partitions", "all_lost"])]
     control_group: Option<PathBuf>,
-    /// Goes on with what is left. What only those had that are down is gone for good, even if they return.
+    /// Goes on with what is left. What only those had that are down is gone for good, even if they return; and what is damaged of an
+    /// only copy.
     #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
@@ -54,6 +59,8 @@ enum Left {
     InSync,
     /// Only followers are up: what was written last is gone, as far as they were behind.
     Followers,
+    /// What is whole of the only copy, which is damaged: it tells what it lacks.
+    Damaged,
     /// Nothing is left.
     Nothing,
 }
@@ -68,19 +75,31 @@ struct Shown {
     /// Members that are up.
     up: Vec<u32>,
     left: Left,
-    /// Whether it goes on without those that are down.
+    /// What its only copy lacks, if that is up and damaged.
+    damaged: Option<ShownDamaged>,
+    /// Whether it goes on without those that are down, or without what is damaged.
     recovered: bool,
     /// Who serves it then.
     primary: Option<u32>,
 }
 
+/// What a damaged copy lacks.
+#[derive(Serialize)]
+struct ShownDamaged {
+    instance: u32,
+    found: u64,
+    named: Vec<String>,
+}
+
 struct Lost {
     name: PartitionName,
     status: PartitionStatus,
+    damaged: Option<DamagedPartition>,
 }
 
 pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandError> {
-    let RecoverArguments { partitions, all_lost, control_group, accept_loss, target, json } = arguments;
+    let RecoverArguments { partitions, all_lost, from_follower, control_group, accept_loss, target, json } =
+        arguments;
     if let Some(folder) = control_group {
         return control_group::recover(&folder, accept_loss, json);
     }
@@ -90,29 +109,34 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
         return Err(CommandError::Usage(what.to_owned()));
     }
     let client = target.connect().await?;
-    let lost = find(&client, &partitions).await?;
+    let mut lost = find(&client, &target, &partitions).await?;
+    if accept_loss && all_lost {
+        lost.retain(|one| one.damaged.is_none());
+    }
     if lost.is_empty() {
         match json {
             true => output::json(&Vec::<Shown>::new())?,
-            false => output::result("No partition is lost; there is nothing to recover.")?,
+            false => output::result("No partition is lost or damaged; there is nothing to recover.")?,
         }
         return Ok(Ending::Done);
     }
     if !accept_loss {
         return Err(ask(json, lost)?);
     }
-    for Lost { name, .. } in &lost {
-        let asked = admin::recover_partition(&client, &name.keyspace, name.partition).await;
+    for Lost { name, damaged, .. } in &lost {
+        let keep_damaged = damaged.as_ref().map(|_| !from_follower);
+        let asked = admin::recover_partition(&client, &name.keyspace, name.partition, keep_damaged).await;
         if let Err(error) = asked {
             // One of its members may just have returned.
             let is_lost = admin::partition(&client, &name.keyspace, name.partition).await?;
-            if is_lost.is_none_or(|one| one.lost) {
+            if is_lost.is_none_or(|one| one.lost) || damaged.is_some() {
                 return Err(error);
             }
         }
     }
     let after = wait(&client, &lost).await?;
-    let shown: Vec<Shown> = lost.iter().zip(&after).map(|(lost, primary)| lost.shown(*primary)).collect();
+    let shown: Vec<Shown> =
+        lost.iter().zip(&after).map(|(lost, primary)| lost.shown(*primary, from_follower)).collect();
     tell_done(json, &shown)?;
     match shown.iter().all(|one| one.recovered) {
         true => Ok(Ending::Done),
@@ -124,10 +148,12 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
     }
 }
 
-/// Those that are lost, of all or of those that were named.
-async fn find(client: &Client, named: &[PartitionName]) -> Result<Vec<Lost>, CommandError> {
+/// Those that are lost or damaged, of all or of those that were named.
+async fn find(client: &Client, target: &Target, named: &[PartitionName]) -> Result<Vec<Lost>, CommandError> {
+    let known = admin::status(client).await?;
+    let mut damaged = damaged::find(target, &known).await;
     let keyspaces: BTreeSet<String> = match named {
-        [] => admin::status(client).await?.keyspaces.into_iter().map(|one| one.name).collect(),
+        [] => known.keyspaces.into_iter().map(|one| one.name).collect(),
         named => named.iter().map(|one| one.keyspace.clone()).collect(),
     };
     let mut lost = Vec::new();
@@ -141,10 +167,15 @@ async fn find(client: &Client, named: &[PartitionName]) -> Result<Vec<Lost>, Com
                 "{none}: the keyspace has {count} partitions, from 0 on"
             )));
         }
-        for status in all.into_iter().filter(|status| status.lost) {
+        for status in all {
             let name = PartitionName { keyspace: keyspace.clone(), partition: status.partition };
-            if named.is_empty() || named.contains(&name) {
-                lost.push(Lost { name, status });
+            let at = damaged
+                .iter()
+                .position(|one| one.keyspace == name.keyspace && one.partition == name.partition);
+            let is_asked = named.is_empty() || named.contains(&name);
+            if is_asked && (status.lost || at.is_some()) {
+                let damaged = at.map(|at| damaged.swap_remove(at)).filter(|_| !status.lost);
+                lost.push(Lost { name, status, damaged });
             }
         }
     }
@@ -153,7 +184,7 @@ async fn find(client: &Client, named: &[PartitionName]) -> Result<Vec<Lost>, Com
 
 /// Tells what is lost and what would become of it; the error says how to have that.
 fn ask(json: bool, lost: Vec<Lost>) -> Result<CommandError, CommandError> {
-    let shown: Vec<Shown> = lost.iter().map(|one| one.shown(None)).collect();
+    let shown: Vec<Shown> = lost.iter().map(|one| one.shown(None, false)).collect();
     match json {
         true => output::json(&shown)?,
         false => {
@@ -163,6 +194,15 @@ fn ask(json: bool, lost: Vec<Lost>) -> Result<CommandError, CommandError> {
                 output::result(&format!("… and {} more", shown.len() - TOLD_MAX))?;
             }
         }
+    }
+    let damaged = shown.iter().filter(|one| one.damaged.is_some()).count();
+    if damaged > 0 {
+        return Ok(CommandError::Refused(format!(
+            "{damaged} partitions have a damaged copy, and no other that counts ({} are lost besides). Each goes on with what is whole \
+             of that copy by `zerohop recover --accept-loss KEYSPACE/PARTITION`, or, with --from-follower, with the most complete of \
+             the others that are up; what it then lacks is gone for good, unless you have a backup",
+            shown.len() - damaged
+        )));
     }
     Ok(CommandError::Refused(format!(
         "{} partitions are lost. They are served again as soon as a node returns that held them in sync. If none ever will, \
@@ -192,6 +232,11 @@ fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
     if json {
         return output::json(&shown);
     }
+    for Shown { keyspace, partition, damaged, .. } in shown.iter().filter(|one| one.recovered) {
+        for lacking in damaged.iter().flat_map(|damaged| &damaged.named) {
+            output::result(&format!("{keyspace}/{partition}: {lacking}"))?;
+        }
+    }
     let count = |left| shown.iter().filter(|one| one.recovered && one.left == left).count();
     for (count, what) in [
         (
@@ -199,6 +244,7 @@ fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
             "go on with the most complete copy: up to an interval of writes may be missing",
         ),
         (count(Left::Followers), "go on with a follower: what it had not yet been sent is missing"),
+        (count(Left::Damaged), "go on with what is whole of a damaged copy; sessions begin anew there"),
         (count(Left::Nothing), "begin empty: everything that was in them is gone"),
     ] {
         if count > 0 {
@@ -209,7 +255,7 @@ fn tell_done(json: bool, shown: &[Shown]) -> Result<(), CommandError> {
 }
 
 impl Lost {
-    fn shown(&self, primary: Option<u32>) -> Shown {
+    fn shown(&self, primary: Option<u32>, from_follower: bool) -> Shown {
         let PartitionStatus { primary: before, in_sync, followers, down, state, .. } = &self.status;
         let is_up = |one: &&u32| !down.contains(one);
         let members = || std::iter::once(before).chain(in_sync).chain(followers);
@@ -217,6 +263,8 @@ impl Lost {
         // While a group recovers, what a member was before its node started again is not known any more.
         let left = match up.is_empty() {
             true => Left::Nothing,
+            false if self.damaged.is_some() && !from_follower => Left::Damaged,
+            false if self.damaged.is_some() => Left::Followers,
             false if state == "recovering" => Left::InSync,
             false => Left::Followers,
         };
@@ -226,6 +274,11 @@ impl Lost {
             down: down.clone(),
             up,
             left,
+            damaged: self.damaged.as_ref().map(|one| ShownDamaged {
+                instance: one.instance,
+                found: one.found,
+                named: one.named.clone(),
+            }),
             recovered: primary.is_some(),
             primary,
         }
@@ -234,13 +287,26 @@ impl Lost {
 
 impl Shown {
     fn line(&self) -> String {
-        let Shown { keyspace, partition, down, up, left, .. } = self;
+        let Shown { keyspace, partition, down, up, left, damaged, .. } = self;
         let some = |instances: &[u32]| instances.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        if let Some(ShownDamaged { instance, found, named }) = damaged {
+            let others: Vec<u32> = up.iter().copied().filter(|one| one != instance).collect();
+            let others = match &others[..] {
+                [] => "no other is up".to_owned(),
+                some_up => format!("followers that are up: {}", some(some_up)),
+            };
+            let named = if named.is_empty() { "its log ends too soon".to_owned() } else { named.join("; ") };
+            return format!(
+                "{keyspace}/{partition}: the only copy that counts, of instance {instance}, is damaged in {found} places ({named}); \
+                 {others}"
+            );
+        }
         let left = match left {
             Left::InSync => {
                 format!("left: instances {} (up to an interval of writes may be missing)", some(up))
             }
             Left::Followers => format!("left: followers {} (the last writes may be missing)", some(up)),
+            Left::Damaged => "left: what is whole of a damaged copy".to_owned(),
             Left::Nothing => "nothing is left: it would begin empty".to_owned(),
         };
         format!("{keyspace}/{partition}: instances {} are down; {left}", some(down))

@@ -19,6 +19,7 @@ mod nodes;
 mod recovery;
 mod redis;
 mod rolling;
+mod rotten;
 mod spans;
 mod staging;
 mod transactions;

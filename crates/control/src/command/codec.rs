@@ -10,7 +10,7 @@ use zerohop_wire::ids::{
 };
 
 use super::{
-    Asker, Command, Done, Drained, GroupStep, Held, HeldLog, Join, LogEnd, ManagerId, ManagerInfo, Move,
+    Asker, Command, Done, Drained, GroupStep, Held, HeldLog, Join, Keep, LogEnd, ManagerId, ManagerInfo, Move,
     Outcome, Refusal, Regroup, Request, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, HELD_LOGS_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX};
@@ -80,7 +80,15 @@ impl Request {
                 incarnation: held.incarnation.get(),
                 logs: held.logs.iter().map(write_held).collect(),
             }),
-            Command::Recover { keyspace, partition } => proto::Command::Recover(place(*keyspace, *partition)),
+            Command::Recover { keyspace, partition, damaged } => proto::Command::Recover(proto::Recover {
+                keyspace: keyspace.get(),
+                partition: partition.get(),
+                damaged: match damaged {
+                    None => 0,
+                    Some(Keep::Damaged) => 1,
+                    Some(Keep::Follower) => 2,
+                },
+            }),
             Command::Move(one) => proto::Command::Move(proto::Move {
                 place: place(one.keyspace, one.partition),
                 to: one.to.map(NodeId::get),
@@ -138,9 +146,19 @@ impl Request {
                     logs: held.logs.iter().map(read_held).collect(),
                 })
             }
-            proto::Command::Recover(place) => Command::Recover {
-                keyspace: KeyspaceId(place.keyspace),
-                partition: PartitionId(place.partition),
+            proto::Command::Recover(one) => Command::Recover {
+                keyspace: KeyspaceId(one.keyspace),
+                partition: PartitionId(one.partition),
+                damaged: match one.damaged {
+                    0 => None,
+                    1 => Some(Keep::Damaged),
+                    2 => Some(Keep::Follower),
+                    other => {
+                        return Err(CommandError::new(format!(
+                            "a recovery of a kind that is not known here: {other}"
+                        )));
+                    }
+                },
             },
             proto::Command::Move(one) => Command::Move(Move {
                 keyspace: KeyspaceId(one.place.keyspace),

@@ -101,6 +101,8 @@ pub enum Command {
         keyspace: KeyspaceId,
         /// The partition in it.
         partition: PartitionId,
+        /// Nobody is missing: the only copy that counts is damaged, as its instance says.
+        damaged: Option<Keep>,
     },
     /// An operator's word where a partition is to be.
     Move(Move),
@@ -121,6 +123,15 @@ pub struct Drained {
     pub instance: InstanceId,
     /// By the map of this epoch.
     pub map: MapEpoch,
+}
+
+/// What a group goes on with of which the only copy that counts is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// With what is whole of that copy.
+    Damaged,
+    /// With the most complete of the others that are up; with that copy all the same if they have nothing.
+    Follower,
 }
 
 /// See [`Command::Move`]. The plan moves the partition there, and leaves it there.

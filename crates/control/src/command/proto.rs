@@ -35,7 +35,7 @@ pub(crate) enum Command {
     #[prost(message, tag = "12")]
     Held(Held),
     #[prost(message, tag = "13")]
-    Recover(Place),
+    Recover(Recover),
     #[prost(message, tag = "14")]
     SetManagers(Managers),
     #[prost(message, tag = "15")]
@@ -105,6 +105,18 @@ pub(crate) struct Place {
     pub(crate) keyspace: u32,
     #[prost(uint32, tag = "2")]
     pub(crate) partition: u32,
+}
+
+/// Begins as [`Place`], which older programs wrote.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Recover {
+    #[prost(uint32, tag = "1")]
+    pub(crate) keyspace: u32,
+    #[prost(uint32, tag = "2")]
+    pub(crate) partition: u32,
+    /// 0: members are down; the only copy is damaged, and what goes on is 1 that copy, 2 another.
+    #[prost(uint32, tag = "3")]
+    pub(crate) damaged: u32,
 }
 
 #[derive(Clone, PartialEq, Message)]

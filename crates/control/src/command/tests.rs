@@ -57,7 +57,9 @@ pub(crate) fn commands() -> Vec<Command> {
         regroup(Asker::Control, GroupStep::Demote(instance)),
         regroup(Asker::Control, GroupStep::Leave(instance)),
         Command::Held(Held { node: NodeId(1), incarnation: Incarnation(2), logs: vec![log, log] }),
-        Command::Recover { keyspace, partition },
+        Command::Recover { keyspace, partition, damaged: None },
+        Command::Recover { keyspace, partition, damaged: Some(Keep::Damaged) },
+        Command::Recover { keyspace, partition, damaged: Some(Keep::Follower) },
         Command::Move(Move { keyspace, partition, to: Some(NodeId(0)), instance: Some(InstanceId(0)) }),
         Command::Move(Move { keyspace, partition, to: None, instance: None }),
         Command::PutToken(

@@ -181,7 +181,9 @@ impl State {
             Command::SplitKeyspace(id) => self.split_keyspace(*id, draft),
             Command::Regroup(regroup) => self.regroup(regroup, draft),
             Command::Held(held) => self.held(held, draft),
-            Command::Recover { keyspace, partition } => self.recover(*keyspace, *partition, draft),
+            Command::Recover { keyspace, partition, damaged } => {
+                self.recover((*keyspace, *partition), *damaged, draft)
+            }
             Command::Move(asked) => self.move_partition(asked),
             Command::PutToken(token) => {
                 draft.changes.push(Change::PutToken(token.clone()));

@@ -9,6 +9,7 @@
 //! | `sync` durability, one in sync with an intact log | that one: everything acknowledged was on its disk |
 //! | all that were in sync, and all other members that are up, have told what they hold | the log with the highest end; what a flush had not reached may be missing |
 //! | the operator's `recover`, and all members that are up have told | the log with the highest end, be it a follower's |
+//! | the operator's `recover` of a damaged copy, and that has told | that one, as far as it is whole |
 //! | the operator's `recover`, and no member is up | nothing: it begins empty, on another instance |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +19,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::groups::{Next, View};
 use super::{Draft, State};
-use crate::command::{Held, LogEnd, Refusal};
+use crate::command::{Held, Keep, LogEnd, Refusal};
 use crate::plan;
 
 /// What is known of a group that recovers.
@@ -30,6 +31,8 @@ pub struct Recovery {
     pub reports: BTreeMap<InstanceId, (LogEnd, bool)>,
     /// The operator gave up those that are not up.
     pub accept_loss: bool,
+    /// It goes on with what is whole of its primary's damaged copy.
+    pub keeps_primary: bool,
     /// It ended with a log of which the end may be missing.
     pub(super) chosen_in_doubt: bool,
 }
@@ -64,11 +67,11 @@ impl State {
         Ok(taken.len() as u64)
     }
 
-    /// The operator gives up what is not up.
+    /// The operator gives up what is not up, or what is damaged of the only copy.
     pub(super) fn recover(
         &mut self,
-        keyspace: KeyspaceId,
-        partition: PartitionId,
+        (keyspace, partition): (KeyspaceId, PartitionId),
+        damaged: Option<Keep>,
         draft: &mut Draft,
     ) -> Result<u64, Refusal> {
         let found = self.map().keyspace(keyspace).ok_or(Refusal::UnknownKeyspace)?;
@@ -78,7 +81,9 @@ impl State {
             && std::iter::once(group.primary)
                 .chain(group.in_sync.iter().copied())
                 .any(|instance| !view.is_down(instance));
-        if serves {
+        // The only copy that counts, of which its instance says that it cannot serve.
+        let is_alone = serves && group.in_sync.is_empty();
+        if serves && !(is_alone && damaged.is_some()) {
             return Err(Refusal::NotLost);
         }
         if group.members().all(|instance| view.is_down(instance)) {
@@ -95,6 +100,11 @@ impl State {
         }
         let mut recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
         recovery.accept_loss = true;
+        recovery.keeps_primary |= damaged == Some(Keep::Damaged);
+        if is_alone {
+            // Its log counts for no more than it tells.
+            recovery.restarted.insert(group.primary);
+        }
         let mut next = group.to_group();
         next.state = GroupState::Recovering;
         let next = view.try_to_end(&next, recovery.clone()).unwrap_or_else(|| {
@@ -147,6 +157,9 @@ impl View<'_> {
         };
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {
             (chosen, false)
+        } else if recovery.keeps_primary && !self.is_down(group.primary) {
+            report(&group.primary)?;
+            (group.primary, true)
         } else if all_told() {
             (highest(&members)?, true)
         } else if recovery.accept_loss {

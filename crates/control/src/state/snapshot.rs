@@ -90,6 +90,8 @@ struct GroupRecovery {
     reports: Vec<Report>,
     #[prost(bool, tag = "5")]
     accept_loss: bool,
+    #[prost(bool, tag = "6")]
+    keeps_primary: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -151,6 +153,7 @@ impl State {
                 })
                 .collect(),
             accept_loss: recovery.accept_loss,
+            keeps_primary: recovery.keeps_primary,
         });
         let facts = self.facts.iter().map(|(node, facts)| NodeFacts {
             node: node.get(),
@@ -251,6 +254,7 @@ fn read_recovery(one: GroupRecovery) -> ((KeyspaceId, PartitionId), Recovery) {
         restarted: one.restarted.into_iter().map(InstanceId).collect(),
         reports,
         accept_loss: one.accept_loss,
+        keeps_primary: one.keeps_primary,
         chosen_in_doubt: false,
     };
     ((KeyspaceId(one.keyspace), PartitionId(one.partition)), recovery)

@@ -8,7 +8,7 @@ use zerohop_placement::{
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
-use crate::command::{Asker, Drained, GroupStep, Held, HeldLog, Join, LogEnd, Regroup, RequestId};
+use crate::command::{Asker, Drained, GroupStep, Held, HeldLog, Join, Keep, LogEnd, Regroup, RequestId};
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 const PARTITION: PartitionId = PartitionId(0);
@@ -272,7 +272,7 @@ fn of_two_that_lost_power_together_the_first_to_return_counts_as_much() {
 fn the_operator_may_give_up_what_will_not_return() {
     let mut bench = Bench::new(3, INTERVAL);
     let before = bench.group();
-    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION };
+    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
     assert_eq!(bench.refused(recover.clone()), Refusal::NotLost);
     bench.set(before.primary, NodeState::Down);
     let alone = bench.group().primary;
@@ -285,6 +285,37 @@ fn the_operator_may_give_up_what_will_not_return() {
 }
 
 #[test]
+fn the_operator_may_go_on_with_what_is_left_of_a_damaged_copy_or_with_another() {
+    for (keep, durability) in [Keep::Damaged, Keep::Follower]
+        .into_iter()
+        .flat_map(|keep| [INTERVAL, Durability::Sync].map(|of| (keep, of)))
+    {
+        let mut bench = Bench::new(3, durability);
+        let before = bench.group();
+        let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: Some(keep) };
+        assert_eq!(bench.refused(recover.clone()), Refusal::NotLost, "another has all of it");
+        bench.done(bench.primary(GroupStep::Exclude(before.in_sync[0])));
+        assert!(bench.group().in_sync.is_empty());
+        let unsaid = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
+        assert_eq!(bench.refused(unsaid), Refusal::NotLost, "nobody is missing");
+        bench.done(recover);
+        let asked = bench.group();
+        assert_eq!((asked.state, asked.primary), (GroupState::Recovering, before.primary));
+        let restored = State::decode(&bench.state.encode()).expect("is a state");
+        assert_eq!(restored.recoveries(), bench.state.recoveries());
+        for follower in &asked.followers {
+            bench.held(*follower, 3, true);
+            assert_eq!(bench.group().state, GroupState::Recovering, "the damaged one has not told");
+        }
+        let told = bench.held(before.primary, 0, false);
+        let after = bench.group();
+        assert_eq!((after.state, told.may_have_lost.len()), (GroupState::Settled, 1));
+        assert_eq!(after.primary == before.primary, keep == Keep::Damaged, "{after:?}");
+        assert!(bench.state.recoveries().is_empty());
+    }
+}
+
+#[test]
 fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word() {
     let mut bench = Bench::new(5, INTERVAL);
     let before = bench.group();
@@ -293,7 +324,7 @@ fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word(
         bench.set(*member, NodeState::Down);
     }
     let lost = bench.group();
-    let told = bench.done(Command::Recover { keyspace: KEYSPACE, partition: PARTITION });
+    let told = bench.done(Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None });
     assert_eq!(told.may_have_lost.len(), 1);
     let after = bench.group();
     assert!(!members.contains(&after.primary) && after.epoch > lost.epoch);
@@ -306,7 +337,7 @@ fn a_group_of_which_nobody_is_left_begins_empty_elsewhere_on_the_operators_word(
     for member in bench.group().as_group().members().collect::<Vec<_>>() {
         bench.set(member, NodeState::Down);
     }
-    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION };
+    let recover = Command::Recover { keyspace: KEYSPACE, partition: PARTITION, damaged: None };
     assert_eq!(bench.refused(recover), Refusal::NoNodes);
 }
 

@@ -171,7 +171,7 @@ fn recover(nodes: &mut Nodes, work: &mut Random) {
             nodes.checker.saw("given up");
             let _ = group;
             let at = work.below(nodes.machines.len() as u64) as usize;
-            nodes.operate(at, Command::Recover { keyspace, partition });
+            nodes.operate(at, Command::Recover { keyspace, partition, damaged: None });
         }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn draw(state: &State, number: u64, random: &mut Random) -> Command {
         38..55 if !state.recoveries().is_empty() => held(state, id, incarnation, random),
         55..58 if !state.recoveries().is_empty() => {
             let (keyspace, partition) = *state.recoveries().keys().next().expect("is one");
-            Command::Recover { keyspace, partition }
+            Command::Recover { keyspace, partition, damaged: None }
         }
         _ => regroup(state, *random.pick(&keyspaces), random),
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
-use zerohop_control::command::{self, Command, Move, Refusal};
+use zerohop_control::command::{self, Command, Keep, Move, Refusal};
 use zerohop_placement::{Change, NodeState};
 use zerohop_wire::admin::{
     AdminAnswer, Answer, Ask, Done, KeyspaceStatus, ManagersSet, NodeRemove, PartitionMove, PartitionRecover,
@@ -82,10 +82,12 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
             })
             .await;
         }
-        Ask::RecoverPartition(PartitionRecover { keyspace, partition }) => {
+        Ask::RecoverPartition(PartitionRecover { keyspace, partition, keep_damaged }) => {
+            let damaged = keep_damaged.map(|keeps| if keeps { Keep::Damaged } else { Keep::Follower });
             return of_partition(shared, &keyspace, partition, |keyspace, partition| Command::Recover {
                 keyspace,
                 partition,
+                damaged,
             })
             .await;
         }

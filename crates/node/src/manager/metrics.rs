@@ -67,7 +67,7 @@ type OfStats = (&'static str, &'static str, fn(&Stats) -> u64);
 type OfCounters = (&'static str, &'static str, fn(&Counters) -> u64);
 type OfRecovery = (&'static str, &'static str, fn(&Recovered) -> u64);
 
-const GAUGES: [OfStats; 20] = [
+const GAUGES: [OfStats; 21] = [
     ("partitions", "Partitions held", |stats| stats.partitions),
     ("records", "Records", |stats| stats.records),
     ("versions", "Older versions of records that are kept", |stats| stats.versions),
@@ -87,6 +87,11 @@ const GAUGES: [OfStats; 20] = [
     ("staged_bytes", "Bytes of these pieces", |stats| stats.staged_bytes),
     ("waits", "Requests that wait for a record to become something", |stats| stats.waits),
     ("troubles", "Troubles that no request was at fault of", |stats| stats.troubles.len() as u64),
+    (
+        "partitions_damaged",
+        "Partitions that nobody serves, as their only copy is here and damaged",
+        |stats| stats.damaged,
+    ),
     ("disk_full", "1 if its disk has no room for new entries, else 0", |stats| u64::from(stats.is_full)),
     ("disk_free_bytes", "Bytes that are free on its disk", |stats| stats.free_bytes),
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),

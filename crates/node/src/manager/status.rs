@@ -1,7 +1,12 @@
 //! How the node is: one answer, for control requests and as JSON.
 
 use serde_json::{Value, json};
-use zerohop_wire::admin::{GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status};
+use zerohop_partition::replica::Damaged;
+use zerohop_placement::ClusterMap;
+use zerohop_wire::admin::{
+    DamagedPartition, GroupsStatus, InstanceStatus, KeyspaceStatus, NodeStatus, Status,
+};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::changes;
 use super::clustered;
@@ -13,7 +18,7 @@ use super::shared::Shared;
 pub(super) async fn gather(shared: &Shared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
-    let mut troubles = shared.troubles();
+    let (mut troubles, mut damaged) = (shared.troubles(), Vec::new());
     troubles.extend(shared.phase().why_not());
     if shared.store_waits.get() {
         troubles.push(
@@ -38,6 +43,16 @@ pub(super) async fn gather(shared: &Shared) -> Status {
                         instance.id
                     ));
                 }
+                damaged.extend(damaged_of(&map, instance.id, &figures.stats.damaged_told));
+                troubles.extend(damaged_of(&map, instance.id, &figures.stats.given_up).map(|one| {
+                    format!(
+                        "instance {}: {}/{} goes on, on an operator's word, without what was damaged of it: {}",
+                        instance.id,
+                        one.keyspace,
+                        one.partition,
+                        lacking(&one)
+                    )
+                }));
                 if figures.stats.is_full {
                     let free = figures.stats.free_bytes >> 20;
                     troubles.push(format!(
@@ -50,6 +65,18 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             None => troubles.push(format!("instance {} does not say how it stands", instance.id)),
         }
     }
+    troubles.extend(damaged.iter().map(|one| {
+        format!(
+            "instance {}: {}/{} is damaged: its only copy that counts is rotten, and nobody is served there ({}); \
+             `zerohop recover {}/{}` tells how to go on",
+            one.instance,
+            one.keyspace,
+            one.partition,
+            lacking(one),
+            one.keyspace,
+            one.partition
+        )
+    }));
     let of_one = |place: usize, id: u32, addr: &str| {
         let empty = InstanceStatus { id, addr: addr.to_owned(), ..InstanceStatus::default() };
         let Some(figures) = figures.get(place).and_then(Option::as_ref) else { return empty };
@@ -94,6 +121,7 @@ pub(super) async fn gather(shared: &Shared) -> Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             started_ms: shared.about.started_ms,
             troubles: troubles.clone(),
+            damaged: damaged.clone(),
             ..node_status
         }
     });
@@ -114,6 +142,35 @@ pub(super) async fn gather(shared: &Shared) -> Status {
     }
 }
 
+/// What an instance says of damaged copies, under the names of their keyspaces.
+fn damaged_of(
+    map: &ClusterMap,
+    instance: InstanceId,
+    told: &[(KeyspaceId, PartitionId, Damaged)],
+) -> impl Iterator<Item = DamagedPartition> {
+    told.iter().map(move |(keyspace, partition, damaged)| DamagedPartition {
+        // One that was dropped meanwhile is told of under its number.
+        keyspace: map
+            .keyspace(*keyspace)
+            .map_or_else(|| keyspace.to_string(), |found| found.config().name.as_str().to_owned()),
+        partition: partition.0,
+        instance: instance.0,
+        found: damaged.found,
+        named: damaged.named.clone(),
+    })
+}
+
+/// What a copy lacks, in words.
+fn lacking(one: &DamagedPartition) -> String {
+    let DamagedPartition { found, named, .. } = one;
+    match (found, &named[..]) {
+        (_, []) => "its log ends before what the disk held, or has a gap".to_owned(),
+        (1, [only]) => only.clone(),
+        (found, some) if *found as usize == some.len() => some.join("; "),
+        (found, some) => format!("{found} places: {}; …", some.join("; ")),
+    }
+}
+
 /// The same as JSON, under the names of `admin.proto`.
 pub(super) fn to_json(status: &Status) -> Value {
     let instance = |one: &InstanceStatus| {
@@ -122,13 +179,19 @@ pub(super) fn to_json(status: &Status) -> Value {
             "log_bytes": one.log_bytes, "resident_bytes": one.resident_bytes, "connections": one.connections,
         })
     };
+    let damaged = |one: &DamagedPartition| {
+        json!({
+            "keyspace": one.keyspace, "partition": one.partition, "instance": one.instance, "found": one.found,
+            "named": one.named,
+        })
+    };
     let node = |node: &NodeStatus| {
         json!({
             "id": node.id, "state": node.state, "pid": node.pid, "manager": node.manager,
             "instances": node.instances.iter().map(instance).collect::<Vec<_>>(),
             "version": node.version, "started_ms": node.started_ms, "troubles": node.troubles,
             "primaries": node.primaries, "in_sync": node.in_sync, "following": node.following,
-            "in_control": node.in_control,
+            "in_control": node.in_control, "damaged": node.damaged.iter().map(damaged).collect::<Vec<_>>(),
         })
     };
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {

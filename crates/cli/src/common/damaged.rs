@@ -1,0 +1,48 @@
+//! Partitions whose only copy that counts is damaged: each node tells of its own, so all that are up are asked.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use zerohop_wire::admin::{DamagedPartition, Status};
+
+use super::admin;
+use super::target::Target;
+
+/// Most nodes that are asked.
+const NODES_ASKED_MAX: usize = 128;
+
+/// How long a node may take: one that does not answer tells nothing.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// By keyspace and partition. `status` is what the node said that was asked first.
+pub(crate) async fn find(target: &Target, status: &Status) -> Vec<DamagedPartition> {
+    let mut found: Vec<_> = status.nodes.iter().flat_map(|node| node.damaged.clone()).collect();
+    let others = status.nodes.iter().filter(|node| node.state != "down" && node.pid == 0);
+    let mut asked = JoinSet::new();
+    for node in others.take(NODES_ASKED_MAX) {
+        let (target, manager) = (target.clone(), node.manager.clone());
+        asked.spawn(timeout(ANSWER_MAX, async move {
+            let client = target.connect_at(&[manager]).await?;
+            admin::status(&client).await
+        }));
+    }
+    while let Some(told) = asked.join_next().await {
+        if let Ok(Ok(Ok(status))) = told {
+            found.extend(status.nodes.into_iter().flat_map(|node| node.damaged));
+        }
+    }
+    found.sort_by(|one, other| (&one.keyspace, one.partition).cmp(&(&other.keyspace, other.partition)));
+    found.dedup_by(|one, other| (&one.keyspace, one.partition) == (&other.keyspace, other.partition));
+    found
+}
+
+/// What a copy lacks, in words.
+pub(crate) fn lacking(one: &DamagedPartition) -> String {
+    let DamagedPartition { found, named, .. } = one;
+    match &named[..] {
+        [] => "its log ends before what its disk held, or has a gap".to_owned(),
+        some if *found as usize <= some.len() => some.join("; "),
+        some => format!("{found} places: {}; …", some.join("; ")),
+    }
+}
