@@ -144,7 +144,8 @@ async fn the_only_copy_found_rotten_is_told_and_goes_on_with_what_is_whole_on_an
     let troubles = status["nodes"][0]["troubles"].to_string();
     assert!(troubles.contains("rotten/0 goes on") && !troubles.contains("is damaged"), "{troubles}");
 
-    // The next start finds nothing that it must ask about.
+    // The next start finds nothing that it must ask about, and all that was flushed.
+    tokio::time::sleep(FLUSHED).await;
     let began = Instant::now();
     while metric(&cluster, "zerohop_checkpoints_total") == 0.0 {
         assert!(began.elapsed() < PATIENCE, "no checkpoint");
