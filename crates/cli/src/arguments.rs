@@ -6,6 +6,7 @@ use crate::backup::{BackupArguments, RestoreArguments, VerifyArguments};
 use crate::bench::BenchCommand;
 use crate::blob::BlobCommand;
 use crate::common::ending::EXIT_CODES;
+use crate::common::quantity::with_negative_numbers;
 use crate::demo::DemoArguments;
 use crate::doctor::DoctorArguments;
 use crate::keyspace::KeyspaceCommand;
@@ -129,7 +130,7 @@ impl Arguments {
 
 /// The whole command line.
 pub(crate) fn command() -> clap::Command {
-    with_exit_codes(Arguments::command())
+    with_negative_numbers(with_exit_codes(Arguments::command()))
 }
 
 /// Every command's help ends with the exit codes.

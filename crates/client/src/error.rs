@@ -70,8 +70,8 @@ impl fmt::Display for BlobTrouble {
         match self {
             Self::TooLong { limit } => write!(
                 f,
-                "more than the {limit} bytes that are written, replaced or read as one: do it in several steps; what is new \
-                 can be filled in at any length"
+                "more than the {limit} bytes that are written, replaced, cut or read as one: do it in several steps; what is \
+                 new can be filled in at any length, and outside a transaction any length is cut or removed"
             ),
             Self::Beyond => f.write_str("it would end beyond 2^64 - 1 bytes, and no blob is longer: nothing was changed"),
             Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),

@@ -10,6 +10,7 @@ use zerohop_client::{BlobTrouble, Error};
 use super::progress::Progress;
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::output;
 
 /// How often a file is written anew because the blob was written to meanwhile.
@@ -31,10 +32,10 @@ pub(crate) struct ReadArguments {
     #[command(flatten)]
     name: NameArgument,
     /// Where to begin, in bytes.
-    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::whole)]
     at: u64,
     /// How many bytes [default: all that follow].
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::whole)]
     length: Option<u64>,
     #[command(flatten)]
     place: Place,

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::common::shown::{Attributes, Name};
 use crate::output;
 
@@ -13,6 +14,7 @@ pub(crate) struct TruncateArguments {
     #[command(flatten)]
     name: NameArgument,
     /// Bytes that it has afterwards.
+    #[arg(value_parser = quantity::whole, allow_negative_numbers = true)]
     size: u64,
     #[command(flatten)]
     place: Place,

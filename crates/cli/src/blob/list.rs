@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::Place;
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::common::shown::Name;
 use crate::output;
 
@@ -16,7 +17,7 @@ pub(crate) struct ListArguments {
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
     /// Prints at most so many names.
-    #[arg(long, value_name = "NAMES")]
+    #[arg(long, value_name = "NAMES", value_parser = quantity::whole)]
     limit: Option<u64>,
     /// Begins behind this name.
     #[arg(long, value_name = "NAME")]

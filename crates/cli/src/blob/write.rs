@@ -8,6 +8,7 @@ use super::progress::Progress;
 use super::put::{PUT_AT_ONCE_BYTES, fill};
 use super::{NameArgument, Place, refusal};
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::common::shown::Name;
 use crate::output;
 
@@ -18,7 +19,7 @@ pub(crate) struct WriteArguments {
     #[command(flatten)]
     bytes: GivenBytes,
     /// Where, in bytes.
-    #[arg(long, value_name = "OFFSET")]
+    #[arg(long, value_name = "OFFSET", value_parser = quantity::whole)]
     at: u64,
     /// Writes in pieces of 4 MiB, and so any number of bytes: others may see some of them without the rest.
     #[arg(long)]

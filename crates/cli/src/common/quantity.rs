@@ -33,6 +33,29 @@ pub(crate) fn bytes_u32(text: &str) -> Result<u32, String> {
     u32::try_from(bytes(text)?).map_err(|_| "that is more than 4 GiB".to_owned())
 }
 
+/// A whole number from 0 on. For clap.
+pub(crate) fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|error: std::num::ParseIntError| match text.strip_prefix('-') {
+        Some(rest) if rest.bytes().all(|byte| byte.is_ascii_digit()) && !rest.is_empty() => {
+            "it is below 0: write a whole number from 0 on".to_owned()
+        }
+        _ if *error.kind() == std::num::IntErrorKind::PosOverflow => {
+            format!("it is too large: {} is the most", u64::MAX)
+        }
+        _ => "write a whole number from 0 on".to_owned(),
+    })
+}
+
+/// What begins with a dash and is a number is the value of the option before it, which says what is wrong with it: clap takes it for
+/// an option else, and advises what does not help.
+pub(crate) fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let is_for_value = !arg.is_positional() && arg.get_action().takes_values();
+        if is_for_value && !arg.is_allow_hyphen_values_set() { arg.allow_negative_numbers(true) } else { arg }
+    });
+    command.mut_subcommands(with_negative_numbers)
+}
+
 fn number_with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -65,6 +88,12 @@ mod tests {
             assert!(duration(bad).is_err(), "{bad}");
         }
         assert!(bytes("1TB").is_err() && bytes_u32("4GiB").is_err());
+        assert_eq!((whole("0"), whole("18446744073709551615")), (Ok(0), Ok(u64::MAX)));
+        for (bad, part) in
+            [("-1", "below 0"), ("18446744073709551616", "too large"), ("-", "whole"), ("1K", "whole")]
+        {
+            assert!(whole(bad).is_err_and(|why| why.contains(part)), "{bad}");
+        }
     }
 
     #[test]

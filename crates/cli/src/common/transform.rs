@@ -8,6 +8,7 @@ use serde_json::Value;
 use zerohop_client::{Error, Number, Operator, Transform};
 
 use super::ending::CommandError;
+use super::quantity;
 
 /// What is to become of a number.
 #[derive(Args, Debug)]
@@ -21,7 +22,7 @@ pub(crate) struct GivenTransform {
     #[arg(long = "type", value_name = "TYPE", default_value = "i64")]
     number: GivenType,
     /// Where the number begins, in bytes.
-    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = quantity::whole)]
     at: u64,
     /// Prints what the number was, instead of what it is now.
     #[arg(long)]

@@ -9,6 +9,7 @@ use zerohop_client::ListedKey;
 
 use super::{Place, refusal};
 use crate::common::ending::{CommandError, Ending};
+use crate::common::quantity;
 use crate::common::shown::Key;
 use crate::output;
 
@@ -18,7 +19,7 @@ pub(crate) struct ScanArguments {
     #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
     prefix: Option<OsString>,
     /// Prints at most so many keys.
-    #[arg(long, value_name = "KEYS")]
+    #[arg(long, value_name = "KEYS", value_parser = quantity::whole)]
     limit: Option<u64>,
     /// Fetches so many keys at a time, at most 4096.
     #[arg(long, value_name = "KEYS", default_value_t = 4096)]

@@ -114,9 +114,9 @@ pub(super) enum BlobOperation {
     Read {
         #[command(flatten)]
         at: At,
-        #[arg(long = "at", default_value_t = 0)]
+        #[arg(long = "at", default_value_t = 0, value_parser = quantity::whole)]
         offset: u64,
-        #[arg(long, default_value_t = u64::MAX)]
+        #[arg(long, default_value_t = u64::MAX, value_parser = quantity::whole)]
         length: u64,
     },
     Write {
@@ -124,7 +124,7 @@ pub(super) enum BlobOperation {
         at: At,
         #[arg(allow_hyphen_values = true)]
         value: OsString,
-        #[arg(long = "at")]
+        #[arg(long = "at", value_parser = quantity::whole)]
         offset: u64,
     },
     Append {
@@ -136,6 +136,7 @@ pub(super) enum BlobOperation {
     Truncate {
         #[command(flatten)]
         at: At,
+        #[arg(value_parser = quantity::whole, allow_negative_numbers = true)]
         size: u64,
     },
     Transform {
@@ -247,15 +248,14 @@ impl BlobOperation {
 
 /// Reads all lines. Errors: one cannot be read; nothing was done then.
 pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
-    let mut lines = Vec::new();
+    let (mut lines, command) = (Vec::new(), quantity::with_negative_numbers(Operation::command()));
     for (line, number) in text.split(|byte| *byte == b'\n').zip(1..) {
         let wrong = |why: String| CommandError::Usage(format!("line {number} of the transaction: {why}"));
         let words = words(line).map_err(wrong)?;
         if words.is_empty() {
             continue;
         }
-        let matches =
-            Operation::command().try_get_matches_from(words).map_err(|error| wrong(told(&error)))?;
+        let matches = command.clone().try_get_matches_from(words).map_err(|error| wrong(told(&error)))?;
         let operation = Operation::from_arg_matches(&matches).map_err(|error| wrong(told(&error)))?;
         if let Some(given) = operation.given() {
             given.check().map_err(wrong)?;

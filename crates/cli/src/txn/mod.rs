@@ -46,6 +46,15 @@ enum Brought {
     Checked,
 }
 
+/// How far it has come.
+#[derive(Default)]
+struct Progress {
+    /// How many writes the transaction had behind each line that was taken up.
+    ends: Vec<usize>,
+    /// The line that could not be taken up.
+    stuck_at: Option<usize>,
+}
+
 /// What became of all lines.
 enum Work {
     /// To be shown once it is committed.
@@ -68,24 +77,29 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError>
     }
     let client = arguments.target.connect().await?;
     let keyspaces = open(&client, &arguments.keyspace, &lines).await?;
-    let ends = Mutex::new(Vec::new());
-    let (lines, keyspaces, ends) = (&lines, &keyspaces, &ends);
+    let progress = Mutex::new(Progress::default());
+    let (lines, keyspaces, progress) = (&lines, &keyspaces, &progress);
+    let note = |now: Progress| *progress.lock().unwrap_or_else(PoisonError::into_inner) = now;
     let work = |tx: Transaction| async move {
         let mut brought = Vec::with_capacity(lines.len());
-        let mut own_ends = Vec::with_capacity(lines.len());
+        let mut ends = Vec::with_capacity(lines.len());
         for (place, line) in lines.iter().enumerate() {
             let keyspace = &keyspaces[&line.operation.at().keyspace];
             let one = step(&tx, keyspace, &line.operation).await;
-            own_ends.push(tx.writes().unwrap_or_default());
-            ends.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&own_ends);
-            match one? {
-                Ok(one) => brought.push(one),
-                Err(found) => {
+            ends.push(tx.writes().unwrap_or_default());
+            match one {
+                Ok(Ok(one)) => brought.push(one),
+                Ok(Err(found)) => {
                     tx.abort();
                     return Ok(Work::Failed(place, found));
                 }
+                Err(error) => {
+                    note(Progress { ends, stuck_at: Some(place) });
+                    return Err(error);
+                }
             }
         }
+        note(Progress { ends, stuck_at: None });
         Ok(Work::Done(brought))
     };
     match client.transaction_with_outcome(work).await {
@@ -95,8 +109,8 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<Ending, CommandError>
         Ok((Work::Failed(place, found), _)) => show::failed(arguments.json, &lines[place], found),
         Ok((Work::Done(_), None)) => Err(CommandError::Unexpected),
         Err(error) => {
-            let ends = ends.lock().unwrap_or_else(PoisonError::into_inner);
-            show::refused(arguments.json, (lines, &ends), error)
+            let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            show::refused(arguments.json, (lines, &progress), error)
         }
     }
 }

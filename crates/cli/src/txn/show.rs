@@ -6,7 +6,7 @@ use serde::Serialize;
 use zerohop_client::{AbortReason, Committed, Error, Failure, Info, Reason, Record};
 
 use super::line::{Line, Operation};
-use super::{Brought, blob};
+use super::{Brought, Progress, blob};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::shown::{Key, Value};
 use crate::kv::refusal::type_name;
@@ -69,6 +69,11 @@ struct No<'a> {
 
 fn key(line: &Line) -> &[u8] {
     line.operation.at().key.as_bytes()
+}
+
+/// What an error repeats of a key.
+fn beginning(key: &[u8]) -> &[u8] {
+    &key[..key.len().min(64)]
 }
 
 /// It was done.
@@ -162,11 +167,11 @@ fn text(line: &Line, shown: &Shown<'_>, refusal: Option<&Error>) -> Result<(), C
             output::result(&number.to_string())?;
         }
         (Shown { operation: "blob stat", .. }, _) => {
-            let name = key(line)[..key(line).len().min(64)].escape_ascii();
+            let name = beginning(key(line)).escape_ascii();
             output::problem(&format!("{place}: blob \"{name}\": there is no such blob"));
         }
         (Shown { operation: "lookup", .. }, _) => {
-            let key = key(line)[..key(line).len().min(64)].escape_ascii();
+            let key = beginning(key(line)).escape_ascii();
             output::problem(&format!("{place}: key \"{key}\": there is no record of this key"));
         }
         _ => {}
@@ -189,7 +194,7 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
         })?;
     } else {
         let there = version.map_or("no record".to_owned(), |version| format!("version {version}"));
-        let key = key(line)[..key(line).len().min(64)].escape_ascii();
+        let key = beginning(key(line)).escape_ascii();
         output::problem(&format!(
             "zerohop: line {}: the check failed: key \"{key}\" has {there}; nothing was done",
             line.number
@@ -198,30 +203,43 @@ pub(super) fn failed(is_json: bool, line: &Line, found: Option<Info>) -> Result<
     Ok(Ending::No)
 }
 
-/// Which line an error is about, if it says, of lines and the number of writes up to each.
-fn line_of<'l>((lines, ends): (&'l [Line], &[usize]), error: &Error) -> Option<&'l Line> {
-    let Error::Operation { key: about, reason } = error else { return None };
-    match &**reason {
+/// Which line an error is about, if it says, of lines and how far they have come.
+fn line_of<'l>((lines, progress): (&'l [Line], &Progress), error: &Error) -> Option<&'l Line> {
+    if let Error::Operation { reason, .. } = error
+        && let Reason::Aborted { item: Some(write), .. } = &**reason
+    {
         // A line may make several writes.
-        Reason::Aborted { item: Some(write), .. } => {
-            lines.iter().zip(ends).find(|(_, end)| *end > write).map(|(line, _)| line)
-        }
-        // A read that has changed, or what the client refuses by itself: of a key that stands in one line alone.
-        _ => {
-            let mut same = lines.iter().filter(|line| about.as_deref() == Some(key(line)));
-            same.next().filter(|_| same.next().is_none())
-        }
+        return lines.iter().zip(&progress.ends).find(|(_, end)| *end > write).map(|(line, _)| line);
     }
+    let about = match error {
+        Error::Operation { key, .. } => key.as_deref(),
+        Error::Blob { name, .. } => Some(&**name),
+        Error::NotReadBack { key } => Some(&**key),
+        _ => None,
+    };
+    // What was brought before may be refused while a later line is taken up: it has another key.
+    let is_about = |line: &&Line| about.is_none_or(|about| beginning(key(line)) == beginning(about));
+    let stuck = progress.stuck_at.and_then(|place| lines.get(place)).filter(is_about);
+    stuck.or_else(|| {
+        // A read that has changed, or what the client refuses by itself: of a key that stands in one line alone.
+        let mut same = lines.iter().filter(|line| about.is_some() && is_about(line));
+        same.next().filter(|_| same.next().is_none())
+    })
 }
 
 /// A condition does not hold, and nothing was done; or it could not be done at all.
 pub(super) fn refused(
     is_json: bool,
-    lines: (&[Line], &[usize]),
+    lines: (&[Line], &Progress),
     error: Error,
 ) -> Result<Ending, CommandError> {
-    let Error::Operation { key: about, reason } = &error else { return Err(error.into()) };
     let line = line_of(lines, &error);
+    let Error::Operation { key: about, reason } = &error else {
+        return Err(match line {
+            Some(line) => CommandError::Refused(format!("line {}: {error}; nothing was done", line.number)),
+            None => error.into(),
+        });
+    };
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
     let of_blob = line.filter(|line| matches!(line.operation, Operation::Blob(_)));
     if let Some((line, no)) = of_blob.zip(NoBlob::of(&error)) {
@@ -234,7 +252,7 @@ pub(super) fn refused(
             output::json(&No { done: false, reason: "condition_failed", line, key, found, version, record })?;
         }
         Some(line) if is_condition => {
-            let key = key(line)[..key(line).len().min(64)].escape_ascii();
+            let key = beginning(key(line)).escape_ascii();
             let number = line.number;
             output::problem(&format!(
                 "zerohop: line {number}: the condition does not hold of key \"{key}\"; nothing was done"
@@ -245,7 +263,7 @@ pub(super) fn refused(
         Some(line) if !error.is_unknown() => {
             let told = match &**reason {
                 Reason::Aborted { reason, item: Some(_) } => {
-                    let key = key(line)[..key(line).len().min(64)].escape_ascii();
+                    let key = beginning(key(line)).escape_ascii();
                     format!("line {}: key \"{key}\": the transaction was not done: {reason}", line.number)
                 }
                 _ => format!("line {}: {error}", line.number),
@@ -282,7 +300,7 @@ impl NoBlob {
             let (found, version, record) = (None, None, None);
             output::json(&No { done: false, reason, line: number, key, found, version, record })?;
         } else {
-            let name = key(line)[..key(line).len().min(64)].escape_ascii();
+            let name = beginning(key(line)).escape_ascii();
             output::problem(&format!(
                 "zerohop: line {}: blob \"{name}\": {told}; nothing was done",
                 line.number

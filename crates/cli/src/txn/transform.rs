@@ -9,6 +9,7 @@ use zerohop_client::{
     Committed, Condition, Error, Keyspace, Number, Promise, Transaction, TransactionBlob, Transform,
 };
 
+use crate::common::quantity;
 use crate::common::transform::{GivenOperator, GivenType, Shown, of_type, operand};
 
 /// What a number in a record is to become.
@@ -20,7 +21,7 @@ pub(super) struct Given {
     #[arg(long = "type", default_value = "i64")]
     number: GivenType,
     /// Where the number begins, in bytes.
-    #[arg(long = "at", default_value_t = 0)]
+    #[arg(long = "at", default_value_t = 0, value_parser = quantity::whole)]
     offset: u64,
     /// Brings what the number was, not what it is now.
     #[arg(long)]
