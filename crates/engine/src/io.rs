@@ -74,6 +74,8 @@ pub(crate) struct Space {
     reserve_bytes: i64,
     /// Something was refused for lack of room, or the reserve was found touched, and there was not enough room since.
     is_full: bool,
+    /// See [`crate::Engine::let_in`].
+    lets_in: bool,
 }
 
 impl Space {
@@ -83,7 +85,17 @@ impl Space {
             until_check_bytes: 0,
             reserve_bytes: i64::try_from(reserve_bytes).unwrap_or(i64::MAX),
             is_full: false,
+            lets_in: false,
         }
+    }
+
+    /// Whether everything is let in as removals are.
+    pub(crate) fn lets_in(&self) -> bool {
+        self.lets_in
+    }
+
+    pub(crate) fn let_in(&mut self, lets_in: bool) {
+        self.lets_in = lets_in;
     }
 
     /// See [`crate::Engine::has_room`].
@@ -108,6 +120,17 @@ impl Space {
     /// # Errors
     /// [`EngineError::DiskFull`] before anything was accepted.
     pub(crate) fn admit(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
+        self.ask(disk, bytes, is_removal)?;
+        self.credit_bytes -= bytes as i64;
+        self.until_check_bytes -= bytes as i64;
+        Ok(())
+    }
+
+    /// Whether that would be accepted, and counts nothing.
+    ///
+    /// # Errors
+    /// As [`Space::admit`].
+    pub(crate) fn ask(&mut self, disk: &mut impl Disk, bytes: u64, is_removal: bool) -> EngineResult<()> {
         if self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
             self.check(disk)?;
         }
@@ -117,8 +140,6 @@ impl Space {
             self.is_full |= !is_removal;
             return Err(EngineError::DiskFull { free_bytes });
         }
-        self.credit_bytes -= bytes as i64;
-        self.until_check_bytes -= bytes as i64;
         Ok(())
     }
 

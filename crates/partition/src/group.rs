@@ -41,6 +41,8 @@ pub(crate) struct Group {
     agreed: Option<u64>,
     /// Too few members have room on their disks for what is appended to be promised.
     lacks_room: bool,
+    /// What is appended now is let in all the same.
+    lets_in: bool,
     /// Behind `last` the log has entries that were given up when the disk had no room even for that: they are cut off before
     /// anything else is appended.
     owes_cut: bool,
@@ -57,6 +59,7 @@ impl Group {
             last_joined: 0,
             agreed: None,
             lacks_room: false,
+            lets_in: false,
             owes_cut: false,
         }
     }
@@ -129,8 +132,25 @@ impl Group {
         self.lacks_room = lacks_room;
     }
 
+    /// Whether entries of so many bytes in all would be accepted now, as what is let in or as others.
+    pub(crate) fn ask_for_room<D: Disk>(
+        &self,
+        engine: &mut Engine<D>,
+        bytes: u64,
+        is_let_in: bool,
+    ) -> EngineResult<()> {
+        self.check_room(if is_let_in { Kind::Mark } else { Kind::Put })?;
+        engine.ask_for_room(self.handle, bytes, is_let_in)
+    }
+
+    /// See [`Engine::let_in`].
+    pub(crate) fn let_in<D: Disk>(&mut self, engine: &mut Engine<D>, lets_in: bool) {
+        engine.let_in(lets_in);
+        self.lets_in = lets_in;
+    }
+
     fn check_room(&self, kind: Kind) -> EngineResult<()> {
-        let is_let_in = matches!(kind, Kind::Remove | Kind::Mark);
+        let is_let_in = self.lets_in || matches!(kind, Kind::Remove | Kind::Mark);
         if self.lacks_room && !is_let_in { Err(EngineError::DiskFull { free_bytes: 0 }) } else { Ok(()) }
     }
 

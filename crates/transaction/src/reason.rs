@@ -25,11 +25,13 @@ pub enum Reason {
     Malformed,
     /// A partition's clock is too far ahead of the decider's.
     ClockAhead,
+    /// A partition's disk or memory is full.
+    NoRoom,
 }
 
 impl Reason {
     /// All of them.
-    pub const ALL: [Reason; 10] = [
+    pub const ALL: [Reason; 11] = [
         Reason::ReadChanged,
         Reason::ConditionFailed,
         Reason::Misplaced,
@@ -40,6 +42,7 @@ impl Reason {
         Reason::TooLong,
         Reason::Malformed,
         Reason::ClockAhead,
+        Reason::NoRoom,
     ];
 
     /// As it travels: from 1, in the order above.
@@ -68,6 +71,7 @@ impl From<Reason> for AbortReason {
             Reason::TooLong => AbortReason::TooLong,
             Reason::Malformed => AbortReason::Malformed,
             Reason::ClockAhead => AbortReason::ClockAhead,
+            Reason::NoRoom => AbortReason::NoRoom,
         }
     }
 }

@@ -8,7 +8,10 @@ mod bench;
 mod beyond;
 mod blobs;
 mod demo;
+#[path = "../process/disk.rs"]
+mod disk;
 mod doctor;
+mod full_disk;
 mod keyspaces;
 mod large_blobs;
 mod manual;

@@ -27,6 +27,14 @@ impl Small {
         while file.write_all(&[0; 4096]).is_ok() {}
     }
 
+    /// Takes all room but so much.
+    #[allow(dead_code, reason = "not all who use this file leave some")]
+    pub(crate) fn leave(&self, bytes: u64) {
+        self.fill();
+        let file = std::fs::File::options().write(true).open(self.ballast()).unwrap();
+        file.set_len(file.metadata().unwrap().len().saturating_sub(bytes)).unwrap();
+    }
+
     /// Gives it back.
     pub(crate) fn free(&self) {
         std::fs::remove_file(self.ballast()).unwrap();

@@ -174,7 +174,7 @@ impl Store {
         let bytes = (HEAD_BYTES + key.len() + payload_bytes) as u64;
         // What frees space, and the small marks without which nobody may answer a request that would.
         let is_small_mark = meta.kind == Kind::Mark && payload_bytes <= LET_IN_BYTES_MAX;
-        let is_let_in = meta.kind == Kind::Remove || is_small_mark;
+        let is_let_in = meta.kind == Kind::Remove || is_small_mark || io.space.lets_in();
         match self.durability {
             Durability::Memory if io.memory.is_over() && !is_let_in => {
                 Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
@@ -182,6 +182,23 @@ impl Store {
             Durability::Memory => Ok(()),
             Durability::Interval { .. } => io.space.admit(&mut io.disk, bytes, is_let_in),
             Durability::Sync => io.space.admit(&mut io.disk, 2 * bytes, is_let_in),
+        }
+    }
+
+    /// Whether entries of so many bytes would be admitted.
+    pub(crate) fn ask_for_room<D: Disk>(
+        &self,
+        io: &mut Io<D>,
+        bytes: u64,
+        is_let_in: bool,
+    ) -> EngineResult<()> {
+        match self.durability {
+            Durability::Memory if io.memory.is_over() && !is_let_in => {
+                Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
+            }
+            Durability::Memory => Ok(()),
+            Durability::Interval { .. } => io.space.ask(&mut io.disk, bytes, is_let_in),
+            Durability::Sync => io.space.ask(&mut io.disk, 2 * bytes, is_let_in),
         }
     }
 

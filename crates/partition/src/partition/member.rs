@@ -7,6 +7,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
+use super::transactions::is_let_in_mark;
 use crate::event::{Effects, Now};
 use crate::group::Entry;
 use crate::note::Mark;
@@ -61,7 +62,15 @@ impl Partition {
     ) -> EngineResult<()> {
         self.group.cut_owed(engine)?;
         self.snapshot_received(engine, meta, payload)?;
-        if let Err(error) = engine.append(self.handle(), meta, key, payload) {
+        let mut appended = engine.append(self.handle(), meta, key, payload);
+        if let Err(EngineError::DiskFull { .. } | EngineError::MemoryFull { .. }) = appended
+            && is_let_in_mark(meta, payload)
+        {
+            self.group.let_in(engine, true);
+            appended = engine.append(self.handle(), meta, key, payload);
+            self.group.let_in(engine, false);
+        }
+        if let Err(error) = appended {
             self.cut_snapshots_after(engine, meta.index - 1)?;
             return Err(error);
         }

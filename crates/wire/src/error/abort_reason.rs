@@ -25,6 +25,8 @@ numbered!(
         Malformed = 9, "its parts and items contradict each other, or the map of whoever decides it";
         /// A clock is wrong.
         ClockAhead = 10, "a partition's clock is too far ahead of its decider's: set the clocks right";
+        /// A disk, or the memory of what is in memory, is full.
+        NoRoom = 11, "a partition's disk or memory is full: remove records, or add space";
     }
 );
 

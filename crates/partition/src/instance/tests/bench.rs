@@ -174,9 +174,21 @@ impl Bench {
 
     /// Another instance than the first.
     pub(super) fn of(instance: u32, disk: SimulatedDisk, map: ClusterMap, now: Time) -> (Bench, Opened) {
+        Bench::reserving(0, instance, disk, map, now)
+    }
+
+    /// The same, with so much of the disk kept free.
+    pub(super) fn reserving(
+        disk_reserve_bytes: u64,
+        instance: u32,
+        disk: SimulatedDisk,
+        map: ClusterMap,
+        now: Time,
+    ) -> (Bench, Opened) {
         let history = MapHistory::new(Arc::new(map));
         let identity = Identity { instance: InstanceId(instance), ..options().identity };
-        let options = Options { identity, ..options() };
+        let engine = EngineOptions { disk_reserve_bytes, ..options().engine };
+        let options = Options { identity, engine };
         let (instance, opened) = Instance::open(disk.clone(), options, history, now).expect("opens");
         (Bench { disk, instance, sent: Sent::default(), now, next: 0 }, opened)
     }

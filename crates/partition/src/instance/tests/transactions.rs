@@ -2,6 +2,7 @@
 
 mod gone;
 mod random;
+mod room;
 mod scans;
 mod snapshots;
 mod splits;
@@ -48,10 +49,15 @@ fn add(key: &str, delta: i64) -> (String, Change<'static>) {
 
 impl World {
     fn new(instances: u16, durability: Durability) -> World {
+        World::reserving(0, instances, durability)
+    }
+
+    /// With so much of every disk kept free.
+    fn reserving(disk_reserve_bytes: u64, instances: u16, durability: Durability) -> World {
         let now = Time { unix_ms: 1_000_000, elapsed_ms: 10_000 };
         let one = |n: u16| {
             let disk = SimulatedDisk::new(u64::from(n));
-            Bench::of(u32::from(n), disk, first_map(instances), now).0
+            Bench::reserving(disk_reserve_bytes, u32::from(n), disk, first_map(instances), now).0
         };
         let mut world = World { benches: (1..=instances).map(one).collect(), loses: Box::new(|_, _| false) };
         let delta = create(world.map(), KEYSPACE, "shared", durability);

@@ -21,6 +21,7 @@ use zerohop_wire::{Failure, Many};
 
 use super::host::Inner;
 use super::staged::piece;
+use crate::failure::failure_of;
 use crate::group::Group;
 use crate::held::push_packed;
 use crate::limits::TRANSACTED_BYTES_MAX;
@@ -33,6 +34,10 @@ use crate::state::reader::Reader;
 use crate::state::{Deadlines, State};
 use crate::unit::Unit;
 use crate::view::View;
+
+/// How often bytes of a transaction go into the log, at most: when it is prepared, and when it is done; and the heads of its entries
+/// beside.
+const LOGGED_TIMES: u64 = 3;
 
 /// The operation of an item, as bytes.
 pub(super) fn body<D: Disk>(
@@ -150,6 +155,10 @@ fn run<D: Disk>(
             return Err(refuse(Reason::TooLong));
         }
     }
+    // What is decided has to find room in the log: it is refused here, where that is an answer.
+    let bytes = LOGGED_TIMES * (unit.staged.bytes() + effect.len() + result.len()) as u64;
+    let room = unit.group.ask_for_room(unit.engine, bytes, makes_room(&effect));
+    room.map_err(|error| reason_of(&failure_of(&error)))?;
     Ok(Evaluated { effect: effect.freeze(), result: result.into() })
 }
 
@@ -165,10 +174,30 @@ fn resolved(mut write: Write<'_>, at: Timestamp) -> Write<'_> {
     write
 }
 
+/// Whether an effect removes, or changes nothing at all: it is let in on a full disk, as every removal is.
+pub(super) fn makes_room(effect: &[u8]) -> bool {
+    let mut from = Reader::new(effect);
+    if from.u64().is_none() {
+        return true;
+    }
+    while !from.is_at_end() {
+        // What is staged is no removal: those are short.
+        let Some((INLINE, length)) = from.u8().zip(from.u32()) else { return false };
+        let Some(Operation::Write(write)) = from.bytes(length as usize).and_then(operation) else {
+            return false;
+        };
+        if !matches!(write.change, Change::Remove | Change::Blob(BlobChange::DropChunk { .. })) {
+            return false;
+        }
+    }
+    true
+}
+
 fn reason_of(failure: &Failure<'_>) -> Reason {
     match failure {
         Failure::KeyTooLong { .. } | Failure::BadRequest { .. } => Reason::Malformed,
         Failure::ValueTooLong { .. } | Failure::TooMany { .. } => Reason::TooLong,
+        Failure::DiskFull | Failure::MemoryFull => Reason::NoRoom,
         _ => Reason::Overloaded,
     }
 }
@@ -180,8 +209,10 @@ fn push_answer(
     refuse: impl Fn(Reason) -> Refusal,
 ) -> Result<(), Refusal> {
     let mut answer = answer.clone();
-    if let Err(Failure::DiskFull | Failure::MemoryFull | Failure::DiskFailed | Failure::Rotten) = answer {
-        return Err(refuse(Reason::Overloaded));
+    match answer {
+        Err(Failure::DiskFull | Failure::MemoryFull) => return Err(refuse(Reason::NoRoom)),
+        Err(Failure::DiskFailed | Failure::Rotten) => return Err(refuse(Reason::Overloaded)),
+        _ => {}
     }
     if let Ok(
         Brought::Done { version, .. }

@@ -1,12 +1,12 @@
 //! Entries of transactions in the log: a mark each, and joined with it, as one unit, what records become by it.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, Kind};
+use zerohop_engine::{Engine, Kind, Meta};
 use zerohop_transaction::Entry as Logged;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 
-use super::evaluate::{redo, take_back};
+use super::evaluate::{makes_room, redo, take_back};
 use super::staged::Beside;
 use crate::event::Effects;
 use crate::failure::failure_of;
@@ -16,6 +16,21 @@ use crate::operations::OrFail;
 use crate::partition::Partition;
 use crate::planted::{Bug, is_planted};
 use crate::unit::Unit;
+
+/// Whether an entry is let in on a full disk: what removes, and what was decided elsewhere, as records stay locked until it is done.
+fn is_let_in(entry: &Logged) -> bool {
+    match entry {
+        Logged::Prepare { effect, .. } | Logged::Commit { effect, .. } => makes_room(effect),
+        Logged::Apply { .. } => true,
+        _ => false,
+    }
+}
+
+/// The same of one that a primary has let in.
+pub(in crate::partition) fn is_let_in_mark(meta: &Meta, payload: &[u8]) -> bool {
+    let entry = (meta.kind == Kind::Mark).then(|| Mark::decode(payload, Timestamp(meta.timestamp))).flatten();
+    matches!(entry, Some(Mark::Transaction { entry, .. }) if is_let_in(&entry))
+}
 
 impl Partition {
     /// Appends an entry, which is committed now or once all hold it who must. What it changes in the records is evaluated here,
@@ -50,12 +65,15 @@ impl Partition {
         let asked = transacting.zip(request).and_then(|(one, request)| one.asked.remove(&request));
         let lowest = asked.map_or(0, |(lowest, _)| lowest);
         let mut payload = Vec::new();
+        self.group.let_in(engine, is_let_in(&entry));
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
-        if beside.is_nothing() {
+        let logged = if beside.is_nothing() {
             self.log_mark_of_transaction(engine, at, &payload, effects)
         } else {
             self.log_changes(engine, at, (&payload, &beside), effects)
-        }
+        };
+        self.group.let_in(engine, false);
+        logged
     }
 
     fn log_mark_of_transaction<D: Disk>(

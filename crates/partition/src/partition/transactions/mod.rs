@@ -38,6 +38,7 @@ use intents::Parked;
 
 pub(super) use evaluate::take_back;
 pub(crate) use intents::Intents;
+pub(super) use log::is_let_in_mark;
 
 /// What the primary has under way.
 #[derive(Debug)]

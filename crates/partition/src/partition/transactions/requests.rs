@@ -12,9 +12,13 @@ use zerohop_wire::{AbortReason, Failure, Many, Message};
 
 use super::Client;
 use crate::event::{Effects, Token};
+use crate::failure::failure_of;
 use crate::limits::{BUSY_RETRY_MS, TRANSACTED_BYTES_MAX};
 use crate::outcome::Outcome;
 use crate::partition::{Partition, To};
+
+/// What the marks of a transaction take that comes to nothing, and more.
+const MARKS_BYTES: u64 = 8 << 10;
 
 /// It may have been done, or may yet be: whoever asks again hears.
 pub(super) fn in_doubt() -> Message<'static> {
@@ -97,6 +101,12 @@ impl Partition {
         {
             let (reason, item) = (AbortReason::Misplaced, AbortReason::NONE);
             return fail(Failure::Aborted { reason, part, item }, effects);
+        }
+        // Not even that it was refused could be written down: nothing is begun.
+        if !transacting.transactions.runs(&id)
+            && let Err(error) = self.group.ask_for_room(engine, MARKS_BYTES, true)
+        {
+            return fail(failure_of(&error), effects);
         }
         let ticket = transacting.ticket();
         let asked = (stamp.lowest_unanswered.0, ticket);

@@ -1,0 +1,125 @@
+//! Transactions on a full disk: what only removes is done, as a removal is that comes alone, and what needs room is refused, with
+//! nothing of it left behind.
+
+use super::*;
+
+const RESERVE_BYTES: u64 = 8 << 20;
+const PLENTY_BYTES: u64 = 1 << 40;
+
+/// As long as makes a mark of a removal longer than what is let in anyhow.
+const KEY_BYTES: usize = 3000;
+
+impl World {
+    /// Leaves so much room on every disk, and has it noticed: the disk is asked again once so much was written.
+    fn fill(&mut self, left_bytes: u64) {
+        for bench in &mut self.benches {
+            bench.end();
+            bench.disk.set_capacity(PLENTY_BYTES);
+            let used = PLENTY_BYTES - bench.disk.free_bytes().expect("is asked");
+            bench.disk.set_capacity(used + left_bytes);
+        }
+        let long = "v".repeat(1 << 20);
+        for (number, key) in self.keys().into_iter().enumerate() {
+            let holder = self.holder(&key);
+            let bench = &mut self.benches[holder];
+            let is_full = (0..9).any(|_| {
+                let request = bench.put(KEYSPACE, &key, &long);
+                bench.end();
+                bench.answer(request) == Some(Err(Failure::DiskFull))
+            });
+            assert!(is_full, "{number}");
+        }
+    }
+
+    fn free(&mut self) {
+        self.benches.iter_mut().for_each(|bench| bench.disk.set_capacity(None));
+    }
+
+    /// Long keys, two of each partition.
+    fn long_keys(&self) -> Vec<String> {
+        let key = |partition: u32| {
+            let long = |n: u32| format!("{}-{n}", "k".repeat(KEY_BYTES));
+            let own = move |key: &String| self.partition(key) == PartitionId(partition);
+            (0..).map(long).filter(own).take(2).collect::<Vec<String>>()
+        };
+        (0..4).flat_map(key).collect()
+    }
+}
+
+#[test]
+fn on_a_full_disk_what_only_removes_is_done_and_what_needs_room_refused() {
+    for (durability, asked) in
+        [(Durability::Sync, Asked::Sync), (Durability::Interval { ms: 100 }, Asked::Interval)]
+    {
+        let mut world = World::reserving(RESERVE_BYTES, 2, durability);
+        let keys = world.long_keys();
+        for key in &keys {
+            let holder = world.holder(key);
+            world.benches[holder].store(KEYSPACE, key, "old");
+        }
+        world.play(300);
+        world.fill(RESERVE_BYTES + (1 << 20));
+
+        let parts = world.parts(asked, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
+        let answer = world.transact(1, &parts);
+        world.play(200);
+        let refused = world.answer(answer).expect("is answered").expect_err("has no room");
+        assert!(matches!(refused, Failure::Aborted { reason: AbortReason::NoRoom, .. }), "{refused:?}");
+        for key in &keys {
+            world.value_is(key, "old");
+        }
+
+        // What else it does is refused with it, however short.
+        let mixed = [insert(&keys[0], "short"), (keys[7].clone(), Change::Remove)];
+        let parts = world.parts(asked, &mixed);
+        let answer = world.transact(2, &parts);
+        world.play(200);
+        let refused = world.answer(answer).expect("is answered").expect_err("has no room");
+        assert!(matches!(refused, Failure::Aborted { reason: AbortReason::NoRoom, .. }), "{refused:?}");
+        world.value_is(&keys[7], "old");
+
+        let all: Vec<_> = keys.iter().map(|key| (key.clone(), Change::Remove)).collect();
+        let parts = world.parts(asked, &all);
+        let answer = world.transact(3, &parts);
+        world.play(200);
+        assert!(world.answer(answer).expect("is answered").is_ok());
+        for key in &keys {
+            assert_eq!(world.value(key), Some(Err(Failure::NotFound)));
+        }
+
+        world.free();
+        world.play(300);
+        let parts = world.parts(asked, &[insert(&keys[0], "new"), insert(&keys[7], "new")]);
+        let answer = world.transact(4, &parts);
+        world.play(200);
+        assert!(world.answer(answer).expect("is answered").is_ok());
+        world.value_is(&keys[0], "new");
+    }
+}
+
+#[test]
+fn what_cannot_even_be_refused_in_the_log_is_not_begun() {
+    let mut world = World::reserving(RESERVE_BYTES, 2, Durability::Sync);
+    let keys = world.long_keys();
+    for key in &keys {
+        let holder = world.holder(key);
+        world.benches[holder].store(KEYSPACE, key, "old");
+    }
+    world.fill(RESERVE_BYTES / 4);
+    let removals: Vec<_> = keys.iter().map(|key| (key.clone(), Change::Remove)).collect();
+    let parts = world.parts(Asked::Sync, &removals);
+    let answer = world.transact(1, &parts);
+    world.play(200);
+    assert_eq!(world.answer(answer), Some(Err(Failure::DiskFull)));
+    for key in &keys {
+        world.value_is(key, "old");
+    }
+    // There is room again: the same may be asked once more.
+    world.free();
+    let answer = world.transact(1, &parts);
+    world.play(200);
+    assert!(world.answer(answer).expect("is answered").is_ok());
+    for key in &keys {
+        assert_eq!(world.value(key), Some(Err(Failure::NotFound)));
+    }
+}
