@@ -380,3 +380,28 @@ async fn blobs_are_made_whole_through_the_kill_of_a_node() {
     }
     assert!(there.len() > 20 && renewed > 3, "{} made, {renewed} anew", there.len());
 }
+
+/// More than a commit holds: chunks are staged, and are of the blob that the transaction makes all the same.
+#[tokio::test]
+async fn a_long_blob_is_made_by_one_transaction_whose_chunks_are_staged() {
+    const PART: usize = 48 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let cluster = Cluster::start(folder.path(), 1);
+    let client = connect(&cluster.endpoints()).await;
+    let keyspace = client.keyspace("default").await.unwrap();
+    let tx = client.begin();
+    let own = tx.blob(&keyspace, "long");
+    own.create(b"").await.unwrap();
+    let bytes = |part: usize| -> Vec<u8> { (0..PART).map(|at| (at / 1021 + part) as u8).collect() };
+    for part in 0..2 {
+        assert_eq!(own.append(bytes(part)).await.unwrap(), (part * PART) as u64);
+    }
+    let committed = tx.commit().await.unwrap();
+    let blob = keyspace.blob("long");
+    let info = blob.stat().await.unwrap().unwrap();
+    assert_eq!((info.id, info.size), (committed.version(), 2 * PART as u64));
+    for part in 0..2 {
+        let (read, _) = blob.read_seen((part * PART) as u64, PART as u64).await.unwrap();
+        assert!(read == bytes(part), "part {part}");
+    }
+}

@@ -10,8 +10,8 @@ use zerohop_wire::ids::{
 };
 
 use super::{
-    Asker, Command, Done, Drained, GroupStep, Held, HeldLog, Join, Keep, LogEnd, ManagerId, ManagerInfo, Move,
-    Outcome, Refusal, Regroup, Request, RequestId, proto,
+    Asker, Command, Done, Drained, GroupStep, Held, HeldLog, Join, Keep, LogEnd, ManagerId, ManagerInfo,
+    Move, Outcome, Refusal, Regroup, Request, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, HELD_LOGS_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX};
 
