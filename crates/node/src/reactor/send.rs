@@ -51,6 +51,9 @@ impl Connections {
     pub(super) fn write(&mut self, driver: &mut dyn Driver, id: ConnectionId, now_ms: u64) {
         let Some(connection) = self.get_mut(id) else { return };
         let before = connection.unsent();
+        if before == 0 {
+            return;
+        }
         let written = loop {
             match driver.write(id, &[IoSlice::new(&connection.out[connection.sent..])]) {
                 Ok(written) => break written,
