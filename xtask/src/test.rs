@@ -112,10 +112,19 @@ fn docs(shop: &Workshop) -> Result<String, Failure> {
     Ok(String::new())
 }
 
+/// Tests that one program runs at once, unless the environment says another number: most of the time of those that start nodes is
+/// waiting.
+const TEST_THREADS: usize = 4;
+
 /// Not quiet, and every test binary is run: CI and people read the test runner's own lines.
 fn tests(shop: &Workshop) -> Result<String, Failure> {
+    let mut cargo = shop.cargo();
+    if std::env::var_os("RUST_TEST_THREADS").is_none() {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        cargo.env("RUST_TEST_THREADS", processors.max(TEST_THREADS).to_string());
+    }
     run_command(
-        shop.cargo().args(["test", "--workspace", "--locked", "--no-fail-fast"]),
+        cargo.args(["test", "--workspace", "--locked", "--no-fail-fast"]),
         "the failed tests are listed above; run one alone with `cargo test -p CRATE NAME`",
     )?;
     Ok(String::new())
@@ -144,13 +153,19 @@ fn simulation(shop: &Workshop) -> Result<String, Failure> {
         "a simulated run broke a promise, shown above with its trace; docs/testing.md says how to look into it",
     )?;
     let clusters = CLUSTER_SEEDS.to_string();
+    // Optimising across crates takes longer to compile than it saves.
+    let release = || {
+        let mut cargo = shop.cargo();
+        cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
+        cargo
+    };
     run_command(
-        shop.cargo().args(["build", "--quiet", "--release", "--package", "zerohop-sim", "--locked"]),
+        release().args(["build", "--quiet", "--release", "--package", "zerohop-sim", "--locked"]),
         "the simulator does not compile as a release",
     )?;
     let half = |first: u32| {
         run_command(
-            shop.cargo()
+            release()
                 .args([
                     "run",
                     "--quiet",

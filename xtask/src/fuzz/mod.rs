@@ -16,6 +16,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::workshop::{Failure, Workshop, cannot_start, quiet_unless_watched, run as run_command};
 use outcome::Outcome;
@@ -27,8 +28,10 @@ pub const MANIFEST: &str = "fuzz/Cargo.toml";
 pub const SECONDS_BY_HAND: u64 = 60;
 /// How long one target is fuzzed as a part of `cargo xtask test`.
 const SECONDS_BRIEF: u64 = 10;
-/// How long all targets together may take there: with many targets, each gets less.
-const SECONDS_BRIEF_ALL: u64 = 300;
+/// How many are fuzzed at once there.
+const WORKERS: usize = 2;
+/// How long all targets together may take there, if each worker has a processor: with many targets, each gets less.
+const SECONDS_BRIEF_ALL: u64 = 150;
 /// One input that takes longer is a finding: decoders are linear and inputs small.
 const SECONDS_PER_INPUT: u64 = 10;
 /// One input that needs more memory is a finding: lengths are to be bounded before anything is allocated.
@@ -109,14 +112,26 @@ pub fn run_briefly(shop: &Workshop) -> Result<String, Failure> {
     let targets = known(&shop.root)?;
     let bins = build(shop, &targets)?;
     let seconds = seconds_each(targets.len());
-    for name in &targets {
-        println!("xtask: fuzz   {name}: {}", search(shop, &bins, name, seconds, Echo::OnFailure)?);
-    }
-    Ok(format!("targets: {}, {seconds} s each", targets.len()))
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<(), Failure> {
+        while let Some(name) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            println!("xtask: fuzz   {name}: {}", search(shop, &bins, name, seconds, Echo::OnFailure)?);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..WORKERS).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| {
+            worker.join().unwrap_or_else(|_| Err(Failure::new("a thread that waited for a fuzzer has died")))
+        });
+        // All are waited for: none is left to fuzz behind a failure.
+        ended.collect::<Vec<_>>().into_iter().collect::<Result<(), Failure>>()
+    })?;
+    Ok(format!("targets: {}, {seconds} s each, {WORKERS} at once", targets.len()))
 }
 
 fn seconds_each(targets: usize) -> u64 {
-    (SECONDS_BRIEF_ALL / (targets as u64).max(1)).clamp(1, SECONDS_BRIEF)
+    (SECONDS_BRIEF_ALL / (targets.div_ceil(WORKERS) as u64).max(1)).clamp(1, SECONDS_BRIEF)
 }
 
 /// The names of the targets, sorted: one per file.
@@ -246,7 +261,8 @@ mod tests {
         for targets in 0..=300 {
             let seconds = seconds_each(targets);
             assert!((1..=SECONDS_BRIEF).contains(&seconds));
-            assert!(seconds * targets as u64 <= SECONDS_BRIEF_ALL, "{targets} targets");
+            let turns = targets.div_ceil(WORKERS) as u64;
+            assert!(seconds * turns <= SECONDS_BRIEF_ALL, "{targets} targets");
         }
     }
 
