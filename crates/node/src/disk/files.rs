@@ -23,7 +23,7 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, open_descriptors_here};
-use super::sync_thread::{SYNCS_BEGUN_MAX, SyncThread};
+use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
 
 /// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
 pub const LOCK_FILE: &str = "lock";
@@ -32,7 +32,7 @@ pub const LOCK_FILE: &str = "lock";
 #[derive(Debug)]
 pub struct FilesDisk {
     /// Started by the first begun sync. Before the lock, so that dropping ends the thread before the lock.
-    sync_thread: Option<SyncThread>,
+    sync_threads: Option<SyncThreads>,
     /// Whom an awaited sync wakes.
     waker: Option<Waker>,
     begun: BTreeMap<u64, Begun>,
@@ -72,7 +72,7 @@ impl FilesDisk {
         let folder = rustix::fs::open(root, flags, Mode::empty())
             .map_err(|errno| system_error(root, "opening", &errno.into()))?;
         Ok(FilesDisk {
-            sync_thread: None,
+            sync_threads: None,
             waker: None,
             begun: BTreeMap::new(),
             next_ticket: 0,
@@ -126,7 +126,7 @@ impl FilesDisk {
 
     /// A descriptor that keeps a file's space until it is closed, if there is a thread to close it.
     fn last_descriptor_of(&self, path: &str, is_folder: bool) -> Option<OwnedFd> {
-        let is_worth = !is_folder && self.sync_thread.is_some();
+        let is_worth = !is_folder && self.sync_threads.is_some();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         // Without it the space is given back by the removal itself.
         is_worth.then(|| openat(self.files.root(), path, flags, Mode::empty()).ok()).flatten()
@@ -172,7 +172,7 @@ impl FilesDisk {
         if self.begun.len() >= SYNCS_BEGUN_MAX {
             return not_begun(format!("{SYNCS_BEGUN_MAX} begun syncs wait to be asked about"));
         }
-        let thread = match started(&mut self.sync_thread) {
+        let thread = match started(&mut self.sync_threads) {
             Ok(thread) => thread,
             Err(error) => return not_begun(format!("no thread for it: {error}")),
         };
@@ -190,7 +190,7 @@ impl FilesDisk {
     /// Takes note of the begun syncs that have ended.
     fn collect_done(&mut self) -> rustix::io::Result<()> {
         loop {
-            let Some(thread) = &self.sync_thread else { return Ok(()) };
+            let Some(thread) = &self.sync_threads else { return Ok(()) };
             let Some(done) = thread.next_done()? else { return Ok(()) };
             self.take_done(done);
         }
@@ -227,10 +227,10 @@ impl FilesDisk {
 }
 
 /// The thread, which the first that needs it starts.
-fn started(thread: &mut Option<SyncThread>) -> std::io::Result<&SyncThread> {
+fn started(thread: &mut Option<SyncThreads>) -> std::io::Result<&SyncThreads> {
     match thread {
         Some(thread) => Ok(thread),
-        none => SyncThread::start().map(|thread| &*none.insert(thread)),
+        none => SyncThreads::start().map(|thread| &*none.insert(thread)),
     }
 }
 
@@ -341,12 +341,12 @@ impl Disk for FilesDisk {
     }
 
     fn sync_wait(&mut self, ticket: SyncTicket) -> DiskResult<()> {
-        if let Some(thread) = &self.sync_thread {
+        if let Some(thread) = &self.sync_threads {
             thread.hurry(ticket.0);
         }
         while !self.sync_done(ticket)? {
             // The thread has it; an error of the thread itself is told by the next look.
-            let done = self.sync_thread.as_ref().map(SyncThread::wait_done);
+            let done = self.sync_threads.as_ref().map(SyncThreads::wait_done);
             if let Some(Ok(done)) = done {
                 self.take_done(done);
             }
@@ -356,7 +356,7 @@ impl Disk for FilesDisk {
 
     /// Left to the thread, as it takes a while; without one the system keeps the bytes.
     fn uncache(&mut self, file: FileId, bytes: u64) {
-        if let (Some(file), Some(thread)) = (self.files.descriptor_if_open(file), &self.sync_thread) {
+        if let (Some(file), Some(thread)) = (self.files.descriptor_if_open(file), &self.sync_threads) {
             thread.uncache(file, bytes);
         }
     }
@@ -410,7 +410,7 @@ impl Disk for FilesDisk {
             let flags = if is_folder { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             let last = self.last_descriptor_of(path, is_folder);
             unlinkat(self.files.root(), path, flags)?;
-            if let (Some(last), Some(thread)) = (last, &self.sync_thread) {
+            if let (Some(last), Some(thread)) = (last, &self.sync_threads) {
                 thread.close(last);
             }
             Ok(())

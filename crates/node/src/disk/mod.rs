@@ -13,7 +13,7 @@ mod memory;
 mod open_files;
 mod replace;
 mod slots;
-mod sync_thread;
+mod sync_threads;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
 pub use self::open_files::OPEN_DESCRIPTORS_MIN;
 pub(crate) use self::open_files::raise_descriptor_limit;
 pub(crate) use self::replace::replace_file;
-pub use self::sync_thread::SYNCS_BEGUN_MAX;
+pub use self::sync_threads::SYNCS_BEGUN_MAX;
 
 /// Names a disk for tests of whole processes. The only value is [`HOLD_UNSYNCED`].
 pub const TEST_DISK_VARIABLE: &str = "ZEROHOP_TEST_DISK";

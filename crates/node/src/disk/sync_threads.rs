@@ -1,13 +1,16 @@
-//! The thread that carries out a disk's begun syncs, one after the other, so that the caller need not wait. One that the
-//! caller does wait for is carried out next.
+//! The threads that carry out a disk's begun syncs, a few at a time, so that the caller need not wait. One that the caller
+//! does wait for is carried out next.
+//!
+//! Of two syncs of one descriptor at a time the system tells an error to one only: so they are carried out one after the other.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
-use std::os::fd::OwnedFd;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use rustix::fs::{Advice, fadvise, fdatasync, fsync};
 use rustix::io::{Errno, Result, pwrite, retry_on_intr};
@@ -16,8 +19,10 @@ use rustix::io::{Errno, Result, pwrite, retry_on_intr};
 /// segment it is about to seal; whoever has more has forgotten to ask.
 pub const SYNCS_BEGUN_MAX: usize = 1024;
 
-/// Hints that wait for the next sync; each holds a descriptor. They have a channel of their own, so as never to stand in
-/// the way of a sync.
+/// Syncs that are carried out at a time: the device has others to write while it ends one. More threads gained nothing.
+const THREADS_MAX: usize = 4;
+
+/// Hints that wait for the next sync; each holds a descriptor. They are kept apart, so as never to stand in the way of a sync.
 const HINTS_MAX: usize = 64;
 
 /// Files that zeros are being written to at a time.
@@ -29,7 +34,7 @@ const CLOSES_MAX: usize = 64;
 /// Bytes of zeros in one system call.
 const ZEROS_AT_ONCE: usize = 64 << 10;
 
-/// What the thread is given.
+/// What the threads are given.
 #[derive(Debug)]
 enum Job {
     /// Sync a file, then the folders that hold its name; then wake whoever waits for it.
@@ -47,15 +52,39 @@ struct Uncache {
     bytes: NonZero<u64>,
 }
 
-/// What waits for the thread.
+impl Job {
+    /// The descriptor that no other job may be carried out on at the same time.
+    fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Job::Sync { file, .. } => Some(file.as_raw_fd()),
+            Job::Zero { .. } | Job::Close(_) => None,
+        }
+    }
+}
+
+/// What waits for the threads.
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    hints: VecDeque<Uncache>,
+    /// Descriptors that are being synced.
+    under_way: Vec<RawFd>,
     /// Nothing more will come.
     is_closed: bool,
 }
 
-/// The queue, and how the thread is woken.
+impl Queue {
+    /// The first job that may be carried out now.
+    fn take(&mut self) -> Option<Job> {
+        let is_free = |job: &Job| job.descriptor().is_none_or(|one| !self.under_way.contains(&one));
+        let at = self.jobs.iter().position(is_free)?;
+        let job = self.jobs.remove(at)?;
+        self.under_way.extend(job.descriptor());
+        Some(job)
+    }
+}
+
+/// The queue, and how the threads are woken.
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
@@ -72,62 +101,85 @@ impl Shared {
     fn next(&self) -> Option<Job> {
         let mut queue = self.lock();
         loop {
-            if let Some(job) = queue.jobs.pop_front() {
+            if let Some(job) = queue.take() {
                 return Some(job);
             }
+            // Jobs that wait for another on their descriptor are left to the thread that has that.
             if queue.is_closed {
                 return None;
             }
             queue = self.has_come.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
-}
 
-/// A running thread; dropping it waits for what it was given.
-#[derive(Debug)]
-pub(super) struct SyncThread {
-    shared: Arc<Shared>,
-    hints: SyncSender<Uncache>,
-    done: Receiver<(u64, Result<()>)>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl SyncThread {
-    pub(super) fn start() -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let jobs = Arc::clone(&shared);
-        // It holds as many as can be begun: no send ever waits.
-        let (hints, hints_in) = sync_channel::<Uncache>(HINTS_MAX);
-        let (done_out, done) = sync_channel(SYNCS_BEGUN_MAX + ZEROS_BEGUN_MAX);
-        let thread = Builder::new().name("zerohop-sync".to_owned()).spawn(move || {
-            while let Some(job) = jobs.next() {
-                match job {
-                    Job::Sync { ticket, file, folders, waker } => {
-                        let synced = retry_on_intr(|| fdatasync(&*file));
-                        let result = folders.iter().fold(synced, |result, folder| {
-                            result.and_then(|()| retry_on_intr(|| fsync(folder)))
-                        });
-                        if done_out.send((ticket, result)).is_err() {
-                            break;
-                        }
-                        if let Some(waker) = waker {
-                            waker.wake();
-                        }
+    /// What one thread does, until there will be no more or nobody wants the answers: the disk is gone.
+    fn work(&self, done: &SyncSender<(u64, Result<()>)>) {
+        while let Some(job) = self.next() {
+            match job {
+                Job::Sync { ticket, file, folders, waker } => {
+                    let synced = retry_on_intr(|| fdatasync(&*file));
+                    let result = folders
+                        .iter()
+                        .fold(synced, |result, folder| result.and_then(|()| retry_on_intr(|| fsync(folder))));
+                    // Before the next sync of the file may begin, whose answer must not come before this one.
+                    if done.send((ticket, result)).is_err() {
+                        return;
                     }
-                    Job::Zero { ticket, file, from, bytes } => {
-                        if done_out.send((ticket, write_zeros(&file, from, bytes))).is_err() {
-                            break;
-                        }
+                    let descriptor = file.as_raw_fd();
+                    let mut queue = self.lock();
+                    queue.under_way.retain(|one| *one != descriptor);
+                    let has_more = !queue.jobs.is_empty();
+                    drop(queue);
+                    if has_more {
+                        // One of them may have waited for this descriptor, and this thread takes another first.
+                        self.has_come.notify_one();
                     }
-                    Job::Close(descriptor) => drop(descriptor),
+                    if let Some(waker) = waker {
+                        waker.wake();
+                    }
                 }
-                // What is not dropped does no harm.
-                hints_in.try_iter().for_each(|Uncache { file, bytes }| {
-                    fadvise(&*file, 0, Some(bytes), Advice::DontNeed).ok();
-                });
+                Job::Zero { ticket, file, from, bytes } => {
+                    if done.send((ticket, write_zeros(&file, from, bytes))).is_err() {
+                        return;
+                    }
+                }
+                Job::Close(descriptor) => drop(descriptor),
             }
-        })?;
-        Ok(SyncThread { shared, hints, done, thread: Some(thread) })
+            let hints = std::mem::take(&mut self.lock().hints);
+            // What is not dropped does no harm.
+            for Uncache { file, bytes } in hints {
+                fadvise(&*file, 0, Some(bytes), Advice::DontNeed).ok();
+            }
+        }
+    }
+}
+
+/// Between two looks whether a thread has died that was to send an answer: they only make system calls, so none should.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Running threads; dropping it waits for what they were given.
+#[derive(Debug)]
+pub(super) struct SyncThreads {
+    shared: Arc<Shared>,
+    done: Receiver<(u64, Result<()>)>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl SyncThreads {
+    pub(super) fn start() -> std::io::Result<Self> {
+        // It holds as many as can be begun: no send ever waits.
+        let (done_in, done) = sync_channel(SYNCS_BEGUN_MAX + ZEROS_BEGUN_MAX);
+        let mut all = SyncThreads { shared: Arc::default(), done, threads: Vec::new() };
+        for _ in 0..THREADS_MAX {
+            let (shared, done) = (Arc::clone(&all.shared), done_in.clone());
+            all.threads
+                .push(Builder::new().name("zerohop-sync".to_owned()).spawn(move || shared.work(&done))?);
+        }
+        Ok(all)
+    }
+
+    fn has_died(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
     }
 
     /// Hands a sync over. The caller sees to it that no more than [`SYNCS_BEGUN_MAX`] are unanswered. With a waker it goes before
@@ -144,7 +196,7 @@ impl SyncThread {
     }
 
     fn push(&self, job: Job, is_first: bool) -> Result<()> {
-        if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+        if self.has_died() {
             return Err(Errno::PIPE);
         }
         let mut queue = self.shared.lock();
@@ -176,7 +228,7 @@ impl SyncThread {
         }
     }
 
-    /// Has a descriptor closed; it is closed here and now if the thread has too much to do.
+    /// Has a descriptor closed; it is closed here and now if the threads have too much to do.
     pub(super) fn close(&self, descriptor: OwnedFd) {
         let has_room = self.shared.lock().jobs.len() < SYNCS_BEGUN_MAX + CLOSES_MAX;
         if has_room {
@@ -186,13 +238,21 @@ impl SyncThread {
 
     /// Waits for the next sync that ends; an error if none ever will.
     pub(super) fn wait_done(&self) -> Result<(u64, Result<()>)> {
-        self.done.recv().map_err(|_| Errno::PIPE)
+        loop {
+            match self.done.recv_timeout(LOOK_AGAIN) {
+                Ok(done) => return Ok(done),
+                Err(RecvTimeoutError::Timeout) if !self.has_died() => {}
+                Err(_) => return Err(Errno::PIPE),
+            }
+        }
     }
 
     /// Has the system's copies of a file's first bytes dropped after the next sync, unless there is too much to do.
     pub(super) fn uncache(&self, file: Arc<OwnedFd>, bytes: u64) {
-        if let Some(bytes) = NonZero::new(bytes) {
-            drop(self.hints.try_send(Uncache { file, bytes }));
+        let Some(bytes) = NonZero::new(bytes) else { return };
+        let hints = &mut self.shared.lock().hints;
+        if hints.len() < HINTS_MAX {
+            hints.push_back(Uncache { file, bytes });
         }
     }
 
@@ -200,8 +260,8 @@ impl SyncThread {
     pub(super) fn next_done(&self) -> Result<Option<(u64, Result<()>)>> {
         match self.done.try_recv() {
             Ok(done) => Ok(Some(done)),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(Errno::PIPE),
+            Err(TryRecvError::Empty) if !self.has_died() => Ok(None),
+            Err(_) => Err(Errno::PIPE),
         }
     }
 }
@@ -216,14 +276,12 @@ fn write_zeros(file: &OwnedFd, from: u64, bytes: u64) -> Result<()> {
     retry_on_intr(|| fdatasync(file))
 }
 
-impl Drop for SyncThread {
+impl Drop for SyncThreads {
     fn drop(&mut self) {
         self.shared.lock().is_closed = true;
-        self.shared.has_come.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // It only makes system calls; if it panicked all the same, the panic was reported when it happened.
-            drop(thread.join());
-        }
+        self.shared.has_come.notify_all();
+        // Should one have panicked, that was reported when it happened.
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
@@ -237,7 +295,7 @@ mod tests {
     fn a_sync_that_somebody_waits_for_is_carried_out_before_those_that_nobody_does() {
         const SYNCS: u64 = 500;
         let folder = tempfile::tempdir().unwrap();
-        let thread = SyncThread::start().unwrap();
+        let thread = SyncThreads::start().unwrap();
         for ticket in 0..SYNCS {
             // Each has something to write.
             let path = folder.path().join(ticket.to_string());
@@ -250,7 +308,39 @@ mod tests {
         let done: Vec<u64> = (0..SYNCS).map(|_| thread.wait_done().unwrap().0).collect();
         let at = done.iter().position(|&ticket| ticket == SYNCS - 1).unwrap();
         // A few may have ended before it was known that anybody waits.
-        assert!(at + 1 < SYNCS as usize, "it was carried out last");
-        assert!(done[..at].is_sorted() && done[at + 1..].is_sorted(), "the others keep their order");
+        assert!(at + THREADS_MAX < SYNCS as usize, "it was carried out last");
+    }
+
+    #[test]
+    fn two_syncs_of_one_descriptor_are_carried_out_one_after_the_other() {
+        let file = || Arc::new(rustix::fs::open(".", OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap());
+        let sync = |ticket, file: &Arc<OwnedFd>| Job::Sync {
+            ticket,
+            file: Arc::clone(file),
+            folders: Vec::new(),
+            waker: None,
+        };
+        let (one, other) = (file(), file());
+        let jobs = [sync(1, &one), sync(2, &one), sync(3, &other)];
+        let mut queue = Queue { jobs: jobs.into(), ..Queue::default() };
+        let mut next = |ended: &Arc<OwnedFd>| {
+            queue.under_way.retain(|under_way| ended.as_raw_fd() != *under_way);
+            match queue.take()? {
+                Job::Sync { ticket, .. } => Some(ticket),
+                Job::Zero { .. } | Job::Close(_) => None,
+            }
+        };
+        let never = file();
+        assert_eq!([next(&never), next(&never), next(&never)], [Some(1), Some(3), None]);
+        assert_eq!(next(&one), Some(2));
+    }
+
+    #[test]
+    fn all_syncs_of_one_file_end_whoever_carries_them_out() {
+        let file = Arc::new(tempfile::tempfile().unwrap().into());
+        let threads = SyncThreads::start().unwrap();
+        (0..200).for_each(|ticket| threads.begin(ticket, Arc::clone(&file), Vec::new(), None).unwrap());
+        let done: Vec<u64> = (0..200).map(|_| threads.wait_done().unwrap().0).collect();
+        assert!(done.is_sorted(), "in the order in which they were begun");
     }
 }

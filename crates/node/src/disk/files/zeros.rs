@@ -1,10 +1,10 @@
-//! Room ahead of a file's end: zeros that the sync thread writes there, so that an append does not lengthen the file.
+//! Room ahead of a file's end: zeros that a thread writes there, so that an append does not lengthen the file.
 
 use rustix::fs::{Mode, OFlags, openat};
 use zerohop_engine::disk::{DiskResult, FileId};
 
 use super::super::open_files::failed;
-use super::super::sync_thread::ZEROS_BEGUN_MAX;
+use super::super::sync_threads::ZEROS_BEGUN_MAX;
 use super::{FilesDisk, started};
 
 /// Zeros are written ahead of a file's end by half its length, within these bounds: a small journal stays small, and the
@@ -29,7 +29,7 @@ impl FilesDisk {
         let Ok(own) = openat(self.files.root(), &*path, flags, Mode::empty()) else { return };
         let ticket = self.next_ticket;
         let begun =
-            started(&mut self.sync_thread).is_ok_and(|t| t.zero(ticket, own, from, until - from).is_ok());
+            started(&mut self.sync_threads).is_ok_and(|t| t.zero(ticket, own, from, until - from).is_ok());
         if begun && let Some(file) = self.files.by_key(key) {
             self.next_ticket += 1;
             self.zeroing.insert(ticket, (key, until));
@@ -51,7 +51,7 @@ impl FilesDisk {
             }
             let path = file.path.clone();
             let ticket = self.zeroing.iter().find(|(_, (own, _))| *own == key).map(|(ticket, _)| *ticket);
-            let Some(thread) = &self.sync_thread else { return Ok(()) };
+            let Some(thread) = &self.sync_threads else { return Ok(()) };
             if let Some(ticket) = ticket {
                 thread.hurry(ticket);
             }
