@@ -39,12 +39,14 @@ fn dead_space_stays_bounded_with_one_call_of_upkeep_a_batch_however_large_the_ba
     }
 }
 
-/// Overwrites 32 partitions on a disk whose syncs take long, and returns the greatest length of all logs over what lives.
-fn greatest_over_live(dead_percent_bound: u64) -> f64 {
+/// Overwrites 32 partitions on a disk whose syncs take long, with so many calls of upkeep in a second, and returns the greatest
+/// length of all logs over what lives.
+fn greatest_over_live(dead_percent_bound: u64, calls_a_second: u64, capacity_bytes: u64) -> f64 {
     const KEYS: u64 = 16 << 10;
     const BATCH: u64 = 32;
     let disk = SimulatedDisk::new(3);
     disk.set_sync_polls_max(500);
+    disk.set_capacity(capacity_bytes);
     let options = EngineOptions {
         dead_percent_bound,
         dead_bytes_allowed: 0,
@@ -62,7 +64,7 @@ fn greatest_over_live(dead_percent_bound: u64) -> f64 {
         let key = (n % KEYS).to_le_bytes();
         engine.write(p, Kind::Put, 0, n, &key, &[n as u8; 1000]).expect("is accepted");
         if n.is_multiple_of(BATCH) {
-            engine.maintain(n / 1000).expect("is kept up");
+            engine.maintain(n / BATCH * 1000 / calls_a_second).expect("is kept up");
         }
         if n.is_multiple_of(KEYS / 16) && n > 2 * KEYS {
             let logs = partitions.iter().map(|&p| engine.partition_stats(p).expect("is open").log);
@@ -75,13 +77,28 @@ fn greatest_over_live(dead_percent_bound: u64) -> f64 {
     greatest
 }
 
+const SMALL_DISK_BYTES: u64 = 256 << 20;
+
 #[test]
 fn writers_wait_for_compaction_where_the_disk_is_slower_than_they_are() {
     // 60 % dead is 2.5 times what lives; what is not durable yet and what dies meanwhile come on top.
-    let bounded = greatest_over_live(60);
+    let bounded = greatest_over_live(60, 31_250, SMALL_DISK_BYTES);
     assert!(bounded < 3.0, "the logs grew to {bounded:.1} times what lives");
-    let unbounded = greatest_over_live(100);
+    let unbounded = greatest_over_live(100, 31_250, SMALL_DISK_BYTES);
     assert!(unbounded > 4.0, "such a disk is no trial for the bound: {unbounded:.1}");
+}
+
+#[test]
+fn writers_wait_for_a_part_of_the_time_where_the_disk_is_large_beside_what_is_dead() {
+    for calls_a_second in [50, 5_000, 31_250] {
+        let all = greatest_over_live(60, calls_a_second, SMALL_DISK_BYTES);
+        let part = greatest_over_live(60, calls_a_second, 1 << 40);
+        let none = greatest_over_live(100, calls_a_second, 1 << 40);
+        assert!(
+            all < 3.0 && all + 0.2 < part && part + 0.2 < none,
+            "{all:.1}, {part:.1}, {none:.1} times what lives"
+        );
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) struct Upkeep {
     /// Partitions that have copied to the journal what is not durable, since its last flush began.
     pub(super) journaling: BTreeSet<Handle>,
     /// The clock at the last call.
-    now_ms: u64,
+    pub(super) now_ms: u64,
     /// When removals that have failed are tried again.
     pub(super) drop_again_ms: u64,
     /// The last one of these that was tried since.

@@ -53,7 +53,8 @@ pub struct EngineOptions {
     pub dead_percent_max: u64,
     /// Dead share of all logs together, in percent, above which upkeep does not return before compaction has caught up by
     /// some steps: the owner accepts less, and dead space grows no further. Not counted: what is not durable yet or not
-    /// committed, and up to 256 KiB of each partition. 100 is no bound.
+    /// committed, and up to 256 KiB of each partition. 100 is no bound. Writers lose a quarter of their time at most by it, and
+    /// dead space grows on if that is not enough, up to a sixteenth of what is free on the disk.
     pub dead_percent_bound: u64,
     /// Dead bytes, over all logs, that no writer waits for whatever their share: who removes almost everything would else
     /// wait for a log that is small anyway.

@@ -8,8 +8,9 @@
 //! A compaction waits for the disk three times, behind whatever else is being synced, so several partitions are compacted
 //! at a time. How fast is set by what is written. Where that is not enough, because the disk is slower than the writers,
 //! and more than [`crate::EngineOptions::dead_percent_bound`] of all logs is dead, upkeep waits for the disk itself: for
-//! one sync in a call, so that no call takes longer than that, and each sync waited for is worth far more dead space than
-//! a batch can add.
+//! one sync in a call, so that no call takes longer than that. A sync that is waited for gives back some megabytes at best,
+//! which a writer of large objects adds in less time than it takes: so it waits for a quarter of the time at most, while what is
+//! dead is little beside what is free on the disk.
 
 use std::collections::VecDeque;
 
@@ -32,6 +33,10 @@ const STEPS_PER_CALL_ABOVE_BOUND_MAX: u64 = 1024;
 const STEPS_OWED_MAX: u64 = 16;
 /// Compactions that are asked in one call whether the disk has ended what they wait for: each costs a hundred nanoseconds.
 const ASKED_PER_CALL: usize = 2;
+/// Of so many parts of the time one is spent waiting for the disk above the bound,
+const WAITS_ONE_OF: u64 = 4;
+/// unless more is dead than this part of what is free on the disk.
+const DEAD_OF_FREE: u64 = 16;
 /// Partitions looked at in one call.
 const LOOKS_PER_CALL: usize = 4;
 /// A partition is looked at again after so much was written to it.
@@ -54,9 +59,29 @@ pub(super) struct Reclaim {
     steps_owed: u64,
     /// Bytes of log since the last call, over all partitions.
     pub(super) written_bytes: u64,
+    rests: Rests,
     /// When each partition is looked at next, whatever was written.
     collect_at: u64,
     collect_next: usize,
+}
+
+/// Between two waits for the disk. Times are the owner's, in milliseconds.
+#[derive(Default)]
+struct Rests {
+    /// When the call began that waited last, until the next one.
+    waited_at: Option<u64>,
+    until: u64,
+}
+
+impl Rests {
+    /// A call begins. Whether it comes in a rest; how long the call before it waited shows only now.
+    fn is_on(&mut self, now_ms: u64) -> bool {
+        if let Some(waited_at) = self.waited_at.take() {
+            let waited_ms = now_ms.saturating_sub(waited_at);
+            self.until = now_ms.saturating_add(waited_ms.saturating_mul(WAITS_ONE_OF - 1));
+        }
+        now_ms < self.until
+    }
 }
 
 impl Reclaim {
@@ -69,6 +94,7 @@ impl Reclaim {
             wasted_bytes: 0,
             steps_owed: 0,
             written_bytes: 0,
+            rests: Rests::default(),
             collect_at: 0,
             collect_next: usize::MAX,
         }
@@ -175,7 +201,9 @@ impl<D: Disk> Engine<D> {
         let written_bytes = std::mem::take(&mut self.upkeep.reclaim.written_bytes);
         let is_above_bound = self.is_above_bound();
         let mut steps = self.compaction_steps_for(written_bytes, is_above_bound);
-        let mut may_wait = is_above_bound;
+        let now_ms = self.upkeep.now_ms;
+        let mut may_wait =
+            is_above_bound && (!self.upkeep.reclaim.rests.is_on(now_ms) || self.is_much_dead());
         let (mut wait, mut waiting) = (false, 0);
         while steps > 0
             && let Some(&handle) = self.upkeep.reclaim.compacting.front()
@@ -197,6 +225,7 @@ impl<D: Disk> Engine<D> {
                         }
                         // The one at the front has waited the longest.
                         (may_wait, wait, waiting) = (false, true, 0);
+                        self.upkeep.reclaim.rests.waited_at = Some(now_ms);
                     }
                 }
             }
@@ -204,6 +233,7 @@ impl<D: Disk> Engine<D> {
         if may_wait && self.upkeep.reclaim.compacting.is_empty() {
             // What is dead may be held back by a checkpoint.
             self.step_checkpoint(true)?;
+            self.upkeep.reclaim.rests.waited_at = Some(now_ms);
         }
         self.evict();
         let reclaim = &mut self.upkeep.reclaim;
@@ -238,6 +268,12 @@ impl<D: Disk> Engine<D> {
             && wasted_bytes.saturating_mul(100) > log_bytes.saturating_mul(self.options.dead_percent_bound)
     }
 
+    /// Whether what is dead, of all logs, is much beside what is free on the disk, as far as that is told.
+    fn is_much_dead(&mut self) -> bool {
+        let free = self.io.disk.free_bytes();
+        free.is_ok_and(|free| self.upkeep.reclaim.wasted_bytes > free / DEAD_OF_FREE)
+    }
+
     /// How many steps keep pace with what was written: at the dead share where compaction begins, reading so much
     /// log frees as much as may have died. With fewer, dead space would grow with the size of the owner's batches.
     fn compaction_steps_for(&self, written_bytes: u64, is_above_bound: bool) -> u64 {
@@ -263,5 +299,21 @@ impl<D: Disk> Engine<D> {
 
     fn policy(&self, dead_percent_max: u64) -> Policy {
         Policy { dead_percent_max, segment_bytes: self.options.segment_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_followed_by_a_rest_three_times_as_long() {
+        let mut rests = Rests::default();
+        assert!(!rests.is_on(0));
+        rests.waited_at = Some(100);
+        let on = [105, 106, 119, 120].map(|now| rests.is_on(now));
+        assert_eq!(on, [true, true, true, false]);
+        rests.waited_at = Some(130);
+        assert!(!rests.is_on(130), "a wait that took no time");
     }
 }
