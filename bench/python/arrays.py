@@ -1,8 +1,8 @@
 """A NumPy array written to a blob and read back, beside the Rust client doing the same with its bytes.
 
 Both take turns on one node with data on disk, on one thread each, pinned to the last core; the node is on core 0. In a round each writes its
-array into a blob that is not there (`create`, then one write, which is seen as one), and reads the other's into memory that
-is there already. What counts is the ratio of the rates within a round. Every byte that was read is checked, after its time was taken.
+array into a blob that is not there (`create`, then one write, which is seen as one), and the other reads it at once, while the node
+has most of it in memory, into memory that is there already. What counts is the ratio of the rates within a round. Every byte that was read is checked, after its time was taken.
 """
 
 import os
@@ -85,9 +85,8 @@ def compare(endpoint, program, rounds, size):
         for client in order:
             told = client.write(client.name)
             figures["write", client.name].append(told)
-        for client in order:
             other = pair[1 - pair.index(client)]
-            figures["read", client.name].append(client.read(other.name))
+            figures["read", other.name].append(other.read(client.name))
         for client in pair:
             python.blobs.delete(client.name)
     rust.close()
