@@ -21,8 +21,9 @@ impl Running {
         self.request.parts.split_last().map_or(&[], |(_, others)| others)
     }
 
+    /// Only who was asked is in the answers, each once.
     fn has_all_answers(&self) -> bool {
-        self.others().iter().all(|part| self.answers.contains_key(&part.place))
+        self.answers.len() == self.others().len()
     }
 }
 
@@ -311,7 +312,7 @@ impl Transactions {
         if participants.is_empty() {
             return;
         }
-        self.telling.insert(*id, Telling::new(now.after_us(RESEND_US)));
+        self.telling.insert(*id, Telling::new(now.after_us(RESEND_US), participants.len()));
         self.tell(*id, effects);
         if is_planted(Bug::ForgottenBeforeFinished) {
             self.telling.remove(id);

@@ -46,9 +46,9 @@ impl Transactions {
         for id in self.state.applied.keys() {
             self.forget_at.insert(*id, now.after_us(FORGET_ASK_US));
         }
-        for id in self.state.decisions.keys() {
+        for (id, decision) in &self.state.decisions {
             if self.span.has(id.decider) {
-                self.telling.insert(*id, Telling::new(now));
+                self.telling.insert(*id, Telling::new(now, decision.participants.len()));
             } else {
                 self.of_sisters.push(*id);
             }

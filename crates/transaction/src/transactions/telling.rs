@@ -5,7 +5,7 @@
 //! once the acknowledged slices cover the participants' slices. No map is asked: whoever holds the first hash that nobody has
 //! acknowledged is told next.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use zerohop_wire::ids::LogIndex;
 
@@ -22,6 +22,8 @@ use crate::time::Time;
 #[derive(Debug)]
 pub(super) struct Telling {
     acknowledged: Covered,
+    /// Which of the decision's participants have not acknowledged all of what they prepared.
+    open: Vec<u32>,
     /// Who has said that it does not hold what was decided.
     lost: BTreeMap<Place, Lost>,
     pub(super) resend_at: Time,
@@ -37,32 +39,66 @@ struct Lost {
 }
 
 impl Telling {
-    pub(super) fn new(resend_at: Time) -> Telling {
-        Telling { acknowledged: Covered::default(), lost: BTreeMap::new(), resend_at, is_finishing: false }
+    /// Of a decision with so many participants.
+    pub(super) fn new(resend_at: Time, participants: usize) -> Telling {
+        Telling {
+            acknowledged: Covered::default(),
+            open: (0..participants as u32).collect(),
+            lost: BTreeMap::new(),
+            resend_at,
+            is_finishing: false,
+        }
+    }
+
+    /// A slice has acknowledged. Of the participants, only those can be covered by it that it has a hash of.
+    fn add(&mut self, span: Span, participants: &[Participant]) {
+        self.acknowledged.add(span);
+        let Telling { acknowledged, open, .. } = self;
+        open.retain(|at| {
+            participants
+                .get(*at as usize)
+                .is_some_and(|one| !meets(one.span, span) || acknowledged.open(one).is_some())
+        });
     }
 }
 
-/// Slices that have acknowledged: keyspace, first and last hash. Splits halve slices, so they are disjoint or nested.
+fn meets(one: Span, other: Span) -> bool {
+    one.keyspace == other.keyspace && one.first <= other.last && other.first <= one.last
+}
+
+/// Slices that have acknowledged, put together where they touch: keyspace and first hash, and the last one.
 #[derive(Debug, Default)]
-struct Covered(BTreeSet<(u32, u64, u64)>);
+struct Covered(BTreeMap<(u32, u64), u64>);
 
 impl Covered {
     fn add(&mut self, span: Span) {
-        self.0.insert((span.keyspace.0, span.first, span.last));
+        let (keyspace, mut first, mut last) = (span.keyspace.0, span.first, span.last);
+        if let Some((begin, end)) = self.before(keyspace, first)
+            && end >= first.saturating_sub(1)
+        {
+            (first, last) = (begin, last.max(end));
+        }
+        while let Some((begin, end)) =
+            self.before(keyspace, last.saturating_add(1)).filter(|(begin, _)| *begin >= first)
+        {
+            self.0.remove(&(keyspace, begin));
+            last = last.max(end);
+        }
+        self.0.insert((keyspace, first), last);
+    }
+
+    /// The last slice that begins at or before this hash.
+    fn before(&self, keyspace: u32, at: u64) -> Option<(u64, u64)> {
+        let (begin, end) = self.0.range((keyspace, 0)..=(keyspace, at)).next_back()?;
+        Some((begin.1, *end))
     }
 
     /// The hash at or behind `from` that none of them has.
     fn end(&self, keyspace: u32, from: u64) -> Option<u64> {
-        let mut at = from;
-        for (_, first, last) in self.0.range((keyspace, 0, 0)..=(keyspace, u64::MAX, u64::MAX)) {
-            if *first > at {
-                break;
-            }
-            if *last >= at {
-                at = last.checked_add(1)?;
-            }
+        match self.before(keyspace, from) {
+            Some((_, last)) if last >= from => last.checked_add(1),
+            _ => Some(from),
         }
-        Some(at)
     }
 
     /// Who is to be told next of a participant: its own name first. `None`: all of it has acknowledged.
@@ -118,11 +154,10 @@ impl Transactions {
             // Finished long ago: it may forget.
             return effects.push(send(from, id.decider, id, What::Drop { floor: self.floor() }));
         };
-        telling.acknowledged.add(span);
+        telling.add(span, &decision.participants);
         let own = decision.participants.iter().find(|one| span.has(one.place) || one.span.has(span.place()));
         let sister = own.and_then(|one| Some((telling.acknowledged.open(one)?, one.prepared)));
-        let is_all = decision.participants.iter().all(|one| telling.acknowledged.open(one).is_none());
-        if is_all && !telling.is_finishing {
+        if telling.open.is_empty() && !telling.is_finishing {
             telling.is_finishing = true;
             effects.push(Effect::Append { entry: Entry::Finish { id }, durability: Durability::Memory });
         } else if let Some(sister) = sister {
@@ -156,5 +191,68 @@ impl Transactions {
         } else if lost.since.after_us(LOSS_US) <= now && lost.heard >= LOSS_HEARD_MIN {
             self.acknowledged((from, span), id, index, effects);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::ids::KeyspaceId;
+
+    use super::*;
+
+    fn span(keyspace: u32, first: u64, last: u64) -> Span {
+        Span { keyspace: KeyspaceId(keyspace), first, last }
+    }
+
+    #[test]
+    fn slices_cover_what_any_of_them_has_whatever_comes_first() {
+        let spans = [
+            span(1, 0, 3),
+            span(1, 4, 7),
+            span(1, 8, 15),
+            span(1, 4, 5),
+            span(1, u64::MAX - 7, u64::MAX),
+            span(1, u64::MAX - 3, u64::MAX),
+            span(2, 0, u64::MAX),
+        ];
+        let points = [0, 3, 4, 6, 8, 15, 16, u64::MAX - 8, u64::MAX - 7, u64::MAX];
+        for set in 0..1_u32 << spans.len() {
+            for turned in 0..spans.len() {
+                let chosen = (0..spans.len()).map(|n| (n + turned) % spans.len());
+                let chosen: Vec<Span> = chosen.filter(|n| set & (1 << n) != 0).map(|n| spans[n]).collect();
+                let mut covered = Covered::default();
+                chosen.iter().for_each(|one| covered.add(*one));
+                for (keyspace, from) in [1, 2, 3].into_iter().flat_map(|n| points.map(|point| (n, point))) {
+                    let mut expected = Some(from);
+                    while let Some(at) = expected
+                        && let Some(one) =
+                            chosen.iter().find(|one| one.keyspace.0 == keyspace && one.has_cell(at))
+                    {
+                        expected = one.last.checked_add(1);
+                    }
+                    assert_eq!(covered.end(keyspace, from), expected, "{from} of {chosen:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_participant_is_told_until_all_slices_that_it_had_have_acknowledged() {
+        let one = |first, last, point| Participant {
+            place: Place { keyspace: KeyspaceId(1), point },
+            span: span(1, first, last),
+            prepared: LogIndex(1),
+        };
+        let participants = [one(0, 7, 0), one(8, 15, 12), one(16, 23, 16)];
+        let mut telling = Telling::new(Time(0), 3);
+        telling.add(span(1, 8, 11), &participants);
+        assert_eq!(telling.open, [0, 1, 2], "half of it has not heard");
+        telling.add(span(1, 12, 15), &participants);
+        assert_eq!(telling.open, [0, 2]);
+        telling.add(span(2, 0, u64::MAX), &participants);
+        assert_eq!(telling.open, [0, 2], "another keyspace");
+        // A slice may have grown over more than one participant.
+        telling.add(span(1, 0, u64::MAX), &participants);
+        assert_eq!(telling.open, [0; 0]);
     }
 }
