@@ -225,7 +225,7 @@ impl Mark {
             Mark::Transaction { lowest, entry } => {
                 out.push(MARK_TRANSACTION);
                 out.extend_from_slice(&lowest.to_le_bytes());
-                out.extend_from_slice(&entry.encode());
+                entry.encode_into(out);
             }
             Mark::Eviction { mark, sessions } => {
                 out.push(MARK_EVICTION);

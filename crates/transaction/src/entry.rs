@@ -15,6 +15,12 @@ use crate::reason::Refusal;
 /// The version before: its decisions name no slices.
 const WITHOUT_SPANS: u8 = 1;
 
+/// No entry has more bytes without its lists and what the host gives.
+const HEAD_BYTES: usize = 128;
+
+/// Of the name of a staged piece.
+const STAGE_BYTES: usize = 24;
+
 /// Who has prepared a transaction that is decided elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Participant {
@@ -132,7 +138,15 @@ impl Entry {
     /// The entry as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Vec::new();
+        self.encode_into(&mut out);
+        out
+    }
+
+    /// Appends it to bytes, for which room is made once.
+    pub fn encode_into(&self, to: &mut Vec<u8>) {
+        to.reserve(self.bytes_about());
+        let mut out = Writer { out: std::mem::take(to) };
         out.u8(VERSION);
         out.u8(self.kind());
         match self {
@@ -194,7 +208,24 @@ impl Entry {
                 out.u64(*bytes);
             }
         }
-        out.out
+        *to = out.out;
+    }
+
+    /// Not less than it has as bytes, and little more.
+    fn bytes_about(&self) -> usize {
+        HEAD_BYTES
+            + match self {
+                Entry::Prepare { locks, pinned, effect, result, .. } => {
+                    locks.len() * 10 + pinned.len() * STAGE_BYTES + effect.len() + result.len()
+                }
+                Entry::Commit { participants, pinned, effect, results, .. } => {
+                    let results = results.iter().map(|one| size_of::<u32>() + one.len()).sum::<usize>();
+                    participants.len() * 40 + pinned.len() * STAGE_BYTES + effect.len() + results
+                }
+                Entry::Stage { bytes, .. } => bytes.len(),
+                Entry::Expire { ids } => ids.len() * STAGE_BYTES,
+                _ => 0,
+            }
     }
 
     /// Reads an entry.

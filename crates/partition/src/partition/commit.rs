@@ -2,12 +2,12 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, Kind, Meta};
-use zerohop_wire::ids::Timestamp;
 
 use super::Partition;
 use crate::event::Effects;
 use crate::failure::failure_of;
 use crate::note::{MARK_EPOCH, MARK_SNAPSHOT};
+use crate::state::Told;
 use crate::view::View;
 
 impl Partition {
@@ -44,11 +44,9 @@ impl Partition {
                 let entry = engine.read_entry(handle, index)?;
                 let meta = entry.head.meta;
                 self.apply(&meta, entry.key, entry.payload);
-                if meta.kind == Kind::Mark {
-                    self.note_committed(index, entry.payload, Timestamp(meta.timestamp));
-                    if matches!(entry.payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH)) {
-                        snapshots.push((meta, entry.payload.to_vec()));
-                    }
+                let is_mark = meta.kind == Kind::Mark;
+                if is_mark && matches!(entry.payload.first(), Some(&MARK_SNAPSHOT | &MARK_EPOCH)) {
+                    snapshots.push((meta, entry.payload.to_vec()));
                 }
                 if self.overlay.committed(index, entry.key) {
                     entries_left_over.push(entry.key.to_vec());
@@ -91,7 +89,7 @@ impl Partition {
         Ok(None)
     }
 
-    /// Applies a committed entry to the state.
+    /// Applies a committed entry to the state, and keeps what it says to transactions for [`Partition::tell_committed`].
     ///
     /// # Panics
     /// If it is not one that this program writes: what it says would be lost.
@@ -101,10 +99,14 @@ impl Partition {
             Some(_) => self.state.deadlines.get(key),
             None => None,
         };
-        let applied = self.state.apply(meta, key, payload);
+        let applied = self.state.apply_telling(meta, key, payload);
         if self.snapshots.is_some() {
             self.keep_past(before, meta, key);
         }
-        assert!(applied.is_ok(), "entry {} has a note that cannot be read", meta.index);
+        match applied {
+            Ok(Told::Nothing) => {}
+            Ok(told) => self.note_committed(meta.index, told),
+            Err(_) => panic!("entry {} has a note that cannot be read", meta.index),
+        }
     }
 }

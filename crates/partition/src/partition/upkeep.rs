@@ -83,7 +83,6 @@ impl Partition {
         let meta = self.group.append(engine, &entry)?;
         if self.group.commits_at_once() {
             self.apply(&meta, &[], &payload);
-            self.note_committed(meta.index, &payload, at);
         } else if let Mark::Eviction { mark, sessions } = eviction {
             self.overlay.add_eviction(meta.index, &sessions, mark);
             effects.flush_wanted();

@@ -10,7 +10,7 @@ mod transactions;
 
 use zerohop_engine::{Kind, Meta, split_trailer};
 use zerohop_wire::blob::name_of_header;
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{SessionId, Timestamp};
 
 pub use codec::StateError;
 pub(crate) use deadlines::Deadlines;
@@ -40,6 +40,14 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownEntry;
 
+/// What an entry says to whoever has transactions under way.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Nothing,
+    Transaction(zerohop_transaction::Entry),
+    Evicted(Vec<SessionId>),
+}
+
 impl State {
     /// Applies a committed entry, the one after the last. Applying one again changes nothing but what a later one says
     /// again.
@@ -47,7 +55,18 @@ impl State {
     /// # Errors
     /// Its note cannot be read; nothing has changed.
     pub fn apply(&mut self, meta: &Meta, key: &[u8], payload: &[u8]) -> Result<(), UnknownEntry> {
+        self.apply_telling(meta, key, payload).map(drop)
+    }
+
+    /// [`State::apply`], and what the entry says to transactions.
+    pub(crate) fn apply_telling(
+        &mut self,
+        meta: &Meta,
+        key: &[u8],
+        payload: &[u8],
+    ) -> Result<Told, UnknownEntry> {
         let at = Timestamp(meta.timestamp);
+        let mut told = Told::Nothing;
         let note = match meta.kind {
             Kind::Mark => match Mark::decode(payload, at).ok_or(UnknownEntry)? {
                 Mark::Note(note) => {
@@ -61,6 +80,7 @@ impl State {
                     if let Some(transacted) = &mut self.transacted {
                         transacted.state.evict(&sessions);
                     }
+                    told = Told::Evicted(sessions);
                     Note::default()
                 }
                 Mark::Sieved { splits } => {
@@ -74,6 +94,7 @@ impl State {
                     if transacted.is_empty() {
                         self.transacted = None;
                     }
+                    told = Told::Transaction(entry);
                     Note { session, ..Note::default() }
                 }
                 // What is kept for snapshots is no part of the state: it does not outlive the process.
@@ -106,6 +127,6 @@ impl State {
         }
         self.applied = meta.index;
         self.newest = self.newest.max(at);
-        Ok(())
+        Ok(told)
     }
 }

@@ -87,7 +87,6 @@ impl Partition {
         let meta = self.group.append(engine, &entry).or_fail()?;
         if self.group.commits_at_once() {
             self.apply(&meta, &[], payload);
-            self.note_committed(meta.index, payload, at);
         } else {
             effects.flush_wanted();
         }
@@ -132,9 +131,6 @@ impl Partition {
         });
         staged.clear();
         self.buffers.staged = Some(staged);
-        if result.is_ok() && self.group.commits_at_once() {
-            self.note_committed(end.1 + 1, payload, at);
-        }
         result
     }
 }

@@ -30,8 +30,8 @@ use super::Partition;
 use crate::event::{Effects, Token};
 use crate::held::Reply;
 use crate::limits::TRANSACTIONS_TICK_MS;
-use crate::note::Mark;
 use crate::planted::{Bug, is_planted};
+use crate::state::Told as CommittedTold;
 
 use host::Records;
 use intents::Parked;
@@ -225,18 +225,18 @@ impl Partition {
         }
     }
 
-    /// An entry is committed that may be a transaction's.
-    pub(super) fn note_committed(&mut self, index: u64, payload: &[u8], at: Timestamp) {
+    /// An entry is committed that says something to transactions.
+    pub(super) fn note_committed(&mut self, index: u64, told: CommittedTold) {
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
-        match Mark::decode(payload, at) {
-            Some(Mark::Transaction { entry, .. }) => {
+        match told {
+            CommittedTold::Transaction(entry) => {
                 if let Entry::Expire { ids } = &entry {
                     self.staged_expired += ids.len() as u64;
                 }
                 transacting.committed.push_back((index, entry));
             }
-            Some(Mark::Eviction { sessions, .. }) => transacting.transactions.evict(&sessions),
-            _ => {}
+            CommittedTold::Evicted(sessions) => transacting.transactions.evict(&sessions),
+            CommittedTold::Nothing => {}
         }
     }
 
