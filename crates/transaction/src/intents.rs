@@ -75,18 +75,16 @@ pub(crate) struct Intents {
 
 /// What the items of one transaction lock, taken together: several accesses to one cell are the strongest of them.
 pub(crate) fn locks_of(items: &[Item]) -> Locks {
-    let mut locks: BTreeMap<u64, Access> = BTreeMap::new();
-    for item in items {
-        locks
-            .entry(item.cell)
-            .and_modify(|access| {
-                if *access != item.access {
-                    *access = Access::Write;
-                }
-            })
-            .or_insert(item.access);
-    }
-    locks.into_iter().collect()
+    let mut locks: Locks = items.iter().map(|item| (item.cell, item.access)).collect();
+    locks.sort_unstable_by_key(|(cell, _)| *cell);
+    locks.dedup_by(|(cell, access), (kept_cell, kept)| {
+        let is_same = cell == kept_cell;
+        if is_same && access != kept {
+            *kept = Access::Write;
+        }
+        is_same
+    });
+    locks
 }
 
 fn are_compatible(one: Access, other: Access) -> bool {

@@ -60,10 +60,12 @@ pub struct Install {
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    pub(crate) prepared: BTreeMap<TransactionId, Prepared>,
+    /// In boxes, as these maps are empty most of the time: their first leaf, which has room for eleven, comes and goes with each
+    /// transaction.
+    pub(crate) prepared: BTreeMap<TransactionId, Box<Prepared>>,
     /// Applied, with the index of the decision, and not known to be finished.
     pub(crate) applied: BTreeMap<TransactionId, (LogIndex, Timestamp)>,
-    pub(crate) decisions: BTreeMap<TransactionId, Decision>,
+    pub(crate) decisions: BTreeMap<TransactionId, Box<Decision>>,
     /// The indices of the decisions.
     unfinished: BTreeSet<LogIndex>,
     pub(crate) staged: BTreeMap<StageId, Staged>,
@@ -102,7 +104,7 @@ impl State {
         self.last = self.last.max(index);
         match entry {
             Entry::Prepare { id, attempt, place, durability, proposal, locks, pinned, effect, result } => {
-                let prepared = Prepared {
+                let prepared = Box::new(Prepared {
                     index,
                     attempt: *attempt,
                     place: *place,
@@ -112,7 +114,7 @@ impl State {
                     pinned: pinned.clone(),
                     effect: effect.clone(),
                     result: result.clone(),
-                };
+                });
                 self.pin(pinned, Some(*id));
                 self.bytes += prepared.bytes();
                 if let Some(before) = self.prepared.insert(*id, prepared) {
@@ -142,7 +144,7 @@ impl State {
                         durability: *durability,
                         participants: participants.clone(),
                     };
-                    self.decisions.insert(*id, decision);
+                    self.decisions.insert(*id, Box::new(decision));
                     self.unfinished.insert(index);
                 }
                 return Some(self.install(*id, *timestamp, effect.clone(), pinned.clone()));
@@ -201,7 +203,7 @@ impl State {
         }
     }
 
-    fn take_prepared(&mut self, id: &TransactionId) -> Option<Prepared> {
+    fn take_prepared(&mut self, id: &TransactionId) -> Option<Box<Prepared>> {
         let prepared = self.prepared.remove(id)?;
         self.bytes -= prepared.bytes();
         Some(prepared)

@@ -1,9 +1,11 @@
 //! The last of a transaction's partitions: it asks the others, decides, and tells.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
 
-use super::{Answer, Own, Running, Telling, Transactions, send};
+use super::{Answer, Needs, Own, Running, Telling, Transactions, send};
 use crate::effect::{Effect, Outcome, Ticket};
 use crate::entry::{Entry, Participant};
 use crate::host::Host;
@@ -59,7 +61,7 @@ impl Transactions {
         }
         let running = Running {
             ends_at: now.after_us(request.limit_us()),
-            request,
+            request: Arc::new(request),
             ticket: Some(ticket),
             attempt: self.next_attempt(),
             chain: false,
@@ -68,7 +70,7 @@ impl Transactions {
             is_deciding: false,
             resend_at: now.after_us(RESEND_US),
         };
-        self.running.insert(id, running);
+        self.running.insert(id, Box::new(running));
         self.begin(now, host, id, effects);
         self.pump(now, host, effects);
         Ok(())
@@ -88,25 +90,29 @@ impl Transactions {
     /// Side by side: own intents first, then everybody else's at once, and nobody queues.
     fn begin(&mut self, now: Time, host: &mut impl Host, id: TransactionId, effects: &mut Vec<Effect>) {
         let Some(running) = self.running.get(&id) else { return };
-        let is_alone = running.others().is_empty();
-        match self.own_locks(host, id) {
+        let (is_alone, request) = (running.others().is_empty(), Arc::clone(&running.request));
+        match self.own_needs(host, &request) {
             Err(refusal) => self.abort(id, (id.decider, refusal), effects),
-            Ok(locks) if self.intents.are_free(&locks) => {
-                self.take_own(host, id, effects);
+            Ok(needs) if self.intents.are_free(&needs.locks) => {
+                self.take_own(host, (id, needs), effects);
                 self.ask_others(id, effects);
             }
-            Ok(locks) if is_alone => self.queue_own(id, locks, effects),
+            Ok(needs) if is_alone => self.queue_own(id, needs.locks, effects),
             Ok(_) => self.go_in_chain(now, id, effects),
         }
     }
 
-    fn own_locks(&self, host: &impl Host, id: TransactionId) -> Result<Locks, Refusal> {
-        let part = self.running.get(&id).and_then(|running| running.request.parts.last());
-        let needs = self.needs(host, (id, part.ok_or(Reason::Malformed)?))?;
+    fn own_needs<'r>(&self, host: &impl Host, request: &'r Request) -> Result<Needs<'r>, Refusal> {
+        let part = request.parts.last().ok_or(Reason::Malformed)?;
+        let mut needs = self.needs(host, (request.id, part))?;
         // What is logged of the decider's part is its change itself, so it waits for whoever may commit below, and nobody
         // is let in beside it.
-        let alone = |access| if matches!(access, Access::Transform(_)) { Access::Write } else { access };
-        Ok(needs.locks.into_iter().map(|(cell, access)| (cell, alone(access))).collect())
+        for (_, access) in &mut needs.locks {
+            if matches!(access, Access::Transform(_)) {
+                *access = Access::Write;
+            }
+        }
+        Ok(needs)
     }
 
     fn queue_own(&mut self, id: TransactionId, locks: Locks, effects: &mut Vec<Effect>) {
@@ -120,19 +126,18 @@ impl Transactions {
     }
 
     /// The decider's own intents are free.
-    fn take_own(&mut self, host: &mut impl Host, id: TransactionId, effects: &mut Vec<Effect>) {
-        let Some(part) = self.running.get(&id).and_then(|running| running.request.parts.last()) else {
-            return;
-        };
-        let needs = self.needs(host, (id, part));
-        let evaluated = needs.and_then(|needs| Ok((self.evaluate(host, &needs.items)?, needs)));
-        let ((effect, result), needs) = match evaluated {
+    fn take_own(
+        &mut self,
+        host: &mut impl Host,
+        (id, needs): (TransactionId, Needs<'_>),
+        effects: &mut Vec<Effect>,
+    ) {
+        let (effect, result) = match self.evaluate(host, &needs.items) {
             Ok(evaluated) => evaluated,
             Err(refusal) => return self.abort(id, (id.decider, refusal), effects),
         };
-        let Ok(locks) = self.own_locks(host, id) else { return };
         let proposal = host.propose();
-        let holder = self.intents.take(locks, proposal);
+        let holder = self.intents.take(needs.locks, proposal);
         if let Some(running) = self.running.get_mut(&id) {
             running.own = Own::Held { holder, proposal, effect, result, pinned: needs.pinned };
         }
@@ -141,8 +146,11 @@ impl Transactions {
 
     /// Who queued for the decider's own part is the first in the queue.
     pub(super) fn own_turn(&mut self, host: &mut impl Host, id: TransactionId, effects: &mut Vec<Effect>) {
-        if self.running.get(&id).is_some_and(|running| !running.is_deciding) {
-            self.take_own(host, id, effects);
+        let Some(running) = self.running.get(&id).filter(|running| !running.is_deciding) else { return };
+        let request = Arc::clone(&running.request);
+        match self.own_needs(host, &request) {
+            Ok(needs) => self.take_own(host, (id, needs), effects),
+            Err(refusal) => self.abort(id, (id.decider, refusal), effects),
         }
     }
 
@@ -212,10 +220,13 @@ impl Transactions {
         }
         if running.chain && matches!(running.own, Own::Free) {
             // The decider is the last of the chain.
-            match self.own_locks(host, id) {
+            let request = Arc::clone(&running.request);
+            match self.own_needs(host, &request) {
                 Err(refusal) => self.abort(id, (id.decider, refusal), effects),
-                Ok(locks) if self.intents.are_free(&locks) => self.take_own(host, id, effects),
-                Ok(locks) => self.queue_own(id, locks, effects),
+                Ok(needs) if self.intents.are_free(&needs.locks) => {
+                    self.take_own(host, (id, needs), effects);
+                }
+                Ok(needs) => self.queue_own(id, needs.locks, effects),
             }
         } else {
             self.decide_if_all(id, effects);
@@ -312,7 +323,8 @@ impl Transactions {
         if participants.is_empty() {
             return;
         }
-        self.telling.insert(*id, Telling::new(now.after_us(RESEND_US), participants.len()));
+        let telling = Telling::new(now.after_us(RESEND_US), participants.len());
+        self.telling.insert(*id, Box::new(telling));
         self.tell(*id, effects);
         if is_planted(Bug::ForgottenBeforeFinished) {
             self.telling.remove(id);

@@ -14,7 +14,9 @@ mod timers;
 
 pub use reads::Go;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, SessionId, Timestamp};
@@ -43,8 +45,8 @@ pub struct Transactions {
     intents: Intents,
 
     // As a participant.
-    held: BTreeMap<TransactionId, Held>,
-    queued: BTreeMap<TransactionId, Queued>,
+    held: BTreeMap<TransactionId, Box<Held>>,
+    queued: BTreeMap<TransactionId, Box<Queued>>,
     /// A `Prepare` of a higher attempt, which waits until the lower one is released.
     next: BTreeMap<TransactionId, Message>,
     /// Decided, but somebody may commit below on one of its cells.
@@ -61,10 +63,10 @@ pub struct Transactions {
     writes: BTreeMap<Ticket, Holder>,
 
     // As a decider.
-    running: BTreeMap<TransactionId, Running>,
+    running: BTreeMap<TransactionId, Box<Running>>,
     /// Unknown ones that were asked about, being logged as aborted.
     unknown: BTreeMap<TransactionId, Asked>,
-    telling: BTreeMap<TransactionId, Telling>,
+    telling: BTreeMap<TransactionId, Box<Telling>>,
     /// Decisions of which the log tells, and that a sister tells: this was split off from their decider.
     of_sisters: Vec<TransactionId>,
     releasing: BTreeMap<TransactionId, Releasing>,
@@ -122,14 +124,13 @@ struct Decided {
 struct Queued {
     arrival: u64,
     message: Message,
-    items: Vec<Item>,
     ask_at: Time,
 }
 
 /// A transaction that is being decided here.
 #[derive(Debug)]
 struct Running {
-    request: Request,
+    request: Arc<Request>,
     ticket: Option<Ticket>,
     attempt: Attempt,
     chain: bool,
@@ -173,8 +174,8 @@ struct Releasing {
 }
 
 /// What a part needs: its items, its locks, and the staged pieces that it pins.
-struct Needs {
-    items: Vec<Item>,
+struct Needs<'p> {
+    items: Cow<'p, [Item]>,
     locks: Locks,
     pinned: Vec<StageId>,
 }
@@ -363,8 +364,8 @@ impl Transactions {
         while let Some((who, locks)) = self.intents.pop_ready() {
             match who {
                 Who::Chain(id) => {
-                    if let Some(Queued { message, items, .. }) = self.queued.remove(&id) {
-                        self.take(now, host, (message, items), effects);
+                    if let Some(queued) = self.queued.remove(&id) {
+                        self.take_queued(now, host, &queued.message, effects);
                     }
                 }
                 Who::Own(id) => self.own_turn(host, id, effects),
@@ -378,14 +379,18 @@ impl Transactions {
     }
 
     /// Items, locks and staged pieces of a part.
-    fn needs(&self, host: &impl Host, (id, part): (TransactionId, &Part)) -> Result<Needs, Refusal> {
+    fn needs<'p>(
+        &self,
+        host: &impl Host,
+        (id, part): (TransactionId, &'p Part),
+    ) -> Result<Needs<'p>, Refusal> {
         let mut pinned = BTreeSet::new();
         let items = match &part.items {
-            Items::Inline(items) => items.clone(),
+            Items::Inline(items) => Cow::Borrowed(items.as_slice()),
             Items::Staged(list) => {
                 let bytes = host.staged(list).ok_or(Reason::StagedGone)?;
                 pinned.insert(*list);
-                crate::codec::decode_items(&bytes).map_err(|_| Reason::Malformed)?
+                Cow::Owned(crate::codec::decode_items(&bytes).map_err(|_| Reason::Malformed)?)
             }
         };
         pinned.extend(crate::item::staged_in(&items));

@@ -2,13 +2,13 @@
 
 use zerohop_wire::ids::{LogIndex, Timestamp};
 
-use super::{Decided, Held, Queued, Stage, Transactions, send};
+use super::{Decided, Held, Needs, Queued, Stage, Transactions, send};
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::host::Host;
 use crate::id::{Attempt, Place, TransactionId};
 use crate::intents::Who;
-use crate::item::{Access, Item};
+use crate::item::{Access, Part};
 use crate::limits::{APPLIED_MAX, ASK_US, FORGET_ASK_US, HOLDERS_MAX, QUEUE_MAX, RELEASED_MAX};
 use crate::message::{Message, What};
 use crate::planted::{Bug, is_planted};
@@ -74,7 +74,7 @@ impl Transactions {
             }
         };
         if self.intents.are_free(&needs.locks) {
-            self.take(now, host, (message, needs.items), effects);
+            self.take(now, host, (&message, part, needs), effects);
         } else if !chain {
             effects.push(send(id.decider, part.place, id, What::Busy { attempt }));
         } else if self.queued.len() >= QUEUE_MAX {
@@ -82,7 +82,7 @@ impl Transactions {
         } else {
             let arrival = self.intents.queue(Who::Chain(id), needs.locks);
             let ask_at = now.after_us(ASK_US);
-            self.queued.insert(id, Queued { arrival, message, items: needs.items, ask_at });
+            self.queued.insert(id, Box::new(Queued { arrival, message, ask_at }));
         }
     }
 
@@ -120,22 +120,38 @@ impl Transactions {
         }
     }
 
-    /// Takes intents that are free, if what was read is still so, and logs what will be done.
-    pub(super) fn take(
+    /// Takes what it has queued for.
+    pub(super) fn take_queued(
         &mut self,
         now: Time,
         host: &mut impl Host,
-        (message, items): (Message, Vec<Item>),
+        message: &Message,
+        effects: &mut Vec<Effect>,
+    ) {
+        let What::Prepare { attempt, parts, .. } = &message.what else { return };
+        let (id, attempt) = (message.id, *attempt);
+        let Some(part) = parts.first() else { return };
+        // Staged pieces may have expired meanwhile.
+        match self.needs(host, (id, part)) {
+            Ok(needs) => self.take(now, host, (message, part, needs), effects),
+            Err(refusal) => {
+                effects.push(send(id.decider, part.place, id, What::Refused { attempt, refusal }));
+            }
+        }
+    }
+
+    /// Takes intents that are free, if what was read is still so, and logs what will be done.
+    fn take(
+        &mut self,
+        now: Time,
+        host: &mut impl Host,
+        (message, part, needs): (&Message, &Part, Needs<'_>),
         effects: &mut Vec<Effect>,
     ) {
         let id = message.id;
-        let What::Prepare { attempt, chain, durability, floor, parts } = message.what else { return };
-        let mut parts = parts.into_iter();
-        let Some(part) = parts.next() else { return };
-        // Staged pieces may have expired while it was queued.
-        let needs = self.needs(host, (id, &part));
-        let evaluated = needs.and_then(|needs| Ok((self.evaluate(host, &items)?, needs)));
-        let ((effect, result), needs) = match evaluated {
+        let What::Prepare { attempt, chain, durability, floor, parts } = &message.what else { return };
+        let (attempt, durability) = (*attempt, *durability);
+        let (effect, result) = match self.evaluate(host, &needs.items) {
             Ok(evaluated) => evaluated,
             Err(refusal) => {
                 return effects.push(send(id.decider, part.place, id, What::Refused { attempt, refusal }));
@@ -154,12 +170,12 @@ impl Transactions {
             pinned: needs.pinned.clone(),
             stage: Stage::Preparing,
             has_transform: needs.locks.iter().any(|(_, access)| matches!(access, Access::Transform(_))),
-            onward: chain.then(|| (floor, parts.collect())),
+            onward: chain.then(|| (*floor, parts[1..].to_vec())),
             decided: None,
             ask_at: now.after_us(ASK_US),
             is_repeated: false,
         };
-        self.held.insert(id, held);
+        self.held.insert(id, Box::new(held));
         let entry = Entry::Prepare {
             id,
             attempt,

@@ -41,14 +41,15 @@ impl Transactions {
                 ask_at: now.after_us(ASK_US),
                 is_repeated: false,
             };
-            self.held.insert(*id, held);
+            self.held.insert(*id, Box::new(held));
         }
         for id in self.state.applied.keys() {
             self.forget_at.insert(*id, now.after_us(FORGET_ASK_US));
         }
         for (id, decision) in &self.state.decisions {
             if self.span.has(id.decider) {
-                self.telling.insert(*id, Telling::new(now, decision.participants.len()));
+                let telling = Telling::new(now, decision.participants.len());
+                self.telling.insert(*id, Box::new(telling));
             } else {
                 self.of_sisters.push(*id);
             }
