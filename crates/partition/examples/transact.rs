@@ -8,6 +8,7 @@
 //! Eight clients, each with a session of its own, ask at once; then batches end and messages are delivered until all are answered,
 //! and a millisecond has passed. `write` is the same number of single writes, as one request each.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -247,7 +248,7 @@ fn play(world: &mut World, requests: &[Prepared]) {
     }
 }
 
-fn main() {
+fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, otherwise: u64| {
         arguments.get(at).map_or(otherwise, |text| text.parse().expect("is a number"))
@@ -275,11 +276,12 @@ fn main() {
     measured(&mut world, then);
     let (all, wrong) = world.answered();
     let per = |many: u64| many as f64 / count as f64;
-    println!(
+    writeln!(
+        std::io::stdout(),
         "{count} requests: {} answered, {wrong} wrong; each {:.2} frames of {:.0} bytes; {:.2} rounds a batch",
         all - answered,
         per(world.frames.0 - frames.0),
         per(world.frames.1 - frames.1),
         per(world.rounds - rounds) * CLIENTS as f64,
-    );
+    )
 }
