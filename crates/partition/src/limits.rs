@@ -162,8 +162,14 @@ const _: () = assert!(
         <= zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX
 );
 
-/// Writes that a chunk consists of, above which the next one writes it anew as a whole: a read looks at each of them.
+/// Writes that a chunk consists of, above which the next one writes it anew as a whole; of a long one
+/// [more](CHUNK_PART_BYTES_MIN). Each takes memory, and a read of the whole looks at each of them.
 pub const CHUNK_PARTS_MAX: u64 = 512;
+
+/// Bytes of a chunk for each write that it may consist of, if that comes to more than [`CHUNK_PARTS_MAX`]. Of writes of 4 KiB at any
+/// places 2 KiB each show on average, since later ones hide the rest: so they never have the chunk written anew. What is noted of
+/// a write is some 60 bytes, a twenty-fifth of this.
+pub const CHUNK_PART_BYTES_MIN: u64 = 1536;
 
 /// Times its own size that the writes of a chunk may cover in all, and bytes beside, above which the next one writes it anew: what
 /// lies under other writes takes room in the log.

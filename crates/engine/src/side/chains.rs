@@ -102,13 +102,22 @@ impl Chain {
         let mut gone = Vec::new();
         if let Some(extents) = &mut self.extents {
             let offset = head.map_or(0, |head| head.offset);
-            gone = extents.hide(&mut self.parts, offset, part.units);
-            extents.offsets.push_back(offset);
+            gone = extents.lay(&mut self.parts, part, offset);
             extents.stamp = head.map(|head| head.stamp);
             self.units -= gone.iter().map(|part| u64::from(part.units)).sum::<u64>();
         }
         self.push(part);
         gone
+    }
+
+    /// Adds parts that stood in a checkpoint, those of a chunk with where they begin.
+    pub(crate) fn load(&mut self, parts: &[Part], offsets: Option<&[u32]>) {
+        for (at, &part) in parts.iter().enumerate() {
+            if let Some(extents) = &mut self.extents {
+                extents.load(&self.parts, part, offsets.and_then(|all| all.get(at).copied()).unwrap_or(0));
+            }
+            self.push(part);
+        }
     }
 
     pub(crate) fn push(&mut self, part: Part) {
@@ -134,8 +143,7 @@ impl Chain {
             self.skipped = 0;
         }
         if let Some(extents) = &mut self.extents {
-            let mut parts = self.parts.iter();
-            extents.offsets.retain(|_| parts.next().is_none_or(|part| !missing.contains(&part.index)));
+            extents.keep(&self.parts, missing);
         }
         self.parts.retain(|p| !missing.contains(&p.index));
         let whole: u64 = self.parts.iter().map(|p| u64::from(p.units)).sum();
@@ -217,9 +225,8 @@ impl Chains {
                 .iter()
                 .flatten()
                 .map(|c| {
-                    let offsets =
-                        c.extents.as_ref().map_or(0, |e| size_of::<Extents>() + 4 * e.offsets.capacity());
-                    size_of::<Chain>() + c.key.len() + c.parts.capacity() * size_of::<Part>() + offsets
+                    let extents = c.extents.as_ref().map_or(0, |extents| extents.bytes());
+                    size_of::<Chain>() + c.key.len() + c.parts.capacity() * size_of::<Part>() + extents
                 })
                 .sum::<usize>()
     }

@@ -198,17 +198,21 @@ impl Store {
             }
             Place::Chain(id) => {
                 let through = Newest::of(self.chains.get(id));
-                // Parts of a chunk may be hidden by the new one: then the older version holds them.
-                let was = (form.is_chunk && self.keeps_versions()).then(|| was_chain(self.chains.get(id)));
+                let keeps_versions = self.keeps_versions();
                 let chain = self.chains.get_mut(id);
+                let skipped = chain.skipped;
                 let gone = chain.add(part, head);
                 chain.note(meta);
-                match was.filter(|_| !gone.is_empty()) {
-                    Some(was) => self.keep_version(meta, fragment, key, was, gone),
-                    None => {
-                        gone.iter().for_each(|part| self.bury(part.index, part.entry_bytes));
-                        self.keep_version(meta, fragment, key, Was::Shorter { through }, Vec::new());
-                    }
+                if keeps_versions && !gone.is_empty() {
+                    // Parts of a chunk that the new one hides: the older version holds them.
+                    let older = chain.parts.iter().filter(|held| held.index != part.index);
+                    let mut parts: Vec<Part> = older.chain(&gone).copied().collect();
+                    parts.sort_unstable_by_key(|part| part.index);
+                    let was = Was::Chain { form, parts, skipped, newest: through };
+                    self.keep_version(meta, fragment, key, was, gone);
+                } else {
+                    gone.iter().for_each(|part| self.bury(part.index, part.entry_bytes));
+                    self.keep_version(meta, fragment, key, Was::Shorter { through }, Vec::new());
                 }
             }
         }

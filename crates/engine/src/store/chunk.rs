@@ -11,8 +11,8 @@ use crate::io::Io;
 use crate::limits::SUMMED_BYTES_MIN;
 use crate::log::entry::{Meta, split_trailer};
 use crate::log::large::{ChunkInMemory, Summed};
-use crate::side::chains::Part;
-use crate::side::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, lay_over, range_of};
+use crate::side::chains::{Chain, Part};
+use crate::side::extents::{COVERS_UNKNOWN, ChunkHead, ChunkStamp, Extents, Run, lay_over};
 
 /// What a chunk is, without its contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ impl ChunkInMemory<'_> {
 }
 
 impl Store {
-    /// A part of a key's chunk where it lies, piece by piece, as far as it was written, and what the chunk is, if it is one entry
-    /// that lies in memory: at the cost of one look. `None` says nothing.
+    /// A part of a key's chunk where it lies, piece by piece, as far as it was written, and what the chunk is, if one entry
+    /// that lies in memory has all of it: at the cost of one look. `None` says nothing.
     pub(crate) fn chunk_at_once<'s, D: Disk>(
         &'s mut self,
         io: &mut Io<D>,
@@ -53,9 +53,20 @@ impl Store {
         let fragment = self.fragment(key);
         let found = self.find(io, fragment, key, Unreadable::IsError)?;
         let Some((_, location, _)) = found.filter(|(_, _, seen)| seen.form.is_chunk) else { return Ok(None) };
-        let Place::Entry(position) = location.place() else { return Ok(None) };
+        let (known, position) = match location.place() {
+            Place::Entry(position) => (None, position),
+            Place::Chain(id) => {
+                let chain = self.readable_chain(id)?;
+                let Some(state) = state_of(chain) else { return Ok(None) };
+                let within = range.start..range.end.min(state.end);
+                let part = chain.extents.as_ref().and_then(|extents| extents.only(&within));
+                let Some(part) = part else { return Ok(None) };
+                let Some(position) = self.position_of(io, part)? else { return Err(self.missing(part)) };
+                (Some(state), position)
+            }
+        };
         let Some(large) = self.log.chunk_in_memory(position) else { return Ok(None) };
-        let state = large.state();
+        let state = known.unwrap_or_else(|| large.state());
         let end = range.end.min(state.end).max(range.start);
         let range = range.start..end;
         let summed = if end - range.start < SUMMED_BYTES_MIN { None } else { large.summed(&range) };
@@ -90,15 +101,15 @@ impl Store {
             }
         };
         let chain = self.readable_chain(id)?;
-        let (parts, index, extents) = (chain.parts.len() as u32, chain.applied, chain.extents.as_deref());
-        let (mut covered, mut end, mut unknown) = (chain.units, 0, Vec::new());
-        for (part, &offset) in chain.parts.iter().zip(extents.into_iter().flat_map(|all| &all.offsets)) {
-            match part.units {
-                COVERS_UNKNOWN => unknown.push(part.index),
-                units => end = end.max(range_of(offset, units).end),
-            }
+        if let Some(state) = state_of(chain) {
+            return Ok(Some(state));
         }
-        let newest = chain.newest().map(|meta| meta.timestamp).zip(extents.and_then(|all| all.stamp));
+        let (parts, index, extents) = (chain.parts.len() as u32, chain.applied, chain.extents.as_deref());
+        let mut unknown = Vec::new();
+        let (mut covered, mut end) = (chain.units, extents.map_or(0, |extents| extents.end(&chain.parts)));
+        let loose = extents.into_iter().flat_map(|extents| extents.loose(&chain.parts));
+        unknown.extend(loose.filter(|(part, _)| part.units == COVERS_UNKNOWN).map(|(part, _)| part.index));
+        let newest = newest_of(chain);
         // It may have been mended since.
         for index in unknown {
             let entry = self.read_entry(io, index)?;
@@ -152,21 +163,26 @@ impl Store {
         };
         let chain = self.readable_chain(id)?;
         let Some(extents) = &chain.extents else { return Ok(()) };
-        let with_offsets = chain.parts.iter().zip(&extents.offsets);
-        let wanted: Vec<u64> = with_offsets
-            .filter(|&(part, &offset)| Extents::touches(part, offset, &range))
-            .map(|(part, _)| part.index)
-            .collect();
-        for index in wanted {
+        let wanted = extents.shown(&chain.parts, &range).unwrap_or_else(|| {
+            // In the order of the log: each hides what it covers of those before it.
+            let with_offsets = chain.parts.iter().zip(&extents.offsets);
+            let touching = with_offsets.filter(|&(part, &offset)| Extents::touches(part, offset, &range));
+            touching.map(|(part, _)| Run { begin: range.start, end: range.end, part: part.index }).collect()
+        });
+        for runs in wanted.chunk_by(|a, b| a.part == b.part) {
+            let place = |run: &Run| {
+                begin + (run.begin - range.start) as usize..begin + (run.end - range.start) as usize
+            };
+            let index = runs[0].part;
             let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
             if let Some(large) = self.log.chunk_in_memory(position) {
-                large.lay(&mut out[begin..], range.start);
+                runs.iter().for_each(|run| large.lay(&mut out[place(run)], run.begin));
                 continue;
             }
             let Store { log, scratch, .. } = self;
             let entry = log.read(&mut io.disk, position, scratch)?;
             let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
-            lay_over(&mut out[begin..], range.start, payload);
+            runs.iter().for_each(|run| lay_over(&mut out[place(run)], run.begin, payload));
         }
         Ok(())
     }
@@ -189,6 +205,23 @@ impl Store {
             Err(error) => Err(error),
         }
     }
+}
+
+/// What a chunk of several parts is, if that is known without a look at the log.
+fn state_of(chain: &Chain) -> Option<ChunkState> {
+    let extents = chain.extents.as_deref()?;
+    let (timestamp, stamp) = newest_of(chain)?;
+    if extents.has_unknown(&chain.parts) {
+        return None;
+    }
+    let (parts, end) = (chain.parts.len() as u32, extents.end(&chain.parts));
+    Some(ChunkState { index: chain.applied, timestamp, stamp, parts, covered: chain.units, end })
+}
+
+/// Timestamp and stamp of the entry that has changed it last, if they are known.
+fn newest_of(chain: &Chain) -> Option<(u64, ChunkStamp)> {
+    let stamp = chain.extents.as_ref().and_then(|extents| extents.stamp);
+    chain.newest().map(|meta| meta.timestamp).zip(stamp)
 }
 
 fn head_of(flags: u8, payload: &[u8]) -> Option<ChunkHead> {

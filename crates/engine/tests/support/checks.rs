@@ -68,6 +68,16 @@ impl World {
         if got != wanted || state.stamp != expected.stamp || !is_end {
             return Err(format!("p{at}: bytes {range:?} of a chunk differ, or its state does: {state:?}"));
         }
+        let mut seen: Vec<u8> = Vec::new();
+        let at_once = self.engine().chunk_at_once(handle, key, range.clone(), |piece| seen.extend(piece));
+        let written = wanted.len().min(state.end.saturating_sub(range.start) as usize);
+        match at_once {
+            Ok(Some((found, _))) if found != state || seen != wanted[..written] => {
+                return Err(format!("p{at}: bytes {range:?} of a chunk differ where they lie: {found:?}"));
+            }
+            Ok(_) => {}
+            Err(error) => return self.judge("chunk at once", Durability::Sync, error).map(drop),
+        }
         Ok(())
     }
 

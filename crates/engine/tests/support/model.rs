@@ -81,14 +81,20 @@ impl Chunk {
     }
 }
 
-/// Takes away what a write hides altogether; the first part stays.
-fn hide(parts: &mut Vec<(u64, Rc<[u8]>)>, payload: &[u8]) {
+/// Takes away those of which later ones hide every byte; the first part stays. What covers nothing goes with its place.
+fn hide(parts: &mut Vec<(u64, Rc<[u8]>)>) {
     let range = |payload: &[u8]| ChunkHead::decode(payload).expect("chunks are written with heads").range();
-    let (new, mut at) = (range(payload), 0);
-    parts.retain(|(_, old)| {
-        at += 1;
-        at == 1 || range(old).start < new.start || range(old).end > new.end
-    });
+    let ranges: Vec<_> = parts.iter().map(|(_, payload)| range(payload)).collect();
+    let is_hidden = |at: usize| {
+        let (own, later) = (&ranges[at], &ranges[at + 1..]);
+        match own.is_empty() {
+            true => later.iter().any(|over| over.start <= own.start && own.end <= over.end),
+            false => own.clone().all(|byte| later.iter().any(|over| over.contains(&byte))),
+        }
+    };
+    let hidden: Vec<bool> = (0..parts.len()).map(|at| at > 0 && is_hidden(at)).collect();
+    let mut hidden = hidden.iter();
+    parts.retain(|_| hidden.next() == Some(&false));
 }
 
 /// All records of a partition.
@@ -117,8 +123,8 @@ pub fn apply(records: &mut Records, entry: &Entry) {
             }
             Some(Value { chunk: Some(chunk), parts, newest, .. }) if is_chunk => {
                 chunk.write(payload);
-                hide(parts, payload);
                 parts.push((meta.index, payload.clone()));
+                hide(parts);
                 *newest = meta.index;
             }
             Some(value) if value.is_list == is_list && value.chunk.is_some() == is_chunk => {

@@ -11,7 +11,8 @@ use zerohop_wire::messages::{Answer, Brings, Outcome as Brought, RecordType, Tra
 
 use super::{Action, Cell, OrFail, Plan, Planned};
 use crate::limits::{
-    APART_BYTES_MIN, CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PARTS_MAX, TRAILER_BYTES_MAX,
+    APART_BYTES_MIN, CHUNK_COVER_FACTOR_MAX, CHUNK_COVER_SLACK_BYTES, CHUNK_PART_BYTES_MIN, CHUNK_PARTS_MAX,
+    TRAILER_BYTES_MAX,
 };
 use crate::outcome::Outcome;
 use crate::overlay::{ChunkShape, Shape, Written};
@@ -177,7 +178,7 @@ fn lay<'a, D: Disk>(
         return Ok(put(cell, written, bytes, number));
     }
     let end = chunk.end.max(u64::from(offset) + u64::from(length));
-    let is_worn = chunk.parts >= CHUNK_PARTS_MAX
+    let is_worn = chunk.parts >= parts_max(end)
         || chunk.covered > CHUNK_COVER_FACTOR_MAX * end + CHUNK_COVER_SLACK_BYTES;
     if !is_worn {
         return Ok(made(cell, written, bytes, number, Action::LayChunk));
@@ -196,6 +197,11 @@ fn lay<'a, D: Disk>(
         bytes => cell.buffer[place].copy_from_slice(bytes),
     }
     Ok(Plan { action: Action::PutChunk(whole, &[]), outcome: cell.done(number) })
+}
+
+/// Writes that a chunk of so many bytes may consist of.
+fn parts_max(bytes: u64) -> u64 {
+    CHUNK_PARTS_MAX.max(bytes / CHUNK_PART_BYTES_MIN)
 }
 
 fn put<'a, D>(cell: &mut Cell<'_, '_, D>, written: Written, bytes: Bytes<'a, '_>, number: u64) -> Plan<'a> {

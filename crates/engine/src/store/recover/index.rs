@@ -204,10 +204,7 @@ impl Recovery<'_> {
         };
         let chain = self.store.chains.get_mut(id);
         let first_piece = chain.parts.is_empty();
-        piece.parts.iter().for_each(|&part| chain.push(part));
-        if let (Some(extents), Some(offsets)) = (&mut chain.extents, &piece.offsets) {
-            extents.offsets.extend(offsets);
-        }
+        chain.load(&piece.parts, piece.offsets.as_deref());
         if first_piece {
             chain.units = chain.units.saturating_sub(piece.skipped);
         }

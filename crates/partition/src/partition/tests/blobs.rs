@@ -371,6 +371,30 @@ fn a_chunk_of_many_small_writes_is_written_anew_now_and_then() {
     assert!(bench.log_bytes() - before < 1024 * 100 + 3 * 4200, "a small write costs little");
 }
 
+/// Those of which nothing shows are parts no more, so a long chunk does not come to many: it is not copied, whatever is written.
+#[test]
+fn a_long_chunk_is_never_written_anew_for_writes_of_4_kib() {
+    const CHUNK: usize = 1 << 20;
+    const WRITES: u64 = 2500;
+    let mut bench = Bench::new();
+    let key = chunk_key(NAME, 0).expect("a name");
+    let stamp = BlobStamp { id: 5, generation: 0 };
+    let mut wanted = vec![7; CHUNK];
+    bench.write(&key, write(stamp, 0, &wanted, true)).number().expect("is done");
+    let before = bench.log_bytes();
+    let mut random = Random::new(2);
+    for n in 0..WRITES {
+        let at = random.below((CHUNK - 4096) as u64) as usize;
+        let bytes = vec![n as u8; 4096];
+        wanted[at..at + 4096].copy_from_slice(&bytes);
+        bench.write(&key, write(stamp, at as u32, &bytes, false)).number().expect("is done");
+    }
+    let whole = Query::ReadChunk { offset: 0, length: CHUNK as u32 };
+    assert_eq!(chunk_of(&bench.read(&key, whole)), Ok((stamp, wanted)));
+    let grown = bench.log_bytes() - before;
+    assert!(grown < WRITES * (4096 + 200), "{grown} bytes for {WRITES} writes");
+}
+
 /// What the model knows of a chunk.
 #[derive(Clone, Debug, Default)]
 struct Model {
