@@ -7,6 +7,7 @@
 //!   world       what is remembered, and what is under way             check    what must hold
 //!   rules       what can be left out, to see it noticed               bounds   how much is tried
 //!   commit      a transaction over three partitions                   crates/transaction/src/transactions
+//!   reads       a read of two records in one round or two        crates/session/src/transaction/reading.rs
 //! ```
 //!
 //! One partition, three members, the control group as one decider. Messages are lost, repeated, late and overtaken; processes
@@ -22,5 +23,6 @@ mod lease;
 pub mod log;
 mod member;
 pub mod model;
+pub mod reads;
 pub mod rules;
 pub mod world;
