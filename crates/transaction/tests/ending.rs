@@ -174,12 +174,8 @@ fn a_decision_that_its_participant_has_lost_is_told_to_the_operator_and_let_go_i
     }
     not_held(&mut world);
     assert_eq!(world.losses, [PARTICIPANT], "told once");
-    assert!(
-        !world.transactions.state().is_quiet(),
-        "that it is finished is logged beside something, or with a tick"
-    );
-    world.pass(RESEND_US, &[]);
     assert!(world.transactions.state().is_quiet());
+    world.pass(RESEND_US, &[]);
     assert!(world.transactions.is_idle(), "nothing is left");
 }
 
@@ -235,33 +231,4 @@ fn what_is_applied_is_forgotten_when_the_keyspace_that_decided_is_gone() {
     assert!(world.transactions.state().is_quiet() && !world.transactions.is_idle());
     world.pass(GONE_US + 2 * RESEND_US, &[DECIDER.keyspace]);
     assert!(world.transactions.is_idle() && world.losses.is_empty());
-}
-
-#[test]
-fn what_all_have_acknowledged_is_logged_beside_the_next_entry_or_with_a_tick() {
-    let acknowledged = || {
-        let (mut world, decision) = decided();
-        let before = world.last;
-        world.hear(DECIDER, PARTICIPANT, What::Applied { decision, span: span(PARTICIPANT) });
-        assert_eq!(world.last, before, "nobody waits for it");
-        assert!(!world.transactions.is_drained() && !world.transactions.is_idle());
-        (world, before)
-    };
-    let (mut world, before) = acknowledged();
-    world.pass(RESEND_US, &[]);
-    assert_eq!(world.last, before + 1);
-    assert!(world.transactions.is_idle(), "a tick has logged it");
-    let (mut world, before) = acknowledged();
-    let id = TransactionId { sequence: Sequence(2), ..ID };
-    let request = Request { id, parts: vec![part(DECIDER)] };
-    world.ask(|transactions, now, host, told| {
-        transactions.request(now, host, (Ticket(2), request), told).expect("is taken");
-    });
-    assert_eq!(world.last, before + 2, "its own entry, and that the other is finished");
-    assert!(world.transactions.is_idle());
-    // Said again before that, it is not logged twice.
-    let (mut world, before) = acknowledged();
-    world.hear(DECIDER, PARTICIPANT, What::Applied { decision: LogIndex(before), span: span(PARTICIPANT) });
-    world.pass(RESEND_US, &[]);
-    assert_eq!(world.last, before + 1);
 }

@@ -73,7 +73,6 @@ impl Transactions {
         self.running.insert(id, Box::new(running));
         self.begin(now, host, id, effects);
         self.pump(now, host, effects);
-        self.finish_beside(effects);
         Ok(())
     }
 

@@ -67,9 +67,6 @@ pub struct Transactions {
     /// Unknown ones that were asked about, being logged as aborted.
     unknown: BTreeMap<TransactionId, Asked>,
     telling: BTreeMap<TransactionId, Box<Telling>>,
-    /// Of those, who are acknowledged by all. That is logged beside the next entry, or with the next tick: nobody waits for it, and
-    /// by itself it would cost members a message each.
-    finishing: Vec<TransactionId>,
     /// Decisions of which the log tells, and that a sister tells: this was split off from their decider.
     of_sisters: Vec<TransactionId>,
     releasing: BTreeMap<TransactionId, Releasing>,
@@ -207,7 +204,6 @@ impl Transactions {
             running: BTreeMap::new(),
             unknown: BTreeMap::new(),
             telling: BTreeMap::new(),
-            finishing: Vec::new(),
             of_sisters: Vec::new(),
             releasing: BTreeMap::new(),
             missing: BTreeMap::new(),
@@ -248,7 +244,6 @@ impl Transactions {
             What::Ask { attempt } => self.asked(host, (from, id, attempt), effects),
         }
         self.pump(now, host, effects);
-        self.finish_beside(effects);
     }
 
     /// An entry of an [`Effect::Append`] is committed, at this index of the log.
@@ -287,7 +282,6 @@ impl Transactions {
             }),
         }
         self.pump(now, host, effects);
-        self.finish_beside(effects);
     }
 
     /// An entry by which the session table forgets these sessions is committed.

@@ -141,19 +141,6 @@ impl Transactions {
         send(place, id.decider, id, what)
     }
 
-    /// Logs what is acknowledged by all, if something is logged in any case.
-    pub(super) fn finish_beside(&mut self, effects: &mut Vec<Effect>) {
-        if !self.finishing.is_empty() && effects.iter().any(|one| matches!(one, Effect::Append { .. })) {
-            self.finish(effects);
-        }
-    }
-
-    /// Logs what is acknowledged by all.
-    pub(super) fn finish(&mut self, effects: &mut Vec<Effect>) {
-        let finished = self.finishing.drain(..).map(|id| Entry::Finish { id });
-        effects.extend(finished.map(|entry| Effect::Append { entry, durability: Durability::Memory }));
-    }
-
     /// The decision is carried out in this slice.
     pub(super) fn acknowledged(
         &mut self,
@@ -172,7 +159,7 @@ impl Transactions {
         let sister = own.and_then(|one| Some((telling.acknowledged.open(one)?, one.prepared)));
         if telling.open.is_empty() && !telling.is_finishing {
             telling.is_finishing = true;
-            self.finishing.push(id);
+            effects.push(Effect::Append { entry: Entry::Finish { id }, durability: Durability::Memory });
         } else if let Some(sister) = sister {
             // It was split since it prepared: the next part of it has not heard yet.
             effects.push(self.say_commit(id, sister));

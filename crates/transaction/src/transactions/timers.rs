@@ -18,7 +18,6 @@ impl Transactions {
         self.tick_decider(now, effects);
         self.tick_staged(now, effects);
         self.pump(now, host, effects);
-        self.finish(effects);
     }
 
     fn tick_participant(&mut self, now: Time, effects: &mut Vec<Effect>) {
