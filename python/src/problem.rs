@@ -120,6 +120,7 @@ impl<'a> Told<'a> {
             Reason::TooManyBytes { .. } => plain("TooManyBytes"),
             Reason::Closed => plain("Closed"),
             Reason::Aborted { reason: AbortReason::ConditionFailed, .. } => plain("Condition"),
+            Reason::Aborted { reason: AbortReason::NoRoom, .. } => plain("NoRoom"),
             Reason::Aborted { reason, .. } if *reason == AbortReason::ReadChanged || reason.is_passing() => {
                 plain("Conflict")
             }

@@ -128,6 +128,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
         assert up.wait(20) == 0
 
 
+def test_want_of_room_is_of_one_exception_whoever_finds_it() -> None:
+    for code in ("NoRoom", "DiskFull", "MemoryFull"):
+        error = zerohop.errors._make(code, None, "there is no room", None, None)
+        assert isinstance(error, zerohop.OverloadedError) and error.code == code
+
+
 def test_a_secret_is_shown_as_text_or_file(guarded: tuple[str, Path]) -> None:
     endpoint, secret = guarded
     shown: list[dict[str, Any]] = [

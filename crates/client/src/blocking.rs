@@ -27,14 +27,15 @@ pub struct BlockingKeyspace {
     runtime: Arc<Owned>,
 }
 
-/// A transaction of a blocking client: [`Transaction`]'s operations, those that wait for a server blocking.
+/// A transaction of a blocking client: [`Transaction`]'s operations, those that wait for a server blocking, or ended by
+/// [`Blocking::wait_for`], as `read_many` and what blobs do.
 #[derive(Clone, Debug)]
 pub struct BlockingTransaction {
     transaction: Transaction,
     runtime: Arc<Owned>,
 }
 
-/// What can run an operation of its keyspace to the end.
+/// What can run an operation of its keyspace, or of its transaction, to the end.
 pub trait Blocking {
     /// Blocks until the operation has ended. Errors: its own, or [`Error::InsideRuntime`].
     fn wait_for<R>(&self, operation: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error>;
@@ -155,6 +156,12 @@ impl std::ops::Deref for BlockingTransaction {
 }
 
 impl Blocking for BlockingKeyspace {
+    fn wait_for<R>(&self, operation: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error> {
+        self.runtime.block_on(operation)
+    }
+}
+
+impl Blocking for BlockingTransaction {
     fn wait_for<R>(&self, operation: impl IntoFuture<Output = Result<R, Error>>) -> Result<R, Error> {
         self.runtime.block_on(operation)
     }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use zerohop_client::{
-    AbortReason, BlockingClient, Client, Condition, Error, Failure, Options, Reason, Record, Transform, Unfit,
+    AbortReason, Blocking, BlockingClient, Client, Condition, Error, Failure, Options, Reason, Record,
+    Transform, Unfit,
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
 use zerohop_transaction::codec::decode_parts;
@@ -485,6 +486,8 @@ fn transact_without_a_runtime(address: &str, store: &Mutex<Store>) {
     let tx = client.begin();
     assert_eq!(tx.get(&keyspace, "a").unwrap().unwrap(), "1");
     tx.remove(&keyspace, "a").unwrap();
+    let found = tx.wait_for(tx.read_many(&[(&keyspace, "a"), (&keyspace, "b")])).unwrap();
+    assert!(matches!(&found[..], [None, Some(Record::Bytes { bytes, .. })] if bytes == "2"));
     tx.commit().unwrap();
     let tx = client.begin();
     assert_eq!(tx.read(keyspace.lookup("a")).unwrap(), None);

@@ -179,6 +179,7 @@ _CLASSES: dict[str, type[Error]] = {
     "TooFewInSync": OverloadedError,
     "DiskFull": OverloadedError,
     "MemoryFull": OverloadedError,
+    "NoRoom": OverloadedError,
     "TooManyOperations": OverloadedError,
     "TooManyBytes": OverloadedError,
     "AdminRefused": RefusedError,
