@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::Failure;
 use crate::ids::KeyspaceId;
+use crate::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 
 impl fmt::Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -24,6 +25,10 @@ impl fmt::Display for Failure<'_> {
             ),
             Self::KeyTooLong { length, limit } => {
                 write!(f, "the key has {length} bytes, {limit} are allowed: use a shorter key")
+            }
+            // No value has this limit.
+            Self::ValueTooLong { length, limit } if *limit as usize == BLOB_ATTRIBUTES_BYTES_MAX => {
+                write!(f, "a blob's attributes have {length} bytes, {limit} are allowed: keep what is longer in the blob")
             }
             Self::ValueTooLong { length, limit } => {
                 write!(f, "the value has {length} bytes, {limit} are allowed: use a blob for large data")
@@ -148,6 +153,9 @@ mod tests {
     fn sentences_name_the_figures_and_the_way_out() {
         let long = Failure::KeyTooLong { length: 70_000, limit: 65_536 }.to_string();
         assert!(long.contains("70000") && long.contains("65536"), "{long}");
+        let limit = BLOB_ATTRIBUTES_BYTES_MAX as u32;
+        let attributes = Failure::ValueTooLong { length: 40_000, limit }.to_string();
+        assert!(attributes.contains("attributes have 40000 bytes, 32768"), "{attributes}");
         let bad = Failure::from(What::Reserved).to_string();
         assert!(bad.starts_with("bad request: a byte that must be zero"), "{bad}");
     }
