@@ -157,7 +157,10 @@ fn chunks_and_attributes_at_their_limits_are_taken_and_beyond_them_refused() {
         let refused = cluster.run(arguments);
         assert_eq!((code(&refused), stdout(&refused).as_str()), (3, ""), "{arguments:.3?}: {refused:?}");
         let told = stderr(&refused);
-        assert!(told.contains("32769") && told.contains("32768"), "{arguments:.3?}: {told}");
+        assert!(
+            told.contains("32769") && told.contains("32768") && told.contains("attributes"),
+            "{arguments:.3?}: {told}"
+        );
     }
     assert_eq!(cluster.json(&["blob", "stat", "attributed"])["attributes"], most.as_str());
     assert_eq!(code(&cluster.run(&["blob", "stat", "other"])), 1, "a refused one is made");
