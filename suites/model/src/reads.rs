@@ -17,8 +17,8 @@ const WRITES_MAX: u8 = 1;
 
 /// What a read that has been served has shown was so at one moment since it began.
 pub const ONE_MOMENT: &str = "a read shows one moment";
-/// Some read of which something was changed meanwhile is served: the model tries what it is about.
-pub const SERVED_LATE: &str = "a read is served in which a write came between";
+/// Some read is served in whose schedule all records are written after it has begun, be it before or after they were read.
+pub const SERVED_LATE: &str = "a read is served, and all is written since it has begun";
 
 /// How a read comes to be of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
