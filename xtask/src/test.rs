@@ -153,19 +153,13 @@ fn simulation(shop: &Workshop) -> Result<String, Failure> {
         "a simulated run broke a promise, shown above with its trace; docs/testing.md says how to look into it",
     )?;
     let clusters = CLUSTER_SEEDS.to_string();
-    // Optimising across crates takes longer to compile than it saves.
-    let release = || {
-        let mut cargo = shop.cargo();
-        cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
-        cargo
-    };
     run_command(
-        release().args(["build", "--quiet", "--release", "--package", "zerohop-sim", "--locked"]),
+        shop.cargo().args(["build", "--quiet", "--release", "--package", "zerohop-sim", "--locked"]),
         "the simulator does not compile as a release",
     )?;
     let half = |first: u32| {
         run_command(
-            release()
+            shop.cargo()
                 .args([
                     "run",
                     "--quiet",
