@@ -31,7 +31,7 @@ pub const LOCK_FILE: &str = "lock";
 /// A folder of real files. See the module.
 #[derive(Debug)]
 pub struct FilesDisk {
-    /// Started by the first begun sync. Before the lock, so that dropping ends the thread before the lock.
+    /// Started by the first begun sync. Before the lock, so that dropping ends the threads before the lock.
     sync_threads: Option<SyncThreads>,
     /// Whom an awaited sync wakes.
     waker: Option<Waker>,
@@ -124,7 +124,7 @@ impl FilesDisk {
         Ok(FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
 
-    /// A descriptor that keeps a file's space until it is closed, if there is a thread to close it.
+    /// A descriptor that keeps a file's space until it is closed, if there are threads to close it.
     fn last_descriptor_of(&self, path: &str, is_folder: bool) -> Option<OwnedFd> {
         let is_worth = !is_folder && self.sync_threads.is_some();
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -155,7 +155,7 @@ impl FilesDisk {
         self.waker = Some(waker);
     }
 
-    /// Hands a sync of a file, and of folders with these names, to the thread. One with a waker goes first.
+    /// Hands a sync of a file, and of folders with these names, to the threads. One with a waker goes first.
     fn begin(
         &mut self,
         file: FileId,
@@ -196,7 +196,7 @@ impl FilesDisk {
         }
     }
 
-    /// Takes note of a sync that the thread has ended.
+    /// Takes note of a sync that a thread has ended.
     fn take_done(&mut self, (ticket, result): (u64, rustix::io::Result<()>)) {
         if let Some((key, until)) = self.zeroing.remove(&ticket) {
             if let Some(file) = self.files.by_key(key) {
@@ -226,7 +226,7 @@ impl FilesDisk {
     }
 }
 
-/// The thread, which the first that needs it starts.
+/// The threads, which the first that needs them starts.
 fn started(thread: &mut Option<SyncThreads>) -> std::io::Result<&SyncThreads> {
     match thread {
         Some(thread) => Ok(thread),
@@ -345,7 +345,7 @@ impl Disk for FilesDisk {
             thread.hurry(ticket.0);
         }
         while !self.sync_done(ticket)? {
-            // The thread has it; an error of the thread itself is told by the next look.
+            // A thread has it; an error of the threads themselves is told by the next look.
             let done = self.sync_threads.as_ref().map(SyncThreads::wait_done);
             if let Some(Ok(done)) = done {
                 self.take_done(done);
@@ -354,7 +354,7 @@ impl Disk for FilesDisk {
         Ok(())
     }
 
-    /// Left to the thread, as it takes a while; without one the system keeps the bytes.
+    /// Left to the threads, as it takes a while; without them the system keeps the bytes.
     fn uncache(&mut self, file: FileId, bytes: u64) {
         if let (Some(file), Some(thread)) = (self.files.descriptor_if_open(file), &self.sync_threads) {
             thread.uncache(file, bytes);
