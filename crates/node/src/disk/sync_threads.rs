@@ -82,6 +82,17 @@ impl Queue {
         self.under_way.extend(job.descriptor());
         Some(job)
     }
+
+    /// Has a job that waits carried out before the others.
+    fn hurry(&mut self, ticket: u64) {
+        let is_it = |job: &Job| match job {
+            Job::Sync { ticket: own, .. } | Job::Zero { ticket: own, .. } => *own == ticket,
+            Job::Close(_) => false,
+        };
+        if let Some(job) = self.jobs.iter().position(is_it).and_then(|at| self.jobs.remove(at)) {
+            self.jobs.push_front(job);
+        }
+    }
 }
 
 /// The queue, and how the threads are woken.
@@ -218,14 +229,7 @@ impl SyncThreads {
     /// Has a sync that somebody waits for carried out before those that nobody does. Syncs may be carried out in any
     /// order: each covers what was issued before it was begun.
     pub(super) fn hurry(&self, ticket: u64) {
-        let is_it = |job: &Job| match job {
-            Job::Sync { ticket: own, .. } | Job::Zero { ticket: own, .. } => *own == ticket,
-            Job::Close(_) => false,
-        };
-        let jobs = &mut self.shared.lock().jobs;
-        if let Some(job) = jobs.iter().position(is_it).and_then(|at| jobs.remove(at)) {
-            jobs.push_front(job);
-        }
+        self.shared.lock().hurry(ticket);
     }
 
     /// Has a descriptor closed; it is closed here and now if the threads have too much to do.
@@ -291,46 +295,41 @@ mod tests {
 
     use super::*;
 
+    fn opened() -> Arc<OwnedFd> {
+        Arc::new(rustix::fs::open(".", OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap())
+    }
+
+    fn sync(ticket: u64, file: &Arc<OwnedFd>) -> Job {
+        Job::Sync { ticket, file: Arc::clone(file), folders: Vec::new(), waker: None }
+    }
+
+    fn ticket(job: Option<Job>) -> Option<u64> {
+        match job? {
+            Job::Sync { ticket, .. } | Job::Zero { ticket, .. } => Some(ticket),
+            Job::Close(_) => None,
+        }
+    }
+
     #[test]
     fn a_sync_that_somebody_waits_for_is_carried_out_before_those_that_nobody_does() {
-        const SYNCS: u64 = 500;
-        let folder = tempfile::tempdir().unwrap();
-        let thread = SyncThreads::start().unwrap();
-        for ticket in 0..SYNCS {
-            // Each has something to write.
-            let path = folder.path().join(ticket.to_string());
-            let mode = rustix::fs::Mode::from_raw_mode(0o600);
-            let file = rustix::fs::open(&path, OFlags::CREATE | OFlags::WRONLY, mode).unwrap();
-            pwrite(&file, &[7; 5_000], 0).unwrap();
-            thread.begin(ticket, Arc::new(file), Vec::new(), None).unwrap();
-        }
-        thread.hurry(SYNCS - 1);
-        let done: Vec<u64> = (0..SYNCS).map(|_| thread.wait_done().unwrap().0).collect();
-        let at = done.iter().position(|&ticket| ticket == SYNCS - 1).unwrap();
-        // A few may have ended before it was known that anybody waits.
-        assert!(at + THREADS_MAX < SYNCS as usize, "it was carried out last");
+        let jobs = (0..500).map(|ticket| sync(ticket, &opened())).collect();
+        let mut queue = Queue { jobs, ..Queue::default() };
+        queue.hurry(400);
+        queue.hurry(999);
+        let mut next = || ticket(queue.take());
+        assert_eq!([next(), next(), next()], [Some(400), Some(0), Some(1)]);
     }
 
     #[test]
     fn two_syncs_of_one_descriptor_are_carried_out_one_after_the_other() {
-        let file = || Arc::new(rustix::fs::open(".", OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap());
-        let sync = |ticket, file: &Arc<OwnedFd>| Job::Sync {
-            ticket,
-            file: Arc::clone(file),
-            folders: Vec::new(),
-            waker: None,
-        };
-        let (one, other) = (file(), file());
+        let (one, other) = (opened(), opened());
         let jobs = [sync(1, &one), sync(2, &one), sync(3, &other)];
         let mut queue = Queue { jobs: jobs.into(), ..Queue::default() };
         let mut next = |ended: &Arc<OwnedFd>| {
             queue.under_way.retain(|under_way| ended.as_raw_fd() != *under_way);
-            match queue.take()? {
-                Job::Sync { ticket, .. } => Some(ticket),
-                Job::Zero { .. } | Job::Close(_) => None,
-            }
+            ticket(queue.take())
         };
-        let never = file();
+        let never = opened();
         assert_eq!([next(&never), next(&never), next(&never)], [Some(1), Some(3), None]);
         assert_eq!(next(&one), Some(2));
     }
