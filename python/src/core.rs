@@ -1,10 +1,8 @@
 //! A client and who carries out what is asked of it: the thread that asks, or one aside.
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::future::Future;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -21,16 +19,6 @@ use crate::problem::Problem;
 
 /// How often a waiting thread looks whether Ctrl-C was pressed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// How often a waiting thread looks for the answer before it sleeps until there is one: some 20 microseconds. An answer of a
-/// server nearby is there by then, and being woken takes as long as its way.
-const LOOKS_MAX: u32 = 64;
-
-/// How many operations sleep at once after looking was in vain several times: the server is far away, or its core is busy.
-const ASLEEP: i32 = -64;
-
-/// How often in a row looking may be in vain.
-const VAIN_MAX: i32 = 3;
 
 /// What came of something that was asked. What it was asked with comes along, to be let go of where Python is held.
 pub(crate) struct Outcome {
@@ -63,8 +51,6 @@ pub(crate) struct Core {
     shell: RwLock<Option<Shell>>,
     /// Set once it is connected.
     client: OnceLock<Client>,
-    /// Whether the next operation looks for its answer before it sleeps: not below zero.
-    keen: AtomicI32,
 }
 
 #[derive(Clone)]
@@ -86,12 +72,7 @@ impl Core {
     }
 
     fn with(shell: Shell) -> Self {
-        Self {
-            opener: std::process::id(),
-            shell: RwLock::new(Some(shell)),
-            client: OnceLock::new(),
-            keen: AtomicI32::new(VAIN_MAX),
-        }
+        Self { opener: std::process::id(), shell: RwLock::new(Some(shell)), client: OnceLock::new() }
     }
 
     /// Called once.
@@ -129,10 +110,11 @@ impl Core {
             Shell::Here(runtime) => {
                 let mut asked = pin!(asked);
                 let outcome = loop {
-                    match py.detach(|| runtime.block_on(self.wait(asked.as_mut()))) {
-                        Some(outcome) => break outcome,
+                    match py.detach(|| runtime.block_on(async { timeout(LOOK_EVERY, asked.as_mut()).await }))
+                    {
+                        Ok(outcome) => break outcome,
                         // What has been sent goes on all the same.
-                        None => py.check_signals()?,
+                        Err(_) => py.check_signals()?,
                     }
                 };
                 match outcome.result {
@@ -142,25 +124,6 @@ impl Core {
             }
             Shell::Aside(aside) => aside.run(py, asked),
         }
-    }
-
-    /// What comes of something, if it comes before it is time to look for Ctrl-C.
-    async fn wait<F: Future>(&self, mut asked: Pin<&mut F>) -> Option<F::Output> {
-        let keen = self.keen.load(Ordering::Relaxed);
-        if keen < 0 {
-            self.keen.store(keen + 1, Ordering::Relaxed);
-        } else {
-            for _ in 0..LOOKS_MAX {
-                if let Poll::Ready(outcome) = poll_fn(|cx| Poll::Ready(asked.as_mut().poll(cx))).await {
-                    self.keen.store(VAIN_MAX, Ordering::Relaxed);
-                    return Some(outcome);
-                }
-                // Sockets are looked at meanwhile.
-                tokio::task::yield_now().await;
-            }
-            self.keen.store(if keen == 0 { ASLEEP } else { keen - 1 }, Ordering::Relaxed);
-        }
-        timeout(LOOK_EVERY, asked).await.ok()
     }
 
     /// The descriptor that an event loop is to watch, and then to call [`Core::drain`].

@@ -2,14 +2,16 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
+use zerohop_looking::Looking;
 use zerohop_session::{ConnectionId, Effect, Error, Lost, Reply, Request, Session, Settings, Time};
 use zerohop_tls::{ClientTls, fault_of};
 
@@ -43,6 +45,9 @@ pub(crate) struct Driver {
     sleep: Pin<Box<Sleep>>,
     start: Instant,
     tls: Option<ClientTls>,
+    looking: Looking,
+    /// Since when there has been nothing to do but wait for answers, and whether it sleeps meanwhile.
+    waiting: Option<(Instant, bool)>,
 }
 
 impl Driver {
@@ -63,6 +68,8 @@ impl Driver {
             sleep: Box::pin(sleep_until(start)),
             start,
             tls,
+            looking: Looking::default(),
+            waiting: None,
         }
     }
 
@@ -74,6 +81,7 @@ impl Driver {
     fn take_commands(&mut self, cx: &mut Context<'_>) -> bool {
         for _ in 0..COMMANDS_MAX {
             let now = self.now();
+            let is_alone = self.session.outstanding() == 0;
             match self.commands.poll_recv(cx) {
                 Poll::Ready(Some(Command::One(request, token))) => self.session.submit(now, request, token),
                 Poll::Ready(Some(Command::Many(all))) => {
@@ -87,6 +95,7 @@ impl Driver {
                 }
                 Poll::Pending => return false,
             }
+            self.looking.asked(if is_alone { 1 } else { 2 });
         }
         true
     }
@@ -128,6 +137,33 @@ impl Driver {
         if let Some(socket) = self.sockets.get_mut(place).and_then(Option::take) {
             let lost = Lost { fault: fault_of(error), ..Lost::from(error) };
             self.session.disconnected(self.now(), socket.id, lost);
+        }
+    }
+
+    /// What was waited for has come.
+    fn end_waiting(&mut self) {
+        if let Some((since, sleeps)) = self.waiting.take() {
+            self.looking.waited(since.elapsed(), sleeps);
+        }
+    }
+
+    /// Has another round come at once, in which sockets are looked at, as long as that is worth it.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        if self.session.outstanding() == 0 {
+            self.waiting = None;
+            return;
+        }
+        let (since, sleeps) = self.waiting.get_or_insert_with(|| (Instant::now(), false));
+        if *sleeps {
+            return;
+        }
+        let looked = since.elapsed();
+        *sleeps = looked >= self.looking.window(None);
+        if *sleeps {
+            self.looking.looked(looked);
+        } else {
+            // Wakes this task behind a look at the sockets, where waking it by itself would come before.
+            let _ = pin!(yield_now()).poll(cx);
         }
     }
 
@@ -189,6 +225,9 @@ impl Future for Driver {
         let mut more = this.take_commands(cx);
         let mut places = std::mem::take(&mut this.places);
         this.ready.take(cx.waker(), &mut places);
+        if !places.is_empty() {
+            this.end_waiting();
+        }
         let mut again = Vec::new();
         for place in places.drain(..) {
             if this.serve(place) {
@@ -199,6 +238,9 @@ impl Future for Driver {
         let now = this.now();
         this.session.turn(now, &mut this.effects);
         let acted = !this.effects.is_empty();
+        if acted {
+            this.waiting = None;
+        }
         this.carry_out();
         if this.ending && this.session.outstanding() == 0 {
             return Poll::Ready(());
@@ -220,6 +262,8 @@ impl Future for Driver {
         }
         if more {
             cx.waker().wake_by_ref();
+        } else {
+            this.look(cx);
         }
         Poll::Pending
     }

@@ -7,7 +7,7 @@ use super::manifest::{Dependency, Kind, Manifest, Manifests};
 
 /// The floors, from the ground; `*` stands for one folder name.
 const FLOORS: [&[&str]; 7] = [
-    &["crates/wire", "crates/engine"],
+    &["crates/wire", "crates/engine", "crates/looking"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction"],
     &["crates/partition", "crates/control"],
     &["crates/session"],

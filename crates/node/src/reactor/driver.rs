@@ -77,6 +77,9 @@ pub trait Driver {
     /// Errors: the loop cannot go on.
     fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()>;
 
+    /// Hears in how many frames others have asked for something since the last [`Driver::wait`].
+    fn asked(&mut self, _frames: usize) {}
+
     /// The time.
     fn now(&mut self) -> Now;
 

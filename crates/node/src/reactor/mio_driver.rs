@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use rustix::net::sockopt;
+use zerohop_looking::Looking;
 use zerohop_tls::Tls;
 
 use super::driver::{ConnectionId, Driver, Event, Now, Ready};
@@ -32,6 +33,7 @@ pub struct MioDriver {
     sockets: Vec<Option<Socket>>,
     waker: Arc<PollWaker>,
     started: Instant,
+    looking: Looking,
     /// Whether TLS is spoken, and with whom.
     tls: Option<TlsOptions>,
 }
@@ -58,6 +60,7 @@ impl MioDriver {
             sockets: Vec::new(),
             waker,
             started: Instant::now(),
+            looking: Looking::default(),
             tls: None,
         })
     }
@@ -87,6 +90,29 @@ impl MioDriver {
         Ok(())
     }
 
+    /// Looks for a while, if that is worth it, and then sleeps.
+    fn wait_for_events(&mut self, time_out: Option<Duration>) -> io::Result<()> {
+        if time_out == Some(Duration::ZERO) {
+            return self.poll.poll(&mut self.events, time_out);
+        }
+        let begin = Instant::now();
+        let window = self.looking.window(time_out);
+        let mut looked = Duration::ZERO;
+        while looked < window {
+            self.poll.poll(&mut self.events, Some(Duration::ZERO))?;
+            looked = begin.elapsed();
+            if !self.events.is_empty() {
+                self.looking.looked(looked);
+                self.looking.waited(looked, false);
+                return Ok(());
+            }
+        }
+        self.looking.looked(looked);
+        self.poll.poll(&mut self.events, time_out.map(|time_out| time_out.saturating_sub(looked)))?;
+        self.looking.waited(begin.elapsed(), true);
+        Ok(())
+    }
+
     /// What TLS has kept for want of room goes first when there is some.
     fn send_kept(&mut self, events: &[Event]) {
         for event in events {
@@ -107,7 +133,7 @@ impl MioDriver {
 
 impl Driver for MioDriver {
     fn wait(&mut self, time_out: Option<Duration>, events: &mut Vec<Event>) -> io::Result<()> {
-        match self.poll.poll(&mut self.events, time_out) {
+        match self.wait_for_events(time_out) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
         }
@@ -128,6 +154,10 @@ impl Driver for MioDriver {
             self.send_kept(events);
         }
         Ok(())
+    }
+
+    fn asked(&mut self, frames: usize) {
+        self.looking.asked(frames);
     }
 
     fn now(&mut self) -> Now {

@@ -90,6 +90,8 @@ pub struct Reactor<D, S: Service> {
 /// What one turn has handed to the service.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
+    /// Frames that came: a batch of requests is one.
+    frames: usize,
     requests: u32,
     bytes: usize,
     touched: bool,
@@ -146,6 +148,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn turn(&mut self) -> io::Result<bool> {
         let time_out = self.time_out();
         self.events.clear();
+        self.driver.asked(self.batch.frames);
         self.driver.wait(time_out, &mut self.events)?;
         self.now = self.driver.now();
         self.batch = Batch::default();

@@ -277,6 +277,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
     fn take_frame(&mut self, id: ConnectionId, frame: &Frame<'_>) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let (stage, envelope) = (connection.stage, frame.envelope);
+        self.batch.frames += 1;
         if self.expanded.capacity() > RECEIVE_BYTES {
             self.expanded = Vec::new();
         }
