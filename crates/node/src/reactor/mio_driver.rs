@@ -278,6 +278,29 @@ mod tests {
     }
 
     #[test]
+    fn it_looks_where_what_it_waits_for_comes_soon_and_nobody_asks_with_others() {
+        let mut driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let waker = driver.waker();
+        let mut looks_after = |act: &dyn Fn(&mut MioDriver)| {
+            act(&mut driver);
+            driver.looking.window(None) > Duration::ZERO
+        };
+        let millisecond = Some(Duration::from_millis(1));
+        assert!(!looks_after(&|_| ()));
+        // Nearly each of these is short, but the machine may be busy.
+        assert!((0..10_000).any(|_| {
+            waker.wake_by_ref();
+            looks_after(&|driver| driver.wait(None, &mut Vec::new()).unwrap())
+        }));
+        assert!((0..4).any(|_| !looks_after(&|driver| driver.wait(millisecond, &mut Vec::new()).unwrap())));
+        assert!((0..10_000).any(|_| {
+            waker.wake_by_ref();
+            looks_after(&|driver| driver.wait(None, &mut Vec::new()).unwrap())
+        }));
+        assert!(!looks_after(&|driver| driver.asked(2)));
+    }
+
+    #[test]
     fn another_thread_ends_a_wait() {
         let mut driver = MioDriver::listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let waker = driver.waker();

@@ -357,6 +357,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         }
         let mut out = self.connections.buffers.take();
         let mut replies = replies(&mut self.connections, &mut self.driver, self.now);
+        self.batch.frames += 1;
         let result = self.service.foreign(id, bytes, self.now, &mut replies, &mut out);
         self.batch.touched = true;
         if !out.is_empty() {

@@ -28,6 +28,8 @@ pub(in crate::reactor) struct World {
     pub(in crate::reactor) connect_error: Option<ErrorKind>,
     /// Whom the server has begun to connect to, and the number of the peer that stands there.
     pub(in crate::reactor) called: Vec<(SocketAddr, usize)>,
+    /// What the server said in how many frames others have asked for something, each time that it was not none.
+    pub(in crate::reactor) asked: Vec<usize>,
     listening: bool,
 }
 
@@ -141,6 +143,10 @@ impl Driver for FakeDriver {
             events.push(Event::Woken);
         }
         Ok(())
+    }
+
+    fn asked(&mut self, frames: usize) {
+        self.world.borrow_mut().asked.extend((frames > 0).then_some(frames));
     }
 
     fn now(&mut self) -> Now {

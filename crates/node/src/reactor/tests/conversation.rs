@@ -72,6 +72,18 @@ fn a_batch_is_answered_with_one_write_for_each_connection() {
 }
 
 #[test]
+fn the_driver_hears_in_how_many_frames_others_asked() {
+    let mut stand = Stand::new(When::AtOnce, Limits::DEFAULT);
+    let peer = stand.greeted();
+    for ids in [0..3, 3..4, 4..5] {
+        stand.send(peer, &lookups(ids));
+        stand.answers(peer);
+    }
+    // Each time of the turn before: the greeting, and all but the last.
+    assert_eq!(stand.world.borrow().asked, [1, 3, 1]);
+}
+
+#[test]
 fn thousands_of_requests_in_one_write_are_answered_in_bounded_batches() {
     let limits = Limits { batch_requests_max: 100, ..Limits::DEFAULT };
     let mut stand = Stand::new(When::AtOnce, limits);
