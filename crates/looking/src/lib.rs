@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-/// How long it looks: about what sleeping and being woken takes.
-pub const WINDOW: Duration = Duration::from_micros(50);
+/// How long it looks: twice what sleeping and being woken takes, and as long as a batch of a hundred records does.
+pub const WINDOW: Duration = Duration::from_micros(100);
 
 /// A wait in which it slept is as much longer, for want of having been woken earlier.
 const WOKEN_AFTER: Duration = Duration::from_micros(50);
