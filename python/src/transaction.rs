@@ -64,6 +64,17 @@ impl NativeTransaction {
         })
     }
 
+    /// Records of any keyspaces, in one round.
+    fn read_many(&self, py: Python<'_>, records: Vec<(Bound<'_, NativeKeyspace>, Blob)>) -> Brought {
+        let (keyspaces, keys): (Vec<_>, Vec<_>) =
+            records.into_iter().map(|(keyspace, key)| (Arc::clone(keyspace.get().inner()), key)).unzip();
+        let transaction = self.transaction.clone();
+        self.core.run(py, async move {
+            let records: Vec<_> = keyspaces.iter().map(AsRef::as_ref).zip(&keys).collect();
+            transaction.read_many(&records).await.map(Answer::Records).map_err(Problem::from).into()
+        })
+    }
+
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
     fn insert(
         &self,

@@ -13,6 +13,7 @@ import pytest
 
 import zerohop
 import zerohop._blobs
+import zerohop._transaction
 import zerohop._transaction_blobs
 import zerohop.aio
 import zerohop.errors
@@ -25,7 +26,7 @@ _numbers = itertools.count()
 
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
-    own = (zerohop._blobs, zerohop._client, zerohop._local, zerohop._transaction_blobs)
+    own = (zerohop._blobs, zerohop._client, zerohop._local, zerohop._transaction, zerohop._transaction_blobs)
     for module in (zerohop, *own, zerohop.aio, zerohop.errors, zerohop.fs):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, Optional
 
 import pytest
 
@@ -141,6 +141,54 @@ def test_several_records_are_read_as_of_one_moment(client: Client, keyspace: Key
     assert found[0] is not None and found[1] is None and client.read_many([]) == []
 
 
+def values(found: list[Optional[zerohop.Record]]) -> list[Any]:
+    return [one and one.value for one in found]
+
+
+def test_several_records_are_read_within_a_transaction(client: Client, keyspace: Keyspace) -> None:
+    other = client.keyspace()
+    other["inside"] = "o"
+    keyspace.set_many({"a": "1", "b": "2"})
+    keyspace.append("crew", "Nemo", "Ned")
+    with client.transaction() as t:
+        # What it has written lies over what is there, also where that was not read before.
+        t[keyspace]["a"] = "new"
+        t[keyspace].append("crew", "Conseil")
+        del t[keyspace]["gone"]
+        asked: list[Any] = [(keyspace, "b"), (other, b"inside"), (keyspace, "nothing"), (keyspace, "a"), (keyspace, "b")]
+        assert values(t.read_many(asked)) == [b"2", b"o", None, b"new", b"2"]
+        assert values(t[keyspace].read_many(["crew", "gone"])) == [[b"Nemo", b"Ned", b"Conseil"], None]
+        version = t[keyspace].read_many(key for key in ["b"])[0]
+        assert version == keyspace.lookup("b")
+    assert keyspace["a"] == b"new"
+    wrong: Any = 5
+    with pytest.raises(TypeError), client.transaction() as t:
+        t.read_many([(keyspace, wrong)])
+    with pytest.raises(TypeError), client.transaction() as t:
+        t.read_many([wrong])
+    with pytest.raises(zerohop.ClosedError):
+        t[keyspace].read_many(["a"])
+    # Nothing that was read, or more than a transaction may have: it goes on.
+    with client.transaction() as t:
+        assert t.read_many([]) == []
+        with pytest.raises(zerohop.LimitError):
+            t[keyspace].read_many(str(n) for n in range(20_000))
+
+
+@pytest.mark.parametrize("changed", ["there", "nothing"])
+def test_all_that_was_read_together_must_be_so_at_the_commit(client: Client, keyspace: Keyspace, changed: str) -> None:
+    keyspace.set_many({"one": "1", "there": "2"})
+    with pytest.raises(zerohop.ConflictError), client.transaction() as t:
+        t[keyspace].read_many(["one", "there", "nothing"])
+        t[keyspace]["sum"] = "3"
+        keyspace[changed] = "other"
+    assert "sum" not in keyspace
+    # Also if nothing is written: they were not all so at one moment.
+    with pytest.raises(zerohop.ConflictError), client.transaction() as t:
+        t.read_many([(keyspace, "one"), (keyspace, changed)])
+        keyspace[changed] = "another"
+
+
 def test_wrong_types_and_closed_clients(keyspace: Keyspace) -> None:
     with zerohop.local() as client:
         t = client.transaction()
@@ -175,6 +223,18 @@ def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
                     t[aside]["x"] = "1"
                     raise ZeroDivisionError
             assert await aside.get("x") is None
+            default = await client.keyspace()
+            async with client.transaction() as t:
+                t[aside]["y"] = "2"
+                assert values(await t[aside].read_many(["y", "n", "nothing"])) == [b"2", b"1", None]
+                assert values(await t.read_many([(default, "nothing"), (aside, "n")])) == [None, b"1"]
+            with pytest.raises(zerohop.ConflictError):
+                async with client.transaction() as t:
+                    await t[aside].read_many(["y", "nothing"])
+                    await t.read_many([(aside, "n")])
+                    t[aside]["z"] = "3"
+                    await aside.set("nothing", "something")
+            assert await aside.get("z") is None
 
             async def add(t: zerohop.aio.Transaction) -> None:
                 t[aside]["n"] = str(int(await t[aside].get("n")) + 1)

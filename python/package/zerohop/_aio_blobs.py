@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
@@ -284,6 +284,13 @@ class Transaction(Writes):
     def __getitem__(self, keyspace: Keyspace) -> TransactionKeyspace:
         return TransactionKeyspace(self, keyspace)
 
+    async def read_many(self, records: Iterable[tuple[Keyspace, Key]]) -> list[Optional[Record]]:
+        """Records of any keyspaces, asked for in one round, in the order given; `None` where there is none."""
+        found = await self._native.read_many([(keyspace._native, key) for keyspace, key in records])
+        # Whoever has read nothing has nothing to commit.
+        self._touched = self._touched or bool(found)
+        return [_values.record(one) for one in found]
+
     async def commit(self) -> int:
         """Does all that was written, if all that was read is still so, and brings the version."""
         self._ended = True
@@ -332,6 +339,12 @@ class TransactionKeyspace(KeyspaceWrites):
         """All but the record's contents."""
         self._transaction._touched = True
         return _values.info(await self._native.inspect(self._keyspace, key))
+
+    async def read_many(self, keys: Iterable[Key]) -> list[Optional[Record]]:
+        """Records, asked for in one round, in the order of the keys; `None` where there is none."""
+        found = await self._native.read_many([(self._keyspace, key) for key in keys])
+        self._transaction._touched = self._transaction._touched or bool(found)
+        return [_values.record(one) for one in found]
 
 
 class TransactionBlobs:
