@@ -6,10 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use zerohop_client::{Client, Options, Secret, Token, read_secret, read_token};
-use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer as AdminSays, Ask, KeyspaceDrop, KeyspaceSettings,
-};
+use zerohop_client::{Client, DropOptions, Options, Secret, Token, read_secret, read_token};
+use zerohop_wire::admin::{AdminAnswer, AdminRequest, Answer as AdminSays, Ask, KeyspaceSettings};
 
 use crate::answer::Answer;
 use crate::arguments::{Blob, Credentials, limit};
@@ -90,9 +88,16 @@ impl NativeClient {
         self.admin(py, Ask::CreateKeyspace(settings))
     }
 
-    /// Removes a keyspace and all that is in it.
-    fn drop_keyspace(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
-        self.admin(py, Ask::DropKeyspace(KeyspaceDrop { name, at_once: false }))
+    /// Removes a keyspace and all that is in it, and waits until it is gone.
+    #[pyo3(signature = (name, timeout = None))]
+    fn drop_keyspace(&self, py: Python<'_>, name: String, timeout: Option<f64>) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        let wait = limit(timeout)?.unwrap_or(client.options().deadline);
+        self.0.run(py, async move {
+            let dropped =
+                client.drop_keyspace_with(&name, DropOptions { at_once: false, wait }, |_| ()).await;
+            dropped.map(|_| Answer::Nothing).map_err(Problem::from).into()
+        })
     }
 
     /// Begins a transaction.

@@ -84,6 +84,8 @@ impl Problem {
                 Told { key: key.as_deref(), ..Told::of_reason(reason) }
             }
             Self::Client(Error::Endpoint { .. }) => plain("Endpoint"),
+            Self::Client(Error::Refused { .. }) | Self::Refused(_) => plain("AdminRefused"),
+            Self::Client(Error::UnderWay { .. }) => plain("UnderWay"),
             Self::Client(Error::Unexpected) => plain("Unexpected"),
             Self::Client(Error::Blob { name, why }) => {
                 let code = match why {
@@ -96,7 +98,6 @@ impl Problem {
             Self::Client(Error::Ended) | Self::FillEnded => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::Secret(_) => plain("SecretFile"),
-            Self::Refused(_) => plain("AdminRefused"),
             Self::Closed => plain("Closed"),
             Self::Forked { .. } => plain("Forked"),
         }

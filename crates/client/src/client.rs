@@ -119,7 +119,11 @@ impl Client {
 
     /// Sends a control request to a manager: Protocol Buffers both ways.
     pub async fn admin(&self, encoded: Bytes) -> Result<Bytes, Error> {
-        match self.ask(Request::admin(encoded, self.limit_us())).await? {
+        self.admin_within(encoded, self.limit_us()).await
+    }
+
+    pub(crate) async fn admin_within(&self, encoded: Bytes, limit_us: u64) -> Result<Bytes, Error> {
+        match self.ask(Request::admin(encoded, limit_us)).await? {
             Reply::Admin(encoded) => Ok(encoded),
             _ => Err(Error::Unexpected),
         }

@@ -1,6 +1,7 @@
 //! Errors that say what happened, to which key, and what to do.
 
 use std::fmt;
+use std::time::Duration;
 
 use zerohop_session::Error as Reason;
 use zerohop_wire::{AbortReason, Failure};
@@ -44,6 +45,22 @@ pub enum Error {
     NotReadBack {
         /// The beginning of the key.
         key: Box<[u8]>,
+    },
+    /// A manager refused it.
+    Refused {
+        /// For programs: one of the `REFUSED_` constants of the wire.
+        code: Box<str>,
+        /// For people: what happened and what to do.
+        reason: Box<str>,
+    },
+    /// A keyspace is being dropped, which nobody has to wait for: see [`crate::Client::drop_keyspace`].
+    UnderWay {
+        /// Its name.
+        keyspace: Box<str>,
+        /// For how long it was waited for.
+        waited: Duration,
+        /// What the drop waits for.
+        reason: Box<str>,
     },
     /// The server's answer is not one to this operation: client and server do not fit together.
     Unexpected,
@@ -174,6 +191,12 @@ impl fmt::Display for Error {
                 f,
                 "key \"{}\": what this transaction has written there cannot be read back before it is committed: read first",
                 key.escape_ascii()
+            ),
+            Self::Refused { reason, .. } => f.write_str(reason),
+            Self::UnderWay { keyspace, waited, reason } => write!(
+                f,
+                "after {waited:?} the drop of keyspace {keyspace} is still under way, and goes on by itself: it is done once there is \
+                 no keyspace of this name any more, and whoever drops it again waits for that. {reason}"
             ),
             Self::Unexpected => f.write_str(
                 "the server's answer is not one to this request: bring client and server up to date",

@@ -71,3 +71,12 @@ pub(crate) const BLOB_CUTS_AHEAD: u64 = 256;
 /// How many chunks ahead of what is filled the header says that it is: after so many it is said once more, and so many have to
 /// be looked at beyond what was filled if it comes to nothing.
 pub(crate) const BLOB_FILL_STEP_CHUNKS: u64 = 256;
+
+/// How much later than it was asked to a manager may answer that a drop is under way.
+pub(crate) const DROP_ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// How long a manager is asked again that cannot drop anything just now; the time-out, if that is shorter.
+pub(crate) const DROP_NOT_NOW_MAX: Duration = Duration::from_secs(5);
+
+/// After which pause it is asked again, where it, or whoever is asked next, has not said that it waits.
+pub(crate) const DROP_PAUSE: Duration = Duration::from_millis(100);

@@ -9,10 +9,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use zerohop_client::DropOptions;
 use zerohop_client::{
     Blocking, BlockingClient, Client, Condition, Error, Failure, Options, Reason, Record, Ttl,
 };
 use zerohop_placement::{Address, ClusterMap, Node, NodeState};
+use zerohop_wire::admin::{
+    AdminAnswer, AdminRequest, Answer as Says, Ask, KeyspaceDrop, KeyspaceStatus, REFUSED_CLOSING,
+    REFUSED_FAILED, REFUSED_UNKNOWN, Refused,
+};
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, pack};
@@ -25,6 +30,9 @@ struct Store {
     /// Writes after which the connection is dropped unanswered.
     drop_after: Vec<u64>,
     connections: u64,
+    /// What a manager answers, in turn; `None`: it drops the connection. And what it was asked.
+    admin: Vec<Option<AdminAnswer>>,
+    asked: Vec<AdminRequest>,
 }
 
 #[derive(Clone)]
@@ -143,6 +151,11 @@ fn answer(
                 .map(|key| ScannedKey { key, record: RecordType::Bytes, version: Timestamp(1) })
                 .collect();
             say(&Message::Answer(Ok(Outcome::Page { next: &[], keys: Many::given(&keys) })));
+        }
+        Message::Admin(Admin { encoded }) => {
+            store.asked.push(AdminRequest::from_bytes(encoded).unwrap());
+            let encoded = store.admin.remove(0)?.to_bytes();
+            say(&Message::AdminAnswer(Admin { encoded: &encoded }));
         }
         other => panic!("the client asks {other:?}"),
     }
@@ -359,4 +372,61 @@ fn the_blocking_face_needs_no_runtime_and_refuses_to_stop_one() {
         assert_eq!(error, Error::InsideRuntime);
         stop.send(()).unwrap();
     });
+}
+
+fn under_way(reason: &str) -> Option<AdminAnswer> {
+    let (code, reason) = (REFUSED_CLOSING.to_owned(), reason.to_owned());
+    Some(AdminAnswer::of(Says::Refused(Refused { code, reason, keyspace: 9 })))
+}
+
+fn drops(server: &Server) -> Vec<KeyspaceDrop> {
+    let asked = std::mem::take(&mut server.store.lock().unwrap().asked);
+    let drops = asked.into_iter().map(|request| match request.ask {
+        Some(Ask::DropKeyspace(drop)) => drop,
+        other => panic!("{other:?}"),
+    });
+    drops.collect()
+}
+
+#[tokio::test]
+async fn a_drop_is_waited_for_and_no_other_keyspace_of_its_name_is_meant() {
+    let server = serve().await;
+    let client = Client::connect(&server.address).await.unwrap();
+    let says = |answers: Vec<Option<AdminAnswer>>| server.store.lock().unwrap().admin = answers;
+    let papers = KeyspaceStatus { id: 9, name: "papers".into(), ..KeyspaceStatus::default() };
+    let refused = |code| Some(AdminAnswer::refused(code, "why"));
+    let done = || Some(AdminAnswer::of(Says::Keyspace(papers.clone())));
+
+    says(vec![refused(REFUSED_FAILED), under_way("a"), under_way("a"), None, under_way("b"), done()]);
+    let mut told = Vec::new();
+    let options = DropOptions { at_once: false, wait: Duration::from_mins(1) };
+    let dropped = client.drop_keyspace_with("papers", options, |reason| told.push(reason.to_owned())).await;
+    assert_eq!((dropped.as_ref(), &told[..]), (Ok(&papers), &["a".to_owned(), "b".to_owned()][..]));
+    let asked = drops(&server);
+    assert_eq!(asked.iter().map(|drop| drop.id).collect::<Vec<_>>(), [0, 0, 9, 9, 9, 9]);
+    assert!(
+        asked.iter().all(|drop| drop.wait_ms > Some(30_000) && drop.wait_ms <= Some(60_000)),
+        "{asked:?}"
+    );
+
+    // It has gone between two questions; unless there was none to begin with.
+    says(vec![under_way("a"), refused(REFUSED_UNKNOWN), refused(REFUSED_UNKNOWN)]);
+    client.drop_keyspace("papers").await.unwrap();
+    let error = client.drop_keyspace("papers").await.unwrap_err();
+    assert!(matches!(&error, Error::Refused { code, .. } if &**code == REFUSED_UNKNOWN), "{error}");
+    drops(&server);
+
+    // It is not gone in time: that is told, and what it waits for.
+    says(vec![under_way("it waits for partition 5")]);
+    let options = DropOptions { wait: Duration::ZERO, ..options };
+    let error = client.drop_keyspace_with("papers", options, |_| ()).await.unwrap_err();
+    assert!(matches!(error, Error::UnderWay { .. }) && !error.is_unknown(), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("goes on by itself") && text.ends_with("it waits for partition 5"), "{text}");
+    assert_eq!(drops(&server)[0].wait_ms, Some(0));
+
+    // Nobody has said that it has begun.
+    says(vec![None]);
+    let error = client.drop_keyspace("papers").await.unwrap_err();
+    assert!(error.is_unknown(), "{error}");
 }

@@ -113,6 +113,13 @@ pub struct KeyspaceDrop {
     /// Whatever is under way there. Transactions over it and others may be undone in the others, though they were acknowledged.
     #[prost(bool, tag = "2")]
     pub at_once: bool,
+    /// Only the keyspace of this id, which another of the same name may have followed; 0: whichever has the name.
+    #[prost(uint32, tag = "3")]
+    pub id: u32,
+    /// How long the manager waits for its end before it answers that it is under way: never longer than 2 s, which it is unless
+    /// this says otherwise.
+    #[prost(uint32, optional, tag = "4")]
+    pub wait_ms: Option<u32>,
 }
 
 /// Treat a node so.
@@ -465,7 +472,11 @@ impl AdminAnswer {
     /// An answer that says why not.
     #[must_use]
     pub fn refused(code: &str, reason: impl Into<String>) -> AdminAnswer {
-        AdminAnswer::of(Answer::Refused(Refused { code: code.to_owned(), reason: reason.into() }))
+        AdminAnswer::of(Answer::Refused(Refused {
+            code: code.to_owned(),
+            reason: reason.into(),
+            keyspace: 0,
+        }))
     }
 
     /// The bytes of the `admin_answer` frame's body.
@@ -509,7 +520,12 @@ mod tests {
             Ask::Status(StatusGet {}),
             Ask::CreateKeyspace(settings()),
             Ask::AlterKeyspace(settings()),
-            Ask::DropKeyspace(KeyspaceDrop { name: "papers".into(), at_once: true }),
+            Ask::DropKeyspace(KeyspaceDrop {
+                name: "papers".into(),
+                at_once: true,
+                id: 7,
+                wait_ms: Some(300),
+            }),
             Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
             Ask::RemoveNode(NodeRemove { node: 3 }),
             Ask::ListPartitions(PartitionList { keyspace: "papers".into(), first: 1024 }),

@@ -97,10 +97,21 @@ class Client:
         self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
         return self.keyspace(name)
 
-    def drop_keyspace(self, name: str) -> None:
-        """Removes a keyspace and all that is in it, once the transactions over it that are under way have ended. Raises `RefusedError` if
-        there is none, or if after two seconds that is not so yet: the drop goes on, and may be asked for again."""
-        self._native.drop_keyspace(name)
+    def drop_keyspace(self, name: str, *, timeout: Optional[float] = None) -> None:
+        """Removes a keyspace and all that is in it, and waits until it is gone, for at most `timeout` seconds: the client's unless
+        given. First the transactions over it that are under way end. Raises `RefusedError` if there is none.
+
+        >>> papers = client.create_keyspace("pamphlets", replicas=1, min_in_sync=1)
+        >>> client.drop_keyspace("pamphlets", timeout=60)
+        >>> client.keyspace("pamphlets")
+        Traceback (most recent call last):
+        ...
+        zerohop.errors.NotFoundError: ...
+
+        Raises `UnderWayError` if it is not gone in time: the drop goes on by itself, and nothing can be done in the keyspace any
+        more. It is done once there is no keyspace of this name; calling this again waits for that.
+        """
+        self._native.drop_keyspace(name, timeout)
 
     def transaction(self) -> Transaction:
         """Begins a transaction over any keyspaces of this client, which is committed at the end of a `with` block, and aborted if

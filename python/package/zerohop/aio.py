@@ -106,9 +106,9 @@ class Client:
         await self._native.create_keyspace(name, durability, replicas, min_in_sync, partitions)
         return await self.keyspace(name)
 
-    async def drop_keyspace(self, name: str) -> None:
-        """Removes a keyspace and all that is in it: as `zerohop.Client.drop_keyspace`."""
-        await self._native.drop_keyspace(name)
+    async def drop_keyspace(self, name: str, *, timeout: Optional[float] = None) -> None:
+        """Removes a keyspace and all that is in it, and waits until it is gone: as `zerohop.Client.drop_keyspace`."""
+        await self._native.drop_keyspace(name, timeout)
 
     def transaction(self) -> Transaction:
         """Begins a transaction, which is committed at the end of an `async with` block: as `zerohop.Client.transaction`."""

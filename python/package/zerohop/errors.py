@@ -101,6 +101,10 @@ class RefusedError(Error):
     """A manager refused what it was asked to do."""
 
 
+class UnderWayError(Error, TimeoutError):
+    """It was not done in time, and goes on by itself: the drop of a keyspace."""
+
+
 class ClosedError(Error):
     """The client was closed."""
 
@@ -183,6 +187,7 @@ _CLASSES: dict[str, type[Error]] = {
     "TooManyOperations": OverloadedError,
     "TooManyBytes": OverloadedError,
     "AdminRefused": RefusedError,
+    "UnderWay": UnderWayError,
     "Closed": ClosedError,
     "Forked": ForkedError,
     "Conflict": ConflictError,

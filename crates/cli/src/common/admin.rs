@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
-use zerohop_client::Client;
+use tokio::time::sleep;
+use zerohop_client::{Client, DropOptions};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, ManagersSet,
-    NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus,
-    REFUSED_CLOSING, REFUSED_FAILED, REFUSED_UNKNOWN, Refused, Status, StatusGet, TokenList, TokenPut,
-    TokenRevoke, TokenStatus,
+    AdminAnswer, AdminRequest, Answer, Ask, KeyspaceSettings, KeyspaceStatus, ManagersSet, NodeRemove,
+    NodeStateSet, PartitionList, PartitionMove, PartitionRecover, PartitionStatus, REFUSED_FAILED, Status,
+    StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -51,29 +50,8 @@ pub(crate) async fn drop_keyspace(
     name: &str,
     (at_once, wait): (bool, Duration),
 ) -> Result<KeyspaceStatus, CommandError> {
-    let due = Instant::now() + wait;
-    let mut told = None;
-    loop {
-        let drop = Ask::DropKeyspace(KeyspaceDrop { name: name.to_owned(), at_once });
-        match answer(client, drop).await? {
-            Answer::Refused(Refused { code, reason }) if code == REFUSED_CLOSING => {
-                if Instant::now() >= due {
-                    let text = format!("after {wait:?} the drop is still under way, and goes on: {reason}");
-                    return Err(CommandError::UnderWay(text));
-                }
-                if told.as_ref() != Some(&reason) {
-                    output::problem(&format!("Waiting up to {wait:?}: {reason}."));
-                    told = Some(reason);
-                }
-            }
-            // It went between two questions.
-            Answer::Refused(Refused { code, .. }) if code == REFUSED_UNKNOWN && told.is_some() => {
-                return Ok(KeyspaceStatus { name: name.to_owned(), ..KeyspaceStatus::default() });
-            }
-            Answer::Refused(refused) => return Err(CommandError::Refused(refused.reason)),
-            answer => return keyspace(answer),
-        }
-    }
+    let tell = |reason: &str| output::problem(&format!("Waiting up to {wait:?}: {reason}."));
+    Ok(client.drop_keyspace_with(name, DropOptions { at_once, wait }, tell).await?)
 }
 
 /// Treats a node so from now on.

@@ -65,7 +65,11 @@ impl CommandError {
 
 impl From<zerohop_client::Error> for CommandError {
     fn from(error: zerohop_client::Error) -> Self {
-        Self::Client(error)
+        match error {
+            zerohop_client::Error::Refused { reason, .. } => Self::Refused(reason.into()),
+            zerohop_client::Error::UnderWay { .. } => Self::UnderWay(error.to_string()),
+            error => Self::Client(error),
+        }
     }
 }
 

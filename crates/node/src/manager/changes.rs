@@ -31,6 +31,12 @@ pub(super) struct Decided {
     pub(super) keyspace: KeyspaceStatus,
 }
 
+/// Keyspaces that are being dropped.
+pub(super) fn closing(map: &ClusterMap) -> Vec<KeyspaceStatus> {
+    let closing = map.keyspaces().filter(|(_, found)| found.is_closing());
+    closing.map(|(id, found)| status(id, found.config())).collect()
+}
+
 /// Why not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
@@ -46,7 +52,7 @@ impl Situation<'_> {
         let name = name(&asked.name)?;
         if let Some((id, found)) = self.map.keyspace_named(name.as_str()) {
             if found.is_closing() {
-                return Err(closing::refusal(name.as_str(), ""));
+                return Err(closing::refusal(name.as_str()));
             }
             let reason = format!(
                 "there is a keyspace {name} (its id is {id}): alter it, drop it first, or use another name"
@@ -76,7 +82,7 @@ impl Situation<'_> {
     pub(super) fn alter(&self, asked: &KeyspaceSettings) -> Decision {
         let (id, found) = self.find(&asked.name)?;
         if found.is_closing() {
-            return Err(closing::refusal(&asked.name, ""));
+            return Err(closing::refusal(&asked.name));
         }
         if let Some(partitions) = asked.partitions.filter(|count| *count != found.config().partitions.get()) {
             return self.split(asked, (id, found), partitions);
@@ -122,6 +128,10 @@ impl Situation<'_> {
     /// A keyspace goes, with all that is in it.
     pub(super) fn drop(&self, asked: &KeyspaceDrop) -> Decision {
         let (id, found) = self.find(&asked.name)?;
+        if ![0, id.0].contains(&asked.id) {
+            let reason = format!("keyspace {} ({}) is gone: {id} has its name by now", asked.name, asked.id);
+            return Err(refusal(REFUSED_UNKNOWN, reason));
+        }
         if found.config().name == KeyspaceName::default_keyspace() {
             let reason =
                 "the keyspace default is in every cluster and cannot be dropped: remove its records instead";
@@ -364,7 +374,7 @@ mod tests {
     #[test]
     fn a_keyspace_is_dropped_unless_it_is_the_one_that_must_be() {
         let map = map();
-        let named = |name: &str| KeyspaceDrop { name: name.into(), at_once: false };
+        let named = |name: &str| KeyspaceDrop { name: name.into(), ..Default::default() };
         assert_eq!(refused(on(&map).drop(&named("default"))).0, REFUSED_SETTING);
         let (code, reason) = refused(on(&map).drop(&named("papers")));
         assert!(code == REFUSED_UNKNOWN && reason.contains("there is default"), "{reason}");
@@ -372,13 +382,19 @@ mod tests {
         let closing = after(&next, &on(&next).drop(&named("papers")).unwrap());
         assert!(closing.keyspace_named("papers").unwrap().1.is_closing());
         assert!(on(&closing).drop(&named("papers")).unwrap().delta.is_none(), "it is being dropped already");
+        // Whoever asks again does not mean another one of the name.
+        for (id, is_meant) in [(5, true), (4, false)] {
+            let again = on(&closing).drop(&KeyspaceDrop { id, ..named("papers") });
+            assert!(again.is_ok() || refused(again).0 == REFUSED_UNKNOWN);
+            assert_eq!(on(&next).drop(&KeyspaceDrop { id, ..named("papers") }).is_ok(), is_meant);
+        }
         for other in
             [on(&closing).create(&asked("papers"), KeyspaceId(6), 9), on(&closing).alter(&asked("papers"))]
         {
             let (code, reason) = refused(other);
             assert!(code == REFUSED_CLOSING && reason.contains("--at-once"), "{reason}");
         }
-        let at_once = KeyspaceDrop { name: "papers".into(), at_once: true };
+        let at_once = KeyspaceDrop { name: "papers".into(), at_once: true, ..Default::default() };
         for map in [next, closing] {
             let last = after(&map, &on(&map).drop(&at_once).unwrap());
             assert!(last.keyspace_named("papers").is_none());

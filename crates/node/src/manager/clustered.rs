@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
@@ -21,7 +22,7 @@ use super::cluster::Input;
 use super::jobs::decide;
 use super::shared::Shared;
 use super::tokens;
-use crate::server::limits::{DROP_LOOK, DROP_WAIT, MAP_WAIT};
+use crate::server::limits::{DROP_LOOK, MAP_WAIT};
 
 /// Carries a change out.
 pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
@@ -93,7 +94,10 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         }
         _ => {}
     }
-    let is_drop = matches!(ask, Ask::DropKeyspace(_));
+    let drop_wait = match &ask {
+        Ask::DropKeyspace(asked) => Some(closing::wait(asked)),
+        _ => None,
+    };
     // The control group gives a new keyspace its number; any that is free serves to look for what is wrong.
     let free = shared.history.borrow().map().keyspaces().last().map_or(1, |(id, _)| id.0.saturating_add(1));
     let decided = match decide(shared, ask, KeyspaceId(free)) {
@@ -110,14 +114,14 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
         _ => None,
     });
     let Some((command, is_new)) = command else {
-        return match is_drop {
-            true => await_drop(shared, keyspace).await,
-            false => AdminAnswer::of(Answer::Keyspace(keyspace)),
+        return match drop_wait {
+            Some(wait) => await_drop(shared, keyspace, wait).await,
+            None => AdminAnswer::of(Answer::Keyspace(keyspace)),
         };
     };
     let closes = matches!(command, Command::CloseKeyspace(_));
     match have_decided(shared, command).await {
-        Ok(_) if closes => await_drop(shared, keyspace).await,
+        Ok(_) if closes => await_drop(shared, keyspace, drop_wait.unwrap_or_default()).await,
         Ok(done) => {
             if is_new {
                 keyspace.id = u32::try_from(done.number).unwrap_or(keyspace.id);
@@ -129,15 +133,15 @@ pub(super) async fn change(shared: &Rc<Shared>, ask: Ask) -> AdminAnswer {
 }
 
 /// Waits, for a while, until a keyspace that is being dropped is gone.
-async fn await_drop(shared: &Rc<Shared>, keyspace: KeyspaceStatus) -> AdminAnswer {
+async fn await_drop(shared: &Rc<Shared>, keyspace: KeyspaceStatus, wait: Duration) -> AdminAnswer {
     let id = KeyspaceId(keyspace.id);
-    let due = Instant::now() + DROP_WAIT;
+    let due = Instant::now() + wait;
     while shared.history.borrow().map().keyspace(id).is_some() {
         if Instant::now() >= due {
             let undrained =
                 of_agent(shared, |answer| Input::Undrained { keyspace: id, answer }).await.flatten();
             let waits = closing::waits(shared.history.borrow().map(), id, undrained.as_deref());
-            return closing::refusal(&keyspace.name, &waits).into_answer();
+            return closing::under_way(&keyspace, &waits);
         }
         sleep(DROP_LOOK).await;
     }

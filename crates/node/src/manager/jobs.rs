@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::spawn_local;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{error, info};
 use zerohop_placement::{Change, MapDelta};
 use zerohop_wire::admin::{
@@ -13,13 +14,13 @@ use zerohop_wire::admin::{
 };
 use zerohop_wire::ids::KeyspaceId;
 
-use super::changes::{Decided, Refusal, Situation};
+use super::changes::{self, Decided, Refusal, Situation};
 use super::instances::{self, tell};
 use super::shared::Shared;
 use super::{Job, ReplyTo, closing, clustered, groups, status, tokens};
 use crate::entropy::random_u64;
 use crate::instance::{Figures, Notice};
-use crate::server::limits::{DROP_LOOK, DROP_WAIT, MAP_WAIT};
+use crate::server::limits::{DROP_AGAIN, DROP_LOOK, MAP_WAIT};
 use crate::server::{NodeFolder, SavedNode};
 
 /// Alone changes the map of a node that stands alone; in a cluster it has the control group do so.
@@ -45,7 +46,7 @@ impl Worker {
 
     /// Carries out what comes. It ends with the manager.
     pub(super) async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        while let Some(Job { encoded, access, reply }) = jobs.recv().await {
+        while let Some(Job { encoded, access, reply }) = self.next(&mut jobs).await {
             let request = AdminRequest::from_bytes(&encoded);
             if let Ok(AdminRequest { ask: Some(ask) }) = &request {
                 let permitted = tokens::may_ask(self.shared.history.borrow().map(), access, ask);
@@ -97,6 +98,26 @@ impl Worker {
         }
     }
 
+    /// What comes next. Keyspaces that are being dropped go meanwhile: in a cluster the control group sees to that.
+    async fn next(&mut self, jobs: &mut mpsc::Receiver<Job>) -> Option<Job> {
+        loop {
+            let closing = changes::closing(self.shared.history.borrow().map());
+            if self.alone.is_none() || closing.is_empty() {
+                return jobs.recv().await;
+            }
+            if let Ok(job) = timeout(DROP_AGAIN, jobs.recv()).await {
+                return job;
+            }
+            if self.shared.phase().why_not().is_some() {
+                continue;
+            }
+            for keyspace in closing {
+                // Whoever asks for it is told why it is not gone, and a change that fails is logged.
+                drop(self.drop_when_drained(None, keyspace, Duration::ZERO).await);
+            }
+        }
+    }
+
     async fn change(&mut self, ask: Ask) -> AdminAnswer {
         if let Some(reason) = self.shared.phase().why_not() {
             return AdminAnswer::refused(REFUSED_FAILED, format!("nothing can be changed now: {reason}"));
@@ -109,15 +130,20 @@ impl Worker {
             };
         }
         let next_keyspace = self.alone.as_ref().map_or(KeyspaceId::NONE, |alone| alone.next_keyspace);
-        let is_drop = matches!(ask, Ask::DropKeyspace(_));
+        let drop_wait = match &ask {
+            Ask::DropKeyspace(asked) => Some(closing::wait(asked)),
+            _ => None,
+        };
         let decided = match decide(&self.shared, ask, next_keyspace) {
             Ok(decided) => decided,
             Err(refusal) => return refusal.into_answer(),
         };
         let Decided { delta, keyspace } = decided;
         let closes = |delta: &MapDelta| matches!(delta.changes[..], [Change::CloseKeyspace(_)]);
-        if is_drop && delta.as_ref().is_none_or(closes) {
-            return self.drop_when_drained(delta, keyspace).await;
+        if let Some(wait) = drop_wait
+            && delta.as_ref().is_none_or(closes)
+        {
+            return self.drop_when_drained(delta, keyspace, wait).await;
         }
         let done = AdminAnswer::of(Answer::Keyspace(keyspace));
         let Some(delta) = delta else { return done };
@@ -128,13 +154,18 @@ impl Worker {
     }
 
     /// Closes a keyspace, unless that was done, waits until nothing is under way there, and drops it.
-    async fn drop_when_drained(&mut self, close: Option<MapDelta>, keyspace: KeyspaceStatus) -> AdminAnswer {
+    async fn drop_when_drained(
+        &mut self,
+        close: Option<MapDelta>,
+        keyspace: KeyspaceStatus,
+        wait: Duration,
+    ) -> AdminAnswer {
         if let Some(close) = close
             && let Err(answer) = self.carry_out(Arc::new(close)).await
         {
             return answer;
         }
-        let due = Instant::now() + DROP_WAIT;
+        let due = Instant::now() + wait;
         let id = KeyspaceId(keyspace.id);
         loop {
             let figures = instances::figures(self.shared.instances()).await;
@@ -148,7 +179,7 @@ impl Worker {
                 let all = self.shared.instances().iter().zip(&figures);
                 let waits = all.filter(|(_, one)| !is_drained(one)).map(|(one, _)| one.id.to_string());
                 let waits = format!("instance {}", waits.collect::<Vec<_>>().join(", "));
-                return closing::refusal(&keyspace.name, &waits).into_answer();
+                return closing::under_way(&keyspace, &waits);
             }
             sleep(DROP_LOOK).await;
         }

@@ -50,6 +50,9 @@ pub const DROP_WAIT: Duration = Duration::from_secs(2);
 /// How often it looks whether that is so.
 pub const DROP_LOOK: Duration = Duration::from_millis(10);
 
+/// How often a node that stands alone looks whether a keyspace that is being dropped can go, where nobody waits for that.
+pub const DROP_AGAIN: Duration = Duration::from_secs(1);
+
 /// How long instances may take to say how they stand; those that do not are left out of the report.
 pub const STATS_WAIT: Duration = Duration::from_millis(500);
 

@@ -83,7 +83,8 @@ fn a_dropped_keyspace_is_gone_and_its_name_comes_back_empty() {
         let first = create(&client, "papers", None).await;
         let old = client.keyspace("papers").await.unwrap();
         old.insert("key", "of the first").await.unwrap();
-        match admin(&client, Ask::DropKeyspace(KeyspaceDrop { name: "papers".into(), at_once: false })).await
+        match admin(&client, Ask::DropKeyspace(KeyspaceDrop { name: "papers".into(), ..Default::default() }))
+            .await
         {
             Answer::Keyspace(keyspace) => assert_eq!(keyspace.id, first.id),
             other => panic!("not dropped: {other:?}"),
@@ -116,7 +117,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
         let settings = KeyspaceSettings { durability: Some("sync".into()), ..named("a") };
         let refusal = refused(admin(&client, Ask::CreateKeyspace(settings)).await);
         assert!(refusal.reason.contains("--memory"), "{}", refusal.reason);
-        let drop = |name: &str| Ask::DropKeyspace(KeyspaceDrop { name: name.into(), at_once: false });
+        let drop = |name: &str| Ask::DropKeyspace(KeyspaceDrop { name: name.into(), ..Default::default() });
         assert_eq!(refused(admin(&client, drop("default")).await).code, REFUSED_SETTING);
         assert_eq!(refused(admin(&client, drop("a")).await).code, REFUSED_UNKNOWN);
         assert_eq!(status(&client).await.map_epoch, before);

@@ -11,6 +11,9 @@ pub struct Refused {
     /// For people: what happened and what to do.
     #[prost(string, tag = "2")]
     pub reason: String,
+    /// With [`REFUSED_CLOSING`], which keyspace it is: whoever asks again names it, as its name may be another's by then. 0: none.
+    #[prost(uint32, tag = "3")]
+    pub keyspace: u32,
 }
 
 /// [`Refused::code`]: the request could not be understood, or comes from a newer program.

@@ -1,0 +1,80 @@
+"""A keyspace is dropped while nodes stand still: whoever waits is told that the drop goes on, and when it is done."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import zerohop
+import zerohop.aio
+
+
+@contextmanager
+def three_nodes() -> Iterator[str]:
+    """A cluster of three nodes: where it is."""
+    command = [zerohop.program(), "up", "--memory", "--nodes", "3", "--port", "0", "--json", "--log-level", "error"]
+    with subprocess.Popen([*command, "--ends-with-input"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            yield json.loads(process.stdout.readline())["endpoint"]
+        finally:
+            process.stdin.close()
+
+
+def status(endpoint: str) -> Any:
+    command = [zerohop.program(), "status", "--json", "--endpoint", endpoint]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def is_refused(act: Callable[[], object]) -> str:
+    with pytest.raises(zerohop.RefusedError) as caught:
+        act()
+    return str(caught.value)
+
+
+def test_a_drop_that_takes_longer_than_anybody_waits_goes_on() -> None:
+    with three_nodes() as endpoint, zerohop.connect(endpoint, timeout=5) as client:
+        client.create_keyspace("papers", replicas=1, min_in_sync=1, durability="memory")["ship"] = b"Nautilus"
+        client.create_keyspace("pamphlets", replicas=1, min_in_sync=1, durability="memory")
+        pids = [node["pid"] for node in status(endpoint)["nodes"]]
+        os.kill(pids[-1], signal.SIGSTOP)
+        try:
+            begin = time.monotonic()
+            with pytest.raises(zerohop.UnderWayError) as caught:
+                client.drop_keyspace("papers", timeout=3)
+            # Longer than a manager waits by itself.
+            assert time.monotonic() - begin >= 3
+            told = str(caught.value)
+            assert caught.value.code == "UnderWay" and isinstance(caught.value, TimeoutError)
+            assert "goes on by itself" in told and "no keyspace of this name" in told and "partition" in told
+            with pytest.raises(zerohop.NotFoundError):
+                client.keyspace("papers")
+            assert "being dropped" in is_refused(lambda: client.create_keyspace("papers"))
+
+            async def main() -> None:
+                async with await zerohop.aio.connect(endpoint) as aside:
+                    with pytest.raises(zerohop.UnderWayError):
+                        await aside.drop_keyspace("pamphlets", timeout=0)
+
+            asyncio.run(main())
+            closing = {one["name"] for one in status(endpoint)["keyspaces"] if one.get("closing")}
+            assert closing == {"papers", "pamphlets"}
+        finally:
+            os.kill(pids[-1], signal.SIGCONT)
+        client.drop_keyspace("papers", timeout=60)
+        assert client.create_keyspace("papers", replicas=1, min_in_sync=1).get("ship") is None
+        assert "there is no keyspace" in is_refused(lambda: client.drop_keyspace("nothing"))
+        # Nobody has asked for the other one again.
+        deadline = time.monotonic() + 60
+        while any(one["name"] == "pamphlets" for one in status(endpoint)["keyspaces"]):
+            assert time.monotonic() < deadline, "the drop goes on by itself"
+            time.sleep(0.05)
