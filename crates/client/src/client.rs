@@ -1,6 +1,7 @@
 //! A client of a cluster.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -8,7 +9,9 @@ use tokio::sync::{mpsc, oneshot};
 use zerohop_placement::Address;
 use zerohop_session::{Collecting, Error as Reason, Reply, Request, Settings};
 use zerohop_tls::ClientTls;
+use zerohop_wire::admin::AdminAnswer;
 use zerohop_wire::auth::{self, Credential, Secret};
+use zerohop_wire::ids::MapEpoch;
 
 use crate::driver::{Command, Driver, Token};
 use crate::error::Error;
@@ -66,6 +69,8 @@ pub struct Client {
 struct Shared {
     commands: mpsc::UnboundedSender<Command>,
     options: Options,
+    /// The newest map that a manager has told of: what this client has had done is in it.
+    newest: AtomicU64,
 }
 
 impl Client {
@@ -98,10 +103,10 @@ impl Client {
         };
         let (commands, received) = mpsc::unbounded_channel();
         tokio::spawn(Driver::new(settings, options.tls.clone(), received));
-        let client = Self { shared: Arc::new(Shared { commands, options }) };
+        let client = Self { shared: Arc::new(Shared { commands, options, newest: AtomicU64::new(0) }) };
         // The keyspace that exists from the start: its being found says that the map is there.
         let limit_us = micros(client.options().connect_deadline);
-        match client.ask(Request::keyspace("default", limit_us)).await {
+        match client.ask(Request::keyspace("default", MapEpoch(0), limit_us)).await {
             Err(Error::Operation { reason, .. }) if !matches!(*reason, Reason::NoKeyspace { .. }) => {
                 Err(Error::Operation { key: None, reason })
             }
@@ -111,7 +116,8 @@ impl Client {
 
     /// A keyspace by its name. Errors: the newest map has none of this name.
     pub async fn keyspace(&self, name: &str) -> Result<Keyspace, Error> {
-        match self.ask(Request::keyspace(name, self.limit_us())).await? {
+        let least = MapEpoch(self.shared.newest.load(Ordering::Acquire));
+        match self.ask(Request::keyspace(name, least, self.limit_us())).await? {
             Reply::Keyspace(found) => Ok(Keyspace::new(self.clone(), *found)),
             _ => Err(Error::Unexpected),
         }
@@ -124,7 +130,11 @@ impl Client {
 
     pub(crate) async fn admin_within(&self, encoded: Bytes, limit_us: u64) -> Result<Bytes, Error> {
         match self.ask(Request::admin(encoded, limit_us)).await? {
-            Reply::Admin(encoded) => Ok(encoded),
+            Reply::Admin(encoded) => {
+                let epoch = AdminAnswer::from_bytes(&encoded).map_or(0, |answer| answer.map_epoch);
+                self.shared.newest.fetch_max(epoch, Ordering::AcqRel);
+                Ok(encoded)
+            }
             _ => Err(Error::Unexpected),
         }
     }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zerohop_placement::{Keyspace, PartitionCount, partition_of};
-use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::messages::{Message, Operation, Query, Read, Snapshot, SnapshotAsk};
 use zerohop_wire::{Element, Failure, Kind, pack};
 
@@ -55,8 +55,8 @@ pub(crate) enum Ask {
     Snapshot { keyspace: KeyspaceId, to: Whereto, kind: Kind, body: Bytes },
     /// A control request to a manager.
     Admin { encoded: Bytes },
-    /// The keyspace of this name.
-    Keyspace { name: Box<str> },
+    /// The keyspace of this name, in a map that is not older than `least`.
+    Keyspace { name: Box<str>, least: MapEpoch },
 }
 
 /// Which partition a request about a snapshot is for.
@@ -101,7 +101,7 @@ impl Ask {
             Self::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
             Self::Snapshot { body, .. } => body.len(),
             Self::Admin { encoded } => encoded.len(),
-            Self::Keyspace { name } => name.len(),
+            Self::Keyspace { name, .. } => name.len(),
         }
     }
 
@@ -254,10 +254,10 @@ impl Request {
         Self { ask: Ask::Admin { encoded }, limit_us, collecting: Collecting::Never }
     }
 
-    /// Looks a keyspace up by its name, in a newer map if need be.
+    /// Looks a keyspace up by its name, in a newer map if need be, and in none that is older than `least`.
     #[must_use]
-    pub fn keyspace(name: &str, limit_us: u64) -> Self {
-        Self { ask: Ask::Keyspace { name: name.into() }, limit_us, collecting: Collecting::Never }
+    pub fn keyspace(name: &str, least: MapEpoch, limit_us: u64) -> Self {
+        Self { ask: Ask::Keyspace { name: name.into(), least }, limit_us, collecting: Collecting::Never }
     }
 
     /// Chooses whether it is collected with others.

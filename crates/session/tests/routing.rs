@@ -158,8 +158,8 @@ fn an_owner_that_cannot_answer_prompts_a_look_at_the_map() {
 #[test]
 fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
     let mut world = world(1);
-    let found = world.submit(Request::keyspace("default", LIMIT_US));
-    let missing = world.submit(Request::keyspace("absent", LIMIT_US));
+    let found = world.submit(Request::keyspace("default", MapEpoch(0), LIMIT_US));
+    let missing = world.submit(Request::keyspace("absent", MapEpoch(0), LIMIT_US));
     world.settle();
     let Ok(Reply::Keyspace(found)) = world.result(found) else { panic!() };
     assert_eq!((found.id, found.config.name.as_str()), (KEYSPACE, "default"));
@@ -171,9 +171,20 @@ fn a_keyspace_is_found_by_its_name_or_missed_in_the_newest_map() {
     let groups =
         (0..PARTITIONS).map(|_| zerohop_placement::ReplicaGroup::of_one(1.into(), InstanceId(1))).collect();
     world.cluster.change(vec![zerohop_placement::Change::CreateKeyspace { id: 7.into(), config, groups }]);
-    let found = world.submit(Request::keyspace("absent", LIMIT_US));
+    let found = world.submit(Request::keyspace("absent", MapEpoch(0), LIMIT_US));
     world.settle();
     assert!(world.result(found).is_ok());
+    // One that is gone by now is found in the map that the session has, unless its caller knows of a newer one.
+    world.cluster.change(vec![zerohop_placement::Change::DropKeyspace(7.into())]);
+    for (least, is_found) in [(MapEpoch(2), true), (MapEpoch(3), false)] {
+        let found = world.submit(Request::keyspace("absent", least, LIMIT_US));
+        world.settle();
+        assert_eq!(world.result(found).is_ok(), is_found);
+    }
+    // Of a map that nobody has yet it is told what is awaited.
+    let early = world.submit(Request::keyspace("default", MapEpoch(4), LIMIT_US));
+    world.run_ms(LIMIT_US / 1000 + 1);
+    assert!(matches!(world.result(early), Err(Error::Deadline { .. })), "{:?}", world.result(early));
 }
 
 #[test]

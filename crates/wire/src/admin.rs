@@ -201,6 +201,9 @@ pub struct AdminAnswer {
     /// One of these; none from a newer program.
     #[prost(oneof = "Answer", tags = "1, 2, 3, 4, 5, 20")]
     pub answer: Option<Answer>,
+    /// The epoch of this manager's map when it answered: what it has done is in that one. 0: an older program.
+    #[prost(uint64, tag = "21")]
+    pub map_epoch: u64,
 }
 
 /// See [`AdminAnswer`].
@@ -210,8 +213,8 @@ pub enum Answer {
     #[prost(message, tag = "1")]
     Refused(Refused),
     /// How the cluster is.
-    #[prost(message, tag = "2")]
-    Status(Status),
+    #[prost(message, tag = "2", boxed)]
+    Status(Box<Status>),
     /// The keyspace as it is now, or was before it was dropped. The instances have taken the change up.
     #[prost(message, tag = "3")]
     Keyspace(KeyspaceStatus),
@@ -466,7 +469,7 @@ impl AdminAnswer {
     /// An answer that says this.
     #[must_use]
     pub fn of(answer: Answer) -> AdminAnswer {
-        AdminAnswer { answer: Some(answer) }
+        AdminAnswer { answer: Some(answer), map_epoch: 0 }
     }
 
     /// An answer that says why not.
@@ -557,7 +560,7 @@ mod tests {
             ..PartitionStatus::default()
         };
         for answer in [
-            AdminAnswer::of(Answer::Status(status)),
+            AdminAnswer::of(Answer::Status(Box::new(status))),
             AdminAnswer::of(Answer::Done(Done { map_epoch: 9, number: 4 })),
             AdminAnswer::of(Answer::Partitions(Partitions {
                 partitions: vec![partition],

@@ -23,7 +23,7 @@ const NOT_NOW_PAUSE: Duration = Duration::from_millis(100);
 /// How the cluster is.
 pub(crate) async fn status(client: &Client) -> Result<Status, CommandError> {
     match ask(client, Ask::Status(StatusGet {})).await? {
-        Answer::Status(status) => Ok(status),
+        Answer::Status(status) => Ok(*status),
         _ => Err(CommandError::Unexpected),
     }
 }

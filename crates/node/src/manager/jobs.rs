@@ -51,7 +51,7 @@ impl Worker {
             if let Ok(AdminRequest { ask: Some(ask) }) = &request {
                 let permitted = tokens::may_ask(self.shared.history.borrow().map(), access, ask);
                 if let Err(refused) = permitted {
-                    send(&self.shared, reply, &refused).await;
+                    send(&self.shared, reply, refused).await;
                     continue;
                 }
             }
@@ -61,38 +61,38 @@ impl Worker {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
                         let status = status::gather(&shared).await;
-                        send(&shared, reply, &AdminAnswer::of(Answer::Status(status))).await;
+                        send(&shared, reply, AdminAnswer::of(Answer::Status(Box::new(status)))).await;
                     });
                 }
                 Ok(AdminRequest { ask: Some(Ask::ListPartitions(list)) }) => {
                     let pins = clustered::pins(&self.shared, &list.keyspace).await;
                     let answer = groups::list(self.shared.history.borrow().map(), &list, pins.as_ref());
-                    send(&self.shared, reply, &answer).await;
+                    send(&self.shared, reply, answer).await;
                 }
                 Ok(AdminRequest { ask: Some(Ask::ListTokens(_)) }) => {
                     let answer = tokens::list(self.shared.history.borrow().map());
-                    send(&self.shared, reply, &answer).await;
+                    send(&self.shared, reply, answer).await;
                 }
                 // The control group puts them in order, and may take its time.
                 Ok(AdminRequest { ask: Some(ask) }) if self.alone.is_none() => {
                     let shared = Rc::clone(&self.shared);
                     spawn_local(async move {
                         let answer = clustered::change(&shared, ask).await;
-                        send(&shared, reply, &answer).await;
+                        send(&shared, reply, answer).await;
                     });
                 }
                 Ok(AdminRequest { ask: Some(ask) }) => {
                     let answer = self.change(ask).await;
-                    send(&self.shared, reply, &answer).await;
+                    send(&self.shared, reply, answer).await;
                 }
                 Ok(AdminRequest { ask: None }) => {
                     let reason =
                         "this node does not know such a request: it may be older than the program that asks";
-                    send(&self.shared, reply, &AdminAnswer::refused(REFUSED_REQUEST, reason)).await;
+                    send(&self.shared, reply, AdminAnswer::refused(REFUSED_REQUEST, reason)).await;
                 }
                 Err(failure) => {
                     let answer = AdminAnswer::refused(REFUSED_REQUEST, failure.to_string());
-                    send(&self.shared, reply, &answer).await;
+                    send(&self.shared, reply, answer).await;
                 }
             }
         }
@@ -269,7 +269,8 @@ pub(super) fn decide(shared: &Shared, ask: Ask, next_keyspace: KeyspaceId) -> Re
 }
 
 /// Brings an answer to whoever asked, if they still wait.
-async fn send(shared: &Shared, reply: ReplyTo, answer: &AdminAnswer) {
+async fn send(shared: &Shared, reply: ReplyTo, mut answer: AdminAnswer) {
+    answer.map_epoch = shared.history.borrow().map().epoch().0;
     let encoded = answer.to_bytes();
     match reply {
         ReplyTo::Here { envelope, sender } => drop(sender.try_send((envelope, encoded))),

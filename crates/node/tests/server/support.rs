@@ -60,7 +60,7 @@ pub(crate) async fn admin(client: &Client, ask: Ask) -> Answer {
 
 pub(crate) async fn status(client: &Client) -> Status {
     match admin(client, Ask::Status(StatusGet {})).await {
-        Answer::Status(status) => status,
+        Answer::Status(status) => *status,
         other => panic!("no status: {other:?}"),
     }
 }

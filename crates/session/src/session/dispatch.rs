@@ -269,7 +269,10 @@ impl<T> Session<T> {
 
     fn look_up(&mut self, now: Time, handle: Handle) {
         let Some(operation) = self.operations.get(handle) else { return };
-        let Ask::Keyspace { name } = &operation.ask else { return };
+        let Ask::Keyspace { name, least } = &operation.ask else { return };
+        if self.map.epoch() < *least {
+            return self.await_map(now, handle);
+        }
         match self.map.keyspace_named(name).filter(|(_, found)| !found.is_closing()) {
             Some((id, keyspace)) => {
                 let found = FoundKeyspace { id, config: keyspace.config().clone() };
