@@ -1,6 +1,7 @@
 //! `zerohop status`.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use clap::Args;
 use serde::Serialize;
@@ -51,7 +52,8 @@ struct ShownGroups {
 struct ShownNode {
     id: u32,
     state: String,
-    pid: u32,
+    /// Of the node that was asked: the others do not tell it their processes.
+    pid: Option<NonZeroU32>,
     manager: String,
     instances: Vec<ShownInstance>,
     version: String,
@@ -112,7 +114,7 @@ impl From<NodeStatus> for ShownNode {
         ShownNode {
             id,
             state,
-            pid,
+            pid: NonZeroU32::new(pid),
             manager,
             instances,
             version,
@@ -138,15 +140,17 @@ impl fmt::Display for ShownStatus {
             let ShownNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
             match pid {
                 // Only the node that was asked tells of itself.
-                0 => write!(f, "node {id}: {state}, manager {manager}")?,
-                _ => write!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?,
+                None => write!(f, "node {id}: {state}, manager {manager}")?,
+                Some(pid) => {
+                    write!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?
+                }
             }
             if self.nodes.len() > 1 {
                 write!(f, "; primary of {primaries}, in sync in {in_sync}, following in {following} groups")?;
             }
             writeln!(f)?;
             for instance in &node.instances {
-                if *pid == 0 {
+                if pid.is_none() {
                     writeln!(f, "  instance {}: {}", instance.id, instance.addr)?;
                     continue;
                 }

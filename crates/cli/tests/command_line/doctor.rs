@@ -40,6 +40,14 @@ fn a_node_that_is_down_is_a_problem_and_so_is_what_it_takes_along() {
     command.args(["--log-level", "error"]);
     let cluster = Serving::start(command);
     let third = &cluster.ready["nodes"][2];
+    // A node that was not asked does not tell of its process: nobody is to take a 0 for one, and send it a signal.
+    let told = cluster.json(&["status"]);
+    let told: Vec<&serde_json::Value> =
+        told["nodes"].as_array().unwrap().iter().map(|node| &node["pid"]).collect();
+    assert!(
+        told[0] == &cluster.ready["nodes"][0]["pid"] && told[1..].iter().all(|pid| pid.is_null()),
+        "{told:?}"
+    );
     let gone = pid(third["pid"].as_u64().unwrap());
     kill_process(gone, Signal::KILL).unwrap();
     wait_until_gone(gone);
