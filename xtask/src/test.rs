@@ -135,7 +135,7 @@ const SIMULATION_SEEDS: &str = "0..25";
 
 /// Seeds of clusters for each of two cores: about a second each as a release is compiled, and nearly three as tests are, which is
 /// more than that takes to compile.
-const CLUSTER_SEEDS: u32 = 150;
+const CLUSTER_SEEDS: u32 = 100;
 
 /// A short simulation: the node and its clients under faults, each seed twice, to the byte.
 fn simulation(shop: &Workshop) -> Result<String, Failure> {
