@@ -95,7 +95,11 @@ impl State {
         let held: usize =
             node.instances().map(|instance| self.map().partitions_of(instance.id).count()).sum();
         if held > 0 {
-            return Err(Refusal::Map(format!("node {id} still holds {held} replicas: drain it first")));
+            let what = match node.state() {
+                NodeState::Down => "made anew within a minute, but for those that `zerohop recover` names",
+                NodeState::Up | NodeState::Draining => "drain it first",
+            };
+            return Err(Refusal::Map(format!("node {id} still holds {held} replicas: {what}")));
         }
         let manager = node.manager();
         if self.managers.iter().any(|member| member.addr.as_str() == manager) {

@@ -452,6 +452,18 @@ fn a_node_of_the_control_group_does_not_leave_before_another_has_its_seat() {
 }
 
 #[test]
+fn who_removes_a_node_that_still_holds_replicas_is_told_what_ends_that() {
+    let mut bench = Bench::new(3, Durability::Sync);
+    let primary = bench.group().primary;
+    let (node, _) = bench.node_of(primary);
+    for (state, advice) in [(NodeState::Up, "drain it first"), (NodeState::Down, "`zerohop recover`")] {
+        bench.set(primary, state);
+        let refused = bench.refused(Command::RemoveNode(node));
+        assert!(matches!(&refused, Refusal::Map(why) if why.contains(advice)), "{refused:?}");
+    }
+}
+
+#[test]
 fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
     for (nodes, is_done) in [(1, true), (3, false)] {
         let mut bench = Bench::new(nodes, Durability::Interval { ms: 100 });
