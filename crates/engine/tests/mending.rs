@@ -3,8 +3,8 @@
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{
-    Durability, Engine, EngineError, EngineOptions, Handle, Kind, PartitionId, PartitionOptions, Rotten,
-    ScrubFrom,
+    Durability, Engine, EngineError, EngineOptions, FLAG_JOINED, Handle, Kind, Meta, PartitionId,
+    PartitionOptions, Rotten, ScrubFrom,
 };
 
 type Store = Engine<SimulatedDisk>;
@@ -12,8 +12,23 @@ type Store = Engine<SimulatedDisk>;
 const VALUE: [u8; 300] = [0xA5; 300];
 
 fn open(disk: &SimulatedDisk) -> (Store, Handle) {
-    let options =
-        EngineOptions { segment_bytes: 64 << 10, disk_reserve_bytes: 0, ..EngineOptions::default() };
+    opened(disk, true)
+}
+
+/// With the state of an upper layer in the log, of which no checkpoint is taken but by [`checkpoint`].
+fn open_with_state(disk: &SimulatedDisk) -> (Store, Handle) {
+    let (mut engine, p) = opened(disk, false);
+    engine.hold_state_in_log(p).expect("is open");
+    (engine, p)
+}
+
+fn opened(disk: &SimulatedDisk, checkpoints_begin_alone: bool) -> (Store, Handle) {
+    let options = EngineOptions {
+        segment_bytes: 64 << 10,
+        disk_reserve_bytes: 0,
+        checkpoints_begin_alone,
+        ..EngineOptions::default()
+    };
     let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
     engine.commit_all().expect("commits");
     let partition_options = PartitionOptions { durability: Durability::Interval { ms: 10 }, index_seed: 7 };
@@ -49,6 +64,30 @@ fn rot(disk: &SimulatedDisk, n: u32) -> u64 {
         }
     }
     panic!("{n} is in no file");
+}
+
+fn maintain(engine: &mut Store) {
+    for ms in 0..20_000 {
+        engine.maintain(ms).expect("goes on");
+    }
+}
+
+fn checkpoint(engine: &mut Store, p: Handle) {
+    engine.sync().expect("syncs");
+    engine.checkpoint_begin(p, b"state").expect("begins");
+    maintain(engine);
+}
+
+/// All that the log holds, in full.
+fn entries(engine: &mut Store, p: Handle) -> Vec<(Meta, Vec<u8>, Vec<u8>)> {
+    let mut all = Vec::new();
+    engine
+        .entries_after(p, 0, |entry, is_good| {
+            assert!(is_good, "{:?}", entry.head.meta);
+            all.push((entry.head.meta, entry.key.to_vec(), entry.payload.to_vec()));
+        })
+        .expect("can be read");
+    all
 }
 
 fn scrub_all(engine: &mut Store, p: Handle) -> (Vec<Rotten>, bool) {
@@ -115,6 +154,100 @@ fn a_file_that_rots_under_what_memory_has_is_rewritten_from_that() {
     disk.crash();
     let (mut engine, p) = open(&disk);
     assert!(engine.damage(p).expect("is open").is_empty(), "{:?}", engine.damage(p));
+}
+
+/// Both checkpoints that are kept have to cover what is rewritten otherwise; but nothing may come that another would be worth.
+#[test]
+fn what_was_mended_is_rewritten_before_any_checkpoint_with_all_that_holds_state() {
+    let disk = SimulatedDisk::new(4);
+    let (mut engine, p) = open_with_state(&disk);
+    let put = |engine: &mut Store, n: u32, value: &[u8]| {
+        engine.write(p, Kind::Put, 0, 1, &n.to_le_bytes(), value).expect("is accepted");
+    };
+    for n in 0..600u32 {
+        put(&mut engine, n, &VALUE);
+    }
+    // Of a unit too, and of what is dead: an upper layer reads all of it again.
+    let (epoch, index, _) =
+        entries(&mut engine, p).last().map(|(m, ..)| (m.epoch, m.index, ())).expect("many");
+    let mark = Meta { kind: Kind::Mark, flags: FLAG_JOINED, epoch, index: index + 1, timestamp: 1 };
+    engine.append(p, &mark, b"", b"a mark").expect("is accepted");
+    let one = Meta { kind: Kind::Put, flags: 0, epoch, index: index + 2, timestamp: 1 };
+    engine.append(p, &one, &600u32.to_le_bytes(), &VALUE).expect("is accepted");
+    engine.commit_all().expect("commits");
+    (0..600).step_by(3).for_each(|n| put(&mut engine, n, b"another"));
+    engine.write(p, Kind::Remove, 0, 1, &1u32.to_le_bytes(), b"").expect("is accepted");
+    engine.sync().expect("syncs");
+    maintain(&mut engine);
+    let before = entries(&mut engine, p);
+    let rotten = [rot(&disk, 77), rot(&disk, 600) + 1];
+    drop(engine);
+    let (mut engine, p) = open_with_state(&disk);
+    assert_eq!(engine.damage(p).expect("is open").len(), 2);
+    for index in rotten {
+        let (meta, key, payload) = &before[index as usize - 1];
+        assert_eq!(meta.index, index);
+        assert_eq!(engine.mend(p, (meta.epoch, index, meta.timestamp), key, payload), Ok(true));
+    }
+    maintain(&mut engine);
+    for _ in 0..2 {
+        drop(engine);
+        disk.crash();
+        (engine, _) = open_with_state(&disk);
+        assert!(engine.damage(p).expect("is open").is_empty(), "{:?}", engine.damage(p));
+        assert!(entries(&mut engine, p) == before, "all is there, as it was");
+        for n in 0..=600u32 {
+            let expected = match n {
+                1 => None,
+                n if n < 600 && n % 3 == 0 => Some(b"another".to_vec()),
+                _ => Some(VALUE.to_vec()),
+            };
+            assert_eq!(engine.lookup_whole(p, &n.to_le_bytes()), Ok(expected), "{n}");
+        }
+        checkpoint(&mut engine, p);
+    }
+}
+
+#[test]
+fn what_is_rewritten_though_dead_does_not_come_back_when_its_removal_may_go() {
+    let disk = SimulatedDisk::new(5);
+    let (mut engine, p) = open_with_state(&disk);
+    let put = |engine: &mut Store, n: u32, value: &[u8]| {
+        engine.write(p, Kind::Put, 0, 1, &n.to_le_bytes(), value).expect("is accepted");
+    };
+    // So little of its segment that this is not worth compaction when it is dead.
+    engine.write(p, Kind::Put, 0, 1, b"gone", b"value").expect("is accepted");
+    (0..400).for_each(|n| put(&mut engine, n, &VALUE));
+    engine.write(p, Kind::Remove, 0, 1, b"gone", b"").expect("is accepted");
+    (400..800).for_each(|n| put(&mut engine, n, &VALUE));
+    engine.sync().expect("syncs");
+    maintain(&mut engine);
+    let index = rot(&disk, 7) + 1;
+    drop(engine);
+    let (mut engine, p) = open_with_state(&disk);
+    assert_eq!(engine.mend(p, (1, index, 1), &7u32.to_le_bytes(), &VALUE), Ok(true));
+    maintain(&mut engine);
+    assert_eq!(
+        engine.read_entry(p, 1).map(|entry| entry.payload.to_vec()),
+        Ok(b"value".to_vec()),
+        "it is kept"
+    );
+    // Now it may go, and so may its removal, but not alone.
+    for n in 800..802 {
+        put(&mut engine, n, &VALUE);
+        checkpoint(&mut engine, p);
+    }
+    engine.compact(p).expect("compacts");
+    drop(engine);
+    disk.crash();
+    let mut names = disk.clone();
+    for name in names.list("p-0000000000000001").expect("lists") {
+        if name.name.ends_with(".ckp") {
+            names.remove(&format!("p-0000000000000001/{}", name.name)).expect("is there");
+        }
+    }
+    let (mut engine, p) = open_with_state(&disk);
+    assert_eq!(engine.lookup_whole(p, b"gone"), Ok(None));
 }
 
 #[test]

@@ -57,10 +57,15 @@ impl Store {
 
     /// Whether a segment may be rewritten; with `once_durable`, whether it may be once it is synced.
     fn may_be_rewritten(&self, slot: u32, once_durable: bool) -> bool {
+        let is_held = self.log.segment(slot).last_index <= self.state_is_held_through();
+        is_held && self.may_be_copied(slot, once_durable)
+    }
+
+    /// The same of one that is rewritten with all that the kept checkpoints do not cover, dead or not.
+    fn may_be_copied(&self, slot: u32, once_durable: bool) -> bool {
         let segment = self.log.segment(slot);
-        let may_go = segment.last_index <= self.commit.min(self.state_is_held_through());
         let is_safe = once_durable || segment.is_durable() || self.log.is_in_memory_only();
-        segment.sealed && is_safe && may_go && !segment.is_damaged
+        segment.sealed && is_safe && segment.last_index <= self.commit && !segment.is_damaged
     }
 
     /// The segment with the largest wasted share, and its neighbours as far as they fit into one with it; with
@@ -91,7 +96,9 @@ impl Store {
                 timestamp,
             })
         };
-        let is_alone = self.log.segment(order[best]).is_alone;
+        // One of which what is dead stays has its size for itself.
+        let is_alone =
+            self.log.segment(order[best]).is_alone || !self.may_be_rewritten(order[best], once_durable);
         while !is_alone && until < order.len() && fits(order[until], bytes, bytes_max) && counts(from, until)
         {
             bytes += live(self.log.segment(order[until]));
@@ -108,7 +115,8 @@ impl Store {
     }
 
     /// Where rewriting frees most. Dead entries are freed at once; removals only where they may go, and where they are
-    /// much and may not, the oldest segment with dead entries is what stands in their way.
+    /// much and may not, the oldest segment with dead entries is what stands in their way. One in which something was mended
+    /// comes first, and waits for no checkpoint: what is right in memory only is rotten again after any restart.
     fn most_worthwhile(&self, policy: &Policy, once_durable: bool) -> Option<usize> {
         let sizes = self.log.sizes();
         let removals_are_much = sizes.removal_bytes * 200 > sizes.bytes * policy.dead_percent_max;
@@ -122,8 +130,9 @@ impl Store {
             let blocks = removals_are_much && is_first_blocker && segment.dead_bytes > 0;
             let is_mended = segment.mended_blocks() > 0;
             let share = if is_mended { u64::MAX } else { waste(segment) * 1000 / segment.bytes.max(1) };
-            if (dead_is_much || removals_may_go || blocks || is_mended)
-                && self.may_be_rewritten(slot, once_durable)
+            let is_worth = dead_is_much || removals_may_go || blocks;
+            if (is_worth && self.may_be_rewritten(slot, once_durable)
+                || is_mended && self.may_be_copied(slot, once_durable))
                 && best.is_none_or(|(most, _)| share > most)
             {
                 best = Some((share, at));

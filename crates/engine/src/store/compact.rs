@@ -49,6 +49,8 @@ struct Job {
     moves: Vec<Move>,
     /// Removals up to this log index may go.
     removals_through: u64,
+    /// What comes after this log index is copied as it is, dead or not: an upper layer may read its state from it again.
+    keeps_after: u64,
     stage: Stage,
 }
 
@@ -135,6 +137,7 @@ impl Store {
                 output: None,
                 moves: Vec::new(),
                 removals_through: 0,
+                keeps_after: 0,
                 stage: Stage::Seal(*policy),
             },
             None => return Ok(false),
@@ -148,14 +151,16 @@ impl Store {
         let generation = run.iter().map(|&s| self.log.segment(s).header.generation).max().unwrap_or(0) + 1;
         let mut base = *first.base();
         base.salt = salt_of(self.log.partition, base.index, base.epoch, generation);
+        let keeps_after = self.state_is_held_through();
         let header = Header {
             partition: self.log.partition,
             base,
             covers_through: last.last_index,
             covers_epoch: last.last_epoch,
             generation,
-            // An entry that an older version still needs is copied though it is dead by now.
-            compacted_at: self.commit.min(self.versions.oldest_ended_by().saturating_sub(1)),
+            // An entry that an older version still needs is copied though it is dead by now. And of what is copied dead or not
+            // nothing may be taken for gone: a later removal is all that keeps it from coming back.
+            compacted_at: self.commit.min(self.versions.oldest_ended_by().saturating_sub(1)).min(keeps_after),
             index_seed: self.log.index_seed,
         };
         let removals_through = self.removals_through(run[0]);
@@ -167,6 +172,7 @@ impl Store {
             output: Some(output),
             moves: Vec::new(),
             removals_through,
+            keeps_after,
             stage: Stage::Copy(0, FIRST_ENTRY_AT),
         }
     }
@@ -284,7 +290,8 @@ impl Store {
         offset: u64,
     ) -> EngineResult<Option<u64>> {
         let slot = job.sources[source];
-        if offset == FIRST_ENTRY_AT && self.log.segment(slot).is_all_dead() {
+        let segment = self.log.segment(slot);
+        if offset == FIRST_ENTRY_AT && segment.is_all_dead() && segment.last_index <= job.keeps_after {
             // Nothing of it is copied: it need not be read.
             return Ok(None);
         }
@@ -362,10 +369,13 @@ impl Store {
         read: EntryRef<'_>,
     ) -> EngineResult<()> {
         let mut meta = read.head.meta;
-        // It is committed, and so is the rest of its unit, of which some may go.
-        meta.flags &= !FLAG_JOINED;
+        let is_kept = meta.index > job.keeps_after && !meta.kind.is_local();
+        if !is_kept {
+            // It is committed, and so is the rest of its unit, of which some may go.
+            meta.flags &= !FLAG_JOINED;
+        }
         let is_dead = self.log.segment(slot).dead.at(offset as u32);
-        if is_dead == Some(true) {
+        if is_dead == Some(true) && !is_kept {
             // The put or removal that replaced it is what keeps older entries of its key from coming back.
             return Ok(());
         }
@@ -373,7 +383,7 @@ impl Store {
         let (mut payload, mut payload_crc) = (read.payload, read.head.payload_crc);
         // One that dies from here on is counted as dead when locations are led to the copy.
         let lives = is_dead == Some(false) && matches!(meta.kind, Kind::Put | Kind::Append);
-        if !lives && !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
+        if !lives && !is_kept && !self.is_needed(job, slot, offset, &read.head, fragment, read.key) {
             if !self.still_removes(job, &meta, fragment, read.key) {
                 return Ok(());
             }
@@ -394,7 +404,7 @@ impl Store {
         let head = entry::encode_head(output.base(), &meta, read.key, payload.len(), payload_crc);
         let taken = output.push_parts(&head, read.key, [payload]);
         output.note(&meta, new_offset, entry_bytes);
-        if meta.kind == Kind::Trim && meta.index <= job.removals_through {
+        if meta.kind == Kind::Trim && meta.index <= job.removals_through && !is_kept {
             // It is kept for what it says of a record that is there: rewriting it again would free nothing.
             output.removal_bytes -= entry_bytes as u64;
         }

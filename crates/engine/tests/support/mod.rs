@@ -4,6 +4,7 @@
 //!   plan    what a seed plays with: options, partitions, which faults
 //!   world   engine, disk and models; one step is one random operation      (ops)
 //!   recover the power goes, and what comes back is judged                  (checks)
+//!   mend    an entry rots, and is mended
 //!   rot     the last act of some seeds: bytes on disk change
 //! ```
 //!
@@ -17,6 +18,7 @@
 )]
 
 pub mod checks;
+pub mod mend;
 pub mod model;
 pub mod ops;
 pub mod part;

@@ -13,7 +13,7 @@ use super::world::{Judged, World};
 /// What is done instead of what is usual, in the numbers of [`World::one_step`].
 const FIERCE: [u64; 50] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 55, 55, 55, 60, 60, 62, 62, 62, 68, 70, 70, 70, 70, 70,
-    70, 70, 70, 70, 70, 93, 78, 79, 81, 81, 82, 83, 83, 85, 86, 87, 88, 90, 91, 91,
+    70, 70, 70, 70, 94, 93, 78, 79, 81, 81, 82, 83, 83, 85, 86, 87, 88, 90, 91, 91,
 ];
 
 impl World {
@@ -51,6 +51,7 @@ impl World {
             90 => self.scan(at)?,
             91..=92 if self.plan.crashes => self.crash()?,
             93 if self.plan.splits => self.split(at)?,
+            94..=96 => self.mend(at)?,
             _ => {}
         }
         let at = self.random.below(self.parts.len() as u64) as usize;

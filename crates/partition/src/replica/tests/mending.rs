@@ -96,6 +96,27 @@ pub(super) fn a_read_waits_until_another_member_has_sent_what_has_rotted() {
     assert_eq!(a.replica.counts().mended, 1);
 }
 
+/// Whoever else has it may be gone by the next start: a primary alone that finds it rotten then can bring nobody up, and nobody else may
+/// be primary.
+#[test]
+fn what_was_mended_stays_so_across_a_kill_though_nothing_more_is_written() {
+    let (mut a, kept) = rotten_primary();
+    a.granted_by(2);
+    a.read(5_000);
+    a.hear(2, 1, &Call::EntryGot(kept.as_sent()));
+    assert_eq!(a.replica.counts().mended, 1);
+    for ms in 10_000..20_000 {
+        a.engine.maintain(ms).expect("goes on");
+    }
+    let Node { disk, engine, replica, .. } = a;
+    drop((engine, replica));
+    disk.crash();
+    let mut a = Node::with(1, disk, 128 << 10);
+    let handle = a.replica.partition.handle();
+    assert!(a.engine.damage(handle).expect("is open").is_empty(), "{:?}", a.engine.damage(handle));
+    assert_eq!(Kept::of(&mut a, 2).payload, kept.payload);
+}
+
 #[test]
 fn what_nobody_has_is_rotten_and_another_is_to_be_primary() {
     let (mut a, kept) = rotten_primary();
