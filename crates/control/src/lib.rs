@@ -16,6 +16,8 @@
 pub mod agent;
 pub mod command;
 mod consensus;
+#[cfg(test)]
+mod golden;
 pub mod gossip;
 pub mod limits;
 pub mod manager;

@@ -5,12 +5,15 @@
 //! message a new kind, or the protocol a new version.
 #![allow(missing_docs, unreachable_pub, reason = "a test")]
 
+#[path = "support/admin.rs"]
+mod admin;
 #[path = "support/failures.rs"]
 mod failures;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use zerohop_wire::admin::{AdminAnswer, AdminRequest};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
 use zerohop_wire::messages::*;
@@ -48,6 +51,7 @@ const FOR_CONNECTION: Envelope = Envelope {
 /// Calls `check` with the name of each vector, what it shows, and what it says.
 fn for_each_vector(check: &mut dyn FnMut(&str, &str, &Message<'_>)) {
     connection(check);
+    admins(check);
     reads(check);
     writes(check);
     batches(check);
@@ -97,6 +101,18 @@ fn connection(check: Check<'_>) {
     check("map", "changes from epoch 9 to 11", &Message::Map(map));
     check("admin", "an opaque body", &Message::Admin(Admin { encoded: b"request" }));
     check("admin_answer", "an opaque body", &Message::AdminAnswer(Admin { encoded: b"answer" }));
+}
+
+/// Their bodies have a specification of their own.
+fn admins(check: Check<'_>) {
+    for (name, comment, ask) in admin::asks() {
+        let encoded = &AdminRequest::of(ask).to_bytes()[..];
+        check(&format!("admin_{name}"), comment, &Message::Admin(Admin { encoded }));
+    }
+    for (name, comment, answer) in admin::answers() {
+        let encoded = &AdminAnswer { map_epoch: 11, ..AdminAnswer::of(answer) }.to_bytes()[..];
+        check(&format!("admin_answer_{name}"), comment, &Message::AdminAnswer(Admin { encoded }));
+    }
 }
 
 fn reads(check: Check<'_>) {
@@ -419,6 +435,31 @@ fn every_message_has_exactly_its_golden_bytes() {
         let path = file.unwrap().path();
         let name = path.file_stem().unwrap().to_str().unwrap();
         assert!(names.contains(name), "tests/golden/{name}.hex is of no vector");
+    }
+}
+
+#[test]
+fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
+    const SPECIFICATION: &str = include_str!("../../../docs/protocols/admin.proto");
+    let one_of = |name: &str| -> BTreeSet<String> {
+        let (_, behind) = SPECIFICATION.split_once(&format!("oneof {name} {{\n")).unwrap();
+        let (fields, _) = behind.split_once("  }\n").unwrap();
+        fields.lines().map(|line| line.split_whitespace().nth(1).unwrap().to_owned()).collect()
+    };
+    let (asks, answers) = (admin::asks(), admin::answers());
+    for field in one_of("ask") {
+        assert!(asks.iter().any(|(name, ..)| *name == field), "no golden vector asks for {field}");
+    }
+    for field in one_of("answer") {
+        assert!(answers.iter().any(|(name, ..)| *name == field), "no golden vector answers {field}");
+    }
+    for ask in asks.into_iter().map(|(.., ask)| AdminRequest::of(ask)) {
+        assert_eq!(AdminRequest::from_bytes(&ask.to_bytes()), Ok(ask));
+    }
+    for answer in
+        answers.into_iter().map(|(.., answer)| AdminAnswer { map_epoch: 11, ..AdminAnswer::of(answer) })
+    {
+        assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));
     }
 }
 

@@ -1,10 +1,13 @@
 //! What was written is read, and other bytes are refused.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use zerohop_placement::{Grant, Permissions};
 use zerohop_wire::ids::MapEpoch;
 
 use super::*;
+use crate::golden::{assert_golden, fields_in, fields_of, pinned_bytes};
 
 fn address(text: &str) -> Address {
     Address::new(text).unwrap()
@@ -83,7 +86,41 @@ fn every_command_comes_back_as_it_was() {
     }
 }
 
-/// The first bytes of a log must be read by every later program.
+/// What is in a log must be read by every later program.
+#[test]
+fn every_command_has_golden_bytes_that_are_read_back() {
+    const PINNED: &str = include_str!("golden/commands.hex");
+    let id = RequestId { origin: 0x0102_0304_0506_0708, number: 300 };
+    let request = |command| Request { id, after: 5, command };
+    let mut fields = BTreeSet::new();
+    assert_golden(
+        PINNED,
+        commands().into_iter().map(|command| {
+            let bytes = request(command.clone()).encode();
+            fields.extend(fields_in(&bytes));
+            (format!("{command:?}"), bytes)
+        }),
+    );
+    assert!(fields_of("command").is_subset(&fields), "some command has no golden bytes");
+    let read: Vec<_> = pinned_bytes(PINNED).map(|bytes| Request::decode(&bytes).unwrap()).collect();
+    assert_eq!(read, commands().into_iter().map(request).collect::<Vec<_>>());
+}
+
+/// Outcomes are remembered in snapshots, and answered to whoever asked.
+#[test]
+fn every_outcome_has_golden_bytes_that_are_read_back() {
+    const PINNED: &str = include_str!("golden/outcomes.hex");
+    let outcomes = || results().into_iter().map(|result| Outcome { result, mark: 12 });
+    let shown = |outcome: &Outcome| match &outcome.result {
+        Ok(done) => format!("{done:?}"),
+        Err(refusal) => format!("{refusal:?}"),
+    };
+    assert_golden(PINNED, outcomes().map(|outcome| (shown(&outcome), outcome.encode())));
+    let read: Vec<_> = pinned_bytes(PINNED).map(|bytes| Outcome::decode(&bytes).unwrap()).collect();
+    assert_eq!(read, outcomes().collect::<Vec<_>>());
+}
+
+/// The first bytes of a log, field by field.
 #[test]
 fn golden_bytes_are_written_and_read() {
     let regroup = Regroup {
@@ -112,18 +149,23 @@ fn golden_bytes_are_written_and_read() {
     }
 }
 
-#[test]
-fn every_outcome_comes_back_as_it_was() {
+/// One of each kind.
+fn results() -> Vec<Result<Done, Refusal>> {
     let mut results = vec![
         Ok(Done { number: 4, epoch: MapEpoch(9) }),
         Err(Refusal::StaleEpoch { now: PartitionEpoch(7) }),
         Err(Refusal::Map("a map has rules".to_owned())),
     ];
-    for number in 2..=20 {
+    for number in (2..=20).chain([22]) {
         let outcome = proto::Outcome { refusal: number, ..proto::Outcome::default() };
         results.push(Outcome::from_proto(outcome).unwrap().result);
     }
-    for result in results {
+    results
+}
+
+#[test]
+fn every_outcome_comes_back_as_it_was() {
+    for result in results() {
         let outcome = Outcome { result, mark: 12 };
         assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));
     }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use foca::Codec as _;
 use proptest::prelude::*;
 use zerohop_placement::{Address, Change, ClusterMap, MapDelta, Node, NodeState};
 use zerohop_wire::ids::InstanceId;
 
+use super::codec::Fields;
 use super::*;
+use crate::golden::{assert_golden, pinned_bytes};
 
 /// A cluster of nodes that only gossip, under one clock in microseconds.
 struct Field {
@@ -226,6 +229,54 @@ fn a_seed_replays() {
     };
     assert_eq!(play(5), play(5));
     assert_ne!(play(5).1, play(6).1);
+}
+
+/// A header of each kind, and a member in each state.
+#[test]
+fn datagrams_have_golden_bytes_that_are_read_back() {
+    const PINNED: &str = include_str!("golden/datagrams.hex");
+    let name = |node, renewals| Name {
+        node: NodeId(node),
+        incarnation: Incarnation(0x0102_0304_0506_0708),
+        since: MapEpoch(0x0901),
+        renewals,
+    };
+    let (one, probe_number) = (name(7, 0), 9);
+    let says = [
+        foca::Message::Ping(probe_number),
+        foca::Message::Ack(probe_number),
+        foca::Message::PingReq { target: one, probe_number },
+        foca::Message::IndirectPing { origin: one, probe_number },
+        foca::Message::IndirectAck { target: one, probe_number },
+        foca::Message::ForwardedAck { origin: one, probe_number },
+        foca::Message::Announce,
+        foca::Message::Feed,
+        foca::Message::Gossip,
+        foca::Message::Broadcast,
+        foca::Message::TurnUndead,
+    ];
+    let header = |message| foca::Header { src: name(5, 1), src_incarnation: 3, dst: name(6, 0), message };
+    let states = [foca::State::Alive, foca::State::Suspect, foca::State::Down];
+    let member = |state| foca::Member::new(name(8, 2), 4, state);
+    let headers = says.iter().map(|says| {
+        let mut bytes = Vec::new();
+        Fields.encode_header(&header(says.clone()), &mut bytes).unwrap();
+        (format!("{says:?}"), bytes)
+    });
+    let members = states.iter().map(|state| {
+        let mut bytes = Vec::new();
+        Fields.encode_member(&member(*state), &mut bytes).unwrap();
+        (format!("{state:?}"), bytes)
+    });
+    assert_golden(PINNED, headers.chain(members));
+    let pinned: Vec<Vec<u8>> = pinned_bytes(PINNED).collect();
+    let (headers, members) = pinned.split_at(says.len());
+    for (says, bytes) in says.into_iter().zip(headers) {
+        assert_eq!(Fields.decode_header(&bytes[..]), Ok(header(says)));
+    }
+    for (state, bytes) in states.into_iter().zip(members) {
+        assert_eq!(Fields.decode_member(&bytes[..]), Ok(member(state)));
+    }
 }
 
 proptest! {

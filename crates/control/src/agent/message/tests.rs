@@ -1,16 +1,19 @@
 //! What was written is read, and other bytes are refused.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::{Done, Refusal};
+use crate::command::{Command, Done, Refusal};
+use crate::golden::{assert_golden, fields_in, fields_of, pinned_bytes};
 
 fn address(text: &str) -> Address {
     Address::new(text).unwrap()
 }
 
-/// One of each kind.
-fn bodies() -> Vec<Body> {
+/// One of each kind; none is long.
+fn short_bodies() -> Vec<Body> {
     let news = News {
         mark: 7,
         managers: vec![ManagerInfo { id: ManagerId(3), addr: address("m:1") }],
@@ -21,20 +24,9 @@ fn bodies() -> Vec<Body> {
     let done = Outcome { result: Ok(Done { number: 1, epoch: MapEpoch(2) }), mark: 3 };
     let refused = Outcome { result: Err(Refusal::NotControl), mark: 3 };
     let answer = |told| Body::Answer { id, told, news: news.clone() };
-    let request = |command| Request { id, after: 3, command };
-    let mut bodies: Vec<Body> =
-        crate::command::tests::commands().into_iter().map(|command| Body::Ask(request(command))).collect();
-    let raft = |piece, pieces, bytes| Body::Raft {
-        from: ManagerId(1),
-        to: ManagerId(2),
-        number: 4,
-        piece,
-        pieces,
-        bytes,
-    };
-    bodies.extend([
+    vec![
+        Body::Ask(Request { id, after: 3, command: Command::DropKeyspace(KeyspaceId(4)) }),
         raft(0, 1, vec![1, 2, 3]),
-        raft(0, 3, vec![7; PIECE_BYTES]),
         Body::Gossip(vec![1; 20]),
         answer(Told::Decided(done)),
         answer(Told::Decided(refused)),
@@ -49,13 +41,39 @@ fn bodies() -> Vec<Body> {
             pieces: 0,
             bytes: Vec::new(),
         },
-        Body::Reports { by: NodeId(1), about: vec![(NodeId(2), Incarnation(3)); REPORTS_MAX] },
-        Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); LOADS_TOLD_MAX]),
+        reports(1),
+        loads(1),
         Body::FounderAsks { incarnation: Incarnation(4) },
-        founder(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX]),
+        founder(vec![(address("other:1"), Incarnation(5))]),
         Body::OtherCluster,
+    ]
+}
+
+/// Those, every command, and the longest.
+fn bodies() -> Vec<Body> {
+    let mut bodies = short_bodies();
+    let id = RequestId { origin: 5, number: 6 };
+    let ask = |command| Body::Ask(Request { id, after: 3, command });
+    bodies.extend(crate::command::tests::commands().into_iter().map(ask));
+    bodies.extend([
+        raft(0, 3, vec![7; PIECE_BYTES]),
+        reports(REPORTS_MAX),
+        loads(LOADS_TOLD_MAX),
+        founder(vec![(address("other:1"), Incarnation(5)); MANAGERS_MAX]),
     ]);
     bodies
+}
+
+fn raft(piece: u32, pieces: u32, bytes: Vec<u8>) -> Body {
+    Body::Raft { from: ManagerId(1), to: ManagerId(2), number: 4, piece, pieces, bytes }
+}
+
+fn reports(count: usize) -> Body {
+    Body::Reports { by: NodeId(1), about: vec![(NodeId(2), Incarnation(3)); count] }
+}
+
+fn loads(count: usize) -> Body {
+    Body::Loads(vec![(KeyspaceId(1), PartitionId(2), 3); count])
 }
 
 fn founder(heard: Vec<(Address, Incarnation)>) -> Body {
@@ -75,6 +93,17 @@ fn every_message_is_read_as_it_was_written_and_fits_a_frame() {
         assert_eq!(Message::decode(&bytes).as_ref(), Ok(&message));
         assert!(Message::decode(&bytes[..bytes.len() - 1]) != Ok(message), "one byte short");
     }
+}
+
+#[test]
+fn every_message_has_golden_bytes_that_are_read_back() {
+    const PINNED: &str = include_str!("golden/messages.hex");
+    let vectors = || short_bodies().into_iter().map(|body| (format!("{body:?}"), message(body).encode()));
+    assert_golden(PINNED, vectors());
+    let fields: BTreeSet<u64> = vectors().flat_map(|(_, bytes)| fields_in(&bytes[1..])).collect();
+    assert!(fields_of("body").is_subset(&fields), "some message has no golden bytes");
+    let read: Vec<_> = pinned_bytes(PINNED).map(|bytes| Message::decode(&bytes).unwrap()).collect();
+    assert_eq!(read, short_bodies().into_iter().map(message).collect::<Vec<_>>());
 }
 
 #[test]

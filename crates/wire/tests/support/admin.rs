@@ -1,0 +1,144 @@
+//! Control requests and their answers: one at least of each kind, with every field set apart from its neighbours.
+
+use zerohop_wire::admin::*;
+
+/// Requests, each with its name and what it asks.
+pub fn asks() -> Vec<(&'static str, &'static str, Ask)> {
+    let keyspace = || "papers".to_owned();
+    let settings = KeyspaceSettings {
+        name: keyspace(),
+        partitions: Some(64),
+        hash: Some("xxh3".into()),
+        replicas: Some(4),
+        min_in_sync: Some(3),
+        durability: Some("interval:50ms".into()),
+        chunk_bytes: Some(65_536),
+    };
+    let altered = KeyspaceSettings { name: keyspace(), replicas: Some(3), ..KeyspaceSettings::default() };
+    let (drop, recover) = (
+        |at_once, id, wait_ms| Ask::DropKeyspace(KeyspaceDrop { name: keyspace(), at_once, id, wait_ms }),
+        |keep_damaged| {
+            Ask::RecoverPartition(PartitionRecover { keyspace: keyspace(), partition: 7, keep_damaged })
+        },
+    );
+    let moved = |node, instance| {
+        Ask::MovePartition(PartitionMove { keyspace: keyspace(), partition: 7, node, instance })
+    };
+    let token = TokenPut { id: 0x0102_0304_0506_0708, name: "robot".into(), grants: vec![grant()] };
+    vec![
+        ("status", "how is the cluster", Ask::Status(StatusGet {})),
+        ("create_keyspace", "every setting", Ask::CreateKeyspace(settings)),
+        ("alter_keyspace", "three copies", Ask::AlterKeyspace(altered)),
+        ("drop_keyspace", "once nothing is under way", drop(false, 0, None)),
+        ("drop_keyspace_at_once", "whatever is under way", drop(true, 0, None)),
+        ("drop_keyspace_again", "keyspace 4, for 1.5 s", drop(false, 4, Some(1500))),
+        (
+            "set_node_state",
+            "node 3 drains",
+            Ask::SetNodeState(NodeStateSet { node: 3, state: "draining".into() }),
+        ),
+        ("remove_node", "node 3", Ask::RemoveNode(NodeRemove { node: 3 })),
+        (
+            "list_partitions",
+            "from 1024 on",
+            Ask::ListPartitions(PartitionList { keyspace: keyspace(), first: 1024 }),
+        ),
+        ("move_partition", "to instance 5 of node 2", moved(Some(2), Some(5))),
+        ("move_partition_anywhere", "wherever is best", moved(None, None)),
+        ("recover_partition", "who is down will not return", recover(None)),
+        ("recover_partition_damaged", "go on with the damaged copy", recover(Some(true))),
+        ("recover_partition_other", "go on with another copy", recover(Some(false))),
+        ("put_token", "with one grant", Ask::PutToken(token)),
+        ("revoke_token", "by its name", Ask::RevokeToken(TokenRevoke { name: "robot".into() })),
+        ("list_tokens", "no fields", Ask::ListTokens(TokenList {})),
+        ("set_managers", "on nodes 1, 2 and 4", Ask::SetManagers(ManagersSet { nodes: vec![1, 2, 4] })),
+    ]
+}
+
+/// Answers, each with its name and what it says.
+pub fn answers() -> Vec<(&'static str, &'static str, Answer)> {
+    let keyspace = KeyspaceStatus {
+        id: 2,
+        name: "papers".into(),
+        partitions: 64,
+        hash: "xxh3".into(),
+        replicas: 3,
+        min_in_sync: 2,
+        durability: "sync".into(),
+        chunk_bytes: 65_536,
+        short: 4,
+        rebuilding: 5,
+        lost: 6,
+        closing: true,
+    };
+    let damaged = DamagedPartition {
+        keyspace: "papers".into(),
+        partition: 7,
+        instance: 8,
+        found: 9,
+        named: vec!["segment 3".into()],
+    };
+    let instance = InstanceStatus {
+        id: 8,
+        addr: "i:1".into(),
+        partitions: 10,
+        entries: 11,
+        log_bytes: 12,
+        resident_bytes: 13,
+        connections: 14,
+    };
+    let node = NodeStatus {
+        id: 1,
+        state: "up".into(),
+        pid: 42,
+        manager: "m:1".into(),
+        instances: vec![instance],
+        version: "0.1.0".into(),
+        started_ms: 1_700_000_000_123,
+        troubles: vec!["its disk is slow".into()],
+        primaries: 15,
+        in_sync: 16,
+        following: 17,
+        in_control: true,
+        damaged: vec![damaged],
+    };
+    let groups =
+        GroupsStatus { groups: 256, short: 1, rebuilding: 2, moving: 3, recovering: 4, down: 5, lost: 6 };
+    let status = Status {
+        map_epoch: 7,
+        cluster: (1..=16).collect(),
+        nodes: vec![node],
+        keyspaces: vec![keyspace.clone()],
+        groups: Some(groups),
+    };
+    let partition = PartitionStatus {
+        partition: 5,
+        epoch: 6,
+        primary: 7,
+        in_sync: vec![8, 9],
+        followers: vec![10],
+        state: "admitting".into(),
+        lost: true,
+        down: vec![9],
+        pinned: Some(4),
+    };
+    let partitions = Partitions { partitions: vec![partition], count: 256, pins_known: true };
+    let token = TokenStatus { id: 0x0102_0304_0506_0708, name: "robot".into(), grants: vec![grant()] };
+    let refused = Refused {
+        code: REFUSED_EXISTS.into(),
+        reason: "there is a keyspace of this name".into(),
+        keyspace: 4,
+    };
+    vec![
+        ("refused", "a keyspace of this name", Answer::Refused(refused)),
+        ("status", "of one node and one keyspace", Answer::Status(Box::new(status))),
+        ("keyspace", "with every field", Answer::Keyspace(keyspace)),
+        ("done", "in map epoch 9", Answer::Done(Done { map_epoch: 9, number: 4 })),
+        ("partitions", "one of 256", Answer::Partitions(partitions)),
+        ("tokens", "one", Answer::Tokens(Tokens { tokens: vec![token] })),
+    ]
+}
+
+fn grant() -> TokenGrant {
+    TokenGrant { keyspace: "papers".into(), permissions: 3 }
+}
