@@ -3,6 +3,7 @@
 //! The steps share one target folder and one set of flags, so that a crate is compiled once to be checked (lint, docs)
 //! and once to be run (tests). Only the fuzz targets, whose code is instrumented, have a folder of their own.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::workshop::{Failure, Workshop, quiet_unless_watched, run as run_command};
@@ -135,7 +136,7 @@ const SIMULATION_SEEDS: &str = "0..25";
 
 /// Seeds of clusters for each of two cores: about a second each as a release is compiled, and nearly three as tests are, which is
 /// more than that takes to compile.
-const CLUSTER_SEEDS: u32 = 100;
+const CLUSTER_SEEDS: u32 = 150;
 
 /// A short simulation: the node and its clients under faults, each seed twice, to the byte.
 fn simulation(shop: &Workshop) -> Result<String, Failure> {
@@ -154,12 +155,12 @@ fn simulation(shop: &Workshop) -> Result<String, Failure> {
     )?;
     let clusters = CLUSTER_SEEDS.to_string();
     run_command(
-        shop.cargo().args(["build", "--quiet", "--release", "--package", "zerohop-sim", "--locked"]),
+        simulator(shop).args(["build", "--quiet", "--release", "--package", "zerohop-sim", "--locked"]),
         "the simulator does not compile as a release",
     )?;
     let half = |first: u32| {
         run_command(
-            shop.cargo()
+            simulator(shop)
                 .args([
                     "run",
                     "--quiet",
@@ -187,16 +188,23 @@ fn simulation(shop: &Workshop) -> Result<String, Failure> {
     Ok(format!("seeds {SIMULATION_SEEDS} of one node, {} of clusters", 2 * CLUSTER_SEEDS))
 }
 
+/// Its release is compiled crate by crate: linking all as one takes longer than it saves.
+fn simulator(shop: &Workshop) -> Command {
+    let mut cargo = shop.cargo();
+    cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
+    cargo
+}
+
 /// Tests of the crates that have a feature for it find the bugs that it plants.
 fn plants(shop: &Workshop) -> Result<String, Failure> {
-    let own: &[&str] = &["--test", "planted"];
+    let engine: &[&str] = &["--test", "planted", "--test", "taking"];
     let sim: &[&str] = &["--test", "planted", "--test", "planted_cluster", "--test", "planted_blobs"];
     let control: &[&str] = &["--test", "planted", "--test", "votes", "--test", "agents_planted"];
     let replication: &[&str] = &["--lib", "--test", "replication", "--", "planted", "each_rule_broken"];
     let session: &[&str] = &["--test", "transactions_random", "--", "planted"];
     let transaction: &[&str] = &["--test", "simulation", "--", "planted"];
     for (package, tests, blind) in [
-        ("zerohop-engine", own, "the histories in crates/engine/tests have become blind to it"),
+        ("zerohop-engine", engine, "the histories in crates/engine/tests have become blind to it"),
         ("zerohop-sim", sim, "the simulator has become blind to it"),
         ("zerohop-control", control, "the simulation in crates/control/tests has become blind to it"),
         ("zerohop-partition", replication, "crates/partition/tests/replication has become blind to it"),

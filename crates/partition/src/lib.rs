@@ -43,6 +43,7 @@ mod view;
 mod waits;
 
 pub use event::{Effects, Event, Now, Request, Token};
+pub use note::transaction_entry;
 pub use partition::open::{OpenError, Options, Restored};
 pub use partition::{Partition, Stats};
 pub use slice::Slice;

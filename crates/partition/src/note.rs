@@ -23,9 +23,10 @@
 //! | 2 | sequence less the lowest unanswered one |
 //! | | outcome, see [`crate::outcome`] |
 
-use zerohop_engine::Meta;
+use zerohop_engine::{Kind, Meta};
 use zerohop_transaction::{Entry, Outcome as Ended};
 use zerohop_wire::ids::{SessionId, SnapshotId, Timestamp};
+use zerohop_wire::messages::LogEntry;
 
 use crate::outcome::Outcome;
 use crate::state::reader::Reader;
@@ -69,6 +70,18 @@ pub(crate) enum Mark {
     Sieved { splits: u8 },
     Transaction { lowest: u64, entry: Entry },
     Snapshot(SnapshotMark),
+}
+
+/// What an entry of the log says of a transaction, for whoever watches what replicas send each other.
+#[must_use]
+pub fn transaction_entry(logged: &LogEntry<'_>) -> Option<Entry> {
+    if logged.kind != Kind::Mark as u8 || logged.payload.first() != Some(&MARK_TRANSACTION) {
+        return None;
+    }
+    match Mark::decode(logged.payload, logged.timestamp)? {
+        Mark::Transaction { entry, .. } => Some(entry),
+        _ => None,
+    }
 }
 
 /// What a mark says of snapshots.

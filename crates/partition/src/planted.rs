@@ -74,6 +74,8 @@ pub enum Bug {
     OldGenerationTaken,
     /// A number in a chunk is transformed twice.
     TransformTwice,
+    /// A blob that a transaction makes goes in each partition by the clock that evaluated it, not by the transaction's time.
+    OwnByItsOwnClock,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
     /// What was read is confirmed though somebody is about to change it.
@@ -126,7 +128,7 @@ impl Bug {
         [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents, Bug::DroppedAtOnce];
 
     /// Those of blobs and snapshots.
-    pub const OF_BLOBS: [Bug; 7] = [
+    pub const OF_BLOBS: [Bug; 8] = [
         Bug::SnapshotNotClosed,
         Bug::SnapshotsNotFollowed,
         Bug::VersionsDroppedEarly,
@@ -134,6 +136,7 @@ impl Bug {
         Bug::OthersNotEnded,
         Bug::OldGenerationTaken,
         Bug::TransformTwice,
+        Bug::OwnByItsOwnClock,
     ];
 
     /// Those of splits.

@@ -40,7 +40,7 @@ const OPERATIONS: [&str; 16] = [
 ];
 
 /// What happens to transactions, as far as it travels between instances; and to reads of several records.
-pub const COMMITS: [&str; 19] = [
+pub const COMMITS: [&str; 21] = [
     "answers that something is in the way",
     "chains",
     "prepares repeated",
@@ -48,7 +48,9 @@ pub const COMMITS: [&str; 19] = [
     "questions asked",
     "questions answered: decided",
     "questions answered: superseded",
-    "questions answered: over or unknown",
+    "questions answered: over",
+    "questions answered: unknown",
+    "unknown transactions that come after all",
     "decisions not held",
     "deciders failed: side by side",
     "deciders failed: in a chain",
@@ -63,10 +65,12 @@ pub const COMMITS: [&str; 19] = [
 ];
 
 /// What happens to blobs and snapshots.
-pub const BLOBS: [&str; 30] = [
+pub const BLOBS: [&str; 32] = [
     "blobs: creations",
+    "blobs: made with all that is in them",
     "blobs: writes of all chunks",
     "blobs: replacements",
+    "blobs: removed and made anew",
     "blobs: writes of one chunk",
     "blobs: appends",
     "blobs: cuts",

@@ -12,13 +12,14 @@ const SEEDS: u64 = 20;
 
 /// Those that are looked for. A follower that keeps nothing for snapshots knows of none when it is promoted, and says that they
 /// have expired, as they may: the partition's own tests see it (`planted_bugs_of_snapshots_are_seen`).
-const LOOKED_FOR: [Bug; 6] = [
+const LOOKED_FOR: [Bug; 7] = [
     Bug::SnapshotNotClosed,
     Bug::VersionsDroppedEarly,
     Bug::LeasesNotEnded,
     Bug::OthersNotEnded,
     Bug::OldGenerationTaken,
     Bug::TransformTwice,
+    Bug::OwnByItsOwnClock,
 ];
 
 fn seeds() -> u64 {

@@ -8,7 +8,7 @@
 //! dependencies  chosen, told, used                  length       no file grows without end
 //! fuzz_targets  file, [[bin]] and seeds agree       unsafe_code  only where listed, each with its SAFETY
 //! text          what must not be written anywhere   links        what documents point to is there
-//! book          docs/SUMMARY.md names every page
+//! book          docs/SUMMARY.md names every page     plants       who finds each planted bug is told
 //! ```
 
 mod arrows;
@@ -20,6 +20,7 @@ mod headers;
 mod length;
 mod links;
 mod manifest;
+mod plants;
 pub mod source;
 mod text;
 mod tree;
@@ -90,6 +91,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     violations.extend(text::check(tree));
     violations.extend(links::check(tree));
     violations.extend(book::check(tree));
+    violations.extend(plants::check(tree));
     violations.sort();
     violations
 }
@@ -123,6 +125,7 @@ mod tests {
             ("docs/README.md", "[gone](gone.md)\n"),
             ("docs/SUMMARY.md", "# Summary\n"),
             ("docs/page.md", "A page.\n"),
+            ("crates/wire/src/planted.rs", "//! Bugs.\npub enum Bug {\n    One,\n}\n"),
             ("fuzz/Cargo.toml", "[package]\nname = \"zerohop-fuzz\"\n"),
             ("fuzz/targets/frame.rs", "//! Frames.\n"),
         ]);
@@ -138,6 +141,7 @@ mod tests {
             "trailing space",
             "gone.md",
             "the book does not have this page",
+            "which test finds `One`",
         ] {
             assert!(said.contains(mark), "no {mark} in:\n{said}");
         }

@@ -63,6 +63,13 @@ impl Replica {
         self.role == Role::Primary && self.needs_state && self.view.in_sync.is_empty()
     }
 
+    /// Whether it is the only copy that counts, and cannot read all of its log: what it serves may be all that was acknowledged, but
+    /// nobody else can be given it.
+    #[must_use]
+    pub fn is_rotten_alone(&self) -> bool {
+        self.role == Role::Primary && (self.needs_state || self.has_rot) && self.view.in_sync.is_empty()
+    }
+
     /// What it lacks, if [`Replica::is_damaged_alone`].
     #[must_use]
     pub fn damaged_alone(&self) -> Option<Damaged> {

@@ -1,7 +1,8 @@
 //! The clients' part in blobs: the same items and transactions as `zerohop-client` makes of them, each tried once.
 //!
 //! ```text
-//!   header, unless it is recalled ──> write, replacement, append, cut, removal: one transaction of header and chunks
+//!   header, unless it is recalled ──> write, replacement, append, cut, removal, all of it made, or removed and made anew:
+//!        │                       │    one transaction of header and chunks
 //!        │                       ├──> one chunk alone, under the generation that was seen
 //!        │                       ├──> filling: header ──> chunks behind the end ──> header: published
 //!        │                       └──> chunks ──> confirmed ──> header again: a read of one moment
@@ -27,11 +28,13 @@ use crate::check::cycles::{Action, Fate};
 use crate::transacted::{Life, Transacted, Trouble};
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, CHUNK_BITS, Contents, Deed, Kind, MARKED, MARKS_MAX, NUMBERS, RECORD_BYTES,
-    RECORDS_MAX, chunk_id, filled, header_id, mark_id, marks_shown, tail_id,
+    RECORDS_MAX, chunk_id, filled, header_id, mark_id, tail_id,
 };
 use crate::workload::transactional::KEYSPACES;
 use items::{Header, Made, header_of, looked_of, size_after};
 
+#[path = "blobs/changes.rs"]
+mod changes;
 #[path = "blobs/filling.rs"]
 mod filling;
 #[path = "blobs/items.rs"]
@@ -171,7 +174,7 @@ impl Cluster {
             open.at = self.history.transactions.len();
             self.history.transactions.push(Transacted::begun(client, now, deadline, actions));
         }
-        if let (Stage::Change(Made::Deletion), Some(header)) = (stage, header) {
+        if let (Stage::Change(Made::Deletion | Made::Renewal), Some(header)) = (stage, header) {
             self.history.transactions[open.at].lives.push((open.deed.blob, Life::Ended(header.stamp.id)));
         }
         (open.stage, open.waiting) = (stage, requests.len());
@@ -204,6 +207,7 @@ impl Cluster {
                 return self.ask_of_blob(number, stage, Vec::new());
             }
             Kind::Delete => Made::Deletion,
+            Kind::Make => Made::Renewal,
             Kind::Write => Made::Write,
             _ if size == 0 => Made::Write,
             Kind::Replace => Made::Replacement,
@@ -234,6 +238,8 @@ impl Cluster {
         let actions = match made {
             Made::Write => all(edition).collect(),
             Made::Replacement => std::iter::once(changed).chain(all(value)).collect(),
+            Made::Deletion => vec![header.seen(blob)],
+            Made::Renewal => [header.seen(blob), changed].into_iter().chain(all(value)).collect(),
             Made::Poke(chunk) => vec![register(chunk_id(edition, chunk))],
             Made::Append => vec![Action::Append { key: tail_id(header.change), value }],
             Made::Cut => vec![changed],
@@ -279,10 +285,10 @@ impl Cluster {
             (Stage::Header, Err(Error::Answer { failure: Failure::NotFound })) => {
                 entry.transaction.fate = Fate::Committed;
                 entry.lives.push((blob, Life::Absent));
-                then = if matches!(deed.kind, Kind::Read { .. } | Kind::Delete) {
-                    Then::End
-                } else {
-                    Then::Create
+                then = match deed.kind {
+                    Kind::Read { .. } | Kind::Delete => Then::End,
+                    Kind::Make | Kind::Write | Kind::Replace => Then::Create(Made::Making),
+                    _ => Then::Create(Made::Creation),
                 };
             }
             (Stage::Looks, Ok(_) | Err(Error::Answer { failure: Failure::NotFound })) if open.has_changed => {
@@ -411,10 +417,7 @@ impl Cluster {
                 }
                 return self.blob_goes_on(number, header);
             }
-            Then::Create => {
-                let change = Action::Write { key: header_id(blob), value: deed.value, version: None };
-                return self.ask_of_blob(number, Stage::Change(Made::Creation), vec![change]);
-            }
+            Then::Create(made) => return self.create_blob(number, made),
             Then::Confirm => return self.ask_of_blob(number, Stage::Confirms, Vec::new()),
             Then::LookAgain => return self.ask_of_blob(number, Stage::Again, Vec::new()),
             Then::ReadAgain => {
@@ -490,7 +493,8 @@ enum Then {
     /// The same, and what was known of the header may be old.
     Forget,
     GoOn(Header),
-    Create,
+    /// By itself, or with all that is in it.
+    Create(Made),
     Confirm,
     LookAgain,
     /// By a transaction.
@@ -515,58 +519,6 @@ impl Open {
     fn versions(&self) -> Vec<Timestamp> {
         self.looked.iter().map(|one| one.as_ref().map_or(Timestamp::ZERO, |one| one.version)).collect()
     }
-
-    /// A change is done. Whether it is.
-    fn blob_changed(&self, entry: &mut Transacted, made: Made, reply: &Reply) -> bool {
-        let (blob, value) = (self.deed.blob, self.deed.value);
-        let may_lack = matches!(made, Made::Rewrite | Made::PartCut(_));
-        // A chunk of which it was seen that it is not there.
-        let is_well = |one: &Result<_, _>| one.is_ok() || may_lack && *one == Err(Failure::NotFound);
-        let version = match reply {
-            Reply::Transacted { version, answers } if answers.iter().all(is_well) => *version,
-            Reply::Done { version, .. } if made.is_alone() => *version,
-            other => {
-                entry.trouble = Some(Trouble::Strange(format!("{other:?}")));
-                return false;
-            }
-        };
-        entry.transaction.fate = Fate::Committed;
-        entry.version = Some(version);
-        let order = match (made, reply) {
-            (Made::Creation, Reply::Done { number, .. }) => Some(*number),
-            _ => self.header.as_ref().map(|header| header.order() + 1),
-        };
-        for action in &mut entry.transaction.actions {
-            if let Action::Write { key, version: told, .. } = action {
-                *told = if *key == header_id(blob) { order } else { Some(version.0) };
-            }
-        }
-        debug_assert!(value > 0, "it has a value of its own");
-        if let (Made::Mark(chunk, _), Some(header), 0) = (made, &self.header, value % 2) {
-            // It brings what the marks were.
-            let numbers = match reply {
-                Reply::Done { number, .. } => vec![*number],
-                Reply::Transacted { answers, .. } => {
-                    // Behind that of the header.
-                    let number = |one: &Result<Reply, _>| match one {
-                        Ok(Reply::Done { number, .. }) => *number,
-                        _ => 0,
-                    };
-                    answers.iter().skip(1).map(number).collect()
-                }
-                _ => Vec::new(),
-            };
-            let shown = (chunk.unwrap_or(NUMBERS.start)..).zip(numbers);
-            let shown = shown.flat_map(|(chunk, marks)| marks_shown(header.edition, chunk, marks as u32));
-            entry.transaction.actions.splice(0..0, shown);
-        }
-        match (made, reply, &self.header) {
-            (Made::Creation, Reply::Done { number, .. }, _) => entry.lives.push((blob, Life::Seen(*number))),
-            (Made::Deletion, ..) | (_, _, None) => {}
-            (_, _, Some(header)) => entry.lives.push((blob, Life::Seen(header.stamp.id))),
-        }
-        true
-    }
 }
 
 /// Whether a refusal says that the header is another by now.
@@ -580,9 +532,9 @@ pub(super) fn contents<'l>(blob: u64, header: &Header, looked: &'l [Option<Looke
         Some(one) if one.stamp.id == header.stamp.id => (one.version.0, &one.bytes[..]),
         _ => (0, &[][..]),
     };
-    let Header { edition, change, size, .. } = *header;
+    let Header { edition, change, count, size, .. } = *header;
     let chunks = looked.iter().map(chunk).collect();
-    Contents { blob, edition, change, order: header.order(), size, chunks }
+    Contents { blob, edition, change, order: header.order(), count, size, chunks }
 }
 
 const _: () =

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use zerohop_session::{Collect, Collecting, Effect, Reply, Request, Settings, Time};
+use zerohop_session::{Collect, Collecting, Effect, Error, Reply, Request, Settings, Time};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::{Hello, Message, Query, Read};
-use zerohop_wire::{Decoded, Decoder, Encoder, Envelope};
+use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope};
 
 use super::blobs::BLOBS_FROM;
 use super::host::{host_and_port, instance_address};
@@ -141,11 +141,9 @@ impl Cluster {
                     self.network.close(now, link, End::Opener);
                 }
             }
-            Effect::Complete { token, result } if token >= SNAPSHOTS_FROM => {
-                self.snapshot_is_told(token, result)
+            Effect::Complete { token, result } if token >= DEEDS_FROM => {
+                self.of_several_is_told(token, result)
             }
-            Effect::Complete { token, result } if token >= BLOBS_FROM => self.blob_is_told(token, result),
-            Effect::Complete { token, result } if token >= DEEDS_FROM => self.deed_ends(token, result),
             Effect::Complete { token, result } => {
                 self.clients[client].calls.retain(|call| *call != token);
                 self.end_call(token, CallEnd::of(result));
@@ -397,6 +395,18 @@ impl Cluster {
                 self.draws.saw(keyspace, key, Default::default(), None);
             }
             _ => {}
+        }
+    }
+
+    /// An operation of a deed, of something done with a blob, or of a snapshot has ended.
+    fn of_several_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
+        if let Err(Error::Aborted { reason: AbortReason::Unknown, .. }) = &result {
+            self.coverage.commit("unknown transactions that come after all");
+        }
+        match token {
+            SNAPSHOTS_FROM.. => self.snapshot_is_told(token, result),
+            BLOBS_FROM.. => self.blob_is_told(token, result),
+            _ => self.deed_ends(token, result),
         }
     }
 

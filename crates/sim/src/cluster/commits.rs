@@ -1,10 +1,12 @@
 //! What instances say to each other about transactions, counted: what has stopped happening is not tried any more.
 //!
-//! It sees what travels between instances: what partitions of one instance say to each other is not counted.
+//! It sees what travels between instances: what partitions of one instance say to each other is not counted, and of a group
+//! that has no other member nobody sees what it logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use zerohop_transaction::{Message as Told, Place, TransactionId, What};
+use zerohop_partition::transaction_entry;
+use zerohop_transaction::{Entry, Message as Told, Place, Reason, TransactionId, What};
 use zerohop_wire::messages::{Call, Peer};
 use zerohop_wire::{Decoded, Decoder, Features, Message};
 
@@ -18,6 +20,10 @@ pub(super) struct Commits {
     asked_to_prepare: BTreeSet<(TransactionId, (u64, u64), Place)>,
     /// Who has asked about what, and was not answered.
     questions: BTreeSet<(TransactionId, Place)>,
+    /// Those that a log says to be aborted as somebody has asked about them and nobody knew them.
+    unknown: BTreeSet<TransactionId>,
+    /// Those that were not decided, as far as travelled, when the process of their decider ended.
+    orphans: BTreeSet<TransactionId>,
 }
 
 /// One that is being decided, as far as what travels tells.
@@ -60,6 +66,14 @@ impl Said {
     }
 }
 
+/// Which transaction an entry says to be aborted because nobody knew it.
+fn unknown(entry: Entry) -> Option<TransactionId> {
+    match entry {
+        Entry::Abort { id, refusal, .. } if refusal.reason == Reason::Unknown => Some(id),
+        _ => None,
+    }
+}
+
 /// More are not followed at a time: an old one, of which the end was not seen, makes room.
 const FOLLOWED_MAX: usize = 4_096;
 
@@ -70,12 +84,18 @@ impl Cluster {
         let (mut rest, mut said) = (frames, (Said::Nothing, &frames[..0]));
         while let Decoded::Frame { frame, used } = decoder.decode(rest) {
             let mut scratch = Vec::new();
-            if let Ok(Message::Peer(Peer { call: Call::Transaction(bytes), .. })) =
-                frame.message(&mut scratch)
-                && let Ok(told) = Told::decode(bytes)
-            {
-                self.watch_commit(host, &told);
-                said = said.max((Said::by(&told), &rest[..used]));
+            match frame.message(&mut scratch) {
+                Ok(Message::Peer(Peer { call: Call::Transaction(bytes), .. })) => {
+                    if let Ok(told) = Told::decode(bytes) {
+                        self.watch_commit(host, &told);
+                        said = said.max((Said::by(&told), &rest[..used]));
+                    }
+                }
+                Ok(Message::Peer(Peer { call: Call::Replicate { entries, .. }, .. })) => {
+                    let logged = entries.iter().filter_map(|entry| transaction_entry(&entry));
+                    self.commits.unknown.extend(logged.filter_map(unknown));
+                }
+                _ => {}
             }
             rest = &rest[used..];
         }
@@ -132,7 +152,10 @@ impl Cluster {
             }
             What::Drop { .. } => {
                 if commits.questions.remove(&(id, to)) {
-                    count("questions answered: over or unknown");
+                    count(match commits.unknown.contains(&id) {
+                        true => "questions answered: unknown",
+                        false => "questions answered: over",
+                    });
                 }
                 commits.running.remove(&id);
             }
@@ -149,10 +172,21 @@ impl Cluster {
         }
     }
 
+    /// Whether this tells somebody who has asked that a transaction is over whose decider had died amidst it.
+    pub(super) fn buries_orphan(&self, told: &Told) -> bool {
+        let Commits { questions, orphans, .. } = &self.commits;
+        matches!(told.what, What::Drop { .. })
+            && orphans.contains(&told.id)
+            && questions.contains(&(told.id, told.to))
+    }
+
     /// A process ends, or its node serves something no more: what it was deciding is where it is.
     pub(super) fn watch_deciders(&mut self, host: usize) {
         let commits = &mut self.commits;
-        for running in commits.running.values().filter(|running| running.host == host) {
+        for (id, running) in commits.running.iter().filter(|(_, running)| running.host == host) {
+            if running.stage != Stage::Telling {
+                commits.orphans.insert(*id);
+            }
             let has_all = running.asked.is_subset(&running.prepared);
             self.coverage.commit(match running.stage {
                 Stage::Telling => "deciders failed: telling",

@@ -4,7 +4,7 @@
 //!
 //! | what befalls | what must have no consequence |
 //! | --- | --- |
-//! | a decider dies, and clients stand still until others have asked about what it ran | that it knows nothing of it |
+//! | a decider dies, and clients stand still until others have asked about what it ran, and ask again then | that whoever goes on knows nothing of it |
 //! | what was said to be over is said so again when its transaction is prepared anew | the old word |
 //! | decisions of before a sleep are heard after it | that their sessions are forgotten |
 //! | a keyspace is split while decisions are not heard in it | that one of two halves hears first |
@@ -32,8 +32,10 @@ const DECIDERS_OF: u64 = 40;
 const DIES_WITHIN_US: u64 = 30 * MS;
 const REST_US: u64 = 4 * SECOND;
 
-/// Clients stand still for so long then: others ask after a second, of whoever goes on after the one who has died.
+/// Clients stand still for so long then, at most: others ask after a second, of whoever goes on after the one who has died. Once
+/// one of them was told that it is over, they go on so soon.
 const CLIENTS_STAND_US: (u64, u64) = (2 * SECOND, 5 * SECOND);
+const CLIENTS_GO_ON_US: u64 = 30 * MS;
 
 /// Of so many words of transactions, where messages are repeated at all, one comes again so much later, at most.
 const WORDS_OF: u64 = 25;
@@ -71,6 +73,8 @@ pub(super) struct Hunts {
     heard: BTreeMap<TransactionId, Time>,
     /// A keyspace in which some decisions are not heard, and until when.
     deaf: Option<(KeyspaceId, Time)>,
+    /// Until when clients stand still at most, as a decider has died.
+    standing: Option<Time>,
     /// Frames that told somebody that something is over.
     drops: BTreeMap<(TransactionId, Place), Vec<u8>>,
 }
@@ -131,6 +135,7 @@ impl Cluster {
             if self.scenario.has(Kind::ClientPauses) && self.streams.node.chance(1, 2) {
                 let until = at.after_us(self.streams.node.between(CLIENTS_STAND_US.0, CLIENTS_STAND_US.1));
                 (0..self.clients.len()).for_each(|client| self.pause_client(client, until));
+                self.hunts.standing = Some(until);
             }
         }
     }
@@ -153,10 +158,28 @@ impl Cluster {
                 left.extend_from_slice(bytes);
             }
             if let Some(word) = word {
+                if !is_lost && self.buries_orphan(&word.told) {
+                    self.clients_go_on(now);
+                }
                 self.echo(now, &word, make);
             }
         }
         left
+    }
+
+    /// Whoever has asked a dead decider for something asks again, if all stand still because of that.
+    fn clients_go_on(&mut self, now: Time) {
+        if self.hunts.standing.take().is_none_or(|until| until <= now) {
+            return;
+        }
+        for client in 0..self.clients.len() {
+            let at = now.after_us(self.streams.node.below(CLIENTS_GO_ON_US));
+            if self.clients[client].paused_until > at {
+                self.trace.say(now, format_args!("c{client} goes on at {}", at.0));
+                self.clients[client].paused_until = at;
+                self.wake_client(client, at);
+            }
+        }
     }
 
     /// Whether a word is a decision that is not to be heard yet.

@@ -123,6 +123,10 @@ impl Scenario {
         if random.fork(1).chance(1, 10) {
             kinds = kinds.with(Kind::Sleeps).with(Kind::RepeatedRequests);
         }
+        // What it takes that others ask about what a dead decider ran before its client asks again, and hear the answer twice.
+        if random.fork(2).chance(1, 4) {
+            kinds = kinds.with(Kind::Kills).with(Kind::ClientPauses).with(Kind::Repeats);
+        }
         let (drawn, kinds) = (kinds, kinds.and(limits.kinds));
         let nodes = random.between(3, 7) as usize;
         let instances = (0..7).map(|_| 1 + u32::from(random.chance(1, 4))).collect::<Vec<u32>>();

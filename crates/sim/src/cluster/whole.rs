@@ -139,7 +139,8 @@ impl Cluster {
         judge(known.config(), self.instances_up(), group, &found)
     }
 
-    /// Whether a partition's only copy that counts is on a disk that has rotted, and its process has found that as it started.
+    /// Whether a partition's only copy that counts is on a disk that has rotted, and its process has found that: as it started, or as
+    /// it was to give another what it has.
     fn is_rotten_alone(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> bool {
         let map = Arc::clone(&self.watch.map);
         let group = map.keyspace(keyspace).and_then(|known| known.group(partition));
@@ -147,7 +148,7 @@ impl Cluster {
         let has_rotted = self.lost_disks.get(&host) == Some(&Time::NEVER);
         let Some(instance) = &mut self.hosts[host].slots[slot].instance else { return false };
         let mut replicas = instance.replicas();
-        has_rotted && replicas.any(|one| (one.0, one.1) == (keyspace, partition) && one.2.is_damaged_alone())
+        has_rotted && replicas.any(|one| (one.0, one.1) == (keyspace, partition) && one.2.is_rotten_alone())
     }
 
     fn find_member(&mut self, member: InstanceId, keyspace: KeyspaceId, partition: PartitionId) -> Found {

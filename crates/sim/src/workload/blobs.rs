@@ -52,6 +52,8 @@ pub(crate) enum Kind {
     Write,
     /// All of it, so that nothing is left of what there was, in one transaction.
     Replace,
+    /// It is made with all chunks in front of the tail, in one transaction, which removes the one that is there.
+    Make,
     /// One chunk by itself.
     Poke { chunk: u64 },
     /// A token at the end, or a cut if there are enough.
@@ -105,6 +107,7 @@ impl Deed {
             },
             70..76 => Kind::Fill { records: random.between(1, 2) },
             76..82 => Kind::Rest { cuts: random.chance(1, 2) },
+            82..86 => Kind::Make,
             _ => Kind::Read { together: random.chance(1, 4) },
         };
         Deed { blob: random.below(BLOBS), kind, value, tokens, recalls: random.chance(2, 3) }
@@ -200,6 +203,8 @@ pub(crate) struct Contents<'c> {
     pub(crate) change: u64,
     /// How often it has changed, and from which time on: rises with every change, and over deletion too.
     pub(crate) order: u64,
+    /// How often it has changed; 0: it was made without anything in it, and nothing was cut off it.
+    pub(crate) count: u64,
     pub(crate) size: u64,
     /// Versions and bytes, without zeros at the end.
     pub(crate) chunks: Vec<(u64, &'c [u8])>,
@@ -211,7 +216,8 @@ impl Contents<'_> {
         let (key, value, version) = (header_id(self.blob), self.change, self.order);
         let mut actions = vec![Action::Look { key, value, version }];
         if self.size == 0 {
-            return Ok(actions);
+            let is_bare = self.count == 0;
+            return is_bare.then_some(actions).ok_or("it is empty, and nobody has left it so".to_owned());
         }
         let front = self.chunks.get(..NUMBERS.end as usize).ok_or("it lacks chunks")?;
         let (base, numbers) = front.split_at(BASE_CHUNKS as usize);

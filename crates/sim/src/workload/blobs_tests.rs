@@ -3,7 +3,7 @@
 use super::*;
 
 fn contents<'c>(size: u64, chunks: Vec<(u64, &'c [u8])>) -> Contents<'c> {
-    Contents { blob: 1, edition: 7, change: 9, order: 100, size, chunks }
+    Contents { blob: 1, edition: 7, change: 9, order: 100, count: u64::from(size > 0), size, chunks }
 }
 
 /// A chunk of numbers.
@@ -53,6 +53,8 @@ fn a_blob_that_was_read_tells_whose_writes_it_shows() {
 fn what_nobody_can_have_written_is_noticed() {
     let (whole, torn) = (token(3), &token(3)[..5]);
     assert!(contents(0, Vec::new()).actions().is_ok());
+    let emptied = Contents { count: 1, ..contents(0, Vec::new()) };
+    assert!(emptied.actions().is_err(), "it had something in it");
     assert!(contents(1, Vec::new()).actions().is_err(), "no such size");
     let of = |last: &[u8], number: &[u8]| {
         contents(BASE_BYTES, with([&whole, &whole, last], [number, &[]], &[])).actions().is_ok()

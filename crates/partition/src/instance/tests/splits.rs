@@ -388,7 +388,7 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
 
 #[cfg(feature = "planted-bugs")]
 #[test]
-fn sisters_records_that_are_counted_would_be_seen() {
+fn planted_counts_of_sisters_records_are_seen() {
     use crate::planted::{Bug, plant};
 
     let mut bench = filled(Durability::Interval { ms: 100 });

@@ -8,9 +8,10 @@ use zerohop_wire::messages::{
 };
 
 use super::Looked;
+use crate::check::cycles::Action;
 use crate::workload::blobs::{
     BASE_BYTES, BASE_CHUNKS, CHUNK_BITS, CHUNK_BYTES, Deed, MARKS, NUMBERS, RECORD_BYTES, SHARES, attributes,
-    name, read_attributes,
+    header_id, name, read_attributes,
 };
 use crate::workload::tokens::token;
 
@@ -35,6 +36,11 @@ impl Header {
         self.stamp.id + self.count
     }
 
+    /// What whoever rests on it has seen.
+    pub(in crate::cluster) fn seen(&self, blob: u64) -> Action {
+        Action::Look { key: header_id(blob), value: self.change, version: self.order() }
+    }
+
     /// Chunks of which a reader finds any.
     pub(in crate::cluster) fn chunks(&self) -> u64 {
         self.size.div_ceil(CHUNK_BYTES)
@@ -50,8 +56,12 @@ impl Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cluster) enum Made {
     Creation,
+    /// With all that is in it.
+    Making,
     Write,
     Replacement,
+    /// It is removed, and another made in its place with all that is in it.
+    Renewal,
     /// Of this chunk.
     Poke(u64),
     Append,
@@ -97,6 +107,8 @@ impl Made {
     pub(in crate::cluster) fn name(self) -> &'static str {
         match self {
             Made::Creation => "blobs: creations",
+            Made::Making => "blobs: made with all that is in them",
+            Made::Renewal => "blobs: removed and made anew",
             Made::Write => "blobs: writes of all chunks",
             Made::Replacement => "blobs: replacements",
             Made::Poke(_) => "blobs: writes of one chunk",
@@ -211,6 +223,13 @@ pub(super) fn change(
     let value = deed.value;
     let own = token(value);
     let Some(header) = header else {
+        if made == Made::Making {
+            let mut together = Together { blob, items: Vec::new() };
+            together.make(value);
+            // It was seen that there is none.
+            together.items[0].rest_on(Timestamp::ZERO);
+            return together.request(limit_us);
+        }
         let attributes = attributes(value, value, 0);
         let create = BlobChange::Create { chunk_bits: CHUNK_BITS, attributes: &attributes };
         return alone(blob.0, &write(&key_of_header(blob.1), create), limit_us);
@@ -221,7 +240,7 @@ pub(super) fn change(
     let mut together = Together { blob, items: Vec::new() };
     (0..).zip(seen).for_each(|(chunk, version)| together.rests_on(chunk, *version));
     match made {
-        Made::Creation | Made::Write => {
+        Made::Creation | Made::Making | Made::Write => {
             together.header(Condition::Always, BlobChange::Grow { stamp: old, size: BASE_BYTES });
             together.base(old, &own);
         }
@@ -257,11 +276,18 @@ pub(super) fn change(
             together.header(is_as_seen, BlobChange::Grow { stamp: old, size: BASE_BYTES });
             together.base(old, &own);
         }
-        Made::Deletion => {
+        Made::Deletion | Made::Renewal => {
             let remove = Write { key: &key_of_header(blob.1), condition: is_as_seen, change: Change::Remove };
             together.add(&Operation::Write(remove));
+            if made == Made::Renewal || value % 2 == 1 {
+                // As it is removed among other things, by a transaction that has read it.
+                together.items[0].rest_on(header.version);
+            }
             for chunk in 0..header.all_chunks() {
                 together.add(&write(&key_of_chunk(blob.1, chunk), BlobChange::DropChunk { stamp: old }));
+            }
+            if made == Made::Renewal {
+                together.make(value);
             }
         }
         Made::Share { amount, is_float } => {
@@ -341,6 +367,16 @@ impl Together {
     fn transform(&mut self, stamp: BlobStamp, chunk: u64, transform: Transform) {
         let change = BlobChange::TransformChunk { stamp, transform, makes: true };
         self.add(&write(&key_of_chunk(self.blob.1, chunk), change));
+    }
+
+    /// The blob, whose id only the commit tells, with all that is in it.
+    fn make(&mut self, value: u64) {
+        let own = BlobStamp { id: BlobStamp::OWN, generation: 0 };
+        let attributes = attributes(value, value, 1);
+        let create = BlobChange::Create { chunk_bits: CHUNK_BITS, attributes: &attributes };
+        self.header(Condition::Always, create);
+        self.header(Condition::Always, BlobChange::Grow { stamp: own, size: BASE_BYTES });
+        self.base(own, &token(value));
     }
 
     /// A token in each of the chunks that are written as one; those of numbers are there too then.
