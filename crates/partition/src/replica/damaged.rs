@@ -67,7 +67,8 @@ impl Replica {
     /// nobody else can be given it.
     #[must_use]
     pub fn is_rotten_alone(&self) -> bool {
-        self.role == Role::Primary && (self.needs_state || self.has_rot) && self.view.in_sync.is_empty()
+        let is_rotten = self.needs_state || self.has_rot || self.lacks_what_nobody_has();
+        self.role == Role::Primary && is_rotten && self.view.in_sync.is_empty()
     }
 
     /// What it lacks, if [`Replica::is_damaged_alone`].

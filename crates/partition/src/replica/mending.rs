@@ -142,8 +142,8 @@ impl Replica {
         let others: Vec<Member> = self.mending_asks().collect();
         let now_us = context.now_us;
         let is_alone_primary = self.role == Role::Primary && self.view.in_sync.is_empty();
-        let rounds = MEND_ROUNDS * others.len() as u32;
-        if !is_alone_primary && self.mending.entries.values().any(|wanted| wanted.asked > rounds) {
+        let rounds = self.mend_asks_max();
+        if !is_alone_primary && self.lacks_what_nobody_has() {
             self.give_up_mending();
             return Ok(());
         }
@@ -272,11 +272,26 @@ impl Replica {
         if self.role == Role::Primary { self.open_gate(context, effects) } else { Ok(()) }
     }
 
-    /// A member does not have an entry: the next one is asked at once.
+    /// A member does not have an entry: the next one is asked at once, unless all have been asked often enough.
     pub(super) fn take_entry_lost(&mut self, name: EntryName) {
-        if let Some(wanted) = self.mending.entries.get_mut(&name.index.0).filter(|w| w.epoch == name.epoch) {
+        let rounds = self.mend_asks_max();
+        if let Some(wanted) = self.mending.entries.get_mut(&name.index.0)
+            && wanted.epoch == name.epoch
+            && wanted.asked <= rounds
+        {
             wanted.next_us = 0;
         }
+    }
+
+    /// Who was asked so often in vain need not be asked in haste any more.
+    fn mend_asks_max(&self) -> u32 {
+        MEND_ROUNDS * self.mending_asks().count() as u32
+    }
+
+    /// Whether everybody has been asked for something that has rotted, and nobody has it.
+    pub(super) fn lacks_what_nobody_has(&self) -> bool {
+        let rounds = self.mend_asks_max();
+        self.mending.entries.values().any(|wanted| wanted.asked > rounds)
     }
 
     /// A request was answered with `Rotten`, or would have been: what of its records is rotten is mended. `true`: it may

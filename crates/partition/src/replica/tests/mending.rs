@@ -134,6 +134,27 @@ fn what_nobody_has_is_rotten_and_another_is_to_be_primary() {
     assert_eq!(a.out.answered, [(5_000, false)]);
 }
 
+/// Nobody else may be primary, so it goes on asking, but not as fast as it is answered.
+#[test]
+fn who_is_alone_with_what_has_rotted_asks_once_a_second_in_the_end() {
+    let (mut a, kept) = rotten_primary();
+    a.tell(Told::Group(view(2, 1, &[], &[3])));
+    a.hear(3, 2, &Call::ReplicateAck(Report::Differs { at: name(1, 1) }));
+    let asked = format!("{:?}", Call::EntryGet(kept.as_sent().name));
+    let mut count = 0;
+    for _ in 0..1_000 {
+        a.now_us += 10_000;
+        a.tell(Told::Tick);
+        let asks = a.said().iter().filter(|said| **said == asked).count();
+        for _ in 0..asks {
+            a.hear(3, 2, &Call::EntryLost(kept.as_sent().name));
+        }
+        count += asks;
+    }
+    assert!((10..=15).contains(&count), "asked {count} times in ten seconds");
+    assert!(a.replica.is_rotten_alone());
+}
+
 #[test]
 pub(super) fn what_has_rotted_is_not_left_out_of_what_is_sent() {
     let (mut a, kept) = rotten_primary();
