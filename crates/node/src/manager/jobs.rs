@@ -20,7 +20,7 @@ use super::shared::Shared;
 use super::{Job, ReplyTo, closing, clustered, groups, status, tokens};
 use crate::entropy::random_u64;
 use crate::instance::{Figures, Notice};
-use crate::server::limits::{DROP_AGAIN, DROP_LOOK, MAP_WAIT};
+use crate::server::limits::{DROP_AGAIN, DROP_LOOK, INBOX_FULL_PAUSE, MAP_WAIT};
 use crate::server::{NodeFolder, SavedNode};
 
 /// Alone changes the map of a node that stands alone; in a cluster it has the control group do so.
@@ -275,6 +275,11 @@ async fn send(shared: &Shared, reply: ReplyTo, mut answer: AdminAnswer) {
     match reply {
         ReplyTo::Here { envelope, sender } => drop(sender.try_send((envelope, encoded))),
         ReplyTo::Instance { place, ask } => {
+            // Instances take requests before the manager has heard that they serve.
+            let due = Instant::now() + MAP_WAIT;
+            while shared.instances().is_empty() && Instant::now() < due {
+                sleep(INBOX_FULL_PAUSE).await;
+            }
             if let Some(instance) = shared.instances().get(place) {
                 instance.leave(Notice::Admin { ask, encoded }, Instant::now() + MAP_WAIT).await;
             }

@@ -128,6 +128,8 @@ pub(crate) struct Serve {
     pub(crate) epoch: MapEpoch,
     /// All their logs were whole, on disks that were there when the map last heard of them.
     pub(crate) is_intact: bool,
+    /// Told once control requests are carried out.
+    pub(crate) taken: SyncSender<()>,
 }
 
 /// Starts the manager's thread. It says on `outcome` how the node has ended, all instances stopped.

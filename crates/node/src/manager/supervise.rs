@@ -76,7 +76,7 @@ pub(super) async fn run(
 }
 
 async fn serve(shared: &Rc<Shared>, serving: Serve) {
-    let Serve { handles: instances, epoch, is_intact } = serving;
+    let Serve { handles: instances, epoch, is_intact, taken } = serving;
     for instance in &instances {
         for damage in &instance.recovered.damage {
             shared.trouble(format!("instance {}: {damage}", instance.id));
@@ -90,6 +90,7 @@ async fn serve(shared: &Rc<Shared>, serving: Serve) {
     // Told once only.
     drop(shared.instances.set(instances));
     shared.phase.replace(Phase::Serving);
+    taken.try_send(()).ok();
     info!(map_epoch = shared.history.borrow().map().epoch().0, "serving");
     shared.follow.opened(epoch);
     if let Some(cluster) = shared.cluster_handle() {

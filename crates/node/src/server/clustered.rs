@@ -184,7 +184,9 @@ pub(super) fn start(
     let is_whole = handles.iter().all(|handle| handle.recovered.damaged == 0);
     let is_intact = is_whole && named.is_some_and(|named| named == incarnation || lived.contains(&named));
     (server.node, server.instances) = (node, ids.into_iter().zip(addresses).collect());
-    let serving = Serve { handles, epoch: map.epoch(), is_intact };
+    // What follows waits for more than that.
+    let (taken, _) = sync_channel(1);
+    let serving = Serve { handles, epoch: map.epoch(), is_intact, taken };
     if server.control.try_send(Control::Serve(serving)).is_err() {
         return Err(ended(&server));
     }

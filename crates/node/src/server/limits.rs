@@ -28,6 +28,9 @@ pub const START_FAILED_WAIT: Duration = Duration::from_secs(10);
 /// How long an instance may take to stop: to answer what is in flight, then to sync and to write its checkpoints.
 pub const STOP_WAIT: Duration = Duration::from_secs(120);
 
+/// How long a start waits until the manager has heard that its instances serve, which it does at once.
+pub const SERVE_WAIT: Duration = Duration::from_secs(30);
+
 /// How long a node that was asked to end serves on until others have taken over what it was primary of. Without them, or
 /// without a majority of managers, nobody does.
 pub const HAND_OVER_WAIT: Duration = Duration::from_secs(3);

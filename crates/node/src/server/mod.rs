@@ -47,8 +47,8 @@ pub(crate) use self::member::SavedMember;
 pub use self::saved::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::limits::{
-    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SIGNALS_WAIT,
-    START_FAILED_WAIT, STOP_WAIT,
+    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SERVE_WAIT,
+    SIGNALS_WAIT, START_FAILED_WAIT, STOP_WAIT,
 };
 use self::listen::Listeners;
 use self::maps::Start;
@@ -420,10 +420,12 @@ impl Assembly<'_> {
         };
         // Should it have failed, dropping the server stops what runs.
         let handles = serving?.0;
-        let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true };
+        let (taken, is_taken) = sync_channel(1);
+        let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true, taken };
         let told = server.control.try_send(Control::Serve(serving));
-        if told.is_err() {
-            let reason = "the manager has ended; the log says why".to_owned();
+        // A control request that came before would be refused.
+        if told.is_err() || is_taken.recv_timeout(SERVE_WAIT).is_err() {
+            let reason = "the manager has ended, or does not answer; the log says why".to_owned();
             return Err(StartError::System { operation: "starting the manager", reason });
         }
         server.is_ready(stopwatch);
