@@ -71,6 +71,10 @@ pub const CLUSTER_HEALING_US: u64 = 20_000_000;
 /// How long after that all groups must be whole, and their members alike.
 pub const CLUSTER_WHOLE_US: u64 = 60_000_000;
 
+/// How long after the last calls what is kept for snapshots must be gone: their leases are 8 s at most, 10 by the slowest clock, and
+/// whoever keeps something looks at that now and then.
+pub const SNAPSHOTS_OVER_US: u64 = 20_000_000;
+
 /// Starts of its process that an instance's disk remembers: more than happen between two maps.
 pub const STARTS_REMEMBERED_MAX: usize = 64;
 

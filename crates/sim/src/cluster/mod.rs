@@ -188,8 +188,10 @@ enum Phase {
     Quiet,
     /// Every record is read once more.
     Last,
-    /// All groups become whole and alike.
-    Whole,
+    /// All groups become whole and alike, and what snapshots needed is let go of, until then.
+    Whole {
+        due: Time,
+    },
     Over,
 }
 
@@ -326,7 +328,7 @@ impl Cluster {
                 self.read_everything();
             }
             Phase::Last if is_idle(self) => {
-                self.phase = Phase::Whole;
+                self.phase = Phase::Whole { due: self.whole_by() };
                 self.look();
             }
             _ => {}

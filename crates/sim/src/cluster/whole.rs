@@ -8,7 +8,7 @@ use zerohop_session::Time;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::{Cluster, Event, Phase};
-use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US};
+use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US, SNAPSHOTS_OVER_US};
 
 const EVERY_US: u64 = 500_000;
 
@@ -73,11 +73,16 @@ fn judge(
 }
 
 impl Cluster {
+    /// By when all must be well, told as the last calls have ended: these may have opened snapshots until just now.
+    pub(super) fn whole_by(&self) -> Time {
+        let now = self.now();
+        let groups = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
+        groups.max(now.after_us(SNAPSHOTS_OVER_US))
+    }
+
     /// Whether all is well by now; looked at again and again until it should be.
     pub(super) fn look(&mut self) {
-        if self.phase != Phase::Whole {
-            return;
-        }
+        let Phase::Whole { due } = self.phase else { return };
         let now = self.now();
         let groups: Vec<(KeyspaceId, PartitionId)> = self
             .watch
@@ -85,7 +90,6 @@ impl Cluster {
             .keyspaces()
             .flat_map(|(id, keyspace)| keyspace.groups().map(move |(partition, _)| (id, partition)))
             .collect();
-        let due = self.history.healed.unwrap_or(now).after_us(CLUSTER_HEALING_US + CLUSTER_WHOLE_US);
         let judged: Vec<((KeyspaceId, PartitionId), Judged)> =
             groups.into_iter().map(|group| (group, self.judge_group(group.0, group.1))).collect();
         let closing = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_closing());
