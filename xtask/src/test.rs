@@ -197,18 +197,22 @@ fn simulator(shop: &Workshop) -> Command {
 
 /// Tests of the crates that have a feature for it find the bugs that it plants.
 fn plants(shop: &Workshop) -> Result<String, Failure> {
-    let engine: &[&str] = &["--test", "planted", "--test", "taking"];
+    let engine: &[&str] = &["--test", "suite", "--", "planted::", "taking::"];
     let sim: &[&str] = &["--test", "planted", "--test", "planted_cluster", "--test", "planted_blobs"];
-    let control: &[&str] = &["--test", "planted", "--test", "votes", "--test", "agents_planted"];
+    let control: &[&str] = &["--test", "suite", "--", "planted::", "votes::"];
     let replication: &[&str] = &["--lib", "--test", "replication", "--", "planted", "each_rule_broken"];
-    let session: &[&str] = &["--test", "transactions_random", "--", "planted"];
+    let session: &[&str] = &["--test", "suite", "--", "transactions_random::planted"];
     let transaction: &[&str] = &["--test", "simulation", "--", "planted"];
     for (package, tests, blind) in [
         ("zerohop-engine", engine, "the histories in crates/engine/tests have become blind to it"),
         ("zerohop-sim", sim, "the simulator has become blind to it"),
         ("zerohop-control", control, "the simulation in crates/control/tests has become blind to it"),
         ("zerohop-partition", replication, "crates/partition/tests/replication has become blind to it"),
-        ("zerohop-session", session, "crates/session/tests/transactions_random.rs has become blind to it"),
+        (
+            "zerohop-session",
+            session,
+            "crates/session/tests/suite/transactions_random.rs has become blind to it",
+        ),
         ("zerohop-transaction", transaction, "crates/transaction/tests/simulation has become blind to it"),
     ] {
         let mut cargo = shop.cargo();

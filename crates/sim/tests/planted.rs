@@ -46,7 +46,7 @@ fn bugs_planted_in_sessions_are_found() {
     each_is_found(&session::Bug::ALL, session::plant);
 }
 
-/// The others of the engine's are found by its own histories (`crates/engine/tests/planted.rs`): a checksum that is not looked at
+/// The others of the engine's are found by its own histories (`crates/engine/tests/suite/planted.rs`): a checksum that is not looked at
 /// needs disks that rot, and one entry too many cut off behind a torn tail is seldom one that must not be lost.
 #[test]
 fn bugs_planted_in_engines_are_found() {

@@ -1,7 +1,6 @@
 //! A world for a session: a clock that jumps, a network that loses, repeats, reorders and resets, and servers that
 //! share one model of the data, so that a partition that moves takes its state along.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(unreachable_pub, reason = "a module of tests has no public")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -50,7 +49,6 @@ enum Event {
 
 /// One frame that a server received.
 pub struct Received {
-    pub connection: ConnectionId,
     pub address: String,
     pub bytes: Vec<u8>,
 }
@@ -211,7 +209,7 @@ impl World {
             let (frame, after) = rest.split_at(used);
             rest = after;
             if let Some(sent) = self.sent.as_mut() {
-                sent.push(Received { connection: id, address: address.clone(), bytes: frame.to_vec() });
+                sent.push(Received { address: address.clone(), bytes: frame.to_vec() });
             }
             self.travel(frame, |frame| Event::Request(id, frame));
             if self.random.chance(self.faults.reset) {

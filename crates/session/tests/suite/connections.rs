@@ -1,11 +1,10 @@
 //! What goes over which connection, in how many writes and frames, and when.
 
-mod support;
-
-use support::server::{Cluster, PARTITIONS};
-use support::{Faults, KEYSPACE, World, append, count, insert, keys_of, lookup, world, world_with};
 use zerohop_session::{Collect, Collecting, Error, Reply};
 use zerohop_wire::{Failure, Features, Kind};
+
+use crate::support::server::{Cluster, PARTITIONS};
+use crate::support::{Faults, KEYSPACE, World, append, count, insert, keys_of, lookup, world, world_with};
 
 #[test]
 fn what_is_submitted_before_a_turn_goes_out_in_one_write() {

@@ -1,8 +1,6 @@
 //! A control group under a simulated network, disks and clocks, with clients that ask for all kinds of things, from one
 //! seed; and what must hold of it.
 
-#![allow(dead_code, reason = "each test uses a part of it")]
-
 pub(crate) mod check;
 pub(crate) mod disk;
 pub(crate) mod node_check;

@@ -1,13 +1,12 @@
 //! Agents of control nodes and others form a cluster, and keep it through faults.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::node_play::play;
-use support::nodes::{Happening, Nodes, Setting};
 use zerohop_control::command::Command;
 use zerohop_placement::{KeyspaceConfig, PartitionCount};
+
+use crate::support::node_play::play;
+use crate::support::nodes::{Happening, Nodes, Setting};
 
 const SECOND: u64 = 1_000_000;
 

@@ -3,16 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
-mod support;
-
 use proptest::prelude::*;
-use support::random::Random;
-use support::server::{Cluster, Record};
-use support::{Faults, KEYSPACE, World};
 use zerohop_session::{Error, Item, Reply, Request, Time};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::{Change, Condition, Operation, Query, Read, Write};
 use zerohop_wire::{AbortReason, Many};
+
+use crate::support::random::Random;
+use crate::support::server::{Cluster, Record};
+use crate::support::{Faults, KEYSPACE, World};
 
 const INSTANCES: u32 = 3;
 const ACCOUNTS: u64 = 6;

@@ -3,15 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
-mod support;
-
 use proptest::prelude::*;
-use support::random::Random;
-use support::server::{Cluster, Record};
-use support::{Faults, World, append_within, lookup, write};
 use zerohop_session::{Collect, Collecting, Error, Reply, Time};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::Change;
+
+use crate::support;
+use crate::support::random::Random;
+use crate::support::server::{Cluster, Record};
+use crate::support::{Faults, World, append_within, lookup, write};
 
 const INSTANCES: u32 = 3;
 const KEYS: u64 = 12;

@@ -1,12 +1,11 @@
 //! Clusters with a secret, and clients that know it, another, or none.
 
-mod support;
-
-use support::server::Cluster;
-use support::{World, append, lookup};
 use zerohop_session::{Error, Reply, Trouble};
 use zerohop_wire::auth::{Credential, Guard, Nonces, Secret};
 use zerohop_wire::{AuthFault, Failure};
+
+use crate::support::server::Cluster;
+use crate::support::{World, append, lookup};
 
 const OURS: &str = "a secret of tests, long enough to be one";
 const ANOTHER: &str = "another secret of tests, just as long as it";

@@ -1,10 +1,9 @@
 //! Bugs planted on purpose are found by the simulation, each within a stated number of seeds; none is reported without.
 #![cfg(feature = "planted-bugs")]
 
-mod support;
-
-use support::world::World;
 use zerohop_control::planted::{Bug, plant};
+
+use crate::support::world::World;
 
 /// Seeds within which each bug must be found.
 const SEEDS: u64 = 60;

@@ -1,15 +1,16 @@
 //! Whom the session asks, and how it learns where things are.
 
-mod support;
-
 use bytes::Bytes;
-use support::server::PARTITIONS;
-use support::{KEYSPACE, LIMIT_US, append, count, insert, keys_of, kinds, lookup, stamps, world, world_with};
 use zerohop_placement::PartitionCount;
 use zerohop_session::{Error, Reply, Request};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
 use zerohop_wire::{Failure, Kind};
+
+use crate::support::server::PARTITIONS;
+use crate::support::{
+    KEYSPACE, LIMIT_US, append, count, insert, keys_of, kinds, lookup, stamps, world, world_with,
+};
 
 /// A partition among all that there are at first.
 fn slice(partition: u32) -> (PartitionId, PartitionCount) {

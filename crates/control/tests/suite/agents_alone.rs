@@ -1,10 +1,7 @@
 //! What one agent does about this and that: large maps, strangers, wrong speakers, second starts, operators without a leader.
 
-mod support;
-
 use std::sync::Arc;
 
-use support::nodes::{CLUSTER, Happening, Nodes, Setting};
 use zerohop_control::Time;
 use zerohop_control::agent::message::{Body, Message, News, Told};
 use zerohop_control::agent::{Agent, Control, Effect, Ended, Event, Settings, Unanswered, Wish};
@@ -17,6 +14,8 @@ use zerohop_placement::{
 };
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
+
+use crate::support::nodes::{CLUSTER, Happening, Nodes, Setting};
 
 const SECOND: u64 = 1_000_000;
 

@@ -2,7 +2,7 @@
 //!
 //! `ZEROHOP_SEEDS=from..to` plays other seeds than the usual ones, `ZEROHOP_TRACE=1` tells what a failing one did.
 
-mod support;
+use crate::support;
 
 /// Seeds in a usual run: a bounded time in an unoptimised build.
 const SEEDS: u64 = 3000;
@@ -13,7 +13,7 @@ fn what_was_synced_comes_back_and_nothing_else_does() {
     for seed in support::seeds(SEEDS) {
         if let Err(told) = support::play(seed) {
             wrong.push(format!(
-                "{told}\n  again: ZEROHOP_SEEDS={seed}..{} cargo test -p zerohop-engine --test model",
+                "{told}\n  again: ZEROHOP_SEEDS={seed}..{} cargo test -p zerohop-engine --test suite model",
                 seed + 1
             ));
             if wrong.len() == 20 {

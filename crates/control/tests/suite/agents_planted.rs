@@ -1,10 +1,9 @@
 //! Bugs planted on purpose in agents are found by playing nodes, each within a stated number of seeds.
 #![cfg(feature = "planted-bugs")]
 
-mod support;
-
-use support::node_play::play;
 use zerohop_control::planted::{Bug, plant};
+
+use crate::support::node_play::play;
 
 /// Seeds within which each bug must be found. The rarest, a founder that asks nobody, is seen in seed 99 first.
 const SEEDS: u64 = 160;

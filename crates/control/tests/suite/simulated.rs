@@ -1,10 +1,8 @@
 //! A control group under faults, from a fixed set of seeds.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::world::World;
+use crate::support::world::World;
 
 const SEEDS: std::ops::Range<u64> = 0..40;
 

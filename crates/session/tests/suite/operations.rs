@@ -1,15 +1,15 @@
 //! How operations end: numbers, sessions, deadlines, bounds.
 
-mod support;
-
-use support::{
-    Faults, LIMIT_US, append, append_within, count, insert, keys_of, lookup, read, stamps, world, world_with,
-    write,
-};
 use zerohop_session::{Collect, Collecting, Error, Reply, Trouble, Waiting};
 use zerohop_wire::ids::{SessionId, Timestamp};
 use zerohop_wire::messages::{Change, Query, Until};
 use zerohop_wire::{Decoded, Decoder, Failure, Kind};
+
+use crate::support;
+use crate::support::{
+    Faults, LIMIT_US, append, append_within, count, insert, keys_of, lookup, read, stamps, world, world_with,
+    write,
+};
 
 #[test]
 fn a_write_opens_a_session_once_and_numbers_per_partition() {

@@ -6,7 +6,6 @@ use zerohop_engine::{Durability, EngineError};
 
 use super::Engine;
 use super::checks::{check_record, walk};
-use super::model::{Value, apply};
 use super::part::{Got, Part, read};
 use super::world::World;
 
@@ -122,15 +121,4 @@ fn was_ever(part: &Part, key: &[u8], got: Option<&Got>) -> bool {
     let Some(got) = got else { return true };
     let mut written = part.log.iter().filter(|e| *e.key == *key);
     got.parts.iter().all(|payload| written.any(|e| *e.payload == **payload))
-}
-
-/// Every state that a record went through.
-pub fn states(part: &Part, key: &[u8]) -> Vec<Option<Value>> {
-    let mut records = super::model::Records::new();
-    let mut states = vec![None];
-    for entry in part.log.iter().filter(|e| *e.key == *key) {
-        apply(&mut records, entry);
-        states.push(records.get(key).cloned());
-    }
-    states
 }

@@ -2,15 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test; the lint spares only functions marked as such")]
 
-mod support;
-
-use support::server::Record;
-use support::{KEYSPACE, LIMIT_US, World, count, insert, keys_of, kinds, world};
 use zerohop_session::{Error, Item, Reply, Request, Unfit};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::TRANSACTION_ITEMS_MAX;
 use zerohop_wire::messages::{Change, Condition, Expiry, Operation, Query, Read, Until, Write};
 use zerohop_wire::{AbortReason, Failure, Kind};
+
+use crate::support;
+use crate::support::server::Record;
+use crate::support::{KEYSPACE, LIMIT_US, World, count, insert, keys_of, kinds, world};
 
 fn item(key: &str, condition: Condition, change: Change<'_>, seen: Option<Timestamp>) -> Item {
     let operation = Operation::Write(Write { key: key.as_bytes(), condition, change });

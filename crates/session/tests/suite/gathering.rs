@@ -1,13 +1,12 @@
 //! Requests that share frames: which do, and that each is answered, redirected and sent again by itself.
 
-mod support;
-
-use support::server::Record;
-use support::*;
 use zerohop_session::{Collect, Collecting, Reply, Request};
 use zerohop_wire::ids::{InstanceId, PartitionId};
 use zerohop_wire::messages::{Operation, Query, Read, Until};
 use zerohop_wire::{Failure, Kind};
+
+use crate::support::server::Record;
+use crate::support::*;
 
 const TOGETHER: Collecting = Collecting::Within(Collect { delay_us: 0, bytes: 1 << 20 });
 

@@ -10,12 +10,7 @@
 //!
 //! A seed fixes everything. What is wrong is told as text, and panics of the engine count as wrong.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    missing_docs,
-    reason = "shared by several test programs, each of which uses a part"
-)]
+#![allow(unreachable_pub, missing_docs, reason = "helpers of tests, which have no public")]
 
 pub mod checks;
 pub mod mend;

@@ -1,11 +1,11 @@
 //! The random histories find what is planted, and nothing where nothing is planted.
 #![cfg(feature = "planted-bugs")]
 
-mod support;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use zerohop_engine::planted::{Bug, plant};
+
+use crate::support;
 
 /// Histories within which every planted bug is found.
 const SEEDS: u64 = 150;

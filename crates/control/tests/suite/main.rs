@@ -1,0 +1,12 @@
+//! Managers, agents and their gossip, played as whole clusters.
+//!
+//! One program: to link each file by itself took the larger part of a minute.
+
+mod agents;
+mod agents_alone;
+mod agents_planted;
+mod led;
+mod planted;
+mod simulated;
+mod support;
+mod votes;
