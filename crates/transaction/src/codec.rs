@@ -326,7 +326,8 @@ const ITEM_BYTES_MIN: usize = 15;
 /// The parts of a transaction as its client sends them: version (1), parts.
 #[must_use]
 pub fn encode_parts(parts: &[Part]) -> Vec<u8> {
-    let mut out = Writer::default();
+    let bytes = 5 + parts.iter().map(Part::bytes_about).sum::<usize>();
+    let mut out = Writer { out: Vec::with_capacity(bytes) };
     out.u8(PARTS_VERSION);
     out.parts(parts);
     out.out

@@ -7,7 +7,7 @@ use crate::codec::{CodecError, Reader, VERSION, Writer};
 use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
 use crate::item::Access;
 use crate::limits::{
-    EFFECT_BYTES_MAX, ENCODED_BYTES_MAX, ITEMS_MAX, PARTICIPANTS_MAX, RESULT_BYTES_MAX,
+    EFFECT_BYTES_MAX, ENCODED_BYTES_MAX, FLOORS_MAX, ITEMS_MAX, PARTICIPANTS_MAX, RESULT_BYTES_MAX,
     STAGED_PIECE_BYTES_MAX, STAGED_PIECES_MAX,
 };
 use crate::reason::Refusal;
@@ -20,6 +20,9 @@ const HEAD_BYTES: usize = 128;
 
 /// Of the name of a staged piece.
 const STAGE_BYTES: usize = 24;
+
+/// Of a decider's floor.
+const FLOOR_BYTES: usize = 28;
 
 /// Who has prepared a transaction that is decided elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +115,11 @@ pub enum Entry {
         /// See [`Floor`].
         floor: Floor,
     },
+    /// The same of several deciders.
+    ForgetAll {
+        /// See [`Floor`].
+        floors: Vec<Floor>,
+    },
     /// Bytes for a transaction to come.
     Stage {
         /// By which name it refers to them.
@@ -198,6 +206,10 @@ impl Entry {
             }
             Entry::Finish { id } => out.id(*id),
             Entry::Forget { floor } => out.floor(*floor),
+            Entry::ForgetAll { floors } => {
+                out.count(floors.len());
+                floors.iter().for_each(|floor| out.floor(*floor));
+            }
             Entry::Stage { id, bytes } => {
                 out.stage(*id);
                 out.bytes(bytes);
@@ -212,7 +224,8 @@ impl Entry {
     }
 
     /// Not less than it has as bytes, and little more.
-    fn bytes_about(&self) -> usize {
+    #[must_use]
+    pub fn bytes_about(&self) -> usize {
         HEAD_BYTES
             + match self {
                 Entry::Prepare { locks, pinned, effect, result, .. } => {
@@ -224,6 +237,7 @@ impl Entry {
                 }
                 Entry::Stage { bytes, .. } => bytes.len(),
                 Entry::Expire { ids } => ids.len() * STAGE_BYTES,
+                Entry::ForgetAll { floors } => floors.len() * FLOOR_BYTES,
                 _ => 0,
             }
     }
@@ -242,7 +256,7 @@ impl Entry {
             (Some(VERSION | WITHOUT_SPANS) | None, _) => return Err(CodecError::Damaged),
             (Some(found), _) => return Err(CodecError::Version { found }),
         };
-        if !(1..=10).contains(&kind) {
+        if !(1..=11).contains(&kind) {
             return Err(CodecError::Kind { found: kind });
         }
         read((version, kind), &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
@@ -262,6 +276,7 @@ impl Entry {
             Entry::Stage { .. } => 8,
             Entry::Expire { .. } => 9,
             Entry::Hold { .. } => 10,
+            Entry::ForgetAll { .. } => 11,
         }
     }
 }
@@ -309,9 +324,10 @@ fn read((version, kind): (u8, u8), from: &mut Reader<'_>) -> Option<Entry> {
         7 => Entry::Forget { floor: from.floor()? },
         8 => Entry::Stage { id: from.stage()?, bytes: from.bytes(STAGED_PIECE_BYTES_MAX)? },
         9 => Entry::Expire { ids: from.stages(STAGED_PIECES_MAX)? },
-        _ => {
+        10 => {
             let (id, bytes) = (from.stage()?, from.u64()?);
             (bytes <= STAGED_PIECE_BYTES_MAX as u64).then_some(Entry::Hold { id, bytes })?
         }
+        _ => Entry::ForgetAll { floors: from.list((FLOOR_BYTES, FLOORS_MAX), Reader::floor)? },
     })
 }

@@ -1,8 +1,9 @@
 //! The names of transactions, of their attempts, and of those who take part.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
-use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
 /// Whoever holds this point of the hash space of this keyspace: so is a partition named in transactions, since it may
 /// move, and be split, between a question and its answer.
@@ -15,7 +16,7 @@ pub struct Place {
 }
 
 /// A slice of a keyspace's hash space: what one partition holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     /// The keyspace.
     pub keyspace: KeyspaceId,
@@ -30,6 +31,17 @@ impl Span {
     #[must_use]
     pub fn has(&self, place: Place) -> bool {
         self.keyspace == place.keyspace && self.has_cell(place.point)
+    }
+
+    /// The names of all transactions that may be decided in it: the decider's place comes first in their order.
+    pub(crate) fn decides(&self) -> RangeInclusive<TransactionId> {
+        let at = |point, session, sequence| TransactionId {
+            decider: Place { keyspace: self.keyspace, point },
+            session,
+            sequence: Sequence(sequence),
+        };
+        let last = SessionId { issued: Timestamp(u64::MAX), nonce: u64::MAX };
+        at(self.first, SessionId { issued: Timestamp(0), nonce: 0 }, 0)..=at(self.last, last, u64::MAX)
     }
 
     /// Whether a hash lies in it.

@@ -92,6 +92,18 @@ impl Part {
     pub fn order(&self) -> (Durability, KeyspaceId, u64) {
         (self.durability, self.place.keyspace, self.place.point)
     }
+
+    /// Not less than it has as bytes, and little more.
+    pub(crate) fn bytes_about(&self) -> usize {
+        const PART_BYTES: usize = 18 + 24;
+        const ITEM_BYTES: usize = 23 + 24;
+        match &self.items {
+            Items::Inline(items) => {
+                PART_BYTES + items.iter().map(|item| ITEM_BYTES + inline_bytes(item)).sum::<usize>()
+            }
+            Items::Staged(_) => PART_BYTES,
+        }
+    }
 }
 
 /// A transaction as its client sends it to the decider.

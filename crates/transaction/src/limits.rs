@@ -75,8 +75,12 @@ pub const RELEASING_MAX: usize = 16_384;
 /// Most applied transactions remembered until their deciders have finished them. Beyond it nothing is prepared.
 pub const APPLIED_MAX: usize = 262_144;
 
-/// Most deciders whose floors are remembered until the next tick.
+/// Most deciders whose floors are remembered until they are logged, and named by one entry.
 pub const FLOORS_MAX: usize = 1_024;
+
+/// How often what deciders have told of what is finished is logged: an entry for all of them, where each would else be logged for
+/// about every transaction.
+pub const FLOORS_US: u64 = 1_000_000;
 
 /// After so long a message that was not answered is sent again.
 pub const RESEND_US: u64 = 200_000;
@@ -84,8 +88,10 @@ pub const RESEND_US: u64 = 200_000;
 /// After so long a participant asks the decider. Longer than a chain of some partitions takes.
 pub const ASK_US: u64 = 1_000_000;
 
-/// After so long a participant asks whether it may forget what it has applied, if no message of the decider has told.
-pub const FORGET_ASK_US: u64 = 5_000_000;
+/// After so long a participant asks whether it may forget what it has applied, if no message of the decider has told. What is
+/// remembered takes some hundred bytes; with hundreds of partitions few transactions have the same decider and participant, and
+/// each question is two messages.
+pub const FORGET_ASK_US: u64 = 20_000_000;
 
 /// A transaction that is not decided after so long is aborted by its decider: a partition may be gone for good.
 pub const TRANSACTION_US_MAX: u64 = 10_000_000;

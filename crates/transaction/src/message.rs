@@ -120,7 +120,7 @@ impl Message {
     /// The message as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Writer::default();
+        let mut out = Writer { out: Vec::with_capacity(self.bytes_about()) };
         out.u8(VERSION);
         out.u8(self.what.kind());
         out.place(self.to);
@@ -169,6 +169,16 @@ impl Message {
         out.out
     }
 
+    /// Not less than it has as bytes, and little more.
+    fn bytes_about(&self) -> usize {
+        HEAD_BYTES
+            + match &self.what {
+                What::Prepare { parts, .. } => parts.iter().map(Part::bytes_about).sum(),
+                What::Prepared { result, .. } => result.len(),
+                _ => 0,
+            }
+    }
+
     /// Reads a message.
     ///
     /// # Errors
@@ -189,6 +199,9 @@ impl Message {
         read(kind, &mut from).filter(|_| from.is_at_end()).ok_or(CodecError::Damaged)
     }
 }
+
+/// No message has more bytes without its parts and results.
+const HEAD_BYTES: usize = 168;
 
 fn read(kind: u8, bytes: &mut Reader<'_>) -> Option<Message> {
     let (to, from, id) = (bytes.place()?, bytes.place()?, bytes.id()?);

@@ -152,10 +152,8 @@ impl State {
             Entry::Finish { id } => {
                 self.finish(id);
             }
-            Entry::Forget { floor } => {
-                self.applied
-                    .retain(|id, (decision, _)| !floor.span.has(id.decider) || *decision >= floor.index);
-            }
+            Entry::Forget { floor } => self.forget(*floor),
+            Entry::ForgetAll { floors } => floors.iter().for_each(|floor| self.forget(*floor)),
             Entry::Stage { id, bytes } => {
                 self.add_staged(*id, Staged { bytes: bytes.len() as u64, pinned: None, is_record: false });
             }
@@ -178,6 +176,19 @@ impl State {
         if let Some(decision) = self.decisions.remove(id) {
             self.unfinished.remove(&decision.index);
         }
+    }
+
+    fn forget(&mut self, floor: Floor) {
+        let over: Vec<TransactionId> = self.below(floor).collect();
+        for id in &over {
+            self.applied.remove(id);
+        }
+    }
+
+    /// What was applied and is known by this floor to be finished.
+    fn below(&self, floor: Floor) -> impl Iterator<Item = TransactionId> + '_ {
+        let of_decider = self.applied.range(floor.span.decides());
+        of_decider.filter(move |(_, (decision, _))| *decision < floor.index).map(|(id, _)| *id)
     }
 
     fn add_staged(&mut self, id: StageId, staged: Staged) {
@@ -236,7 +247,7 @@ impl State {
 
     /// Whether a floor lets something be forgotten.
     pub(crate) fn is_below(&self, floor: Floor) -> bool {
-        self.applied.iter().any(|(id, (decision, _))| floor.span.has(id.decider) && *decision < floor.index)
+        self.below(floor).next().is_some()
     }
 
     /// Whether a keyspace could be split, or deleted, as far as the log says: no intent, no unfinished decision.

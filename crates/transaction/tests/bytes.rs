@@ -106,6 +106,7 @@ fn entries() -> Vec<Entry> {
         Entry::Stage { id: stage(), bytes: Bytes::from_static(b"staged") },
         Entry::Expire { ids: vec![stage()] },
         Entry::Hold { id: stage(), bytes: 0x0a0b },
+        Entry::ForgetAll { floors: vec![floor(), Floor { index: LogIndex(9), ..floor() }] },
     ]
 }
 
@@ -210,7 +211,7 @@ fn counts_beyond_what_is_there_allocate_nothing() {
 proptest! {
     #[test]
     fn any_bytes_are_refused_or_read_back(
-        number in 0..21_usize,
+        number in 0..22_usize,
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
     ) {

@@ -1,7 +1,7 @@
 //! Transactions end, and leave nothing behind, also where a partition has lost what was decided, or its keyspace is gone.
 
 use bytes::Bytes;
-use zerohop_transaction::limits::{GONE_US, LOSS_US, RESEND_US};
+use zerohop_transaction::limits::{FLOORS_US, FORGET_ASK_US, GONE_US, LOSS_US, RESEND_US};
 use zerohop_transaction::{
     Access, Attempt, Body, Durability, Effect, Evaluated, Floor, Go, Host, Install, Item, Items, Known,
     Message, Part, Place, Refusal, Request, Span, StageId, State, Ticket, Time, TransactionId, Transactions,
@@ -106,8 +106,12 @@ impl World {
     }
 
     fn hear(&mut self, to: Place, from: Place, what: What) {
+        self.hear_of(ID, to, from, what);
+    }
+
+    fn hear_of(&mut self, id: TransactionId, to: Place, from: Place, what: What) {
         self.ask(|transactions, now, host, told| {
-            transactions.message(now, host, Message { to, from, id: ID, what }, told);
+            transactions.message(now, host, Message { to, from, id, what }, told);
         });
     }
 
@@ -231,4 +235,74 @@ fn what_is_applied_is_forgotten_when_the_keyspace_that_decided_is_gone() {
     assert!(world.transactions.state().is_quiet() && !world.transactions.is_idle());
     world.pass(GONE_US + 2 * RESEND_US, &[DECIDER.keyspace]);
     assert!(world.transactions.is_idle() && world.losses.is_empty());
+}
+
+/// The place of one of two deciders that share a keyspace, and its slice.
+fn half(is_upper: bool) -> (Place, Span) {
+    let keyspace = DECIDER.keyspace;
+    let (first, last) = if is_upper { (1 << 63, u64::MAX) } else { (0, (1 << 63) - 1) };
+    (Place { keyspace, point: first }, Span { keyspace, first, last })
+}
+
+/// A participant applies a transaction of a decider, decided at this index of its log.
+fn apply(world: &mut World, (decider, span): (Place, Span), decision: u64) -> TransactionId {
+    let id = TransactionId { decider, sequence: Sequence(decision), ..ID };
+    let attempt = Attempt { epoch: PartitionEpoch(1), counter: decision };
+    let (floor, durability) = (Floor { span, index: LogIndex(1) }, Durability::Sync);
+    let parts = vec![part(PARTICIPANT)];
+    let prepare = What::Prepare { attempt, chain: false, durability, floor, parts };
+    world.hear_of(id, PARTICIPANT, decider, prepare);
+    let Some(What::Prepared { prepared, proposal, .. }) = world.sent.pop() else { panic!("is free") };
+    let (timestamp, decision) = (proposal, LogIndex(decision));
+    let commit = What::Commit { attempt, prepared, timestamp, decision, durability, floor };
+    world.hear_of(id, PARTICIPANT, decider, commit);
+    assert!(matches!(world.sent.pop(), Some(What::Applied { .. })));
+    id
+}
+
+#[test]
+fn what_several_deciders_have_finished_is_forgotten_by_one_entry_and_nothing_else_is() {
+    let mut world = World::of(PARTICIPANT);
+    let (lower, upper) = (half(false), half(true));
+    for (decider, decision) in [(lower, 4), (lower, 6), (upper, 5)] {
+        apply(&mut world, decider, decision);
+    }
+    let before = world.last;
+    let finished = |world: &mut World, (decider, span): (Place, Span), below| {
+        let floor = Floor { span, index: LogIndex(below) };
+        world.hear_of(TransactionId { decider, ..ID }, PARTICIPANT, decider, What::Drop { floor });
+    };
+    finished(&mut world, lower, 5);
+    finished(&mut world, upper, 8);
+    // An older word, that comes late.
+    finished(&mut world, upper, 2);
+    world.pass(FLOORS_US + RESEND_US, &[]);
+    assert_eq!(world.last, before + 1, "one entry");
+    assert!(!world.transactions.is_idle(), "that of 6 is not known to be finished");
+    assert_eq!(world.transactions.state().entries().len(), 1);
+    finished(&mut world, lower, 7);
+    world.pass(FLOORS_US + RESEND_US, &[]);
+    assert!(world.transactions.is_idle());
+}
+
+#[test]
+fn each_decider_is_asked_once_about_all_that_it_has_decided_long_ago() {
+    let mut world = World::of(PARTICIPANT);
+    let (lower, upper) = (half(false), half(true));
+    for (decider, decision) in [(lower, 4), (lower, 9), (lower, 6), (upper, 5)] {
+        apply(&mut world, decider, decision);
+    }
+    world.sent.clear();
+    world.pass(FORGET_ASK_US, &[]);
+    let asked: Vec<u64> = std::mem::take(&mut world.sent)
+        .into_iter()
+        .map(|what| match what {
+            What::Applied { decision, .. } => decision.0,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(asked, [9, 5], "each about its newest");
+    // Nobody has heard: it is asked again.
+    world.pass(FORGET_ASK_US, &[]);
+    assert_eq!(world.sent.len(), 2);
 }

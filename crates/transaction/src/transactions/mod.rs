@@ -27,6 +27,7 @@ use crate::host::Host;
 use crate::id::{Attempt, Durability, Floor, Place, Span, StageId, TransactionId};
 use crate::intents::{Holder, Intents, Locks, Who};
 use crate::item::{Item, Items, Part, Request};
+use crate::limits::FLOORS_US;
 use crate::message::{Message, What};
 use crate::reason::{Reason, Refusal};
 use crate::state::State;
@@ -53,9 +54,12 @@ pub struct Transactions {
     deferred: BTreeSet<TransactionId>,
     released: BTreeMap<TransactionId, Attempt>,
     released_order: VecDeque<TransactionId>,
-    /// When to ask whether what was applied may be forgotten.
-    forget_at: BTreeMap<TransactionId, Time>,
-    floors: Vec<Floor>,
+    /// When to ask whether what was applied may be forgotten, the earliest first; some have been forgotten meanwhile.
+    forget_at: VecDeque<(Time, TransactionId)>,
+    /// What deciders have told about themselves, and is not logged.
+    floors: BTreeMap<Span, LogIndex>,
+    /// When that is logged next.
+    floors_at: Time,
     /// When staged pieces expire, unless they are pinned then.
     expire_at: BTreeMap<StageId, Time>,
     /// Staged pieces whose `Expire` is appended: whoever comes for one now comes too late.
@@ -196,8 +200,9 @@ impl Transactions {
             deferred: BTreeSet::new(),
             released: BTreeMap::new(),
             released_order: VecDeque::new(),
-            forget_at: BTreeMap::new(),
-            floors: Vec::new(),
+            forget_at: VecDeque::new(),
+            floors: BTreeMap::new(),
+            floors_at: now.after_us(FLOORS_US),
             expire_at: BTreeMap::new(),
             expiring: BTreeSet::new(),
             writes: BTreeMap::new(),
@@ -271,10 +276,7 @@ impl Transactions {
             Entry::Finish { id } => {
                 self.telling.remove(id);
             }
-            Entry::Forget { .. } => {
-                let applied = &self.state.applied;
-                self.forget_at.retain(|id, _| applied.contains_key(id));
-            }
+            Entry::Forget { .. } | Entry::ForgetAll { .. } => {}
             Entry::Stage { id, .. } | Entry::Hold { id, .. } => self.is_staged(now, *id),
             Entry::Expire { ids } => ids.iter().for_each(|id| {
                 self.expire_at.remove(id);

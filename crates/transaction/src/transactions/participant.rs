@@ -378,7 +378,7 @@ impl Transactions {
         install: Option<&Install>,
         effects: &mut Vec<Effect>,
     ) {
-        self.forget_at.insert(id, now.after_us(FORGET_ASK_US));
+        self.forget_at.push_back((now.after_us(FORGET_ASK_US), id));
         let Some(held) = self.held.remove(&id) else { return };
         if is_planted(Bug::TransformTwice) && held.has_transform && held.is_repeated {
             install.into_iter().for_each(|install| host.install(install));

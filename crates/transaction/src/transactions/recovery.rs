@@ -44,7 +44,7 @@ impl Transactions {
             self.held.insert(*id, Box::new(held));
         }
         for id in self.state.applied.keys() {
-            self.forget_at.insert(*id, now.after_us(FORGET_ASK_US));
+            self.forget_at.push_back((now.after_us(FORGET_ASK_US), *id));
         }
         for (id, decision) in &self.state.decisions {
             if self.span.has(id.decider) {
@@ -64,12 +64,12 @@ impl Transactions {
         locks.iter().copied().filter(|(cell, _)| self.span.has_cell(*cell)).collect()
     }
 
-    /// Remembers what a decider told about itself, until the next tick.
+    /// Remembers what a decider told about itself, until that is logged.
     pub(super) fn note_floor(&mut self, floor: Floor) {
-        if let Some(known) = self.floors.iter_mut().find(|known| known.span == floor.span) {
-            known.index = known.index.max(floor.index);
+        if let Some(known) = self.floors.get_mut(&floor.span) {
+            *known = floor.index.max(*known);
         } else if self.floors.len() < FLOORS_MAX {
-            self.floors.push(floor);
+            self.floors.insert(floor.span, floor.index);
         }
     }
 

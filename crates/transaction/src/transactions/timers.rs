@@ -1,11 +1,15 @@
 //! What is done when nothing comes.
 
+use std::collections::BTreeMap;
+
+use zerohop_wire::ids::LogIndex;
+
 use super::{Stage, Transactions, send};
 use crate::effect::Effect;
 use crate::entry::Entry;
 use crate::host::Host;
-use crate::id::{Durability, TransactionId};
-use crate::limits::{ASK_US, FORGET_ASK_US, RESEND_US};
+use crate::id::{Durability, Floor, Place, TransactionId};
+use crate::limits::{ASK_US, FLOORS_US, FORGET_ASK_US, RESEND_US};
 use crate::message::What;
 use crate::reason::Reason;
 use crate::time::Time;
@@ -39,21 +43,39 @@ impl Transactions {
                 effects.push(send(id.decider, queued.message.to, *id, What::Ask { attempt: *attempt }));
             }
         }
-        for floor in std::mem::take(&mut self.floors) {
-            if !self.state.is_below(floor) {
-                continue;
-            }
-            let entry = Entry::Forget { floor };
+        if self.floors_at <= now {
+            self.floors_at = now.after_us(FLOORS_US);
+            self.log_floors(effects);
+        }
+        self.ask_to_forget(now, effects);
+    }
+
+    /// What deciders have told, as one entry for all of them: they are as many as there are partitions.
+    fn log_floors(&mut self, effects: &mut Vec<Effect>) {
+        let floors = std::mem::take(&mut self.floors).into_iter();
+        let floors: Vec<Floor> = floors
+            .map(|(span, index)| Floor { span, index })
+            .filter(|floor| self.state.is_below(*floor))
+            .collect();
+        if !floors.is_empty() {
+            let entry = Entry::ForgetAll { floors };
             effects.push(Effect::Append { entry, durability: Durability::Memory });
         }
-        for (id, at) in &mut self.forget_at {
-            if *at <= now
-                && let Some((decision, _)) = self.state.applied.get(id)
-            {
-                *at = now.after_us(FORGET_ASK_US);
-                let (from, decision, span) = (self.span.place(), *decision, self.span);
-                effects.push(send(id.decider, from, *id, What::Applied { decision, span }));
-            }
+    }
+
+    /// Asks deciders about what was applied long ago, each about the newest: its answer tells of all before.
+    fn ask_to_forget(&mut self, now: Time, effects: &mut Vec<Effect>) {
+        let mut newest: BTreeMap<Place, (LogIndex, TransactionId)> = BTreeMap::new();
+        while let Some((_, id)) = self.forget_at.front().copied().filter(|(at, _)| *at <= now) {
+            self.forget_at.pop_front();
+            let Some((decision, _)) = self.state.applied.get(&id) else { continue };
+            self.forget_at.push_back((now.after_us(FORGET_ASK_US), id));
+            let known = newest.entry(id.decider).or_default();
+            *known = (*decision, id).max(*known);
+        }
+        let (from, span) = (self.span.place(), self.span);
+        for (decider, (decision, id)) in newest {
+            effects.push(send(decider, from, id, What::Applied { decision, span }));
         }
     }
 

@@ -30,6 +30,8 @@ use crate::limits::INTENT_WAIT_MS;
 use crate::{Program, Ran, Unit};
 
 const KEYSPACE: u32 = 9;
+/// After so long, with nothing lost, all that was done is forgotten.
+const FORGOTTEN_MS: u64 = zerohop_transaction::limits::FORGET_ASK_US / 1_000 + 2_000;
 const SESSION: SessionId = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 };
 
 /// Instances, and what is on its way between them.
@@ -236,7 +238,7 @@ fn a_transaction_over_partitions_of_two_instances_is_done_at_one_version() {
         assert_eq!(world.answer(again), Some(Ok(told)));
         world.value_is(&keys[1], "5");
         // All is finished and forgotten: nothing ticks any more.
-        world.play(6_000);
+        world.play(FORGOTTEN_MS);
         for bench in &world.benches {
             assert!(bench.instance.transactions_are_idle());
         }

@@ -173,7 +173,7 @@ impl Play {
             self.step(false);
         }
         assert!(self.clients.is_empty(), "transactions do not end");
-        self.world.play(15_000);
+        self.world.play(FORGOTTEN_MS + 10_000);
         for bench in &self.world.benches {
             assert!(bench.instance.transactions_are_idle(), "something is left");
         }

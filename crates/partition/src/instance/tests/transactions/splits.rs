@@ -80,7 +80,7 @@ fn what_was_prepared_over_both_halves_is_done_in_both_daughters() {
         if !is_of_three {
             assert_eq!(world.records(), 3, "each half is done where it belongs, and there alone");
         }
-        world.play(15_000);
+        world.play(FORGOTTEN_MS + 10_000);
         for bench in &world.benches {
             assert!(bench.instance.transactions_are_idle(), "something is left");
         }
@@ -110,7 +110,7 @@ fn what_was_prepared_and_not_answered_before_a_split_is_not_done_at_all() {
     for key in [&lower, &upper, &other] {
         assert_eq!(world.value(key), Some(Err(Failure::NotFound)), "of {key}");
     }
-    world.play(15_000);
+    world.play(FORGOTTEN_MS + 10_000);
     for bench in &world.benches {
         assert!(bench.instance.transactions_are_idle(), "something is left");
     }
@@ -139,7 +139,7 @@ fn a_decision_that_is_split_from_its_participants_is_told_by_the_daughter_that_h
     let again = world.transact(1, &parts);
     world.play(100);
     assert_eq!(world.answer(again), Some(Ok(told)));
-    world.play(15_000);
+    world.play(FORGOTTEN_MS + 10_000);
     for bench in &world.benches {
         assert!(bench.instance.transactions_are_idle(), "something is left");
     }

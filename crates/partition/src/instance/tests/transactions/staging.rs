@@ -123,7 +123,7 @@ fn what_is_staged_outlives_a_crash_and_is_done_once() {
         let value = world.value(key).expect("is answered").expect("is there");
         assert!(value.len() == PIECE_BYTES && value.bytes().all(|one| one == byte));
     }
-    world.play(6_000);
+    world.play(FORGOTTEN_MS);
     world.is_clean(2);
     // What was staged goes with its transaction: another finds it gone.
     let parts = world.staged_parts(&[(1, &keys[0])]);
@@ -177,7 +177,7 @@ fn what_is_staged_follows_its_group_to_another_primary_and_expires_there() {
     assert!(world.answer(asked).expect("is answered").expect("is done").starts_with("transacted 2"));
     assert_eq!(world.value(&keys[0]).map(|value| value.map(|value| value.len())), Some(Ok(PIECE_BYTES)));
     world.pass(STAGED_US_MAX);
-    world.play(6_000);
+    world.play(FORGOTTEN_MS);
     assert_eq!(world.all_staged(), (0, 0));
     assert_eq!(world.records_held(), 6, "two records, three times");
 }
@@ -201,7 +201,7 @@ fn what_was_staged_before_a_split_is_done_in_the_daughter_that_has_its_key_and_l
         assert_eq!(length, Some(Ok(PIECE_BYTES)));
     }
     world.pass(STAGED_US_MAX + 1_000_000);
-    world.play(15_000);
+    world.play(FORGOTTEN_MS + 10_000);
     world.is_clean(2);
 }
 
@@ -240,7 +240,7 @@ fn one_piece_is_for_one_transaction_and_nobody_writes_over_it() {
     world.play(100);
     let refused = world.answer(again).expect("is answered");
     assert!(matches!(refused, Err(Failure::Aborted { reason: AbortReason::StagedGone, .. })), "{refused:?}");
-    world.play(6_000);
+    world.play(FORGOTTEN_MS);
     world.is_clean(2);
 }
 
