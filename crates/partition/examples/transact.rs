@@ -1,11 +1,11 @@
 //! What transactions cost the instances that hold their partitions, without sockets: to be run under a profiler that counts.
 //!
 //! ```text
-//! transact write|txn INSTANCES COPIES KEYS COUNT
+//! transact write|txn INSTANCES COPIES KEYS COUNT CLIENTS
 //! valgrind --tool=callgrind --toggle-collect='*measured*' target/release/examples/transact txn 1 1 2 2000
 //! ```
 //!
-//! Eight clients, each with a session of its own, ask at once; then batches end and messages are delivered until all are answered,
+//! So many clients (8 unless told), each with a session of its own, ask at once; then batches end and messages are delivered until all are answered,
 //! and a millisecond has passed. `write` is the same number of single writes, as one request each.
 
 use std::io::Write as _;
@@ -33,7 +33,6 @@ use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Message, pack}
 const KEYSPACE: KeyspaceId = KeyspaceId(9);
 const PARTITIONS: u32 = 256;
 const RECORDS: u64 = 10_000;
-const CLIENTS: u64 = 8;
 
 /// What came out of an instance.
 #[derive(Default)]
@@ -58,7 +57,8 @@ impl Effects for Sent {
     fn let_go(&mut self, _to: Token) {}
 
     fn send(&mut self, to: Member, envelope: &Envelope, message: &Message<'_>) {
-        let mut frame = Vec::new();
+        // A connection's buffer is there already.
+        let mut frame = Vec::with_capacity(1 << 10);
         self.encoder.encode(envelope, message, &mut frame).expect("fits");
         self.frames.push((to.instance.get() as usize - 1, frame));
     }
@@ -181,7 +181,12 @@ fn drawn(seed: &mut u64) -> u64 {
 
 const VALUE: [u8; 132] = [b'v'; 132];
 
-fn prepare(map: &ClusterMap, (keys, is_txn): (usize, bool), number: u64, seed: &mut u64) -> Prepared {
+fn prepare(
+    map: &ClusterMap,
+    (keys, is_txn): (usize, bool),
+    (number, clients): (u64, u64),
+    seed: &mut u64,
+) -> Prepared {
     let found = map.keyspace(KEYSPACE).expect("is there");
     let config = found.config();
     let mut drawn_keys: Vec<String> = Vec::new();
@@ -211,8 +216,8 @@ fn prepare(map: &ClusterMap, (keys, is_txn): (usize, bool), number: u64, seed: &
     parts.sort_by_key(Part::order);
     let partition = partition_of(parts.last().expect("has one").place.point, config.partitions);
     let group = found.group(partition).expect("is there");
-    let sequence = Sequence(number / CLIENTS + 1);
-    let session = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 + number % CLIENTS };
+    let sequence = Sequence(number / clients + 1);
+    let session = SessionId { issued: Timestamp(1_000_000 << 16), nonce: 5 + number % clients };
     let stamp = Stamp { session, sequence, lowest_unanswered: sequence, seen: Timestamp::ZERO };
     let envelope =
         Envelope { keyspace: KEYSPACE, partition, partition_epoch: group.epoch, ..Envelope::default() };
@@ -223,13 +228,13 @@ fn prepare(map: &ClusterMap, (keys, is_txn): (usize, bool), number: u64, seed: &
 
 /// What is counted.
 #[inline(never)]
-fn measured(world: &mut World, requests: &[Prepared]) {
-    play(world, requests);
+fn measured(world: &mut World, requests: &[Prepared], clients: usize) {
+    play(world, requests, clients);
 }
 
 #[inline(never)]
-fn play(world: &mut World, requests: &[Prepared]) {
-    for (number, requests) in requests.chunks(CLIENTS as usize).enumerate() {
+fn play(world: &mut World, requests: &[Prepared], clients: usize) {
+    for (number, requests) in requests.chunks(clients).enumerate() {
         for Prepared { to, envelope, key, stamp, parts } in requests {
             let change = Change::Insert { value: &VALUE, expiry: Expiry::Never };
             let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
@@ -255,7 +260,7 @@ fn main() -> std::io::Result<()> {
     };
     let is_txn = arguments.first().is_none_or(|kind| kind == "txn");
     let (instances, copies) = (number(1, 1) as u16, number(2, 1) as usize);
-    let (keys, count) = (number(3, 2) as usize, number(4, 2_000));
+    let (keys, count, clients) = (number(3, 2) as usize, number(4, 2_000), number(5, 8).max(1));
     let mut world = World::new(instances, copies);
     // Leases are asked for, and granted.
     for _ in 0..400 {
@@ -267,13 +272,13 @@ fn main() -> std::io::Result<()> {
     let all: Vec<Prepared> = (0..warm + count)
         .map(|number| {
             let keys = if is_txn { keys } else { 1 };
-            prepare(&map, (keys, is_txn), number, &mut seed)
+            prepare(&map, (keys, is_txn), (number, clients), &mut seed)
         })
         .collect();
     let (first, then) = all.split_at(warm as usize);
-    play(&mut world, first);
+    play(&mut world, first, clients as usize);
     let (frames, rounds, answered) = (world.frames, world.rounds, world.answered().0);
-    measured(&mut world, then);
+    measured(&mut world, then, clients as usize);
     let (all, wrong) = world.answered();
     let per = |many: u64| many as f64 / count as f64;
     writeln!(
@@ -282,6 +287,6 @@ fn main() -> std::io::Result<()> {
         all - answered,
         per(world.frames.0 - frames.0),
         per(world.frames.1 - frames.1),
-        per(world.rounds - rounds) * CLIENTS as f64,
+        per(world.rounds - rounds) * clients as f64,
     )
 }

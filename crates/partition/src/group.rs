@@ -1,5 +1,7 @@
 //! What a partition's entries are committed through: itself alone, or what [`crate::replica`] has counted.
 
+use std::collections::VecDeque;
+
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineResult, FLAG_JOINED, Handle, Hint, Kind, Meta, NewEntry,
@@ -35,8 +37,10 @@ pub(crate) struct Group {
     durability: Durability,
     /// Epoch and index of the last entry appended.
     last: (u32, u64),
-    /// Log index of the last entry appended that is joined with the next.
-    last_joined: u64,
+    /// Whether an entry up to this log index is joined with the next says the log alone.
+    unsure: u64,
+    /// Of those behind it that are not committed, the log indices of all that are.
+    joined: VecDeque<u64>,
     /// `None`: nobody else must hold an entry. Else up to where those who must do.
     agreed: Option<u64>,
     /// Too few members have room on their disks for what is appended to be promised.
@@ -56,7 +60,8 @@ impl Group {
             epoch,
             durability,
             last,
-            last_joined: 0,
+            unsure: 0,
+            joined: VecDeque::new(),
             agreed: None,
             lacks_room: false,
             lets_in: false,
@@ -99,17 +104,26 @@ impl Group {
     /// The log now ends with this entry: it was received, or others were cut off behind it.
     pub(crate) fn set_last(&mut self, last: (u32, u64)) {
         self.last = last;
+        self.joined.truncate(self.joined.partition_point(|one| *one <= last.1));
     }
 
-    /// An entry up to this log index may be joined with the next.
+    /// Entries up to this log index may be joined with the next: nobody has noted which.
     pub(crate) fn may_be_joined(&mut self, index: u64) {
-        self.last_joined = self.last_joined.max(index);
+        self.unsure = self.unsure.max(index);
+    }
+
+    /// The last entry is joined with the next.
+    pub(crate) fn is_joined(&mut self) {
+        let index = self.last.1;
+        assert!(self.joined.back().is_none_or(|before| *before < index), "what was cut off is noted no more");
+        self.joined.push_back(index);
     }
 
     /// The log has been emptied and lies elsewhere.
     pub(crate) fn begin_anew(&mut self, handle: Handle) {
         self.handle = handle;
         self.last = (0, 0);
+        self.joined.clear();
         self.owes_cut = false;
         self.agreed = self.agreed.map(|_| 0);
     }
@@ -240,14 +254,34 @@ impl Group {
         engine.append(self.handle, &meta, key, payload)?;
         self.last = (meta.epoch, meta.index);
         if meta.is_joined() {
-            self.last_joined = meta.index;
+            self.is_joined();
         }
         Ok(meta)
     }
 
-    /// Whether an entry from this index on may be joined with the next: then a commit must look where units end.
-    pub(crate) fn has_joined(&self, from: u64) -> bool {
-        from <= self.last_joined
+    /// The last entry of the unit that begins with this one, the first that is not committed; `None` if it is behind `through`.
+    pub(crate) fn end_of_unit<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        begin: u64,
+        through: u64,
+    ) -> EngineResult<Option<u64>> {
+        while self.joined.front().is_some_and(|one| *one < begin) {
+            self.joined.pop_front();
+        }
+        let mut end = begin;
+        while end <= through {
+            let is_joined = if end <= self.unsure {
+                engine.read_entry(self.handle, end)?.head.meta.is_joined()
+            } else {
+                self.joined.binary_search(&end).is_ok()
+            };
+            if !is_joined {
+                return Ok(Some(end));
+            }
+            end += 1;
+        }
+        Ok(None)
     }
 
     /// Epoch and index of the last entry appended.
@@ -257,7 +291,7 @@ impl Group {
 
     /// Takes back what was appended since, which nobody has been told of.
     pub(crate) fn give_up<D: Disk>(&mut self, engine: &mut Engine<D>, end: (u32, u64)) -> EngineResult<()> {
-        self.last = end;
+        self.set_last(end);
         self.owes_cut = true;
         self.cut_owed(engine)
     }

@@ -39,6 +39,8 @@ pub(crate) const MARK_EPOCH: u8 = 16;
 const MARK_FILLER: u8 = 17;
 const MARK_SIEVED: u8 = 18;
 pub(crate) const MARK_TRANSACTION: u8 = 19;
+/// Before the entry in a mark of transactions: what it is, and the lowest unanswered sequence.
+pub(crate) const MARK_HEAD_BYTES: usize = 9;
 pub(crate) const MARK_SNAPSHOT: u8 = 20;
 const SNAPSHOT_OPEN: u8 = 1;
 const SNAPSHOT_END: u8 = 2;
@@ -82,6 +84,11 @@ pub fn transaction_entry(logged: &LogEntry<'_>) -> Option<Entry> {
         Mark::Transaction { entry, .. } => Some(entry),
         _ => None,
     }
+}
+
+/// Whether the payload of a mark is a filler's.
+pub(crate) fn is_filler(payload: &[u8]) -> bool {
+    payload == [MARK_FILLER]
 }
 
 /// What a mark says of snapshots.

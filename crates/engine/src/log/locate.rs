@@ -85,6 +85,12 @@ impl Log {
 
     /// Which segment, by its place in the order, would hold this log index.
     pub(crate) fn order_of(&self, index: u64) -> Option<usize> {
+        // Mostly the last: what is new is what is asked for.
+        if let Some((&slot, before)) = self.order.split_last()
+            && self.segment(slot).first_index() <= index
+        {
+            return Some(before.len());
+        }
         self.order.partition_point(|&s| self.segment(s).first_index() <= index).checked_sub(1)
     }
 

@@ -372,6 +372,12 @@ impl Log {
         Ok(entry)
     }
 
+    /// An entry whose head was read to find it, if all of it is in memory.
+    pub(crate) fn in_memory(&self, placed: &Placed, head: Head) -> Option<EntryRef<'_>> {
+        let bytes = self.segment(placed.slot).in_memory(u64::from(placed.offset), placed.entry_bytes)?;
+        Some(entry_of(head, bytes))
+    }
+
     /// Like [`Log::read`], but checks no more than head and key. Whether the payload needs no check, because it never
     /// left memory.
     pub(crate) fn read_key<'a, D: Disk>(

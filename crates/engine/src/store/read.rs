@@ -11,7 +11,7 @@ use crate::io::Io;
 use crate::log::entry::{
     FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, crc, decode_head_unchecked, split_trailer,
 };
-use crate::log::{EntryRef, entry_of};
+use crate::log::{EntryRef, Placed, entry_of};
 use crate::planted::{Bug, is_planted};
 use crate::side::chains::{Chain, Form, Part, TrimTo, trim_point};
 use crate::side::versions::{Newest, Was};
@@ -359,18 +359,24 @@ impl Store {
 
     /// Reads the entry of a log index.
     pub(crate) fn read_entry<D: Disk>(&mut self, io: &mut Io<D>, index: u64) -> EngineResult<EntryRef<'_>> {
-        let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
+        let Some((placed, head)) = self.log.locate(io, index)? else { return Err(self.missing(index)) };
         let Store { log, scratch, .. } = self;
-        log.read(&mut io.disk, position, scratch)
+        if let Some(entry) = log.in_memory(&placed, head) {
+            return Ok(entry);
+        }
+        log.read(&mut io.disk, Store::position_at(placed), scratch)
     }
 
     /// Where the entry of a log index stands.
     pub(crate) fn position_of<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<Position>> {
-        let Some((placed, _)) = self.log.locate(io, index)? else { return Ok(None) };
-        let Place::Entry(position) = Store::location_of(placed).place() else {
-            unreachable!("an entry's location is an entry")
-        };
-        Ok(Some(position))
+        Ok(self.log.locate(io, index)?.map(|(placed, _)| Store::position_at(placed)))
+    }
+
+    fn position_at(placed: Placed) -> Position {
+        match Store::location_of(placed).place() {
+            Place::Entry(position) => position,
+            Place::Chain(_) => unreachable!("an entry's location is an entry"),
+        }
     }
 
     /// A record refers to an entry that the log does not have.

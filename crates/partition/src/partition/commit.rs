@@ -36,7 +36,8 @@ impl Partition {
         let handle = self.handle();
         let mut entries_left_over = Vec::new();
         while self.state.applied < through {
-            let Some(end) = self.end_of_unit(engine, self.state.applied + 1, through)? else { break };
+            let begin = self.state.applied + 1;
+            let Some(end) = self.group.end_of_unit(engine, begin, through)? else { break };
             // One by one while somebody waits, so that each state of a record is seen.
             engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
             let (mut keys_to_wake, mut snapshots) = (Vec::new(), Vec::new());
@@ -69,24 +70,6 @@ impl Partition {
             self.overlay.rebase(&key, base);
         }
         Ok(())
-    }
-
-    /// The last entry of the unit that begins with this one; `None` if it is behind `through`.
-    fn end_of_unit<D: Disk>(
-        &mut self,
-        engine: &mut Engine<D>,
-        begin: u64,
-        through: u64,
-    ) -> EngineResult<Option<u64>> {
-        if !self.group.has_joined(begin) {
-            return Ok(Some(begin));
-        }
-        for index in begin..=through {
-            if !engine.read_entry(self.handle(), index)?.head.meta.is_joined() {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
     }
 
     /// Applies a committed entry to the state, and keeps what it says to transactions for [`Partition::tell_committed`].

@@ -76,7 +76,7 @@ impl Partition {
         }
         self.group.set_last((meta.epoch, meta.index));
         if meta.is_joined() {
-            self.group.may_be_joined(meta.index);
+            self.group.is_joined();
         }
         // Never behind what stands in the log: it may be promoted.
         self.clock.witness(Timestamp(meta.timestamp));

@@ -14,7 +14,7 @@ use super::settle::NO_MARK;
 use super::stream::Stream;
 use super::{Asked, Change, Context, Effects, Replica, Role};
 use crate::event::Event;
-use crate::note::Mark;
+use crate::note::is_filler;
 use crate::planted::{Bug, is_planted};
 
 /// Consecutive entries as one message carries them.
@@ -429,9 +429,7 @@ pub(super) fn push_entry<D: Disk>(
     match engine.read_entry(handle, index) {
         Ok(entry) => {
             let meta = entry.head.meta;
-            if meta.kind == Kind::Mark
-                && Mark::decode(entry.payload, Timestamp(meta.timestamp)) == Some(Mark::Filler)
-            {
+            if meta.kind == Kind::Mark && is_filler(entry.payload) {
                 // It stands for what only the state has that was taken with it.
                 return Ok(Err(Unsent::Gap));
             }
@@ -443,6 +441,7 @@ pub(super) fn push_entry<D: Disk>(
                 key: entry.key,
                 payload: entry.payload,
             };
+            packed.bytes.reserve(entry.bytes());
             assert!(pack(&entry, &mut packed.bytes).is_ok(), "what is in a log is within the wire's bounds");
             packed.count += 1;
             return Ok(Ok(()));

@@ -217,6 +217,14 @@ impl Slice {
     }
 }
 
+impl LogEntry<'_> {
+    /// How many bytes it has in a message.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        32 + self.key.len() + self.payload.len()
+    }
+}
+
 impl<'a> Element<'a> for LogEntry<'a> {
     const COUNT_MAX: u32 = ENTRIES_MAX;
 

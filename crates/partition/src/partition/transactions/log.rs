@@ -11,7 +11,7 @@ use super::staged::Beside;
 use crate::event::Effects;
 use crate::failure::failure_of;
 use crate::group::Entry;
-use crate::note::Mark;
+use crate::note::{MARK_HEAD_BYTES, Mark};
 use crate::operations::OrFail;
 use crate::partition::Partition;
 use crate::planted::{Bug, is_planted};
@@ -64,7 +64,7 @@ impl Partition {
         let transacting = self.transacting.as_deref_mut();
         let asked = transacting.zip(request).and_then(|(one, request)| one.asked.remove(&request));
         let lowest = asked.map_or(0, |(lowest, _)| lowest);
-        let mut payload = Vec::new();
+        let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.bytes_about());
         self.group.let_in(engine, is_let_in(&entry));
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
         let logged = if beside.is_nothing() {
