@@ -34,6 +34,9 @@ enum Do {
 /// Bytes of a chunk where small reads are measured.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// Of keyspaces that are on the disk, in a while.
+const INTERVAL: &str = "interval";
+
 /// What was done.
 struct Done {
     latencies: Histogram,
@@ -42,7 +45,7 @@ struct Done {
 
 /// Large reads and writes.
 pub(crate) fn bulk(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
-    on(place, (1, "4MiB"), |cluster| async move {
+    on(place, (1, "4MiB", INTERVAL), |cluster| async move {
         let objects = made(&cluster, CONNECTIONS, LARGE_BYTES).await?;
         let before = cluster.cpu()?;
         let read = run(&objects, 1, Do::Read { bytes: LARGE_BYTES }, orders).await?;
@@ -64,8 +67,9 @@ pub(crate) fn bulk(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
 }
 
 /// Large and small operations at the depth of `rados bench`.
-pub(crate) fn objects(place: &Place, orders: &Orders) -> Result<Reading, Failure> {
-    on(place, (1, "4MiB"), |cluster| async move {
+pub(crate) fn objects(place: &Place, in_memory: bool, orders: &Orders) -> Result<Reading, Failure> {
+    let durability = if in_memory { "memory" } else { INTERVAL };
+    on(place, (1, "4MiB", durability), |cluster| async move {
         let objects = made(&cluster, 1, LARGE_BYTES).await?;
         let (large, small) = (LARGE_BYTES, SMALL_BYTES);
         let mut reading = Reading::default();
@@ -109,7 +113,7 @@ fn one_at_a_time(
     what: Do,
     orders: &Orders,
 ) -> Result<Reading, Failure> {
-    on(place, (nodes as u16, "1MiB"), |cluster| async move {
+    on(place, (nodes as u16, "1MiB", INTERVAL), |cluster| async move {
         let objects = made(&cluster, 1, bytes).await?;
         let done = run(&objects, 1, what, orders).await?;
         let mut reading = Reading::default();
@@ -182,9 +186,10 @@ async fn lane(
     let mut draws = Draws::new(seed);
     let blobs: Vec<_> = (0..OBJECTS).map(|object| keyspace.blob(name(object))).collect();
     let mut took = Vec::new();
+    let mut ended = now();
     loop {
         let object = draws.draw() as usize % OBJECTS;
-        let started = now();
+        let started = ended;
         if started >= until {
             return Ok(took);
         }
@@ -219,8 +224,9 @@ async fn lane(
             }
         };
         assert!(right, "a read brought something else than was written");
+        ended = now();
         if started >= begin {
-            took.push((now() - started).as_nanos() as u64);
+            took.push((ended - started).as_nanos() as u64);
         }
     }
 }
@@ -232,13 +238,13 @@ fn name(object: usize) -> String {
 /// Starts a cluster, and does something to it on a runtime of one thread.
 fn on<F>(
     place: &Place,
-    (nodes, chunk): (u16, &str),
+    (nodes, chunk, durability): (u16, &str, &str),
     work: impl FnOnce(Cluster) -> F,
 ) -> Result<Reading, Failure>
 where
     F: Future<Output = Result<Reading, Failure>>,
 {
-    let setting = format!("--durability interval --replicas 1 --min-in-sync 1 --chunk-size {chunk}");
+    let setting = format!("--durability {durability} --replicas 1 --min-in-sync 1 --chunk-size {chunk}");
     let cluster = Cluster::start(place, nodes, &setting)?;
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::while_doing("starting the clients' runtime"))?;

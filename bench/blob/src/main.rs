@@ -120,7 +120,7 @@ fn run(
         Work::Bulk => load::bulk(&place, &orders),
         Work::Iperf => peers::loopback(&place, &orders),
         Work::Fio => peers::disk(&place, &orders),
-        Work::Objects => load::objects(&place, &orders),
+        Work::Objects { in_memory } => load::objects(&place, in_memory, &orders),
         Work::Rados { in_memory } => ceph::run(&place, in_memory, &orders),
         Work::OneChunk { nodes } => load::one_chunk(&place, nodes, &orders),
         Work::Key => load::key(&place, &orders),

@@ -38,6 +38,8 @@ pub enum Bound {
     AtLeast(f64),
     /// This or less.
     AtMost(f64),
+    /// Anything: it is told beside the others.
+    None,
 }
 
 impl Reading {

@@ -118,6 +118,7 @@ impl Verdict {
             is_met: figure.is_some_and(|figure| match target.bound {
                 Bound::AtLeast(bound) => figure.median >= bound,
                 Bound::AtMost(bound) => figure.median <= bound,
+                Bound::None => true,
             }),
         }
     }
@@ -128,8 +129,10 @@ impl fmt::Display for Verdict {
         let bound = match self.bound {
             Bound::AtLeast(bound) => format!("at least {bound}"),
             Bound::AtMost(bound) => format!("at most {bound}"),
+            Bound::None => "no bound".to_owned(),
         };
         match (self.figure, self.is_met) {
+            (Some(figure), _) if self.bound == Bound::None => write!(f, "{}: {figure}", self.what),
             (None, _) => write!(f, "{}: {bound}: not measured", self.what),
             (Some(figure), true) => write!(f, "{}: {}, {bound}: met", self.what, figure),
             (Some(figure), false) => write!(f, "{}: {}, {bound}: MISSED", self.what, figure),
@@ -183,6 +186,8 @@ mod tests {
             target(&["one"], Bound::AtMost(0.5)),
             target(&[], Bound::AtLeast(300.0)),
             target(&["absent"], Bound::AtLeast(0.0)),
+            target(&["two"], Bound::None),
+            target(&["absent"], Bound::None),
         ];
         Summary::of(("loop", "how"), &targets, 3, outcomes)
     }
@@ -205,13 +210,16 @@ mod tests {
         let summary = summary(outcomes());
         let verdicts = &summary.verdicts;
         assert_eq!(verdicts[0].figure, Some(Spread { median: 0.9, least: 0.5, greatest: 1.0 }));
-        assert_eq!(verdicts.iter().map(|one| one.is_met).collect::<Vec<_>>(), [true, false, true, false]);
+        let met: Vec<bool> = verdicts[..4].iter().map(|one| one.is_met).collect();
+        assert_eq!(met, [true, false, true, false]);
         let mut out = String::new();
         write(&mut out, &summary).unwrap();
         let expected = "rate: ours over the better of one and two: 0.90 [0.50-1.00], at least 0.9: met";
         assert!(out.contains(expected), "{out}");
         assert!(out.contains("rate: ours over one: 1.00 [0.50-1.50], at most 0.5: MISSED"), "{out}");
         assert!(out.contains("over absent: at least 0: not measured"), "{out}");
+        assert!(out.contains("- rate: ours over two: 5.00 [0.90-300.00]\n"), "{out}");
+        assert!(out.contains("- rate: ours over absent: no bound: not measured\n"), "{out}");
         assert!(out.contains("| rate | 300 [50-900] | 300 [100-600] | 10.0 [1.0-1000.0] |"), "{out}");
     }
 
