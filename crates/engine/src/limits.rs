@@ -10,6 +10,10 @@ pub const PAYLOAD_BYTES_MAX: usize = (16 << 20) + (64 << 10);
 /// costs little beside its copy, small enough that no operation waits long for one.
 pub const BLOCK_BYTES: usize = 64 << 10;
 
+/// Blocks that are written to a file by one call at most: 1 MiB. The system does for larger writes once what it does for each of
+/// smaller ones, and keeps them in larger pieces; a call should find what it copies in the cache still.
+pub const WRITE_BLOCKS_MAX: usize = 16;
+
 /// From this length on the checksum of a chunk's bytes is told as following from that of their entry: to sum up fewer costs less.
 pub const SUMMED_BYTES_MIN: u64 = 64 << 10;
 

@@ -326,7 +326,14 @@ impl<D: Disk> ModelRun<'_, D> {
     fn append(&mut self, id: FileId, path: String) {
         let mut data = vec![0; self.random.below(2000) as usize];
         self.random.fill(&mut data);
-        good(self.disk.append(id, &data));
+        if self.random.chance(1, 2) {
+            good(self.disk.append(id, &data));
+        } else {
+            // Some of the pieces may be empty.
+            let (first, rest) = data.split_at(self.random.below(data.len() as u64 + 1) as usize);
+            let (second, third) = rest.split_at(self.random.below(rest.len() as u64 + 1) as usize);
+            good(self.disk.append_pieces(id, &[first, second, third]));
+        }
         let bytes = self.files.entry(path).or_default();
         bytes.extend_from_slice(&data);
         assert_eq!(self.disk.bytes(id), Ok(bytes.len() as u64));

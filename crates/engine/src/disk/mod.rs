@@ -154,6 +154,14 @@ pub trait Disk {
     /// it was, and the call may be repeated if the error was [`DiskError::Full`].
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()>;
 
+    /// As [`Disk::append`] of all these, one behind the other: all of them are there then, or none. Many at once may cost less.
+    fn append_pieces(&mut self, file: FileId, pieces: &[&[u8]]) -> DiskResult<()> {
+        match pieces {
+            [one] => self.append(file, one),
+            several => self.append(file, &several.concat()),
+        }
+    }
+
     /// Fills `into` from `offset`. Sees every append that returned. Short reads are errors.
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()>;
 

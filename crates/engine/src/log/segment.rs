@@ -14,7 +14,7 @@ mod taken;
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::io::{Io, Memory};
-use crate::limits::BLOCK_BYTES;
+use crate::limits::{BLOCK_BYTES, WRITE_BLOCKS_MAX};
 use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
 use crate::log::header::{Footer, HEADER_BYTES, Header};
@@ -381,9 +381,15 @@ impl Segment {
         while self.written < until {
             let number = self.written as usize / BLOCK_BYTES;
             let within = self.written as usize % BLOCK_BYTES;
-            let Some(block) = &self.blocks[number] else { unreachable!("what is not written is in memory") };
-            disk.append(file, &block[within..])?;
-            self.written += (block.len() - within) as u64;
+            let last = (until as usize).div_ceil(BLOCK_BYTES).min(number + WRITE_BLOCKS_MAX);
+            let (mut pieces, mut bytes) = ([&[][..]; WRITE_BLOCKS_MAX], 0);
+            for (piece, block) in pieces.iter_mut().zip(&self.blocks[number..last]) {
+                let Some(block) = block else { unreachable!("what is not written is in memory") };
+                *piece = if bytes == 0 { &block[within..] } else { block };
+                bytes += piece.len();
+            }
+            disk.append_pieces(file, &pieces[..last - number])?;
+            self.written += bytes as u64;
         }
         Ok(self.written - before)
     }

@@ -1,7 +1,7 @@
 //! Chunks: writes at offsets cost what is written, what is hidden becomes dead space, and rot is never passed over.
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::simulated::{Operation, SimulatedDisk};
 use zerohop_engine::{
     ChunkHead, Durability, Engine, EngineError, EngineOptions, EntryRef, FLAG_CHUNK, FLAG_TRAILER, Handle,
     Kind, Meta, NewEntry, PartitionId, PartitionOptions, chunk_pieces,
@@ -281,4 +281,24 @@ fn a_chunk_whose_bytes_lie_elsewhere_is_written_as_one_that_comes_whole() {
             assert!(found == (wanted, true), "{durability:?}");
         }
     }
+}
+
+/// A call for each block would cost a third more of what a write to the file does.
+#[test]
+fn a_long_entry_is_written_to_its_file_by_one_call_for_each_mebibyte() {
+    let disk = SimulatedDisk::new(1);
+    let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+    let (mut engine, _) = Engine::open(disk.clone(), options).expect("opens");
+    let partition_options = PartitionOptions { durability: Durability::Interval { ms: 10 }, index_seed: 7 };
+    let p = engine.partition(PartitionId(1), partition_options).expect("opens");
+    let (calls, written) = (disk.counts().of(Operation::Append), disk.counts().bytes_written);
+    let bytes = vec![7; 8 * MIB];
+    let payload = &ChunkHead { offset: 0, length: bytes.len() as u32, stamp: [1; 16] }.encode()[..];
+    let entry =
+        NewEntry { kind: Kind::Put, flags: FLAG_CHUNK, timestamp: 1, key: b"chunk", payload, hint: None };
+    engine.write_chunk_entry(p, &entry, &bytes).expect("is accepted");
+    let (calls, written) =
+        (disk.counts().of(Operation::Append) - calls, disk.counts().bytes_written - written);
+    assert!((1..=9).contains(&calls) && written >= 8 * MIB as u64, "{calls} calls for {written} bytes");
+    assert_eq!(read(&mut engine, p, 0..8 * MIB as u64), Ok(bytes));
 }

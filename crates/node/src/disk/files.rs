@@ -4,6 +4,7 @@
 //! what it was, so that the next append writes over what the failed one left. One process at a time has the folder,
 //! by a lock on a file in it.
 
+mod pieces;
 #[cfg(test)]
 mod tests;
 mod zeros;
@@ -17,10 +18,11 @@ use std::task::Waker;
 
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::fs::{fstatvfs, fsync, ftruncate, mkdirat, openat, renameat, statat, unlinkat};
-use rustix::io::{Errno, pread, pwrite, retry_on_intr};
+use rustix::io::{Errno, pread, pwrite, pwritev, retry_on_intr};
 use zerohop_engine::disk::path::{check, check_folder, is_component, join, split};
 use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 
+use self::pieces::{make_room, write_pieces};
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, open_descriptors_here};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
@@ -258,18 +260,28 @@ impl Disk for FilesDisk {
     }
 
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
+        self.append_pieces(file, &[data])
+    }
+
+    fn append_pieces(&mut self, file: FileId, pieces: &[&[u8]]) -> DiskResult<()> {
+        let bytes = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let (key, open) = self.files.get(file, "append")?;
         if open.reserve_bytes > 0 {
-            let end = open.bytes + data.len() as u64;
+            let end = open.bytes + bytes;
             self.collect_done().map_err(|errno| failed("", "append", errno))?;
             self.wait_for_zeros(file, end, "append")?;
         }
         let (_, file) = self.files.get(file, "append")?;
         file.cut_tail()?;
         file.changes += 1;
-        match write_all(data, file.bytes, |piece, at| pwrite(file.descriptor(), piece, at)) {
+        let descriptor = file.descriptor();
+        let written = make_room(descriptor, file.bytes, bytes).and_then(|()| match pieces {
+            [data] => write_all(data, file.bytes, |piece, at| pwrite(descriptor, piece, at)),
+            pieces => write_pieces(pieces, file.bytes, |pieces, at| pwritev(descriptor, pieces, at)),
+        });
+        match written {
             Ok(()) => {
-                file.bytes += data.len() as u64;
+                file.bytes += bytes;
                 if file.reserve_bytes > 0 {
                     self.zero_ahead(key);
                 }

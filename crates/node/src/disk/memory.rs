@@ -78,12 +78,16 @@ impl Disk for MemoryDisk {
     }
 
     fn append(&mut self, file: FileId, data: &[u8]) -> DiskResult<()> {
-        let held_bytes = self.held_bytes + data.len() as u64;
+        self.append_pieces(file, &[data])
+    }
+
+    fn append_pieces(&mut self, file: FileId, pieces: &[&[u8]]) -> DiskResult<()> {
+        let held_bytes = self.held_bytes + pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         let bytes = self.file(file, "append")?;
         if held_bytes > MEMORY_DISK_BYTES_MAX {
             return Err(DiskError::Full);
         }
-        bytes.extend_from_slice(data);
+        pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
         self.held_bytes = held_bytes;
         Ok(())
     }

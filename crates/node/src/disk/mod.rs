@@ -145,6 +145,10 @@ impl Disk for NodeDisk {
         either!(self.append(file, data))
     }
 
+    fn append_pieces(&mut self, file: FileId, pieces: &[&[u8]]) -> DiskResult<()> {
+        either!(self.append_pieces(file, pieces))
+    }
+
     fn read_at(&mut self, file: FileId, offset: u64, into: &mut [u8]) -> DiskResult<()> {
         either!(self.read_at(file, offset, into))
     }

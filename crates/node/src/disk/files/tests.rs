@@ -245,3 +245,27 @@ fn a_sync_that_is_awaited_wakes_its_owner_and_another_does_not() {
     drop(woken.1.wait_timeout_while(woken.0.lock().unwrap(), patience, is_asleep).unwrap());
     assert_eq!((*woken.0.lock().unwrap(), disk.sync_done(ticket)), (1, Ok(true)));
 }
+
+#[test]
+fn much_that_is_appended_at_once_is_there_as_it_was_given_and_nothing_behind_it() {
+    let root = tempfile::tempdir().unwrap();
+    let mut disk = FilesDisk::open(root.path()).unwrap();
+    let file = disk.open("f", OpenMode::Create).unwrap();
+    let mut wanted = Vec::new();
+    for (number, bytes) in [(1, 300 << 10), (2, 10), (3, (2 << 20) + 7)] {
+        let block: Vec<u8> = (0..bytes).map(|byte| (byte * number / 251) as u8).collect();
+        disk.append_pieces(file, &[&block[..], b"between", &block[..5]]).unwrap();
+        wanted.extend([&block[..], b"between", &block[..5]].concat());
+        assert_eq!(disk.bytes(file), Ok(wanted.len() as u64));
+        assert_eq!(std::fs::metadata(root.path().join("f")).unwrap().len(), wanted.len() as u64);
+    }
+    let mut found = vec![0; wanted.len()];
+    disk.read_at(file, 0, &mut found).unwrap();
+    assert!(found == wanted);
+    disk.sync(file).unwrap();
+    disk.truncate(file, 5).unwrap();
+    disk.append_pieces(file, &[b"a", b"b"]).unwrap();
+    let mut found = [0; 7];
+    disk.read_at(file, 0, &mut found).unwrap();
+    assert_eq!((&found[..5], &found[5..], disk.bytes(file)), (&wanted[..5], &b"ab"[..], Ok(7)));
+}

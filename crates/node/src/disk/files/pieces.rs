@@ -1,0 +1,122 @@
+//! Writing much at once, which may lie in several places.
+
+use std::io::IoSlice;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::{Errno, Result, retry_on_intr};
+
+/// Pieces of one call.
+const PIECES_MAX: usize = 64;
+
+/// From so many bytes on the file system is told what comes: it finds room for all of it once, rather than for each block of 4 KiB, which
+/// costs a third of such a write. For less the call costs more than it saves.
+const MAKE_ROOM_BYTES_MIN: u64 = 256 << 10;
+
+/// Has the file system find room for so many bytes that are written next, if that is worth it; the file is not longer for that. An
+/// error: there is none. A file system that cannot do it does without.
+pub(super) fn make_room(file: &OwnedFd, at: u64, bytes: u64) -> Result<()> {
+    if bytes < MAKE_ROOM_BYTES_MIN {
+        return Ok(());
+    }
+    unless_full(retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, at, bytes)))
+}
+
+fn unless_full(made: Result<()>) -> Result<()> {
+    made.or_else(|errno| if matches!(errno, Errno::NOSPC | Errno::DQUOT) { Err(errno) } else { Ok(()) })
+}
+
+/// Writes all of the pieces behind each other, however little of them one `write` takes.
+pub(super) fn write_pieces(
+    mut pieces: &[&[u8]],
+    mut at: u64,
+    mut write: impl FnMut(&[IoSlice<'_>], u64) -> Result<usize>,
+) -> Result<()> {
+    // Of the first piece so many bytes are written.
+    let mut within = 0;
+    loop {
+        while let [first, rest @ ..] = pieces
+            && within >= first.len()
+        {
+            within -= first.len();
+            pieces = rest;
+        }
+        let [first, behind @ ..] = pieces else { return Ok(()) };
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
+        slices[0] = IoSlice::new(&first[within..]);
+        for (slice, piece) in slices[1..].iter_mut().zip(behind) {
+            *slice = IoSlice::new(piece);
+        }
+        match write(&slices[..pieces.len().min(PIECES_MAX)], at) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => {
+                within += written;
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes `step` bytes of what it is given, and notes them; every third call is interrupted.
+    fn write(pieces: &[&[u8]], step: usize) -> (Vec<u8>, usize) {
+        let (mut file, mut calls) = (b"..".to_vec(), 0);
+        let written = write_pieces(pieces, 2, |slices, at| {
+            calls += 1;
+            assert_eq!(at as usize, file.len(), "behind what is written");
+            assert!(slices.len() <= PIECES_MAX && slices.iter().any(|slice| !slice.is_empty()));
+            if calls % 3 == 0 {
+                return Err(Errno::INTR);
+            }
+            let all: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+            let taken = all.len().min(step);
+            file.extend_from_slice(&all[..taken]);
+            Ok(taken)
+        });
+        assert_eq!(written, Ok(()));
+        (file.split_off(2), calls)
+    }
+
+    #[test]
+    fn all_pieces_are_written_in_their_order_however_little_is_taken_at_once() {
+        let pieces: [&[u8]; 6] = [b"", b"some", b"", b"", b" pieces", b"."];
+        for step in 1..=12 {
+            assert_eq!(write(&pieces, step).0, b"some pieces.", "{step} at once");
+        }
+        let none: [&[u8]; 2] = [b"", b""];
+        assert_eq!(write(&none, 1), (Vec::new(), 0));
+        let many = vec![&b"ab"[..]; 3 * PIECES_MAX + 1];
+        assert_eq!(write(&many, usize::MAX).0, many.concat());
+    }
+
+    #[test]
+    fn room_is_made_without_making_the_file_longer_and_only_its_lack_is_an_error() {
+        let file = tempfile::tempfile().unwrap();
+        let bytes = || file.metadata().unwrap().len();
+        let descriptor: OwnedFd = file.try_clone().unwrap().into();
+        make_room(&descriptor, 10, 4 * MAKE_ROOM_BYTES_MIN).unwrap();
+        assert_eq!(bytes(), 0);
+        assert!(unless_full(Ok(())).is_ok());
+        for errno in [Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL, Errno::FBIG] {
+            assert_eq!(unless_full(Err(errno)), Ok(()), "{errno:?}");
+        }
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            assert_eq!(unless_full(Err(errno)), Err(errno));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told() {
+        let pieces: [&[u8]; 2] = [b"a", b"b"];
+        assert_eq!(write_pieces(&pieces, 0, |_, _| Ok(0)), Err(Errno::IO));
+        assert_eq!(
+            write_pieces(&pieces, 0, |_, at| if at == 0 { Ok(1) } else { Err(Errno::NOSPC) }),
+            Err(Errno::NOSPC)
+        );
+    }
+}
