@@ -38,6 +38,10 @@ pub const SEGMENTS_MAX: usize = 1 << 20;
 /// half a byte an entry, and at most this many entries to step over.
 pub const SAMPLE_EVERY: u32 = 16;
 
+/// Beside the samples, the place of an entry is remembered in memory that stands at least so far behind the last one that is: 8 bytes for
+/// each 4 KiB at most, so that one of long entries is found at its first look.
+pub const PLACE_EVERY_BYTES: u32 = 4 << 10;
+
 /// Of the segment that is appended to, the places of the last entries are known: those in flight to other members of a partition
 /// that is not busy, and the one before them. 8 bytes each.
 pub const RECENT_ENTRIES: usize = 4;

@@ -10,6 +10,7 @@
 
 mod blocks;
 mod copy;
+mod places;
 mod taken;
 
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
@@ -19,6 +20,7 @@ use crate::log::dead::Dead;
 use crate::log::entry::{Base, Meta};
 use crate::log::header::{Footer, HEADER_BYTES, Header};
 use crate::log::recent::Recent;
+use places::Places;
 
 /// A segment of one partition's log.
 // The first line of the cache is what every read and write asks for; then what entries count from; then what a write and
@@ -40,6 +42,8 @@ pub(crate) struct Segment {
     pub(crate) sealed: bool,
     /// Whether the file's name survives a crash.
     pub(crate) name_is_durable: bool,
+    /// Offset of the last entry whose place is remembered.
+    noted_at: u32,
     pub(crate) header: Header,
     /// How much of it survives a crash.
     pub(crate) synced: u64,
@@ -61,6 +65,7 @@ pub(crate) struct Segment {
     /// Bytes of removals, which compaction may drop once nothing older can come back.
     pub(crate) removal_bytes: u64,
     samples: Vec<(u32, u32)>,
+    places: Places,
     recent: Recent,
     /// Somebody reads the file (a copy to another node, a compaction): it is not removed.
     pub(crate) pins: u32,
@@ -93,6 +98,8 @@ impl Segment {
             removal_bytes: 0,
             entries: 0,
             samples: Vec::new(),
+            places: Places::default(),
+            noted_at: 0,
             recent: Recent::default(),
             sealed: false,
             pins: 0,
@@ -139,6 +146,9 @@ impl Segment {
         let place = ((meta.index - self.first_index()) as u32, offset as u32);
         if self.entries.is_multiple_of(crate::limits::SAMPLE_EVERY) {
             self.samples.push(place);
+            self.noted_at = place.1;
+        } else {
+            self.places.note(place, &mut self.noted_at);
         }
         self.recent.note(place.0, place.1);
         self.entries += 1;
@@ -156,17 +166,16 @@ impl Segment {
             return offset;
         }
         let after = self.samples.partition_point(|&(i, _)| u64::from(i) <= wanted);
-        match after.checked_sub(1) {
-            Some(at) => u64::from(self.samples[at].1),
-            None => HEADER_BYTES as u64,
-        }
+        let sample = after.checked_sub(1).map(|at| self.samples[at].1);
+        sample.max(self.places.before(wanted)).map_or(HEADER_BYTES as u64, u64::from)
     }
 
     /// Forgets what is known of its entries: it is about to be read from the first on.
     pub(crate) fn forget_notes(&mut self) {
         self.samples.clear();
+        self.places.cut(0);
         self.recent.forget();
-        (self.entries, self.dead_bytes, self.removal_bytes) = (0, 0, 0);
+        (self.entries, self.dead_bytes, self.removal_bytes, self.noted_at) = (0, 0, 0, 0);
         self.dead = Dead::unknown();
     }
 
@@ -238,6 +247,7 @@ impl Segment {
         size_of::<Segment>()
             + self.blocks.capacity() * size_of::<Option<Vec<u8>>>()
             + self.samples.capacity() * 8
+            + self.places.bytes()
             + self.dead.bytes()
             + self.path.capacity()
     }
@@ -547,6 +557,8 @@ impl Segment {
             block.truncate(within);
         }
         self.samples.retain(|&(_, offset)| u64::from(offset) < bytes);
+        self.places.cut(bytes);
+        self.noted_at = 0;
         self.recent.forget();
         self.dead.forget_from(bytes);
         self.mended.retain(|&number| (number as usize) < self.blocks.len());

@@ -51,6 +51,7 @@ impl Segment {
         self.synced_index = original.last_index;
         self.entries = original.entries;
         self.samples.clone_from(&original.samples);
+        (self.places, self.noted_at) = (original.places.clone(), original.noted_at);
         self.removal_bytes = original.removal_bytes;
         self.dead_bytes = original.dead_bytes;
         self.dead = original.dead.clone();

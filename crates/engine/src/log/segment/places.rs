@@ -1,0 +1,112 @@
+//! Where the entries of a segment stand, more closely than its samples tell: of long entries each. Without them a read of a part of a chunk
+//! steps over up to [`crate::limits::SAMPLE_EVERY`] heads that lie pages apart, to find the one that it wants. In memory alone: behind a
+//! restart the samples do.
+
+use crate::limits::PLACE_EVERY_BYTES;
+
+/// Log indexes, counted from the segment's first, and offsets, in their order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Places(Vec<(u32, u32)>);
+
+impl Places {
+    /// Notes an entry that follows the last one noted, if it is far behind what is known: the offset `known`.
+    #[inline]
+    pub(crate) fn note(&mut self, place: (u32, u32), known: &mut u32) {
+        if place.1.saturating_sub(*known) >= PLACE_EVERY_BYTES {
+            *known = place.1;
+            self.0.push(place);
+        }
+    }
+
+    /// The offset of the last entry noted up to this log index.
+    pub(crate) fn before(&self, index: u64) -> Option<u32> {
+        let after = self.0.partition_point(|&(at, _)| u64::from(at) <= index);
+        Some(self.0[after.checked_sub(1)?].1)
+    }
+
+    /// Forgets the entries from an offset on.
+    pub(crate) fn cut(&mut self, bytes: u64) {
+        self.0.truncate(self.0.partition_point(|&(_, offset)| u64::from(offset) < bytes));
+    }
+
+    /// Memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(u32, u32)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::FileId;
+    use crate::log::entry::{Base, Kind, Meta};
+    use crate::log::header::{HEADER_BYTES, Header};
+    use crate::log::segment::Segment;
+
+    #[test]
+    fn of_long_entries_each_is_known_and_of_short_ones_one_in_so_many_bytes() {
+        for entry_bytes in [PLACE_EVERY_BYTES + 200, PLACE_EVERY_BYTES, 3_000, 100] {
+            let (mut places, mut known) = (Places::default(), 64);
+            for index in 0..200 {
+                places.note((index, 64 + index * entry_bytes), &mut known);
+            }
+            for index in 1..200 {
+                let at = 64 + index * entry_bytes;
+                let found = places.before(u64::from(index)).unwrap_or(64);
+                assert!(found <= at && at - found < PLACE_EVERY_BYTES.max(1), "{index} of {entry_bytes}");
+                assert_eq!((found - 64) % entry_bytes, 0, "an entry's beginning");
+            }
+            let all = 200 * entry_bytes / PLACE_EVERY_BYTES;
+            assert!(places.0.len() as u32 <= all, "{} of {entry_bytes}", places.0.len());
+            assert_eq!(places.before(u64::MAX), places.0.last().map(|&(_, offset)| offset));
+        }
+    }
+
+    /// An entry that is asked for by its log index is looked at first, rather than up to fifteen before it.
+    #[test]
+    fn of_a_segment_of_long_entries_each_is_found_where_it_stands() {
+        let mut segment = Segment::found(header(), "path".into(), FileId(1), 0);
+        segment.forget_notes();
+        let offset = |index: u64| 100 + (index - 5) * 5_000;
+        let note = |segment: &mut Segment, index: u64| {
+            let meta = Meta { kind: Kind::Append, flags: 0, epoch: 3, index, timestamp: 100 };
+            segment.note(&meta, offset(index), 5_000);
+        };
+        (5..105).for_each(|index| note(&mut segment, index));
+        let mut copy = Segment::found(header(), "path".into(), FileId(2), 0);
+        copy.take_notes_of(&segment);
+        for index in 5..105 {
+            assert_eq!([&segment, &copy].map(|of| of.sample_before(index)), [offset(index); 2], "{index}");
+        }
+        assert!(
+            segment.overhead_bytes()
+                > Segment::found(header(), "path".into(), FileId(1), 0).overhead_bytes() + 800
+        );
+        segment.forget_notes();
+        assert_eq!(segment.sample_before(50), HEADER_BYTES as u64);
+        (5..30).for_each(|index| note(&mut segment, index));
+        assert_eq!((segment.sample_before(20), segment.sample_before(100)), (offset(20), offset(29)));
+    }
+
+    fn header() -> Header {
+        let base = Base { salt: 7, epoch: 3, index: 5, timestamp: 100 };
+        let (covers_through, covers_epoch, generation, compacted_at) = (0, 0, 0, 0);
+        let partition = crate::PartitionId(1);
+        Header { partition, base, covers_through, covers_epoch, generation, compacted_at, index_seed: 9 }
+    }
+
+    #[test]
+    fn what_was_cut_off_is_not_known_any_more() {
+        let (mut places, mut known) = (Places::default(), 0);
+        for index in 1..10 {
+            places.note((index, index * PLACE_EVERY_BYTES), &mut known);
+        }
+        places.cut(u64::from(4 * PLACE_EVERY_BYTES));
+        assert_eq!(
+            (places.before(9), places.before(2)),
+            (Some(3 * PLACE_EVERY_BYTES), Some(2 * PLACE_EVERY_BYTES))
+        );
+        places.cut(0);
+        assert_eq!(places.before(9), None);
+    }
+}
