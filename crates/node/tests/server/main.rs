@@ -4,6 +4,7 @@
 
 mod support;
 
+mod bad_transactions;
 mod keyspaces;
 mod limits;
 mod operations;

@@ -85,7 +85,7 @@ impl Wire {
 }
 
 /// A node's instances, its map, and a session.
-struct Node {
+pub(crate) struct Node {
     wires: Vec<(InstanceId, Wire)>,
     map: ClusterMap,
     keyspace: KeyspaceId,
@@ -93,7 +93,7 @@ struct Node {
 }
 
 impl Node {
-    fn of(server: &Server, keyspace: KeyspaceId) -> Node {
+    pub(crate) fn of(server: &Server, keyspace: KeyspaceId) -> Node {
         let wires = server.instances().iter().map(|(id, address)| (*id, Wire::to(*address)));
         let mut wires: Vec<_> = wires.collect();
         let get = Message::MapGet(MapGet { since: MapEpoch(0) });
@@ -121,12 +121,12 @@ impl Node {
     }
 
     /// A key of an instance, different for each number.
-    fn key(&self, instance: InstanceId, number: usize) -> String {
+    pub(crate) fn key(&self, instance: InstanceId, number: usize) -> String {
         let mut keys = (0..).map(|n| format!("key-{n}")).filter(|key| self.envelope(key).0 == instance);
         keys.nth(number).unwrap()
     }
 
-    fn parts(&self, durability: Durability, changes: &[(&str, Change<'_>)]) -> Vec<Part> {
+    pub(crate) fn parts(&self, durability: Durability, changes: &[(&str, Change<'_>)]) -> Vec<Part> {
         let config = self.map.keyspace(self.keyspace).unwrap().config().clone();
         let mut parts: Vec<Part> = Vec::new();
         for (key, change) in changes {
@@ -149,7 +149,12 @@ impl Node {
     }
 
     /// Asks for a transaction, and does not wait. The key is one of the decider's.
-    fn transact(&mut self, sequence: u64, decider: &str, parts: &[Part]) -> InstanceId {
+    pub(crate) fn transact(&mut self, sequence: u64, decider: &str, parts: &[Part]) -> InstanceId {
+        self.transact_bytes(sequence, decider, &encode_parts(parts))
+    }
+
+    /// The same with these bytes for its parts.
+    pub(crate) fn transact_bytes(&mut self, sequence: u64, decider: &str, parts: &[u8]) -> InstanceId {
         let (instance, envelope) = self.envelope(decider);
         let stamp = Stamp {
             session: self.session,
@@ -157,12 +162,11 @@ impl Node {
             lowest_unanswered: Sequence(1),
             seen: Timestamp::ZERO,
         };
-        let parts = encode_parts(parts);
-        self.wire(instance).send(envelope, &Message::Transact(Transact { stamp, parts: &parts }));
+        self.wire(instance).send(envelope, &Message::Transact(Transact { stamp, parts }));
         instance
     }
 
-    fn outcome(&mut self, of: InstanceId) -> Result<(Timestamp, Vec<String>), Failure<'static>> {
+    pub(crate) fn outcome(&mut self, of: InstanceId) -> Result<(Timestamp, Vec<String>), Failure<'static>> {
         self.wire(of).next(|_, message| match message {
             Message::Transacted(told) => {
                 Ok((told.version, told.answers.iter().map(|one| format!("{:?}", one.0)).collect()))
@@ -172,7 +176,7 @@ impl Node {
         })
     }
 
-    fn value(&mut self, key: &str) -> Option<(Timestamp, String)> {
+    pub(crate) fn value(&mut self, key: &str) -> Option<(Timestamp, String)> {
         let (instance, envelope) = self.envelope(key);
         let read = Read { key: key.as_bytes(), query: Query::Lookup };
         let read = Message::Read { seen: Timestamp::ZERO, read };
@@ -186,12 +190,12 @@ impl Node {
     }
 }
 
-fn insert(value: &str) -> Change<'_> {
+pub(crate) fn insert(value: &str) -> Change<'_> {
     Change::Insert { value: value.as_bytes(), expiry: Expiry::Never }
 }
 
 /// The key among them whose partition comes last in the order of partitions, which decides.
-fn decider<'k>(node: &Node, keys: &[&'k str]) -> &'k str {
+pub(crate) fn decider<'k>(node: &Node, keys: &[&'k str]) -> &'k str {
     keys.iter().max_by_key(|key| node.envelope(key).1.partition).unwrap()
 }
 
