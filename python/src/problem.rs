@@ -89,7 +89,7 @@ impl Problem {
             Self::Client(Error::Unexpected) => plain("Unexpected"),
             Self::Client(Error::Blob { name, why }) => {
                 let code = match why {
-                    BlobTrouble::TooLong { .. } | BlobTrouble::Beyond => "Unfit",
+                    BlobTrouble::TooLong { .. } | BlobTrouble::Beyond { .. } => "Unfit",
                     BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => "Conflict",
                 };
                 Told { key: Some(name), ..plain(code) }

@@ -74,8 +74,11 @@ pub enum BlobTrouble {
         /// How many may be.
         limit: u64,
     },
-    /// It would end beyond 2^64 - 1 bytes.
-    Beyond,
+    /// It would have more chunks than a blob has.
+    Beyond {
+        /// Most bytes of one with such chunks; if it is not known yet how large they are, with the largest.
+        limit: u64,
+    },
     /// Others cut, write or append to it so often that this did not get its turn; or, while it was being filled, at all.
     Contended,
     /// It was written to while it was streamed out: what has come of it is of several versions.
@@ -90,7 +93,11 @@ impl fmt::Display for BlobTrouble {
                 "more than the {limit} bytes that are written, replaced, cut or read as one: do it in several steps; what is \
                  new can be filled in at any length, and outside a transaction any length is cut or removed"
             ),
-            Self::Beyond => f.write_str("it would end beyond 2^64 - 1 bytes, and no blob is longer: nothing was changed"),
+            Self::Beyond { limit } => write!(
+                f,
+                "it would end beyond {limit} bytes, and no blob of such chunks is longer: nothing was changed; one of larger \
+                 chunks may be"
+            ),
             Self::Contended => f.write_str("others change it too often for this to get its turn: try again"),
             Self::ChangedMeanwhile => f.write_str(
                 "it was written to while it was read, so that what has come of it is of several versions: read it again",

@@ -26,7 +26,7 @@
 
 use crate::error::{Failure, What};
 use crate::ids::{Sequence, SessionId};
-use crate::limits::{BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
+use crate::limits::{BLOB_CHUNKS_MAX, BLOB_NAME_BYTES_MAX, CHUNK_BITS_MAX, CHUNK_BITS_MIN};
 
 /// What the keys of headers and chunks begin with.
 pub const KEY_PREFIX: [u8; 4] = [0xFF, b'z', b'h', b'b'];
@@ -130,6 +130,12 @@ impl<'a> BlobHeader<'a> {
         };
         Some(Self { chunk_bits, stamp: BlobStamp::decode(&stamp), size, uncut, filling, attributes })
     }
+}
+
+/// Most bytes of a blob with chunks of this power of two.
+#[must_use]
+pub fn bytes_max(chunk_bits: u8) -> u64 {
+    BLOB_CHUNKS_MAX << chunk_bits.min(CHUNK_BITS_MAX)
 }
 
 /// The key of a blob's header.

@@ -89,6 +89,10 @@ pub const CHUNK_BITS_MAX: u8 = 24;
 /// Bytes of the largest chunk.
 pub const CHUNK_BYTES_MAX: usize = 1 << CHUNK_BITS_MAX;
 
+/// Most chunks of a blob, of which there need not be many: whoever cuts it, removes it or backs it up goes through all places
+/// where one may be, which for so many takes minutes.
+pub const BLOB_CHUNKS_MAX: u64 = 1 << 24;
+
 /// Highest bit that may be set: the last of the longest value.
 pub const BIT_OFFSET_MAX: u64 = (VALUE_BYTES_MAX as u64) * 8 - 1;
 

@@ -20,7 +20,7 @@ fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed()
     let cluster = with_blob();
     let beyond = "18446744073709551616";
     for (arguments, expected, part) in [
-        (&["blob", "write", "b", "x", "--at", LAST][..], 3, "beyond 2^64 - 1 bytes"),
+        (&["blob", "write", "b", "x", "--at", LAST][..], 3, "beyond 281474976710656 bytes"),
         (&["blob", "write", "b", "x", "--at", beyond], 2, "too large"),
         (&["blob", "write", "b", "x", "--at", "-1"], 2, "'-1' for '--at <OFFSET>': it is below 0"),
         (&["blob", "write", "b", "x", "--at", "1K"], 2, "write a whole number from 0 on"),
@@ -33,7 +33,24 @@ fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed()
         (&["kv", "transform", "n", "add", "1", "--at", "-1"], 2, "it is below 0"),
         (&["bench", "kv", "--ops", "-1"], 2, "invalid value '-1' for '--ops"),
         (&["blob", "truncate", "b", beyond], 2, "too large"),
-        (&["blob", "transform", "b", "add", "1", "--at", LAST], 3, "beyond 2^64 - 1 bytes"),
+        (&["blob", "transform", "b", "add", "1", "--at", LAST], 3, "beyond 281474976710656 bytes"),
+        // 16,777,216 chunks of 1 MiB, and half of 64 bits.
+        (&["blob", "write", "b", "x", "--at", "17592186044416"], 3, "beyond 17592186044416 bytes"),
+        (&["blob", "write", "b", "xy", "--at", "17592186044415"], 3, "beyond 17592186044416 bytes"),
+        (
+            &["blob", "write", "b", "x", "--at", "17592186044416", "--pieces"],
+            3,
+            "beyond 17592186044416 bytes",
+        ),
+        (&["blob", "write", "b", "x", "--at", "9223372036854775808"], 3, "beyond 17592186044416 bytes"),
+        (&["blob", "truncate", "b", "17592186044417"], 3, "beyond 17592186044416 bytes"),
+        (&["blob", "truncate", "b", LAST], 3, "beyond 17592186044416 bytes"),
+        (&["blob", "transform", "b", "add", "1", "--at", "17592186044409"], 3, "beyond 17592186044416 bytes"),
+        (
+            &["blob", "transform", "b", "add", "1", "--at", "9223372036854775808"],
+            3,
+            "beyond 17592186044416 bytes",
+        ),
         (&["blob", "transform", "b", "add", "256", "--type", "u8"], 2, "choose another --type"),
         (&["blob", "transform", "b", "add", "1", "--type", "u9"], 2, "possible values"),
         (&["blob", "write", "b", "x", "--at", "0", "-k", "nobody"], 3, "zerohop keyspace create"),
@@ -51,6 +68,17 @@ fn places_beyond_the_largest_blob_and_value_are_refused_and_nothing_is_changed()
     assert_eq!(cluster.ok(&["blob", "read", "b", "--at", LAST]), "", "behind the end there is nothing");
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], 10);
     assert_eq!(code(&cluster.run(&["kv", "lookup", "n"])), 1);
+
+    // The last byte that there may be; nothing comes behind it.
+    cluster.ok(&["blob", "put", "far", "/dev/null", "--chunk", "16MiB"]);
+    cluster.ok(&["blob", "write", "far", "x", "--at", "281474976710655"]);
+    let behind = cluster.run(&["blob", "append", "far", "y"]);
+    assert_eq!(code(&behind), 3, "{behind:?}");
+    assert!(stderr(&behind).contains("beyond 281474976710656 bytes"), "{behind:?}");
+    let many = cluster.run_with(&["blob", "append", "far", "-"], &[1; (16 << 20) + 1]);
+    assert_eq!(code(&many), 3, "{many:?}");
+    assert!(stderr(&many).contains("beyond 281474976710656 bytes"), "{many:?}");
+    assert_eq!(cluster.ok(&["blob", "read", "far", "--at", "281474976710655"]), "x");
 }
 
 #[test]
@@ -64,9 +92,15 @@ fn a_transaction_with_something_beyond_a_limit_does_none_of_its_lines() {
         ("incr k0\nincr k1 -k nobody", "zerohop keyspace create"),
         (&format!("incr k0\ntransform k1 add 1 --at {LAST}"), "line 2: key \"k1\": bad request"),
         ("incr k0\ntransform k1 add 1 --at 16777212", "beyond the longest value"),
-        (&format!("incr k0\nblob transform b add 1 --at {LAST}"), "beyond 2^64 - 1 bytes"),
+        (&format!("incr k0\nblob transform b add 1 --at {LAST}"), "beyond 281474976710656 bytes"),
         (
-            "incr k0\nblob write b x --at 18446744073709551614\nblob read b",
+            "incr k0\nblob write b x --at 17592186044416",
+            "line 2: blob \"b\": it would end beyond 17592186044416 bytes",
+        ),
+        ("incr k0\nblob truncate b 17592186044417", "beyond 17592186044416 bytes"),
+        ("incr k0\nblob transform b add 1 --at 17592186044409", "beyond 17592186044416 bytes"),
+        (
+            "incr k0\nblob write b x --at 17592186044415\nblob read b",
             "line 3: blob \"b\": more than the 67108864",
         ),
         (

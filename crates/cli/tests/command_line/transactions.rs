@@ -222,7 +222,7 @@ fn what_no_blob_can_be_is_refused_by_its_line_and_nothing_is_done() {
     cluster.ok(&["blob", "put", "b", "/dev/null"]);
     cluster.ok(&["blob", "write", "b", "x", "--at", "9"]);
     for (line, expected, part) in [
-        ("blob write b x --at 18446744073709551615", 3, "beyond 2^64 - 1 bytes"),
+        ("blob write b x --at 18446744073709551615", 3, "beyond 281474976710656 bytes"),
         ("blob write nobody x --at 0", 1, "no such blob"),
         ("blob append nobody x", 1, "no such blob"),
         ("blob create b", 1, "b"),

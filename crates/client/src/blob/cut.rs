@@ -26,6 +26,7 @@ impl Blob<'_> {
             let header = self.settled().await?;
             let stamp = header.stamp;
             if size >= header.size {
+                self.check_end(&header, size)?;
                 match self
                     .change(&key, Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })
                     .await

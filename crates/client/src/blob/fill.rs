@@ -96,7 +96,9 @@ impl BlobFill<'_> {
             let room = (chunk - self.end % chunk) as usize;
             let (piece, behind) = bytes.split_at(room.min(bytes.len()));
             bytes = behind;
-            self.end += piece.len() as u64;
+            let end = self.end.checked_add(piece.len() as u64).ok_or_else(|| self.blob.beyond())?;
+            self.blob.check_end(&self.header, end)?;
+            self.end = end;
             if piece.len() < room {
                 self.rest.extend_from_slice(piece);
             } else if self.rest.is_empty() {

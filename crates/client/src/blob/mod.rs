@@ -28,8 +28,9 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use zerohop_session::{Error as Reason, Reply, Request};
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, chunk_key, header_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, bytes_max, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::CHUNK_BITS_MAX;
 use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOperation, Query, Read, Write};
 
 use whole::Looked;
@@ -271,6 +272,17 @@ impl Blob<'_> {
 
     fn chunk_key(&self, number: u64) -> Result<Vec<u8>, Error> {
         chunk_key(&self.name, number).map_err(|failure| self.failed(failure))
+    }
+
+    /// One with such chunks may end there, or does.
+    fn check_end(&self, header: &Known, end: u64) -> Result<(), Error> {
+        let limit = bytes_max(header.chunk_bits);
+        if end > header.size.max(limit) { Err(self.trouble(BlobTrouble::Beyond { limit })) } else { Ok(()) }
+    }
+
+    /// Beyond what a number holds, whatever its chunks are.
+    fn beyond(&self) -> Error {
+        self.trouble(BlobTrouble::Beyond { limit: bytes_max(CHUNK_BITS_MAX) })
     }
 
     fn failed(&self, failure: Failure<'static>) -> Error {

@@ -220,7 +220,7 @@ impl TransactionBlob<'_> {
     ) -> Result<Promise<N>, Error> {
         let (offset, wire) = transform.parts(brings);
         let width = N::TYPE.bytes() as u64;
-        let end = offset.checked_add(width).ok_or_else(|| self.blob.trouble(BlobTrouble::Beyond))?;
+        let end = offset.checked_add(width).ok_or_else(|| self.blob.beyond())?;
         let seen = self.seen_to_change().await?;
         let mut parts = seen.header.parts(offset, width);
         let (Some(part), None) = (parts.next(), parts.next()) else {
@@ -348,6 +348,7 @@ impl TransactionBlob<'_> {
 
     /// It ends there, or behind it: and is of the generation that was seen.
     fn grow(&self, seen: &Seen, size: u64) -> Result<(), Error> {
+        self.blob.check_end(&seen.header, size)?;
         self.change_header(BlobChange::Grow { stamp: seen.header.stamp, size })?;
         self.noted(|seen, _| seen.has_changed_header |= size > seen.size)
     }

@@ -27,6 +27,7 @@ impl Blob<'_> {
             }
             // What the chunk has said is newer than what is remembered of the header.
             let header = self.settled().await?;
+            self.check_end(&header, end)?;
             let mut together = self.together();
             together.header(Condition::Always, BlobChange::Grow { stamp: header.stamp, size: end })?;
             together.write(&header, offset, bytes)?;
@@ -56,6 +57,7 @@ impl Blob<'_> {
                 }
                 continue;
             }
+            self.check_end(&header, end)?;
             let mut together = self.together();
             let grow = BlobChange::Grow { stamp: header.stamp, size: end };
             let condition = match seen.size {
@@ -92,7 +94,8 @@ impl Blob<'_> {
             if bytes.is_empty() {
                 return self.known().await.map(|header| header.size);
             }
-            let size = offset + bytes.len() as u64;
+            let size = offset.checked_add(bytes.len() as u64).ok_or_else(|| self.beyond())?;
+            self.check_end(&header, size)?;
             let mut together = self.together();
             together.header(Condition::IfVersion(header.version), BlobChange::Grow { stamp, size })?;
             together.write(&header, offset, bytes)?;
@@ -120,9 +123,10 @@ impl Blob<'_> {
     async fn transformed<N: Number>(&self, transform: Transform<N>, brings: Brings) -> Result<N, Error> {
         let (offset, wire) = transform.parts(brings);
         let (width, mut attempts) = (N::TYPE.bytes() as u64, Attempts::new(self.keyspace.client()));
-        let end = offset.checked_add(width).ok_or_else(|| self.trouble(BlobTrouble::Beyond))?;
+        let end = offset.checked_add(width).ok_or_else(|| self.beyond())?;
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = self.settled().await?;
+            self.check_end(&header, end)?;
             let mut parts = header.parts(offset, width);
             let (Some(part), None) = (parts.next(), parts.next()) else {
                 match self.transform_across(&header, (offset, end), wire).await {
@@ -245,6 +249,6 @@ impl Blob<'_> {
         if bytes.len() > BLOB_WRITE_BYTES_MAX {
             return Err(self.trouble(BlobTrouble::TooLong { limit: BLOB_WRITE_BYTES_MAX as u64 }));
         }
-        offset.checked_add(bytes.len() as u64).ok_or_else(|| self.trouble(BlobTrouble::Beyond))
+        offset.checked_add(bytes.len() as u64).ok_or_else(|| self.beyond())
     }
 }

@@ -1,7 +1,7 @@
 //! Headers of blobs: bytes records that these writes understand. Those of chunks go to [`super::chunk`].
 
 use zerohop_engine::disk::Disk;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, is_of_blob, name_of_header};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, Filling, bytes_max, is_of_blob, name_of_header};
 use zerohop_wire::messages::{BlobChange, RecordType};
 use zerohop_wire::{Failure, What};
 
@@ -115,6 +115,10 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
     };
     if new == found {
         return Ok(Plan::leave(cell.unchanged(number)));
+    }
+    if new.size > found.size.max(bytes_max(found.chunk_bits)) {
+        let (length, limit) = (new.size, bytes_max(found.chunk_bits).min(u32::MAX.into()) as u32);
+        return Ok(Plan::leave(Outcome::ValueTooLong { length, limit }));
     }
     put(cell, &new, number)
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zerohop_engine::Durability;
 use zerohop_engine::random::Random;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, chunk_key, header_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, bytes_max, chunk_key, header_key};
 use zerohop_wire::messages::{
     BlobChange, Brings, Change, Condition, Expiry, Number, Operator, Outcome, Query, RecordType, Stamp,
     Transform,
@@ -314,6 +314,25 @@ fn a_chunk_overwritten_ten_thousand_times_keeps_few_entries_and_few_bytes() {
     let state = bench.at_once.engine.chunk_state(handle, &key).expect("reads").expect("is there");
     assert!(u64::from(state.parts) <= CHUNK_PARTS_MAX, "{state:?}");
     assert!(state.covered <= 2 * CHUNK as u64, "{state:?}");
+}
+
+/// Whoever cuts or removes it goes through all places where a chunk may be, which has to end.
+#[test]
+fn a_blob_of_more_chunks_than_there_may_be_is_made_by_nobody() {
+    let mut bench = Bench::new();
+    let stamp = create(&mut bench, NAME);
+    let key = header_key(NAME).expect("a name");
+    let most = bytes_max(12);
+    for size in [most + 1, 1 << 63, u64::MAX] {
+        for change in [BlobChange::Grow { stamp, size }, BlobChange::Cut { stamp, size }] {
+            let refused = bench.write(&key, blob(change)).number();
+            assert!(
+                matches!(refused, Err(Failure::ValueTooLong { length, .. }) if length == size),
+                "{refused:?}"
+            );
+        }
+    }
+    assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: most })).number(), Ok(most));
 }
 
 #[test]
