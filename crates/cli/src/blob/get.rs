@@ -37,9 +37,15 @@ pub(crate) struct ReadArguments {
     /// How many bytes [default: all that follow].
     #[arg(long, value_name = "BYTES", value_parser = quantity::whole)]
     length: Option<u64>,
+    /// Writes to a file what a `blob write --if-seen` can rest on; for up to 64 MiB.
+    #[arg(long, value_name = "FILE")]
+    seen: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
 }
+
+/// Most bytes that are read with what was seen of them.
+const SEEN_BYTES_MAX: u64 = 64 << 20;
 
 pub(super) async fn run(arguments: GetArguments) -> Result<Ending, CommandError> {
     let GetArguments { name, file, place } = arguments;
@@ -48,8 +54,24 @@ pub(super) async fn run(arguments: GetArguments) -> Result<Ending, CommandError>
 }
 
 pub(super) async fn read(arguments: ReadArguments) -> Result<Ending, CommandError> {
-    let ReadArguments { name, at, length, place } = arguments;
-    stream(&place, &name.into_bytes(), (at, length.unwrap_or(u64::MAX)), None).await
+    let ReadArguments { name, at, length, seen, place } = arguments;
+    let (name, length) = (name.into_bytes(), length.unwrap_or(u64::MAX));
+    let Some(path) = seen else { return stream(&place, &name, (at, length), None).await };
+    let keyspace = place.open().await?;
+    let blob = keyspace.blob(name.clone());
+    let Some(info) = blob.stat().await? else { return refusal::not_found(&place, &name) };
+    if length.min(info.size.saturating_sub(at)) > SEEN_BYTES_MAX {
+        let reason = format!("--seen is for up to {SEEN_BYTES_MAX} bytes: give a --length");
+        return Err(CommandError::Refused(reason));
+    }
+    let (bytes, seen) = match blob.read_seen(at, length).await {
+        Ok(read) => read,
+        Err(error) => return refusal::tell(&place, &name, error),
+    };
+    let written = create(&path)?.write_all(seen.to_string().as_bytes());
+    written.map_err(|error| CommandError::system("writing", &path, &error))?;
+    output::raw(&[&bytes])?;
+    Ok(Ending::Done)
 }
 
 async fn stream(

@@ -1,7 +1,7 @@
 //! What the data says no to: told as a sentence or as JSON, with exit code 1.
 
 use serde::Serialize;
-use zerohop_client::{Error, Failure};
+use zerohop_client::{AbortReason, Error, Failure, Reason};
 
 use super::Place;
 use crate::common::ending::{CommandError, Ending};
@@ -28,8 +28,20 @@ pub(super) fn tell(place: &Place, name: &[u8], error: Error) -> Result<Ending, C
         Some(Failure::ConditionFailed { .. }) => {
             say(place, name, "exists", "there is one of this name already: --replace removes it first")
         }
+        _ if is_changed(&error) => say(
+            place,
+            name,
+            "changed",
+            "what was seen of it has changed since: nothing was written; read it again",
+        ),
         _ => Err(error.into()),
     }
+}
+
+/// Something that was read is another by now.
+fn is_changed(error: &Error) -> bool {
+    let Error::Operation { reason, .. } = error else { return false };
+    matches!(**reason, Reason::Aborted { reason: AbortReason::ReadChanged, .. })
 }
 
 fn say(place: &Place, name: &[u8], reason: &'static str, text: &str) -> Result<Ending, CommandError> {

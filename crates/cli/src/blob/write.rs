@@ -1,9 +1,12 @@
 //! `zerohop blob write` and `append`.
 
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use serde::Serialize;
+use zerohop_client::BlobSeen;
 
-use super::bytes::GivenBytes;
+use super::bytes::{GivenBytes, Source};
 use super::progress::Progress;
 use super::put::{PUT_AT_ONCE_BYTES, fill};
 use super::{NameArgument, Place, refusal};
@@ -24,6 +27,9 @@ pub(crate) struct WriteArguments {
     /// Writes in pieces of 4 MiB, and so any number of bytes: others may see some of them without the rest.
     #[arg(long)]
     pieces: bool,
+    /// Writes only if nothing has changed of what a `blob read --seen` has read.
+    #[arg(long, value_name = "FILE", conflicts_with = "pieces")]
+    if_seen: Option<PathBuf>,
     #[command(flatten)]
     place: Place,
 }
@@ -50,11 +56,15 @@ struct Written<'a> {
 /// Most bytes of one write.
 const WRITTEN_BYTES: u64 = 64 << 20;
 
+/// Longer than what a read of as many bytes as are read so has seen.
+const SEEN_TEXT_BYTES_MAX: u64 = 4 << 20;
+
 /// Bytes written at a time where they may be seen piece by piece.
 const PIECE_BYTES: u64 = 4 << 20;
 
 pub(super) async fn run(arguments: WriteArguments) -> Result<Ending, CommandError> {
-    let WriteArguments { name, bytes, at, pieces, place } = arguments;
+    let WriteArguments { name, bytes, at, pieces, if_seen, place } = arguments;
+    let seen = if_seen.as_deref().map(seen_of).transpose()?;
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
@@ -63,10 +73,15 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<Ending, CommandErro
         let offset = at.saturating_add(progress.bytes());
         // Where all must go as one: a byte more than does, which says so.
         let bytes = source.next(if pieces { PIECE_BYTES } else { WRITTEN_BYTES + 1 })?;
-        if bytes.is_empty() && progress.bytes() > 0 {
+        // What rests on a read goes as one.
+        if (bytes.is_empty() || seen.is_some()) && progress.bytes() > 0 {
             break;
         }
-        if let Err(error) = blob.write_at(offset, &bytes).await {
+        let written = match &seen {
+            Some(seen) => blob.write_at_if(seen, offset, &bytes).await,
+            None => blob.write_at(offset, &bytes).await,
+        };
+        if let Err(error) = written {
             return refusal::tell(&place, &name, error);
         }
         if bytes.is_empty() {
@@ -75,6 +90,15 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<Ending, CommandErro
         progress.add(bytes.len());
     }
     told(&place, &name, at, progress.bytes())
+}
+
+/// What a read has seen, from the file that it has written.
+fn seen_of(path: &Path) -> Result<BlobSeen, CommandError> {
+    let text = Source::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
+    let seen = std::str::from_utf8(&text).ok().and_then(BlobSeen::parse);
+    seen.ok_or_else(|| {
+        CommandError::Usage(format!("{} is not what `blob read --seen` writes", path.display()))
+    })
 }
 
 pub(super) async fn append(arguments: AppendArguments) -> Result<Ending, CommandError> {

@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod beyond;
 mod blobs;
+mod conditional;
 mod demo;
 #[path = "../process/disk.rs"]
 mod disk;

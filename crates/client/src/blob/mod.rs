@@ -16,6 +16,7 @@ mod fill;
 mod list;
 mod put;
 mod read;
+mod seen;
 mod several;
 mod together;
 mod whole;

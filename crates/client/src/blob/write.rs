@@ -46,6 +46,8 @@ impl Blob<'_> {
     /// [`Error::is_conflict`], and nothing was written.
     pub async fn write_at_if(&self, seen: &BlobSeen, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let end = self.check_place(offset, bytes)?;
+        // Nothing, wherever it is, makes nothing larger.
+        let end = if bytes.is_empty() { 0 } else { end };
         let mut attempts = Attempts::new(self.keyspace.client());
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = self.settled().await?;
