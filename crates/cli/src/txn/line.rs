@@ -12,6 +12,12 @@ use crate::common::ending::CommandError;
 use crate::common::quantity;
 use crate::kv::condition::{GivenCondition, version};
 
+/// Characters of a sentence about a line whose words are long.
+const TOLD_CHARACTERS_MAX: usize = 400;
+
+/// A sentence of more bytes is one of long words.
+const TOLD_BYTES_MAX: usize = 800;
+
 /// A line.
 #[derive(Debug)]
 pub(super) struct Line {
@@ -265,11 +271,19 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Line>, CommandError> {
     Ok(lines)
 }
 
-/// The first line of what clap says, which is about a command line and goes on with its usage.
+/// The first line of what clap says, which is about a command line and goes on with its usage. It repeats what it does not
+/// understand, of which nobody needs to read more than the ends.
 fn told(error: &clap::Error) -> String {
     let text = error.to_string();
     let said: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
-    said.join(" ").trim_start_matches("error: ").to_owned()
+    let said = said.join(" ").trim_start_matches("error: ").to_owned();
+    let mut ends = said.char_indices().map(|(at, _)| at);
+    match (ends.nth(TOLD_CHARACTERS_MAX / 2), ends.rev().nth(TOLD_CHARACTERS_MAX / 2 - 1)) {
+        (Some(first), Some(last)) if said.len() > TOLD_BYTES_MAX => {
+            format!("{} ... {}", &said[..first], &said[last..])
+        }
+        _ => said,
+    }
 }
 
 /// A version, or `absent`. For clap.
@@ -337,5 +351,12 @@ mod tests {
             assert!(error.starts_with("line 2 of the transaction: "), "{error}");
             assert!(!error.contains("error:") && !error.contains('\n'), "{error}");
         }
+        // Of what is long, both ends are told.
+        for bad in ["x".repeat(5_000_000), format!("check a {}", "ü".repeat(100_000))] {
+            let error = read(bad.as_bytes()).unwrap_err().to_string();
+            assert!(error.len() < 1_000 && error.contains(" ... "), "{} bytes: {:.1000}", error.len(), error);
+        }
+        let error = read(format!("check a {}", "9".repeat(100_000)).as_bytes()).unwrap_err().to_string();
+        assert!(error.contains("999 ... 999") && error.ends_with("as in 1763770000123.0"), "{error:.1000}");
     }
 }
