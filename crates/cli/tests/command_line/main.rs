@@ -26,4 +26,5 @@ mod tls;
 mod tokens;
 mod top;
 mod transactions;
+mod transforms;
 mod vanishing;
