@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use zerohop_session::{Error as Reason, Reply};
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobStamp, Filling};
+use zerohop_wire::blob::{BlobStamp, Filling, bytes_max};
 use zerohop_wire::messages::{BlobChange, Change, Condition, Operation as WireOperation, Write};
 
 use super::cut::next;
@@ -183,5 +183,7 @@ impl BlobFill<'_> {
 
 /// Up to where the header says that the blob is filled, once this much of it is.
 fn step_behind(header: &Known, end: u64) -> u64 {
-    end.saturating_add(BLOB_FILL_STEP_CHUNKS << header.chunk_bits)
+    // What lies behind the last chunk that there may be is not filled.
+    let most = bytes_max(header.chunk_bits).max(header.size);
+    end.saturating_add(BLOB_FILL_STEP_CHUNKS << header.chunk_bits).min(most)
 }

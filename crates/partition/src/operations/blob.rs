@@ -116,8 +116,10 @@ fn header<'a, D: Disk>(cell: &mut Cell<'_, '_, D>, change: &BlobChange<'a>) -> P
     if new == found {
         return Ok(Plan::leave(cell.unchanged(number)));
     }
-    if new.size > found.size.max(bytes_max(found.chunk_bits)) {
-        let (length, limit) = (new.size, bytes_max(found.chunk_bits).min(u32::MAX.into()) as u32);
+    // Up to there somebody has to look for chunks one day.
+    let reach = |header: &BlobHeader<'_>| header.size.max(header.uncut);
+    if reach(&new) > reach(&found).max(bytes_max(found.chunk_bits)) {
+        let (length, limit) = (reach(&new), bytes_max(found.chunk_bits).min(u32::MAX.into()) as u32);
         return Ok(Plan::leave(Outcome::ValueTooLong { length, limit }));
     }
     put(cell, &new, number)

@@ -324,7 +324,8 @@ fn a_blob_of_more_chunks_than_there_may_be_is_made_by_nobody() {
     let key = header_key(NAME).expect("a name");
     let most = bytes_max(12);
     for size in [most + 1, 1 << 63, u64::MAX] {
-        for change in [BlobChange::Grow { stamp, size }, BlobChange::Cut { stamp, size }] {
+        let fill = BlobChange::Fill { stamp, until: size };
+        for change in [BlobChange::Grow { stamp, size }, BlobChange::Cut { stamp, size }, fill] {
             let refused = bench.write(&key, blob(change)).number();
             assert!(
                 matches!(refused, Err(Failure::ValueTooLong { length, .. }) if length == size),
@@ -333,6 +334,10 @@ fn a_blob_of_more_chunks_than_there_may_be_is_made_by_nobody() {
         }
     }
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: most })).number(), Ok(most));
+    assert_eq!(bench.write(&key, blob(BlobChange::Fill { stamp, until: most })).number(), Ok(1));
+    let filled = BlobStamp { generation: 1, ..stamp };
+    let refused = bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: most + 1 })).number();
+    assert!(matches!(refused, Err(Failure::ValueTooLong { .. })), "{refused:?}");
 }
 
 #[test]
