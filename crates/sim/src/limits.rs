@@ -75,6 +75,10 @@ pub const CLUSTER_WHOLE_US: u64 = 60_000_000;
 /// whoever keeps something looks at that now and then.
 pub const SNAPSHOTS_OVER_US: u64 = 20_000_000;
 
+/// How long after that nothing of any transaction must be left: what was staged goes after 60 s, which a primary that has come since
+/// counts anew.
+pub const TRANSACTIONS_OVER_US: u64 = 70_000_000;
+
 /// Starts of its process that an instance's disk remembers: more than happen between two maps.
 pub const STARTS_REMEMBERED_MAX: usize = 64;
 

@@ -256,6 +256,12 @@ impl State {
         self.prepared.is_empty() && self.decisions.is_empty()
     }
 
+    /// How many transactions are prepared here, or decided here and not heard of by all.
+    #[must_use]
+    pub fn unfinished(&self) -> usize {
+        self.prepared.len() + self.decisions.len()
+    }
+
     /// Whether nothing at all is remembered.
     #[must_use]
     pub fn is_empty(&self) -> bool {

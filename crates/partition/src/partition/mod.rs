@@ -98,6 +98,8 @@ pub struct Stats {
     pub staged: u64,
     /// Bytes of them.
     pub staged_bytes: u64,
+    /// Transactions that are prepared, or decided and not heard of by all.
+    pub unfinished: u64,
     /// Snapshots that this member keeps for, and those that it is about to.
     pub snapshots: usize,
     /// Marks since the start that have ended snapshots which this member kept for.
@@ -239,6 +241,7 @@ impl Partition {
             staged_expired: self.staged_expired,
             staged: staged as u64,
             staged_bytes,
+            unfinished: self.state.transacted.as_ref().map_or(0, |one| one.state.unfinished()) as u64,
             snapshots: self.snapshots.as_ref().map_or(0, |snapshots| snapshots.len()),
             horizons_moved: self.horizons_moved,
         }

@@ -8,7 +8,7 @@ use zerohop_session::Time;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::{Cluster, Event, Phase};
-use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US, SNAPSHOTS_OVER_US};
+use crate::limits::{CLUSTER_HEALING_US, CLUSTER_WHOLE_US, SNAPSHOTS_OVER_US, TRANSACTIONS_OVER_US};
 
 const EVERY_US: u64 = 500_000;
 
@@ -96,7 +96,10 @@ impl Cluster {
         let closing: Vec<KeyspaceId> = closing.map(|(id, _)| id).collect();
         let is_missing = judged.iter().any(|(_, judged)| matches!(judged, Judged::Not(_)));
         let kept = self.kept_for_snapshots();
-        if (is_missing || !kept.is_empty() || !closing.is_empty()) && now < due {
+        let left = self.left_of_transactions();
+        let is_well = !is_missing && kept.is_empty() && closing.is_empty();
+        let is_left = !left.is_empty() && now < due.after_us(TRANSACTIONS_OVER_US);
+        if !is_well && now < due || is_well && is_left {
             return self.agenda.at(now.after_us(EVERY_US), Event::Look);
         }
         for kept in kept {
@@ -113,6 +116,9 @@ impl Cluster {
             }
         }
         // What is under way with a partition that cannot serve does not end.
+        for left in left.into_iter().filter(|_| self.history.rotten.is_empty()).collect::<Vec<_>>() {
+            self.trouble("I5", left);
+        }
         for keyspace in closing.into_iter().filter(|_| self.history.rotten.is_empty()).collect::<Vec<_>>() {
             let what = format!("{keyspace} is being dropped, though nothing can be under way in it any more");
             self.trouble("whole", what);
@@ -132,6 +138,27 @@ impl Cluster {
             }
         }
         kept
+    }
+
+    /// Which primaries hold anything of transactions, all of which have ended, or whose clients have.
+    fn left_of_transactions(&mut self) -> Vec<String> {
+        let (map, mut left) = (Arc::clone(&self.watch.map), Vec::new());
+        for (keyspace, known) in map.keyspaces() {
+            for (partition, group) in known.groups() {
+                let Some((host, slot)) = self.host_of(group.primary) else { continue };
+                let Some(instance) = &mut self.hosts[host].slots[slot].instance else { continue };
+                let mut replicas = instance.replicas();
+                let replica = replicas.find(|one| (one.0, one.1) == (keyspace, partition));
+                let Some(stats) = replica.map(|one| one.2.stats()) else { continue };
+                if stats.staged > 0 || stats.unfinished > 0 {
+                    let (staged, unfinished) = (stats.staged, stats.unfinished);
+                    left.push(format!(
+                        "{keyspace}/{partition} holds {staged} staged pieces and {unfinished} transactions without an end"
+                    ));
+                }
+            }
+        }
+        left
     }
 
     fn judge_group(&mut self, keyspace: KeyspaceId, partition: PartitionId) -> Judged {
