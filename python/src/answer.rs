@@ -22,6 +22,7 @@ pub(crate) enum Answer {
     Flag(bool),
     Float(f64),
     Blob(Option<BlobInfo>),
+    Blobs(Vec<Option<BlobInfo>>),
     Records(Vec<Option<Record>>),
     Committed { version: u64, brought: Vec<Result<Answer, Problem>> },
     Bytes(Option<Bytes>),
@@ -43,6 +44,10 @@ impl Answer {
             Self::Blob(Some(BlobInfo { id, generation, size, chunk_bytes, attributes, version })) => {
                 (id.0, generation, size, chunk_bytes, PyBytes::new(py, &attributes), version.0)
                     .into_py_any(py)
+            }
+            Self::Blobs(blobs) => {
+                let blobs = blobs.into_iter().map(|info| Self::Blob(info).object(py, core));
+                PyList::new(py, blobs.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
             }
             Self::Records(records) => {
                 let records = records.into_iter().map(|record| Self::Record(record).object(py, core));

@@ -180,10 +180,16 @@ impl NativeBlobList {
 }
 
 impl NativeBlobList {
-    pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>, prefix: Bytes, page: Option<u32>) -> Self {
+    pub(crate) fn new(
+        core: Arc<Core>,
+        keyspace: Arc<Keyspace>,
+        prefix: Bytes,
+        behind: Bytes,
+        page: Option<u32>,
+    ) -> Self {
         let (sender, pages) = mpsc::channel(1);
         let producer = Box::pin(async move {
-            let mut list = keyspace.list_blobs(prefix);
+            let mut list = keyspace.list_blobs(prefix).behind(behind);
             if let Some(names) = page {
                 list = list.page_names(names);
             }

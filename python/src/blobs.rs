@@ -6,12 +6,15 @@ use bytes::Bytes;
 use pyo3::prelude::*;
 use zerohop_client::Keyspace;
 
+use crate::answer::Answer;
 use crate::arguments::Blob as Name;
 use crate::blob::{BlobOperation, NativeBlobList};
 use crate::core::{Core, Outcome, Spent};
 use crate::fill::NativeBlobFill;
 use crate::memory::Memory;
 use crate::number::NumberChange;
+use crate::operation::BATCH_OPERATIONS_MAX;
+use crate::problem::Problem;
 
 /// The blobs of a keyspace. Every operation brings its result, or for an event loop a future of it.
 #[pyclass(frozen, module = "zerohop._native")]
@@ -26,6 +29,14 @@ type Brought = PyResult<Py<PyAny>>;
 impl NativeBlobs {
     fn stat(&self, py: Python<'_>, name: Name) -> Brought {
         self.run(py, &name, BlobOperation::Stat)
+    }
+
+    fn stat_many(&self, py: Python<'_>, names: Vec<Name>) -> Brought {
+        let keyspace = Arc::clone(&self.keyspace);
+        self.core.run(py, async move {
+            let result = stat_many(&keyspace, &names).await;
+            Outcome { result, spent: Spent::Names(names) }
+        })
     }
 
     #[pyo3(signature = (name, attributes, chunk_bits = None))]
@@ -83,10 +94,12 @@ impl NativeBlobs {
         self.run(py, &name, BlobOperation::Delete)
     }
 
-    #[pyo3(signature = (prefix, page_names = None))]
-    fn list(&self, prefix: Name, page_names: Option<u32>) -> NativeBlobList {
-        let prefix = Bytes::copy_from_slice(prefix.as_ref());
-        NativeBlobList::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), prefix, page_names)
+    #[pyo3(signature = (prefix, page_names = None, behind = None))]
+    fn list(&self, prefix: Name, page_names: Option<u32>, behind: Option<Name>) -> NativeBlobList {
+        let copied = |name: &Name| Bytes::copy_from_slice(name.as_ref());
+        let (prefix, behind) = (copied(&prefix), behind.as_ref().map(copied).unwrap_or_default());
+        let (core, keyspace) = (Arc::clone(&self.core), Arc::clone(&self.keyspace));
+        NativeBlobList::new(core, keyspace, prefix, behind, page_names)
     }
 }
 
@@ -102,4 +115,13 @@ impl NativeBlobs {
             Outcome { result, spent: Spent::Blob(operation) }
         })
     }
+}
+
+/// What many blobs are, a batch after the other.
+async fn stat_many(keyspace: &Keyspace, names: &[Name]) -> Result<Answer, Problem> {
+    let mut found = Vec::with_capacity(names.len());
+    for batch in names.chunks(BATCH_OPERATIONS_MAX) {
+        found.extend(keyspace.stat_blobs(batch).await?);
+    }
+    Ok(Answer::Blobs(found))
 }

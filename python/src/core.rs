@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use zerohop_client::Client;
 
 use crate::answer::Answer;
+use crate::arguments::Blob;
 use crate::aside::Aside;
 use crate::blob::BlobOperation;
 use crate::memory::Memory;
@@ -32,6 +33,7 @@ pub(crate) enum Spent {
     Nothing,
     Operation(Operation),
     Blob(BlobOperation),
+    Names(Vec<Blob>),
     Memory(Arc<Memory>),
 }
 

@@ -37,6 +37,15 @@ impl NativeTransactionBlobs {
         self.run(py, async move { transaction.blob(&keyspace, name).stat().await.map(Answer::Blob) })
     }
 
+    fn stat_many(&self, py: Python<'_>, names: Vec<Name>) -> Brought {
+        let (keyspace, transaction) = (Arc::clone(&self.keyspace), self.transaction.clone());
+        self.run(py, async move {
+            let named = |name: &Name| keyspace.blob(Bytes::copy_from_slice(name.as_ref()));
+            let blobs: Vec<_> = names.iter().map(named).collect();
+            transaction.stat_blobs(&blobs).await.map(Answer::Blobs)
+        })
+    }
+
     #[pyo3(signature = (name, attributes, chunk_bits = None))]
     fn create(&self, py: Python<'_>, name: Name, attributes: Name, chunk_bits: Option<u8>) -> Brought {
         let (keyspace, transaction, name) = self.parts(&name);

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
 import zerohop
+import zerohop._aio_blobs
+import zerohop._transaction
+import zerohop._transaction_blobs
 import zerohop.aio
 from zerohop.aio import Client, Keyspace
 
@@ -53,14 +57,37 @@ def test_every_operation_does_what_its_waiting_twin_does(keyspace: zerohop.Keysp
     run(act, keyspace.name)
 
 
-def test_the_two_faces_have_the_same_operations() -> None:
-    def public(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")}
+@pytest.mark.parametrize(
+    ("waits", "awaited", "only_waits", "only_awaited"),
+    [
+        (zerohop.Client, Client, "", ""),
+        # What a mapping has and a face that is awaited cannot.
+        (zerohop.Keyspace, Keyspace, "clear items keys popitem setdefault update values", "contains"),
+        (zerohop.Blobs, zerohop.aio.Blobs, "", ""),
+        (zerohop.Transaction, zerohop.aio.Transaction, "", ""),
+        (zerohop._transaction.TransactionKeyspace, zerohop._aio_blobs.TransactionKeyspace, "", ""),
+        (zerohop._transaction_blobs.TransactionBlobs, zerohop._aio_blobs.TransactionBlobs, "", ""),
+    ],
+)
+def test_the_two_faces_have_the_same_operations(waits: type, awaited: type, only_waits: str, only_awaited: str) -> None:
+    def public(kind: type) -> dict[str, Any]:
+        return {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
 
-    # What a mapping has and a face that is awaited cannot.
-    mapping = {"clear", "items", "popitem", "setdefault", "update", "values"}
-    assert public(zerohop.Keyspace) - mapping == public(Keyspace) - {"contains"}
-    assert public(zerohop.Client) == public(Client)
+    def parameters(act: Any) -> list[str]:
+        # Nothing is kept in a buffer of what is awaited.
+        return [name for name in inspect.signature(act).parameters if name != "buffering"]
+
+    one, other = public(waits), public(awaited)
+    assert one.keys() - other.keys() == set(only_waits.split()) and other.keys() - one.keys() == set(only_awaited.split())
+    for name in one.keys() & other.keys():
+        if callable(one[name]):
+            assert parameters(one[name]) == parameters(other[name]), name
+        assert other[name].__doc__, name
+
+
+def test_connecting_takes_the_same() -> None:
+    for name in ("connect", "local"):
+        assert inspect.signature(getattr(zerohop, name)).parameters == inspect.signature(getattr(zerohop.aio, name)).parameters
 
 
 def test_many_operations_are_under_way_at_once(keyspace: zerohop.Keyspace) -> None:

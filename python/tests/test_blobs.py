@@ -168,6 +168,14 @@ def test_names_come_in_order_and_by_pages(keyspace: Keyspace) -> None:
     assert list(keyspace.blobs) == sorted(names)
     for page in (1, 7, None):
         assert list(keyspace.blobs.list("d1/", page=page)) == sorted(name for name in names if name[:3] == b"d1/")
+    assert list(keyspace.blobs.list("d1/", behind="d1/050", page=2)) == sorted(names)[40 + 17 : 80]
+    assert list(keyspace.blobs.list(behind=b"d2")) == sorted(names)[80:]
+    found = keyspace.blobs.stat_many([*names, "none", names[0]])
+    assert [one is not None for one in found] == [True] * 120 + [False, True] and found[0] == found[-1]
+    with pytest.raises(TypeError):
+        keyspace.blobs.stat_many([1])  # type: ignore[list-item]
+    with pytest.raises(zerohop.LimitError, match="xxx"):
+        keyspace.blobs.stat_many(["x" * 5000])
     # Records and blobs do not see each other.
     keyspace["d1/record"] = "x"
     assert b"d1/record" not in keyspace.blobs and list(keyspace) == [b"d1/record"]
@@ -420,6 +428,8 @@ def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
                 await blobs.open("cut")
             assert await file.truncate(2) == 2
             await file.close()
+            assert await blobs.stat_many(["cut", "none"]) == [await blobs.stat("cut"), None]
+            assert [name async for name in blobs.list(behind="cut")] == [b"file"]
             assert await blobs.read("cut") == b"ha" and [name async for name in blobs] == [b"cut", b"file"]
             found = await blobs.stat("file")
             assert found is not None and (found.size, found.attributes, found.chunk_bytes) == (200_003, b"a", 65536)
@@ -434,10 +444,3 @@ def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
                 await blobs.open("file", "xb")
 
     asyncio.run(main())
-
-
-def test_the_two_faces_of_blobs_have_the_same_operations() -> None:
-    def public(kind: type) -> set[str]:
-        return {name for name in vars(kind) if not name.startswith("_")}
-
-    assert public(zerohop.Blobs) == public(zerohop.aio.Blobs)

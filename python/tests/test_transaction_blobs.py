@@ -128,6 +128,22 @@ def test_what_cannot_be_is_told_as_outside_of_transactions(client: Client, keysp
     assert list(keyspace.blobs) == [b"there"]
 
 
+def test_several_are_looked_at_in_one_round_and_must_stay_so(client: Client, keyspace: Keyspace) -> None:
+    for name in ("a", "b"):
+        keyspace.blobs.create(name, attributes=name.encode())
+    with client.transaction() as t:
+        blobs = t[keyspace].blobs
+        blobs.set_attributes("b", b"new")
+        blobs.create("c")
+        found = blobs.stat_many(["a", "b", "c", "d"])
+        assert [one and one.attributes for one in found] == [b"a", b"new", b"", None]
+    with pytest.raises(zerohop.ConflictError), client.transaction() as t:
+        t[keyspace].blobs.stat_many(["a", "d"])
+        keyspace.blobs.create("d")
+        t[keyspace]["seen"] = "no d"
+    assert "seen" not in keyspace and client.transact(lambda t: t[keyspace].blobs.stat_many([])) == []
+
+
 def test_an_event_loop_has_the_same(client: Client, keyspace: Keyspace) -> None:
     keyspace.blobs.create("old")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import contextlib
 import io
 from collections.abc import AsyncIterator, Iterable
@@ -68,6 +69,10 @@ class Blobs:
         """What the blob is; `None` if there is none."""
         return info(await self._native.stat(name))
 
+    async def stat_many(self, names: Iterable[Name]) -> builtins.list[Optional[BlobInfo]]:
+        """What several blobs are, asked for together; `None` where there is none."""
+        return [info(found) for found in await self._native.stat_many([*names])]
+
     async def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> BlobInfo:
         """Makes an empty blob. Raises `FileExistsError`."""
         try:
@@ -114,9 +119,11 @@ class Blobs:
         """Removes it. Brings whether there was one."""
         return cast(bool, await self._native.delete(name))
 
-    async def list(self, prefix: Name = b"", *, page: Optional[int] = None) -> AsyncIterator[bytes]:
-        """The names that begin with `prefix`, in their order, asked for by pages."""
-        listing = self._native.list(prefix, page)
+    async def list(
+        self, prefix: Name = b"", *, page: Optional[int] = None, behind: Optional[Name] = None
+    ) -> AsyncIterator[bytes]:
+        """The names that begin with `prefix`, in their order, asked for by pages; those behind the name `behind`, if it is given."""
+        listing = self._native.list(prefix, page, behind)
         while True:
             names = await listing.next_page()
             if names is None:
@@ -358,6 +365,12 @@ class TransactionBlobs:
         """What the blob is, as the transaction will leave it; `None` if there is none."""
         self._transaction._touched = True
         return info(await self._native.stat(name))
+
+    async def stat_many(self, names: Iterable[Name]) -> list[Optional[BlobInfo]]:
+        """What several blobs are, asked for in one round: as `stat`."""
+        found = await self._native.stat_many([*names])
+        self._transaction._touched = self._transaction._touched or bool(found)
+        return [info(one) for one in found]
 
     async def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> None:
         """Makes an empty blob, which may be written to at once. Raises `FileExistsError`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union, cast
 
@@ -150,6 +151,18 @@ class Blobs:
         """
         return info(self._native.stat(name))
 
+    def stat_many(self, names: Iterable[Name]) -> builtins.list[Optional[BlobInfo]]:
+        """What several blobs are, asked for together, in the order given; `None` where there is none.
+
+        It is no transaction: each is looked at for itself.
+
+        >>> keyspace.blobs.create("one", attributes=b"float64").size
+        0
+        >>> [found and found.attributes for found in keyspace.blobs.stat_many(["one", "two"])]
+        [b'float64', None]
+        """
+        return [info(found) for found in self._native.stat_many(list(names))]
+
     def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> BlobInfo:
         """Makes an empty blob. Raises `FileExistsError`.
 
@@ -273,15 +286,21 @@ class Blobs:
         """
         return cast(bool, self._native.delete(name))
 
-    def list(self, prefix: Name = b"", *, page: Optional[int] = None) -> Iterator[bytes]:
-        """The names that begin with `prefix`, in their order, asked for by pages.
+    def list(
+        self, prefix: Name = b"", *, page: Optional[int] = None, behind: Optional[Name] = None
+    ) -> Iterator[bytes]:
+        """The names that begin with `prefix`, in their order, asked for by pages; those behind the name `behind`, if it is given.
+
+        It costs what it brings, however many others there are, and one request for each partition of the keyspace.
 
         >>> for name in ("b/1", "a/2", "a/1"):
         ...     info = keyspace.blobs.create(name)
         >>> list(keyspace.blobs.list("a/"))
         [b'a/1', b'a/2']
+        >>> list(keyspace.blobs.list(behind="a/1"))
+        [b'a/2', b'b/1']
         """
-        return _names(self._native.list(prefix, page))
+        return _names(self._native.list(prefix, page, behind))
 
     def __iter__(self) -> Iterator[bytes]:
         return self.list()

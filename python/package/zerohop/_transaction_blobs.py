@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
 from zerohop._blobs import BlobInfo, Name, absent, chunk_bits, info, there_is
@@ -41,6 +42,13 @@ class TransactionBlobs:
         """
         self._transaction._touched = True
         return info(self._native.stat(name))
+
+    def stat_many(self, names: Iterable[Name]) -> list[Optional[BlobInfo]]:
+        """What several blobs are, asked for in one round: as `stat`."""
+        found = self._native.stat_many(list(names))
+        # Whoever has read nothing has nothing to commit.
+        self._transaction._touched = self._transaction._touched or bool(found)
+        return [info(one) for one in found]
 
     def create(self, name: Name, *, attributes: bytes = b"", chunk_bytes: Optional[int] = None) -> None:
         """Makes an empty blob, which may be written to at once. Raises `FileExistsError`."""

@@ -1,11 +1,14 @@
 //! The names of blobs, in their order over all partitions.
 //!
-//! Each partition holds its names in order. A page is asked of all of them once, then of each when its page has been
-//! taken: the cost is one request for each partition, and what is returned.
+//! Each partition holds its names in order. A page is asked of all of them at once, then of each when its page has been
+//! taken: the cost is one request for each partition, and what is returned. The first pages are short, as most listings
+//! are, and each further one of a partition is twice as long.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 use zerohop_placement::PartitionCount;
 use zerohop_session::{Error as Reason, Reply, Request};
 use zerohop_wire::ids::PartitionId;
@@ -16,9 +19,11 @@ use crate::error::Error;
 use crate::keyspace::Keyspace;
 
 /// Partitions that are asked side by side.
-const ASKED_AHEAD: usize = 64;
-/// Names on a page of a partition, unless asked otherwise: with hundreds of partitions each has a few.
+const ASKED_AHEAD: usize = 256;
+/// Names that are brought at once, unless asked otherwise.
 const PAGE_NAMES: u32 = 256;
+/// Names on the first page of a partition: with hundreds of partitions each has a few.
+const FIRST_NAMES: u32 = 16;
 
 /// A listing of blobs. A name that is there all the while comes exactly once.
 #[derive(Debug)]
@@ -26,34 +31,37 @@ pub struct BlobList<'a> {
     keyspace: &'a Keyspace,
     prefix: Bytes,
     page_names: u32,
-    partitions: PartitionCount,
-    /// The last name that was brought: what comes is behind it.
-    last: Bytes,
-    lanes: Vec<Lane>,
+    merge: Merge,
 }
 
-/// The names of one partition.
+/// The names of all partitions, on their way into one order.
+#[derive(Debug)]
+struct Merge {
+    partitions: PartitionCount,
+    /// Behind which name it goes on, if it begins anew: the last one that was taken.
+    last: Bytes,
+    lanes: Vec<Lane>,
+    /// The least name of each lane that has any, and the lane.
+    heads: BinaryHeap<Reverse<(Bytes, usize)>>,
+    /// What has been taken for the next page.
+    page: Vec<Bytes>,
+}
+
+/// The names of one partition, without that among the heads.
 #[derive(Debug)]
 struct Lane {
     partition: PartitionId,
     names: VecDeque<Bytes>,
+    has_head: bool,
     /// Behind which name the next page begins; `None`: there is none.
     after: Option<Bytes>,
+    page_names: u32,
 }
 
 impl<'a> BlobList<'a> {
     pub(super) fn new(keyspace: &'a Keyspace, prefix: Bytes) -> Self {
-        let partitions = keyspace.config().partitions;
-        let mut list = Self {
-            keyspace,
-            prefix,
-            page_names: PAGE_NAMES,
-            partitions,
-            last: Bytes::new(),
-            lanes: Vec::new(),
-        };
-        list.begin(partitions);
-        list
+        let merge = Merge::new(keyspace.config().partitions, Bytes::new());
+        Self { keyspace, prefix, page_names: PAGE_NAMES, merge }
     }
 
     /// Brings at most so many names at once, 1 to 4,096.
@@ -66,49 +74,47 @@ impl<'a> BlobList<'a> {
     /// Begins behind a name: the last one of an earlier listing.
     #[must_use]
     pub fn behind(mut self, name: impl Into<Bytes>) -> Self {
-        self.last = name.into();
-        self.begin(self.partitions);
+        self.merge = Merge::new(self.merge.partitions, name.into());
         self
     }
 
     /// The next names; `None` at the end. After an error the same page can be asked for again.
     pub async fn next_page(&mut self) -> Result<Option<Vec<Bytes>>, Error> {
-        let mut page = Vec::new();
-        while page.len() < self.page_names as usize {
+        while self.merge.page.len() < self.page_names as usize {
             self.fill().await?;
-            let least = self.lanes.iter_mut().filter(|lane| !lane.names.is_empty());
-            let Some(lane) = least.min_by(|one, other| one.names[0].cmp(&other.names[0])) else { break };
-            page.extend(lane.names.pop_front());
+            if !self.merge.take() {
+                break;
+            }
         }
-        if let Some(last) = page.last() {
-            self.last = Bytes::clone(last);
-        }
+        let page = std::mem::take(&mut self.merge.page);
         Ok(Some(page).filter(|page| !page.is_empty()))
     }
 
     /// Asks those partitions for more whose names are all taken.
     async fn fill(&mut self) -> Result<(), Error> {
         loop {
-            let is_empty = |lane: &Lane| lane.names.is_empty() && lane.after.is_some();
-            let wanted: Vec<usize> =
-                (0..self.lanes.len()).filter(|at| is_empty(&self.lanes[*at])).take(ASKED_AHEAD).collect();
+            let wanted = self.merge.wanted();
             if wanted.is_empty() {
                 return Ok(());
             }
-            let answers: Vec<(usize, Answer)> = wanted.into_iter().map(|at| (at, self.ask(at))).collect();
+            let (mut requests, mut answers) = (Vec::new(), Vec::new());
+            for at in wanted {
+                let (token, answer): (_, Answer) = oneshot::channel();
+                requests.push((self.request(at), token));
+                answers.push((at, answer));
+            }
+            self.keyspace.client().submit_all(requests);
             for (at, answer) in answers {
                 match answer.await.unwrap_or(Err(Reason::Closed)) {
                     Ok(Reply::Page { next, keys }) => {
-                        let lane = &mut self.lanes[at];
-                        lane.names.extend(keys.into_iter().map(|key| key.key));
-                        lane.after = Some(next).filter(|next| !next.is_empty());
+                        self.merge.come(at, keys.into_iter().map(|key| key.key), next);
                     }
                     Ok(_) => return Err(Error::Unexpected),
                     Err(reason) => {
                         let error = Error::general(reason);
                         let Some(partitions) = error.split_into() else { return Err(error) };
-                        // Names lie elsewhere now; those that were brought are not asked for again.
-                        self.begin(partitions);
+                        // Names lie elsewhere now.
+                        self.merge.begin(partitions);
                         break;
                     }
                 }
@@ -116,16 +122,125 @@ impl<'a> BlobList<'a> {
         }
     }
 
-    fn ask(&self, at: usize) -> Answer {
-        let (lane, client) = (&self.lanes[at], self.keyspace.client());
-        let (slice, after) = ((lane.partition, self.partitions), lane.after.clone().unwrap_or_default());
-        let (id, limit_us) = (self.keyspace.id(), client.limit_us());
-        client.submit(Request::scan_blobs(id, slice, after, self.prefix.clone(), self.page_names, limit_us))
+    fn request(&self, at: usize) -> Request {
+        let (lane, client) = (&self.merge.lanes[at], self.keyspace.client());
+        let (slice, after) =
+            ((lane.partition, self.merge.partitions), lane.after.clone().unwrap_or_default());
+        // Who wants one name needs no more of any.
+        let names = lane.page_names.min(self.page_names);
+        Request::scan_blobs(self.keyspace.id(), slice, after, self.prefix.clone(), names, client.limit_us())
+    }
+}
+
+impl Merge {
+    fn new(partitions: PartitionCount, last: Bytes) -> Self {
+        let mut merge =
+            Self { partitions, last, lanes: Vec::new(), heads: BinaryHeap::new(), page: Vec::new() };
+        merge.begin(partitions);
+        merge
     }
 
+    /// Asks all partitions for what comes behind the last name that was taken.
     fn begin(&mut self, partitions: PartitionCount) {
+        let after = self.last.clone();
+        let lane = |partition| Lane {
+            partition,
+            names: VecDeque::new(),
+            has_head: false,
+            after: Some(after.clone()),
+            page_names: FIRST_NAMES,
+        };
         self.partitions = partitions;
-        let lane = |partition| Lane { partition, names: VecDeque::new(), after: Some(self.last.clone()) };
         self.lanes = partitions.ids().map(lane).collect();
+        self.heads.clear();
+    }
+
+    /// Lanes that are to be asked before anything can be taken.
+    fn wanted(&self) -> Vec<usize> {
+        let is_wanted = |at: &usize| !self.lanes[*at].has_head && self.lanes[*at].after.is_some();
+        (0..self.lanes.len()).filter(is_wanted).take(ASKED_AHEAD).collect()
+    }
+
+    /// A page of a lane has come. `next`: behind which name there may be more, empty if there is none.
+    fn come(&mut self, at: usize, names: impl Iterator<Item = Bytes>, next: Bytes) {
+        let lane = &mut self.lanes[at];
+        lane.names.extend(names);
+        lane.after = Some(next).filter(|next| !next.is_empty());
+        lane.page_names = (lane.page_names * 2).min(SCAN_PAGE_KEYS_MAX);
+        self.show(at);
+    }
+
+    /// Has the least name of a lane be among the heads.
+    fn show(&mut self, at: usize) {
+        let head = self.lanes[at].names.pop_front();
+        self.lanes[at].has_head = head.is_some();
+        self.heads.extend(head.map(|name| Reverse((name, at))));
+    }
+
+    /// Takes the least name of all; whether there was one.
+    fn take(&mut self) -> bool {
+        let Some(Reverse((name, at))) = self.heads.pop() else { return false };
+        self.last = name.clone();
+        self.page.push(name);
+        self.show(at);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plays the partitions: each has the names that `of` gives it.
+    fn come(merge: &mut Merge, of: impl Fn(PartitionId) -> Vec<String>) {
+        while let Some(at) = merge.wanted().first().copied() {
+            let lane = &merge.lanes[at];
+            let after = lane.after.clone().unwrap_or_default();
+            let mut left: VecDeque<String> =
+                of(lane.partition).into_iter().filter(|name| name.as_bytes() > &after[..]).collect();
+            let page: Vec<Bytes> = left.drain(..left.len().min(2)).map(Bytes::from).collect();
+            let next = match left.is_empty() {
+                true => Bytes::new(),
+                false => page.last().cloned().unwrap_or_default(),
+            };
+            merge.come(at, page.into_iter(), next);
+        }
+    }
+
+    fn names(partition: PartitionId, partitions: u32) -> Vec<String> {
+        let mine = (0..40).filter(|n| n % partitions == partition.0 % partitions);
+        mine.map(|n| format!("{n:02}")).collect()
+    }
+
+    #[test]
+    fn names_of_all_partitions_come_in_one_order_each_once_across_a_split_within_a_page() {
+        let mut merge = Merge::new(PartitionCount::new(4).unwrap(), Bytes::from_static(b"02"));
+        for _ in 0..7 {
+            come(&mut merge, |partition| names(partition, 4));
+            assert!(merge.take());
+        }
+        // Nothing of what was taken has been handed out yet.
+        merge.begin(PartitionCount::new(8).unwrap());
+        loop {
+            come(&mut merge, |partition| names(partition, 8));
+            if !merge.take() {
+                break;
+            }
+        }
+        let all: Vec<Bytes> = (3..40).map(|n| Bytes::from(format!("{n:02}"))).collect();
+        assert_eq!(merge.page, all);
+    }
+
+    #[test]
+    fn pages_of_a_partition_grow() {
+        let mut merge = Merge::new(PartitionCount::new(1).unwrap(), Bytes::new());
+        let sizes: Vec<u32> = (0..10)
+            .map(|n: u8| {
+                let size = merge.lanes[0].page_names;
+                merge.come(0, [Bytes::copy_from_slice(&[n])].into_iter(), Bytes::copy_from_slice(&[n]));
+                size
+            })
+            .collect();
+        assert_eq!(sizes, [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096]);
     }
 }

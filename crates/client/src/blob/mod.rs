@@ -134,6 +134,30 @@ impl Keyspace {
     pub fn list_blobs(&self, prefix: impl Into<Bytes>) -> BlobList<'_> {
         BlobList::new(self, prefix.into())
     }
+
+    /// What several blobs are, asked for together, in the order given; `None` where there is none. Not a transaction: each is looked
+    /// at for itself.
+    ///
+    /// # Errors
+    /// Of the first that could not be looked at.
+    pub async fn stat_blobs<N: AsRef<[u8]>>(&self, names: &[N]) -> Result<Vec<Option<BlobInfo>>, Error> {
+        let key = |name: &N| {
+            let name = name.as_ref();
+            header_key(name).map_err(|failure| Error::about(name, Reason::Answer { failure }))
+        };
+        let keys = names.iter().map(key).collect::<Result<Vec<_>, Error>>()?;
+        let read = |key| WireOperation::Read(Read { key, query: Query::Lookup });
+        let asked: Vec<WireOperation<'_>> = keys.iter().map(|key| read(key)).collect();
+        let told = self.batch(&asked).await.into_iter().zip(names);
+        told.map(|(told, name)| match told {
+            Ok(reply) => known_of(&reply).map(|known| Some(BlobInfo::of(&known))),
+            Err(error) if matches!(error.failure(), Some(Failure::NotFound)) => Ok(None),
+            // By its name, not by the key of its header.
+            Err(Error::Operation { reason, .. }) => Err(Error::about(name.as_ref(), *reason)),
+            Err(error) => Err(error),
+        })
+        .collect()
+    }
 }
 
 impl Blob<'_> {

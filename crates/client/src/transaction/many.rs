@@ -11,7 +11,7 @@ use zerohop_wire::Failure;
 
 use super::Transaction;
 use super::buffer::{Found, place};
-use crate::blob::{Blob, TransactionBlob};
+use crate::blob::{Blob, BlobInfo, TransactionBlob};
 use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::limits::TRANSACTION_ITEMS_MAX;
@@ -40,6 +40,25 @@ impl Transaction {
     /// As [`TransactionBlob::read`]; more are asked for than a transaction may have.
     pub async fn read_ranges(&self, ranges: &[(&Blob<'_>, u64, u64)]) -> Result<Vec<Bytes>, Error> {
         self.read_all::<&[u8]>(&[], ranges).await.map(|(_, ranges)| ranges)
+    }
+
+    /// What several blobs are, as this transaction will leave them: as [`TransactionBlob::stat`], in one round.
+    ///
+    /// # Errors
+    /// As [`TransactionBlob::stat`]; more are asked for than a transaction may have.
+    pub async fn stat_blobs(&self, blobs: &[Blob<'_>]) -> Result<Vec<Option<BlobInfo>>, Error> {
+        let (count, limit) = (blobs.len(), TRANSACTION_ITEMS_MAX);
+        if count > limit {
+            return Err(Error::general(Reason::Unfit(Unfit::Items { count, limit })));
+        }
+        let blobs: Vec<TransactionBlob<'_>> =
+            blobs.iter().map(|blob| TransactionBlob::of(self, blob.clone())).collect();
+        self.find_all::<&[u8]>(&[], &blobs).await?;
+        let mut all = Vec::with_capacity(blobs.len());
+        for blob in &blobs {
+            all.push(blob.stat().await?);
+        }
+        Ok(all)
     }
 
     /// Both in the same rounds.
