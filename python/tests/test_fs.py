@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import pickle
@@ -14,8 +15,10 @@ import pytest
 
 import zerohop
 import zerohop._entry
+import zerohop.aio
 from zerohop import Client, Keyspace
-from zerohop._entry import PREFIX, Entry
+from zerohop._entry import CONTENTS, PREFIX, Entry
+from zerohop._fs_parts import SKIPPED_MAX
 from zerohop.fs import ZerohopFileSystem
 
 LARGE = bytes(range(256)) * 40_000
@@ -32,13 +35,14 @@ def root(keyspace: Keyspace) -> str:
 
 
 def hidden(keyspace: Keyspace) -> list[bytes]:
-    return list(keyspace.blobs.list(PREFIX))
+    """The blobs that hold what is in files."""
+    return list(keyspace.blobs.list(CONTENTS))
 
 
 def test_entries_are_laid_out_as_is_written() -> None:
     file = Entry(3, 1.5, b"abc")
     assert file.encode() == b"zhf1\0\0\0\0\x03" + bytes(7) + b"\0\0\0\0\0\0\xf8\x3f" + b"abc"
-    large, directory = Entry(1 << 40, 2.0, None, PREFIX + b"0" * 32), Entry(0, 0.0)
+    large, directory = Entry(1 << 40, 2.0, None, CONTENTS + b"0" * 32), Entry(0, 0.0)
     for entry in (file, large, directory, Entry(0, 1.0, b"")):
         assert zerohop._entry.decode(entry.encode()) == entry
     assert directory.is_directory and not file.is_directory and not large.is_directory
@@ -175,7 +179,13 @@ def test_directories_move_in_one_transaction(fs: Any, client: Client, root: str,
     def look() -> None:
         places = [PREFIX + b"old/0/0", PREFIX + b"new/0/0", PREFIX + b"old/4/49", PREFIX + b"new/4/49"]
         while not stop.is_set():
-            seen.add(tuple(found is not None for found in keyspace.read_many(places)))
+            try:
+                with client.transaction() as t:
+                    found = t[keyspace].blobs.stat_many(places)
+            except zerohop.ConflictError:
+                # Not all of one moment.
+                continue
+            seen.add(tuple(one is not None for one in found))
 
     looker = threading.Thread(target=look)
     looker.start()
@@ -204,7 +214,7 @@ def test_directories_move_in_one_transaction(fs: Any, client: Client, root: str,
     with pytest.raises(ValueError, match="into itself"):
         fs.mv(f"{root}/into", f"{root}/into/deeper", recursive=True)
     fs.rm(f"{root}/into", recursive=True)
-    assert list(keyspace) == []
+    assert list(keyspace) == [] and list(keyspace.blobs) == []
 
 
 def test_files_of_a_transaction_are_seen_together(fs: Any, root: str, keyspace: Keyspace) -> None:
@@ -224,16 +234,82 @@ def test_files_of_a_transaction_are_seen_together(fs: Any, root: str, keyspace: 
             file.write(b"5")
         with fs.open(f"{root}/6", "xb") as file:
             file.write(b"6")
-        keyspace[PREFIX + b"6"] = Entry(0, 0.0, b"").encode()
+        keyspace.blobs.create(PREFIX + b"6", attributes=Entry(0, 0.0, b"").encode())
     assert not fs.exists(f"{root}/5") and not fs._intrans
 
 
 def test_what_killed_writers_left_is_swept(fs: Any, root: str, keyspace: Keyspace) -> None:
     fs.pipe_file(f"{root}/file", LARGE)
-    keyspace.blobs.create(PREFIX + b"f" * 32, attributes=repr(time.time() - 1000).encode())
+    keyspace.blobs.create(CONTENTS + b"f" * 32, attributes=repr(time.time() - 1000).encode())
     keyspace.blobs.create("of somebody else")
     assert fs.sweep(root) == 0 and fs.sweep(root, older_than=900) == 1 and fs.sweep(root, older_than=900) == 0
     assert fs.cat_file(f"{root}/file") == LARGE and "of somebody else" in keyspace.blobs
+
+
+def test_entries_that_are_records_are_renewed(fs: Any, root: str, keyspace: Keyspace) -> None:
+    fs.pipe({f"{root}/dir/large": LARGE, f"{root}/newer": b"newer"})
+    # As they were laid out before: the same bytes, as records.
+    name = PREFIX + b"dir/large"
+    info = keyspace.blobs.stat(name)
+    assert info is not None
+    keyspace[CONTENTS + b"dir/large"] = info.attributes
+    keyspace.blobs.delete(name)
+    keyspace[CONTENTS + b"small"] = b"zhf1\0\0\0\0\x03" + bytes(7) + b"\0\0\0\0\0\0\xf8\x3f" + b"abc"
+    keyspace[CONTENTS + b"empty/"] = b"zhf1\x02" + bytes(19)
+    keyspace.blobs.create(CONTENTS + b"e" * 32, attributes=b"0.0")
+    keyspace[CONTENTS + b"newer"] = Entry(5, 1.0, None, CONTENTS + b"e" * 32).encode()
+    assert fs.find(root) == [f"{root}/newer"] and fs.sweep(root, older_than=0) == 0
+    assert fs.renew(root) == 4 and fs.renew(root) == 0
+    assert fs.find(root, withdirs=True)[1:] == [f"{root}/{name}" for name in ("dir", "dir/large", "empty", "newer", "small")]
+    assert fs.cat_file(f"{root}/small") == b"abc" and fs.cat_file(f"{root}/dir/large") == LARGE
+    assert fs.cat_file(f"{root}/newer") == b"newer" and fs.isdir(f"{root}/empty")
+    assert list(keyspace) == [] and len(hidden(keyspace)) == 1 and fs.modified(f"{root}/small").timestamp() == 1.5
+
+
+def counted(keyspace: Keyspace, act: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
+    """What it brings, and how many names of blobs went to it for that."""
+    names, listing = 0, zerohop.Blobs.list
+
+    def count(self: zerohop.Blobs, *given: Any, **named: Any) -> Any:
+        nonlocal names
+        for name in listing(self, *given, **named):
+            names += 1
+            yield name
+
+    with monkeypatch.context() as patched:
+        patched.setattr(zerohop.Blobs, "list", count)
+        # Nor are there records to be gone through.
+        patched.setattr(zerohop.Keyspace, "scan", None)
+        return act(), names
+
+
+def test_a_listing_costs_what_it_brings(fs: Any, root: str, keyspace: Keyspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def many() -> None:
+        async with await zerohop.aio.connect(fs._endpoint) as client:
+            blobs, entry = (await client.keyspace(keyspace.name)).blobs, Entry(0, 1.0, b"").encode()
+            for at in range(0, 12_000, 1000):
+                made = (blobs.create(PREFIX + b"big/%d/%d" % (n % 2, n), attributes=entry) for n in range(at, at + 1000))
+                await asyncio.gather(*made)
+
+    asyncio.run(many())
+    for size, name in enumerate(("aa/1", "aa/2", "big/x", "zz/1"), 1):
+        fs.pipe_file(f"{root}/{name}", bytes(size))
+    for act, wanted, names in (
+        (lambda: fs.ls(f"{root}/aa", detail=False), ["aa/1", "aa/2"], 2),
+        (lambda: [one["size"] for one in fs.ls(f"{root}/aa")], [1, 2], 2),
+        (lambda: [one["size"] for one in fs.ls(f"{root}/zz")], [4], 1),
+        (lambda: fs.find(f"{root}/zz"), ["zz/1"], 1),
+        (lambda: fs.glob(f"{root}/aa/*"), ["aa/1", "aa/2"], 3),
+        (lambda: [fs.exists(f"{root}/ab"), fs.isdir(f"{root}/ab"), fs.isdir(f"{root}/big")], [False, False, True], 1),
+        # Directories in it are passed over, however much is in them.
+        (lambda: fs.ls(root, detail=False), ["aa", "big", "zz"], 2 * SKIPPED_MAX),
+        (lambda: fs.ls(f"{root}/big", detail=False), ["big/0", "big/1", "big/x"], 3 * SKIPPED_MAX),
+        (lambda: fs.find(root, maxdepth=2, withdirs=True)[1:4], ["aa", "aa/1", "aa/2"], 4 * SKIPPED_MAX),
+    ):
+        found, cost = counted(keyspace, act, monkeypatch)
+        shown = [one if isinstance(one, (bool, int)) else one.removeprefix(f"{root}/") for one in found]
+        assert shown == wanted and cost <= names, (shown, cost)
+    assert len(fs.find(root)) == 12_004
 
 
 def test_bad_input(fs: Any, root: str) -> None:

@@ -1,7 +1,8 @@
-"""The entries of the fsspec file system: which record stands for a file or directory.
+"""The entries of the fsspec file system: which blob stands for a file or directory.
 
-The record of a file has the key `PREFIX` + path, that of a directory which was made, and may be empty, `PREFIX` + path + `/`.
-Its value (all numbers little-endian):
+An entry is an empty blob with attributes: that of a file has the name `PREFIX` + path, that of a directory which was made, and may
+be empty, `PREFIX` + path + `/`. So the names of entries are in the order in which a keyspace keeps those of its blobs, and a listing
+asks for no others. The attributes (all numbers little-endian):
 
 | offset | bytes | what |
 | ---: | ---: | --- |
@@ -12,8 +13,11 @@ Its value (all numbers little-endian):
 | 16 | 8 | when it was made, seconds since 1970 as a float64 |
 | 24 | | contents of at most `INLINE_BYTES_MAX`, or the blob's name |
 
-Blobs of files are named `PREFIX` + 32 random hexadecimal digits: no two files share one, and nobody writes to one that an entry
-names.
+The blobs that entries name are called `CONTENTS` + 32 random hexadecimal digits: no two files share one, and nobody writes to one
+that an entry names.
+
+Before 2026-11-24 entries were records, with the key `CONTENTS` + path (and `/`) and this value: `ZerohopFileSystem.renew` makes them
+blobs.
 """
 
 from __future__ import annotations
@@ -21,14 +25,18 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple, Optional
 
-PREFIX = b"\0file\0"
+PREFIX = b"\0path\0"
+"""What the names of entries begin with."""
+
+CONTENTS = b"\0file\0"
+"""What the names of the blobs begin with that hold what is in files."""
 
 INLINE_BYTES_MAX = 4096
-"""Larger contents are in a blob: a listing reads entries whole."""
+"""Larger contents are in a blob of their own: a listing reads entries whole."""
 
 _HEAD = struct.Struct("<4sB3xQd")
 _MAGIC = b"zhf1"
-_CONTENTS, _BLOB, _DIRECTORY = range(3)
+_INLINE, _BLOB, _DIRECTORY = range(3)
 
 
 class Entry(NamedTuple):
@@ -46,24 +54,25 @@ class Entry(NamedTuple):
     def encode(self) -> bytes:
         if self.blob is not None:
             return _HEAD.pack(_MAGIC, _BLOB, self.size, self.made) + self.blob
-        kind = _DIRECTORY if self.contents is None else _CONTENTS
+        kind = _DIRECTORY if self.contents is None else _INLINE
         return _HEAD.pack(_MAGIC, kind, self.size, self.made) + (self.contents or b"")
 
 
 def decode(value: bytes) -> Entry:
     """Raises `ValueError` if it is no entry."""
     if len(value) < _HEAD.size:
-        raise ValueError("the record is too short to be an entry of a file")
+        raise ValueError("this is too short to be an entry of a file")
     magic, kind, size, made = _HEAD.unpack_from(value)
     rest = value[_HEAD.size :]
     if magic != _MAGIC or kind > _DIRECTORY:
-        raise ValueError("the record is no entry of a file, or one of a later version: bring this package up to date")
+        raise ValueError("this is no entry of a file, or one of a later version: bring this package up to date")
     if kind == _BLOB:
         return Entry(size, made, None, rest)
-    if kind == _CONTENTS and len(rest) != size:
-        raise ValueError("the record is no whole entry of a file")
-    return Entry(size, made, rest if kind == _CONTENTS else None)
+    if kind == _INLINE and len(rest) != size:
+        raise ValueError("this is no whole entry of a file")
+    return Entry(size, made, rest if kind == _INLINE else None)
 
 
-def key(path: str, directory: bool = False) -> bytes:
+def name_of(path: str, directory: bool = False) -> bytes:
+    """The name of an entry."""
     return PREFIX + path.encode() + (b"/" if directory else b"")

@@ -9,13 +9,22 @@ from typing import Any
 from fsspec.transaction import Transaction as Gathered
 
 import zerohop
-from zerohop._entry import decode, key
+from zerohop._entry import name_of
 from zerohop._fs_files import ZerohopFile
-from zerohop._fs_parts import Writing, forget, settle
+from zerohop._fs_parts import Writing, entry_of, forget, settle
 from zerohop._transaction import Transaction
+from zerohop._transaction_blobs import TransactionBlobs
 
 ENTRIES_AT_ONCE = 4000
 """Most entries that one transaction moves or removes; more are done in several."""
+
+
+def put(blobs: TransactionBlobs, name: bytes, entry: bytes, is_there: bool) -> None:
+    """Has the commit make an entry, or replace the one that is there."""
+    if is_there:
+        blobs.set_attributes(name, entry)
+    else:
+        blobs.create(name, attributes=entry)
 
 
 def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspace], files: list[Writing]) -> None:
@@ -24,13 +33,13 @@ def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspac
     def work(t: Transaction) -> list[tuple[str, bytes]]:
         replaced = []
         for place, entry, exclusive in files:
-            at = t[keyspace_of(place.keyspace)]
-            there = at.get(key(place.path))
+            blobs, name = t[keyspace_of(place.keyspace)].blobs, name_of(place.path)
+            there = entry_of(blobs.stat(name))
             if there is not None and exclusive:
                 raise FileExistsError(f"{place.keyspace}/{place.path}")
-            if there is not None and (old := decode(there).blob) is not None:
-                replaced.append((place.keyspace, old))
-            at[key(place.path)] = entry.encode()
+            if there is not None and there.blob is not None:
+                replaced.append((place.keyspace, there.blob))
+            put(blobs, name, entry.encode(), there is not None)
         return replaced
 
     try:
@@ -47,53 +56,55 @@ def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspac
         raise
     if len(files) > 1:
         for place, _, _ in files:
-            settle(keyspace_of(place.keyspace), [key(place.path)])
+            settle(keyspace_of(place.keyspace), [name_of(place.path)])
     for keyspace, blob in replaced:
         forget(keyspace_of(keyspace), [blob])
 
 
 def move_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, pairs: list[tuple[bytes, bytes]]) -> None:
-    """Has what each first key holds be held by the second. What was there is replaced; what is gone by then stays so."""
+    """Gives each first name of an entry up for the second. What was there is replaced; what is gone by then stays so."""
     for at in range(0, len(pairs), ENTRIES_AT_ONCE):
         some = pairs[at : at + ENTRIES_AT_ONCE]
 
         def work(t: Transaction, some: list[tuple[bytes, bytes]] = some) -> list[bytes]:
-            replaced, view = [], t[keyspace]
+            replaced, blobs = [], t[keyspace].blobs
+            # What is known of them is asked in one round.
+            blobs.stat_many(name for pair in some for name in pair)
             for old, new in some:
-                value, there = view.get(old), view.get(new)
-                if value is None:
+                entry, there = entry_of(blobs.stat(old)), entry_of(blobs.stat(new))
+                if entry is None:
                     # Somebody has removed it meanwhile.
                     continue
-                if there is not None and (blob := decode(there).blob) is not None:
-                    replaced.append(blob)
-                view[new] = value
-                del view[old]
+                if there is not None and there.blob is not None:
+                    replaced.append(there.blob)
+                put(blobs, new, entry.encode(), there is not None)
+                blobs.delete(old)
             return replaced
 
-        blobs = client.transact(work)
+        replaced = client.transact(work)
         settle(keyspace, [one for pair in some for one in pair])
-        forget(keyspace, blobs)
+        forget(keyspace, replaced)
 
 
-def remove_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, keys: list[bytes]) -> None:
+def remove_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, names: list[bytes]) -> None:
     """Removes entries, and the blobs that they name."""
-    for at in range(0, len(keys), ENTRIES_AT_ONCE):
-        some = keys[at : at + ENTRIES_AT_ONCE]
+    for at in range(0, len(names), ENTRIES_AT_ONCE):
+        some = names[at : at + ENTRIES_AT_ONCE]
 
         def work(t: Transaction, some: list[bytes] = some) -> list[bytes]:
-            blobs, view = [], t[keyspace]
-            for one in some:
-                value = view.get(one)
-                if value is None:
+            named, blobs = [], t[keyspace].blobs
+            for one, found in zip(some, blobs.stat_many(some)):
+                entry = entry_of(found)
+                if entry is None:
                     continue
-                if (blob := decode(value).blob) is not None:
-                    blobs.append(blob)
-                del view[one]
-            return blobs
+                if entry.blob is not None:
+                    named.append(entry.blob)
+                blobs.delete(one)
+            return named
 
-        blobs = client.transact(work)
+        named = client.transact(work)
         settle(keyspace, some)
-        forget(keyspace, blobs)
+        forget(keyspace, named)
 
 
 class Together(Gathered):  # type: ignore[misc]

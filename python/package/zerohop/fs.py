@@ -11,10 +11,10 @@
 >>> fs.find("default"), fs.rm("default/papers", recursive=True)
 (['default/papers/one.txt'], None)
 
-A file is an entry, which is a record of the keyspace, and a blob if it is larger than 4 KiB. Whoever writes a file writes a blob
-that nobody else knows of; closing it makes the entry name that. So a file is seen whole, as it was or as it is, and never in part; `mv`
-and `rm` change entries in one transaction. Blobs that a program made by their names are not files, and files are not seen by
-their names among the blobs.
+A file is an entry, which is an empty blob with attributes, and a blob with its contents if these are larger than 4 KiB. Whoever
+writes a file writes a blob that nobody else knows of; closing it makes the entry name that. So a file is seen whole, as it was or as it
+is, and never in part; `mv` and `rm` change entries in one transaction. Names of blobs are kept in order, so that a listing costs what
+it brings, however many files are elsewhere. Blobs that a program made by their names are not files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any, Optional
@@ -34,13 +34,17 @@ from fsspec.utils import tokenize
 
 import zerohop
 from zerohop._blobs import Filling
-from zerohop._entry import INLINE_BYTES_MAX, PREFIX, Entry, decode, key
+from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PREFIX, Entry, decode, name_of
 from zerohop._fs_files import Text, ZerohopFile
-from zerohop._fs_parts import BLOCK_BYTES, Place, Writing, forget, new_blob, pages
+from zerohop._fs_parts import BLOCK_BYTES, Place, Writing, below, entry_of, forget, new_blob, pages
 from zerohop._fs_transactions import Together, move_entries, publish, remove_entries
+from zerohop._transaction import Transaction
 
 RANGES_AT_ONCE = 8
 """Threads that read ranges of files side by side."""
+
+READS_MAX = 100
+"""How often a read begins anew at most, if the file is written anew meanwhile."""
 
 _clients: dict[tuple[int, str], zerohop.Client] = {}
 _lock = threading.Lock()
@@ -114,8 +118,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         place = self._place(path)
         if not place.path:
             return None
-        found = self._keyspace(place.keyspace).get(key(place.path))
-        return None if found is None else decode(found)
+        return entry_of(self._keyspace(place.keyspace).blobs.stat(name_of(place.path)))
 
     def _file(self, path: Any) -> Entry:
         entry = self._entry(path)
@@ -136,18 +139,16 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         place, name = self._place(path), self._strip_protocol(path)
         if not place.keyspace:
             return self._told("", None)
-        keyspace = self._keyspace(place.keyspace)
+        blobs = self._keyspace(place.keyspace).blobs
         if not place.path:
             return self._told(name, None)
-        found = keyspace.get(key(place.path))
-        if found is not None:
-            return self._told(name, decode(found))
-        if next(keyspace.scan(key(place.path, directory=True), page=1), None) is None:
+        entry = entry_of(blobs.stat(name_of(place.path)))
+        if entry is None and next(blobs.list(name_of(place.path, directory=True), page=1), None) is None:
             raise FileNotFoundError(path)
-        return self._told(name, None)
+        return self._told(name, entry)
 
     def ls(self, path: Any, detail: bool = True, **kwargs: Any) -> list[Any]:
-        found = self._below(path, 1, True)
+        found = self._below(path, 1, True, detail)
         if not found:
             # Itself, or that there is none.
             info = self.info(path)
@@ -164,36 +165,37 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if entry is not None:
             found = {name: self._told(name, entry)}
         else:
-            found = self._below(path, maxdepth, withdirs)
+            found = self._below(path, maxdepth, withdirs, detail)
             if withdirs and name and self.isdir(path):
                 found = {name: self._told(name, None), **found}
         return found if detail else list(found)
 
-    def _below(self, path: Any, maxdepth: Optional[int], withdirs: bool) -> dict[str, dict[str, Any]]:
-        """What is below a directory, by its name; down to a depth if that is given."""
+    def _below(self, path: Any, maxdepth: Optional[int], withdirs: bool, detail: bool) -> dict[str, dict[str, Any]]:
+        """What is below a directory, by its name; down to a depth if that is given. Without `detail` only the names."""
         place = self._place(path)
         if not place.keyspace:
             return {}
-        keyspace = self._keyspace(place.keyspace)
-        base = PREFIX if not place.path else key(place.path, directory=True)
+        blobs = self._keyspace(place.keyspace).blobs
+        base = PREFIX if not place.path else name_of(place.path, directory=True)
         root = f"{place.keyspace}/{place.path}".rstrip("/")
-        files: list[str] = []
-        directories: set[str] = set()
-        for found in keyspace.scan(base):
-            parts = found[len(base) :].decode().split("/")
-            is_file = parts[-1] != ""
-            above = parts[:-1]
-            for depth in range(1, len(above) + 1):
-                if maxdepth is None or depth <= maxdepth:
-                    directories.add("/".join(above[:depth]))
-            if is_file and (maxdepth is None or len(parts) <= maxdepth):
-                files.append("/".join(parts))
         told: dict[str, dict[str, Any]] = {}
-        for page in pages(files):
-            values = keyspace.get_many([base + one.encode() for one in page])
-            for one, value in zip(page, values):
-                if value is not None:
-                    told[one] = self._told(f"{root}/{one}", decode(value))
+        directories: list[str] = []
+
+        def files() -> Iterator[str]:
+            for one, is_file in below(blobs, base, maxdepth):
+                if is_file:
+                    yield one
+                else:
+                    directories.append(one)
+
+        for page in pages(files()):
+            if not detail:
+                told.update((one, {"name": f"{root}/{one}"}) for one in page)
+                continue
+            for one, found in zip(page, blobs.stat_many(base + one.encode() for one in page)):
+                # What was removed since is not there.
+                if found is not None:
+                    told[one] = self._told(f"{root}/{one}", decode(found.attributes))
         if withdirs:
             for one in directories:
                 told.setdefault(one, self._told(f"{root}/{one}", None))
@@ -228,16 +230,18 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return contents
 
     def cat_file(self, path: Any, start: Optional[int] = None, end: Optional[int] = None, **kwargs: Any) -> bytes:
-        for attempt in range(3):
+        keyspace, before = self._keyspace(self._place(path).keyspace), None
+        for _ in range(READS_MAX):
             entry = self._file(path)
             first, stop, _ = slice(start, end).indices(entry.size)
             try:
-                return self._read(self._keyspace(self._place(path).keyspace), path, entry, first, stop)
+                return self._read(keyspace, path, entry, first, stop)
             except FileNotFoundError:
-                # It was written anew in between: as it is now.
-                if attempt == 2:
+                if entry == before:
                     raise
-        raise FileNotFoundError(path)
+                # It was written anew in between: as it is now.
+                before = entry
+        raise FileNotFoundError(f"{path}: it is written anew again and again, each time before it could be read")
 
     def cat_ranges(
         self,
@@ -385,14 +389,14 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         pairs = []
         if self._entry(path1) is not None:
             self._may_be_file(path2 if not into else f"{target.keyspace}/{target.path}")
-            pairs.append((key(source.path), key(target.path)))
+            pairs.append((name_of(source.path), name_of(target.path)))
         elif not recursive:
             raise IsADirectoryError(path1) if self.isdir(path1) else FileNotFoundError(path1)
         elif target.path.startswith(source.path + "/"):
             raise ValueError(f"{path1} cannot be moved into itself")
         else:
-            old, new = key(source.path, directory=True), key(target.path, directory=True)
-            pairs += [(found, new + found[len(old) :]) for found in keyspace.scan(old)]
+            old, new = name_of(source.path, directory=True), name_of(target.path, directory=True)
+            pairs += [(found, new + found[len(old) :]) for found in keyspace.blobs.list(old)]
             if not pairs:
                 raise FileNotFoundError(path1)
         move_entries(self.client, keyspace, pairs)
@@ -403,22 +407,31 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         """Removes files, or with `recursive` directories. The entries of one keyspace go in one transaction for up to 4,000 of them:
         nobody sees some of them without the others. Files that others add to a directory meanwhile stay.
         """
-        doomed: dict[str, list[bytes]] = {}
+        places: dict[str, list[str]] = {}
         for one in self.expand_path(path, recursive=recursive, maxdepth=maxdepth):
             place = self._place(one)
-            keyspace = self._keyspace(place.keyspace)
-            if not place.path:
-                if not recursive:
-                    raise IsADirectoryError(one)
-                continue
-            keys = [key(place.path), key(place.path, directory=True)]
-            file, directory = keyspace.get_many(keys)
-            if file is None and not recursive:
-                raise IsADirectoryError(one) if self.isdir(one) else FileNotFoundError(one)
-            there = [found for found, value in zip(keys, (file, directory)) if value is not None]
-            doomed.setdefault(place.keyspace, []).extend(there if recursive else keys[:1])
-        for name, keys in doomed.items():
-            remove_entries(self.client, self._keyspace(name), keys)
+            if place.path:
+                places.setdefault(place.keyspace, []).append(place.path)
+            elif not recursive:
+                raise IsADirectoryError(one)
+        doomed = {name: self._entries_at(name, paths, recursive) for name, paths in places.items()}
+        for name, entries in doomed.items():
+            remove_entries(self.client, self._keyspace(name), entries)
+
+    def _entries_at(self, keyspace: str, paths: list[str], recursive: bool) -> list[bytes]:
+        """The names of the entries at these paths: of files, and if `recursive` of directories that were made."""
+        blobs, there = self._keyspace(keyspace).blobs, []
+        for page in pages(paths):
+            for path, found in zip(page, blobs.stat_many(name_of(path) for path in page)):
+                if found is not None:
+                    there.append(name_of(path))
+                elif not recursive:
+                    full = f"{keyspace}/{path}"
+                    raise IsADirectoryError(full) if self.isdir(full) else FileNotFoundError(full)
+            if recursive:
+                made = [name_of(path, directory=True) for path in page]
+                there += [name for name, found in zip(made, blobs.stat_many(made)) if found is not None]
+        return there
 
     def rm_file(self, path: Any) -> None:
         self.rm(path)
@@ -430,7 +443,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         keyspace = self._keyspace(place.keyspace)
         if not place.path or self.exists(path):
             raise FileExistsError(path)
-        keyspace[key(place.path, directory=True)] = Entry(0, time.time()).encode()
+        keyspace.blobs.create(name_of(place.path, directory=True), attributes=Entry(0, time.time()).encode())
 
     def makedirs(self, path: Any, exist_ok: bool = False) -> None:
         try:
@@ -445,21 +458,49 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise NotADirectoryError(path)
         if not self.isdir(path):
             raise FileNotFoundError(path)
-        if not place.path or self._below(path, 1, True):
+        if not place.path or self._below(path, 1, True, False):
             raise OSError(errno.ENOTEMPTY, "the directory is not empty", str(path))
-        self._keyspace(place.keyspace).delete(key(place.path, directory=True))
+        self._keyspace(place.keyspace).blobs.delete(name_of(place.path, directory=True))
 
     def sweep(self, keyspace: str = "default", *, older_than: float = 86_400) -> int:
         """Removes blobs that no file names and that are older than so many seconds: what writers left that were killed. Brings
         how many. Nobody may be writing a file for longer than that."""
         space = self._keyspace(keyspace)
         named: set[bytes] = set()
-        for page in pages(space.scan(PREFIX)):
-            values = space.get_many(page)
-            named.update(blob for value in values if value is not None and (blob := decode(value).blob) is not None)
+        for page in pages(space.blobs.list(PREFIX)):
+            entries = [entry_of(found) for found in space.blobs.stat_many(page)]
+            named.update(entry.blob for entry in entries if entry is not None and entry.blob is not None)
+        # And what those name that are still records.
+        for page in pages(space.scan(CONTENTS)):
+            values = [decode(value) for value in space.get_many(page) if value is not None]
+            named.update(entry.blob for entry in values if entry.blob is not None)
         swept, before = 0, time.time() - older_than
-        for blob in space.blobs.list(PREFIX):
-            found = space.blobs.stat(blob) if blob not in named else None
-            if found is not None and float(found.attributes or b"0") <= before:
-                swept += space.blobs.delete(blob)
+        for page in pages(blob for blob in space.blobs.list(CONTENTS) if blob not in named):
+            for blob, found in zip(page, space.blobs.stat_many(page)):
+                if found is not None and float(found.attributes or b"0") <= before:
+                    swept += space.blobs.delete(blob)
         return swept
+
+    def renew(self, keyspace: str = "default") -> int:
+        """Has files be seen that this package wrote when their entries were records, before 2026-11-24. Brings how many. May be cut
+        off, and called again."""
+        space, renewed = self._keyspace(keyspace), 0
+        for record in space.scan(CONTENTS):
+            name = PREFIX + record[len(CONTENTS) :]
+
+            def work(t: Transaction, record: bytes = record, name: bytes = name) -> Optional[Entry]:
+                view = t[space]
+                value = view.get(record)
+                if value is None:
+                    return None
+                entry, newer = decode(value), view.blobs.stat(name)
+                if newer is None:
+                    view.blobs.create(name, attributes=value)
+                del view[record]
+                return entry if newer is not None else None
+
+            replaced = self.client.transact(work)
+            if replaced is not None and replaced.blob is not None:
+                forget(space, [replaced.blob])
+            renewed += 1
+        return renewed
