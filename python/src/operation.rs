@@ -95,23 +95,30 @@ impl Operation {
             Self::GetMany(keys) => {
                 let read = |key: &'_ Blob| -> usize { key.as_ref().len() };
                 let operation = |key| WireOperation::Read(Read { key, query: Query::Lookup });
-                Box::pin(batch(keyspace, keys, read, |key: &Blob| operation(borrowed(key)))).await
+                let found = batch(keyspace, keys, read, |key: &Blob| operation(borrowed(key)));
+                Answer::Many(Box::pin(found).await)
             }
             Self::InsertMany { records, expiry } => {
                 let size = |(key, value): &(Blob, Blob)| key.as_ref().len() + value.as_ref().len();
-                Box::pin(batch(keyspace, records, size, |(key, value)| {
+                let done = Box::pin(batch(keyspace, records, size, |(key, value)| {
                     let change = Change::Insert { value: borrowed(value), expiry: *expiry };
                     WireOperation::Write(Write { key: borrowed(key), condition: Condition::Always, change })
                 }))
-                .await
+                .await;
+                // Versions are told only beside what has failed.
+                match done.iter().all(Result::is_ok) {
+                    true => Answer::Nothing,
+                    false => Answer::Many(done),
+                }
             }
             Self::RemoveMany(keys) => {
                 let size = |key: &Blob| key.as_ref().len();
-                Box::pin(batch(keyspace, keys, size, |key: &Blob| {
+                let found = Box::pin(batch(keyspace, keys, size, |key: &Blob| {
                     let (condition, change) = (Condition::Always, Change::Remove);
                     WireOperation::Write(Write { key: borrowed(key), condition, change })
                 }))
-                .await
+                .await;
+                Answer::Many(found)
             }
         })
     }
@@ -127,7 +134,7 @@ async fn batch<'a, T>(
     items: &'a [T],
     size: impl Fn(&T) -> usize,
     operation: impl Fn(&'a T) -> WireOperation<'a>,
-) -> Answer {
+) -> Vec<Result<Reply, Error>> {
     let mut outcomes = Vec::with_capacity(items.len());
     let mut left = items;
     while !left.is_empty() {
@@ -146,7 +153,7 @@ async fn batch<'a, T>(
         }));
         left = later;
     }
-    Answer::Many(outcomes)
+    outcomes
 }
 
 /// A part of a list, page after page. Values that are appended meanwhile may come too; what is trimmed meanwhile is left

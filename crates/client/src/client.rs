@@ -9,6 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use zerohop_placement::Address;
 use zerohop_session::{Collecting, Error as Reason, Reply, Request, Settings};
 use zerohop_tls::ClientTls;
+use zerohop_wire::Failure;
 use zerohop_wire::admin::AdminAnswer;
 use zerohop_wire::auth::{self, Credential, Secret};
 use zerohop_wire::ids::MapEpoch;
@@ -158,6 +159,21 @@ impl Client {
 
     pub(crate) fn submit_all(&self, requests: Vec<(Request, Token)>) {
         let _ = self.shared.commands.send(Command::Many(requests));
+    }
+
+    /// Sends several, of which nobody waits for one before the others. What is no request ends as that.
+    pub(crate) async fn submit_batch(
+        &self,
+        requests: Vec<Result<Request, Failure<'static>>>,
+    ) -> Vec<Result<Reply, Reason>> {
+        let count = requests.len();
+        if count == 0 {
+            return Vec::new();
+        }
+        let (whole, results) = oneshot::channel();
+        let _ = self.shared.commands.send(Command::Batch(requests, whole));
+        // A driver that is gone has dropped it.
+        results.await.unwrap_or_else(|_| (0..count).map(|_| Err(Reason::Closed)).collect())
     }
 
     pub(crate) async fn ask(&self, request: Request) -> Result<Reply, Error> {

@@ -14,7 +14,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use zerohop_looking::Looking;
 use zerohop_session::{ConnectionId, Effect, Error, Lost, Reply, Request, Session, Settings, Time};
 use zerohop_tls::{ClientTls, fault_of};
+use zerohop_wire::Failure;
 
+use crate::batches::{Batches, Slot, Whole};
 use crate::socket::Socket;
 use crate::wakers::Ready;
 
@@ -25,6 +27,14 @@ pub(crate) type Token = oneshot::Sender<Result<Reply, Error>>;
 pub(crate) enum Command {
     One(Request, Token),
     Many(Vec<(Request, Token)>),
+    /// Those whose results are wanted once all have ended; what is no request ends as that.
+    Batch(Vec<Result<Request, Failure<'static>>>, Whole),
+}
+
+/// Whom the end of an operation is told.
+enum Owner {
+    Caller(Token),
+    Batch(Slot),
 }
 
 /// Most commands taken before the sockets get their turn.
@@ -34,14 +44,15 @@ const COMMANDS_MAX: usize = 1024;
 const READS_MAX: usize = 8;
 
 pub(crate) struct Driver {
-    session: Session<Token>,
+    session: Session<Owner>,
+    batches: Batches,
     commands: mpsc::UnboundedReceiver<Command>,
     /// No more commands will come.
     ending: bool,
     sockets: Vec<Option<Socket>>,
     ready: Arc<Ready>,
     places: Vec<usize>,
-    effects: Vec<Effect<Token>>,
+    effects: Vec<Effect<Owner>>,
     sleep: Pin<Box<Sleep>>,
     start: Instant,
     tls: Option<ClientTls>,
@@ -59,6 +70,7 @@ impl Driver {
         let start = Instant::now();
         Self {
             session: Session::new(settings),
+            batches: Batches::default(),
             commands,
             ending: false,
             sockets: Vec::new(),
@@ -84,10 +96,21 @@ impl Driver {
         for _ in 0..COMMANDS_MAX {
             let is_alone = self.session.outstanding() == 0;
             match self.commands.poll_recv(cx) {
-                Poll::Ready(Some(Command::One(request, token))) => self.session.submit(now, request, token),
+                Poll::Ready(Some(Command::One(request, token))) => {
+                    self.session.submit(now, request, Owner::Caller(token));
+                }
                 Poll::Ready(Some(Command::Many(all))) => {
                     for (request, token) in all {
-                        self.session.submit(now, request, token);
+                        self.session.submit(now, request, Owner::Caller(token));
+                    }
+                }
+                Poll::Ready(Some(Command::Batch(all, whole))) => {
+                    let slots = self.batches.begin(all.len(), whole);
+                    for (request, slot) in all.into_iter().zip(slots) {
+                        match request {
+                            Ok(request) => self.session.submit(now, request, Owner::Batch(slot)),
+                            Err(failure) => self.batches.put(slot, Err(Error::Answer { failure })),
+                        }
                     }
                 }
                 Poll::Ready(None) => {
@@ -196,7 +219,8 @@ impl Driver {
                     }
                 }
                 // Whoever asked may have gone; then nobody wants to know.
-                Effect::Complete { token, result } => drop(token.send(result)),
+                Effect::Complete { token: Owner::Caller(token), result } => drop(token.send(result)),
+                Effect::Complete { token: Owner::Batch(slot), result } => self.batches.put(slot, result),
             }
         }
         self.effects = effects;

@@ -1,9 +1,8 @@
 //! The operations of a keyspace.
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 use zerohop_placement::{KeyspaceConfig, partition_of};
-use zerohop_session::{Collect, Collecting, Error as Reason, FoundKeyspace, Reply, Request};
+use zerohop_session::{Collect, Collecting, FoundKeyspace, Reply, Request};
 use zerohop_wire::blob::routed;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
 use zerohop_wire::limits::BODY_BYTES_MAX;
@@ -203,23 +202,11 @@ impl Keyspace {
     /// its own outcome, in the order given.
     pub async fn batch(&self, operations: &[WireOperation<'_>]) -> Vec<Result<Reply, Error>> {
         let together = Collecting::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
-        let mut requests = Vec::with_capacity(operations.len());
-        let mut results = Vec::with_capacity(operations.len());
-        for operation in operations {
-            let (token, result) = oneshot::channel();
-            results.push(result);
-            match Request::record(self.id(), operation, self.client.limit_us()) {
-                Ok(request) => requests.push((request.collecting(together), token)),
-                Err(failure) => drop(token.send(Err(Reason::Answer { failure }))),
-            }
-        }
-        self.client.submit_all(requests);
-        let mut outcomes = Vec::with_capacity(operations.len());
-        for (operation, result) in operations.iter().zip(results) {
-            let result = result.await.unwrap_or(Err(Reason::Closed));
-            outcomes.push(result.map_err(|reason| Error::about(operation.key(), reason)));
-        }
-        outcomes
+        let requests = Request::records(self.id(), operations, self.client.limit_us(), together);
+        let results = self.client.submit_batch(requests).await.into_iter().zip(operations);
+        results
+            .map(|(result, operation)| result.map_err(|reason| Error::about(operation.key(), reason)))
+            .collect()
     }
 
     fn write<'a, R>(&'a self, key: &'a [u8], change: Change<'a>, read: Brings<R>) -> Operation<'a, R> {

@@ -13,6 +13,7 @@
 //! One task drives all connections of a client: operations reach it through one channel, and it makes one write for
 //! each connection that has something to send, however many operations that is. `docs/guide/client.md` is the guide.
 
+mod batches;
 mod blob;
 mod blocking;
 mod client;

@@ -168,13 +168,43 @@ impl Request {
         operation: &Operation<'_>,
         limit_us: u64,
     ) -> Result<Self, Failure<'static>> {
-        const FIELDS_BYTES: usize = 64;
-        let mut item = Vec::with_capacity(FIELDS_BYTES + operation.key().len() + payload_len(operation));
+        let mut item = Vec::with_capacity(packed_len(operation));
         pack(operation, &mut item)?;
+        Ok(Self::of_packed(keyspace, operation, item.into(), limit_us))
+    }
+
+    /// The same of several operations, which are packed into one buffer.
+    pub fn records(
+        keyspace: KeyspaceId,
+        operations: &[Operation<'_>],
+        limit_us: u64,
+        collecting: Collecting,
+    ) -> Vec<Result<Self, Failure<'static>>> {
+        let mut packed = Vec::with_capacity(operations.iter().map(packed_len).sum());
+        let pack_one = |operation| {
+            let start = packed.len();
+            match pack(operation, &mut packed) {
+                Ok(()) => Ok(start..packed.len()),
+                Err(failure) => {
+                    packed.truncate(start);
+                    Err(failure)
+                }
+            }
+        };
+        let places: Vec<_> = operations.iter().map(pack_one).collect();
+        let packed = Bytes::from(packed);
+        let one = |(place, operation): (Result<std::ops::Range<usize>, _>, _)| {
+            let request = |place| Self::of_packed(keyspace, operation, packed.slice(place), limit_us);
+            place.map(|place| request(place).collecting(collecting))
+        };
+        places.into_iter().zip(operations).map(one).collect()
+    }
+
+    fn of_packed(keyspace: KeyspaceId, operation: &Operation<'_>, item: Bytes, limit_us: u64) -> Self {
         let write = matches!(operation, Operation::Write(_));
         let wait = matches!(operation, Operation::Read(read) if matches!(read.query, Query::Wait { .. }));
-        let ask = Ask::Record { keyspace, item: item.into(), write, wait };
-        Ok(Self { ask, limit_us, collecting: Collecting::AsKeyspace })
+        let ask = Ask::Record { keyspace, item, write, wait };
+        Self { ask, limit_us, collecting: Collecting::AsKeyspace }
     }
 
     /// A page of the keys of a partition, from `cursor` on (empty to begin). If the keyspace has more partitions by now, it
@@ -278,7 +308,13 @@ pub(crate) fn unpack(item: &[u8]) -> Operation<'_> {
     Operation::take(&mut { item }).expect("an item was packed by `Request::record`")
 }
 
-/// About how many bytes the payload takes, so that packing allocates once.
+/// About how many bytes an operation takes, so that packing allocates once.
+fn packed_len(operation: &Operation<'_>) -> usize {
+    const FIELDS_BYTES: usize = 64;
+    FIELDS_BYTES + operation.key().len() + payload_len(operation)
+}
+
+/// About how many of them its payload takes.
 fn payload_len(operation: &Operation<'_>) -> usize {
     use zerohop_wire::messages::{BlobChange, Change, Until};
     match operation {
@@ -298,5 +334,24 @@ fn payload_len(operation: &Operation<'_>) -> usize {
             Query::Wait { until: Until::Equals(value) | Until::Differs(value) } => value.len(),
             _ => 0,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_wire::limits::KEY_BYTES_MAX;
+
+    #[test]
+    fn several_are_packed_as_each_by_itself_and_one_that_cannot_be_stands_in_nobodys_way() {
+        let keys = [b"a".to_vec(), vec![b'b'; KEY_BYTES_MAX + 1], b"c".to_vec()];
+        let operations: Vec<Operation<'_>> =
+            keys.iter().map(|key| Operation::Read(Read { key, query: Query::Lookup })).collect();
+        let together = Request::records(KeyspaceId(1), &operations, 7, Collecting::AsKeyspace);
+        for (one, operation) in together.iter().zip(&operations) {
+            let alone = Request::record(KeyspaceId(1), operation, 7);
+            assert_eq!(format!("{one:?}"), format!("{alone:?}"));
+        }
+        assert_eq!(together.iter().map(Result::is_ok).collect::<Vec<_>>(), [true, false, true]);
     }
 }
