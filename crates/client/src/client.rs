@@ -26,6 +26,8 @@ pub struct Options {
     pub deadline: Duration,
     /// How long the first answer of the cluster is awaited, when connecting. 10 s by default.
     pub connect_deadline: Duration,
+    /// Which manager control requests go to, `host:port`. By default to whichever is up.
+    pub manager: Option<String>,
     /// Whether operations wait for others, to travel together. By default as the keyspace is configured.
     pub collecting: Collecting,
     /// Bodies of at least so many bytes are compressed, if the server agrees. By default none are.
@@ -49,6 +51,7 @@ impl Default for Options {
         Self {
             deadline,
             connect_deadline: deadline,
+            manager: None,
             collecting: Collecting::AsKeyspace,
             compress_from_bytes: None,
             name,
@@ -96,6 +99,7 @@ impl Client {
         let mut settings = Settings::new(&endpoints, seed());
         settings.compress_from_bytes = options.compress_from_bytes;
         settings.name.clone_from(&options.name);
+        settings.manager = options.manager.as_deref().map(|manager| address(&manager)).transpose()?;
         let nonces = || nonces().map_err(|error| Error::Runtime { why: error.to_string().into() });
         settings.credential = match (&options.token, &options.secret) {
             (Some(token), _) => Some(Credential::of_token(token, nonces()?)),

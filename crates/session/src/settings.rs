@@ -16,6 +16,8 @@ pub struct Settings {
     pub name: String,
     /// Where to ask for the first map: any manager or instance.
     pub endpoints: Vec<Arc<str>>,
+    /// Which manager control requests go to; `None`: whichever is up.
+    pub manager: Option<Address>,
     /// From where the jitter comes: another number for every client.
     pub jitter_seed: u64,
     /// How long a connection may take to open, and again to be greeted.
@@ -52,6 +54,7 @@ impl Settings {
         Self {
             name: "zerohop".to_owned(),
             endpoints: endpoints.iter().map(|address| address.as_str().into()).collect(),
+            manager: None,
             jitter_seed,
             connect_us: 3_000_000,
             attempt_us: 1_000_000,

@@ -6,12 +6,13 @@ use clap::Args;
 use serde::Serialize;
 use zerohop_backup::{Progress, Taken};
 use zerohop_client::SnapshotOptions;
+use zerohop_wire::admin::NodeStatus;
 
 use super::progress::Shown;
-use crate::common::admin;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity::shown_bytes;
 use crate::common::target::Target;
+use crate::common::{admin, damaged};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -32,7 +33,7 @@ pub(crate) struct VerifyArguments {
     json: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct Shows {
     whole: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,6 +44,9 @@ struct Shows {
     at_ms: u64,
     records: u64,
     bytes: u64,
+    /// What nodes tell of since they started, such as a copy that differed from the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    troubles: Vec<String>,
 }
 
 pub(crate) async fn run(arguments: VerifyArguments) -> Result<Ending, CommandError> {
@@ -56,6 +60,9 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<Ending, CommandErr
         (true, _) => output::json(&shows)?,
         (false, true) => output::result(&said)?,
         (false, false) => output::problem(&said),
+    }
+    if !json {
+        shows.troubles.iter().for_each(|trouble| output::problem(trouble));
     }
     Ok(ending)
 }
@@ -81,12 +88,11 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(Shows, String), Command
                 folders.len()
             );
             let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
-            Ok((Shows { whole: true, why: None, folders, at_ms, records, bytes }, said))
+            Ok((Shows { whole: true, folders, at_ms, records, bytes, ..Shows::default() }, said))
         }
         Err(error @ zerohop_backup::BackupError::Damaged { .. }) => {
             let said = error.to_string();
-            let why = Some(said.clone());
-            Ok((Shows { whole: false, why, folders: vec![], at_ms: 0, records: 0, bytes: 0 }, said))
+            Ok((Shows { why: Some(said.clone()), ..Shows::default() }, said))
         }
         Err(error) => Err(error.into()),
     }
@@ -106,12 +112,12 @@ async fn of_cluster(target: &Target, names: &[String]) -> Result<(Shows, String)
             if matches!(error.failure(), Some(zerohop_client::Failure::Rotten)) =>
         {
             let said = error.to_string();
-            let why = Some(said.clone());
-            return Ok((Shows { whole: false, why, folders: vec![], at_ms: 0, records: 0, bytes: 0 }, said));
+            return Ok((Shows { why: Some(said.clone()), ..Shows::default() }, said));
         }
         Err(error) => return Err(error.into()),
     };
-    let status = admin::status(&client).await?;
+    let mut status = admin::status(&client).await?;
+    damaged::find(target, &mut status).await;
     let of = status.keyspaces.iter().filter(|one| names.is_empty() || names.contains(&one.name));
     let short: u32 = of.map(|one| one.short.max(one.rebuilding)).sum();
     let copies = match short {
@@ -123,5 +129,10 @@ async fn of_cluster(target: &Target, names: &[String]) -> Result<(Shows, String)
         targets.len(),
         shown_bytes(bytes)
     );
-    Ok((Shows { whole: true, why: None, folders: vec![], at_ms, records, bytes }, said))
+    let tell = |node: &NodeStatus| {
+        let id = node.id;
+        node.troubles.iter().map(move |trouble| format!("node {id}: {trouble}")).collect::<Vec<_>>()
+    };
+    let troubles = status.nodes.iter().flat_map(tell).collect();
+    Ok((Shows { whole: true, at_ms, records, bytes, troubles, ..Shows::default() }, said))
 }

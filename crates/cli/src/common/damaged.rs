@@ -1,4 +1,5 @@
-//! Partitions whose only copy that counts is damaged: each node tells of its own, so all that are up are asked.
+//! What each node tells only of itself, so that all that are up are asked: its troubles, and partitions whose only copy that
+//! counts is damaged.
 
 use std::time::Duration;
 
@@ -15,23 +16,27 @@ const NODES_ASKED_MAX: usize = 128;
 /// How long a node may take: one that does not answer tells nothing.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// By keyspace and partition. `status` is what the node said that was asked first.
-pub(crate) async fn find(target: &Target, status: &Status) -> Vec<DamagedPartition> {
-    let mut found: Vec<_> = status.nodes.iter().flat_map(|node| node.damaged.clone()).collect();
+/// Has a status, which is what the node said that was asked first, hold what the others tell of themselves. Brings what is damaged, by
+/// keyspace and partition.
+pub(crate) async fn find(target: &Target, status: &mut Status) -> Vec<DamagedPartition> {
     let others = status.nodes.iter().filter(|node| node.state != "down" && node.pid == 0);
     let mut asked = JoinSet::new();
     for node in others.take(NODES_ASKED_MAX) {
         let (target, manager) = (target.clone(), node.manager.clone());
         asked.spawn(timeout(ANSWER_MAX, async move {
-            let client = target.connect_at(&[manager]).await?;
+            let client = target.connect_at(&manager).await?;
             admin::status(&client).await
         }));
     }
     while let Some(told) = asked.join_next().await {
-        if let Ok(Ok(Ok(status))) = told {
-            found.extend(status.nodes.into_iter().flat_map(|node| node.damaged));
+        let Ok(Ok(Ok(told))) = told else { continue };
+        for own in told.nodes.into_iter().filter(|node| node.pid != 0) {
+            if let Some(node) = status.nodes.iter_mut().find(|node| node.id == own.id) {
+                (node.troubles, node.damaged) = (own.troubles, own.damaged);
+            }
         }
     }
+    let mut found: Vec<_> = status.nodes.iter().flat_map(|node| node.damaged.clone()).collect();
     found.sort_by(|one, other| (&one.keyspace, one.partition).cmp(&(&other.keyspace, other.partition)));
     found.dedup_by(|one, other| (&one.keyspace, one.partition) == (&other.keyspace, other.partition));
     found

@@ -47,9 +47,10 @@ impl Target {
         self.connect_with(|_| {}).await
     }
 
-    /// Connects to these of the cluster.
-    pub(crate) async fn connect_at(&self, endpoints: &[String]) -> Result<Client, CommandError> {
-        Target { endpoint: endpoints.to_vec(), ..self.clone() }.connect().await
+    /// Connects to a manager of the cluster, which alone is asked by control requests.
+    pub(crate) async fn connect_at(&self, manager: &str) -> Result<Client, CommandError> {
+        let target = Target { endpoint: vec![manager.to_owned()], ..self.clone() };
+        target.connect_with(|options| options.manager = Some(manager.to_owned())).await
     }
 
     /// The same, with options of the caller's.

@@ -73,8 +73,8 @@ async fn of_cluster(target: &Target) -> Vec<Finding> {
         Err(error) => Err(error),
     };
     match status {
-        Ok(status) => {
-            let damaged = damaged::find(target, &status).await;
+        Ok(mut status) => {
+            let damaged = damaged::find(target, &mut status).await;
             cluster::look(status, &damaged).await
         }
         Err(error) => {

@@ -41,16 +41,19 @@ struct Listed {
 
 pub(super) async fn run(arguments: ListArguments) -> Result<Ending, CommandError> {
     let client = arguments.target.connect().await?;
-    let (mut all, are_pins_known) = admin::partitions(&client, &arguments.keyspace).await?;
+    let (mut all, mut are_pins_known) = admin::partitions(&client, &arguments.keyspace).await?;
     if !are_pins_known {
         // Only the control group knows where operators want partitions.
         let nodes = admin::status(&client).await?.nodes.into_iter();
-        let managers: Vec<String> = nodes.filter(|node| node.in_control).map(|node| node.manager).collect();
-        if let Ok(manager) = arguments.target.connect_at(&managers).await {
-            all = admin::partitions(&manager, &arguments.keyspace).await?.0;
+        for node in nodes.filter(|node| node.in_control && node.state != "down") {
+            let Ok(manager) = arguments.target.connect_at(&node.manager).await else { continue };
+            (all, are_pins_known) = admin::partitions(&manager, &arguments.keyspace).await?;
+            if are_pins_known {
+                break;
+            }
         }
     }
-    let damaged = damaged::find(&arguments.target, &admin::status(&client).await?).await;
+    let damaged = damaged::find(&arguments.target, &mut admin::status(&client).await?).await;
     let is_damaged = |partition: u32| {
         damaged.iter().any(|one| one.keyspace == arguments.keyspace && one.partition == partition)
     };

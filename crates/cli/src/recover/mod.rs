@@ -150,8 +150,8 @@ pub(crate) async fn run(arguments: RecoverArguments) -> Result<Ending, CommandEr
 
 /// Those that are lost or damaged, of all or of those that were named.
 async fn find(client: &Client, target: &Target, named: &[PartitionName]) -> Result<Vec<Lost>, CommandError> {
-    let known = admin::status(client).await?;
-    let mut damaged = damaged::find(target, &known).await;
+    let mut known = admin::status(client).await?;
+    let mut damaged = damaged::find(target, &mut known).await;
     let keyspaces: BTreeSet<String> = match named {
         [] => known.keyspaces.into_iter().map(|one| one.name).collect(),
         named => named.iter().map(|one| one.keyspace.clone()).collect(),

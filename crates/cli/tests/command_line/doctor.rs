@@ -1,5 +1,7 @@
 //! `zerohop doctor` says what is wrong, what to do, and by its exit code whether anything is.
 
+#![expect(clippy::print_stderr, reason = "whoever runs the test has to know that it was not run")]
+
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Output;
@@ -7,6 +9,7 @@ use std::process::Output;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 
+use crate::disk::Small;
 use crate::support::{Serving, code, pid, stdout, wait_until_gone, zerohop};
 
 /// The findings about one thing.
@@ -99,4 +102,48 @@ fn files_of_secrets_that_others_may_read_are_a_problem() {
     let found = &findings(&output, "secrets")[0];
     assert_eq!((code(&output), &found["verdict"]), (1, &"problem".into()));
     assert!(found["found"].as_str().unwrap().contains("0644"), "{found}");
+}
+
+#[test]
+fn what_any_node_tells_of_itself_is_told_whichever_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(disk) = Small::mount(&folder.path().join("node-2"), "220m") else {
+        eprintln!("doctor of a full disk: not run, as only root may mount a disk of 220 MiB");
+        return;
+    };
+    let mut command = zerohop(&["up", "--nodes", "3", "--instances", "1", "--port", "0", "--json"]);
+    command.args(["--log-level", "error", "--data", folder.path().to_str().unwrap()]);
+    let cluster = Serving::start(command);
+    disk.leave(40 << 20);
+    // Whoever is to write finds out.
+    let long = vec![b'x'; 1 << 20];
+    for number in 0..20 {
+        drop(cluster.run_with(&["kv", "insert", &format!("long-{number}"), "-", "--timeout", "1s"], &long));
+    }
+    let began = std::time::Instant::now();
+    let of_folder = |node: &&Value| node["data"].as_str().unwrap().ends_with("node-2");
+    let nodes = cluster.ready["nodes"].as_array().unwrap();
+    let named = format!("node {}", nodes.iter().find(of_folder).unwrap()["id"]);
+    for node in nodes {
+        let manager = node["manager"].as_str().unwrap();
+        loop {
+            let output = zerohop(&["doctor", "--json", "--endpoint", manager]).output().unwrap();
+            let told = findings(&output, "nodes");
+            let is_full = |one: &Value| one["found"].as_str().unwrap().contains("disk is full");
+            if let Some(full) = told.iter().find(|one| is_full(one)) {
+                assert_eq!(
+                    (&full["about"], &full["verdict"]),
+                    (&named.as_str().into(), &"problem".into()),
+                    "{full}"
+                );
+                assert_eq!(code(&output), 1, "{output:?}");
+                break;
+            }
+            assert!(began.elapsed() < crate::support::PATIENCE, "by way of {manager}: {output:?}");
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        }
+        let verified = zerohop(&["verify", "--json", "--endpoint", manager]).output().unwrap();
+        let told: Value = serde_json::from_str(&stdout(&verified)).unwrap();
+        assert!(told["troubles"][0].as_str().unwrap().starts_with(&format!("{named}: ")), "{told}");
+    }
 }

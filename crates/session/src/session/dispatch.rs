@@ -164,6 +164,13 @@ impl<T> Session<T> {
                 }
             }
             Ask::Admin { .. } => {
+                if let Some(manager) = self.settings.manager.clone() {
+                    let Some(connection) = self.connection_to(now, manager.as_str()) else {
+                        return Place::NoRoom;
+                    };
+                    let epoch = PartitionEpoch(0);
+                    return Place::At { connection, partition: None, epoch, collect: None };
+                }
                 let managers = || map.nodes().filter(|node| node.state() != NodeState::Down);
                 let turn = operation.rests as usize % managers().count().max(1);
                 let Some(manager) = managers().nth(turn) else { return Place::Nowhere };
