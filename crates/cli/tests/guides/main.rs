@@ -20,7 +20,9 @@
 
 mod block;
 mod matching;
+mod pbs;
 mod play;
+mod programs;
 mod shell;
 mod synopses;
 mod systemd;
