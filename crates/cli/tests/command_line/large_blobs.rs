@@ -1,7 +1,9 @@
 //! Blobs of many chunks and of more bytes than a client may hold; chunks and attributes at their limits and beyond.
 
+#![expect(clippy::print_stderr, reason = "whoever runs the test has to know that it was not run")]
+
 use std::io::{Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 
 use crate::support::{Serving, code, stderr, stdout, zerohop};
 
@@ -110,6 +112,31 @@ fn what_is_streamed_in_and_out_takes_no_more_memory_the_longer_it_is() {
     out.read_to_end(&mut got).unwrap();
     assert!(got == bytes[1..], "{} other bytes", got.len());
     end(reading, "");
+}
+
+#[test]
+fn what_takes_longer_than_a_second_tells_on_a_terminal_how_far_it_has_come() {
+    let cluster = Serving::in_memory();
+    let source = "head -c 3000000 /dev/zero; sleep 1.2; head -c 3000000 /dev/zero";
+    let put = format!("({source}) | {} blob put slow", env!("CARGO_BIN_EXE_zerohop"));
+    // Gives what it runs a terminal.
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--command", &put, "/dev/null"]);
+    command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
+    let shown = match command.output() {
+        Ok(output) => output,
+        Err(error) => return eprintln!("progress: not run, as `script` of util-linux is not there: {error}"),
+    };
+    assert_eq!(code(&shown), 0, "{shown:?}");
+    let text = stdout(&shown);
+    assert!(text.contains("\r\u{1b}[Kstored: 6 MB, "), "{text:?}");
+    assert!(text.trim_end().ends_with("\u{1b}[K"), "the line is taken away at the end: {text:?}");
+    // Nobody else is shown it.
+    let mut command = Command::new("sh");
+    command.args(["-c", &put.replace("slow", "slow-too")]);
+    command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).env("ZEROHOP_SECRET_FILE", "");
+    let piped = command.output().unwrap();
+    assert_eq!((code(&piped), stderr(&piped).as_str()), (0, ""), "{piped:?}");
 }
 
 #[test]
