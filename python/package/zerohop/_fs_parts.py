@@ -17,7 +17,7 @@ BLOCK_BYTES = 8 << 20
 """What a file that is written keeps before it is sent: several chunks, which are written side by side."""
 
 
-SKIPPED_MAX = 4096
+SKIPPED_MAX = 512
 """Names that a listing passes over one by one: to begin again behind them costs about as much."""
 
 
