@@ -140,6 +140,8 @@ mod tests {
         assert_eq!((figures.answers_per_s, figures.connections), (110.0, 3.0));
         assert_eq!((figures.batch_us_p50, figures.batch_us_p99), (Some(16.0), Some(128.0)));
         assert_eq!(figures.processors, 0.0);
+        let slower = Sample::read(&text([300, 30], [45, 104, 105])).since(&before, 2.0);
+        assert_eq!(slower.batch_us_p50, Some(128.0), "40 of 100 are not the half");
     }
 
     #[test]
