@@ -20,13 +20,16 @@ import zerohop.aio
 
 @contextmanager
 def three_nodes() -> Iterator[tuple[str, int]]:
-    """A cluster of three nodes: where it is, and the process of the last node."""
+    """A cluster of three nodes: where it is, and the process of one that is not asked."""
     command = [zerohop.program(), "up", "--memory", "--nodes", "3", "--port", "0", "--json", "--log-level", "error"]
     with subprocess.Popen([*command, "--ends-with-input"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
         try:
             ready = json.loads(process.stdout.readline())
-            yield ready["endpoint"], ready["nodes"][-1]["pid"]
+            # Neither whom clients connect to nor the first, whom they ask: numbers are given as nodes come up.
+            asked = min(node["id"] for node in ready["nodes"])
+            others = [one for one in ready["nodes"] if one["id"] != asked and one["manager"] != ready["endpoint"]]
+            yield ready["endpoint"], others[0]["pid"]
         finally:
             process.stdin.close()
 
