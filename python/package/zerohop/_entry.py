@@ -16,7 +16,7 @@ asks for no others. The attributes (all numbers little-endian):
 The blobs that entries name are called `CONTENTS` + 32 random hexadecimal digits: no two files share one, and nobody writes to one
 that an entry names.
 
-Before 2026-11-24 entries were records, with the key `CONTENTS` + path (and `/`) and this value: `ZerohopFileSystem.renew` makes them
+In its first layout entries were records, with the key `CONTENTS` + path (and `/`) and this value: `ZerohopFileSystem.renew` makes them
 blobs.
 """
 

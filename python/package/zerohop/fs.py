@@ -482,7 +482,7 @@ class ZerohopFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return swept
 
     def renew(self, keyspace: str = "default") -> int:
-        """Has files be seen that this package wrote when their entries were records, before 2026-11-24. Brings how many. May be cut
+        """Has files be seen that this package wrote when their entries were records, its first layout. Brings how many. May be cut
         off, and called again."""
         space, renewed = self._keyspace(keyspace), 0
         for record in space.scan(CONTENTS):
