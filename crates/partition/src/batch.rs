@@ -27,12 +27,24 @@ pub(crate) struct Collector {
     /// How many of the first stand in `packed`.
     first: u32,
     bytes: usize,
+    /// How many of the answers are of what is held, and for how long it is at least.
+    held: (u32, u32),
 }
 
 impl Collector {
     pub(crate) fn new(token: Token, count: u32, buffer: Vec<u8>) -> Collector {
         let (packed, behind) = (buffer, Vec::new());
-        Collector { token, count, index: 0, left: count, packed, behind, first: 0, bytes: HEAD_BYTES }
+        Collector {
+            token,
+            count,
+            index: 0,
+            left: count,
+            packed,
+            behind,
+            first: 0,
+            bytes: HEAD_BYTES,
+            held: (0, u32::MAX),
+        }
     }
 
     /// Puts in the answer of an operation. What does not fit the body is answered `AnswerTooLong`, which always does.
@@ -53,6 +65,18 @@ impl Collector {
             self.behind.resize(at + 1, None);
         }
         self.behind[at] = Some(own);
+    }
+
+    /// What one of the answers tells is held for so many microseconds; 0: it is not.
+    pub(crate) fn note_held(&mut self, us: u32) {
+        if us > 0 {
+            self.held = (self.held.0 + 1, self.held.1.min(us));
+        }
+    }
+
+    /// For how many microseconds all that its answers tell is held; 0: not all of it is.
+    pub(crate) fn held_us(&self) -> u32 {
+        if self.held.0 == self.count && self.count > 0 { self.held.1 } else { 0 }
     }
 
     fn pack(&mut self, answer: &Answer<'_>, out: &mut Vec<u8>) {
@@ -112,6 +136,19 @@ mod tests {
         assert!(!collector.is_open());
         assert_eq!(collector.index, 9);
         assert_eq!(numbers(&collector.finish(), 5), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_batch_is_held_if_all_of_it_is_and_for_the_least_time() {
+        let held = |us: &[u32]| {
+            let mut collector = Collector::new(Token::default(), 3, Vec::new());
+            us.iter().for_each(|us| collector.note_held(*us));
+            collector.held_us()
+        };
+        assert_eq!(
+            (held(&[2_000, 1_000, 3_000]), held(&[2_000, 0, 2_000]), held(&[2_000, 2_000])),
+            (1_000, 0, 0)
+        );
     }
 
     #[test]

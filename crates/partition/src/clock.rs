@@ -14,6 +14,7 @@ use crate::event::Now;
 pub(crate) struct Clock {
     last: Timestamp,
     now_ms: u64,
+    elapsed_ms: u64,
     /// Where it had to begin, ahead of the time perhaps.
     begun_ms: u64,
 }
@@ -26,6 +27,12 @@ impl Clock {
     /// Time goes on; it never goes back.
     pub(crate) fn advance(&mut self, now: Now) {
         self.now_ms = self.now_ms.max(now.ms.min(Timestamp::MILLIS_MAX));
+        self.elapsed_ms = self.elapsed_ms.max(now.elapsed_ms);
+    }
+
+    /// Milliseconds since some start, on a clock that nobody sets.
+    pub(crate) fn elapsed_ms(&self) -> u64 {
+        self.elapsed_ms
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
@@ -81,22 +88,22 @@ mod tests {
     #[test]
     fn timestamps_rise_strictly_though_the_time_stands_still_or_goes_back() {
         let mut clock = Clock::default();
-        clock.advance(Now { ms: 1_000 });
+        clock.advance(Now::at_ms(1_000));
         let first = clock.next();
         assert_eq!(first, Timestamp::from_millis(1_000));
-        clock.advance(Now { ms: 900 });
+        clock.advance(Now::at_ms(900));
         let second = clock.next();
         assert!(second > first);
         clock.witness(Timestamp::new(1_200, 7));
         assert_eq!(clock.next(), Timestamp::new(1_200, 8));
-        clock.advance(Now { ms: 1_300 });
+        clock.advance(Now::at_ms(1_300));
         assert_eq!(clock.next(), Timestamp::from_millis(1_300));
     }
 
     #[test]
     fn a_timestamp_from_more_than_the_bound_ahead_is_refused() {
         let mut clock = Clock::default();
-        clock.advance(Now { ms: 1_000 });
+        clock.advance(Now::at_ms(1_000));
         assert_eq!(clock.check(Timestamp::new(1_500, 9)), Ok(()));
         let refused = clock.check(Timestamp::from_millis(1_501));
         assert_eq!(refused, Err(Failure::ClockAhead { ahead_ms: 501 }));

@@ -3,11 +3,21 @@
 use zerohop_wire::ids::RequestId;
 use zerohop_wire::{Envelope, Message};
 
-/// The caller's clock, in milliseconds since 1970. A partition does not follow it backwards.
+/// What the caller's clocks show. A partition follows neither backwards. With a request comes what they showed after it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Now {
-    /// Milliseconds since 1970.
+    /// Milliseconds since 1970: a time of day, which somebody may set.
     pub ms: u64,
+    /// Milliseconds since some start, on a clock that nobody sets.
+    pub elapsed_ms: u64,
+}
+
+impl Now {
+    /// Both clocks show the same.
+    #[must_use]
+    pub const fn at_ms(ms: u64) -> Now {
+        Now { ms, elapsed_ms: ms }
+    }
 }
 
 /// Whom an answer is for: opaque here, but that what is parked for a connection goes with it.
@@ -54,6 +64,13 @@ pub enum Event<'a> {
 pub trait Effects {
     /// Send an answer. Everything it was evaluated over is committed, at the keyspace's durability.
     fn answer(&mut self, to: Token, message: &Message<'_>);
+
+    /// The same of something that was read, and that nobody changes for so many microseconds from when it was asked for. Whoever
+    /// cannot pass that on leaves it out.
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        let _ = held_us;
+        self.answer(to, message);
+    }
 
     /// Send the reply of a unit that was answered [`crate::Ran::Later`]. Everything it rests on is committed, at the
     /// keyspace's durability.

@@ -71,6 +71,17 @@ impl Reply {
         }
     }
 
+    /// Sends it at once; what was read is held for so many microseconds.
+    pub(crate) fn send_held(&self, to: Token, held_us: u32, effects: &mut dyn Effects) {
+        match self {
+            Reply::Batch { count, packed } if held_us > 0 => match Many::packed(*count, packed) {
+                Ok(answers) => effects.answer_held(to, &Message::BatchAnswer(answers), held_us),
+                Err(failure) => effects.answer(to, &Message::Answer(Err(failure))),
+            },
+            _ => self.send(to, effects),
+        }
+    }
+
     pub(crate) fn send(&self, to: Token, effects: &mut dyn Effects) {
         match self {
             Reply::Small(answer) => effects.answer(to, &Message::Answer(answer.clone())),

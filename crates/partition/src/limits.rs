@@ -142,6 +142,21 @@ pub const TRANSIT_ROUNDS_MAX: usize = 8;
 /// For how long a request waits for the intents of transactions before its asker has to come again.
 pub const INTENT_WAIT_MS: u64 = 2_000;
 
+/// For how long a record is held that is read with others: nobody changes it before as much has passed. On a clock that shows
+/// whole milliseconds this lasts for as much or a millisecond less.
+pub const HOLD_MS: u64 = 3;
+
+/// For how long readers are told that it is, from when they asked: some times what a round takes.
+pub const HELD_US: u32 = 2_000;
+
+/// A record that was changed within so long is not held. Whoever changes one more often never waits for readers, and others wait
+/// for [`HOLD_MS`] once in so long.
+pub const HOLD_QUIET_MS: u64 = 50;
+
+/// For how long after a read that was to be held an instance looks at the clock for each read of a socket: none is held where the
+/// time may be from before it came.
+pub const TIMELY_MS: u64 = 1_000;
+
 /// Bytes of requests that wait for intents; one may pass it.
 pub const INTENT_WAIT_BYTES_MAX: usize = 32 << 20;
 
@@ -154,6 +169,8 @@ const _: () = assert!(
     LIST_ENTRY_BYTES_MAX + TRAILER_BYTES_MAX + SEEN_KEPT_BYTES_MAX
         <= zerohop_engine::limits::PAYLOAD_BYTES_MAX
 );
+// Clocks in whole milliseconds are up to one behind.
+const _: () = assert!(HELD_US as u64 <= (HOLD_MS - 1) * 1_000 && HOLD_MS < HOLD_QUIET_MS);
 // A sequence is kept by its distance from the lowest unanswered one, in 16 bits.
 const _: () = assert!(SESSION_WINDOW_MAX + zerohop_wire::limits::BATCH_ITEMS_MAX as u64 <= u16::MAX as u64);
 // All tables fit what an engine's checkpoint carries.

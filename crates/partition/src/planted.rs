@@ -78,6 +78,8 @@ pub enum Bug {
     OwnByItsOwnClock,
     /// Reads do not wait for the intents of transactions.
     IntentsIgnored,
+    /// Whoever changes a record does not wait until it is not held any more; and what has just been changed is held too.
+    HoldIgnored,
     /// What was read is confirmed though somebody is about to change it.
     ConfirmIgnoresIntents,
     /// What was prepared before a split is done in both daughters, also what the other owns.
@@ -124,8 +126,13 @@ impl Bug {
     ];
 
     /// Those of transactions over several partitions.
-    pub const OF_TRANSACTIONS: [Bug; 4] =
-        [Bug::TransactionTwice, Bug::IntentsIgnored, Bug::ConfirmIgnoresIntents, Bug::DroppedAtOnce];
+    pub const OF_TRANSACTIONS: [Bug; 5] = [
+        Bug::TransactionTwice,
+        Bug::IntentsIgnored,
+        Bug::ConfirmIgnoresIntents,
+        Bug::DroppedAtOnce,
+        Bug::HoldIgnored,
+    ];
 
     /// Those of blobs and snapshots.
     pub const OF_BLOBS: [Bug; 8] = [

@@ -25,6 +25,14 @@ impl Slice {
         Slice { keyspace: id, hash, seed, partitions, partition, splits: keyspace.splits() }
     }
 
+    /// All of a keyspace of one partition.
+    #[cfg(test)]
+    pub(crate) fn whole() -> Slice {
+        let partitions = PartitionCount::new(1).expect("is a power of two");
+        let (keyspace, partition) = (KeyspaceId(1), PartitionId(0));
+        Slice { keyspace, hash: HashKind::Xxh3, seed: 7, partitions, partition, splits: 0 }
+    }
+
     /// Whether a key is one of its own.
     #[must_use]
     pub fn owns(&self, key: &[u8]) -> bool {

@@ -199,7 +199,7 @@ impl Effects for Collected {
 
 impl Rig {
     pub(crate) fn new(durability: Durability) -> Rig {
-        Rig::on(SimulatedDisk::new(1), durability, Now { ms: 1_000_000 })
+        Rig::on(SimulatedDisk::new(1), durability, Now::at_ms(1_000_000))
     }
 
     pub(crate) fn on(disk: SimulatedDisk, durability: Durability, now: Now) -> Rig {
@@ -368,7 +368,10 @@ impl Bench {
 
     /// Time passes untold until the next request.
     pub(crate) fn skip_ms(&mut self, ms: u64) {
-        self.each(|rig| rig.now.ms += ms);
+        self.each(|rig| {
+            rig.now.ms += ms;
+            rig.now.elapsed_ms += ms;
+        });
     }
 
     pub(crate) fn tick(&mut self) {

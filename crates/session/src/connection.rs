@@ -52,6 +52,8 @@ pub(crate) struct Connection {
     pub(crate) out: Vec<u8>,
     /// The other side takes several requests in one frame.
     pub(crate) gathers: bool,
+    /// The other side holds what is read, and says so.
+    pub(crate) holds: bool,
     /// The frame at the end of `out` to which requests are still added.
     pub(crate) open: Option<OpenFrame>,
     /// In the list of those to look at in this turn.
@@ -112,6 +114,7 @@ impl Connection {
             decoder: Decoder::before_hello(),
             out: Vec::new(),
             gathers: false,
+            holds: false,
             open: None,
             dirty: false,
             draining: false,

@@ -33,6 +33,13 @@ pub const CONFIRMS_MAX: u32 = 2;
 /// How often such a read, where its values are too long to be a transaction's results, is checked by one.
 pub const CHECKS_MAX: u32 = 16;
 
+/// A part of a chunk of so many bytes is asked for by itself, whatever else is asked of its partition: it is sent from where it lies.
+pub const APART_BYTES_MIN: u32 = 64 << 10;
+
+/// What is left of the time for which something is held, for clocks that run at other rates: eight ninths, as an eighth more is what
+/// leases allow for.
+pub const HELD_NINTHS: u64 = 8;
+
 /// Least time between two questions for the map that nothing but failures prompted: a thousand clients of a node that
 /// died must not turn on the next.
 pub const MAP_QUESTION_US_MIN: u64 = 20_000;

@@ -12,6 +12,8 @@ pub(crate) struct Operation<T> {
     pub(crate) owner: Owner<T>,
     pub(crate) ask: Ask,
     pub(crate) collecting: Collecting,
+    /// What it reads is to be held, as it is read with others.
+    pub(crate) hold: bool,
     pub(crate) submitted: Time,
     pub(crate) deadline: Time,
     pub(crate) state: State,

@@ -16,6 +16,8 @@ pub enum Bug {
     ReadsUnconfirmed,
     /// What was found to be changed is not read again.
     ChangesUnread,
+    /// What was held is believed to be so however long ago that was.
+    HeldTooLong,
 }
 
 impl Bug {
@@ -23,7 +25,8 @@ impl Bug {
     pub const ALL: [Bug; 3] = [Bug::RetriesAnew, Bug::DoubtDenied, Bug::LanesBeginAnew];
 
     /// Those of transactions and of reads of several records.
-    pub const OF_TRANSACTIONS: [Bug; 3] = [Bug::AnswersByPart, Bug::ReadsUnconfirmed, Bug::ChangesUnread];
+    pub const OF_TRANSACTIONS: [Bug; 4] =
+        [Bug::AnswersByPart, Bug::ReadsUnconfirmed, Bug::ChangesUnread, Bug::HeldTooLong];
 }
 
 #[cfg(feature = "planted-bugs")]

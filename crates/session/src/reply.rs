@@ -83,6 +83,13 @@ pub enum Reply {
     },
     /// What several reads brought, in their order.
     Many(Vec<Result<Reply, Failure<'static>>>),
+    /// The same, of reads that were looked at once.
+    Looked {
+        /// What they brought, in their order.
+        answers: Vec<Result<Reply, Failure<'static>>>,
+        /// All were so at one moment since they were asked for; else it is not known.
+        is_one_moment: bool,
+    },
     /// A piece is staged, under the number of the request that brought it.
     Staged(StageId),
     /// The answer to a control request: Protocol Buffers.

@@ -162,6 +162,16 @@ impl Request {
         Ok(Self { ask: Ask::Together(Box::new(together)), limit_us, collecting: Collecting::Never })
     }
 
+    /// As [`Request::read_many`], in one round, that tells whether they were all so at one moment: its caller sees to it if not. Ends
+    /// with [`Reply::Looked`](crate::Reply::Looked).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn look_at(items: Vec<Item>, limit_us: u64) -> Result<Self, Unfit> {
+        let together = Together::Reading(Reading::look_only(items)?);
+        Ok(Self { ask: Ask::Together(Box::new(together)), limit_us, collecting: Collecting::Never })
+    }
+
     /// An operation on a record. Errors: it passes a bound of the protocol.
     pub fn record(
         keyspace: KeyspaceId,

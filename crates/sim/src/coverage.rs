@@ -40,7 +40,7 @@ const OPERATIONS: [&str; 16] = [
 ];
 
 /// What happens to transactions, as far as it travels between instances; and to reads of several records.
-pub const COMMITS: [&str; 21] = [
+pub const COMMITS: [&str; 22] = [
     "answers that something is in the way",
     "chains",
     "prepares repeated",
@@ -57,6 +57,7 @@ pub const COMMITS: [&str; 21] = [
     "deciders failed: all prepared",
     "deciders failed: telling",
     "decisions heard late",
+    "reads held",
     "reads confirmed",
     "reads read again",
     "reads turned into transactions",
@@ -65,7 +66,7 @@ pub const COMMITS: [&str; 21] = [
 ];
 
 /// What happens to blobs and snapshots.
-pub const BLOBS: [&str; 32] = [
+pub const BLOBS: [&str; 33] = [
     "blobs: creations",
     "blobs: made with all that is in them",
     "blobs: writes of all chunks",
@@ -86,6 +87,7 @@ pub const BLOBS: [&str; 32] = [
     "blobs: cuts in the midst",
     "blobs: writes of what has changed refused",
     "blobs: generations refused",
+    "blobs: reads held",
     "blobs: reads confirmed",
     "blobs: reads in transactions",
     "blobs: reads changed meanwhile",
@@ -359,7 +361,9 @@ impl Coverage {
         // Sessions are remembered for ten minutes, and a copy that comes later mostly names an epoch that is over, too: of 300 runs,
         // one or two had all that there were.
         const RARE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 20] = [
+        const SOON: [&str; 22] = [
+            "reads held",
+            "blobs: reads held",
             "blobs: generations refused",
             "blobs: reads confirmed",
             "blobs: reads changed meanwhile",

@@ -33,7 +33,7 @@ enum In {
 
 /// Those that are found, with the seed that showed it last, which is played first: then it costs one seed, or two. Others were not
 /// found within the seeds that were played, or cannot be: docs/reliability.md.
-const FOUND: [(In, u64); 30] = [
+const FOUND: [(In, u64); 32] = [
     (In::Partition(partition::Bug::AcknowledgedAlone), 0),
     (In::Partition(partition::Bug::LeaseNotChecked), 0),
     (In::Partition(partition::Bug::GrantNotWaitedOut), 1),
@@ -61,9 +61,11 @@ const FOUND: [(In, u64); 30] = [
     (In::Partition(partition::Bug::TransactionTwice), 1),
     (In::Partition(partition::Bug::ConfirmIgnoresIntents), 5),
     (In::Partition(partition::Bug::DroppedAtOnce), 33),
+    (In::Partition(partition::Bug::HoldIgnored), 6),
     (In::Session(session::Bug::AnswersByPart), 0),
     (In::Session(session::Bug::ReadsUnconfirmed), 3),
     (In::Session(session::Bug::ChangesUnread), 0),
+    (In::Session(session::Bug::HeldTooLong), 6),
 ];
 
 impl In {

@@ -1,12 +1,13 @@
 //! Who holds what, who queues for it, and which reads wait for whom. In memory only: what is prepared is in the state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_wire::ids::Timestamp;
 
 use crate::effect::Ticket;
 use crate::id::TransactionId;
 use crate::item::{Access, Item};
+use crate::limits::HOLDS_MAX;
 use crate::planted::{Bug, is_planted};
 
 /// Cells, each once, ascending, and how they are locked.
@@ -31,6 +32,8 @@ pub(crate) enum Who {
 struct Cell {
     held: BTreeMap<Holder, Access>,
     queue: BTreeMap<u64, Access>,
+    /// Until when readers hold it at least; 0: none does.
+    hold_until: u64,
 }
 
 #[derive(Debug)]
@@ -70,6 +73,8 @@ pub(crate) struct Intents {
     changing: BTreeSet<Holder>,
     /// Reads of all cells, by the last number that they wait for, and their own.
     scans: BTreeMap<(u64, u64), Ticket>,
+    /// Shared intents that lapse, and when, in this order.
+    holds: VecDeque<(u64, Holder)>,
     next: u64,
 }
 
@@ -127,6 +132,45 @@ impl Intents {
         }
         self.holdings.insert(holder, Holding { locks, at });
         holder
+    }
+
+    /// Has a shared intent stand on a cell until then, unless somebody may change it, or queues for it.
+    pub(crate) fn hold(&mut self, cell: u64, until: u64) -> bool {
+        if let Some(found) = self.cells.get(&cell) {
+            let is_read = found.held.values().all(|access| *access == Access::Read);
+            if !is_read || !found.queue.is_empty() {
+                return false;
+            }
+            if found.hold_until >= until {
+                return true;
+            }
+        }
+        let is_in_order = self.holds.back().is_none_or(|(last, _)| *last <= until);
+        if self.holds.len() >= HOLDS_MAX || !is_in_order {
+            return false;
+        }
+        let holder = self.take(vec![(cell, Access::Read)], Timestamp::MAX);
+        self.holds.push_back((until, holder));
+        self.cells.entry(cell).or_default().hold_until = until;
+        true
+    }
+
+    /// Lets go of what was held until now or earlier. Whether there was any.
+    pub(crate) fn lapse(&mut self, now: u64) -> bool {
+        let before = self.holds.len();
+        while let Some(&(until, holder)) = self.holds.front()
+            && until <= now
+        {
+            self.holds.pop_front();
+            // Nobody reads behind it: it has changed nothing.
+            self.release(holder, None);
+        }
+        self.holds.len() < before
+    }
+
+    /// Until when the first hold lasts.
+    pub(crate) fn first_lapse(&self) -> Option<u64> {
+        self.holds.front().map(|(until, _)| *until)
     }
 
     /// The timestamp at which a holder commits is known.
@@ -332,6 +376,29 @@ mod tests {
         assert_eq!(intents.release(first, None), [T]);
         assert!(intents.release(behind, None).is_empty());
         assert!(intents.is_empty());
+    }
+
+    #[test]
+    fn a_hold_keeps_writers_off_until_it_lapses_and_is_not_given_before_one_that_waits() {
+        let mut intents = Intents::default();
+        assert!(intents.hold(7, 10) && intents.hold(7, 10) && intents.hold(7, 12) && intents.hold(8, 12));
+        assert!(!intents.stands(7), "nobody is about to change it");
+        let write = vec![(7, Access::Write)];
+        assert!(!intents.are_free(&write));
+        let shared = intents.take(vec![(7, Access::Read)], Timestamp(1));
+        intents.queue(Who::Write(T), write.clone());
+        assert!(!intents.hold(7, 13), "somebody waits to change it");
+        assert!(intents.lapse(10) && !intents.lapse(11), "the second one stands");
+        assert_eq!((intents.pop_ready().is_none(), intents.first_lapse()), (true, Some(12)));
+        intents.release(shared, None);
+        assert!(intents.pop_ready().is_none());
+        assert!(intents.lapse(12));
+        assert_eq!(intents.pop_ready(), Some((Who::Write(T), write.clone())));
+        assert!(intents.is_empty());
+        let writer = intents.take(write, Timestamp(2));
+        assert!(!intents.hold(7, 20));
+        intents.release(writer, None);
+        assert!(intents.hold(7, 20) && !intents.hold(9, 19), "the clock went back");
     }
 
     #[test]

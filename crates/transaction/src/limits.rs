@@ -51,6 +51,10 @@ pub const HOLDERS_MAX: usize = 65_536;
 /// Most transactions and writes that queue in one partition; more are refused.
 pub const QUEUE_MAX: usize = 65_536;
 
+/// Most cells that readers hold at a time in one partition; a read of more is confirmed. Each takes some hundred bytes for some
+/// milliseconds.
+pub const HOLDS_MAX: usize = 4_096;
+
 /// Most reads that wait for intents in one partition.
 pub const READS_MAX: usize = 65_536;
 

@@ -55,7 +55,7 @@ impl Gathering {
         match answer.put(out) {
             Ok(tail) if out.len() - body_at + tail.len() < SPLIT_BYTES_MIN => {
                 out.extend_from_slice(tail);
-                let header = GatheredAnswer::header(envelope.request, answer.kind(), out.len() - body_at);
+                let header = GatheredAnswer::header(envelope, answer.kind(), out.len() - body_at);
                 out[at..body_at].copy_from_slice(&header);
                 Ok(Tail::One(&[]))
             }

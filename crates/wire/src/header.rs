@@ -10,7 +10,7 @@
 //! | 16 | 4 | keyspace |
 //! | 20 | 4 | partition |
 //! | 24 | 8 | partition epoch |
-//! | 32 | 4 | time-out in ms, 0: the server's default |
+//! | 32 | 4 | of a request: time-out in ms, 0: the server's default; of an answer: for how many us what was read is held |
 //! | 36 | 4 | body length |
 //! | 40 | 4 | CRC-32C of the body, 0 if the flag is not set |
 //! | 44 | 4 | CRC-32C of bytes 0 to 43 |
@@ -38,7 +38,10 @@ impl Flags {
     /// The body is a `u32` length and an LZ4 block that expands to a body of this length.
     pub const LZ4: Self = Self(2);
 
-    const KNOWN: u16 = Self::BODY_CHECKSUM.0 | Self::LZ4.0;
+    /// What this request reads is to be held; see [`Envelope::hold`].
+    pub const HOLD: Self = Self(4);
+
+    const KNOWN: u16 = Self::BODY_CHECKSUM.0 | Self::LZ4.0 | Self::HOLD.0;
 
     /// Whether all flags of `other` are set.
     #[must_use]
@@ -70,8 +73,20 @@ pub struct Envelope {
     pub partition: PartitionId,
     /// In a request, the epoch of the partition that it was routed with. In an answer, that of the group which answers.
     pub partition_epoch: PartitionEpoch,
-    /// How long the asker waits, in milliseconds; 0 leaves it to the server. A server drops what is overdue.
+    /// In a request, how long the asker waits, in milliseconds; 0 leaves it to the server. A server drops what is overdue. In an
+    /// answer, [`Envelope::held_us`].
     pub time_out_ms: u32,
+    /// A request whose asker would like to hear that nobody changes what it reads for a moment, so that it need not be confirmed.
+    /// Only where [`Features::HOLD`](crate::Features::HOLD) is agreed.
+    pub hold: bool,
+}
+
+impl Envelope {
+    /// Of an answer: for how many microseconds, from when it was asked for, nobody changes what was read; 0: anybody may.
+    #[must_use]
+    pub const fn held_us(&self) -> u32 {
+        self.time_out_ms
+    }
 }
 
 /// A header whose magic and checksum are right. Its other fields are whatever the peer wrote.
@@ -105,9 +120,10 @@ impl Header {
     // reads back as larger ones.
     #[inline]
     pub(crate) fn write_to(&self, to: &mut [u8; HEADER_BYTES]) {
-        let Envelope { request, keyspace, partition, partition_epoch, time_out_ms } = self.envelope;
+        let Envelope { request, keyspace, partition, partition_epoch, time_out_ms, hold } = self.envelope;
+        let flags = if hold { self.flags.with(Flags::HOLD) } else { self.flags };
         let [m0, m1, m2] = MAGIC;
-        let opening = pair(u32::from_le_bytes([m0, m1, m2, self.version]), pair16(self.kind, self.flags.0));
+        let opening = pair(u32::from_le_bytes([m0, m1, m2, self.version]), pair16(self.kind, flags.0));
         *to = layout(|to| {
             to.u64(opening)
                 .u64(request.0)
@@ -128,16 +144,18 @@ impl Header {
         if crc32c(checked).to_le_bytes() != *crc {
             return None;
         }
+        let flags = Flags(u16::from_le_bytes(at(bytes, 6)));
         Some(Self {
             version: bytes[3],
             kind: u16::from_le_bytes(at(bytes, 4)),
-            flags: Flags(u16::from_le_bytes(at(bytes, 6))),
+            flags,
             envelope: Envelope {
                 request: RequestId(u64::from_le_bytes(at(bytes, 8))),
                 keyspace: KeyspaceId(u32::from_le_bytes(at(bytes, 16))),
                 partition: PartitionId(u32::from_le_bytes(at(bytes, 20))),
                 partition_epoch: PartitionEpoch(u64::from_le_bytes(at(bytes, 24))),
                 time_out_ms: u32::from_le_bytes(at(bytes, 32)),
+                hold: flags.has(Flags::HOLD),
             },
             body_len: u32::from_le_bytes(at(bytes, 36)),
             body_crc: u32::from_le_bytes(at(bytes, 40)),

@@ -26,6 +26,9 @@ impl Features {
     /// Requests may be gathered in one frame, and so may answers.
     pub const GATHER: Self = Self(8);
 
+    /// Requests may ask that what they read is held, and answers say for how long it is.
+    pub const HOLD: Self = Self(16);
+
     /// Whether all features of `other` are in.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

@@ -145,6 +145,7 @@ fn more_than_a_frame_may_have_are_refused() {
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
         kind: Kind::Lookup.number(),
+        hold: false,
         body: b"",
     };
     let requests = vec![request; GATHERED_MAX as usize + 1];
@@ -166,6 +167,7 @@ fn lengths_that_do_not_add_up_and_bytes_that_are_not_zero_are_refused() {
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
         kind: Kind::Lookup.number(),
+        hold: false,
         body: b"body",
     };
     let mut body = Vec::new();
@@ -178,7 +180,7 @@ fn lengths_that_do_not_add_up_and_bytes_that_are_not_zero_are_refused() {
     };
     assert_eq!(refused(48, 5), What::Lengths.into());
     assert_eq!(refused(48, 3), What::FieldsCut.into());
-    assert_eq!(refused(18, 1), What::Reserved.into());
+    assert_eq!(refused(18, 2), What::Flags.into());
     assert_eq!(Message::decode_body(Kind::Gather, &body[..40]).unwrap_err(), What::FieldsCut.into());
 }
 
@@ -189,13 +191,15 @@ fn what_is_no_request_for_a_partition_is_refused_by_itself() {
         partition: PartitionId(2),
         partition_epoch: PartitionEpoch(3),
         kind,
+        hold: false,
         body: b"",
     };
     assert_eq!(request(0x7777).message(), Err(Failure::UnknownKind { kind: 0x7777 }));
     for kind in Kind::ALL.iter().filter(|kind| !kind.is_for_partition()) {
         assert_eq!(request(kind.number()).message(), Err(What::Unexpected.into()), "{kind}");
     }
-    let answer = |kind: Kind| GatheredAnswer { request: RequestId(1), kind: kind.number(), body: b"" };
+    let answer =
+        |kind: Kind| GatheredAnswer { request: RequestId(1), kind: kind.number(), held_us: 0, body: b"" };
     for kind in [Kind::Gathered, Kind::Gather, Kind::Lookup] {
         assert_eq!(answer(kind).message(), Err(What::Unexpected.into()), "{kind}");
     }
@@ -237,8 +241,9 @@ proptest! {
             with_message(&seed, |message| {
                 let mut body = Vec::new();
                 let kind = message.encode_body(&mut body).unwrap().number();
-                let Envelope { keyspace, partition, partition_epoch, .. } = of;
-                let request = GatheredRequest { keyspace, partition, partition_epoch, kind, body: &body };
+                let Envelope { keyspace, partition, partition_epoch, hold, .. } = of;
+                let request =
+                    GatheredRequest { keyspace, partition, partition_epoch, kind, hold, body: &body };
                 zerohop_wire::pack(&request, &mut packed).unwrap();
                 let request = RequestId(100 + place);
                 expected.push((Envelope { request, time_out_ms: 9, ..of }, format!("{message:?}")));
@@ -253,6 +258,36 @@ proptest! {
             .collect();
         prop_assert_eq!(got, expected);
     }
+}
+
+#[test]
+fn a_request_to_be_held_says_so_in_a_flag_and_its_answer_where_the_time_out_was() {
+    let frame = |envelope: Envelope, message: &Message<'_>| {
+        let mut bytes = Vec::new();
+        Encoder::default().encode(&envelope, message, &mut bytes).unwrap();
+        let Decoded::Frame { frame, .. } = DECODER.decode(&bytes) else { panic!("{bytes:?}") };
+        (bytes.clone(), frame.envelope)
+    };
+    let asked = Envelope { request: RequestId(7), hold: true, time_out_ms: 9, ..Envelope::default() };
+    let (bytes, envelope) = frame(asked, &Message::SessionOpen(zerohop_wire::messages::SessionOpen));
+    assert_eq!((&bytes[6..8], &bytes[32..36], envelope), (&[5, 0][..], &[9, 0, 0, 0][..], asked));
+    let told = Envelope { request: RequestId(7), time_out_ms: 2_000, ..Envelope::default() };
+    let (bytes, envelope) = frame(told, &Message::Answer(Err(Failure::NotFound)));
+    assert_eq!((&bytes[6..8], &bytes[32..36]), (&[1, 0][..], &[0xd0, 7, 0, 0][..]));
+    assert_eq!((envelope.held_us(), envelope.hold), (2_000, false));
+    // In a frame with others an answer has two bytes for it.
+    let (mut out, mut gathering) = (Vec::new(), Gathering::default());
+    let told = Envelope { time_out_ms: 70_000, ..told };
+    for _ in 0..2 {
+        let answer = Message::Answer(Err(Failure::NotFound));
+        gathering.add(&Encoder::default(), &told, &answer, &mut out).unwrap();
+    }
+    gathering.close(&Encoder::default(), &mut out);
+    let Decoded::Frame { used, .. } = DECODER.decode(&out) else { panic!("{out:?}") };
+    let Decoded::Frame { frame, .. } = DECODER.decode(&out[used..]) else { panic!("{out:?}") };
+    let mut scratch = Vec::new();
+    let Message::Gathered(answers) = frame.message(&mut scratch).unwrap() else { panic!() };
+    assert_eq!(answers.iter().map(|answer| answer.held_us).collect::<Vec<_>>(), [u16::MAX]);
 }
 
 #[test]

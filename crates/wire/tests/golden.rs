@@ -39,6 +39,7 @@ const FOR_PARTITION: Envelope = Envelope {
     partition: PartitionId(17),
     partition_epoch: PartitionEpoch(5),
     time_out_ms: 1500,
+    hold: false,
 };
 const FOR_CONNECTION: Envelope = Envelope {
     request: RequestId(1),
@@ -46,6 +47,7 @@ const FOR_CONNECTION: Envelope = Envelope {
     partition: PartitionId(0),
     partition_epoch: PartitionEpoch(0),
     time_out_ms: 0,
+    hold: false,
 };
 
 /// Calls `check` with the name of each vector, what it shows, and what it says.
@@ -265,11 +267,15 @@ fn gathered(check: Check<'_>) {
         partition: PartitionId(partition),
         partition_epoch: PartitionEpoch(5),
         kind: bodies[at].0,
+        hold: false,
         body: &bodies[at].1,
     };
     let requests = [request(17, 0), request(200, 1)];
     let gather = Message::Gather(Many::given(&requests));
     check("gather", "lookup in partition 17, insert (42) in 200", &gather);
+    let held = [GatheredRequest { hold: true, ..request(17, 0) }, request(200, 0)];
+    let gather = Message::Gather(Many::given(&held));
+    check("gather_hold", "lookup in partition 17, to be held, and in 200", &gather);
     let answers: [Answer<'_>; 2] =
         [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
     let bodies = answers.map(|answer| {
@@ -279,10 +285,14 @@ fn gathered(check: Check<'_>) {
     let answer = |request, at: usize| GatheredAnswer {
         request: RequestId(request),
         kind: bodies[at].0,
+        held_us: 0,
         body: &bodies[at].1,
     };
     let answers = [answer(9, 0), answer(8, 1)];
     check("gathered", "a value to request 9, not found to 8", &Message::Gathered(Many::given(&answers)));
+    let held = [GatheredAnswer { held_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
+    let gathered = Message::Gathered(Many::given(&held));
+    check("gathered_held", "a value to request 9, held for 2 ms, not found to 8", &gathered);
 }
 
 fn transactions(check: Check<'_>) {

@@ -16,6 +16,7 @@ const ENVELOPE: Envelope = Envelope {
     partition: PartitionId(2),
     partition_epoch: PartitionEpoch(3),
     time_out_ms: 0,
+    hold: false,
 };
 
 fn header(kind: u16, body: &[u8]) -> Header {

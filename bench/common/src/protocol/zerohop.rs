@@ -185,6 +185,7 @@ impl Protocol for Zerohop {
             partition,
             partition_epoch: self.routing.epochs[partition.get() as usize],
             time_out_ms: ANSWER_WAIT.as_millis() as u32,
+            hold: false,
         };
         let key = request.key.as_slice();
         let write = |stamp, change| Message::Write {

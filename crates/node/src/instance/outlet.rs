@@ -53,10 +53,10 @@ impl Effects for Effected<'_, '_> {
             };
             return self.outlet.answered.push((to.request.0, answer));
         }
-        let Place { keyspace, partition, epoch } = place;
+        let Place { keyspace, partition, epoch, held_us } = place;
         let connection = ConnectionId::from_u64(to.connection);
         let token = RequestToken { connection, request: to.request, keyspace, partition };
-        self.replies.answer(token, epoch, message);
+        self.replies.answer_held(token, (epoch, held_us), message);
     }
 
     fn reply(&mut self, to: Token, bytes: &[u8]) {

@@ -184,7 +184,7 @@ impl<D: Disk> Service for InstanceService<D> {
     }
 
     fn time_matters(&self) -> bool {
-        self.instance.shares()
+        self.instance.time_matters()
     }
 
     fn peer(

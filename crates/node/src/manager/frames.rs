@@ -354,7 +354,7 @@ impl<'s> Peer<'s> {
     }
 
     fn answer(&mut self, to: &Envelope, message: &Message<'_>) {
-        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, ..*to };
+        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, hold: false, ..*to };
         if let Err(failure) = self.encoder.encode(&envelope, message, &mut self.out) {
             let told = self.encoder.encode(&envelope, &Message::Answer(Err(failure)), &mut self.out);
             assert!(told.is_ok(), "an error without a payload always fits a frame");

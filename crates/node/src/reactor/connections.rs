@@ -255,7 +255,7 @@ impl Connections {
         now_ms: u64,
     ) {
         self.counters.refused += 1;
-        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, ..*of };
+        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, hold: false, ..*of };
         self.queue(driver, id, &envelope, &Message::Answer(Err(failure)), now_ms);
     }
 

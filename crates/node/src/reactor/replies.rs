@@ -27,6 +27,16 @@ impl Replies<'_> {
     /// Answers a request. `epoch` is that of the group that answers; zero if none does. The answer is dropped if the
     /// connection is gone, and replaced by the failure that says so if it is too long to travel.
     pub fn answer(&mut self, token: RequestToken, epoch: PartitionEpoch, message: &Message<'_>) {
+        self.answer_held(token, (epoch, 0), message);
+    }
+
+    /// The same, of something that was read, and that nobody changes for so many microseconds.
+    pub fn answer_held(
+        &mut self,
+        token: RequestToken,
+        (epoch, held_us): (PartitionEpoch, u32),
+        message: &Message<'_>,
+    ) {
         if !self.settle(token) {
             return;
         }
@@ -36,7 +46,8 @@ impl Replies<'_> {
             keyspace: token.keyspace,
             partition: token.partition,
             partition_epoch: epoch,
-            time_out_ms: 0,
+            time_out_ms: held_us,
+            hold: false,
         };
         self.connections.queue(self.driver, token.connection, &envelope, message, self.now.elapsed_ms);
     }

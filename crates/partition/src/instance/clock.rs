@@ -128,7 +128,7 @@ impl InstanceClock {
     }
 
     pub(super) fn now(&self) -> Now {
-        Now { ms: self.unix_ms }
+        Now { ms: self.unix_ms, elapsed_ms: self.elapsed_ms }
     }
 
     pub(super) fn elapsed_ms(&self) -> u64 {

@@ -462,6 +462,7 @@ impl<D: Disk> Instance<D> {
             replica.inherit(bequest, group.epoch);
         }
         replica.set_slice(crate::Slice::of(keyspace, found, id));
+        replica.await_holds(self.holding.ends_ms);
         self.groups.insert(keyspace, id, replica);
         self.splits.inherited(keyspace, id);
         Ok(())
@@ -489,7 +490,7 @@ fn send_peer(effects: &mut dyn Effects, envelope: &Envelope, from: Member, to: M
 
 impl EffectsOf<Key> for Relay<'_> {
     fn of(&mut self, (keyspace, partition): Key, epoch: PartitionEpoch) {
-        self.place = Place { keyspace, partition, epoch };
+        self.place = Place { keyspace, partition, epoch, held_us: 0 };
     }
 }
 

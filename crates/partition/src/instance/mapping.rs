@@ -245,8 +245,9 @@ impl<D: Disk> Instance<D> {
         found: &Keyspace,
         group: zerohop_placement::Group<'_>,
     ) -> Result<(), MapChangeError> {
-        let (partition, _) = open_partition(&mut self.engine, keyspace, id, found, group)
+        let (mut partition, _) = open_partition(&mut self.engine, keyspace, id, found, group)
             .map_err(MapChangeError::Partition)?;
+        partition.await_holds(self.holding.ends_ms);
         self.table.add(keyspace, found.config().partitions.get(), id, partition);
         Ok(())
     }

@@ -18,6 +18,7 @@ mod clock;
 mod closing;
 mod connections;
 mod groups;
+mod holds;
 mod mapping;
 mod open;
 mod relay;
@@ -78,6 +79,8 @@ pub struct Place {
     pub partition: PartitionId,
     /// The epoch of the group that answers; zero if none does.
     pub epoch: PartitionEpoch,
+    /// For how many microseconds, from when it was asked for, nobody changes what was read; 0: anybody may.
+    pub held_us: u32,
 }
 
 /// What an instance asks of its owner, to be done at once and in order.
@@ -129,6 +132,7 @@ pub struct Instance<D: Disk> {
     counters: Counters,
     transit: Transit,
     upkeep: Upkeep,
+    holding: holds::Holding,
 }
 
 /// When the engine's upkeep is due.

@@ -11,6 +11,7 @@ use super::clock::{InstanceClock, Time};
 use super::closing::Closing;
 use super::connections::Connections;
 use super::groups::{Groups, is_shared};
+use super::holds::Holding;
 use super::splits::{Splits, engine_id, named, split_stored};
 use super::stats::Counters;
 use super::table::Table;
@@ -111,6 +112,8 @@ impl<D: Disk> Instance<D> {
         let splits = split_stored(&mut engine, history.map(), identity.instance)?;
         opened.removed = remove_strangers(&mut engine, &history, identity.instance, &splits)?;
         let mut table = Table::default();
+        // What the process before this one held: it has held nothing since.
+        let holding = Holding::begun_at(now.elapsed_ms);
         let mut newest = Timestamp::ZERO;
         let mut shared = Vec::new();
         for (keyspace, id, group) in history.map().partitions_of(identity.instance) {
@@ -122,7 +125,8 @@ impl<D: Disk> Instance<D> {
                 shared.push((keyspace, id));
                 continue;
             }
-            let (partition, is_state_lost) = open_partition(&mut engine, keyspace, id, found, group)?;
+            let (mut partition, is_state_lost) = open_partition(&mut engine, keyspace, id, found, group)?;
+            partition.await_holds(holding.ends_ms);
             if is_state_lost {
                 opened.states_lost.push((keyspace, id));
             }
@@ -143,6 +147,7 @@ impl<D: Disk> Instance<D> {
             counters: Counters::default(),
             transit: Default::default(),
             upkeep: Upkeep::default(),
+            holding,
             groups: Groups::new(identity, now, Timestamp::ZERO),
         };
         instance.open_all_shared(&shared)?;

@@ -53,6 +53,12 @@ impl crate::Effects for Relay<'_> {
         Relay::answer(self, to, message);
     }
 
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        self.place.held_us = held_us;
+        Relay::answer(self, to, message);
+        self.place.held_us = 0;
+    }
+
     fn reply(&mut self, to: Token, bytes: &[u8]) {
         self.out.reply(to, bytes);
     }

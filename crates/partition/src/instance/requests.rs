@@ -54,6 +54,7 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn Effects,
     ) {
         self.clock.advance(now);
+        let envelope = &self.timely(envelope);
         let kind = message.kind();
         self.counters.asked(kind);
         let Instance {

@@ -208,6 +208,7 @@ impl<D: Disk> Instance<D> {
                 let mut relay = relay(history, connections, counters, transit, effects);
                 table.release(slot, &unavailable(), &mut relay);
                 let Some((_, partition)) = table.remove(slot) else { continue };
+                self.holding.ends_ms = self.holding.ends_ms.max(partition.holds_end_ms());
                 let parent = Parent { state: Some(partition.bequeath()), bequest: None };
                 self.splits.pending.insert((keyspace, old.splits(), place.partition), parent);
             }
@@ -250,9 +251,11 @@ impl<D: Disk> Instance<D> {
         let Instance { engine, groups, history, connections, counters, transit, clock, .. } = self;
         let mut replica = groups.take(key.0, key.1)?;
         let mut relay = relay(history, connections, counters, transit, effects);
-        relay.place = super::Place { keyspace: key.0, partition: key.1, epoch: replica.view().epoch };
+        let epoch = replica.view().epoch;
+        relay.place = super::Place { keyspace: key.0, partition: key.1, epoch, held_us: 0 };
         let now_us = clock.elapsed_ms().saturating_mul(1_000);
         let mut context = Context { engine, now: clock.now(), now_us, leases: groups.leases() };
+        self.holding.ends_ms = self.holding.ends_ms.max(replica.holds_end_ms());
         Some(replica.bequeath(&mut context, &unavailable(), &mut relay))
     }
 

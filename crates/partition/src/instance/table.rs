@@ -77,7 +77,7 @@ impl Table {
         id: PartitionId,
         partition: Partition,
     ) {
-        let place = Place { keyspace, partition: id, epoch: partition.epoch() };
+        let place = Place { keyspace, partition: id, epoch: partition.epoch(), held_us: 0 };
         let slot = Slot { partition, place, wake_ms: u64::MAX, is_unflushed: false, is_touched: false };
         let at = match self.free.pop() {
             Some(at) => {

@@ -1,6 +1,7 @@
 //! The partition itself: events in, effects out.
 
 mod commit;
+mod holds;
 mod member;
 pub(crate) mod open;
 mod read;
@@ -31,6 +32,7 @@ use crate::staged::Staged;
 use crate::state::State;
 use crate::view::View;
 use crate::waits::{Asker, Waits};
+use holds::Wish;
 
 pub(crate) use transactions::Intents;
 
@@ -54,6 +56,10 @@ pub struct Partition {
     transacting: Option<Box<transactions::Transacting>>,
     /// They are not taken up before this log index is committed.
     transactions_after: u64,
+    /// When all that was ever held for readers may be changed.
+    holds_end_ms: u64,
+    /// When that of which nothing is known may be.
+    unknown_holds_end_ms: u64,
     /// What readers of the past need; `None` while there are none.
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
     /// Enough hold what is written for it to be promised.
@@ -144,6 +150,9 @@ impl Partition {
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         self.clock.advance(now);
+        if matches!(event, Event::Request(_) | Event::Transaction(_) | Event::Tick) {
+            self.lapse(engine, effects);
+        }
         match event {
             Event::Request(request) => {
                 self.request(engine, &request, effects);
@@ -279,6 +288,11 @@ impl Partition {
             effects.answer(token, &Message::Answer(Err(failure)));
             return;
         }
+        if self.has_unknown_holds() && Partition::may_change(message) {
+            let failure = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
+            effects.answer(token, &Message::Answer(Err(failure)));
+            return;
+        }
         if self.has_transactions() && self.waits_for_intents(request, 0, effects) {
             return;
         }
@@ -289,10 +303,13 @@ impl Partition {
     fn take_up<D: Disk>(&mut self, engine: &mut Engine<D>, request: &Request<'_>, effects: &mut dyn Effects) {
         let Request { token, envelope, message } = *request;
         let mut to = To::One(token);
+        let wish = self.wish(&envelope);
         // Hundreds of partitions with a long buffer each would fill memory beside all budgets, and no cache would hold them.
         std::mem::swap(&mut self.buffers.contents, engine.scratch());
         match message {
-            Message::Read { read, .. } => self.read(engine, read, envelope.time_out_ms, &mut to, effects),
+            Message::Read { read, .. } => {
+                self.read(engine, (read, wish), envelope.time_out_ms, &mut to, effects)
+            }
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
             Message::Snapshot(snapshot) => self.snapshot(engine, snapshot, token, effects),
             Message::Write { stamp, write } => {
@@ -309,7 +326,7 @@ impl Partition {
             }
             Message::Transact(transact) => self.transact(engine, transact, token, effects),
             Message::Stage(stage) => self.stage(engine, stage, token, effects),
-            Message::Batch(batch) => self.batch(engine, batch, envelope.time_out_ms, token, effects),
+            Message::Batch(batch) => self.batch(engine, (batch, wish), envelope.time_out_ms, token, effects),
             _ => effects.answer(token, &Message::Answer(Err(What::Unexpected.into()))),
         }
         std::mem::swap(&mut self.buffers.contents, engine.scratch());
@@ -343,7 +360,7 @@ impl Partition {
     fn batch<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        batch: &Batch<'_>,
+        (batch, wish): (&Batch<'_>, Option<Wish>),
         time_out_ms: u32,
         token: Token,
         effects: &mut dyn Effects,
@@ -358,7 +375,7 @@ impl Partition {
         for (place, (sequence, operation)) in (0u32..).zip(batch.numbered()) {
             let mut to = To::Item(&mut collector, place);
             match operation {
-                Operation::Read(read) => self.read(engine, &read, time_out_ms, &mut to, effects),
+                Operation::Read(read) => self.read(engine, (&read, wish), time_out_ms, &mut to, effects),
                 Operation::Write(write) => {
                     self.write(engine, &batch.stamp, sequence.0, &write, &mut to, effects);
                 }
@@ -374,12 +391,13 @@ impl Partition {
 
     fn send_batch(&mut self, collector: Collector, effects: &mut dyn Effects) {
         let Collector { token, count, index, .. } = collector;
+        let held_us = collector.held_us();
         let reply = Reply::Batch { count, packed: collector.finish() };
         if index > self.state.applied {
             self.held.push(index, token, reply, effects);
             return;
         }
-        reply.send(token, effects);
+        reply.send_held(token, held_us, effects);
         if let Reply::Batch { packed, .. } = reply {
             self.buffers.batch = packed;
             self.buffers.batch.clear();
@@ -418,10 +436,25 @@ fn deliver(
     answer: &Answer<'_>,
     effects: &mut dyn Effects,
 ) {
+    deliver_held(held, commit, to, (index, 0), answer, effects);
+}
+
+/// The same of what was read, and is held for so many microseconds.
+fn deliver_held(
+    held: &mut Held,
+    commit: u64,
+    to: &mut To<'_>,
+    (index, held_us): (u64, u32),
+    answer: &Answer<'_>,
+    effects: &mut dyn Effects,
+) {
     match to {
         To::One(token) if index > commit => held.push(index, *token, Reply::of(answer), effects),
-        To::One(token) => effects.answer(*token, &Message::Answer(answer.clone())),
-        To::Item(collector, place) => collector.put(*place, index, answer),
+        To::One(token) => effects.answer_held(*token, &Message::Answer(answer.clone()), held_us),
+        To::Item(collector, place) => {
+            collector.put(*place, index, answer);
+            collector.note_held(held_us);
+        }
     }
 }
 

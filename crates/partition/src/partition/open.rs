@@ -193,6 +193,8 @@ impl Partition {
             sieve: Default::default(),
             transacting: None,
             transactions_after: 0,
+            holds_end_ms: 0,
+            unknown_holds_end_ms: 0,
             snapshots: None,
             has_copies: true,
             buffers: Buffers::default(),

@@ -8,7 +8,8 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Outcome as Brought, Query, Read, Scan, Until};
 use zerohop_wire::{Failure, Message};
 
-use super::{Partition, To, deliver};
+use super::holds::Wish;
+use super::{Partition, To, deliver, deliver_held};
 use crate::event::{Effects, Token};
 use crate::failure::failure_of;
 use crate::limits::WAIT_DEFAULT_MS;
@@ -22,7 +23,7 @@ impl Partition {
     pub(super) fn read<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        read: &Read<'_>,
+        (read, wish): (&Read<'_>, Option<Wish>),
         time_out_ms: u32,
         to: &mut To<'_>,
         effects: &mut dyn Effects,
@@ -44,8 +45,15 @@ impl Partition {
             self.wait(engine, (read, &until), time_out_ms, to, effects);
             return;
         }
-        let Partition { state, overlay, held, group, buffers, .. } = self;
+        let Partition { state, overlay, held, group, buffers, transacting, clock, .. } = self;
         let (commit, handle) = (state.applied, group.handle());
+        let overlay = &*overlay;
+        let mut grant = |version| {
+            let wish = wish.filter(|_| !matches!(read.query, Query::Confirm { .. }));
+            wish.map_or(0, |wish| {
+                wish.grant(transacting.as_deref_mut(), (overlay, state, clock), (read.key, version))
+            })
+        };
         let mut view = View { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         // One entry that holds all of it, committed: answered from where it lies.
         if let Query::Lookup | Query::LookupRange { .. } = read.query
@@ -60,7 +68,7 @@ impl Partition {
                 _ => whole,
             };
             let answer = Ok(Brought::Value { version, length, bytes });
-            deliver(held, commit, to, 0, &answer, effects);
+            deliver_held(held, commit, to, (0, grant(version)), &answer, effects);
             return;
         }
         if let Query::ReadChunk { offset, length } = read.query {
@@ -71,18 +79,23 @@ impl Partition {
                 let bytes = pieces.iter().map(|piece| piece.len() as u64).sum();
                 let crc = summed.map(|of| crc32c_of_middle(of.payload_crc, &of.before, bytes, &of.behind));
                 let answer = Ok(Brought::ChunkApart { version, stamp, pieces: &pieces, crc });
-                deliver(held, commit, to, 0, &answer, effects);
+                deliver_held(held, commit, to, (0, grant(version)), &answer, effects);
                 return;
             }
         }
         let waits = !is_planted(Bug::ReadsUncommitted);
         let index = overlay.record(read.key).filter(|_| waits).map_or(0, |known| known.newest());
         buffers.contents.clear();
-        let answer = match view.shape(read.key) {
+        let shape = view.shape(read.key);
+        let answer = match &shape {
             Ok(shape) => operations::read(&mut view, read, shape.as_ref(), &mut buffers.contents),
-            Err(error) => Err(failure_of(&error)),
+            Err(error) => Err(failure_of(error)),
         };
-        deliver(held, commit, to, index, &answer, effects);
+        let held_us = match (&answer, &shape) {
+            (Ok(_), Ok(Some(shape))) => grant(shape.version),
+            _ => 0,
+        };
+        deliver_held(held, commit, to, (index, held_us), &answer, effects);
     }
 
     fn wait<D: Disk>(

@@ -32,7 +32,9 @@ impl Partition {
         effects: &mut dyn Effects,
     ) -> Result<Ran, Failure<'static>> {
         self.clock.advance(now);
-        if self.held.is_full() || !self.knows_intents() {
+        self.lapse(engine, effects);
+        let may_be_held = self.has_unknown_holds() && program.may_write();
+        if self.held.is_full() || may_be_held || !self.knows_intents() {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
         let (begin, end) = (reply.len(), self.group.end());

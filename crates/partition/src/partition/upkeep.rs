@@ -22,6 +22,7 @@ impl Partition {
         }
         self.expire_due(engine, effects)?;
         self.tick_transactions(engine, effects);
+        self.forget_holds();
         if now_ms >= self.sweep_at_ms && !self.overlay.is_evicting() {
             self.evict_idle(engine, effects)?;
         }

@@ -5,14 +5,14 @@ use zerohop_engine::disk::Disk;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 use zerohop_wire::messages::{Member, Operation, Stage, Transact};
-use zerohop_wire::{Failure, Message};
+use zerohop_wire::{Envelope, Failure, Message};
 
 use super::limits::MEND_WAIT_US;
 use super::mending::{Catch, only_reads};
 use super::parked::One;
 use super::{Context, Effects, Replica, Role, failed, unavailable};
 use crate::event::{Event, Request, Token};
-use crate::limits::BUSY_RETRY_MS;
+use crate::limits::{BUSY_RETRY_MS, HOLD_MS};
 use crate::planted::{Bug, is_planted};
 use crate::{Program, Ran};
 
@@ -70,6 +70,8 @@ impl Replica {
             && context.now_us < until_us
             && !self.has_rot;
         let mut catch = Catch { inner: effects, token: request.token, holds_back, is_caught: false };
+        let hold = request.envelope.hold && self.may_hold(context);
+        let request = &Request { envelope: Envelope { hold, ..request.envelope }, ..*request };
         self.partition.step(context.engine, context.now, Event::Request(*request), &mut catch)?;
         if !catch.is_caught {
             return Ok(());
@@ -139,6 +141,12 @@ impl Replica {
     pub(super) fn has_leases<D: Disk>(&self, context: &Context<'_, D>) -> bool {
         is_planted(Bug::LeaseNotChecked)
             || self.needed().all(|member| context.leases.holds(context.now_us, member))
+    }
+
+    /// Whether nobody else can be primary before what is held now may be changed.
+    fn may_hold<D: Disk>(&self, context: &Context<'_, D>) -> bool {
+        let until_us = context.now_us + HOLD_MS * 1_000;
+        self.needed().all(|member| context.leases.holds(until_us, member))
     }
 
     fn has_started(&self, now_us: u64) -> bool {

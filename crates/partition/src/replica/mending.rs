@@ -366,6 +366,13 @@ impl crate::Effects for Catch<'_> {
         }
     }
 
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        match to == self.token && is_rotten(message) {
+            true => self.answer(to, message),
+            false => self.inner.answer_held(to, message, held_us),
+        }
+    }
+
     fn reply(&mut self, to: Token, bytes: &[u8]) {
         self.inner.reply(to, bytes);
     }

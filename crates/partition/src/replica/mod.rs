@@ -220,6 +220,8 @@ pub struct Replica {
     parked: Parked,
     is_lapsed: bool,
     settled_us: u64,
+    /// It was primary, and has not said yet that it yields: readers may count on what it holds.
+    owes_yield: bool,
 
     // As replica or follower.
     /// Up to where its log is the primary's, in this epoch.
@@ -312,6 +314,7 @@ impl Replica {
             parked: Parked::default(),
             is_lapsed: false,
             settled_us: 0,
+            owes_yield: false,
             matched: None,
             told_commit: 0,
             ack_due: false,
@@ -409,6 +412,7 @@ impl Replica {
             Role::Primary => self.lead(context, effects)?,
             _ => self.acknowledge(context, effects)?,
         }
+        self.say_yield(context.now_us, effects);
         self.mend_on(context, effects)?;
         self.cover_damage(context)?;
         // Of one that lacks something a checkpoint would say that it does not.

@@ -436,6 +436,10 @@ impl crate::Effects for Watched<'_> {
         self.inner.answer(to, message);
     }
 
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        self.inner.answer_held(to, message, held_us);
+    }
+
     fn reply(&mut self, to: Token, bytes: &[u8]) {
         self.inner.reply(to, bytes);
     }

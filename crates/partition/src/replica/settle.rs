@@ -47,7 +47,7 @@ impl Replica {
         self.settled_us = context.now_us;
         self.note_former(&before, was, context.now_us);
         if was == Role::Primary && is != Role::Primary {
-            self.depose(effects);
+            self.depose(context.now_us, effects);
         }
         if is == Role::Primary {
             if !goes_on {
@@ -132,6 +132,7 @@ impl Replica {
         }
         self.mark = NO_MARK;
         self.is_lapsed = false;
+        self.owes_yield = false;
     }
 
     /// Logs the mark of the epoch, as soon as there is room for it.
@@ -147,7 +148,7 @@ impl Replica {
         Ok(())
     }
 
-    fn depose(&mut self, effects: &mut dyn Effects) {
+    fn depose(&mut self, now_us: u64, effects: &mut dyn Effects) {
         self.partition.stand_down(&unavailable(), effects);
         self.turn_away(effects);
         self.streams.clear();
@@ -156,8 +157,31 @@ impl Replica {
             // What it cannot read it must not pass on, and it takes all of it anew.
             self.needs_state = true;
         }
-        // The new primary need not wait for what this one was granted.
-        effects.send(self.view.primary, self.view.epoch, &Call::Yield);
+        self.owes_yield = true;
+        self.say_yield(now_us, effects);
+    }
+
+    /// When all that it ever held for readers may be changed, in milliseconds.
+    pub(crate) fn holds_end_ms(&self) -> u64 {
+        self.partition.holds_end_ms()
+    }
+
+    /// Something may be held until then of which its partition knows nothing.
+    pub(crate) fn await_holds(&mut self, until_ms: u64) {
+        self.partition.await_holds(until_ms);
+    }
+
+    /// The new primary need not wait for what this one was granted, nor for what it has held for readers.
+    pub(super) fn say_yield(&mut self, now_us: u64, effects: &mut dyn Effects) {
+        if self.owes_yield && now_us >= self.yield_us() {
+            self.owes_yield = false;
+            effects.send(self.view.primary, self.view.epoch, &Call::Yield);
+        }
+    }
+
+    /// When it may say so.
+    pub(super) fn yield_us(&self) -> u64 {
+        if is_planted(Bug::HoldIgnored) { 0 } else { self.holds_end_ms().saturating_mul(1_000) }
     }
 
     /// An older primary acts in this epoch, or a later one: it uses no grant for an older one.

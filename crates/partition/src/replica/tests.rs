@@ -7,6 +7,7 @@ mod commit;
 mod damaged;
 mod gather;
 mod held;
+mod holds;
 mod mending;
 mod room;
 mod splits;
@@ -34,6 +35,7 @@ const CEILING: Timestamp = Timestamp::from_millis(1 << 40);
 struct Out {
     sent: Vec<(Member, PartitionEpoch, Vec<u8>)>,
     answered: Vec<(u64, bool)>,
+    held_us: u32,
     asked: Vec<Change>,
     wrong_owner: usize,
     maps: usize,
@@ -47,11 +49,17 @@ struct Node {
     leases: Leases,
     out: Out,
     now_us: u64,
+    now_ms: u64,
 }
 
 impl crate::Effects for Out {
     fn answer(&mut self, to: Token, message: &Message<'_>) {
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
+    }
+
+    fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {
+        self.held_us = held_us;
+        self.answer(to, message);
     }
 
     fn reply(&mut self, _to: Token, _bytes: &[u8]) {}
@@ -133,7 +141,7 @@ impl Node {
         let options = Options { durability, index_seed: 7, epoch: PartitionEpoch(1) };
         let replica = Replica::open(&mut engine, member(instance), PartitionId(1), options).expect("opens");
         let leases = Leases::new(member(instance), 1, Timestamp::ZERO);
-        Node { disk, engine, replica, leases, out: Out::default(), now_us: 10_000_000 }
+        Node { disk, engine, replica, leases, out: Out::default(), now_us: 10_000_000, now_ms: 5_000 }
     }
 
     fn tell(&mut self, told: Told<'_>) {
@@ -142,11 +150,22 @@ impl Node {
         }
         let mut context = Context {
             engine: &mut self.engine,
-            now: Now { ms: 5_000 },
+            now: Now { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
             now_us: self.now_us,
             leases: &self.leases,
         };
         self.replica.step(&mut context, told, &mut self.out).expect("goes on");
+    }
+
+    /// When it wants a tick though nothing comes.
+    fn wake_us(&mut self) -> u64 {
+        let mut context = Context {
+            engine: &mut self.engine,
+            now: Now { ms: self.now_ms, elapsed_ms: self.now_us / 1_000 },
+            now_us: self.now_us,
+            leases: &self.leases,
+        };
+        self.replica.next_wake_us(&mut context)
     }
 
     fn hear(&mut self, from: u32, epoch: u64, call: &Call<'_>) {
@@ -454,7 +473,8 @@ fn each_rule_broken_is_seen_by_its_test() {
     use super::lease::tests as lease;
     use crate::planted::{Bug, plant};
 
-    let tests: [(Bug, fn()); 15] = [
+    let tests: [(Bug, fn()); 16] = [
+        (Bug::HoldIgnored, holds::who_is_deposed_yields_once_what_it_has_held_may_be_changed),
         (Bug::RottenLeftOut, mending::what_has_rotted_is_not_left_out_of_what_is_sent),
         (Bug::LogNotHeld, held::what_is_removed_stays_removed_though_the_log_is_compacted_while_it_is_sent),
         (Bug::DigestOfAnyIndex, audit::those_that_hold_the_same_find_it_so_though_more_is_written_meanwhile),

@@ -20,6 +20,9 @@ impl Replica {
         };
         wake_us = wake_us.min(self.mend_wake_us(now_us)).min(self.room_wake_us(now_us));
         wake_us = wake_us.min(self.damage.wake_us(now_us));
+        if self.owes_yield {
+            wake_us = wake_us.min(self.yield_us());
+        }
         wake_us = wake_us.min(self.taking.as_ref().map_or(u64::MAX, |taking| taking.wake_us(now_us)));
         // It may be that others are being written, or that entries are not committed yet.
         if context.engine.checkpoint_is_wanted(self.partition.handle()) == Ok(true) {

@@ -340,7 +340,7 @@ impl Host {
         let mut gather = Gather { partition: 0, epoch, me, map: &live.map, out };
         let mut context = Context {
             engine: &mut live.engine,
-            now: Now { ms: live.unix_ms },
+            now: Now::at_ms(live.unix_ms),
             now_us: clock_us,
             leases: &live.leases,
         };

@@ -24,8 +24,8 @@ impl<T> Session<T> {
         self.connection_mut(index).phase = Phase::Greeting { due };
         self.timers.arm(Subject::Connection(index), due);
         let features = match self.settings.compress_from_bytes {
-            Some(_) => Features(Features::GATHER.0 | Features::LZ4.0),
-            None => Features::GATHER,
+            Some(_) => Features(Features::GATHER.0 | Features::HOLD.0 | Features::LZ4.0),
+            None => Features(Features::GATHER.0 | Features::HOLD.0),
         };
         let name = self.settings.name.clone();
         let mut hello = Hello {
@@ -186,6 +186,7 @@ impl<T> Session<T> {
         connection.encoder = Encoder { version: ack.version, ..Encoder::default() };
         connection.decoder = Decoder::agreed(ack.version, ack.features);
         connection.gathers = ack.features.has(Features::GATHER);
+        connection.holds = ack.features.has(Features::HOLD);
         match prove {
             Some(prove) => {
                 connection.proving = Some(Box::new(*ack));

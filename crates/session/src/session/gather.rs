@@ -27,15 +27,16 @@ impl<T> Session<T> {
         let (item, write) = (item.clone(), *write);
         let Some((kind, body)) = WireOperation::of_packed(&item) else { return false };
         let (place, time_out_ms) = (of(operation), time_out_ms(now, operation));
+        let hold = self.asks_hold(index, &[handle]);
         let cargo = Cargo::One(handle);
         let flight = match write {
             true => {
                 let Ok(head) = stamp.encode() else { return false };
-                self.add(now, index, (place, kind, time_out_ms), (&head, body), cargo)
+                self.add(now, index, (place, kind, time_out_ms, hold), (&head, body), cargo)
             }
             false => {
                 let head = self.seen.0.to_le_bytes();
-                self.add(now, index, (place, kind, time_out_ms), (&head, body), cargo)
+                self.add(now, index, (place, kind, time_out_ms, hold), (&head, body), cargo)
             }
         };
         self.took_off(now, handle, flight);
@@ -56,7 +57,7 @@ impl<T> Session<T> {
         let head =
             Batch::encode_head(&stamp, aboard.len() as u32).expect("stamps are made as they should be");
         let cargo = Cargo::Batch(aboard.clone());
-        let part = (place, Kind::Batch.number(), time_out_ms);
+        let part = (place, Kind::Batch.number(), time_out_ms, self.asks_hold(index, &aboard));
         let flight = self.add(now, index, part, (&head, packed), cargo);
         for handle in aboard {
             self.took_off(now, handle, flight);
@@ -86,7 +87,7 @@ impl<T> Session<T> {
         &mut self,
         now: Time,
         index: u32,
-        ((keyspace, partition, partition_epoch), kind, time_out_ms): (Place, u16, u32),
+        ((keyspace, partition, partition_epoch), kind, time_out_ms, hold): (Place, u16, u32, bool),
         (head, rest): (&[u8], &[u8]),
         cargo: Cargo,
     ) -> Handle {
@@ -101,7 +102,7 @@ impl<T> Session<T> {
         let connection = self.connections[index as usize].as_mut().expect("only what is there is written to");
         let open = connection.open.as_mut().expect("it was opened above");
         open.time_out_ms = open.time_out_ms.max(time_out_ms);
-        let request = GatheredRequest { keyspace, partition, partition_epoch, kind, body: &[] };
+        let request = GatheredRequest { keyspace, partition, partition_epoch, kind, hold, body: &[] };
         request.put_header(head.len() + rest.len(), &mut connection.out);
         connection.out.extend_from_slice(head);
         connection.out.extend_from_slice(rest);

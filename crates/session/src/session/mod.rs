@@ -29,7 +29,7 @@ use crate::error::{Error, Trouble, Waiting};
 use crate::flight::Flight;
 use crate::handed_out::HandedOut;
 use crate::lane::Lane;
-use crate::limits::{SILENT_US, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
+use crate::limits::{HELD_NINTHS, SILENT_US, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX, WAIT_GRACE_US};
 use crate::operation::{Operation, Owner, State};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
@@ -60,7 +60,9 @@ pub struct Session<T> {
     /// How those of them went that read.
     reads: ReadCounts,
     /// Ends of their operations, which they have not been told yet.
-    ended: VecDeque<(Handle, u32, Result<Reply, Error>)>,
+    ended: VecDeque<Ended>,
+    /// For how long the frame, or the part of one, that is being looked at says that what it tells is held.
+    held_us: u32,
     /// The map, and the latest answer about it, by which those that wait for one were begun last.
     together_map: (MapEpoch, Option<Time>),
     operation_bytes: usize,
@@ -97,6 +99,16 @@ pub struct Session<T> {
     closed: bool,
 }
 
+/// How an operation of several that end together has ended.
+#[derive(Debug)]
+struct Ended {
+    procedure: Handle,
+    slot: u32,
+    result: Result<Reply, Error>,
+    /// Until when nobody changes what it has read; `None`: anybody may.
+    held_until: Option<Time>,
+}
+
 impl<T> Session<T> {
     /// A session that knows nothing yet but whom to ask; it asks at the first turn.
     #[must_use]
@@ -112,6 +124,7 @@ impl<T> Session<T> {
             together: Slots::new(),
             reads: ReadCounts::default(),
             ended: VecDeque::new(),
+            held_us: 0,
             together_map: (MapEpoch(0), None),
             operation_bytes: 0,
             flights: Slots::new(),
@@ -147,18 +160,25 @@ impl<T> Session<T> {
         let Request { ask, limit_us, collecting } = request;
         match ask {
             Ask::Together(together) => self.begin_together(now, *together, limit_us, token),
-            ask => self.take_up(now, (ask, collecting), limit_us, Owner::Caller(token)),
+            ask => self.take_up(now, (ask, collecting, false), limit_us, Owner::Caller(token)),
         }
     }
 
     /// Takes up an operation for which there is room.
-    fn take_up(&mut self, now: Time, (ask, collecting): (Ask, Collecting), limit_us: u64, owner: Owner<T>) {
+    fn take_up(
+        &mut self,
+        now: Time,
+        (ask, collecting, hold): (Ask, Collecting, bool),
+        limit_us: u64,
+        owner: Owner<T>,
+    ) {
         let grace_us = if matches!(ask, Ask::Record { wait: true, .. }) { WAIT_GRACE_US } else { 0 };
         let deadline = now.after_us(limit_us).after_us(grace_us);
         let handle = self.operations.insert(Operation {
             owner,
             ask,
             collecting,
+            hold,
             submitted: now,
             deadline,
             state: State::Unrouted,
@@ -370,7 +390,12 @@ impl<T> Session<T> {
         self.operation_bytes -= request.bytes();
         match owner {
             Owner::Caller(token) => self.effects.push(Effect::Complete { token, result }),
-            Owner::Together { procedure, slot } => self.ended.push_back((procedure, slot, result)),
+            Owner::Together { procedure, slot } => {
+                // From when it was sent, by this clock: it was read later, and is held for longer.
+                let held_us = u64::from(self.held_us) * HELD_NINTHS / 9;
+                let held_until = answered.filter(|_| held_us > 0).map(|sent| sent.after_us(held_us));
+                self.ended.push_back(Ended { procedure, slot, result, held_until });
+            }
         }
         if let (Some(stamp), Some(partition)) = (stamp, partition) {
             let keyspace = request.ask.keyspace();

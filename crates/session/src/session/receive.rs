@@ -66,7 +66,11 @@ impl<T> Session<T> {
             Decoded::Frame { frame, used } => {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 match frame.message(&mut scratch) {
-                    Ok(message) => self.answered(now, index, frame.envelope.request, message, whole),
+                    Ok(message) => {
+                        self.held_us = self.believed(index, frame.envelope.held_us());
+                        self.answered(now, index, frame.envelope.request, message, whole);
+                        self.held_us = 0;
+                    }
                     Err(_) => self.refused_frame(now, index, frame.envelope.request),
                 }
                 self.scratch = scratch;
@@ -95,7 +99,11 @@ impl<T> Session<T> {
         if let Message::Gathered(answers) = message {
             for answer in answers.iter() {
                 match answer.message() {
-                    Ok(message) => self.answered(now, index, answer.request, message, whole),
+                    Ok(message) => {
+                        self.held_us = self.believed(index, answer.held_us.into());
+                        self.answered(now, index, answer.request, message, whole);
+                        self.held_us = 0;
+                    }
                     Err(_) => self.damaged(now, index, answer.request),
                 }
             }
@@ -143,6 +151,12 @@ impl<T> Session<T> {
             }
             (cargo, message) => self.own_answered(now, index, handle, Flight { cargo, ..flight }, message),
         }
+    }
+
+    /// For how long something is held, as the other side says; who has not agreed to hold anything says nothing of it.
+    fn believed(&self, index: u32, held_us: u32) -> u32 {
+        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.holds);
+        if holds { held_us } else { 0 }
     }
 
     /// An answer to a request of the session's own, or one that does not fit its request.

@@ -1,6 +1,6 @@
 //! Operations that end together: what they ask is taken up, and how it ended is told to them.
 
-use super::Session;
+use super::{Ended, Session};
 use crate::effect::Effect;
 use crate::error::{Error, Waiting};
 use crate::operation::Owner;
@@ -41,10 +41,11 @@ impl<T> Session<T> {
             waiting.into_iter().for_each(|handle| self.begin(now, handle));
         }
         self.together_map = (epoch, self.mapping.answered_question);
-        while let Some((handle, slot, result)) = self.ended.pop_front() {
+        while let Some(Ended { procedure: handle, slot, result, held_until }) = self.ended.pop_front() {
             // Others of its operations may have ended it.
             if let Some(procedure) = self.together.get_mut(handle) {
-                let step = procedure.together.ended(&self.map, slot, result);
+                // All that has come was read before this turn's time.
+                let step = procedure.together.ended((&self.map, now), slot, (result, held_until));
                 self.go_on(now, handle, step);
             }
         }
@@ -113,7 +114,7 @@ impl<T> Session<T> {
                 for sending in sendings {
                     let owner = Owner::Together { procedure: handle, slot: sending.slot };
                     self.operation_bytes += sending.ask.bytes();
-                    self.take_up(now, (sending.ask, sending.collecting), limit_us, owner);
+                    self.take_up(now, (sending.ask, sending.collecting, sending.hold), limit_us, owner);
                 }
             }
         }

@@ -63,6 +63,12 @@ impl<T> Session<T> {
         encoder.encode(envelope, message, out)
     }
 
+    /// Whether what these read is asked to be held: all or nothing, as they are answered together.
+    pub(super) fn asks_hold(&self, index: u32, handles: &[Handle]) -> bool {
+        let holds = self.connections[index as usize].as_ref().is_some_and(|one| one.holds);
+        holds && handles.iter().all(|handle| self.operations.get(*handle).is_some_and(|one| one.hold))
+    }
+
     fn has_room(&self, index: u32) -> bool {
         let Some(connection) = self.connections[index as usize].as_ref() else { return false };
         let another = connection.flights < self.settings.window_frames && self.flights.len() < FLIGHTS_MAX;
@@ -85,6 +91,7 @@ impl<T> Session<T> {
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
             time_out_ms: time_out_ms(now, operation),
+            hold: self.asks_hold(index, &[handle]),
             ..Envelope::default()
         };
         let flight = self.launch(now, index, Cargo::One(handle));
@@ -259,6 +266,7 @@ impl<T> Session<T> {
             partition: operation.partition.unwrap_or_default(),
             partition_epoch: operation.epoch,
             time_out_ms,
+            hold: self.asks_hold(index, &aboard),
             ..Envelope::default()
         };
         let operations = Many::packed(aboard.len() as u32, packed).expect("it was packed item by item");

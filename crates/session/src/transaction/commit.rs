@@ -128,7 +128,7 @@ impl Commit {
         };
         let Place { keyspace, point } = decider;
         let ask = Ask::Point { keyspace, point, what: Pointed::Transact, bytes };
-        Step::Send(vec![Sending { slot: 0, ask, collecting: Collecting::Never }])
+        Step::Send(vec![Sending { slot: 0, ask, collecting: Collecting::Never, hold: false }])
     }
 
     /// Nothing was done: what only an older map or a slow staging was to blame for goes again as another transaction.
@@ -163,7 +163,7 @@ fn stage(pieces: Vec<(Place, bytes::Bytes)>) -> Step {
     let send = |((place, bytes), slot): ((Place, bytes::Bytes), u32)| {
         let Place { keyspace, point } = place;
         let ask = Ask::Point { keyspace, point, what: Pointed::Stage, bytes };
-        Sending { slot, ask, collecting: Collecting::Never }
+        Sending { slot, ask, collecting: Collecting::Never, hold: false }
     };
     Step::Send(pieces.into_iter().zip(0..).map(send).collect())
 }

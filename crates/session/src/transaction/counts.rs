@@ -5,6 +5,10 @@ use super::Together;
 /// Reads of several records that a session has brought, by how they were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadCounts {
+    /// In one round, as nobody could change anything meanwhile.
+    pub held: u64,
+    /// In one round, without its being known that they are of one moment, for a caller who sees to that.
+    pub looked: u64,
     /// Confirmed as they were first read.
     pub confirmed: u64,
     /// Confirmed after something had to be read again.
@@ -13,15 +17,28 @@ pub struct ReadCounts {
     pub transacted: u64,
 }
 
+/// How one of them has gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Went {
+    Held,
+    Looked,
+    Confirmed,
+    ReadAgain,
+    Transacted,
+}
+
 impl ReadCounts {
     /// Something has ended well.
     pub(crate) fn note(&mut self, together: &Together) {
         if let Together::Reading(reading) = together {
-            match reading.went() {
-                (_, true) => self.transacted += 1,
-                (true, false) => self.read_again += 1,
-                (false, false) => self.confirmed += 1,
-            }
+            let count = match reading.went() {
+                Went::Held => &mut self.held,
+                Went::Looked => &mut self.looked,
+                Went::Confirmed => &mut self.confirmed,
+                Went::ReadAgain => &mut self.read_again,
+                Went::Transacted => &mut self.transacted,
+            };
+            *count += 1;
         }
     }
 }

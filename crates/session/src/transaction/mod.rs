@@ -8,8 +8,9 @@
 //!                   └──────────── the map was older than a split ◀──────────────────┤
 //!                                                                                   ▼
 //!   Reading   look ──▶ confirm ──▶ end                                    aborted: told to the caller
-//!               ▲         │
-//!               └ changed ┘  after two failures, or where something is absent: a transaction of shared reads
+//!             ▲  │        │        ▲
+//!             │  └ held ──┼────────┘
+//!             └─ changed ─┘  after two failures, or where something is absent: a transaction of shared reads
 //! ```
 
 mod commit;
@@ -30,6 +31,10 @@ use zerohop_placement::ClusterMap;
 use crate::error::Error;
 use crate::reply::Reply;
 use crate::request::{Ask, Collecting};
+use crate::time::Time;
+
+/// How one of the operations has ended, and until when nobody changes what it has read; `None`: anybody may.
+pub(crate) type HowEnded = (Result<Reply, Error>, Option<Time>);
 
 /// Several operations that end together.
 #[derive(Clone, Debug)]
@@ -59,6 +64,8 @@ pub(crate) struct Sending {
     pub(crate) slot: u32,
     pub(crate) ask: Ask,
     pub(crate) collecting: Collecting,
+    /// Nobody should change what it reads for a moment.
+    pub(crate) hold: bool,
 }
 
 impl Together {
@@ -71,10 +78,10 @@ impl Together {
     }
 
     /// One of the operations has ended.
-    pub(crate) fn ended(&mut self, map: &ClusterMap, slot: u32, result: Result<Reply, Error>) -> Step {
+    pub(crate) fn ended(&mut self, at: (&ClusterMap, Time), slot: u32, ended: HowEnded) -> Step {
         match self {
-            Self::Commit(commit) => commit.ended(slot, result),
-            Self::Reading(reading) => reading.ended(map, slot, result),
+            Self::Commit(commit) => commit.ended(slot, ended.0),
+            Self::Reading(reading) => reading.ended(at, slot, ended),
         }
     }
 

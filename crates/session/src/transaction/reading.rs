@@ -1,6 +1,9 @@
 //! Several records as they all were at one moment.
 //!
-//! All are read at once, then all are confirmed: every primary says that the version is unchanged and nobody is about to
+//! All are read at once, and their primaries are asked to let nobody change them for a moment. Where all do, and the last answer
+//! has come before the first of these moments ends, by this clock from when each was asked for, all were so when it came.
+//!
+//! Else all are confirmed: every primary says that the version is unchanged and nobody is about to
 //! change it. A record that was the same when it was read and when it was confirmed was so in between, and between the two
 //! rounds there is a moment that is in between for all of them. An absent record has no version, and could have come and
 //! gone: where something is absent, and after two failures, the read is a transaction of reads.
@@ -14,14 +17,16 @@ use zerohop_wire::messages::{Operation, Query, Read};
 use zerohop_wire::{AbortReason, Failure, pack};
 
 use super::commit::Commit;
+use super::counts::Went;
 use super::item::Item;
 use super::unfit::Unfit;
-use super::{Sending, Step};
+use super::{HowEnded, Sending, Step};
 use crate::error::Error;
-use crate::limits::{CHECKS_MAX, CONFIRMS_MAX};
+use crate::limits::{APART_BYTES_MIN, CHECKS_MAX, CONFIRMS_MAX};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
 use crate::request::{Ask, Collect, Collecting};
+use crate::time::Time;
 
 /// Most bytes of values that are read once more by a transaction, which keeps what its operations bring.
 const SHARED_BYTES_MAX: usize = RESULT_BYTES_MAX / 2;
@@ -34,6 +39,11 @@ pub(crate) struct Reading {
     phase: Phase,
     /// Rounds in which something was found to be changed.
     failures: u32,
+    /// Until when nobody changes what was read first, of what was asked for; `None`: somebody may.
+    held_until: Option<Time>,
+    /// They are looked at once, and whether they are of one moment is told.
+    is_look: bool,
+    was_held: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -64,7 +74,14 @@ impl Reading {
             return Err(Unfit::Writes);
         }
         let got = vec![None; items.len()];
-        Ok(Self { items, got, phase: Phase::Beginning, failures: 0 })
+        let held_until = Some(Time::NEVER);
+        let phase = Phase::Beginning;
+        Ok(Self { items, got, phase, failures: 0, held_until, is_look: false, was_held: false })
+    }
+
+    /// One that does not see to it that they are of one moment, but tells whether they are.
+    pub(crate) fn look_only(items: Vec<Item>) -> Result<Self, Unfit> {
+        Ok(Self { is_look: true, ..Self::new(items)? })
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -79,7 +96,12 @@ impl Reading {
         }
     }
 
-    pub(crate) fn ended(&mut self, map: &ClusterMap, slot: u32, result: Result<Reply, Error>) -> Step {
+    pub(crate) fn ended(
+        &mut self,
+        (map, now): (&ClusterMap, Time),
+        slot: u32,
+        (result, held_until): HowEnded,
+    ) -> Step {
         match &mut self.phase {
             Phase::Beginning => Step::Wait,
             Phase::Looking { left } => {
@@ -93,7 +115,8 @@ impl Reading {
                 if let Some(place) = self.got.get_mut(slot as usize) {
                     *place = Some(got);
                 }
-                if is_last { self.all_looked_at(map) } else { Step::Wait }
+                self.held_until = self.held_until.zip(held_until).map(|(all, one)| all.min(one));
+                if is_last { self.all_looked_at(map, now) } else { Step::Wait }
             }
             Phase::Confirming { left, changed } => {
                 *left -= 1;
@@ -119,18 +142,36 @@ impl Reading {
     }
 
     /// Whether something was read again, and whether it ran as a transaction in the end.
-    pub(super) fn went(&self) -> (bool, bool) {
-        (self.failures > 0, matches!(self.phase, Phase::Transaction { .. }))
+    pub(super) fn went(&self) -> Went {
+        match self.phase {
+            Phase::Transaction { .. } => Went::Transacted,
+            _ if self.failures > 0 => Went::ReadAgain,
+            _ if self.was_held => Went::Held,
+            _ if self.is_look => Went::Looked,
+            _ => Went::Confirmed,
+        }
     }
 
     /// Reads these.
     fn look(&mut self, which: Vec<usize>) -> Step {
         self.phase = Phase::Looking { left: which.len() };
-        let ask = |item: &Item| record(item.keyspace, item.packed.clone());
-        Step::Send(which.into_iter().map(|at| together(at, ask(&self.items[at]))).collect())
+        // What somebody else has just changed is not held.
+        let hold = self.failures == 0 && self.items.len() > 1;
+        let sending = |at: usize| {
+            let item = &self.items[at];
+            let sending = together(at, record(item.keyspace, item.packed.clone()));
+            let collecting = if is_long(item) { Collecting::Never } else { sending.collecting };
+            Sending { collecting, hold, ..sending }
+        };
+        Step::Send(which.into_iter().map(sending).collect())
     }
 
-    fn all_looked_at(&mut self, map: &ClusterMap) -> Step {
+    fn all_looked_at(&mut self, map: &ClusterMap, now: Time) -> Step {
+        let is_in_time = is_planted(Bug::HeldTooLong) || self.held_until.is_some_and(|until| now < until);
+        self.was_held = self.failures == 0 && self.held_until.is_some() && is_in_time;
+        if self.was_held || self.is_look {
+            return self.end();
+        }
         // What is one item was so at one moment.
         if self.items.len() == 1 || is_planted(Bug::ReadsUnconfirmed) {
             return self.end();
@@ -200,7 +241,11 @@ impl Reading {
 
     fn end(&mut self) -> Step {
         let got = std::mem::take(&mut self.got);
-        Step::End(Ok(Reply::Many(got.into_iter().map(|got| got.unwrap_or(Err(Failure::NotFound))).collect())))
+        let answers = got.into_iter().map(|got| got.unwrap_or(Err(Failure::NotFound))).collect();
+        Step::End(Ok(match self.is_look {
+            true => Reply::Looked { answers, is_one_moment: self.was_held || self.items.len() == 1 },
+            false => Reply::Many(answers),
+        }))
     }
 
     fn is_short(&self) -> bool {
@@ -250,5 +295,13 @@ fn record(keyspace: KeyspaceId, item: Bytes) -> Ask {
 /// In one frame with all others of the same partition.
 fn together(at: usize, ask: Ask) -> Sending {
     let collecting = Collecting::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
-    Sending { slot: at as u32, ask, collecting }
+    Sending { slot: at as u32, ask, collecting, hold: false }
+}
+
+/// Whether what it brings is so long that it is better sent from where it lies than copied beside others.
+fn is_long(item: &Item) -> bool {
+    match item.operation() {
+        Operation::Read(Read { query: Query::ReadChunk { length, .. }, .. }) => length >= APART_BYTES_MIN,
+        _ => false,
+    }
 }

@@ -259,6 +259,124 @@ fn several_reads_take_two_rounds_and_one_takes_one() {
     assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (1, 0));
 }
 
+/// A world whose servers hold what they are asked to, with records in three partitions on three instances.
+fn holding() -> (World, Vec<String>) {
+    let mut world = world(3);
+    // Not gathered, so that frames tell what they are.
+    world.cluster.features = zerohop_wire::Features::HOLD;
+    world.cluster.hold = 1000;
+    let keys = spread(&world, &[6, 1, 5]);
+    for key in &keys {
+        version(&mut world, key, key.as_bytes());
+    }
+    world.sent = Some(Vec::new());
+    (world, keys)
+}
+
+/// How many rounds reads of all of these take, and what they bring.
+fn rounds(world: &mut World, keys: &[String]) -> (usize, Vec<Option<Vec<u8>>>) {
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    world.sent = Some(Vec::new());
+    let token = world.submit(read_many(&keys));
+    world.settle();
+    let confirms = count(world, Kind::Confirm);
+    assert!(confirms == 0 || confirms == keys.len(), "all are confirmed, or none");
+    (1 + usize::from(confirms > 0), values(world.result(token)))
+}
+
+#[test]
+fn several_reads_that_are_held_take_one_round() {
+    let (mut world, keys) = holding();
+    let expected: Vec<_> = keys.iter().map(|key| Some(key.as_bytes().to_vec())).collect();
+    assert_eq!(rounds(&mut world, &keys), (1, expected.clone()));
+    assert_eq!(world.session.reads().held, 1);
+    // One of them is not held.
+    world.cluster.hold = 700;
+    let mut both = [0, 0];
+    for _ in 0..20 {
+        let (rounds, found) = rounds(&mut world, &keys);
+        both[rounds - 1] += 1;
+        assert_eq!(found, expected);
+    }
+    assert!(both[0] > 0 && both[1] > 0, "{both:?}");
+    // Several of one partition travel and are held together.
+    world.cluster.hold = 1000;
+    let near = keys_of(&world, 2, 3);
+    for key in &near {
+        version(&mut world, key, b"near");
+    }
+    assert_eq!(rounds(&mut world, &near).0, 1);
+    assert_eq!((count(&world, Kind::Batch), count(&world, Kind::Lookup)), (1, 0));
+    // An absence is not held.
+    let held = world.session.reads().held;
+    let token = world.submit(read_many(&[&keys[0], "absent"]));
+    world.settle();
+    assert_eq!(values(world.result(token)), [Some(keys[0].as_bytes().to_vec()), None]);
+    assert_eq!(world.session.reads().held, held);
+}
+
+#[test]
+fn eight_reads_at_three_instances_take_a_frame_and_a_write_for_each_and_round() {
+    let mut world = world(3);
+    world.cluster.features = support::FEATURES;
+    let keys = spread(&world, &[0, 1, 2, 3, 4, 5, 6, 7]);
+    for key in &keys {
+        version(&mut world, key, key.as_bytes());
+    }
+    for (hold, rounds) in [(1000, 1), (0, 2)] {
+        world.cluster.hold = hold;
+        world.sent = Some(Vec::new());
+        let before = world.writes;
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let token = world.submit(read_many(&keys));
+        world.settle();
+        assert_eq!(values(world.result(token)).len(), 8);
+        assert_eq!((world.writes - before, count(&world, Kind::Gather)), (3 * rounds, 3 * rounds));
+    }
+}
+
+#[test]
+fn what_was_held_for_a_shorter_time_than_the_answers_took_is_confirmed() {
+    let (mut world, keys) = holding();
+    // There and back takes 100 us, of which the clocks' rates may take a ninth.
+    for (held_us, expected) in [(112, 2), (113, 2), (114, 1), (200, 1), (0, 2)] {
+        world.cluster.held_us = held_us;
+        assert_eq!(rounds(&mut world, &keys).0, expected, "{held_us}");
+    }
+}
+
+#[test]
+fn who_has_not_agreed_to_hold_anything_is_not_asked_and_not_believed() {
+    let mut world = world(3);
+    let keys = spread(&world, &[6, 1, 4]);
+    for key in &keys {
+        version(&mut world, key, key.as_bytes());
+    }
+    // It says so all the same.
+    world.cluster.says_held = true;
+    assert_eq!(rounds(&mut world, &keys).0, 2);
+}
+
+#[test]
+fn a_look_takes_one_round_and_tells_whether_it_is_of_one_moment() {
+    let (mut world, keys) = holding();
+    for (hold, expected) in [(1000, true), (0, false)] {
+        world.cluster.hold = hold;
+        world.sent = Some(Vec::new());
+        let items = keys.iter().map(|key| look(key)).collect();
+        let token = world.submit(Request::look_at(items, LIMIT_US).unwrap());
+        world.settle();
+        let Ok(Reply::Looked { answers, is_one_moment }) = world.result(token) else { panic!() };
+        assert_eq!((answers.len(), *is_one_moment), (3, expected));
+        assert_eq!((count(&world, Kind::Lookup), count(&world, Kind::Confirm)), (3, 0));
+    }
+    // One is of one moment anyway, and an absence is told.
+    let token = world.submit(Request::look_at(vec![look("absent")], LIMIT_US).unwrap());
+    world.settle();
+    let answers = vec![Err(Failure::NotFound)];
+    assert_eq!(world.result(token), &Ok(Reply::Looked { answers, is_one_moment: true }));
+}
+
 #[test]
 fn what_is_absent_is_read_by_a_transaction() {
     let mut world = world(3);

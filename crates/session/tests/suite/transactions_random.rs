@@ -11,7 +11,7 @@ use zerohop_wire::{AbortReason, Many};
 
 use crate::support::random::Random;
 use crate::support::server::{Cluster, Record};
-use crate::support::{Faults, KEYSPACE, World};
+use crate::support::{FEATURES, Faults, KEYSPACE, World};
 
 const INSTANCES: u32 = 3;
 const ACCOUNTS: u64 = 6;
@@ -177,12 +177,15 @@ proptest! {
         seed: u64,
         mut faults in faults(),
         (busy, time_out, without_delta) in (prop_oneof![Just(0), 0..100u64], 0..50u64, 0..1000u64),
+        hold in prop_oneof![Just(0), 0..1000u64, Just(1000)],
     ) {
-        if busy > 0 {
+        // What is held is answered as if it was busy.
+        if busy > 0 || hold > 0 {
             faults.repeat = 0;
         }
         let played = play(seed, 60, faults, |cluster| {
             (cluster.busy, cluster.time_out, cluster.without_delta) = (busy, time_out, without_delta);
+            (cluster.features, cluster.hold) = (FEATURES, hold);
         });
         prop_assert!(played.is_ok(), "{:?}", played);
     }
@@ -208,15 +211,33 @@ fn most_are_done_for_all_the_faults() {
     assert!(done > 850, "{done} of 1000");
 }
 
+/// Half of what is read is held, and answers come when it is not any more, now and then.
+const SLOW: Faults = Faults { delay_us: 3_000, ..CALM };
+
+fn hold(cluster: &mut Cluster) {
+    (cluster.features, cluster.hold) = (FEATURES, 900);
+}
+
+#[test]
+fn what_is_held_sums_up_though_answers_come_late() {
+    let done: usize = (0..40).map(|seed| play(seed, 100, SLOW, hold).unwrap()).sum();
+    assert!(done > 3_000, "{done} of 4000");
+}
+
 #[cfg(feature = "planted-bugs")]
 #[test]
 fn planted_bugs_are_found() {
     use zerohop_session::planted::{Bug, plant};
     for bug in Bug::OF_TRANSACTIONS {
+        let (faults, adjust): (Faults, fn(&mut Cluster)) = match bug {
+            Bug::HeldTooLong => (SLOW, hold),
+            _ => (CALM, |_| {}),
+        };
         plant(Some(bug));
-        let is_found = (0..40).any(|seed| play(seed, 100, CALM, |_| {}).is_err());
+        let is_found = (0..40).any(|seed| play(seed, 100, faults, adjust).is_err());
         plant(None);
         assert!(is_found, "{bug:?} is not found");
     }
     assert!((0..40).all(|seed| play(seed, 100, CALM, |_| {}).is_ok()));
+    assert!((0..40).all(|seed| play(seed, 100, SLOW, hold).is_ok()));
 }

@@ -176,7 +176,7 @@ impl Cluster {
                 Pending::FetchMap => self.tell_agent(at, Told::FetchMap),
                 Pending::LogEnds(logs) => self.tell_agent(at, Told::LogEnds(logs)),
                 Pending::Asks { instance, place, wish } => {
-                    let Place { keyspace, partition, epoch } = place;
+                    let Place { keyspace, partition, epoch, .. } = place;
                     self.tell_agent(at, Told::InstanceAsks { instance, keyspace, partition, epoch, wish });
                 }
                 Pending::Drained(drained) => self.tell_agent(at, Told::Drained(drained)),

@@ -162,6 +162,10 @@ impl Cluster {
                 items::fills(blob, header, &filled(open.deed.records(records)), open.limit_us)
             }
             (Stage::Cuts, Some(header)) => items::cuts(blob, header, open.limit_us),
+            // As whoever reads what is short, or as whoever streams what is long.
+            (Stage::Looks, Some(header)) if number % 3 > 0 => {
+                vec![items::look_at(blob, header, open.limit_us)]
+            }
             (Stage::Looks, Some(header)) => items::looks(blob, header, open.limit_us),
             (Stage::Confirms, Some(_)) => items::confirms(blob, open.versions().into_iter(), open.limit_us),
             (Stage::Together, Some(header)) => vec![items::read_together(blob, header, open.limit_us)],
@@ -179,7 +183,7 @@ impl Cluster {
         }
         (open.stage, open.waiting) = (stage, requests.len());
         if stage == Stage::Looks {
-            open.looked = vec![None; requests.len()];
+            open.looked = vec![None; header.map_or(0, |header| header.chunks() as usize)];
         }
         debug_assert!((1..=PARTS).contains(&requests.len()), "there is something to ask for");
         for (part, request) in requests.into_iter().enumerate() {
@@ -293,6 +297,20 @@ impl Cluster {
             }
             (Stage::Looks, Ok(_) | Err(Error::Answer { failure: Failure::NotFound })) if open.has_changed => {
                 then = if open.waiting == 0 { Then::Forget } else { Then::Wait };
+            }
+            (Stage::Looks, Ok(Reply::Looked { answers, is_one_moment })) => {
+                open.looked = answers.into_iter().map(|one| one.ok().as_ref().and_then(looked_of)).collect();
+                let stamp = open.header.as_ref().map(|header| header.stamp);
+                let is_later = |looked: &Looked| stamp.is_none_or(|stamp| looked.stamp > stamp);
+                open.has_changed = open.looked.iter().flatten().any(is_later);
+                if is_one_moment {
+                    self.coverage.blob("blobs: reads held");
+                }
+                then = match (open.has_changed, is_one_moment) {
+                    (true, _) => Then::Forget,
+                    (false, true) => Then::LookAgain,
+                    (false, false) => Then::Confirm,
+                };
             }
             (Stage::Looks, Ok(reply)) => {
                 let looked = looked_of(&reply);

@@ -266,6 +266,7 @@ impl Cluster {
                     partition,
                     partition_epoch: *epoch,
                     time_out_ms: 1_000,
+                    hold: false,
                 };
                 let mut frame = Vec::new();
                 let encoded = Encoder::default().encode(&envelope, &message, &mut frame);

@@ -188,7 +188,7 @@ impl Cluster {
             Change::Remove(member) => Wish::Remove(member.instance),
             Change::Keep => Wish::Keep,
         };
-        let Place { keyspace, partition, epoch } = place;
+        let Place { keyspace, partition, epoch, .. } = place;
         self.trace.say(
             self.now(),
             format_args!("n{host}/{slot} asks {wish:?} of {keyspace}/{partition} at {epoch}"),

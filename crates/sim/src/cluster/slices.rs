@@ -101,7 +101,12 @@ mod tests {
     }
 
     fn place(partition: u32, epoch: u64) -> Place {
-        Place { keyspace: KEYSPACE, partition: PartitionId(partition), epoch: PartitionEpoch(epoch) }
+        Place {
+            keyspace: KEYSPACE,
+            partition: PartitionId(partition),
+            epoch: PartitionEpoch(epoch),
+            ..Place::default()
+        }
     }
 
     #[test]

@@ -90,7 +90,8 @@ impl Effects for Collect<'_> {
             keyspace: place.keyspace,
             partition: place.partition,
             partition_epoch: place.epoch,
-            time_out_ms: 0,
+            time_out_ms: place.held_us,
+            hold: false,
         };
         port.answer(&envelope, message);
     }

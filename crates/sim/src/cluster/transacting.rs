@@ -316,7 +316,9 @@ impl Cluster {
 
     /// Takes in how a client's reads of several records have gone, before it is gone.
     pub(super) fn count_reads(&mut self, client: usize) {
-        let ReadCounts { confirmed, read_again, transacted } = self.clients[client].session.reads();
+        let ReadCounts { held, looked: _, confirmed, read_again, transacted } =
+            self.clients[client].session.reads();
+        self.coverage.commits_seen("reads held", held);
         self.coverage.commits_seen("reads confirmed", confirmed);
         self.coverage.commits_seen("reads read again", read_again);
         self.coverage.commits_seen("reads turned into transactions", transacted);

@@ -11,7 +11,7 @@ use zerohop_wire::{
 use crate::history::is_outcome;
 
 /// What simulated nodes agree on with clients.
-pub(crate) const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0);
+pub(crate) const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0 | Features::HOLD.0);
 
 /// One connection.
 #[derive(Debug)]
@@ -198,7 +198,7 @@ impl Port {
     }
 
     fn fail(&mut self, of: &Envelope, failure: Failure<'static>) {
-        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, ..*of };
+        let envelope = Envelope { partition_epoch: PartitionEpoch(0), time_out_ms: 0, hold: false, ..*of };
         self.send(&envelope, &Message::Answer(Err(failure)));
     }
 

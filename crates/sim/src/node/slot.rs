@@ -66,7 +66,8 @@ impl Effects for Answers<'_> {
             keyspace: place.keyspace,
             partition: place.partition,
             partition_epoch: place.epoch,
-            time_out_ms: 0,
+            time_out_ms: place.held_us,
+            hold: false,
         };
         port.answer(&envelope, message);
     }
@@ -190,8 +191,9 @@ impl Slot {
     ) {
         let Some(instance) = &mut self.instance else { return };
         let to = Token { connection: AUDIT, request: RequestId(0) };
+        let request = to.request;
         let envelope =
-            Envelope { request: to.request, keyspace, partition, partition_epoch: epoch, time_out_ms: 0 };
+            Envelope { request, keyspace, partition, partition_epoch: epoch, ..Envelope::default() };
         let message = Message::Read { seen: Default::default(), read: *read };
         let mut answers = Answers { ports: &mut self.ports, audit: Some(&mut told) };
         instance.request(now, to, &envelope, &message, &mut answers);

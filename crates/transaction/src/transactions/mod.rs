@@ -5,6 +5,7 @@
 
 mod decider;
 mod gone;
+mod holds;
 mod participant;
 mod reads;
 mod recovery;

@@ -4,9 +4,9 @@
 //! place, from 1. So it succeeds, fails or is sent elsewhere by itself; what is wrong with the frame as a whole is
 //! answered under the frame's id.
 //!
-//! A part: keyspace (4), partition (4), partition epoch (8), kind (2), zero (2), length (4), and the body as in a frame of
-//! its own. An answer: request id (8), kind (2), zero (2), length (4), and the body likewise. Both stand one behind the
-//! other to the end of the frame's body.
+//! A part: keyspace (4), partition (4), partition epoch (8), kind (2), flags (2: 1 what is read is to be held), length (4),
+//! and the body as in a frame of its own. An answer: request id (8), kind (2), for how many us what was read is held (2),
+//! length (4), and the body likewise. Both stand one behind the other to the end of the frame's body.
 
 use super::Message;
 use crate::error::{Failure, What};
@@ -19,6 +19,9 @@ use crate::many::Element;
 
 /// Bytes in front of a request.
 const REQUEST_HEADER_BYTES: usize = 24;
+
+/// The flag of a request that is to be held.
+const HOLD: u16 = 1;
 
 /// Bytes in front of an answer.
 pub(crate) const ANSWER_HEADER_BYTES: usize = 16;
@@ -34,6 +37,8 @@ pub struct GatheredRequest<'a> {
     pub partition_epoch: PartitionEpoch,
     /// Number of its kind: one of those for a partition.
     pub kind: u16,
+    /// What it reads is to be held: see [`Envelope::hold`].
+    pub hold: bool,
     /// Its body.
     pub body: &'a [u8],
 }
@@ -45,6 +50,8 @@ pub struct GatheredAnswer<'a> {
     pub request: RequestId,
     /// Number of its kind: one of those that answer.
     pub kind: u16,
+    /// See [`Envelope::held_us`].
+    pub held_us: u16,
     /// Its body.
     pub body: &'a [u8],
 }
@@ -59,7 +66,7 @@ impl<'a> GatheredRequest<'a> {
                 .u32(self.partition.0)
                 .u64(self.partition_epoch.0)
                 .u16(self.kind)
-                .zeros(2)
+                .u16(self.hold.into())
                 .u32(length as u32)
         });
         out.extend_from_slice(&fields);
@@ -68,9 +75,9 @@ impl<'a> GatheredRequest<'a> {
     /// Whom it is for, as the part in this place, from 1, of the frame of this envelope.
     #[must_use]
     pub fn envelope(&self, frame: &Envelope, place: u32) -> Envelope {
-        let Self { keyspace, partition, partition_epoch, .. } = *self;
+        let Self { keyspace, partition, partition_epoch, hold, .. } = *self;
         let request = RequestId(frame.request.0.wrapping_add(place.into()));
-        Envelope { request, keyspace, partition, partition_epoch, time_out_ms: frame.time_out_ms }
+        Envelope { request, keyspace, partition, partition_epoch, time_out_ms: frame.time_out_ms, hold }
     }
 
     /// What it asks. Errors: to be sent as its answer; the others are not concerned.
@@ -87,8 +94,10 @@ impl<'a> GatheredRequest<'a> {
 impl<'a> GatheredAnswer<'a> {
     /// What stands in front of a body of `length` bytes.
     #[inline]
-    pub(crate) fn header(request: RequestId, kind: Kind, length: usize) -> [u8; ANSWER_HEADER_BYTES] {
-        layout(|to| to.u64(request.0).u16(kind.number()).zeros(2).u32(length as u32))
+    pub(crate) fn header(envelope: &Envelope, kind: Kind, length: usize) -> [u8; ANSWER_HEADER_BYTES] {
+        // Less than was promised is as true.
+        let held_us = u16::try_from(envelope.held_us()).unwrap_or(u16::MAX);
+        layout(|to| to.u64(envelope.request.0).u16(kind.number()).u16(held_us).u32(length as u32))
     }
 
     /// What it says. Errors: it cannot be read; the others are not concerned.
@@ -115,12 +124,15 @@ impl<'a> Element<'a> for GatheredRequest<'a> {
         let (mut fields, rest) = FieldReader::<REQUEST_HEADER_BYTES>::split(bytes)?;
         let (keyspace, partition) = (KeyspaceId(fields.u32()), PartitionId(fields.u32()));
         let (partition_epoch, kind) = (PartitionEpoch(fields.u64()), fields.u16());
-        fields.zeros(2);
+        let hold = match fields.u16() {
+            flags @ (0 | HOLD) => flags == HOLD,
+            _ => return Err(What::Flags.into()),
+        };
         let length = fields.u32() as usize;
         fields.done()?;
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
-        Ok(Self { keyspace, partition, partition_epoch, kind, body })
+        Ok(Self { keyspace, partition, partition_epoch, kind, hold, body })
     }
 }
 
@@ -128,9 +140,9 @@ impl<'a> Element<'a> for GatheredAnswer<'a> {
     const COUNT_MAX: u32 = GATHERED_MAX;
 
     fn put(&self, out: &mut Vec<u8>) -> Result<&[u8], Failure<'static>> {
-        let Self { request, kind, body } = *self;
+        let Self { request, kind, held_us, body } = *self;
         let fields: [u8; ANSWER_HEADER_BYTES] =
-            layout(|to| to.u64(request.0).u16(kind).zeros(2).u32(body.len() as u32));
+            layout(|to| to.u64(request.0).u16(kind).u16(held_us).u32(body.len() as u32));
         out.extend_from_slice(&fields);
         Ok(body)
     }
@@ -138,12 +150,11 @@ impl<'a> Element<'a> for GatheredAnswer<'a> {
     #[inline]
     fn take(bytes: &mut &'a [u8]) -> Result<Self, Failure<'static>> {
         let (mut fields, rest) = FieldReader::<ANSWER_HEADER_BYTES>::split(bytes)?;
-        let (request, kind) = (RequestId(fields.u64()), fields.u16());
-        fields.zeros(2);
+        let (request, kind, held_us) = (RequestId(fields.u64()), fields.u16(), fields.u16());
         let length = fields.u32() as usize;
         fields.done()?;
         let (body, rest) = split(rest, length)?;
         *bytes = rest;
-        Ok(Self { request, kind, body })
+        Ok(Self { request, kind, held_us, body })
     }
 }

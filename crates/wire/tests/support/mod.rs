@@ -53,6 +53,7 @@ pub fn envelope(seed: &Seed) -> Envelope {
         partition: PartitionId(n[2] as u32),
         partition_epoch: PartitionEpoch(n[3]),
         time_out_ms: (n[4] % 86_400_001) as u32,
+        hold: n[4].is_multiple_of(3),
     }
 }
 
@@ -130,12 +131,12 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
 }
 
 fn gathered_request<'a>(seed: &Seed, body: &'a [u8]) -> GatheredRequest<'a> {
-    let Envelope { keyspace, partition, partition_epoch, .. } = envelope(seed);
-    GatheredRequest { keyspace, partition, partition_epoch, kind: seed.n[4] as u16, body }
+    let Envelope { keyspace, partition, partition_epoch, hold, .. } = envelope(seed);
+    GatheredRequest { keyspace, partition, partition_epoch, kind: seed.n[4] as u16, hold, body }
 }
 
 fn gathered_answer<'a>(n: &[u64; 5], body: &'a [u8]) -> GatheredAnswer<'a> {
-    GatheredAnswer { request: RequestId(n[0]), kind: n[1] as u16, body }
+    GatheredAnswer { request: RequestId(n[0]), kind: n[1] as u16, held_us: n[2] as u16, body }
 }
 
 fn log_entry<'a>(seed: &'a Seed, sub: u8, payload: &'a [u8]) -> LogEntry<'a> {

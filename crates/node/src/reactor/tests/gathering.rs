@@ -17,7 +17,14 @@ fn gatherer(stand: &mut Stand) -> usize {
 
 fn request(kind: Kind, body: &[u8]) -> GatheredRequest<'_> {
     let (keyspace, partition) = (KeyspaceId(3), PartitionId(4));
-    GatheredRequest { keyspace, partition, partition_epoch: PartitionEpoch(1), kind: kind.number(), body }
+    GatheredRequest {
+        keyspace,
+        partition,
+        partition_epoch: PartitionEpoch(1),
+        kind: kind.number(),
+        hold: false,
+        body,
+    }
 }
 
 /// Lookups of these keys in one frame.

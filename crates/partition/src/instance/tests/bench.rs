@@ -20,6 +20,7 @@ use zerohop_wire::{Envelope, Failure, Message, messages};
 
 use super::super::{Effects, Identity, Instance, Opened, Options, Place, Time};
 use crate::event::Token;
+use crate::limits::HOLD_MS;
 
 pub(super) const CLUSTER: ClusterId = ClusterId([7; 16]);
 
@@ -190,6 +191,8 @@ impl Bench {
         let engine = EngineOptions { disk_reserve_bytes, ..options().engine };
         let options = Options { identity, engine };
         let (instance, opened) = Instance::open(disk.clone(), options, history, now).expect("opens");
+        // What the process before it has held is changed from then on.
+        let now = Time { unix_ms: now.unix_ms + HOLD_MS, elapsed_ms: now.elapsed_ms + HOLD_MS };
         (Bench { disk, instance, sent: Sent::default(), now, next: 0 }, opened)
     }
 

@@ -125,7 +125,7 @@ fn sessions_differ_and_maps_and_pulses_are_answered() {
     let mut sessions = bench.sent.sessions.clone();
     sessions.dedup();
     assert_eq!(sessions.len(), 3);
-    assert!(sessions.iter().all(|session| session.issued.millis() == 1_000_000));
+    assert!(sessions.iter().all(|session| session.issued.millis() == bench.now.unix_ms));
     bench.ask(Envelope::default(), &Message::MapGet(MapGet { since: MapEpoch(0) }));
     let (epoch, since, encoded) = bench.sent.maps.pop().expect("is answered");
     assert_eq!((epoch, since), (1, 0));

@@ -1,6 +1,7 @@
 //! Transactions over partitions of several instances, which say to each other what they have to.
 
 mod gone;
+mod holds;
 mod random;
 mod room;
 mod scans;
@@ -575,7 +576,8 @@ fn decider_and_participants_may_fail_over_at_any_moment_with_three_copies() {
 #[test]
 fn planted_bugs_are_seen() {
     use crate::planted::{Bug, plant};
-    let seen_by: [(Bug, fn()); 2] = [
+    let seen_by: [(Bug, fn()); 3] = [
+        (Bug::HoldIgnored, holds::whoever_writes_a_record_waits_until_it_is_not_held),
         (Bug::TransactionTwice, a_transaction_over_partitions_of_two_instances_is_done_at_one_version),
         (Bug::IntentsIgnored, a_read_waits_for_the_intents_that_stand_and_confirming_sees_them),
     ];

@@ -81,7 +81,7 @@ impl World {
         let durability =
             [Durability::Sync, Durability::Sync, Durability::Interval { ms: 20 }, Durability::Memory]
                 [random.below(4) as usize];
-        let now = Now { ms: 1_000_000 };
+        let now = Now::at_ms(1_000_000);
         let rig = Rig::with(SimulatedDisk::new(seed), durability, now, options());
         let client = |nonce| Client {
             session: SessionId { issued: Timestamp::from_millis(900_000 + nonce), nonce },
@@ -452,7 +452,7 @@ impl World {
     fn crash(&mut self) {
         let disk = SimulatedDisk::new(0);
         let rig =
-            std::mem::replace(&mut self.rig, Rig::with(disk, self.durability, Now { ms: 0 }, options()));
+            std::mem::replace(&mut self.rig, Rig::with(disk, self.durability, Now::at_ms(0), options()));
         self.rig = rig.crash_with(self.durability, options());
         let last = self.rig.partition.stats().last;
         if self.durability == Durability::Sync {

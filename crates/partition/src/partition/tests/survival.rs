@@ -106,7 +106,7 @@ fn versions_go_on_above_the_last_though_the_clock_has_gone_back() {
 #[test]
 fn where_entries_are_missing_all_sessions_are_expired() {
     let disk = SimulatedDisk::new(1);
-    let mut rig = Rig::on(disk.clone(), Durability::Sync, crate::Now { ms: 1_000_000 });
+    let mut rig = Rig::on(disk.clone(), Durability::Sync, crate::Now::at_ms(1_000_000));
     assert_eq!(counter(&mut rig, 1, stamp(1, 1)), Some(Ok(1)));
     rig.engine.sync().expect("syncs");
     assert_eq!(counter(&mut rig, 2, stamp(2, 1)), Some(Ok(2)));
@@ -177,7 +177,7 @@ fn entries_are_numbered_in_the_epoch_that_is_served() {
                 envelope: Default::default(),
                 message: &message,
             };
-            let now = crate::Now { ms: 2_000_000 };
+            let now = crate::Now::at_ms(2_000_000);
             partition.step(&mut engine, now, Event::Request(request), &mut out).expect("goes on");
         }
         let last = engine.partition_stats(partition.handle()).expect("is open").last;

@@ -95,6 +95,11 @@ impl Partition {
         !self.has_transactions() || self.open_transactions()
     }
 
+    /// Whether a request may change a record that can be held; one whose deadline has come was never.
+    pub(in crate::partition) fn may_change(message: &Message<'_>) -> bool {
+        keys_of(message).is_some_and(|(_, changes)| changes) || matches!(message, Message::Transact(_))
+    }
+
     /// Whether a record may be removed now because its deadline has come.
     pub(in crate::partition) fn may_expire(&self, key: &[u8]) -> bool {
         match &self.transacting {
@@ -120,6 +125,9 @@ impl Partition {
     ) -> bool {
         // A page of a scan may show any record.
         let is_scan = matches!(request.message, Message::Scan(_));
+        if self.transacting.as_deref().is_some_and(|one| one.transactions.is_free()) {
+            return false;
+        }
         let Some((keys, changes)) = keys_of(request.message) else { return false };
         if is_planted(Bug::IntentsIgnored) && !changes {
             return false;

@@ -55,6 +55,8 @@ pub(super) struct Transacting {
     /// Of requests that are not in the log: the lowest sequence without an answer that their client has told, and whom to answer.
     asked: BTreeMap<(SessionId, Sequence), (u64, Ticket)>,
     tick_at_ms: u64,
+    /// Nothing but holds for readers has been in it.
+    pub(super) has_holds_alone: bool,
 }
 
 /// Who is to be answered.
@@ -74,6 +76,21 @@ impl Transacting {
     fn is_idle(&self) -> bool {
         self.transactions.is_idle() && self.parked.is_empty()
     }
+
+    /// Holds a cell for readers until then, unless somebody may change it.
+    pub(super) fn hold(&mut self, cell: u64, until_ms: u64) -> bool {
+        is_planted(Bug::HoldIgnored) || self.transactions.hold(cell, until_ms)
+    }
+
+    /// Until when the first hold lasts.
+    pub(super) fn first_lapse(&self) -> Option<u64> {
+        self.transactions.first_lapse()
+    }
+
+    /// Whether nothing but holds has been in it, and none is.
+    pub(super) fn is_over(&self) -> bool {
+        self.has_holds_alone && self.is_idle() && self.clients.is_empty() && self.asked.is_empty()
+    }
 }
 
 impl Partition {
@@ -84,7 +101,7 @@ impl Partition {
     }
 
     /// Takes up what the log says, if that was not done. `false`: not yet, as entries are on their way that it may say more in.
-    fn open_transactions(&mut self) -> bool {
+    pub(super) fn open_transactions(&mut self) -> bool {
         if self.transacting.is_some() {
             return true;
         }
@@ -108,6 +125,7 @@ impl Partition {
             tickets: 0,
             asked: BTreeMap::new(),
             tick_at_ms: self.clock.now_ms() + TRANSACTIONS_TICK_MS,
+            has_holds_alone: false,
         }));
         true
     }
@@ -115,7 +133,8 @@ impl Partition {
     /// Whether nothing of a transaction is under way here, nor may be in what is not committed yet. Where the keyspace is being
     /// dropped it remains so, whoever is primary.
     pub(crate) fn is_drained(&self) -> bool {
-        self.group.last() == self.state.applied
+        !self.may_hold()
+            && self.group.last() == self.state.applied
             && self.state.transacted.as_ref().is_none_or(|one| one.state.is_quiet())
             && self.transacting.as_ref().is_none_or(|one| one.transactions.is_drained())
     }
@@ -141,12 +160,15 @@ impl Partition {
         effects: &mut dyn Effects,
     ) {
         let is_ours = self.slice().is_some_and(|slice| slice.span().has(message.to));
-        if is_ours && !self.held.is_full() && self.open_transactions() {
+        // Whoever has prepared was in the way of every hold.
+        let may_be_held = self.has_unknown_holds() && matches!(message.what, What::Prepare { .. });
+        if is_ours && !may_be_held && !self.held.is_full() && self.open_transactions() {
             let message = message.clone();
-            if effects.is_closing(message.to.keyspace)
-                && let Some(transacting) = self.transacting.as_deref_mut()
-            {
-                transacting.transactions.close();
+            if let Some(transacting) = self.transacting.as_deref_mut() {
+                transacting.has_holds_alone = false;
+                if effects.is_closing(message.to.keyspace) {
+                    transacting.transactions.close();
+                }
             }
             self.act(engine, effects, |transactions, now, host, told| {
                 transactions.message(now, host, message, told);
@@ -177,7 +199,13 @@ impl Partition {
     /// When that has something to do.
     pub(crate) fn next_transactions_ms(&self) -> Option<u64> {
         match &self.transacting {
-            Some(transacting) => (!transacting.is_idle()).then_some(transacting.tick_at_ms),
+            Some(transacting) => {
+                // Nobody is woken for a hold that nobody waits for.
+                let lapse = transacting.first_lapse().filter(|_| transacting.transactions.has_queue());
+                let left = lapse.map(|until_ms| until_ms.saturating_sub(self.clock.elapsed_ms()));
+                let tick_at_ms = (!transacting.is_idle()).then_some(transacting.tick_at_ms);
+                left.map(|left_ms| self.clock.now_ms() + left_ms).into_iter().chain(tick_at_ms).min()
+            }
             None => self.state.transacted.is_some().then(|| self.clock.now_ms()),
         }
     }
@@ -213,6 +241,17 @@ impl Partition {
         self.buffers.staged = Some(staged);
         self.transacting = Some(transacting);
         wanted
+    }
+
+    /// Whoever waits for holds that have lapsed goes on.
+    pub(super) fn lapse<D: Disk>(&mut self, engine: &mut Engine<D>, effects: &mut dyn Effects) {
+        let now_ms = self.clock.elapsed_ms();
+        let first = self.transacting.as_deref().and_then(Transacting::first_lapse);
+        if first.is_some_and(|until_ms| until_ms <= now_ms) {
+            self.act(engine, effects, |transactions, now, host, told| {
+                transactions.lapse(now, host, now_ms, told);
+            });
+        }
     }
 
     /// Tells the transactions which of their entries are committed.
@@ -301,6 +340,7 @@ impl Partition {
     /// still on its way to being committed, is taken up again once that is.
     pub(super) fn forget_transactions(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
         let Some(transacting) = self.transacting.take() else { return };
+        self.lose_holds();
         self.transactions_after = self.group.last();
         for client in transacting.clients.into_values() {
             effects.answer(client.token, &requests::in_doubt());

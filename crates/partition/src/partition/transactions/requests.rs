@@ -94,6 +94,7 @@ impl Partition {
             return fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
         }
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
+        transacting.has_holds_alone = false;
         let id = TransactionId { decider, session: stamp.session, sequence: stamp.sequence };
         // One that has begun goes on, whatever the map has become since: who hears that it was misplaced takes it for not begun.
         if !transacting.transactions.runs(&id)
@@ -167,6 +168,9 @@ impl Partition {
             return Err(busy);
         }
         let stamp = &stage.stamp;
+        if let Some(transacting) = self.transacting.as_deref_mut() {
+            transacting.has_holds_alone = false;
+        }
         let id = StageId { session: stamp.session, sequence: stamp.sequence };
         let bytes = Bytes::copy_from_slice(stage.piece);
         let mut refused = None;

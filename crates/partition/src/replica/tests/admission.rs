@@ -69,7 +69,7 @@ fn a_follower_says_when_it_has_flushed_what_it_was_sent() {
         b.engine.maintain(ms).expect("goes on");
     }
     let mut context =
-        Context { engine: &mut b.engine, now: Now { ms: 5_000 }, now_us: b.now_us, leases: &b.leases };
+        Context { engine: &mut b.engine, now: Now::at_ms(5_000), now_us: b.now_us, leases: &b.leases };
     assert!(b.replica.next_wake_us(&mut context) < u64::MAX, "it wakes for it by itself");
     b.tell(Told::Tick);
     assert_eq!(b.said(), [told(2)]);

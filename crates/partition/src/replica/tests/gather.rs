@@ -39,7 +39,7 @@ fn entries_to(a: &mut Node, to: u32) -> Vec<usize> {
 
 fn wake_us(a: &mut Node) -> u64 {
     let mut context =
-        Context { engine: &mut a.engine, now: Now { ms: 5_000 }, now_us: a.now_us, leases: &a.leases };
+        Context { engine: &mut a.engine, now: Now::at_ms(5_000), now_us: a.now_us, leases: &a.leases };
     a.replica.next_wake_us(&mut context)
 }
 

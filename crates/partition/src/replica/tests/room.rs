@@ -31,7 +31,7 @@ impl Node {
 
     fn wakes_within(&mut self, us: u64) -> bool {
         let Node { engine, replica, leases, now_us, .. } = self;
-        let mut context = Context { engine, now: Now { ms: 5_000 }, now_us: *now_us, leases };
+        let mut context = Context { engine, now: Now::at_ms(5_000), now_us: *now_us, leases };
         replica.next_wake_us(&mut context) <= *now_us + us
     }
 

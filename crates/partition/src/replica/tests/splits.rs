@@ -28,7 +28,7 @@ fn grant(node: &mut Node, holder: u32) {
 fn bequeath(node: &mut Node, born_in: u64) -> Bequest {
     let mut context = Context {
         engine: &mut node.engine,
-        now: Now { ms: 5_000 },
+        now: Now::at_ms(5_000),
         now_us: node.now_us,
         leases: &node.leases,
     };

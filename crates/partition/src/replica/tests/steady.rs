@@ -17,7 +17,7 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     let mut members = Replicas::default();
     members.insert(1, replica);
     let mut at = |members: &mut Replicas<u32>, now_us, told: Option<&Call<'_>>| {
-        let mut context = Context { engine: &mut engine, now: Now { ms: 5_000 }, now_us, leases: &leases };
+        let mut context = Context { engine: &mut engine, now: Now::at_ms(5_000), now_us, leases: &leases };
         if let Some(call) = told {
             let told = Told::Peer { from: member(1), epoch: PartitionEpoch(1), call };
             members.step(1, &mut context, told, &mut out).expect("goes on");
@@ -43,7 +43,7 @@ fn entries_that_are_taken_and_acknowledged_need_no_tick_at_once() {
     let mut c = Node::new(3);
     c.tell(Told::Group(view(1, 1, &[3], &[])));
     members.insert(1, c.replica);
-    let mut context = Context { engine: &mut c.engine, now: Now { ms: 5_000 }, now_us, leases: &c.leases };
+    let mut context = Context { engine: &mut c.engine, now: Now::at_ms(5_000), now_us, leases: &c.leases };
     members.settle(&mut context, &mut c.out, |_, error| panic!("{error}"));
     let told = Told::Peer { from: member(1), epoch: PartitionEpoch(1), call: &call };
     members.step(1, &mut context, told, &mut c.out).expect("goes on");

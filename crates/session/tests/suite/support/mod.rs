@@ -4,7 +4,9 @@
 #![allow(unreachable_pub, reason = "a module of tests has no public")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod holding;
 pub mod random;
+mod scanning;
 pub mod server;
 pub mod transact;
 
@@ -22,7 +24,7 @@ use zerohop_wire::{Decoded, Decoder, Features, Kind, Many};
 pub const KEYSPACE: KeyspaceId = KeyspaceId(1);
 
 /// All that servers may agree to; which of them they do, each world says.
-pub const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0);
+pub const FEATURES: Features = Features(Features::LZ4.0 | Features::GATHER.0 | Features::HOLD.0);
 
 /// In parts of a thousand.
 #[derive(Clone, Copy, Debug, Default)]

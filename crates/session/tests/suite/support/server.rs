@@ -71,6 +71,14 @@ pub struct Cluster {
     pub time_out: u64,
     pub expire: u64,
     pub without_delta: u64,
+    /// How often what is read is held that is to be, and for how long.
+    pub hold: u64,
+    pub held_us: u32,
+    /// It says that it holds what it does not.
+    pub says_held: bool,
+    pub held: BTreeMap<Vec<u8>, Time>,
+    /// Writes that have met what is held.
+    pub held_up: u64,
     /// Answers of a script, which go before all others; whether the request is still carried out comes with them.
     pub script: VecDeque<(bool, Failure<'static>)>,
     pub random: Random,
@@ -119,6 +127,11 @@ impl Cluster {
             time_out: 0,
             expire: 0,
             without_delta: 0,
+            hold: 0,
+            held_us: 2_000,
+            says_held: false,
+            held: BTreeMap::new(),
+            held_up: 0,
             script: VecDeque::new(),
             random: Random::new(seed ^ 0xc1),
             features: Features::LZ4,
@@ -240,7 +253,8 @@ impl Cluster {
                 };
                 let mut body = Vec::new();
                 let kind = frame.message(&mut Vec::new()).unwrap().encode_body(&mut body).unwrap().number();
-                let answer = GatheredAnswer { request: frame.envelope.request, kind, body: &body };
+                let held_us = frame.envelope.held_us() as u16;
+                let answer = GatheredAnswer { request: frame.envelope.request, kind, held_us, body: &body };
                 zerohop_wire::pack(&answer, &mut packed).unwrap();
             }
             let message = Message::Gathered(Many::all(&packed).unwrap());
@@ -349,10 +363,14 @@ impl Cluster {
 
     fn evaluate(&mut self, now: Time, envelope: &Envelope, message: Message<'_>) -> Option<Vec<u8>> {
         let at = envelope.partition;
+        if self.is_held(now, &message) {
+            self.held_up += 1;
+            return Some(fail(envelope, Failure::Busy { retry_after_ms: 1 }));
+        }
+        let held_us = self.holds(now, envelope, &message);
         Some(match message {
-            Message::Read { read, .. } => {
-                self.read(envelope, at, read, |answer| encode(envelope, &Message::Answer(answer)))
-            }
+            Message::Read { read, .. } => self
+                .read(envelope, at, read, |answer| encode_held(envelope, held_us, &Message::Answer(answer))),
             Message::Write { stamp, write } => {
                 let kept = self.write(now, at, stamp.session, stamp.sequence, stamp, &write)?;
                 encode(envelope, &Message::Answer(answer_of(&kept)))
@@ -375,7 +393,8 @@ impl Cluster {
                     }
                     count += 1;
                 }
-                encode(envelope, &Message::BatchAnswer(Many::packed(count, &packed).unwrap()))
+                let answers = Message::BatchAnswer(Many::packed(count, &packed).unwrap());
+                encode_held(envelope, held_us, &answers)
             }
             Message::Scan(scan) => self.scan(envelope, at, &scan),
             Message::Stage(Stage { stamp, piece }) => {
@@ -400,26 +419,6 @@ impl Cluster {
             }
             _ => unreachable!("only operations are served"),
         })
-    }
-
-    /// Cursors are the last key of the page before.
-    fn scan(&self, envelope: &Envelope, at: PartitionId, scan: &Scan<'_>) -> Vec<u8> {
-        let records = &self.partitions[at.get() as usize].records;
-        let after = records.iter().filter(|(key, _)| {
-            key.starts_with(scan.prefix) && (scan.cursor.is_empty() || &key[..] > scan.cursor)
-        });
-        let all: Vec<ScannedKey<'_>> = after
-            .map(|(key, (version, record))| {
-                let record = match record {
-                    Record::Bytes(_) => RecordType::Bytes,
-                    Record::List(_) => RecordType::List,
-                };
-                ScannedKey { key, record, version: *version }
-            })
-            .collect();
-        let page = &all[..all.len().min(scan.keys_max as usize)];
-        let next = if page.len() < all.len() { page[page.len() - 1].key } else { &[] };
-        encode(envelope, &Message::Answer(Ok(Outcome::Page { next, keys: Many::given(page) })))
     }
 
     pub fn read<R>(
@@ -578,9 +577,13 @@ fn fail(envelope: &Envelope, failure: Failure<'_>) -> Vec<u8> {
     encode(envelope, &Message::Answer(Err(failure)))
 }
 
-fn encode(envelope: &Envelope, message: &Message<'_>) -> Vec<u8> {
+pub fn encode(envelope: &Envelope, message: &Message<'_>) -> Vec<u8> {
+    encode_held(envelope, 0, message)
+}
+
+fn encode_held(envelope: &Envelope, held_us: u32, message: &Message<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    let envelope = Envelope { time_out_ms: 0, ..*envelope };
+    let envelope = Envelope { time_out_ms: held_us, hold: false, ..*envelope };
     Encoder::default().encode(&envelope, message, &mut out).unwrap();
     out
 }

@@ -173,6 +173,13 @@ pub(super) fn looks(blob: Whose, header: &Header, limit_us: u64) -> Vec<Request>
     (0..header.chunks()).map(look).collect()
 }
 
+/// The same in one request, that tells whether all are of one moment.
+pub(super) fn look_at(blob: Whose, header: &Header, limit_us: u64) -> Request {
+    let mut together = Together { blob, items: Vec::new() };
+    (0..header.chunks()).for_each(|chunk| together.add(&read(&key_of_chunk(blob.1, chunk), WHOLE_CHUNK)));
+    Request::look_at(together.items, limit_us).expect("a few reads are no transaction's worth")
+}
+
 pub(super) fn confirms(
     blob: Whose,
     versions: impl Iterator<Item = Timestamp>,
