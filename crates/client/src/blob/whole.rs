@@ -1,6 +1,7 @@
 //! Parts of several chunks as they all were at one moment.
 //!
-//! All are read, then all are confirmed: each primary says that the chunk's version is unchanged and nobody is about to change
+//! All are read at once, and where nobody may change them before the last of them has come, that is all. Else, and where they are too
+//! long to be asked for at once, all are confirmed behind that: each primary says that the chunk's version is unchanged and nobody is about to change
 //! it. What was the same in both rounds was so at every moment between them. The header need not be read for that: a chunk
 //! that a cut has reached tells so. It is looked at once more, behind the confirmations, where it says something of the answer:
 //! where the blob ends, or that a chunk which is not there has not come and gone. It is compared by generation and size,
@@ -10,10 +11,10 @@ use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 use tokio::sync::oneshot;
-use zerohop_session::{Collect, Collecting, Error as Reason, Reply};
+use zerohop_session::{Collect, Collecting, Error as Reason, Item, Reply, Request};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::limits::BODY_BYTES_MAX;
+use zerohop_wire::limits::{BODY_BYTES_MAX, TRANSACTION_ITEMS_MAX};
 use zerohop_wire::messages::{Operation as WireOperation, Query, Read};
 use zerohop_wire::{AbortReason, Failure};
 
@@ -92,6 +93,30 @@ impl Blob<'_> {
         Ok(all)
     }
 
+    /// All of some parts at once, and whether they were all so at one moment; else that is not known.
+    async fn look_at_once(&self, header: &Known, parts: &[Part]) -> Result<(Vec<Looked>, bool), Error> {
+        let about = |reason| Error::about(&self.name, reason);
+        let mut items = Vec::with_capacity(parts.len());
+        for part in parts {
+            let key = self.chunk_key(part.number)?;
+            let query = Query::ReadChunk { offset: part.within, length: part.length };
+            let read = WireOperation::Read(Read { key: &key, query });
+            let item = Item::new(self.keyspace.id(), &read, None);
+            items.push(item.map_err(|unfit| about(Reason::Unfit(unfit)))?);
+        }
+        let client = self.keyspace.client();
+        let request = Request::look_at(items, client.limit_us());
+        let request = request.map_err(|unfit| about(Reason::Unfit(unfit)))?;
+        let reply = client.submit(request).await.unwrap_or(Err(Reason::Closed)).map_err(about)?;
+        let Reply::Looked { answers, is_one_moment } = reply else { return Err(Error::Unexpected) };
+        let mut all = Vec::with_capacity(parts.len());
+        for answer in answers {
+            let answer = answer.map_err(|failure| Reason::Answer { failure });
+            all.push(self.looked(header, answer)?.ok_or_else(|| self.changed())?);
+        }
+        Ok((all, is_one_moment))
+    }
+
     /// Asks of all chunks whether they have these versions still, in one frame for each partition. Those that have not.
     pub(super) async fn unconfirmed(&self, chunks: &[(u64, Timestamp)]) -> Result<Vec<u64>, Error> {
         let mut changed = Vec::new();
@@ -149,7 +174,11 @@ impl Blob<'_> {
                 }
                 continue;
             }
-            let looked = match self.look_at(&header, &wanted.parts).await {
+            let looked = match wanted.is_short() {
+                true => self.look_at_once(&header, &wanted.parts).await,
+                false => self.look_at(&header, &wanted.parts).await.map(|looked| (looked, false)),
+            };
+            let (looked, is_one_moment) = match looked {
                 Ok(looked) => looked,
                 Err(error) if error.is_changed_read() => {
                     failures += 1;
@@ -157,26 +186,28 @@ impl Blob<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            if let Some(looked) = self.settle(&header, &wanted, looked, &mut failures).await? {
+            if let Some(looked) =
+                self.settle(&header, &wanted, (looked, is_one_moment), &mut failures).await?
+            {
                 return Ok(wanted.joined(&header, looked));
             }
         }
         Err(self.trouble(BlobTrouble::Contended))
     }
 
-    /// Confirms what was found, and reads again what has changed. `None`: the blob is another by now.
+    /// Confirms what was found, unless it is known to be of one moment, and reads again what has changed. `None`: the blob is another by now.
     async fn settle(
         &self,
         header: &Known,
         wanted: &Wanted,
-        mut looked: Vec<Looked>,
+        (mut looked, mut is_one_moment): (Vec<Looked>, bool),
         failures: &mut u32,
     ) -> Result<Option<Vec<Looked>>, Error> {
         let parts = &wanted.parts;
         loop {
             let has_holes = has_holes(&looked);
             // One chunk that is there was so at one moment.
-            if parts.len() > 1 {
+            if parts.len() > 1 && !std::mem::take(&mut is_one_moment) {
                 let versions = versions_of(parts, &looked);
                 let changed = match *failures >= BLOB_CONFIRMS_MAX {
                     true => self.unchecked(&versions).await?,
@@ -298,6 +329,12 @@ impl Wanted {
 
     fn bytes(&self) -> u64 {
         self.parts.iter().map(|part| u64::from(part.length)).sum()
+    }
+
+    /// Whether all of it may be asked for at once.
+    fn is_short(&self) -> bool {
+        let is_few = (2..=TRANSACTION_ITEMS_MAX as usize).contains(&self.parts.len());
+        is_few && self.bytes() <= BLOB_AHEAD_BYTES
     }
 
     /// The bytes of each range, and what they rest on.
