@@ -163,7 +163,7 @@ impl Cluster {
             }
             (Stage::Cuts, Some(header)) => items::cuts(blob, header, open.limit_us),
             // As whoever reads what is short, or as whoever streams what is long.
-            (Stage::Looks, Some(header)) if number % 3 > 0 => {
+            (Stage::Looks, Some(header)) if !number.is_multiple_of(3) => {
                 vec![items::look_at(blob, header, open.limit_us)]
             }
             (Stage::Looks, Some(header)) => items::looks(blob, header, open.limit_us),
