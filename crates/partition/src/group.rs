@@ -366,6 +366,36 @@ mod tests {
         assert_eq!(engine.partition_stats(handle).expect("is open").last, (1, 2));
     }
 
+    /// Half a unit would be shown else, or a commit would wait for entries that never come.
+    #[test]
+    fn a_unit_ends_with_the_entry_that_is_not_joined_also_behind_what_was_given_up_and_in_a_log_that_was_found()
+     {
+        let options = EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() };
+        let (mut engine, _) = Engine::open(SimulatedDisk::new(3), options).expect("opens");
+        let own = PartitionOptions { durability: Durability::Sync, index_seed: 7 };
+        let handle = engine.partition(PartitionId(1), own).expect("opens");
+        let mut group = Group::new(handle, 1, Durability::Sync, (0, 0));
+        let append = |engine: &mut Engine<SimulatedDisk>, group: &mut Group, flags: u8| {
+            let entry = Entry { flags, ..entry(Kind::Put, b"value") };
+            group.append_only(engine, &entry).expect("is accepted");
+        };
+        for flags in [FLAG_JOINED, FLAG_JOINED, 0, 0] {
+            append(&mut engine, &mut group, flags);
+        }
+        // What was given up was joined, and what took its place is not.
+        let end = group.end();
+        append(&mut engine, &mut group, FLAG_JOINED);
+        group.give_up(&mut engine, end).expect("has room");
+        append(&mut engine, &mut group, 0);
+        let mut found = Group::new(handle, 1, Durability::Sync, group.end());
+        found.may_be_joined(5);
+        for group in [&mut group, &mut found] {
+            let mut ends = |begin, through| group.end_of_unit(&mut engine, begin, through).expect("is there");
+            assert_eq!([ends(1, 5), ends(1, 3), ends(1, 2)], [Some(3), Some(3), None]);
+            assert_eq!([ends(4, 5), ends(5, 5)], [Some(4), Some(5)]);
+        }
+    }
+
     #[test]
     fn a_log_that_begins_anew_owes_no_cut() {
         let disk = SimulatedDisk::new(2);
