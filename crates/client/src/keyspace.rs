@@ -11,6 +11,7 @@ use zerohop_wire::messages::{
 };
 
 use crate::client::Client;
+use crate::comparison::Comparison;
 use crate::error::Error;
 use crate::operation::{self, Info, Operation, Record, Ttl, What};
 use crate::scan::Scan;
@@ -196,6 +197,11 @@ impl Keyspace {
     /// Pages through the keys that begin with `prefix`, in an order of the servers' choosing.
     pub fn scan(&self, prefix: impl Into<Bytes>) -> Scan {
         Scan::new(self.clone(), prefix.into())
+    }
+
+    /// Has the members of every partition read all that they hold and compare it with each other.
+    pub fn compare(&self) -> Comparison {
+        Comparison::new(self.clone())
     }
 
     /// Sends several operations together, those for one instance in one frame if they are short. Not a transaction: each has

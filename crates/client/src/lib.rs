@@ -17,6 +17,7 @@ mod batches;
 mod blob;
 mod blocking;
 mod client;
+mod comparison;
 mod driver;
 mod dropping;
 mod error;
@@ -39,6 +40,7 @@ struct Guide;
 pub use blob::{Blob, BlobFill, BlobInfo, BlobList, BlobRead, BlobSeen, TransactionBlob};
 pub use blocking::{Blocking, BlockingClient, BlockingKeyspace, BlockingTransaction};
 pub use client::{Client, Options};
+pub use comparison::Comparison;
 pub use dropping::DropOptions;
 pub use error::{BlobTrouble, Error};
 pub use keyspace::Keyspace;
@@ -52,7 +54,9 @@ pub use snapshot::{
 };
 pub use transaction::{Committed, Promise, Transaction};
 pub use transform::Transform;
-pub use zerohop_session::{Collect, Collecting, Error as Reason, ListedKey, Reply, Trouble, Unfit, Waiting};
+pub use zerohop_session::{
+    Collect, Collecting, ComparedSlice, Error as Reason, ListedKey, Reply, Trouble, Unfit, Waiting,
+};
 pub use zerohop_tls::{ClientTls, ConfigError};
 pub use zerohop_wire::auth::{Secret, Token};
 pub use zerohop_wire::ids::Timestamp;

@@ -47,7 +47,9 @@ pub(crate) fn permits_request(
         _ => may(Permission::Write),
     };
     match message {
-        Message::Read { .. } | Message::Scan(_) | Message::Snapshot(_) => may(Permission::Read),
+        Message::Read { .. } | Message::Scan(_) | Message::Compare(_) | Message::Snapshot(_) => {
+            may(Permission::Read)
+        }
         Message::Write { write, .. } => may_write(write),
         Message::Batch(batch) => batch.operations.iter().try_for_each(|operation| match operation {
             Operation::Read(_) => may(Permission::Read),

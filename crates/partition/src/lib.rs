@@ -18,6 +18,7 @@
 
 mod batch;
 mod clock;
+mod digest;
 mod event;
 mod failure;
 mod group;

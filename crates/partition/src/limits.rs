@@ -211,3 +211,12 @@ pub const DRAINED_LOOK_MS_MAX: u64 = 500;
 /// Memory of the names of blobs in one partition, above which no more are made: a checkpoint carries them, and has room
 /// for [`zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX`] with what sessions and deadlines take.
 pub const NAMES_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes of contents after which a digest reads no further. A value has no more.
+pub const DIGEST_BYTES_MAX: u64 = 16 << 20;
+
+/// Records that members compare at a time if they are asked to: with their contents,
+pub const COMPARED_RECORDS: usize = 256;
+
+/// and until these come to so many bytes.
+pub const COMPARED_BYTES: u64 = 1 << 20;

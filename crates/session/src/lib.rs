@@ -36,7 +36,7 @@ mod transaction;
 pub use connection::ConnectionId;
 pub use effect::{Effect, Lost};
 pub use error::{Error, Trouble, Waiting};
-pub use reply::{FoundKeyspace, ListedKey, Reply};
+pub use reply::{ComparedSlice, FoundKeyspace, ListedKey, Reply};
 pub use request::{Collect, Collecting, Request, Slice};
 pub use session::Session;
 pub use settings::Settings;

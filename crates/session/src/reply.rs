@@ -5,8 +5,8 @@ use zerohop_placement::KeyspaceConfig;
 use zerohop_transaction::StageId;
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::ids::{KeyspaceId, PartitionId, Timestamp};
-use zerohop_wire::messages::{ItemAnswer, Outcome, RecordType, Transacted};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
+use zerohop_wire::messages::{Compared, ItemAnswer, Outcome, RecordType, Transacted};
 
 use crate::limits::SHARE_BYTES_MIN;
 
@@ -74,6 +74,8 @@ pub enum Reply {
         /// The keys.
         keys: Vec<ListedKey>,
     },
+    /// Members of a partition have compared a slice of what they hold.
+    Compared(ComparedSlice),
     /// A transaction was done.
     Transacted {
         /// The version of all that it changed.
@@ -96,6 +98,23 @@ pub enum Reply {
     Admin(Bytes),
     /// The keyspace that was looked up.
     Keyspace(Box<FoundKeyspace>),
+}
+
+/// What a comparison of a slice of a partition brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparedSlice {
+    /// The partition.
+    pub partition: PartitionId,
+    /// Where the next slice begins; 0: this was the last.
+    pub next: u32,
+    /// Records in it.
+    pub records: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+    /// Members that have read it, the primary among them.
+    pub copies: u32,
+    /// Those of them that hold something else.
+    pub differing: Vec<InstanceId>,
 }
 
 /// One key of a scan.
@@ -151,6 +170,10 @@ impl Reply {
                     version: key.version,
                 };
                 Self::Page { next: owned(next, frame), keys: keys.iter().map(listed).collect() }
+            }
+            Outcome::Compared(Compared { next, records, bytes, copies, differing }) => {
+                let differing = differing.iter().collect();
+                Self::Compared(ComparedSlice { partition, next, records, bytes, copies, differing })
             }
         }
     }
@@ -214,7 +237,7 @@ pub(crate) fn version_of(outcome: &Outcome<'_>) -> Timestamp {
         | Outcome::Info { version, .. }
         | Outcome::Chunk { version, .. }
         | Outcome::ChunkApart { version, .. } => version,
-        Outcome::Page { .. } => Timestamp::ZERO,
+        Outcome::Page { .. } | Outcome::Compared(_) => Timestamp::ZERO,
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) enum Ask {
     Together(Box<Together>),
     /// A page of the keys of a partition.
     Scan { keyspace: KeyspaceId, slice: Slice, cursor: Bytes, prefix: Bytes, keys_max: u32, blobs: bool },
+    /// Members compare a slice of a partition.
+    Compare { keyspace: KeyspaceId, slice: Slice, from: u32 },
     /// About a snapshot of a partition, packed as its body.
     Snapshot { keyspace: KeyspaceId, to: Whereto, kind: Kind, body: Bytes },
     /// A control request to a manager.
@@ -81,6 +83,7 @@ impl Ask {
         match self {
             Self::Record { keyspace, .. }
             | Self::Scan { keyspace, .. }
+            | Self::Compare { keyspace, .. }
             | Self::Snapshot { keyspace, .. }
             | Self::Point { keyspace, .. } => *keyspace,
             Self::Admin { .. } | Self::Keyspace { .. } | Self::Together(_) => KeyspaceId::NONE,
@@ -99,6 +102,7 @@ impl Ask {
             Self::Point { bytes, .. } => bytes.len(),
             Self::Together(together) => together.bytes(),
             Self::Scan { cursor, prefix, .. } => cursor.len() + prefix.len(),
+            Self::Compare { .. } => 0,
             Self::Snapshot { body, .. } => body.len(),
             Self::Admin { encoded } => encoded.len(),
             Self::Keyspace { name, .. } => name.len(),
@@ -245,6 +249,15 @@ impl Request {
     ) -> Self {
         let (cursor, keys_max) = (after, names_max);
         let ask = Ask::Scan { keyspace, slice, cursor, prefix, keys_max, blobs: true };
+        Self { ask, limit_us, collecting: Collecting::Never }
+    }
+
+    /// Has the members of a partition compare a slice of what they hold, from a hash fragment on: 0, then what
+    /// [`Reply::Compared`](crate::Reply::Compared) says. If the keyspace has more partitions by now, it ends as
+    /// [`Error::Split`](crate::Error::Split): then from 0 on again.
+    #[must_use]
+    pub fn compare(keyspace: KeyspaceId, slice: Slice, from: u32, limit_us: u64) -> Self {
+        let ask = Ask::Compare { keyspace, slice, from };
         Self { ask, limit_us, collecting: Collecting::Never }
     }
 

@@ -40,6 +40,8 @@ numbered!(
         ReadChunk = 0x0110, "read_chunk";
         /// Reads a page of the names of blobs in a partition, in their order.
         ScanBlobs = 0x0111, "scan_blobs";
+        /// Has the members of a partition compare what they hold.
+        Compare = 0x0112, "compare";
         /// Keeps a snapshot for longer.
         RenewSnapshot = 0x0118, "renew_snapshot";
         /// Reads a record as it was at the time of a snapshot.

@@ -138,6 +138,7 @@ fn reads(check: Check<'_>) {
     check("scan", "keys under user/, 1000 at most", &Message::Scan(scan));
     let scan = Scan { cursor: b"user/ned", blobs: true, ..scan };
     check("scan_blobs", "names under user/ behind user/ned", &Message::Scan(scan));
+    check("compare", "the slice from fragment 65536 on", &Message::Compare(Compare { from: 1 << 16 }));
     let mut snapshot = |name: &str, comment: &str, ask: SnapshotAsk<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
         check(name, comment, &Message::Snapshot(Snapshot { seen: SEEN, id, ask }));
@@ -353,8 +354,10 @@ fn peers(check: Check<'_>) {
     peer("entry_get", "entry (5, 101)", Call::EntryGet(name(5, 101)));
     peer("entry_got", "entry (5, 101)", Call::EntryGot(entry));
     peer("entry_lost", "entry (5, 101)", Call::EntryLost(name(5, 101)));
-    let slice = Slice { as_of: name(5, 102), from: 1 << 16, through: 3 << 16 };
+    let slice = Slice { as_of: name(5, 102), from: 1 << 16, through: 3 << 16, contents: false };
     peer("digest_ask", "fragments 65536 to 196608 as of (5, 102)", Call::DigestAsk(slice));
+    let whole = Slice { contents: true, ..slice };
+    peer("digest_ask_contents", "the same, and what the records hold", Call::DigestAsk(whole));
     peer("digest_told", "7 records", Call::DigestTold { slice, records: 7, digest: 0x0123_4567_89AB_CDEF });
     peer("digest_differs", "of the same slice", Call::DigestDiffers(slice));
     let ask = UnitAsk { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
@@ -391,6 +394,10 @@ fn outcomes(check: Check<'_>) {
     ];
     let keys = Many::given(&keys);
     outcome("page", "two keys, and more to come", Outcome::Page { next: b"go on", keys });
+    let differing = [InstanceId(70_001)];
+    let differing = Many::given(&differing);
+    let compared = Compared { next: 3 << 16, records: 7, bytes: 4096, copies: 3, differing };
+    outcome("compared", "7 records of 4,096 bytes, another in one of 3 copies", Outcome::Compared(compared));
 }
 
 fn errors(check: Check<'_>) {

@@ -1,5 +1,6 @@
 //! `zerohop backup`, `zerohop restore` and `zerohop verify`: keyspaces as they were at one moment, in a folder of files.
 
+mod compared;
 mod progress;
 mod restore;
 mod take;

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_backup::{Progress, Taken};
-use zerohop_client::SnapshotOptions;
+use zerohop_backup::{BackupError, Progress, Taken};
+use zerohop_client::{Error, Failure, SnapshotOptions};
 use zerohop_wire::admin::NodeStatus;
 
+use super::compared::{Compared, compare};
 use super::progress::Shown;
 use crate::common::ending::{CommandError, Ending};
 use crate::common::quantity::shown_bytes;
@@ -17,7 +18,7 @@ use crate::output;
 
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArguments {
-    /// The folder of a backup. Without one, all that the cluster holds is read.
+    /// The folder of a backup. Without one, all that the cluster holds is read, and the copies of every partition compare it.
     #[arg(value_name = "DIR")]
     folder: Option<PathBuf>,
     /// The folder of a backup that this one goes on from, if it is not where it was; may be given several times.
@@ -44,6 +45,9 @@ struct Shows {
     at_ms: u64,
     records: u64,
     bytes: u64,
+    /// Of a cluster: what members of partitions found when they compared all that they hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compared: Option<Compared>,
     /// What nodes tell of since they started, such as a copy that differed from the others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     troubles: Vec<String>,
@@ -62,6 +66,8 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<Ending, CommandErr
         (false, false) => output::problem(&said),
     }
     if !json {
+        let differing = shows.compared.iter().flat_map(|compared| &compared.differing);
+        differing.for_each(|one| output::problem(&one.said()));
         shows.troubles.iter().for_each(|trouble| output::problem(trouble));
     }
     Ok(ending)
@@ -90,7 +96,7 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(Shows, String), Command
             let (at_ms, bytes) = (manifest.at_ms, progress.bytes);
             Ok((Shows { whole: true, folders, at_ms, records, bytes, ..Shows::default() }, said))
         }
-        Err(error @ zerohop_backup::BackupError::Damaged { .. }) => {
+        Err(error @ BackupError::Damaged { .. }) => {
             let said = error.to_string();
             Ok((Shows { why: Some(said.clone()), ..Shows::default() }, said))
         }
@@ -107,14 +113,13 @@ async fn of_cluster(target: &Target, names: &[String]) -> Result<(Shows, String)
     drop(shown);
     let Taken { at_ms, records, bytes, .. } = match read {
         Ok(taken) => taken,
-        // What a partition cannot read, nor any other member of it.
-        Err(zerohop_backup::BackupError::Client(error))
-            if matches!(error.failure(), Some(zerohop_client::Failure::Rotten)) =>
-        {
-            let said = error.to_string();
-            return Ok((Shows { why: Some(said.clone()), ..Shows::default() }, said));
-        }
+        Err(BackupError::Client(error)) if is_rotten(&error) => return Ok(cannot_be_read(&error)),
         Err(error) => return Err(error.into()),
+    };
+    let compared = match compare(&targets).await {
+        Ok(compared) => compared,
+        Err(error) if is_rotten(&error) => return Ok(cannot_be_read(&error)),
+        Err(error) => return Err(CommandError::Client(error)),
     };
     let mut status = admin::status(&client).await?;
     damaged::find(target, &mut status).await;
@@ -125,14 +130,27 @@ async fn of_cluster(target: &Target, names: &[String]) -> Result<(Shows, String)
         short => format!("{short} partitions lack copies"),
     };
     let said = format!(
-        "{} keyspaces, {records} records and blobs, {}: all was read; {copies}",
+        "{} keyspaces, {records} records and blobs, {}: all was read; {}; {copies}",
         targets.len(),
-        shown_bytes(bytes)
+        shown_bytes(bytes),
+        compared.said()
     );
     let tell = |node: &NodeStatus| {
         let id = node.id;
         node.troubles.iter().map(move |trouble| format!("node {id}: {trouble}")).collect::<Vec<_>>()
     };
     let troubles = status.nodes.iter().flat_map(tell).collect();
-    Ok((Shows { whole: true, at_ms, records, bytes, troubles, ..Shows::default() }, said))
+    let whole = compared.differing.is_empty();
+    let compared = Some(compared);
+    Ok((Shows { whole, at_ms, records, bytes, compared, troubles, ..Shows::default() }, said))
+}
+
+/// Whether it is what a partition cannot read, nor any other member of it.
+fn is_rotten(error: &Error) -> bool {
+    matches!(error.failure(), Some(Failure::Rotten))
+}
+
+fn cannot_be_read(error: &Error) -> (Shows, String) {
+    let said = error.to_string();
+    (Shows { why: Some(said.clone()), ..Shows::default() }, said)
 }

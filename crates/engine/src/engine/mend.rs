@@ -66,21 +66,13 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.log.index_seed)
     }
 
-    /// Where a slice of the keys that begins at this hash fragment ends, itself included, so that it holds about so many.
+    /// Where a slice of the keys that begins at this hash fragment ends, itself included, so that it holds at most so many, and about
+    /// so many bytes, by what the index knows of them. A fragment is never taken apart.
     ///
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
-    pub fn slice_end(&mut self, handle: Handle, from: u32, most: usize) -> EngineResult<u32> {
-        let (_, store) = self.store(handle)?;
-        let (entries, next) = store.index.page_entries(from);
-        let mut fragments: Vec<u32> =
-            entries.map(|(fragment, _)| fragment).filter(|fragment| *fragment >= from).collect();
-        let last = next.map_or(u32::MAX, |next| next - 1);
-        if fragments.len() <= most {
-            return Ok(last);
-        }
-        let (_, first_behind, _) = fragments.select_nth_unstable(most);
-        Ok((*first_behind).saturating_sub(1).max(from))
+    pub fn slice_end(&mut self, handle: Handle, from: u32, most: usize, bytes: u64) -> EngineResult<u32> {
+        Ok(self.store(handle)?.1.slice_end(from, most, bytes))
     }
 
     /// The keys of these hash fragments, the last included. `None`: there are more than so many.

@@ -395,14 +395,23 @@ impl Store {
         let mut keys = Vec::new();
         let mut scratch = Vec::new();
         for (_, location) in entries {
-            keys.push(match location.place() {
-                Place::Chain(id) => self.chains.get(id).key.to_vec(),
-                Place::Entry(position) => {
-                    self.log.read_key(&mut io.disk, position, &mut scratch)?.0.key.to_vec()
-                }
-            });
+            keys.push(self.key_at(io, location.place(), &mut scratch)?);
         }
         Ok((keys, next))
+    }
+
+    fn key_at<D: Disk>(&self, io: &mut Io<D>, place: Place, scratch: &mut Vec<u8>) -> EngineResult<Vec<u8>> {
+        Ok(match place {
+            Place::Chain(id) => self.chains.get(id).key.to_vec(),
+            Place::Entry(position) => {
+                // Of a long entry no more is looked at than its beginning.
+                let is_long = position.bytes_max as usize >= LARGE_ENTRY_BYTES;
+                match self.log.chunk_in_memory(position).filter(|_| is_long) {
+                    Some(large) => large.key.to_vec(),
+                    None => self.log.read_key(&mut io.disk, position, scratch)?.0.key.to_vec(),
+                }
+            }
+        })
     }
 
     /// The same, and the keys of that page that have changed after a timestamp: whatever was there then is among them.
@@ -420,6 +429,28 @@ impl Store {
             keys.dedup();
         }
         Ok((keys, next))
+    }
+
+    /// Where a slice from this fragment on ends, itself included: within the page of the index that holds it.
+    pub(crate) fn slice_end(&self, from: u32, most: usize, bytes: u64) -> u32 {
+        let (entries, next) = self.index.page_entries(from);
+        let bytes_of = |location: Location| match location.place() {
+            Place::Entry(position) => u64::from(position.bytes_max),
+            Place::Chain(id) => self.chains.get(id).units,
+        };
+        let mut found: Vec<(u32, u64)> = entries
+            .filter(|(fragment, _)| *fragment >= from)
+            .map(|(fragment, location)| (fragment, bytes_of(location)))
+            .collect();
+        found.sort_unstable();
+        let mut held = 0;
+        for (before, (fragment, bytes_of_it)) in found.into_iter().enumerate() {
+            held += bytes_of_it;
+            if before >= most.max(1) || before > 0 && held > bytes {
+                return fragment.saturating_sub(1).max(from);
+            }
+        }
+        next.map_or(u32::MAX, |next| next - 1)
     }
 
     /// The keys of these hash fragments; `None`: there are more than so many, or they stand in too many pages.
@@ -444,12 +475,7 @@ impl Store {
         let mut keys = Vec::new();
         let mut scratch = Vec::new();
         for place in locations {
-            keys.push(match place {
-                Place::Chain(id) => self.chains.get(id).key.to_vec(),
-                Place::Entry(position) => {
-                    self.log.read_key(&mut io.disk, position, &mut scratch)?.0.key.to_vec()
-                }
-            });
+            keys.push(self.key_at(io, place, &mut scratch)?);
         }
         Ok(Some(keys))
     }

@@ -255,6 +255,7 @@ impl<'s> Peer<'s> {
             Message::Admin(admin) => self.forward(envelope, admin),
             Message::Read { .. }
             | Message::Scan(_)
+            | Message::Compare(_)
             | Message::Snapshot(_)
             | Message::Write { .. }
             | Message::Batch(_)

@@ -507,7 +507,7 @@ impl crate::replica::Effects for Relay<'_> {
 
     fn differs(&mut self, who: Member, slice: Slice) {
         let Place { keyspace, partition, .. } = self.place;
-        let Slice { as_of, from, through } = slice;
+        let Slice { as_of, from, through, .. } = slice;
         self.counters.trouble_text(format!(
             "keyspace {keyspace}, partition {partition}: instance {} holds other records than the others (hash fragments \
              {from} to {through} as of entry {} of epoch {}); it takes them anew",

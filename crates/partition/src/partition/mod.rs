@@ -1,6 +1,7 @@
 //! The partition itself: events in, effects out.
 
 mod commit;
+mod compare;
 mod holds;
 mod member;
 pub(crate) mod open;
@@ -311,6 +312,7 @@ impl Partition {
                 self.read(engine, (read, wish), envelope.time_out_ms, &mut to, effects)
             }
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
+            Message::Compare(compare) => self.compare(engine, compare, token, effects),
             Message::Snapshot(snapshot) => self.snapshot(engine, snapshot, token, effects),
             Message::Write { stamp, write } => {
                 if self.is_answered(stamp) {

@@ -8,29 +8,38 @@
 //! ```
 //!
 //! All are of one moment of the log, so there is no doubt about what differs. Whoever has applied more by the time that it is
-//! asked says nothing; the slice comes up again.
+//! asked says nothing; the slice comes up again. By itself a primary compares what records are, with each piece of its log that it
+//! reads in search of rot; whoever asks for it has it compare what they hold ([`Wanted`]).
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineError, EngineResult};
+use zerohop_engine::{Engine, EngineResult};
 use zerohop_wire::messages::{Call, EntryName, Member, Slice};
 
-use super::digest::hash;
+use super::compare::Wanted;
 use super::limits::{AUDIT_RECORDS, AUDIT_ROUND_US};
 use super::primary::name_at;
 use super::{Context, Effects, Replica, Role};
+use crate::digest::{Digested, Undigested, hash};
+use crate::limits::COMPARED_RECORDS;
 use crate::planted::{Bug, is_planted};
 
 /// Records, and their digest.
 type Found = (u64, u64);
+
+fn found_of(digested: &Digested) -> Found {
+    (digested.records, digested.sum)
+}
 
 /// What is being compared.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     /// As primary: where the next slice begins.
     from: u32,
-    round: Option<Round>,
+    pub(super) round: Option<Round>,
+    /// What clients want compared, the first now.
+    pub(super) wanted: VecDeque<Wanted>,
     /// As another member: what it is to answer once that is applied.
     asked: Option<Slice>,
     /// And what it has answered last.
@@ -38,11 +47,11 @@ pub(super) struct Audit {
 }
 
 #[derive(Debug)]
-struct Round {
-    slice: Slice,
-    begun_us: u64,
-    own: Option<Found>,
-    others: Vec<(Member, Found)>,
+pub(super) struct Round {
+    pub(super) slice: Slice,
+    pub(super) begun_us: u64,
+    pub(super) own: Option<Digested>,
+    pub(super) others: Vec<(Member, Found)>,
 }
 
 impl Audit {
@@ -61,21 +70,39 @@ impl Replica {
         context: &mut Context<'_, D>,
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
-        let now_us = context.now_us;
-        let is_under_way =
-            self.audit.round.as_ref().is_some_and(|round| now_us < round.begun_us + AUDIT_ROUND_US);
-        if is_under_way || !self.may_answer(context) || !self.mending.is_idle() || self.has_rot {
+        if !self.audit.wanted.is_empty() || !self.may_begin_round(context) {
             return Ok(());
         }
         let handle = self.partition.handle();
         if !self.has_common_seed(context.engine)? {
             return Ok(());
         }
-        let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
         let from = self.audit.from;
-        let through = context.engine.slice_end(handle, from, AUDIT_RECORDS)?;
-        let slice = Slice { as_of, from, through };
-        self.audit.round = Some(Round { slice, begun_us: now_us, own: None, others: Vec::new() });
+        let through = context.engine.slice_end(handle, from, AUDIT_RECORDS, u64::MAX)?;
+        self.begin_round(context, (from, through), false, effects)
+    }
+
+    pub(super) fn may_begin_round<D: Disk>(&self, context: &Context<'_, D>) -> bool {
+        let is_over = |round: &Round| context.now_us >= round.begun_us + AUDIT_ROUND_US;
+        self.audit.round.as_ref().is_none_or(is_over)
+            && self.may_answer(context)
+            && self.mending.is_idle()
+            && !self.has_rot
+    }
+
+    /// Asks all members for the digest of these hash fragments, itself too.
+    pub(super) fn begin_round<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (from, through): (u32, u32),
+        contents: bool,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        self.audit.round = None;
+        let handle = self.partition.handle();
+        let Some(as_of) = name_at(context.engine, handle, self.last())? else { return Ok(()) };
+        let slice = Slice { as_of, from, through, contents };
+        self.audit.round = Some(Round { slice, begun_us: context.now_us, own: None, others: Vec::new() });
         for stream in self.streams.iter().filter(|stream| stream.is_found) {
             effects.send(stream.member, self.view.epoch, &Call::DigestAsk(slice));
         }
@@ -137,7 +164,8 @@ impl Replica {
         if !is_comparable || !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
             return Ok(());
         }
-        if let Some((records, digest)) = self.digest_of(context.engine, slice)? {
+        if let Some(found) = self.digest_of(context.engine, slice)? {
+            let (records, digest) = found_of(&found);
             self.audit.told = Some(slice);
             let call = Call::DigestTold { slice, records, digest };
             effects.send(self.view.primary, self.view.epoch, &call);
@@ -171,27 +199,36 @@ impl Replica {
     /// Once all are there: whoever differs is told so. If all others agree with each other, and are two at least, it is the
     /// primary that differs, and another is to be it.
     fn compare(&mut self, effects: &mut dyn Effects) {
-        let Some(Round { slice, own: Some(own), others, .. }) = &self.audit.round else { return };
-        let asked = self.streams.iter().filter(|stream| stream.is_found).count();
-        if others.len() < asked {
+        let Some(Round { own: Some(_), others, .. }) = &self.audit.round else { return };
+        if others.len() >= self.streams.iter().filter(|stream| stream.is_found).count() {
+            self.end_round(effects);
+        }
+    }
+
+    /// Compares those that are there.
+    pub(super) fn end_round(&mut self, effects: &mut dyn Effects) {
+        let Some(Round { slice, own: Some(digested), others, .. }) = self.audit.round.take() else { return };
+        if self.looks_closer(&slice, &digested) {
             return;
         }
-        let (slice, own, others) = (*slice, *own, others.clone());
-        self.audit.round = None;
         self.counts.audits += 1;
-        let differing: Vec<Member> =
+        let own = found_of(&digested);
+        let mut differing: Vec<Member> =
             others.iter().filter(|(_, found)| *found != own).map(|(member, _)| *member).collect();
-        if differing.is_empty() {
-            self.audit.from = slice.through.wrapping_add(1);
-            return;
-        }
         let is_own_fault =
             others.len() > 1 && differing.len() == others.len() && others.iter().all(|o| o.1 == others[0].1);
+        if is_own_fault {
+            differing = vec![self.me];
+        }
+        self.tell_compared(&slice, (&digested, others.len()), &differing, effects);
         if is_own_fault {
             self.counts.differed += 1;
             effects.differs(self.me, slice);
             self.give_up_mending();
             return;
+        }
+        if differing.is_empty() && !slice.contents {
+            self.audit.from = slice.through.wrapping_add(1);
         }
         for member in differing {
             effects.differs(member, slice);
@@ -200,54 +237,33 @@ impl Replica {
     }
 
     /// Whether its keys have the hash fragments that those of the other members have.
-    fn has_common_seed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<bool> {
+    pub(super) fn has_common_seed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<bool> {
         Ok(engine.index_seed(self.partition.handle())? == self.options.index_seed)
     }
 
     /// What is held of a slice; `None` if that are too many records to be looked at in one step, or some have rotted.
-    fn digest_of<D: Disk>(&mut self, engine: &mut Engine<D>, slice: Slice) -> EngineResult<Option<Found>> {
-        let handle = self.partition.handle();
+    fn digest_of<D: Disk>(&mut self, engine: &mut Engine<D>, slice: Slice) -> EngineResult<Option<Digested>> {
+        let most = if slice.contents { COMPARED_RECORDS } else { AUDIT_RECORDS };
         let state = self.partition.state();
-        let mut digest = hash(state.sessions.len() as u64, &(state.deadlines.len() as u64).to_le_bytes());
-        let keys = match engine.keys_of_slice(handle, (slice.from, slice.through), 4 * AUDIT_RECORDS) {
-            Ok(Some(keys)) => keys.into_iter().collect::<BTreeSet<_>>(),
-            Ok(None) => return Ok(None),
-            Err(EngineError::Rotten { .. }) => {
-                self.suspect_rot(true);
-                return Ok(None);
-            }
-            Err(error) => return Err(error),
-        };
-        let records = keys.len() as u64;
-        for key in keys {
-            match engine.inspect(handle, &key) {
-                Ok(Some(found)) => {
-                    let mut sum = hash(u64::from(found.is_list), &key);
-                    sum = hash(sum, &found.units.to_le_bytes());
-                    if !found.is_list {
-                        // That of a list may be of a trim, which some have dropped already.
-                        sum = hash(sum, &found.timestamp.to_le_bytes());
-                    }
-                    digest = digest.wrapping_add(sum);
+        let of_state = hash(state.sessions.len() as u64, &(state.deadlines.len() as u64).to_le_bytes());
+        match self.partition.digest(engine, (slice.from, slice.through), (4 * most, slice.contents)) {
+            Ok(digested) => Ok(Some(Digested { sum: of_state.wrapping_add(digested.sum), ..digested })),
+            Err(Undigested::TooMany) => Ok(None),
+            Err(Undigested::Rotten(key)) => {
+                match key.map(|key| engine.rotten_of(self.partition.handle(), &key)) {
+                    Some(Ok(rotten)) => self.note_rot(rotten),
+                    _ => self.suspect_rot(true),
                 }
-                Ok(None) => {}
-                Err(EngineError::Rotten { .. }) => {
-                    let rotten = engine.rotten_of(handle, &key);
-                    match rotten {
-                        Ok(rotten) => self.note_rot(rotten),
-                        Err(_) => self.suspect_rot(true),
-                    }
-                    return Ok(None);
-                }
-                Err(error) => return Err(error),
+                Ok(None)
             }
+            Err(Undigested::Engine(error)) => Err(error),
         }
-        Ok(Some((records, digest)))
     }
 
     /// A new group: nothing that was asked before counts.
-    pub(super) fn forget_audit(&mut self) {
+    pub(super) fn forget_audit(&mut self, effects: &mut dyn Effects) {
         (self.audit.round, self.audit.asked, self.audit.told) = (None, None, None);
+        self.audit.wanted.drain(..).for_each(|one| effects.wrong_owner(one.token));
     }
 
     /// Commits as agreed, stopping where a digest is wanted.

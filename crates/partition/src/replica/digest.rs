@@ -4,6 +4,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult};
 
 use super::Replica;
+use crate::digest::hash;
 
 /// What a member holds as of a log index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,15 +48,4 @@ impl Replica {
         }
         Ok(digest)
     }
-}
-
-/// FNV-1a with a finish that spreads every bit: sums of it must not cancel.
-pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
-    let mut sum = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
-        sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
-    }
-    sum ^= sum >> 32;
-    sum = sum.wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    sum ^ (sum >> 32)
 }

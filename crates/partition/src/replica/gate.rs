@@ -39,6 +39,9 @@ impl Replica {
             effects.answer(request.token, &failed(Failure::Rotten));
             return Ok(());
         }
+        if let Message::Compare(compare) = request.message {
+            return self.take_compare(context, request, *compare, effects);
+        }
         let is_write = writes(request.message);
         // One that waits is not overtaken by others of its kind.
         let seen = seen(request.message, self.partition.present_ms());

@@ -143,6 +143,15 @@ pub const AUDIT_RECORDS: usize = 16;
 /// After so long others may be compared though not all have answered.
 pub const AUDIT_ROUND_US: u64 = 1_000_000;
 
+/// A comparison that somebody asked for is begun again after this long, if it came to nothing,
+pub const COMPARE_RETRY_US: u64 = 20_000;
+
+/// and ends after this long, with those members that have answered.
+pub const COMPARE_US: u64 = 5_000_000;
+
+/// Comparisons of one partition that may be asked for at a time.
+pub const COMPARES_MAX: usize = 8;
+
 /// After so long without a part acknowledged a whole state is sent no more: what is dead in the log stays while it is.
 pub const SENDING_US: u64 = 5_000_000;
 

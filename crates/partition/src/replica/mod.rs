@@ -15,6 +15,7 @@
 
 mod audit;
 mod backup;
+mod compare;
 mod damaged;
 mod digest;
 mod gate;
@@ -380,6 +381,9 @@ impl Replica {
                 while let Some(one) = self.parked.take_first(|_| true) {
                     effects.answer(one.token, &failed(failure.clone()));
                 }
+                for one in self.audit.wanted.drain(..) {
+                    effects.answer(one.token, &failed(failure.clone()));
+                }
                 Ok(())
             }
             Told::Tick => self.tick(context, effects),
@@ -389,6 +393,7 @@ impl Replica {
             }
             Told::Disconnected { connection } => {
                 self.parked.disconnect(connection);
+                self.audit.wanted.retain(|one| one.token.connection != connection);
                 let event = Event::Disconnected { connection };
                 self.partition.step(context.engine, context.now, event, effects)
             }
@@ -409,7 +414,10 @@ impl Replica {
     fn tick<D: Disk>(&mut self, context: &mut Context<'_, D>, effects: &mut dyn Effects) -> EngineResult<()> {
         self.look_at_room(context, effects);
         match self.role {
-            Role::Primary => self.lead(context, effects)?,
+            Role::Primary => {
+                self.lead(context, effects)?;
+                self.compare_on(context, effects)?;
+            }
             _ => self.acknowledge(context, effects)?,
         }
         self.say_yield(context.now_us, effects);
@@ -564,7 +572,7 @@ impl Replica {
     /// Whether requests wait in it, so that [`Told::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
-        self.parked.len() > 0 || self.partition.has_waits()
+        self.parked.len() > 0 || !self.audit.wanted.is_empty() || self.partition.has_waits()
     }
 
     /// The members whose leases it needs, or will: those of its group, if it is the primary.

@@ -43,7 +43,7 @@ impl Replica {
         self.taking = None;
         self.told_full_us = 0;
         self.mending.begin_anew(false);
-        self.forget_audit();
+        self.forget_audit(effects);
         self.settled_us = context.now_us;
         self.note_former(&before, was, context.now_us);
         if was == Role::Primary && is != Role::Primary {

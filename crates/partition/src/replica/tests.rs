@@ -4,6 +4,7 @@ mod admission;
 mod audit;
 mod blame;
 mod commit;
+mod compare;
 mod damaged;
 mod gather;
 mod held;
@@ -18,7 +19,8 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::{Durability, Engine, EngineOptions, PartitionId};
 use zerohop_wire::ids::{Incarnation, InstanceId, LogIndex, MapEpoch, PartitionEpoch, RequestId, Timestamp};
 use zerohop_wire::messages::{
-    Call, Condition, EntryName, Expiry, LogEntry, Member, Peer, Query, Read, Report, Stamp, Write,
+    self as wire, Call, Condition, EntryName, Expiry, LogEntry, Member, Outcome, Peer, Query, Read, Report,
+    Stamp, Write,
 };
 use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Many, Message};
 
@@ -40,6 +42,17 @@ struct Out {
     wrong_owner: usize,
     maps: usize,
     differing: Vec<Member>,
+    compared: Vec<Compared>,
+}
+
+/// What a comparison was answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Compared {
+    next: u32,
+    records: u64,
+    bytes: u64,
+    copies: u32,
+    differing: Vec<InstanceId>,
 }
 
 struct Node {
@@ -55,6 +68,10 @@ struct Node {
 impl crate::Effects for Out {
     fn answer(&mut self, to: Token, message: &Message<'_>) {
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
+        if let Message::Answer(Ok(Outcome::Compared(found))) = message {
+            let wire::Compared { next, records, bytes, copies, differing } = *found;
+            self.compared.push(Compared { next, records, bytes, copies, differing: differing.iter().collect() });
+        }
     }
 
     fn answer_held(&mut self, to: Token, message: &Message<'_>, held_us: u32) {

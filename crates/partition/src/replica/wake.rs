@@ -41,6 +41,7 @@ impl Replica {
                         && self.asked.is_none()
                         && self.wished.is_none()
                         && self.parked.len() == 0
+                        && self.audit.wanted.is_empty()
                         && self.has_copies()
                         && self.streams.iter().all(|stream| stream.is_found && stream.sending.is_none())
                 }
@@ -53,6 +54,7 @@ impl Replica {
         let now_us = context.now_us;
         let mut wake_us = u64::MAX;
         let mut at = |us: u64| wake_us = wake_us.min(us);
+        at(self.compare_wake_us().max(now_us + POLL_US));
         if self.mark == NO_MARK && !self.needs_state || self.parked.len() > 0 {
             at(now_us + POLL_US);
         }

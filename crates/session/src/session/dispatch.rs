@@ -152,6 +152,7 @@ impl<T> Session<T> {
                 None => return self.missing(now, handle, *keyspace),
             },
             Ask::Scan { keyspace, slice: (partition, of), .. }
+            | Ask::Compare { keyspace, slice: (partition, of), .. }
             | Ask::Snapshot { keyspace, to: Whereto::Slice((partition, of)), .. } => {
                 match map.keyspace(*keyspace) {
                     Some(found) if found.config().partitions > *of => {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::limits::{BATCH_ITEMS_MAX, BODY_BYTES_MAX, TIME_OUT_MS_MAX};
 use zerohop_wire::messages::{
-    Admin, Batch, Message, Operation as WireOperation, Scan, Snapshot, Stage, Stamp, Transact,
+    Admin, Batch, Compare, Message, Operation as WireOperation, Scan, Snapshot, Stage, Stamp, Transact,
 };
 use zerohop_wire::{Envelope, Failure, Many};
 
@@ -126,6 +126,7 @@ impl<T> Session<T> {
             Ask::Scan { cursor, prefix, keys_max, blobs, .. } => {
                 Message::Scan(Scan { seen, cursor, prefix, keys_max: *keys_max, blobs: *blobs })
             }
+            Ask::Compare { from, .. } => Message::Compare(Compare { from: *from }),
             Ask::Snapshot { kind, body, .. } => match Message::decode_body(*kind, body)? {
                 Message::Snapshot(snapshot) => Message::Snapshot(Snapshot { seen, ..snapshot }),
                 other => other,

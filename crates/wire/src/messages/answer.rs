@@ -14,6 +14,7 @@
 //!
 //! What detail, number and payload hold is said per shape and per error in `docs/protocols/wire.md`.
 
+use super::compare::Compared;
 use super::record::RecordType;
 use super::scan::ScannedKey;
 use crate::blob::BlobStamp;
@@ -102,6 +103,8 @@ pub enum Outcome<'a> {
         /// The keys, at most `SCAN_PAGE_KEYS_MAX`.
         keys: Many<'a, ScannedKey<'a>>,
     },
+    /// Members have compared a slice.
+    Compared(Compared<'a>),
 }
 
 impl Outcome<'_> {
@@ -131,6 +134,8 @@ numbered!(
         Page = 6, "page";
         /// See [`Outcome::Chunk`].
         Chunk = 16, "chunk";
+        /// See [`Outcome::Compared`].
+        Compared = 17, "compared";
     }
 );
 
@@ -250,6 +255,11 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
             out.extend_from_slice(next);
             keys.put(out)?
         }
+        Outcome::Compared(compared) => {
+            parts.detail = compared.copies;
+            out.extend_from_slice(&fields(&Parts { number: compared.records, ..parts }));
+            compared.put(out)?
+        }
     })
 }
 
@@ -284,6 +294,7 @@ fn take_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
             check_cursor(next)?;
             return Ok(Outcome::Page { next, keys: Many::packed(detail, payload)? });
         }
+        Shape::Compared => return Compared::take(detail, number, payload),
     };
     nothing_left(payload)?;
     Ok(outcome)
@@ -297,6 +308,7 @@ fn shape(outcome: &Outcome<'_>) -> Shape {
         Outcome::List { .. } => Shape::List,
         Outcome::Info { .. } => Shape::Info,
         Outcome::Page { .. } => Shape::Page,
+        Outcome::Compared(_) => Shape::Compared,
         Outcome::Chunk { .. } | Outcome::ChunkApart { .. } => Shape::Chunk,
     }
 }

@@ -1,12 +1,13 @@
 //! What the frames say, one type for each, borrowed from the bytes they came in.
 //!
-//! Requests about records are [`Read`], [`Write`], [`Scan`] and [`Batch`]; they go to the instance that owns the
+//! Requests about records are [`Read`], [`Write`], [`Scan`], [`Compare`] and [`Batch`]; they go to the instance that owns the
 //! partition named in the envelope. Everything else is about the connection or the cluster.
 
 pub(crate) mod answer;
 mod batch;
 mod blob;
 mod cluster;
+mod compare;
 mod connect;
 mod gather;
 mod peer;
@@ -24,6 +25,7 @@ pub use answer::{Answer, Outcome, Shape};
 pub use batch::{Batch, Operation};
 pub use blob::BlobChange;
 pub use cluster::{Admin, Map, MapGet};
+pub use compare::{Compare, Compared};
 pub use connect::{ClusterId, Hello, HelloAck, Ping, Pong, Proof, Prove};
 pub(crate) use gather::ANSWER_HEADER_BYTES;
 pub use gather::{GatheredAnswer, GatheredRequest};
@@ -81,6 +83,8 @@ pub enum Message<'a> {
     },
     /// A page of the keys of a partition.
     Scan(Scan<'a>),
+    /// Members compare a slice of a partition.
+    Compare(Compare),
     /// About what a partition held at a past time.
     Snapshot(Snapshot<'a>),
     /// A write of a record.
@@ -100,7 +104,7 @@ pub enum Message<'a> {
     Gather(Many<'a, GatheredRequest<'a>>),
     /// From one instance to another.
     Peer(Peer<'a>),
-    /// Answers `Read`, `Scan`, `Snapshot` and `Write`, and any request that failed.
+    /// Answers `Read`, `Scan`, `Compare`, `Snapshot` and `Write`, and any request that failed.
     Answer(Answer<'a>),
     /// Answers `Batch`.
     BatchAnswer(Many<'a, Answer<'a>>),
@@ -130,6 +134,7 @@ impl<'a> Message<'a> {
             Self::Read { read, .. } => read.kind(),
             Self::Scan(scan) if scan.blobs => Kind::ScanBlobs,
             Self::Scan(_) => Kind::Scan,
+            Self::Compare(_) => Kind::Compare,
             Self::Snapshot(snapshot) => snapshot.ask.kind(),
             Self::Write { write, .. } => write.kind(),
             Self::Batch(_) => Kind::Batch,
@@ -182,6 +187,7 @@ impl<'a> Message<'a> {
             Self::Gather(requests) => return requests.put(out),
             Self::Gathered(answers) => return answers.put(out),
             Self::Scan(scan) => return scan.put(out),
+            Self::Compare(compare) => out.extend_from_slice(&compare.encode()),
             Self::Snapshot(snapshot) => return snapshot.put(out),
             Self::Peer(peer) => return peer.put(out),
             Self::Hello(hello) => return hello.put(out),
@@ -245,6 +251,7 @@ impl<'a> Message<'a> {
             Kind::Gather => Self::Gather(Many::all(body)?),
             Kind::Gathered => Self::Gathered(Many::all(body)?),
             Kind::Scan | Kind::ScanBlobs => Self::Scan(Scan::take(kind == Kind::ScanBlobs, body)?),
+            Kind::Compare => Self::Compare(Compare::take(body)?),
             Kind::OpenSnapshot | Kind::RenewSnapshot | Kind::CloseSnapshot | Kind::ReadAt | Kind::ScanAt => {
                 Self::Snapshot(Snapshot::take(kind, body)?)
             }

@@ -99,7 +99,8 @@ pub enum Part<'a> {
 }
 
 /// Those keys of a partition as of a log index whose hash fragment, by which the storage engine's index walks, is from the
-/// first to the second. 24 bytes: the entry (16), first fragment (4), last fragment (4).
+/// first to the second. 24 bytes: the entry (index 8, epoch 4), 1 if contents are digested too (1), zero (3), first fragment (4),
+/// last fragment (4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The last entry applied.
@@ -108,6 +109,8 @@ pub struct Slice {
     pub from: u32,
     /// Last fragment, itself included.
     pub through: u32,
+    /// Whether all that the records hold is read for it, not only what they are.
+    pub contents: bool,
 }
 
 /// What one member tells another.
@@ -181,7 +184,7 @@ pub enum Call<'a> {
         slice: Slice,
         /// Records in it.
         records: u64,
-        /// Of keys, versions and lengths, and of how many sessions and deadlines the partition has.
+        /// Of keys, versions, lengths and, if that was asked, contents, and of how many sessions and deadlines the partition has.
         digest: u64,
     },
     /// See [`Slice`]: the addressee's digest of it is another than the primary's.
@@ -209,11 +212,21 @@ impl EntryName {
 impl Slice {
     fn encode(self) -> [u8; 24] {
         let EntryName { epoch, index } = self.as_of;
-        layout(|to| to.u64(index.0).u32(epoch).zeros(4).u32(self.from).u32(self.through))
+        layout(|to| {
+            to.u64(index.0).u32(epoch).u8(u8::from(self.contents)).zeros(3).u32(self.from).u32(self.through)
+        })
     }
 
-    fn take<const N: usize>(fields: &mut FieldReader<'_, N>) -> Slice {
-        Slice { as_of: EntryName::take(fields), from: fields.u32(), through: fields.u32() }
+    fn take<const N: usize>(fields: &mut FieldReader<'_, N>) -> Result<Slice, Failure<'static>> {
+        let (index, epoch) = (LogIndex(fields.u64()), fields.u32());
+        let contents = match fields.u8() {
+            0 => false,
+            1 => true,
+            _ => return Err(What::Detail.into()),
+        };
+        fields.zeros(3);
+        let as_of = EntryName { epoch, index };
+        Ok(Slice { as_of, from: fields.u32(), through: fields.u32(), contents })
     }
 }
 
@@ -409,14 +422,14 @@ impl<'a> Call<'a> {
             }
             Kind::DigestAsk | Kind::DigestDiffers => {
                 let (mut fields, rest) = FieldReader::<24>::split(body)?;
-                let slice = Slice::take(&mut fields);
+                let slice = Slice::take(&mut fields)?;
                 fields.done()?;
                 nothing_left(rest)?;
                 if kind == Kind::DigestAsk { Self::DigestAsk(slice) } else { Self::DigestDiffers(slice) }
             }
             Kind::DigestTold => {
                 let (mut fields, rest) = FieldReader::<40>::split(body)?;
-                let slice = Slice::take(&mut fields);
+                let slice = Slice::take(&mut fields)?;
                 let (records, digest) = (fields.u64(), fields.u64());
                 fields.done()?;
                 nothing_left(rest)?;

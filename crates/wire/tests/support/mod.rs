@@ -76,6 +76,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         3 => Message::Answer(answer(seed, *sub, value, &slices)),
         4 => Message::BatchAnswer(Many::given(&answers)),
         5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Many::given(&keys) })),
+        6 if sub % 16 == 0 => Message::Compare(Compare { from: n[0] as u32 }),
         6 if sub % 4 > 1 => Message::Snapshot(snapshot(seed, *sub, value)),
         6 => Message::Scan(scan(seed, *sub, value)),
         7 => Message::Hello(Hello {
@@ -152,7 +153,8 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> Peer<'a> {
     let entries = Many::given(entries);
     let (sent_us, map_epoch, ceiling) = (n[2], MapEpoch(n[3]), Timestamp(n[4]));
     let part = n[0] as u32;
-    let slice = Slice { as_of: name, from: n[0] as u32, through: n[1] as u32 };
+    let slice =
+        Slice { as_of: name, from: n[0] as u32, through: n[1] as u32, contents: n[4].is_multiple_of(3) };
     let call = match seed.sub % 19 {
         0 => Call::Replicate { preceding: name, commit: LogIndex(n[4]), entries },
         1 => Call::ReplicateAck(Report::Holds {
@@ -359,11 +361,20 @@ fn transform(n: &[u64; 5]) -> Transform {
     }
 }
 
+const DIFFERING: [InstanceId; 2] = [InstanceId(1), InstanceId(u32::MAX)];
+
 fn answer<'a>(seed: &'a Seed, sub: u8, value: &'a [u8], values: &'a [&'a [u8]]) -> Answer<'a> {
     let n = &seed.n;
     let version = Timestamp(n[0]);
     let failures = failures(n, value);
-    match sub % 7 {
+    match sub % 8 {
+        7 => Ok(Outcome::Compared(Compared {
+            next: n[0] as u32,
+            records: n[1],
+            bytes: n[2],
+            copies: n[3] as u32 % 4 + 2,
+            differing: Many::given(&DIFFERING[..n[4] as usize % 3]),
+        })),
         6 => Ok(Outcome::Chunk { version, stamp: BlobStamp { id: n[1], generation: n[2] }, bytes: value }),
         0 => Ok(Outcome::Done { version, number: n[1] }),
         1 => Ok(Outcome::Counter { version, value: n[1] as i64 }),

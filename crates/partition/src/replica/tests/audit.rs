@@ -3,7 +3,7 @@
 use super::*;
 
 /// What the primary has sent, given to the other, and the other way round, until nobody says anything.
-fn exchange(a: &mut Node, b: &mut Node) {
+pub(super) fn exchange(a: &mut Node, b: &mut Node) {
     let decoder = Decoder::agreed(zerohop_wire::GREETING_VERSION, Features::default());
     for _ in 0..20 {
         (a.now_us, b.now_us) = (a.now_us + 3_000, b.now_us + 3_000);
@@ -23,7 +23,7 @@ fn exchange(a: &mut Node, b: &mut Node) {
     }
 }
 
-fn pair() -> (Node, Node) {
+pub(super) fn pair() -> (Node, Node) {
     let (mut a, mut b) = (Node::new(1), Node::new(2));
     for node in [&mut a, &mut b] {
         node.tell(Told::Group(view(1, 1, &[2], &[])));

@@ -1,0 +1,90 @@
+//! What it brought that the members of all partitions compared what they hold.
+
+use serde::Serialize;
+use zerohop_backup::{Progress, Target as Taken};
+use zerohop_client::{ComparedSlice, Error};
+
+use super::progress::Shown;
+
+#[derive(Default, Serialize)]
+pub(super) struct Compared {
+    records: u64,
+    /// Of one copy of each.
+    bytes: u64,
+    /// In how many copies the record was read that was read in the fewest.
+    copies_min: u32,
+    copies_max: u32,
+    /// Copies that hold something else than the others. They take everything anew.
+    pub(super) differing: Vec<Differing>,
+}
+
+/// One copy of a partition.
+#[derive(PartialEq, Eq, Serialize)]
+pub(super) struct Differing {
+    keyspace: String,
+    partition: u32,
+    instance: u32,
+}
+
+/// Has all members of these keyspaces compare all that they hold.
+pub(super) async fn compare(targets: &[Taken]) -> Result<Compared, Error> {
+    let mut shown = Shown::new("compared");
+    let mut compared = Compared::default();
+    for Taken { keyspace, settings } in targets {
+        let mut comparison = keyspace.compare();
+        while let Some(slices) = comparison.next_slices().await? {
+            slices.iter().for_each(|slice| compared.count(&settings.name, slice));
+            let Compared { records, bytes, .. } = compared;
+            shown.tell(Progress { records, bytes });
+        }
+    }
+    Ok(compared)
+}
+
+impl Compared {
+    fn count(&mut self, keyspace: &str, slice: &ComparedSlice) {
+        let ComparedSlice { partition, records, bytes, copies, .. } = *slice;
+        if records > 0 {
+            self.copies_min = if self.records == 0 { copies } else { self.copies_min.min(copies) };
+            self.copies_max = self.copies_max.max(copies);
+        }
+        (self.records, self.bytes) = (self.records + records, self.bytes + bytes);
+        for instance in &slice.differing {
+            let one =
+                Differing { keyspace: keyspace.to_owned(), partition: partition.0, instance: instance.0 };
+            if !self.differing.contains(&one) {
+                self.differing.push(one);
+            }
+        }
+    }
+
+    /// In words.
+    pub(super) fn said(&self) -> String {
+        let Self { records, copies_min, copies_max, .. } = *self;
+        match (copies_min, copies_max) {
+            _ if records == 0 => "there is nothing to compare".to_owned(),
+            (1, 1) => "there is one copy of each: nothing to compare".to_owned(),
+            (min, max) if min == max => format!("{records} records and chunks compared in {max} copies: {}", self.found()),
+            (min, max) => format!("{records} records and chunks compared in {min} to {max} copies: {}", self.found()),
+        }
+    }
+
+    fn found(&self) -> String {
+        match self.differing.len() {
+            0 => "the same in all".to_owned(),
+            1 => "one copy of a partition differs".to_owned(),
+            n => format!("{n} copies of partitions differ"),
+        }
+    }
+}
+
+impl Differing {
+    /// In words.
+    pub(super) fn said(&self) -> String {
+        let Self { keyspace, partition, instance } = self;
+        format!(
+            "keyspace {keyspace}, partition {partition}: instance {instance} holds other records than the others; it takes them anew: \
+             verify again once `zerohop status` shows that no copies are missing"
+        )
+    }
+}

@@ -1,0 +1,168 @@
+//! Digests of what members hold: equal at equal log indexes, whatever their logs look like.
+
+use std::collections::BTreeSet;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{Engine, EngineError, Handle, Inspected, split_trailer};
+
+use crate::limits::DIGEST_BYTES_MAX;
+use crate::state::Deadlines;
+use crate::view::Values;
+
+/// Values of a list that are looked for at a time.
+const LIST_VALUES: u64 = 4096;
+
+/// Of some records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Digested {
+    /// How many.
+    pub(crate) records: u64,
+    /// Bytes of contents that were read.
+    pub(crate) bytes: u64,
+    /// The sum over all of them: their order does not matter.
+    pub(crate) sum: u64,
+    /// Not all contents were read: it would have taken too long, and others wait meanwhile.
+    pub(crate) is_cut: bool,
+}
+
+/// Why there is no digest.
+#[derive(Debug)]
+pub(crate) enum Undigested {
+    /// There are more than so many, or they stand in too many pages of the index.
+    TooMany,
+    /// Something has rotted, of this key if that is known.
+    Rotten(Option<Vec<u8>>),
+    /// Anything else.
+    Engine(EngineError),
+}
+
+/// Of the records whose hash fragments are from the first to the second: keys, kinds, lengths, versions (of a list not, which may
+/// be that of a trim that some have dropped), and what they hold if `contents`: in the order of the keys, until that comes to
+/// [`DIGEST_BYTES_MAX`], which is at the same place for all who hold the same.
+pub(crate) fn of_slice<D: Disk>(
+    engine: &mut Engine<D>,
+    (handle, deadlines): (Handle, &Deadlines),
+    slice: (u32, u32),
+    (most, contents): (usize, bool),
+) -> Result<Digested, Undigested> {
+    let keys = match engine.keys_of_slice(handle, slice, most) {
+        Ok(Some(keys)) => keys.into_iter().collect::<BTreeSet<_>>(),
+        Ok(None) => return Err(Undigested::TooMany),
+        Err(error) => return Err(Undigested::of(error, None)),
+    };
+    let mut digested = Digested { records: keys.len() as u64, ..Digested::default() };
+    for key in keys {
+        let found = engine.inspect(handle, &key).map_err(|error| Undigested::of(error, Some(&key)))?;
+        let Some(found) = found else { continue };
+        let mut sum = hash(u64::from(found.is_list), &key);
+        sum = hash(sum, &found.units.to_le_bytes());
+        if !found.is_list {
+            sum = hash(sum, &found.timestamp.to_le_bytes());
+        }
+        if contents {
+            let held = hash_of_contents(engine, handle, &key, (&found, &mut digested));
+            sum = hash(sum, &held.map_err(|error| Undigested::of(error, Some(&key)))?.to_le_bytes());
+            sum = hash(sum, &deadlines.get(&key).unwrap_or(0).to_le_bytes());
+        }
+        digested.sum = digested.sum.wrapping_add(sum);
+    }
+    Ok(digested)
+}
+
+/// The hash of what a record holds; `digested` counts its bytes.
+fn hash_of_contents<D: Disk>(
+    engine: &mut Engine<D>,
+    handle: Handle,
+    key: &[u8],
+    (found, digested): (&Inspected, &mut Digested),
+) -> Result<u64, EngineError> {
+    if digested.bytes >= DIGEST_BYTES_MAX {
+        digested.is_cut = true;
+        return Ok(0);
+    }
+    if found.is_list {
+        return hash_of_list(engine, handle, key, (found, digested));
+    }
+    if found.is_chunk {
+        return hash_of_chunk(engine, handle, key, digested);
+    }
+    let bytes = engine.lookup_whole(handle, key)?.unwrap_or_default();
+    digested.bytes += bytes.len() as u64;
+    Ok(xxh3_64(&bytes))
+}
+
+fn hash_of_chunk<D: Disk>(
+    engine: &mut Engine<D>,
+    handle: Handle,
+    key: &[u8],
+    digested: &mut Digested,
+) -> Result<u64, EngineError> {
+    let mut hasher = Xxh3::new();
+    // Where it lies, if it can be looked at there.
+    let at_once = engine.chunk_at_once(handle, key, 0..u64::MAX, |piece| hasher.update(piece))?;
+    let state = match at_once {
+        Some((state, _)) => state,
+        None => {
+            let Some(state) = engine.chunk_state(handle, key)? else { return Ok(0) };
+            let mut bytes = Vec::new();
+            engine.read_chunk(handle, key, 0..state.end, &mut bytes)?;
+            hasher.reset();
+            hasher.update(&bytes);
+            state
+        }
+    };
+    digested.bytes += state.end;
+    Ok(hash(hasher.digest(), &state.stamp))
+}
+
+fn hash_of_list<D: Disk>(
+    engine: &mut Engine<D>,
+    handle: Handle,
+    key: &[u8],
+    (found, digested): (&Inspected, &mut Digested),
+) -> Result<u64, EngineError> {
+    let mut hasher = Xxh3::new();
+    let mut at = 0;
+    while at < found.units {
+        let parts = engine.parts_of(handle, key, at..found.units.min(at + LIST_VALUES))?;
+        let (mut skip, before) = (parts.skip as usize, at);
+        for part in parts.parts {
+            let entry = engine.read_entry(handle, part.index)?;
+            let (body, _) = split_trailer(entry.head.meta.flags, entry.payload);
+            for value in Values(body.get(4..).unwrap_or(&[])).skip(std::mem::take(&mut skip)) {
+                if digested.bytes >= DIGEST_BYTES_MAX {
+                    digested.is_cut = true;
+                    return Ok(hasher.digest());
+                }
+                // With its length before it: where one value ends counts too.
+                hasher.update(value);
+                (at, digested.bytes) = (at + 1, digested.bytes + value.len() as u64);
+            }
+        }
+        if at == before {
+            break;
+        }
+    }
+    Ok(hasher.digest())
+}
+
+impl Undigested {
+    fn of(error: EngineError, key: Option<&[u8]>) -> Self {
+        match error {
+            EngineError::Rotten { .. } => Self::Rotten(key.map(<[u8]>::to_vec)),
+            error => Self::Engine(error),
+        }
+    }
+}
+
+/// FNV-1a with a finish that spreads every bit: sums of it must not cancel.
+pub(crate) fn hash(seed: u64, bytes: &[u8]) -> u64 {
+    let mut sum = 0xCBF2_9CE4_8422_2325 ^ seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    for byte in bytes.iter().chain(&(bytes.len() as u64).to_le_bytes()) {
+        sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
+    }
+    sum ^= sum >> 32;
+    sum = sum.wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    sum ^ (sum >> 32)
+}

@@ -1,0 +1,163 @@
+//! `compare`: a client has the members of a group compare what they hold, one slice for each request.
+//!
+//! ```text
+//!   Compare ──> wanted ──> a round of digests ──all there──────────────────────> Compared
+//!                 ^             │ └── a second: somebody says nothing; again ──┐
+//!                 │             └── too much for one step: a smaller slice ────┤
+//!                 └──────────────────────────────────────────────────────────┘   5 s: with those that are there
+//! ```
+
+use zerohop_engine::EngineResult;
+use zerohop_engine::disk::Disk;
+use zerohop_wire::ids::InstanceId;
+use zerohop_wire::messages::{Compare, Compared, Member, Outcome, Slice};
+use zerohop_wire::{Failure, Many, Message};
+
+use super::limits::{AUDIT_ROUND_US, COMPARE_RETRY_US, COMPARE_US, COMPARES_MAX};
+use super::{Context, Effects, Replica, failed, unavailable};
+use crate::digest::Digested;
+use crate::event::{Event, Request, Token};
+use crate::limits::{BUSY_RETRY_MS, COMPARED_BYTES, COMPARED_RECORDS};
+
+/// A slice that somebody wants compared.
+#[derive(Debug)]
+pub(super) struct Wanted {
+    pub(super) token: Token,
+    from: u32,
+    /// Records of a slice at most: fewer if those were too much for one step.
+    records: usize,
+    /// When it is to be begun again, if it is not under way.
+    next_us: u64,
+    until_us: u64,
+}
+
+impl Replica {
+    /// Somebody wants a slice compared, of a group that this is the primary of.
+    pub(super) fn take_compare<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        request: &Request<'_>,
+        compare: Compare,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let Request { token, envelope, .. } = *request;
+        if envelope.partition_epoch.0 != 0 && envelope.partition_epoch != self.view.epoch {
+            effects.wrong_owner(token);
+            return Ok(());
+        }
+        if self.has_rot {
+            effects.answer(token, &failed(Failure::Rotten));
+            return Ok(());
+        }
+        if self.audit.wanted.len() >= COMPARES_MAX {
+            effects.answer(token, &failed(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }));
+            return Ok(());
+        }
+        let time_out_us = match envelope.time_out_ms {
+            0 => COMPARE_US,
+            ms => COMPARE_US.min(u64::from(ms) * 1_000),
+        };
+        self.audit.wanted.push_back(Wanted {
+            token,
+            from: compare.from,
+            records: COMPARED_RECORDS,
+            next_us: context.now_us,
+            until_us: context.now_us + time_out_us,
+        });
+        self.compare_on(context, effects)
+    }
+
+    /// Begins what is wanted next, and ends what has waited for too long.
+    pub(super) fn compare_on<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        while let Some(&Wanted { token, from, records, next_us, until_us }) = self.audit.wanted.front() {
+            if self.has_rot {
+                self.audit.wanted.pop_front();
+                effects.answer(token, &failed(Failure::Rotten));
+                continue;
+            }
+            if context.now_us >= until_us {
+                let is_own = self.audit.round.as_ref().is_some_and(|r| r.slice.contents && r.own.is_some());
+                if is_own && self.may_answer(context) {
+                    self.end_round(effects);
+                }
+                // Unless it has been answered so.
+                if self.audit.wanted.front().is_some_and(|one| one.token == token) {
+                    self.audit.wanted.pop_front();
+                    effects.answer(token, &failed(unavailable()));
+                }
+                continue;
+            }
+            if context.now_us < next_us || !self.may_begin_round(context) {
+                break;
+            }
+            if let Some(one) = self.audit.wanted.front_mut() {
+                one.next_us = context.now_us + COMPARE_RETRY_US;
+            }
+            if !self.has_common_seed(context.engine)? {
+                self.audit.wanted.pop_front();
+                self.compare_alone(context, (token, from), effects)?;
+                continue;
+            }
+            let handle = self.partition.handle();
+            let through = context.engine.slice_end(handle, from, records, COMPARED_BYTES)?;
+            self.begin_round(context, (from, through), true, effects)?;
+        }
+        Ok(())
+    }
+
+    /// Only what this member holds: the others' logs are of another hash seed.
+    fn compare_alone<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        (token, from): (Token, u32),
+        effects: &mut dyn Effects,
+    ) -> EngineResult<()> {
+        let message = Message::Compare(Compare { from });
+        let request = Request { token, envelope: Default::default(), message: &message };
+        self.partition.step(context.engine, context.now, Event::Request(request), effects)
+    }
+
+    /// Whether the slice of a round was too much for one step: then a smaller one is begun instead.
+    pub(super) fn looks_closer(&mut self, slice: &Slice, digested: &Digested) -> bool {
+        let Some(one) = self.audit.wanted.front_mut().filter(|one| one.from == slice.from) else {
+            return false;
+        };
+        let does = slice.contents && digested.is_cut && one.records > 1;
+        if does {
+            (one.records, one.next_us) = (one.records / 2, 0);
+        }
+        does
+    }
+
+    /// Answers who wanted the slice of a round compared.
+    pub(super) fn tell_compared(
+        &mut self,
+        slice: &Slice,
+        (digested, others): (&Digested, usize),
+        differing: &[Member],
+        effects: &mut dyn Effects,
+    ) {
+        let is_it = |one: &Wanted| slice.contents && one.from == slice.from;
+        let Some(one) = self.audit.wanted.pop_front_if(|one| is_it(one)) else { return };
+        let differing: Vec<InstanceId> = differing.iter().map(|member| member.instance).collect();
+        let compared = Compared {
+            next: slice.through.wrapping_add(1),
+            records: digested.records,
+            bytes: digested.bytes,
+            copies: others as u32 + 1,
+            differing: Many::given(&differing),
+        };
+        effects.answer(one.token, &Message::Answer(Ok(Outcome::Compared(compared))));
+    }
+
+    /// When it wants a tick for what is to be compared.
+    pub(super) fn compare_wake_us(&self) -> u64 {
+        let round_us = self.audit.round.as_ref().map_or(0, |round| round.begun_us + AUDIT_ROUND_US);
+        let soonest = |one: &Wanted| one.until_us.min(one.next_us.max(round_us));
+        self.audit.wanted.front().map_or(u64::MAX, soonest)
+    }
+}

@@ -1,0 +1,138 @@
+//! Members that are asked to compare what they hold.
+
+use zerohop_wire::messages::Compare;
+
+use super::audit::{exchange, pair};
+use super::*;
+use crate::replica::limits::{COMPARE_US, COMPARES_MAX};
+
+fn compare(from: u32) -> Message<'static> {
+    Message::Compare(Compare { from })
+}
+
+/// Has all slices compared; `meanwhile` comes before each.
+fn all(a: &mut Node, b: &mut Node, mut meanwhile: impl FnMut(&mut Node, u64)) -> Vec<Compared> {
+    let (mut found, mut from): (Vec<Compared>, _) = (Vec::new(), 0);
+    loop {
+        meanwhile(a, found.len() as u64);
+        a.ask(9_000, &compare(from));
+        meanwhile(a, 500 + found.len() as u64);
+        exchange(a, b);
+        assert_eq!(a.out.compared.len(), 1, "slice {}", found.len());
+        found.append(&mut a.out.compared);
+        from = found[found.len() - 1].next;
+        if from == 0 {
+            return found;
+        }
+    }
+}
+
+fn sum(found: &[Compared], of: impl Fn(&Compared) -> u64) -> u64 {
+    found.iter().map(of).sum()
+}
+
+#[test]
+fn every_record_is_read_once_in_every_copy_though_more_is_written_meanwhile() {
+    let (mut a, mut b) = pair();
+    for n in 0..1_000u64 {
+        a.write(n, format!("more{n}").as_bytes(), &[n as u8; 100]);
+    }
+    exchange(&mut a, &mut b);
+    // The same keys with values of the same length, so that it is known what is to be found.
+    let again = |a: &mut Node, n: u64| a.write(n, format!("more{}", n % 7).as_bytes(), &[n as u8; 100]);
+    let found = all(&mut a, &mut b, again);
+    assert!(found.len() >= 4, "{found:?}");
+    assert_eq!((sum(&found, |one| one.records), sum(&found, |one| one.bytes)), (1_040, 100_000 + 40 * 20));
+    assert!(found.iter().all(|one| one.copies == 2 && one.differing.is_empty()), "{found:?}");
+    assert_eq!((a.replica.counts().differed, b.replica.counts().differed), (0, 0));
+}
+
+#[test]
+fn what_differs_in_its_contents_alone_is_found_and_told() {
+    let (mut a, mut b) = pair();
+    let handle = b.replica.partition.handle();
+    let last = b.replica.log_end().last;
+    a.write(500, b"key7", &[1; 20]);
+    a.out.sent.clear();
+    let other = LogEntry {
+        name: name(1, last.index.0 + 1),
+        timestamp: a.replica.newest(),
+        key: b"key7",
+        payload: &[77; 20],
+        ..entry(1, 1)
+    };
+    b.entries(1, 1, (last, last.index.0 + 1), &[other]);
+    b.engine.commit(handle, u64::MAX).expect("commits");
+    a.hear(2, 1, &holds(last.index.0 + 1));
+    let heads = a.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units));
+    assert_eq!(heads, b.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units)));
+    let found = all(&mut a, &mut b, |_, _| {});
+    let differing: Vec<InstanceId> = found.iter().flat_map(|one| one.differing.clone()).collect();
+    assert_eq!(differing, [InstanceId(2)]);
+    assert_eq!(a.out.differing, [member(2)]);
+    assert_eq!(a.out.asked.last(), Some(&Change::Remove(member(2))));
+}
+
+#[test]
+fn too_much_for_one_step_is_compared_in_smaller_slices() {
+    let (mut a, mut b) = pair();
+    let value = vec![3; 1 << 20];
+    for n in 0..24u64 {
+        let values: [&[u8]; 1] = [&value];
+        let change = wire::Change::Append { values: Many::given(&values) };
+        let key = format!("list{}", n % 6);
+        let write = Write { key: key.as_bytes(), condition: Condition::Always, change };
+        a.ask(1_000 + n, &Message::Write { stamp: Stamp::default(), write });
+        exchange(&mut a, &mut b);
+    }
+    let found = all(&mut a, &mut b, |_, _| {});
+    let bytes = sum(&found, |one| one.bytes);
+    assert_eq!((sum(&found, |one| one.records), bytes), (46, 40 * 20 + 24 * ((1 << 20) + 4)));
+    assert!(found.iter().all(|one| one.bytes < 18 << 20 && one.differing.is_empty()), "{found:?}");
+}
+
+#[test]
+fn who_says_nothing_is_waited_for_and_then_left_out() {
+    let (mut a, _) = pair();
+    a.ask(9_000, &compare(0));
+    let began_us = a.now_us;
+    while a.out.compared.is_empty() {
+        let wake_us = a.wake_us();
+        assert!(wake_us > a.now_us && a.now_us < began_us + 2 * COMPARE_US);
+        a.now_us = wake_us;
+        a.granted_by(2);
+        a.out.sent.clear();
+        a.tell(Told::Tick);
+    }
+    assert!(a.now_us >= began_us + COMPARE_US);
+    assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
+    assert!(a.out.differing.is_empty());
+}
+
+#[test]
+fn logs_of_another_seed_are_read_but_not_compared() {
+    let (mut a, mut b) = pair();
+    a.replica.options.index_seed = 8;
+    let found = all(&mut a, &mut b, |_, _| {});
+    assert_eq!(sum(&found, |one| one.records), 40);
+    assert!(found.iter().all(|one| one.copies == 1), "{found:?}");
+}
+
+#[test]
+fn those_who_wait_are_bounded_and_forgotten_with_their_connection_or_group() {
+    let (mut a, _) = pair();
+    a.out.answered.clear();
+    for n in 0..COMPARES_MAX as u64 {
+        a.ask(n, &compare(0));
+    }
+    assert!(a.out.answered.is_empty() && a.replica.has_waits());
+    a.ask(100, &compare(0));
+    assert_eq!(a.out.answered, [(100, false)]);
+    a.tell(Told::Disconnected { connection: 1 });
+    assert!(!a.replica.has_waits());
+    a.ask(101, &compare(0));
+    a.tell(Told::Group(view(2, 2, &[1], &[])));
+    assert_eq!((a.out.wrong_owner, a.replica.has_waits()), (1, false));
+    a.ask(102, &compare(0));
+    assert_eq!(a.out.wrong_owner, 2, "who is not primary");
+}
