@@ -149,7 +149,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         store.is_dirty = false;
-        let partition = store.log.partition;
+        let whose = store.whose(handle);
         let after = store.log.synced_index().max(store.copied);
         let last = store.log.last.1;
         if after >= last {
@@ -159,7 +159,7 @@ impl<D: Disk> Engine<D> {
         let mut copy = |entry: EntryRef<'_>, is_good: bool| {
             // In memory until it is written; should that have gone wrong, its segment says so.
             if is_good && entry.head.meta.index == copied + 1 {
-                journal.push_one_of(handle.0, partition, (&entry.head.meta, entry.key, entry.payload));
+                journal.push_one_of(whose, (&entry.head.meta, entry.key, entry.payload));
                 copied += 1;
             }
         };

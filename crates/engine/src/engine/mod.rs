@@ -95,7 +95,7 @@ impl<D: Disk> Engine<D> {
             Some(&handle) => {
                 let (_, store) = self.store(handle)?;
                 // A crash may have left the folder alone, which names no seed.
-                if store.log.order.is_empty() && store.index.is_empty() {
+                if store.names_no_seed() {
                     store.log.index_seed = options.index_seed;
                 }
                 handle
@@ -143,7 +143,7 @@ impl<D: Disk> Engine<D> {
         store.admit(io, meta, key, bytes_of(payload))?;
         let placed = store.append(io, meta, key, payload)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(handle.0, store.log.partition, (meta, key), payload);
+            journal.push_pieces(store.whose(handle), (meta, key), payload);
         }
         store.pending.push_back(Pending { meta: *meta, placed });
         upkeep.wrote(handle, store, placed.entry_bytes);

@@ -28,6 +28,8 @@ struct Replay {
     begun: BTreeMap<PartitionId, Vec<(u64, u64)>>,
     /// Partitions whose segments have left the branch that the journal holds.
     left: BTreeSet<PartitionId>,
+    /// By which seeds the keys of partitions are hashed, as far as the journal tells.
+    seeds: BTreeMap<PartitionId, u64>,
     /// Highest log index of each that the journal holds and the log does too.
     holds: BTreeMap<PartitionId, u64>,
 }
@@ -69,7 +71,10 @@ impl<D: Disk> Engine<D> {
                     let (cuts, partition, index) = match record {
                         Record::Cut { partition, index } => (&mut replay.cuts, partition, index),
                         Record::CutBegins { partition, index } => (&mut replay.begun, partition, index),
-                        Record::Entry { .. } | Record::Reference { .. } | Record::Batch { .. } => continue,
+                        Record::Entry { .. }
+                        | Record::Reference { .. }
+                        | Record::Seed { .. }
+                        | Record::Batch { .. } => continue,
                     };
                     cuts.entry(partition).or_default().push((replay.count, index));
                 }
@@ -175,6 +180,10 @@ impl<D: Disk> Engine<D> {
             Record::Reference { partition, meta, .. } if replay.survives(partition, meta.index) => {
                 self.replay_reference(replay, partition, &meta, report)
             }
+            Record::Seed { partition, seed } => {
+                replay.seeds.insert(partition, seed);
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -218,6 +227,12 @@ impl<D: Disk> Engine<D> {
             self.report_missing(partition, last + 1, meta.index - 1, report)?;
         }
         let (io, store) = self.store(handle)?;
+        if let Some(&seed) = replay.seeds.get(&partition)
+            && store.names_no_seed()
+        {
+            // All that is left of it is what the journal holds.
+            store.log.index_seed = seed;
+        }
         let placed = store.append(io, meta, key, [payload])?;
         store.pending.push_back(Pending { meta: *meta, placed });
         replay.held(partition, meta.index);

@@ -86,7 +86,7 @@ impl<D: Disk> Engine<D> {
         store.admit(io, &meta, key, bytes_of(pieces))?;
         let placed = store.append(io, &meta, key, pieces)?;
         if store.durability == Durability::Sync {
-            journal.push_pieces(handle.0, store.log.partition, (&meta, key), pieces);
+            journal.push_pieces(store.whose(handle), (&meta, key), pieces);
         }
         if store.pending.is_empty() {
             let units = units_of(kind, flags, payload);
@@ -162,7 +162,7 @@ impl<D: Disk> Engine<D> {
             store.admit(io, &meta, key, payload.len())?;
             let placed = store.append(io, &meta, key, [payload])?;
             if store.durability == Durability::Sync {
-                journal.push(handle.0, store.log.partition, (&meta, key, payload));
+                journal.push(store.whose(handle), (&meta, key, payload));
             }
             store.pending.push_back(Pending { meta, placed });
             upkeep.wrote(handle, store, placed.entry_bytes);

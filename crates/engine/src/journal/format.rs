@@ -5,7 +5,7 @@
 //! | offset | bytes | field |
 //! | ---: | ---: | --- |
 //! | 0 | 8 | `zerohjnl` |
-//! | 8 | 4 | format version, 3; 1 had no units, and did not tell that a cut begins, 2 had no chunks |
+//! | 8 | 4 | format version, 4; 1 had no units, and did not tell that a cut begins, 2 had no chunks, 3 no seeds |
 //! | 12 | 4 | salt of this file |
 //! | 16 | 8 | number of this file |
 //! | 24 | 4 | zero |
@@ -18,19 +18,20 @@
 //! | 0 | 4 | CRC-32C of the record from byte 4 on, xor the salt |
 //! | 4 | 4 | bytes behind these 48 |
 //! | 8 | 8 | partition |
-//! | 16 | 8 | log index; of a batch record: bytes of this file that are synced |
+//! | 16 | 8 | log index; of a batch record: bytes of this file that are synced; of a seed record: the seed |
 //! | 24 | 8 | timestamp |
 //! | 32 | 4 | epoch |
 //! | 36 | 4 | key length (3 bytes), entry kind (1) |
 //! | 40 | 1 | entry flags |
-//! | 41 | 1 | record type: 1 entry, 2 reference, 3 cut, 4 batch, 5 cut begins |
+//! | 41 | 1 | record type: 1 entry, 2 reference, 3 cut, 4 batch, 5 cut begins, 6 seed |
 //! | 42 | 2 | zero |
 //! | 44 | 4 | payload length |
 //! | 48 | | key and payload (entry), key (reference), nothing (the others) |
 //!
 //! A reference stands for an entry that is in its segment, which was synced before the journal was. A cut says that
 //! the partition's log was cut after that index, which is 0 where the partition was dropped; the segments were cut
-//! before, and before that it was told that the cut begins. A batch record begins each flush.
+//! before, and before that it was told that the cut begins. A batch record begins each flush. A seed record stands before the
+//! entries of a partition no segment of which says yet, durably, by which seed its keys are hashed.
 
 use crate::PartitionId;
 use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
@@ -42,9 +43,9 @@ pub const HEADER_BYTES: usize = 32;
 pub const RECORD_BYTES: usize = 48;
 const MAGIC: &[u8; 8] = b"zerohjnl";
 /// The version that is written.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// The oldest that is read: it has no [`FLAG_JOINED`](crate::FLAG_JOINED) and no [`Record::CutBegins`], and up to 2 there was no
-/// [`FLAG_CHUNK`](crate::FLAG_CHUNK).
+/// [`FLAG_CHUNK`](crate::FLAG_CHUNK), up to 3 no [`Record::Seed`].
 const VERSION_MIN: u32 = 1;
 
 /// The header of a journal file.
@@ -137,6 +138,13 @@ pub enum Record<'a> {
         /// The last index that is to stay.
         index: u64,
     },
+    /// By which seed a partition's keys are hashed: should its entries be all that is left of it.
+    Seed {
+        /// Whose.
+        partition: PartitionId,
+        /// The seed.
+        seed: u64,
+    },
     /// A flush begins.
     Batch {
         /// Bytes of this file that survive a crash by now.
@@ -156,6 +164,7 @@ pub fn encode(salt: u32, record: &Record<'_>, out: &mut Vec<u8>) {
         }
         Record::Cut { partition, index } => (3, partition, Meta { index, ..none }, &[], &[], 0),
         Record::CutBegins { partition, index } => (5, partition, Meta { index, ..none }, &[], &[], 0),
+        Record::Seed { partition, seed } => (6, partition, Meta { index: seed, ..none }, &[], &[], 0),
         Record::Batch { synced_bytes } => {
             (4, PartitionId(0), Meta { index: synced_bytes, ..none }, &[], &[], 0)
         }
@@ -189,7 +198,7 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
         1 if payload_bytes as usize > JOURNAL_INLINE_BYTES_MAX => return None,
         1 => key_bytes + payload_bytes as usize,
         2 => key_bytes,
-        3..=5 => 0,
+        3..=6 => 0,
         _ => return None,
     };
     if key_bytes > KEY_BYTES_MAX || payload_bytes as usize > PAYLOAD_BYTES_MAX || body_bytes != expected_body
@@ -214,6 +223,7 @@ pub fn decode(salt: u32, bytes: &[u8]) -> Option<(Record<'_>, usize)> {
         2 => Record::Reference { partition, meta, key, payload_bytes },
         3 => Record::Cut { partition, index: meta.index },
         5 => Record::CutBegins { partition, index: meta.index },
+        6 => Record::Seed { partition, seed: meta.index },
         _ => Record::Batch { synced_bytes: meta.index },
     };
     Some((record, whole.len()))

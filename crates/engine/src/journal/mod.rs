@@ -7,7 +7,7 @@
 //!   file full ──> next file; the old one goes once the segments hold, durably, what it holds
 //! ```
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub mod format;
 
@@ -32,12 +32,23 @@ pub(crate) struct Journal {
     is_for_new_file: bool,
     /// What the buffer holds of each partition: handle and highest log index.
     batch: BTreeMap<u32, u64>,
+    /// Partitions of which the file that the buffer is for tells the seed.
+    seeded: BTreeSet<u32>,
     /// Partitions whose segments must be synced with this batch.
     large: Vec<u32>,
     /// The flush that was begun and is not known to be done.
     begun: Option<Begun>,
     /// The last flush found no room; the batch is kept.
     is_full: bool,
+}
+
+/// Whose entries are taken in.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose {
+    pub(crate) handle: u32,
+    pub(crate) partition: PartitionId,
+    /// By which seed its keys are hashed, if no segment of it says so durably.
+    pub(crate) seed: Option<u64>,
 }
 
 struct Begun {
@@ -69,6 +80,7 @@ impl Journal {
             salt: 0,
             is_for_new_file: false,
             batch: BTreeMap::new(),
+            seeded: BTreeSet::new(),
             large: Vec::new(),
             begun: None,
             is_full: false,
@@ -77,47 +89,43 @@ impl Journal {
 
     /// Takes an entry into the batch. An entry above the inline size is only referred to: its partition's segments are
     /// synced with the batch.
-    pub(crate) fn push(&mut self, handle: u32, partition: PartitionId, entry: (&Meta, &[u8], &[u8])) {
-        self.push_one_of(handle, partition, entry);
-        self.batch.insert(handle, entry.0.index);
+    pub(crate) fn push(&mut self, whose: Whose, entry: (&Meta, &[u8], &[u8])) {
+        self.push_one_of(whose, entry);
+        self.batch.insert(whose.handle, entry.0.index);
     }
 
     /// As [`Journal::push`], for one of several that follow each other: [`Journal::pushed`] ends them.
-    pub(crate) fn push_one_of(&mut self, handle: u32, partition: PartitionId, entry: (&Meta, &[u8], &[u8])) {
+    pub(crate) fn push_one_of(&mut self, whose: Whose, entry: (&Meta, &[u8], &[u8])) {
         let (meta, key, payload) = entry;
         if payload.len() > JOURNAL_INLINE_BYTES_MAX {
-            return self.push_reference(handle, partition, (meta, key), payload.len());
+            return self.push_reference(whose, (meta, key), payload.len());
         }
+        self.push_seed(whose);
+        let partition = whose.partition;
         self.push_record(&Record::Entry { partition, meta: *meta, key, payload });
     }
 
     /// As [`Journal::push`], of an entry whose payload comes in pieces.
     pub(crate) fn push_pieces<const N: usize>(
         &mut self,
-        handle: u32,
-        partition: PartitionId,
+        whose: Whose,
         (meta, key): (&Meta, &[u8]),
         payload: [&[u8]; N],
     ) {
         let bytes = payload.iter().map(|piece| piece.len()).sum::<usize>();
         match payload[..] {
-            [whole] => self.push_one_of(handle, partition, (meta, key, whole)),
+            [whole] => self.push_one_of(whose, (meta, key, whole)),
             _ if bytes > JOURNAL_INLINE_BYTES_MAX => {
-                self.push_reference(handle, partition, (meta, key), bytes);
+                self.push_reference(whose, (meta, key), bytes);
             }
-            _ => self.push_one_of(handle, partition, (meta, key, &payload.concat())),
+            _ => self.push_one_of(whose, (meta, key, &payload.concat())),
         }
-        self.batch.insert(handle, meta.index);
+        self.batch.insert(whose.handle, meta.index);
     }
 
     /// The entry stands in its segment, which joins the flush.
-    fn push_reference(
-        &mut self,
-        handle: u32,
-        partition: PartitionId,
-        (meta, key): (&Meta, &[u8]),
-        bytes: usize,
-    ) {
+    fn push_reference(&mut self, whose: Whose, (meta, key): (&Meta, &[u8]), bytes: usize) {
+        let Whose { handle, partition, .. } = whose;
         if !self.large.contains(&handle) {
             self.large.push(handle);
         }
@@ -144,7 +152,21 @@ impl Journal {
         }
     }
 
+    /// Once in each file: those before it may be gone by the time that this one is replayed.
+    fn push_seed(&mut self, Whose { handle, partition, seed }: Whose) {
+        let Some(seed) = seed else { return };
+        self.begin_batch();
+        if self.seeded.insert(handle) {
+            self.push_record(&Record::Seed { partition, seed });
+        }
+    }
+
     fn push_record(&mut self, record: &Record<'_>) {
+        self.begin_batch();
+        format::encode(self.salt, record, &mut self.buffer);
+    }
+
+    fn begin_batch(&mut self) {
         if self.buffer.is_empty() {
             let open = self.files.back().filter(|f| f.written_bytes < self.file_bytes_max);
             // A batch goes into one file. A new one is made when the batch is flushed.
@@ -153,10 +175,12 @@ impl Journal {
                 None => (Header::new(self.next_number).salt, HEADER_BYTES as u64),
             };
             self.is_for_new_file = open.is_none();
+            if self.is_for_new_file {
+                self.seeded.clear();
+            }
             self.salt = salt;
             format::encode(salt, &Record::Batch { synced_bytes }, &mut self.buffer);
         }
-        format::encode(self.salt, record, &mut self.buffer);
     }
 
     /// Makes the next file, durably. If that fails nothing is left of it.
@@ -349,6 +373,7 @@ impl Journal {
             file.holds.remove(&handle);
         }
         self.batch.remove(&handle);
+        self.seeded.remove(&handle);
         if let Some(begun) = &mut self.begun {
             begun.held.remove(&handle);
         }

@@ -13,6 +13,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::Location;
 use crate::io::Io;
+use crate::journal::Whose;
 use crate::limits::{KEY_BYTES_MAX, LET_IN_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::entry::{FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, Kind, Meta, split_trailer, u32_at};
 use crate::log::{Log, Placed};
@@ -20,7 +21,7 @@ use crate::planted::{Bug, is_planted};
 use crate::side::chains::Chains;
 use crate::side::extents::{COVERS_UNKNOWN, ChunkHead};
 use crate::side::versions::Versions;
-use crate::{Damage, Durability};
+use crate::{Damage, Durability, Handle};
 
 mod apply;
 pub(crate) mod checkpoint;
@@ -150,6 +151,20 @@ impl Store {
     /// The part of the key's hash that the index keeps.
     pub(crate) fn fragment(&self, key: &[u8]) -> u32 {
         xxhash_rust::xxh3::xxh3_64_with_seed(key, self.log.index_seed) as u32
+    }
+
+    /// Nothing that it has been opened with, or has taken in since, says by which seed its keys are hashed.
+    pub(crate) fn names_no_seed(&self) -> bool {
+        self.log.order.is_empty() && self.index.is_empty()
+    }
+
+    /// For the journal.
+    #[inline]
+    pub(crate) fn whose(&self, handle: Handle) -> Whose {
+        let first = self.log.order.first().map(|&slot| self.log.segment(slot));
+        let is_named = first.is_some_and(|segment| segment.name_is_durable && segment.synced > 0);
+        let seed = if is_named { None } else { Some(self.log.index_seed) };
+        Whose { handle: handle.0, partition: self.log.partition, seed }
     }
 
     /// Checks an entry before anything is changed.

@@ -1,6 +1,6 @@
-//! The bytes on disk: today's writer writes what is pinned in `corpus/v3`, and today's reader reads it and the older ones.
+//! The bytes on disk: today's writer writes what is pinned in `corpus/v4`, and today's reader reads it and the older ones.
 //!
-//! A change of format adds `corpus/v4` and keeps reading the others. To write the files of a new version, run this test with
+//! A change of format adds `corpus/v5` and keeps reading the others. To write the files of a new version, run this test with
 //! `ZEROHOP_WRITE_CORPUS=1`.
 #![expect(clippy::disallowed_methods, reason = "reads and writes the pinned files of this folder")]
 
@@ -100,6 +100,10 @@ fn write_everything() -> Files {
     append(&mut engine, 2, 5, b"other", b"second");
     append(&mut engine, 2, 6, b"joined, without its end", b"first");
     engine.flush().expect("flushes");
+    let r = partition(&mut engine, 3, Durability::Sync);
+    let meta = Meta { kind: Kind::Put, flags: 0, epoch: 1, index: 1, timestamp: 1 };
+    engine.append(r, &meta, b"journaled", b"alone").expect("is accepted");
+    engine.flush().expect("flushes");
     drop(engine);
     disk.power_off_clean();
     all_files(disk, "")
@@ -140,12 +144,12 @@ fn the_writer_writes_the_bytes_that_are_pinned() {
     let written = write_everything();
     if std::env::var_os("ZEROHOP_WRITE_CORPUS").is_some() {
         for (path, bytes) in &written {
-            let path = corpus("v3").join(path);
+            let path = corpus("v4").join(path);
             std::fs::create_dir_all(path.parent().expect("has a folder")).expect("is made");
             std::fs::write(path, bytes).expect("is written");
         }
     }
-    let pinned = pinned(&corpus("v3"), "");
+    let pinned = pinned(&corpus("v4"), "");
     assert_eq!(written.keys().collect::<Vec<_>>(), pinned.keys().collect::<Vec<_>>());
     for (path, bytes) in &pinned {
         let (contents, room) = written[path].split_at(bytes.len().min(written[path].len()));
@@ -183,6 +187,19 @@ fn files_of_version_3_are_read_with_their_chunks() {
     assert_eq!(engine.lookup_whole(p, b"chunk").expect("can be read"), Some(wanted));
     let state = engine.chunk_state(p, b"chunk").expect("can be read").expect("is there");
     assert_eq!((state.parts, state.stamp), (4, [3; 16]));
+}
+
+#[test]
+fn files_of_version_4_tell_the_seed_of_what_only_the_journal_has() {
+    drop(read_everything("v4", 0));
+    let mut files = pinned(&corpus("v4"), "");
+    files.retain(|path, _| !path.starts_with("p-0000000000000003/"));
+    let (mut engine, report) = Engine::open(disk_with(files, 0), options()).expect("opens");
+    assert_eq!(report.damage().next(), None);
+    engine.commit_all().expect("commits");
+    let r = partition(&mut engine, 3, Durability::Sync);
+    assert_eq!(engine.index_seed(r), Ok(7));
+    assert_eq!(engine.lookup_whole(r, b"journaled").expect("can be read").as_deref(), Some(&b"alone"[..]));
 }
 
 /// A disk with these files, and so many zeros behind those of the journal.

@@ -37,6 +37,40 @@ fn epochs(engine: &mut Store, p: Handle) -> Vec<u32> {
 }
 
 #[test]
+fn keys_are_hashed_by_the_same_seed_though_only_the_journal_is_left() {
+    for (seed, durability) in
+        (0..20).flat_map(|n| [(n, Durability::Sync), (n, Durability::Interval { ms: 50 })])
+    {
+        let disk = SimulatedDisk::new(seed);
+        let mut engine = open(&disk);
+        let handles: Vec<Handle> = (1..40)
+            .map(|number| {
+                let options = PartitionOptions { durability, index_seed: 900 + number };
+                engine.partition(PartitionId(number), options).expect("opens")
+            })
+            .collect();
+        for index in 1..4 {
+            handles.iter().for_each(|p| append(&mut engine, *p, 1, index, 10));
+            engine.flush().expect("flushes");
+            for ms in 0..3 {
+                engine.maintain(1_000 * index + 100 * ms).expect("goes on");
+            }
+        }
+        // What only the journal has is brought into logs of which nothing is known when it is replayed.
+        let mut engine = crash(&disk, engine);
+        for number in 1..40 {
+            let options = PartitionOptions { durability, index_seed: 900 + number };
+            let p = engine.partition(PartitionId(number), options).expect("opens");
+            engine.commit(p, u64::MAX).expect("commits");
+            assert_eq!(engine.index_seed(p), Ok(900 + number), "of partition {number}, seed {seed}");
+            let (_, last) = engine.partition_stats(p).expect("is open").last;
+            assert!(last == 3 || durability != Durability::Sync, "{last}");
+            assert_eq!(engine.lookup_whole(p, b"k").expect("reads").is_some(), last > 0);
+        }
+    }
+}
+
+#[test]
 fn a_large_entry_that_follows_a_cut_survives() {
     for seed in 0..20 {
         let disk = SimulatedDisk::new(seed);

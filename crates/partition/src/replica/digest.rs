@@ -17,6 +17,8 @@ pub struct Digest {
     pub contents: u64,
     /// Of sessions and deadlines.
     pub state: u64,
+    /// By which its keys are hashed: the order in which a scan goes through them.
+    pub seed: u64,
 }
 
 impl Replica {
@@ -27,7 +29,8 @@ impl Replica {
     pub fn digest<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<Digest> {
         let handle = self.partition.handle();
         let state = hash(0, &self.partition.state().encode());
-        let mut digest = Digest { index: self.partition.applied(), state, ..Digest::default() };
+        let seed = engine.index_seed(handle)?;
+        let mut digest = Digest { index: self.partition.applied(), state, seed, ..Digest::default() };
         let mut cursor = Some(0);
         while let Some(at) = cursor {
             let (keys, next) = engine.scan(handle, at)?;
