@@ -65,8 +65,8 @@ pub const COMMITS: [&str; 22] = [
     "keyspaces dropped amidst",
 ];
 
-/// What happens to blobs and snapshots.
-pub const BLOBS: [&str; 33] = [
+/// What happens to blobs and snapshots, and when copies are compared.
+pub const BLOBS: [&str; 36] = [
     "blobs: creations",
     "blobs: made with all that is in them",
     "blobs: writes of all chunks",
@@ -100,6 +100,9 @@ pub const BLOBS: [&str; 33] = [
     "snapshots expired",
     "snapshots not opened",
     "snapshots: horizons moved",
+    "comparisons of several copies",
+    "comparisons of one copy",
+    "comparisons that failed",
 ];
 
 /// Counts of one run, or of many.
@@ -361,7 +364,8 @@ impl Coverage {
         // Sessions are remembered for ten minutes, and a copy that comes later mostly names an epoch that is over, too: of 300 runs,
         // one or two had all that there were.
         const RARE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 22] = [
+        const SOON: [&str; 23] = [
+            "comparisons of several copies",
             "reads held",
             "blobs: reads held",
             "blobs: generations refused",

@@ -64,8 +64,12 @@ impl Compared {
         match (copies_min, copies_max) {
             _ if records == 0 => "there is nothing to compare".to_owned(),
             (1, 1) => "there is one copy of each: nothing to compare".to_owned(),
-            (min, max) if min == max => format!("{records} records and chunks compared in {max} copies: {}", self.found()),
-            (min, max) => format!("{records} records and chunks compared in {min} to {max} copies: {}", self.found()),
+            (min, max) if min == max => {
+                format!("{records} records and chunks compared in {max} copies: {}", self.found())
+            }
+            (min, max) => {
+                format!("{records} records and chunks compared in {min} to {max} copies: {}", self.found())
+            }
         }
     }
 

@@ -28,6 +28,9 @@ use crate::planted::{Bug, is_planted};
 /// Records, and their digest.
 type Found = (u64, u64);
 
+/// Told instead of them by a member that cannot be compared: its log is of another hash seed.
+const INCOMPARABLE: Found = (u64::MAX, 0);
+
 fn found_of(digested: &Digested) -> Found {
     (digested.records, digested.sum)
 }
@@ -161,15 +164,19 @@ impl Replica {
         // What it has is the primary's log up to there, in this epoch: else it is not what is compared.
         let is_matched = self.matched.is_some_and(|matched| matched >= index.0);
         let is_comparable = self.has_common_seed(context.engine)?;
-        if !is_comparable || !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
+        if !is_whole || !is_matched || !is_as_of && !is_planted(Bug::DigestOfAnyIndex) {
             return Ok(());
         }
-        if let Some(found) = self.digest_of(context.engine, slice)? {
-            let (records, digest) = found_of(&found);
-            self.audit.told = Some(slice);
-            let call = Call::DigestTold { slice, records, digest };
-            effects.send(self.view.primary, self.view.epoch, &call);
-        }
+        let found = if is_comparable { self.digest_of(context.engine, slice)? } else { None };
+        let (records, digest) = match found.as_ref().map(found_of) {
+            Some(found) => found,
+            // Somebody waits for this one, and need not.
+            None if slice.contents && self.mending.is_idle() => INCOMPARABLE,
+            None => return Ok(()),
+        };
+        self.audit.told = Some(slice);
+        let call = Call::DigestTold { slice, records, digest };
+        effects.send(self.view.primary, self.view.epoch, &call);
         Ok(())
     }
 
@@ -213,6 +220,7 @@ impl Replica {
         }
         self.counts.audits += 1;
         let own = found_of(&digested);
+        let others: Vec<_> = others.into_iter().filter(|(_, found)| *found != INCOMPARABLE).collect();
         let mut differing: Vec<Member> =
             others.iter().filter(|(_, found)| *found != own).map(|(member, _)| *member).collect();
         let is_own_fault =

@@ -70,7 +70,13 @@ impl crate::Effects for Out {
         self.answered.push((to.request.0, matches!(message, Message::Answer(Ok(_)))));
         if let Message::Answer(Ok(Outcome::Compared(found))) = message {
             let wire::Compared { next, records, bytes, copies, differing } = *found;
-            self.compared.push(Compared { next, records, bytes, copies, differing: differing.iter().collect() });
+            self.compared.push(Compared {
+                next,
+                records,
+                bytes,
+                copies,
+                differing: differing.iter().collect(),
+            });
         }
     }
 

@@ -8,6 +8,7 @@ use zerohop_wire::messages::{Hello, Message, Query, Read};
 use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope};
 
 use super::blobs::BLOBS_FROM;
+use super::compares::COMPARES_FROM;
 use super::host::{host_and_port, instance_address};
 use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::DEEDS_FROM;
@@ -76,6 +77,7 @@ impl Cluster {
         self.forget_deeds(client);
         self.forget_blobs(client);
         self.forget_snapshots(client);
+        self.compares.forget(client);
         self.count_reads(client);
         self.begin_client(client, life + 1);
     }
@@ -286,6 +288,7 @@ impl Cluster {
             let later = self.clients[client].paused_until;
             return self.agenda.at(later, Event::Call { client, life });
         }
+        self.begins_compare(client);
         if self.begins_deed(client) {
             return;
         }
@@ -399,12 +402,13 @@ impl Cluster {
         }
     }
 
-    /// An operation of a deed, of something done with a blob, or of a snapshot has ended.
+    /// An operation of a deed, of something done with a blob, of a snapshot or of a comparison has ended.
     fn of_several_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
         if let Err(Error::Aborted { reason: AbortReason::Unknown, .. }) = &result {
             self.coverage.commit("unknown transactions that come after all");
         }
         match token {
+            COMPARES_FROM.. => self.compare_is_told(token, result),
             SNAPSHOTS_FROM.. => self.snapshot_is_told(token, result),
             BLOBS_FROM.. => self.blob_is_told(token, result),
             _ => self.deed_ends(token, result),

@@ -19,6 +19,7 @@ mod blobs;
 mod bursts;
 mod calls;
 mod commits;
+mod compares;
 mod control_disk;
 mod elections;
 mod faults;
@@ -64,6 +65,7 @@ use crate::workload::transactional;
 use agents::Pending;
 use blobs::Blobs;
 use commits::Commits;
+use compares::Compares;
 use faults::Fault;
 use host::{Host, manager_address};
 use hunts::Hunts;
@@ -165,6 +167,7 @@ pub(crate) struct Cluster {
     commits: Commits,
     blobs: Blobs,
     snapshots: Snapshots,
+    compares: Compares,
     streams: Streams,
     operator: Operator,
     watch: Watch,
@@ -243,6 +246,7 @@ impl Cluster {
             commits: Commits::default(),
             blobs: Blobs::default(),
             snapshots: Snapshots::new(streams.workload.fork(2)),
+            compares: Compares::new(streams.workload.fork(3)),
             streams,
             operator: Operator::default(),
             watch: Watch::default(),

@@ -65,7 +65,10 @@ fn what_differs_in_its_contents_alone_is_found_and_told() {
     b.engine.commit(handle, u64::MAX).expect("commits");
     a.hear(2, 1, &holds(last.index.0 + 1));
     let heads = a.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units));
-    assert_eq!(heads, b.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units)));
+    assert_eq!(
+        heads,
+        b.engine.inspect(handle, b"key7").expect("reads").map(|one| (one.timestamp, one.units))
+    );
     let found = all(&mut a, &mut b, |_, _| {});
     let differing: Vec<InstanceId> = found.iter().flat_map(|one| one.differing.clone()).collect();
     assert_eq!(differing, [InstanceId(2)]);
@@ -110,12 +113,16 @@ fn who_says_nothing_is_waited_for_and_then_left_out() {
 }
 
 #[test]
-fn logs_of_another_seed_are_read_but_not_compared() {
-    let (mut a, mut b) = pair();
-    a.replica.options.index_seed = 8;
-    let found = all(&mut a, &mut b, |_, _| {});
-    assert_eq!(sum(&found, |one| one.records), 40);
-    assert!(found.iter().all(|one| one.copies == 1), "{found:?}");
+fn logs_of_another_seed_are_read_but_not_compared_and_nobody_waits_for_them() {
+    for is_primary in [true, false] {
+        let (mut a, mut b) = pair();
+        (if is_primary { &mut a } else { &mut b }).replica.options.index_seed = 8;
+        let began_us = a.now_us;
+        let found = all(&mut a, &mut b, |_, _| {});
+        assert_eq!(sum(&found, |one| one.records), 40);
+        assert!(found.iter().all(|one| one.copies == 1 && one.differing.is_empty()), "{found:?}");
+        assert!(a.now_us < began_us + 200_000 && a.out.differing.is_empty());
+    }
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! The clients' part in comparing copies: now and then one has the members of a partition compare all that they hold, slice by
+//! slice, whatever befalls them meanwhile. They hold the same, whoever leads them and however often that changes: nobody may ever be
+//! told otherwise.
+
+use std::collections::BTreeMap;
+
+use zerohop_engine::random::Random;
+use zerohop_placement::PartitionCount;
+use zerohop_session::{ComparedSlice, Error, Reply, Request};
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::Cluster;
+use crate::streams::Draw;
+
+const MS: u64 = 1_000;
+
+/// Tokens of a session's operations from here on are those of comparisons.
+pub(super) const COMPARES_FROM: usize = 1 << 44;
+
+/// One of so many calls begins one.
+const OF_CALLS: u64 = 150;
+
+/// How long a slice may take.
+const LIMIT_US: u64 = 8_000 * MS;
+
+/// What all clients have under way.
+#[derive(Debug)]
+pub(super) struct Compares {
+    random: Random,
+    open: BTreeMap<usize, Comparison>,
+    next: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Comparison {
+    client: usize,
+    keyspace: KeyspaceId,
+    slice: (PartitionId, PartitionCount),
+    /// Where the slice begins that is asked for.
+    from: u32,
+    /// The fewest copies of any slice.
+    copies: u32,
+}
+
+impl Compares {
+    pub(super) fn new(random: Random) -> Compares {
+        Compares { random, open: BTreeMap::new(), next: 0 }
+    }
+
+    /// A client dies.
+    pub(super) fn forget(&mut self, client: usize) {
+        self.open.retain(|_, one| one.client != client);
+    }
+}
+
+impl Cluster {
+    /// A client may have a partition compared, beside what else it does.
+    pub(super) fn begins_compare(&mut self, client: usize) {
+        let now = self.now();
+        let random = &mut self.compares.random;
+        if !random.chance(1, OF_CALLS) {
+            return;
+        }
+        let live: Vec<KeyspaceId> = self.watch.live(now).collect();
+        if live.is_empty() {
+            return;
+        }
+        let keyspace = *random.pick(&live);
+        let Some(partitions) = self.watch.map.keyspace(keyspace).map(|known| known.config().partitions)
+        else {
+            return;
+        };
+        let partition = PartitionId(random.below(u64::from(partitions.get())) as u32);
+        let slice = (partition, partitions);
+        let number = self.compares.next;
+        self.compares.next += 1;
+        self.trace.say(now, format_args!("c{client} has {keyspace}/{partition} compared, #{number}"));
+        self.compares.open.insert(number, Comparison { client, keyspace, slice, from: 0, copies: u32::MAX });
+        self.ask_to_compare(number);
+    }
+
+    fn ask_to_compare(&mut self, number: usize) {
+        let now = self.now();
+        let Some(&Comparison { client, keyspace, slice, from, .. }) = self.compares.open.get(&number) else {
+            return;
+        };
+        let request = Request::compare(keyspace, slice, from, LIMIT_US);
+        self.clients[client].session.submit(now, request, COMPARES_FROM + number);
+        let soon = self.streams.schedule.below(20);
+        self.wake_client(client, now.after_us(soon));
+    }
+
+    /// A slice has been compared, or could not be.
+    pub(super) fn compare_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
+        let number = token - COMPARES_FROM;
+        let Some(one) = self.compares.open.get_mut(&number) else { return };
+        let Ok(Reply::Compared(ComparedSlice { next, copies, differing, .. })) = result else {
+            self.compares.open.remove(&number);
+            return self.coverage.blob("comparisons that failed");
+        };
+        one.copies = one.copies.min(copies);
+        let Comparison { keyspace, slice: (partition, _), from, copies, .. } = *one;
+        one.from = next;
+        if !differing.is_empty() {
+            let what = format!("{keyspace}/{partition}: {differing:?} are told to differ, from {from} on");
+            self.trouble("I6", what);
+        }
+        if next != 0 && next <= from {
+            self.trouble(
+                "progress",
+                format!("{keyspace}/{partition}: {next} follows {from} in a comparison"),
+            );
+        }
+        if next > from {
+            return self.ask_to_compare(number);
+        }
+        self.compares.open.remove(&number);
+        self.coverage.blob(match copies {
+            0 | 1 => "comparisons of one copy",
+            _ => "comparisons of several copies",
+        });
+    }
+}
