@@ -1,5 +1,7 @@
 //! The blocks of a guide that are run, and their commands.
 
+use crate::programs::{TEST, VARIABLE};
+
 /// A command and what stands below it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Command {
@@ -10,25 +12,58 @@ pub(crate) struct Command {
     pub(crate) prints: Option<Vec<String>>,
 }
 
-/// The commands of all blocks marked `sh`, `console` or `python`, in order.
+/// The commands of all blocks marked `sh`, `console`, `python` or `rust`, in order.
 pub(crate) fn commands(guide: &str) -> Vec<Command> {
     let mut commands = Vec::new();
-    let mut lines = guide.lines().enumerate();
-    while let Some((_, line)) = lines.next() {
-        let Some(mark) = line.trim_start().strip_prefix("```") else { continue };
-        let block: Vec<(usize, &str)> = lines
-            .by_ref()
-            .map(|(at, line)| (at + 1, line))
-            .take_while(|(_, line)| !line.trim_start().starts_with("```"))
-            .collect();
-        match mark.trim() {
+    for (mark, block) in blocks(guide) {
+        match mark {
             "sh" => commands.extend(listed(&block)),
             "console" => commands.extend(transcript(&block)),
             "python" => commands.extend(script(&block)),
+            _ if is_rust(mark) => commands.extend(program(&block)),
             _ => {}
         }
     }
     commands
+}
+
+/// The text of all blocks marked `rust`.
+pub(crate) fn programs(guide: &str) -> Vec<String> {
+    let rust = blocks(guide).into_iter().filter(|(mark, _)| is_rust(mark));
+    rust.map(|(_, block)| text(&block)).collect()
+}
+
+/// Each block: how it is marked, and its lines, with their numbers from 1.
+fn blocks(guide: &str) -> Vec<(&str, Vec<(usize, &str)>)> {
+    let mut blocks = Vec::new();
+    let mut lines = guide.lines().enumerate();
+    while let Some((_, line)) = lines.next() {
+        let Some(mark) = line.trim_start().strip_prefix("```") else { continue };
+        let block = lines
+            .by_ref()
+            .map(|(at, line)| (at + 1, line))
+            .take_while(|(_, line)| !line.trim_start().starts_with("```"))
+            .collect();
+        blocks.push((mark.trim(), block));
+    }
+    blocks
+}
+
+/// Whether a block is Rust, whatever the documentation of its crate is to do with it (`rust,no_run`).
+fn is_rust(mark: &str) -> bool {
+    mark.split(',').next() == Some("rust")
+}
+
+fn text(block: &[(usize, &str)]) -> String {
+    let lines: Vec<&str> = block.iter().map(|(_, line)| *line).collect();
+    lines.join("\n")
+}
+
+/// A program in Rust, which this test program has compiled in and runs: see `programs.rs`.
+fn program(block: &[(usize, &str)]) -> Option<Command> {
+    let run = format!("\"${VARIABLE}\" --exact {TEST} --nocapture");
+    let text = format!("{run} <<'END OF PROGRAM'\n{}\nEND OF PROGRAM", text(block));
+    block.first().map(|(line, _)| Command { line: *line, text, prints: None })
 }
 
 /// A program for Python, which must end well. Conversations with it (`>>>`) are tried with the package itself, by
@@ -37,8 +72,7 @@ fn script(block: &[(usize, &str)]) -> Option<Command> {
     if block.first().is_some_and(|(_, line)| line.starts_with(">>>")) {
         return None;
     }
-    let lines: Vec<&str> = block.iter().map(|(_, line)| *line).collect();
-    let text = format!("python3 - <<'END OF SCRIPT'\n{}\nEND OF SCRIPT", lines.join("\n"));
+    let text = format!("python3 - <<'END OF SCRIPT'\n{}\nEND OF SCRIPT", text(block));
     block.first().map(|(line, _)| Command { line: *line, text, prints: None })
 }
 

@@ -7,7 +7,7 @@
 //! A block that is marked `sh` is a list of commands, each of which must end well. One marked `console` is a transcript:
 //! behind each `$ ` stands a command, below it what it prints. Numbers and what is as long as a checksum may differ, and `…`
 //! stands for anything. One marked
-//! `python` is a program. `zerohop up` and `zerohop node` run on in the background, until the guide ends. Each guide
+//! `python` or `rust` is a program. `zerohop up` and `zerohop node` run on in the background, until the guide ends. Each guide
 //! has a loopback of its own where that is permitted, so that the ports of the guides are free; else it takes those of the machine.
 //! What is not to be run is in blocks marked `text`; how commands are written there is held against what the program takes.
 
@@ -15,6 +15,7 @@
     clippy::unwrap_used,
     clippy::disallowed_methods,
     clippy::print_stderr,
+    clippy::print_stdout,
     reason = "a test, which runs programs and tells which guide it is at"
 )]
 
@@ -32,9 +33,11 @@ use std::path::{Path, PathBuf};
 use self::play::play;
 
 /// What is played with nothing but the program itself, from the root of the sources.
-const GUIDES: [&str; 5] = [
+const GUIDES: [&str; 7] = [
     "docs/guide/quick-start.md",
     "README.md",
+    "docs/guide/client.md",
+    "docs/guide/embedded.md",
     "docs/guide/command-line.md",
     "docs/guide/security.md",
     "docs/operations.md",

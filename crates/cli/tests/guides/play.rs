@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::block::{Command, commands};
 use crate::matching::is_as_told;
+use crate::programs::TEST;
 use crate::shell::Shell;
 
 /// Runs all commands of a guide; how many there were.
@@ -31,6 +32,9 @@ fn one(shell: &mut Shell, command: &Command) -> Result<(), String> {
     };
     match &command.prints {
         None if code != 0 => Err(format!("ended with {code}:\n{}", printed.join("\n"))),
+        None if text.contains(TEST) && !printed.iter().any(|line| line.contains("1 passed")) => {
+            Err(format!("{TEST} is not there"))
+        }
         Some(told) if !is_as_told(told, &printed) => {
             Err(format!("the guide says:\n{}\nit printed:\n{}", told.join("\n"), printed.join("\n")))
         }

@@ -30,6 +30,7 @@ impl Shell {
         let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
         let mut command = bash();
         command.args(["--noprofile", "--norc"]).current_dir(folder).env("HOME", folder).env("PATH", path);
+        command.env(crate::programs::VARIABLE, std::env::current_exe().unwrap());
         for name in ["ZEROHOP_ENDPOINT", "ZEROHOP_SECRET_FILE", "ZEROHOP_TOKEN_FILE", "XDG_CONFIG_HOME"] {
             command.env_remove(name);
         }
