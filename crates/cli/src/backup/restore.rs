@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use zerohop_backup::format::manifest;
+use zerohop_backup::{Chain, Progress};
 use zerohop_client::{Client, Keyspace};
 use zerohop_wire::admin::KeyspaceSettings;
 
@@ -56,26 +57,37 @@ struct One {
 }
 
 pub(crate) async fn run(arguments: RestoreArguments) -> Result<Ending, CommandError> {
-    let mut signals = StopSignals::new()?;
-    let name = arguments.folder.display().to_string();
-    tokio::select! {
-        ended = restore(arguments) => ended,
-        () = signals.come() => {
-            output::problem(&format!(
-                "zerohop: interrupted; a keyspace may be half restored: `zerohop restore {name}` again makes it whole"
-            ));
-            Ok(Ending::Interrupted)
-        }
-    }
-}
-
-async fn restore(arguments: RestoreArguments) -> Result<Ending, CommandError> {
-    let RestoreArguments { folder, keyspace, renamed, base, overwrite, target, json } = arguments;
-    if renamed.is_some() && keyspace.len() != 1 {
+    if arguments.renamed.is_some() && arguments.keyspace.len() != 1 {
         return Err(CommandError::Usage("--as wants one --keyspace".to_owned()));
     }
-    // Nothing is written before all of it is known to be whole.
-    let chain = zerohop_backup::check(&folder, &base, &mut |_, _| {})?;
+    // Nothing is written before all of it is known to be whole. Until then nothing is to be said of an interruption, which ends it.
+    let chain = checked(&arguments)?;
+    let mut signals = StopSignals::new()?;
+    let name = arguments.folder.display().to_string();
+    let ended = tokio::select! {
+        ended = restore(&chain, arguments) => Some(ended),
+        () = signals.come() => None,
+    };
+    ended.unwrap_or_else(|| {
+        output::problem(&format!(
+            "zerohop: interrupted; a keyspace may be half restored: `zerohop restore {name}` again makes it whole"
+        ));
+        Ok(Ending::Interrupted)
+    })
+}
+
+fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
+    let mut shown = Shown::new("checked files");
+    let mut progress = Progress::default();
+    let chain = zerohop_backup::check(&arguments.folder, &arguments.base, &mut |_, bytes| {
+        progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
+        shown.tell(progress);
+    })?;
+    Ok(chain)
+}
+
+async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<Ending, CommandError> {
+    let RestoreArguments { keyspace, renamed, overwrite, target, json, .. } = arguments;
     let manifest = chain.newest();
     if let Some(name) = keyspace.iter().find(|name| !manifest.keyspaces.iter().any(|one| one.name == **name))
     {
@@ -91,7 +103,7 @@ async fn restore(arguments: RestoreArguments) -> Result<Ending, CommandError> {
         let name = renamed.as_ref().unwrap_or(&settings.name);
         let (into, made) = open_or_make(&client, name, settings).await?;
         let mut tell = |progress| shown.tell(progress);
-        let restored = zerohop_backup::restore(&chain, place, &into, overwrite, &mut tell).await?;
+        let restored = zerohop_backup::restore(chain, place, &into, overwrite, &mut tell).await?;
         let (name, zerohop_backup::Restored { records, bytes }) = (name.clone(), restored);
         all.push(One { name, made, records, bytes });
     }

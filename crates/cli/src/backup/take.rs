@@ -57,15 +57,16 @@ pub(crate) async fn run(arguments: BackupArguments) -> Result<Ending, CommandErr
     let mut tell = |progress| shown.tell(progress);
     let taking = zerohop_backup::take(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
     let mut signals = StopSignals::new()?;
-    let Taken { at_ms, records, kept, bytes, written } = tokio::select! {
-        taken = taking => taken?,
+    let taken = tokio::select! {
+        taken = taking => Some(taken?),
         // What was written is removed as the rest of it is dropped.
-        () = signals.come() => {
-            output::problem("zerohop: interrupted; what was written of the backup is removed");
-            return Ok(Ending::Interrupted);
-        }
+        () = signals.come() => None,
     };
     drop(shown);
+    let Some(Taken { at_ms, records, kept, bytes, written }) = taken else {
+        output::problem("zerohop: interrupted; what was written of the backup is removed");
+        return Ok(Ending::Interrupted);
+    };
     let folder = folder.display().to_string();
     if json {
         let keyspaces = targets.len();

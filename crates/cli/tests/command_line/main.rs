@@ -17,6 +17,7 @@ mod keyspaces;
 mod large_blobs;
 mod manual;
 mod processes;
+mod progress;
 mod records;
 mod secrets;
 mod status;
