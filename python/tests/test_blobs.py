@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import asyncio
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -304,13 +306,16 @@ def test_who_writes_the_same_blob_anew_is_not_mixed_with_others(keyspace: Keyspa
 
 
 CUT = """
-import signal, sys, time, threading, zerohop
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import signal, sys, zerohop
+from zerohop import _local
+def interrupt(*_):
+    print("cut", flush=True)
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, interrupt)
 keyspace = zerohop.local().keyspace()
 blobs = keyspace.blobs
 data = bytes(512 << 20)
-print("ready", flush=True)
-began = time.monotonic()
+print(_local._cluster.process.pid, flush=True)
 try:
     if sys.argv[1] == "write":
         with blobs.open("large", "wb") as file:
@@ -351,10 +356,20 @@ CUT_TELLS = {
 @pytest.mark.parametrize("how", CUT_TELLS)
 def test_ctrl_c_cuts_a_transfer_which_is_not_taken_for_whole(how: str) -> None:
     with subprocess.Popen([sys.executable, "-c", CUT, how], stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None and child.stdout.readline() == "ready\n"
-        time.sleep(0.2)
-        begin = time.monotonic()
-        child.send_signal(signal.SIGINT)
+        assert child.stdout is not None
+        cluster = child.stdout.readline().strip()
+        nodes = Path(f"/proc/{cluster}/task/{cluster}/children").read_text().split()
+        assert len(nodes) == 1
+        time.sleep(0.1)
+        # So it does not come to its end, and hears only of the signal.
+        os.kill(int(nodes[0]), signal.SIGSTOP)
+        try:
+            time.sleep(0.1)
+            begin = time.monotonic()
+            child.send_signal(signal.SIGINT)
+            assert child.stdout.readline() == "cut\n" and time.monotonic() - begin < 5
+        finally:
+            os.kill(int(nodes[0]), signal.SIGCONT)
         told = child.stdout.readline()
         assert time.monotonic() - begin < 10
         assert [told, *child.stdout] == CUT_TELLS[how] and child.wait(20) == 0

@@ -6,6 +6,7 @@ import asyncio
 import io
 import os
 import pickle
+import signal
 import threading
 import time
 from typing import Any, cast
@@ -16,6 +17,7 @@ import pytest
 import zerohop
 import zerohop._entry
 import zerohop.aio
+import zerohop.fs
 from zerohop import Client, Keyspace
 from zerohop._entry import CONTENTS, PREFIX, Entry
 from zerohop._fs_parts import SKIPPED_MAX
@@ -343,14 +345,20 @@ def test_it_goes_to_other_processes(fs: Any, client: Client, root: str) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_has_a_client_of_its_own(fs: ZerohopFileSystem, root: str) -> None:
     fs.pipe_file(f"{root}/x", b"parent")
+    # As if another thread were about to connect just then.
+    held = zerohop.fs._lock
+    held.acquire()
     child = os.fork()
     if child == 0:
         status = 1
         try:
+            # What waits for ever is ended.
+            signal.alarm(30)
             assert fs.cat_file(f"{root}/x") == b"parent"
             fs.pipe_file(f"{root}/y", LARGE)
             status = 0
         finally:
             os._exit(status)
+    held.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert fs.cat_file(f"{root}/y") == LARGE

@@ -53,6 +53,22 @@ def test_it_ends_with_its_process_however_that_ends(how: str) -> None:
         time.sleep(0.05)
 
 
+def test_a_fork_that_ends_leaves_the_cluster_to_its_parent() -> None:
+    program = """
+import os, sys, zerohop
+keyspace = zerohop.local().keyspace()
+keyspace["k"] = "v"
+child = os.fork()
+if child == 0:
+    # With all that is done at the end of an interpreter.
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+assert keyspace["k"] == b"v"
+"""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]
+    subprocess.run(command, check=True, timeout=60)
+
+
 def test_all_clients_of_a_process_have_the_same_cluster(keyspace: zerohop.Keyspace) -> None:
     keyspace["k"] = "v"
     with zerohop.local() as other:

@@ -160,20 +160,23 @@ def test_a_transfer_that_loses_its_cluster_is_not_taken_for_whole(cluster: Clust
     with zerohop.connect(cluster.endpoint, timeout=SECONDS) as client:
         keyspace = client.keyspace()
         keyspace.set("k", "there", timeout=30)
-        file = keyspace.blobs.open("part", "wb", 0)
+        file, ending = (keyspace.blobs.open(name, "wb", 0) for name in ("part", "all but its end"))
         file.write(b"half")
+        ending.write(b"whole, but not closed")
         cluster.kill()
         try:
             ends_in_time(lambda: file.write(bytes(3 << 20)))
             ends_in_time(file.close)
+            ends_in_time(ending.close)
         finally:
             cluster.start()
         keyspace.set("k", "there", timeout=30)
-        found = keyspace.blobs.stat("part")
-        assert found is not None and not found.finished
-        with pytest.raises(zerohop.UnfinishedError):
-            keyspace.blobs.open("part")
-        keyspace.blobs.delete("part")
+        for name in ("part", "all but its end"):
+            found = keyspace.blobs.stat(name)
+            assert found is not None and not found.finished
+            with pytest.raises(zerohop.UnfinishedError):
+                keyspace.blobs.open(name)
+            keyspace.blobs.delete(name)
 
 
 def test_a_full_disk_is_told_and_nothing_half_written_is_taken_for_whole(tmp_path: Path) -> None:

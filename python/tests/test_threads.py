@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 
 import zerohop
-from zerohop import Keyspace
+from zerohop import Keyspace, _local
 
 
 def in_fork(act: Callable[[], None]) -> None:
@@ -99,11 +99,13 @@ except KeyboardInterrupt:
         keyspace["k"] = "it goes on"
         print(keyspace["k"], flush=True)
 """
-    with subprocess.Popen([sys.executable, "-c", program, where], stdout=subprocess.PIPE, text=True) as child:
+    command = [sys.executable, "-c", program, where]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as child:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         time.sleep(0.3)
         begin = time.monotonic()
-        child.send_signal(signal.SIGINT)
+        # As a terminal does it: all that the program has started are told.
+        os.killpg(child.pid, signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n" and time.monotonic() - begin < 2
         assert child.stdout.read() == ("b'it goes on'\n" if where == "wait" else "")
         assert child.wait(20) == 0
@@ -147,11 +149,13 @@ def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
             assert mine["k"] == b"parent"
             mine.increment("children")
 
-    # Also while other threads are in the midst of operations.
+    # Also while other threads are in the midst of operations, and of starting the cluster.
     worker = threading.Thread(target=work)
     worker.start()
     try:
-        for _ in range(5):
+        for _ in range(4):
+            in_fork(child)
+        with _local._lock:
             in_fork(child)
     finally:
         stop.set()
@@ -162,12 +166,16 @@ def test_a_fork_is_told_to_connect_again_and_leaves_the_parent_alone(
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_letting_go_of_a_client_in_a_fork_does_the_parent_no_harm() -> None:
+@pytest.mark.parametrize("how", ["close", "let go"])
+def test_ending_a_client_in_a_fork_does_the_parent_no_harm(how: str) -> None:
     clients = [zerohop.local() for _ in range(3)]
     keyspaces = [client.keyspace() for client in clients]
     keyspaces[0]["k"] = "v"
 
     def child() -> None:
+        if how == "close":
+            for client in clients:
+                client.close()
         clients.clear()
         keyspaces.clear()
 

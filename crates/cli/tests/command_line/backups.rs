@@ -220,6 +220,35 @@ fn a_damaged_or_cut_backup_is_never_taken_for_whole() {
     assert_eq!(code(&cluster.run(&["verify", text(&full)])), 0);
 }
 
+/// Tries to make a backup whose files can have no more than so many blocks of 512 bytes: that stands for a full disk.
+fn finds_no_room(cluster: &Serving, path: &Path, blocks: u64) {
+    let mut command = std::process::Command::new("sh");
+    let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" backup \"$1\"");
+    let program = env!("CARGO_BIN_EXE_zerohop");
+    command.args(["-c", &script, program, text(path)]).env("ZEROHOP_ENDPOINT", cluster.endpoint());
+    let output = command.env("ZEROHOP_SECRET_FILE", "").output().unwrap();
+    assert_eq!(code(&output), 3, "{output:?}");
+    assert!(stderr(&output).contains("writing failed"), "{output:?}");
+    assert!(!path.exists(), "what was made is removed");
+}
+
+#[test]
+fn what_is_short_finds_no_room_when_it_leaves_the_buffer_or_with_the_manifest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("half");
+    let cluster = Serving::in_memory();
+    for n in 0..40 {
+        cluster.ok(&["kv", "insert", &format!("short-{n}"), "v"]);
+    }
+    // Room for each part, and not for a manifest of so many.
+    finds_no_room(&cluster, &path, 1);
+    cluster.ok(&["kv", "insert", "longer", &"v".repeat(100_000)]);
+    // Room for the manifest, and not for a part that lies in its buffer to the end.
+    finds_no_room(&cluster, &path, 64);
+    cluster.ok(&["backup", text(&path)]);
+    assert_eq!(code(&cluster.run(&["verify", text(&path)])), 0);
+}
+
 #[test]
 fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,15 +258,7 @@ fn a_backup_that_is_interrupted_or_finds_no_room_leaves_nothing() {
     for n in 0..12 {
         assert_eq!(code(&cluster.run_with(&["blob", "put", &format!("large-{n}")], &large)), 0);
     }
-    // A limit on the size of files stands for a full disk.
-    let mut command = std::process::Command::new("sh");
-    let script = "trap '' XFSZ; ulimit -f 1000; exec \"$0\" backup \"$1\"";
-    let program = env!("CARGO_BIN_EXE_zerohop");
-    command.args(["-c", script, program, text(&path)]).env("ZEROHOP_ENDPOINT", cluster.endpoint());
-    let output = command.env("ZEROHOP_SECRET_FILE", "").output().unwrap();
-    assert_eq!(code(&output), 3, "{output:?}");
-    assert!(stderr(&output).contains("writing failed"), "{output:?}");
-    assert!(!path.exists(), "what was made is removed");
+    finds_no_room(&cluster, &path, 1000);
 
     let mut command = zerohop(&["backup", text(&path)]);
     let mut child = command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).spawn().unwrap();

@@ -195,6 +195,7 @@ fn what_is_interrupted_says_so_on_a_line_of_its_own() {
         assert_eq!(code(&output), 130, "{told:?} {output:?}");
         assert!(told.ends_with(&format!("{ANEW}{said}\r\n")), "{told:?}");
     }
+    assert!(!Path::new(&half).exists(), "something is left of it");
     // Before anything is written there is nothing to be said, and no reason to go on.
     let mut slow = OnTerminal::start(&cluster, &restore);
     slow.slow_until(&["checked files "]);
