@@ -1,4 +1,4 @@
-"""What others build on fsspec works: pandas with Parquet, zarr, two workers of Dask on one array."""
+"""What others build on fsspec works: pandas with Parquet, zarr, xarray, two workers of Dask on one array."""
 
 from __future__ import annotations
 
@@ -38,6 +38,34 @@ def test_zarr_keeps_an_array(client: Client, keyspace: Keyspace) -> None:
     again[10:20, 150:260] = -1
     given[10:20, 150:260] = -1
     assert (zarr.open_array(url, mode="r", storage_options=options)[5:30] == given[5:30]).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_xarray_keeps_a_dataset(client: Client, keyspace: Keyspace) -> None:
+    pytest.importorskip("zarr")
+    xarray: Any = pytest.importorskip("xarray")
+    url, options = f"zerohop://{keyspace.name}/weather.zarr", {"endpoint": client.endpoint}
+
+    def weather(first_day: int, days: int) -> Any:
+        # Another number at each place and day.
+        values = numpy.arange(days * 40 * 50, dtype="float64").reshape(days, 40, 50) + first_day * 40 * 50
+        places = {"latitude": numpy.linspace(-90, 90, 40), "longitude": numpy.linspace(0, 352.8, 50)}
+        times = numpy.datetime64("2026-01-01", "ns") + (first_day + numpy.arange(days)) * numpy.timedelta64(86_400_000_000_000, "ns")
+        temperature = (("time", *places), values, {"units": "K"})
+        return xarray.Dataset({"temperature": temperature}, {"time": times, **places}, {"title": "weather"})
+
+    weather(0, 10).chunk({"time": 5}).to_zarr(url, storage_options=options)
+    weather(10, 5).to_zarr(url, append_dim="time", storage_options=options)
+    with xarray.open_zarr(url, storage_options=options) as found:
+        assert found.identical(weather(0, 15)) and found.temperature.attrs["units"] == "K"
+        assert found.temperature.chunks is not None, "it is read where it is needed"
+        assert float(found.temperature.sel(time="2026-01-12").mean()) == weather(11, 1).temperature.mean()
+    # A part of it in place: one day.
+    hot = weather(3, 1).drop_vars(["latitude", "longitude"]) + 100
+    hot.to_zarr(url, region={"time": slice(3, 4)}, storage_options=options)
+    with xarray.open_dataset(url, engine="zarr", storage_options=options) as found:
+        assert (found.temperature[3] == weather(3, 1).temperature[0] + 100).all()
+        assert found.drop_isel(time=3).equals(weather(0, 15).drop_isel(time=3))
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -13,13 +13,14 @@ use crate::workshop::{Failure, Workshop, run as run_command};
 const TOOLS: [&str; 3] = ["maturin==1.16.0", "mypy==2.4.1", "pytest==9.2.0"];
 
 /// What the tests try the package with: fsspec, its suite, and those that keep their data through it.
-const USERS: [&str; 7] = [
+const USERS: [&str; 8] = [
     "dask==2026.8.0",
     "distributed==2026.8.0",
     "fsspec==2026.9.0",
     "numpy==2.4.6",
     "pandas==3.1.1",
     "pyarrow==26.0.1",
+    "xarray==2026.9.0",
     "zarr==3.1.6",
 ];
 
