@@ -8,6 +8,7 @@
 )]
 
 mod blobs;
+mod differing;
 mod doubt;
 mod drops;
 mod loads;
