@@ -45,8 +45,8 @@ impl Replica {
             effects.wrong_owner(token);
             return Ok(());
         }
-        if self.has_rot {
-            effects.answer(token, &failed(Failure::Rotten));
+        if let Some(failure) = self.cannot_compare() {
+            effects.answer(token, &failed(failure));
             return Ok(());
         }
         if self.audit.wanted.len() >= COMPARES_MAX {
@@ -74,9 +74,9 @@ impl Replica {
         effects: &mut dyn Effects,
     ) -> EngineResult<()> {
         while let Some(&Wanted { token, from, records, next_us, until_us }) = self.audit.wanted.front() {
-            if self.has_rot {
+            if let Some(failure) = self.cannot_compare() {
                 self.audit.wanted.pop_front();
-                effects.answer(token, &failed(Failure::Rotten));
+                effects.answer(token, &failed(failure));
                 continue;
             }
             if context.now_us >= until_us {
@@ -107,6 +107,12 @@ impl Replica {
             self.begin_round(context, (from, through), true, effects)?;
         }
         Ok(())
+    }
+
+    /// What it tells if it cannot read what it holds, nor have it mended: another takes over, if there is one.
+    fn cannot_compare(&self) -> Option<Failure<'static>> {
+        let is_alone = self.view.others().next().is_none();
+        self.has_rot.then(|| if is_alone { Failure::Rotten } else { unavailable() })
     }
 
     /// Only what this member holds: the others' logs are of another hash seed.
@@ -141,8 +147,10 @@ impl Replica {
         differing: &[Member],
         effects: &mut dyn Effects,
     ) {
-        let is_it = |one: &Wanted| slice.contents && one.from == slice.from;
-        let Some(one) = self.audit.wanted.pop_front_if(|one| is_it(one)) else { return };
+        if !self.audit.wanted.front().is_some_and(|one| slice.contents && one.from == slice.from) {
+            return;
+        }
+        let Some(one) = self.audit.wanted.pop_front() else { return };
         let differing: Vec<InstanceId> = differing.iter().map(|member| member.instance).collect();
         let compared = Compared {
             next: slice.through.wrapping_add(1),

@@ -206,6 +206,15 @@ impl Replica {
         Ok(())
     }
 
+    /// Nobody who waits here is answered anywhere.
+    pub(super) fn refuse_all(&mut self, failure: &Failure<'static>, effects: &mut dyn Effects) {
+        let mut refuse = |token| effects.answer(token, &failed(failure.clone()));
+        while let Some(one) = self.parked.take_first(|_| true) {
+            refuse(one.token);
+        }
+        self.audit.wanted.drain(..).for_each(|one| refuse(one.token));
+    }
+
     /// Nobody who waits here is answered here.
     pub(super) fn turn_away(&mut self, effects: &mut dyn Effects) {
         while let Some(one) = self.parked.take_first(|_| true) {

@@ -378,12 +378,7 @@ impl Replica {
             }
             Told::Gone(failure) => {
                 self.partition.stand_down(&failure, effects);
-                while let Some(one) = self.parked.take_first(|_| true) {
-                    effects.answer(one.token, &failed(failure.clone()));
-                }
-                for one in self.audit.wanted.drain(..) {
-                    effects.answer(one.token, &failed(failure.clone()));
-                }
+                self.refuse_all(&failure, effects);
                 Ok(())
             }
             Told::Tick => self.tick(context, effects),

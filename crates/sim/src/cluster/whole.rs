@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn holds(index: u64, contents: u64) -> Found {
-        Found::In(Some(EPOCH), Ok(Digest { index, records: 1, contents, state: 1 }))
+        Found::In(Some(EPOCH), Ok(Digest { index, records: 1, contents, state: 1, seed: 1 }))
     }
 
     fn of(third: Found) -> [(InstanceId, Found); 3] {
@@ -238,7 +238,8 @@ mod tests {
         let differs = judge(&config(), 5, whole, &of(holds(9, 5)));
         assert!(matches!(differs, Judged::Differs(_)), "{differs:?}");
         let mut other = of(holds(9, 4));
-        other[2].1 = Found::In(Some(EPOCH), Ok(Digest { index: 9, records: 1, contents: 4, state: 2 }));
+        other[2].1 =
+            Found::In(Some(EPOCH), Ok(Digest { index: 9, records: 1, contents: 4, state: 2, seed: 1 }));
         assert!(matches!(judge(&config(), 5, whole, &other), Judged::Differs(_)), "sessions count too");
     }
 
@@ -247,7 +248,7 @@ mod tests {
         let judged = |third| judge(&config(), 5, group(&[B], &[C]), &of(third));
         is_not(&judged(holds(8, 3)), "different entries");
         is_not(&judged(Found::Not("does not run")), "does not run");
-        let digest = Digest { index: 9, records: 1, contents: 4, state: 1 };
+        let digest = Digest { index: 9, records: 1, contents: 4, state: 1, seed: 1 };
         is_not(&judged(Found::In(Some(PartitionEpoch(6)), Ok(digest))), "is in");
         is_not(&judged(Found::In(None, Ok(digest))), "is in None");
         is_not(&judged(Found::In(Some(EPOCH), Err("a disk".to_owned()))), "no digest");
