@@ -88,11 +88,12 @@ impl Problem {
             Self::Client(Error::UnderWay { .. }) => plain("UnderWay"),
             Self::Client(Error::Unexpected) => plain("Unexpected"),
             Self::Client(Error::Blob { name, why }) => {
-                let code = match why {
-                    BlobTrouble::TooLong { .. } | BlobTrouble::Beyond { .. } => "Unfit",
-                    BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => "Conflict",
+                let told = match why {
+                    BlobTrouble::Absent => Told::of_failure(&Failure::NotFound),
+                    BlobTrouble::TooLong { .. } | BlobTrouble::Beyond { .. } => plain("Unfit"),
+                    BlobTrouble::Contended | BlobTrouble::ChangedMeanwhile => plain("Conflict"),
                 };
-                Told { key: Some(name), ..plain(code) }
+                Told { key: Some(name), ..told }
             }
             Self::Client(Error::NotReadBack { key }) => Told { key: Some(key), ..plain("NotReadBack") },
             Self::Client(Error::Ended) | Self::FillEnded => plain("Ended"),

@@ -69,6 +69,8 @@ pub enum Error {
 /// Why an operation on a blob was not done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlobTrouble {
+    /// There is none of this name: [`Error::failure`] says `NotFound`.
+    Absent,
     /// More bytes than are written, or read, as one.
     TooLong {
         /// How many may be.
@@ -88,6 +90,7 @@ pub enum BlobTrouble {
 impl fmt::Display for BlobTrouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Absent => f.write_str("there is no blob of this name"),
             Self::TooLong { limit } => write!(
                 f,
                 "more than the {limit} bytes that are written, replaced, cut or read as one: do it in several steps; what is \
@@ -139,6 +142,7 @@ impl Error {
                 Reason::Answer { failure } => Some(failure),
                 _ => None,
             },
+            Self::Blob { why: BlobTrouble::Absent, .. } => Some(&Failure::NotFound),
             _ => None,
         }
     }

@@ -268,6 +268,7 @@ fn a_write_that_rests_on_what_was_read_is_refused_once_that_has_changed() {
         assert!(other.delete().await.unwrap());
         let gone = one.write_at(0, b"x").await.unwrap_err();
         assert!(matches!(gone.failure(), Some(Failure::NotFound)), "{gone}");
+        assert!(gone.to_string().ends_with("there is no blob of this name"), "{gone}");
         other.create_with(13, b"").await.unwrap();
         one.write_at(5000, b"y").await.unwrap();
         assert_eq!(other.stat().await.unwrap().unwrap().size, 5001);

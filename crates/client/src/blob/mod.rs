@@ -315,7 +315,7 @@ impl Blob<'_> {
     }
 
     fn not_found(&self) -> Error {
-        self.failed(Failure::NotFound)
+        self.trouble(BlobTrouble::Absent)
     }
 
     fn trouble(&self, why: BlobTrouble) -> Error {
