@@ -8,11 +8,15 @@ use serde_json::Value;
 use zerohop_wire::checksum::crc32c;
 
 use crate::PATIENCE;
+use crate::loads::connect;
 use crate::nodes::Cluster;
 use crate::rotten::files;
 
 /// Longer than a flush takes, with the mark that tells of the one before it.
 const FLUSHED: Duration = Duration::from_millis(600);
+
+/// More than are compared at a time.
+const BOOKS: usize = 700;
 
 /// Bytes before the key in an entry of a log (`docs/formats/segment.md`).
 const HEAD_BYTES: usize = 28;
@@ -46,21 +50,23 @@ fn falsify(folder: &Path, key: &str, value: &str, other: &str) {
     assert_eq!(found, 1, "one segment has it");
 }
 
-#[test]
-fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_is_taken_anew() {
+#[tokio::test]
+async fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_is_taken_anew() {
     let folder = tempfile::tempdir().unwrap();
     let mut cluster = Cluster::start(folder.path(), 3);
     cluster.json(&["keyspace", "create", "books", "--replicas", "3", "--partitions", "1"]);
     let value = |n: usize| format!("the value of book {n:03}, as all who hold it should have it");
-    for n in 0..30 {
-        let key = format!("book-{n:03}");
-        cluster.json(&["kv", "insert", &key, &value(n), "--keyspace", "books"]);
+    let client = connect(&cluster.endpoints()).await;
+    let books = client.keyspace("books").await.unwrap();
+    for n in 0..BOOKS {
+        books.insert(format!("book-{n:03}").as_str(), value(n).as_bytes()).await.unwrap();
     }
+    drop((books, client));
     std::thread::sleep(FLUSHED);
     let verified = cluster.json(&["verify"]).remove(0);
     assert_eq!(verified["whole"], true, "{verified}");
     let compared = &verified["compared"];
-    assert_eq!((&compared["records"], &compared["copies_min"]), (&30.into(), &3.into()), "{verified}");
+    assert_eq!((&compared["records"], &compared["copies_min"]), (&BOOKS.into(), &3.into()), "{verified}");
 
     cluster.kill(2);
     let other = value(7).replace("should", "cannot");
@@ -70,8 +76,11 @@ fn verify_finds_a_copy_that_differs_though_its_checksums_are_right_and_it_is_tak
     let began = Instant::now();
     let (code, out, told) = cluster.run(&["verify"]);
     assert_eq!(code, 1, "{out} {told}");
-    let words =
-        ["compared in 3 copies: one copy of a partition differs", "keyspace books, partition 0: instance"];
+    let words = [
+        "700 records and chunks compared in",
+        "one copy of a partition differs",
+        "keyspace books, partition 0: instance",
+    ];
     assert!(words.iter().all(|word| told.contains(word)), "{out} {told}");
 
     // It takes everything anew, and that is all there is to it.

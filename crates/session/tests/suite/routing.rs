@@ -249,6 +249,9 @@ fn a_scan_that_counted_by_fewer_partitions_is_told_so() {
     world.settle();
     let partitions = PartitionCount::new(2 * PARTITIONS).expect("is a power of two");
     assert_eq!(world.result(token), &Err(Error::Split { partitions }));
+    let token = world.submit(Request::compare(KEYSPACE, slice(3), 7, LIMIT_US));
+    world.settle();
+    assert_eq!(world.result(token), &Err(Error::Split { partitions }));
 }
 
 #[test]
