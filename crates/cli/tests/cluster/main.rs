@@ -8,6 +8,7 @@
 )]
 
 mod blobs;
+mod closed;
 mod differing;
 mod doubt;
 mod drops;

@@ -22,11 +22,22 @@ pub(crate) struct Cluster {
     folder: PathBuf,
     ports: Vec<u16>,
     nodes: Vec<Option<Child>>,
+    /// A kill takes what was not synced, as a power cut does.
+    is_forgetful: bool,
 }
 
 impl Cluster {
     /// Starts so many nodes together and waits until all serve.
     pub(crate) fn start(folder: &Path, nodes: u16) -> Cluster {
+        Cluster::start_on(folder, nodes, false)
+    }
+
+    /// The same, on disks that lose what was not synced when their node is killed.
+    pub(crate) fn start_forgetful(folder: &Path, nodes: u16) -> Cluster {
+        Cluster::start_on(folder, nodes, true)
+    }
+
+    fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> Cluster {
         let is_free = |first: &u16| {
             (0..nodes * PORTS).all(|behind| TcpListener::bind(("127.0.0.1", first + behind)).is_ok())
         };
@@ -35,7 +46,7 @@ impl Cluster {
         let begin = 10_000 + (std::process::id() % 1_000) as u16 * 9 + clusters % 8 * 1_000;
         let first = (0..200).map(|step| begin + step * PORTS).find(is_free).unwrap();
         let ports: Vec<u16> = (0..nodes).map(|node| first + node * PORTS).collect();
-        let mut cluster = Cluster { folder: folder.to_owned(), ports, nodes: Vec::new() };
+        let mut cluster = Cluster { folder: folder.to_owned(), ports, nodes: Vec::new(), is_forgetful };
         // All before any is waited for: none serves before the others are there.
         let mut outputs = Vec::new();
         for node in 0..usize::from(nodes) {
@@ -161,12 +172,14 @@ impl Cluster {
     }
 
     pub(crate) fn stop_in_order(mut self) {
-        for child in self.nodes.iter_mut().flatten() {
-            kill_process(Pid::from_child(child), Signal::TERM).unwrap();
-        }
-        for child in self.nodes.iter_mut().flatten() {
-            wait(child);
-        }
+        self.stop_all(Signal::TERM);
+    }
+
+    /// Asks all to end at once, and waits until they have.
+    pub(crate) fn stop_all(&mut self, signal: Signal) {
+        let mut ending: Vec<Child> = self.nodes.iter_mut().filter_map(Option::take).collect();
+        ending.iter().for_each(|child| kill_process(Pid::from_child(child), signal).unwrap());
+        ending.iter_mut().for_each(wait);
     }
 
     pub(crate) fn status(&self) -> Value {
@@ -184,6 +197,9 @@ impl Cluster {
         command.args(["node", "--json", "--log-level", "error", "--instances", "1", "--data"]);
         command.arg(self.folder.join(format!("node-{node}")));
         command.args(["--ends-with-parent", &std::process::id().to_string()]);
+        if self.is_forgetful {
+            command.env("ZEROHOP_TEST_DISK", "hold-unsynced");
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }

@@ -21,6 +21,9 @@ pub enum Event<'a> {
         /// Whether all logs that were there are whole, as recovery found them; false also if disks are new or were lost
         /// since the node's last start.
         intact: bool,
+        /// Whether the start that the map of [`super::Effect::Open`] names has ended in order, as all disks say: what it
+        /// held durably in the end is all that it ever acknowledged, but for what is held in memory only.
+        closed: bool,
     },
     /// An instance of this node asks for a change of a group (`Effects::ask_control` of it). It repeats what it wants
     /// until the map has another epoch, so that nothing here need be remembered for ever.

@@ -39,9 +39,18 @@ pub(super) enum Start {
     },
     Joining {
         replaces: Incarnation,
-        intact: bool,
+        found: Found,
     },
     Joined,
+}
+
+/// What a start found on its disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// All logs are whole.
+    pub(super) intact: bool,
+    /// The start before has ended in order.
+    pub(super) closed: bool,
 }
 
 /// A node and its instances, as the map has them.
@@ -100,14 +109,14 @@ impl Agent {
         }
     }
 
-    pub(super) fn opened(&mut self, intact: bool) {
+    pub(super) fn opened(&mut self, found: Found) {
         if let Start::Opening { replaces } = self.start {
-            self.start = Start::Joining { replaces, intact };
-            self.join(replaces, intact);
+            self.start = Start::Joining { replaces, found };
+            self.join(replaces, found);
         }
     }
 
-    fn join(&mut self, replaces: Incarnation, intact: bool) {
+    fn join(&mut self, replaces: Incarnation, found: Found) {
         let settings = &self.settings;
         let join = Join {
             node: settings.node,
@@ -117,17 +126,18 @@ impl Agent {
             instances: settings.instances.clone(),
             domain: settings.domain,
             capacity: settings.capacity,
-            intact,
+            intact: found.intact,
+            closed: found.closed,
         };
         self.ask(Purpose::Join, Command::Join(join), Time::NEVER);
     }
 
     pub(super) fn join_decided(&mut self, outcome: Outcome) {
-        let Start::Joining { replaces, intact } = self.start else { return };
+        let Start::Joining { replaces, found } = self.start else { return };
         match outcome.result {
             Ok(_) => self.fetch_soon(),
             // Whatever became of it, another is refused if this start is in the map; a new node may be in it twice.
-            Err(Refusal::TooOld) if self.settings.node.is_some() => self.join(replaces, intact),
+            Err(Refusal::TooOld) if self.settings.node.is_some() => self.join(replaces, found),
             Err(Refusal::UnknownNode) => {
                 self.end(Ended::Removed { node: self.settings.node.unwrap_or_default() });
             }

@@ -49,7 +49,7 @@ pub use settings::{Control, OpenError, Settings};
 use asks::{Asks, Forwarded};
 use founding::Founding;
 use group::Group;
-use joining::{Own, Start};
+use joining::{Found, Own, Start};
 use listen::Silent;
 use maps::{Fetch, Maps};
 use message::{Body, Message, News};
@@ -209,7 +209,7 @@ impl Agent {
             Event::Tick => {}
             Event::Received { bytes } => self.receive(bytes),
             Event::Persisted(number) => self.persisted(number),
-            Event::Opened { intact } => self.opened(intact),
+            Event::Opened { intact, closed } => self.opened(Found { intact, closed }),
             Event::InstanceAsks { instance, keyspace, partition, epoch, wish } => {
                 self.instance_asks((instance, keyspace, partition), epoch, wish);
             }

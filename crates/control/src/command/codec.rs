@@ -55,6 +55,7 @@ impl Request {
                 domain: join.domain,
                 capacity: join.capacity,
                 intact: join.intact,
+                closed: join.closed,
             }),
             Command::SetNodeState { node, incarnation, state } => {
                 let number = STATES.iter().position(|known| known == state).unwrap_or_default();
@@ -316,6 +317,7 @@ fn read_join(join: proto::Join) -> Result<Join, CommandError> {
         domain: join.domain,
         capacity: join.capacity,
         intact: join.intact,
+        closed: join.closed,
     })
 }
 

@@ -167,6 +167,9 @@ pub struct Join {
     pub capacity: u32,
     /// Whether all logs that it had are whole, as recovery found them.
     pub intact: bool,
+    /// Whether the start that this replaces has ended in order: everything that it held is on its disks, but for what is
+    /// held in memory only.
+    pub closed: bool,
 }
 
 /// See [`Command::Regroup`].

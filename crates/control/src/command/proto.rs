@@ -86,6 +86,9 @@ pub(crate) struct Join {
     pub(crate) capacity: u32,
     #[prost(bool, tag = "6")]
     pub(crate) intact: bool,
+    /// Older programs never set it: what they start again may have lost the end of its logs.
+    #[prost(bool, tag = "7")]
+    pub(crate) closed: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]

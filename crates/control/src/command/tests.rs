@@ -26,6 +26,7 @@ pub(crate) fn commands() -> Vec<Command> {
         domain: 9,
         capacity: 100,
         intact: true,
+        closed: false,
     };
     let regroup =
         |by, step| Command::Regroup(Regroup { keyspace, partition, epoch: PartitionEpoch(8), by, step });
@@ -41,7 +42,8 @@ pub(crate) fn commands() -> Vec<Command> {
     };
     vec![
         Command::Join(join.clone()),
-        Command::Join(Join { node: None, ..join }),
+        Command::Join(Join { node: None, ..join.clone() }),
+        Command::Join(Join { closed: true, ..join }),
         Command::SetNodeState { node: NodeId(1), incarnation: Incarnation(2), state: NodeState::Down },
         Command::RemoveNode(NodeId(1)),
         Command::CreateKeyspace(config.clone()),

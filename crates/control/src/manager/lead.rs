@@ -256,6 +256,7 @@ mod tests {
                     domain: at,
                     capacity: 1,
                     intact: true,
+                    closed: false,
                 }));
             }
             bench

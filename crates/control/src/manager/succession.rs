@@ -153,6 +153,7 @@ mod tests {
                 domain: *domain,
                 capacity: 1,
                 intact: true,
+                closed: false,
             };
             apply(&mut state, Command::Join(join));
         }

@@ -63,6 +63,7 @@ impl Bench {
             domain,
             capacity,
             intact: true,
+            closed: false,
         };
         NodeId(self.done(Command::Join(join)) as u32)
     }

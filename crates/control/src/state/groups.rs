@@ -17,6 +17,26 @@ pub(super) struct Next {
     pub(super) recovery: Recovery,
 }
 
+/// What a process that has taken the place of another found on its disks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// All logs are whole.
+    pub(super) intact: bool,
+    /// The other process has ended in order, all of its logs flushed.
+    pub(super) closed: bool,
+}
+
+impl Kept {
+    /// Whether it has all that the process before it ever acknowledged of a keyspace.
+    fn keeps_all(self, durability: Durability) -> bool {
+        match durability {
+            Durability::Sync => self.intact,
+            Durability::Interval { .. } => self.intact && self.closed,
+            Durability::Memory => false,
+        }
+    }
+}
+
 /// What a decision about a group is taken on.
 pub(super) struct View<'a> {
     pub(super) config: &'a KeyspaceConfig,
@@ -213,12 +233,12 @@ impl View<'_> {
         group: Group<'_>,
         recovery: Option<&Recovery>,
         restarted: &dyn Fn(InstanceId) -> bool,
-        intact: bool,
+        kept: Kept,
     ) -> Next {
         let mut next = group.to_group();
         next.epoch = next.epoch.next();
-        let keeps_all = (intact && self.config.durability == Durability::Sync)
-            || planted::is_planted(Bug::RestartedStaysInSync);
+        let keeps_all =
+            kept.keeps_all(self.config.durability) || planted::is_planted(Bug::RestartedStaysInSync);
         let lost = |instance: InstanceId| restarted(instance) && !keeps_all;
         let in_sync: Vec<InstanceId> =
             std::iter::once(group.primary).chain(group.in_sync.iter().copied()).collect();

@@ -4,7 +4,7 @@ use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
 use zerohop_placement::{Change, Node, NodeState};
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 
-use super::groups::View;
+use super::groups::{Kept, View};
 use super::{Draft, Facts, State};
 use crate::command::{Join, Refusal};
 
@@ -39,7 +39,8 @@ impl State {
             instances: join.instances.clone(),
             ..known.clone()
         };
-        let restarted = (known.incarnation != join.incarnation).then_some(join.intact);
+        let restarted = (known.incarnation != join.incarnation)
+            .then_some(Kept { intact: join.intact, closed: join.closed });
         self.facts.insert(id, Facts { domain: join.domain, capacity: join.capacity.max(1), draining });
         if node != known {
             self.put_node(node, restarted, draft);
@@ -111,8 +112,8 @@ impl State {
     }
 
     /// Puts a node that is in the map already, and decides all groups anew that its change concerns. `restarted` if its
-    /// process is another: whether its logs are intact.
-    fn put_node(&mut self, node: Node, restarted: Option<bool>, draft: &mut Draft) {
+    /// process is another: what it has kept.
+    fn put_node(&mut self, node: Node, restarted: Option<Kept>, draft: &mut Draft) {
         let first = node.first_instance.get();
         let own = first..first + node.instances.len() as u32;
         let is_own = |instance: InstanceId| own.contains(&instance.get());
@@ -131,7 +132,7 @@ impl State {
                 };
                 let recovery = self.recoveries.get(&(keyspace, partition));
                 let next = match restarted {
-                    Some(intact) => Some(view.after_restart(group, recovery, &is_own, intact)),
+                    Some(kept) => Some(view.after_restart(group, recovery, &is_own, kept)),
                     None => view.after_state_change(partition, group, recovery),
                 };
                 if let Some(next) = next {

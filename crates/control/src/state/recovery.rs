@@ -5,7 +5,7 @@
 //!
 //! | found | the group goes on with |
 //! | --- | --- |
-//! | one in sync that is up and has not started again | that one: it holds everything |
+//! | one in sync that is up and has not started again, or has with all that it held (intact logs under `sync`, or under `interval` after a stop in order) | that one: it holds everything |
 //! | `sync` durability, one in sync with an intact log | that one: everything acknowledged was on its disk |
 //! | all that were in sync, and all other members that are up, have told what they hold | the log with the highest end; what a flush had not reached may be missing |
 //! | the operator's `recover`, and all members that are up have told | the log with the highest end, be it a follower's |

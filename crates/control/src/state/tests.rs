@@ -80,8 +80,14 @@ impl Bench {
     }
 
     fn restart(&mut self, instance: InstanceId, intact: bool) -> Applied {
+        self.restart_after(instance, intact, false)
+    }
+
+    /// After the process before has ended in order, or not.
+    fn restart_after(&mut self, instance: InstanceId, intact: bool, closed: bool) -> Applied {
         let (node, old) = self.node_of(instance);
-        self.done(Command::Join(join(Some(node), old.get(), old.get() + 1, node.get() - 1, intact)))
+        let join = join(Some(node), old.get(), old.get() + 1, node.get() - 1, intact);
+        self.done(Command::Join(Join { closed, ..join }))
     }
 
     fn held(&mut self, instance: InstanceId, index: u64, intact: bool) -> Applied {
@@ -109,6 +115,7 @@ fn join(node: Option<NodeId>, replaces: u64, incarnation: u64, domain: u32, inta
         domain,
         capacity: 1,
         intact,
+        closed: false,
     }
 }
 
@@ -213,18 +220,95 @@ fn a_move_is_four_changes_and_can_be_given_up() {
 
 #[test]
 fn a_restarted_replica_is_in_sync_only_if_everything_was_synced() {
-    for (durability, intact, stays) in
-        [(INTERVAL, true, false), (Durability::Sync, true, true), (Durability::Sync, false, false)]
+    for (durability, intact, closed) in [INTERVAL, Durability::Sync, Durability::Memory]
+        .into_iter()
+        .flat_map(|of| [(of, true, false), (of, true, true), (of, false, false), (of, false, true)])
     {
+        let stays = match durability {
+            Durability::Sync => intact,
+            Durability::Interval { .. } => intact && closed,
+            Durability::Memory => false,
+        };
+        let what = format!("{durability:?}, intact {intact}, closed {closed}");
         let mut bench = Bench::new(3, durability);
         let before = bench.group();
-        bench.restart(before.in_sync[0], intact);
-        assert_eq!(bench.group().in_sync.contains(&before.in_sync[0]), stays, "{durability:?} {intact}");
+        bench.restart_after(before.in_sync[0], intact, closed);
+        assert_eq!(bench.group().in_sync.contains(&before.in_sync[0]), stays, "{what}");
         let mut bench = Bench::new(3, durability);
-        bench.restart(before.primary, intact);
-        assert_eq!(bench.group().primary == before.primary, stays, "{durability:?} {intact}");
+        bench.restart_after(before.primary, intact, closed);
+        assert_eq!(bench.group().primary == before.primary, stays, "{what}");
         assert!(stays || bench.group().followers.contains(&before.primary));
     }
+}
+
+#[test]
+fn after_a_stop_in_order_of_all_nobody_has_lost_anything() {
+    for first in 0..3 {
+        let mut bench = Bench::new(3, INTERVAL);
+        let before = bench.group();
+        let members: Vec<InstanceId> = before.as_group().members().collect();
+        for at in 0..3 {
+            let told = bench.restart_after(members[(first + at) % 3], true, true);
+            assert!(told.may_have_lost.is_empty());
+        }
+        let after = bench.group();
+        assert_eq!(ReplicaGroup { epoch: before.epoch, ..after }, before);
+    }
+}
+
+/// All that B, which died, had acknowledged, A has too, or B had put it out of the group first.
+#[test]
+fn of_two_in_sync_who_stopped_in_order_goes_on_for_who_died() {
+    for stopped_returns_first in [true, false] {
+        let mut bench = Bench::new(3, INTERVAL);
+        let before = bench.group();
+        let (died, stopped) = (before.primary, before.in_sync[0]);
+        let back = |bench: &mut Bench, one| {
+            let told = bench.restart_after(one, true, one == stopped);
+            assert!(told.may_have_lost.is_empty());
+        };
+        let order = if stopped_returns_first { [stopped, died] } else { [died, stopped] };
+        order.into_iter().for_each(|one| back(&mut bench, one));
+        let after = bench.group();
+        assert_eq!((after.primary, after.state), (stopped, GroupState::Settled));
+        assert!(after.in_sync.is_empty() && after.followers.contains(&died));
+    }
+}
+
+/// The primary has put it out of the group, acknowledged more without it, and died: what it kept is not all.
+#[test]
+fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does_not_go_on() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let before = bench.group();
+    let (died, stopped, third) = (before.primary, before.in_sync[0], before.followers[0]);
+    bench.done(bench.primary(GroupStep::Exclude(stopped)));
+    bench.restart_after(stopped, true, true);
+    assert_eq!((bench.group().primary, bench.group().in_sync), (died, vec![]));
+    bench.restart_after(died, true, false);
+    assert_eq!(bench.group().state, GroupState::Recovering);
+    bench.held(stopped, 9, true);
+    bench.held(third, 3, true);
+    assert_eq!(bench.group().state, GroupState::Recovering);
+    let told = bench.held(died, 12, true);
+    assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
+    assert_eq!(bench.group().primary, died);
+}
+
+/// It died first and lost its end, started, and then stopped in order: the end is missing all the same.
+#[test]
+fn a_stop_in_order_does_not_bring_back_what_a_death_before_it_took() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let before = bench.group();
+    let (first, second) = (before.primary, before.in_sync[0]);
+    bench.set(second, NodeState::Down);
+    bench.restart_after(first, true, false);
+    assert_eq!(bench.group().state, GroupState::Recovering);
+    let told = bench.restart_after(first, true, true);
+    assert!(told.may_have_lost.is_empty());
+    assert_eq!(bench.group().state, GroupState::Recovering, "the group knows of the death still");
+    bench.held(first, 4, true);
+    let told = bench.held(before.followers[0], 2, true);
+    assert_eq!(told.may_have_lost, [(KEYSPACE, PARTITION)]);
 }
 
 #[test]

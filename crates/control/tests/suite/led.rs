@@ -74,6 +74,7 @@ impl Cluster {
                 domain: at as u32,
                 capacity: 1,
                 intact: true,
+                closed: false,
             };
             let done = cluster.ask(Command::Join(join)).result.expect("joins");
             assert_eq!(done.number, at as u64 + 1);

@@ -26,7 +26,7 @@ pub use self::hold_unsynced::{HELD_BYTES_MAX, HoldUnsyncedDisk};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
 pub use self::open_files::OPEN_DESCRIPTORS_MIN;
 pub(crate) use self::open_files::raise_descriptor_limit;
-pub(crate) use self::replace::replace_file;
+pub(crate) use self::replace::{remove_file, replace_file};
 pub use self::sync_threads::SYNCS_BEGUN_MAX;
 
 /// Names a disk for tests of whole processes. The only value is [`HOLD_UNSYNCED`].

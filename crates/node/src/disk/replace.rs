@@ -35,6 +35,16 @@ pub(crate) fn replace_file(folder: &Path, name: &str, bytes: &[u8]) -> io::Resul
     std::fs::File::open(folder)?.sync_all()
 }
 
+/// Removes the file `name` of `folder`. It is gone for good, whatever happens, once this has returned well.
+///
+/// # Errors
+/// The system's.
+#[expect(clippy::disallowed_methods, reason = "the home of files")]
+pub(crate) fn remove_file(folder: &Path, name: &str) -> io::Result<()> {
+    std::fs::remove_file(folder.join(name))?;
+    std::fs::File::open(folder)?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

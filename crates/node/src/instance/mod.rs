@@ -10,6 +10,7 @@
 //! is done here is to forward control requests, which only the manager can answer.
 
 mod ceilings;
+mod closed;
 mod histogram;
 mod life;
 mod limits;

@@ -14,6 +14,7 @@ use zerohop_placement::MapHistory;
 use zerohop_wire::ids::{Incarnation, InstanceId, Timestamp};
 
 use super::ceilings::Ceilings;
+use super::closed;
 use super::notice::{Notice, Word};
 use super::service::InstanceService;
 use crate::clock::Stopwatch;
@@ -54,6 +55,8 @@ pub(crate) struct Ready {
     pub(crate) newest: Timestamp,
     /// The earlier starts that its disk has lived through.
     pub(crate) lived: Vec<Incarnation>,
+    /// The start whose end in order its disk told of.
+    pub(crate) closed: Option<Incarnation>,
 }
 
 /// What opening its data found.
@@ -126,6 +129,9 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     } = plan;
     let stopwatch = Stopwatch::start();
     let mut disk = NodeFolder::instance_disk(root.as_deref(), place).map_err(|error| error.to_string())?;
+    let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));
+    // Before anything is written: a crash from here on must not find it.
+    let closed = folder.as_deref().map_or(Ok(None), closed::take)?;
     disk.wake(driver.waker());
     let warning = disk.warning();
     let now = driver.now();
@@ -135,8 +141,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     instance.set_copy_rate(copy_bytes_per_s);
     let recovered = Recovered::new(&found, stopwatch.elapsed(), warning);
     recovered.tell(identity.instance);
-    let folder = root.as_deref().map(|root| NodeFolder::instance_folder(root, place));
-    let (ceilings, before) = Ceilings::begin(folder, identity.incarnation)?;
+    let (ceilings, before) = Ceilings::begin(folder.clone(), identity.incarnation)?;
     if before.ceiling > Timestamp::ZERO {
         instance.begin_above(now, before.ceiling);
     }
@@ -145,13 +150,22 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
     let (mut reactor, mailbox) = Reactor::new(driver, service, Limits::DEFAULT);
     reactor.prove(proofs);
     // If nobody waits for it any more, nobody would ever tell it to stop.
-    let is_awaited =
-        opened.try_send((place, Ok(Ready { mailbox, recovered, newest, lived: before.starts }))).is_ok();
+    let ready = Ready { mailbox, recovered, newest, lived: before.starts, closed };
+    let is_awaited = opened.try_send((place, Ok(ready))).is_ok();
     let served = if is_awaited { reactor.run() } else { Ok(()) };
     let instance = reactor.into_service().into_instance();
     let closed = instance.close();
     served.map_err(|error| format!("its event queue failed: {error}"))?;
-    closed.map(drop).map_err(|error| format!("its data could not be closed: {error}"))
+    // It keeps others out of the folder until the mark is there.
+    let disk = closed.map_err(|error| format!("its data could not be closed: {error}"))?;
+    if let Some(folder) = folder
+        && let Err(error) = closed::leave(&folder, identity.incarnation)
+    {
+        // Nothing is lost by that; the next start may be told that something is.
+        warn!(%error, instance = identity.instance.0, "the mark of a stop in order could not be written");
+    }
+    drop(disk);
+    Ok(())
 }
 
 impl Recovered {

@@ -128,6 +128,8 @@ pub(crate) struct Serve {
     pub(crate) epoch: MapEpoch,
     /// All their logs were whole, on disks that were there when the map last heard of them.
     pub(crate) is_intact: bool,
+    /// And that start has ended in order, with all of them flushed.
+    pub(crate) is_closed: bool,
     /// Told once control requests are carried out.
     pub(crate) taken: SyncSender<()>,
 }

@@ -76,7 +76,7 @@ pub(super) async fn run(
 }
 
 async fn serve(shared: &Rc<Shared>, serving: Serve) {
-    let Serve { handles: instances, epoch, is_intact, taken } = serving;
+    let Serve { handles: instances, epoch, is_intact, is_closed, taken } = serving;
     for instance in &instances {
         for damage in &instance.recovered.damage {
             shared.trouble(format!("instance {}: {damage}", instance.id));
@@ -95,7 +95,7 @@ async fn serve(shared: &Rc<Shared>, serving: Serve) {
     shared.follow.opened(epoch);
     if let Some(cluster) = shared.cluster_handle() {
         // The agent takes whatever comes, and there is room for this among messages; if it has ended, so does the node.
-        drop(cluster.inputs.send(Input::Opened { intact: is_intact }).await);
+        drop(cluster.inputs.send(Input::Opened { intact: is_intact, closed: is_closed }).await);
     }
 }
 

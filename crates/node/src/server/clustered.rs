@@ -24,7 +24,7 @@ use zerohop_wire::messages::ClusterId;
 use super::limits::{JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT, WORDS_MAX};
 use super::listen::Listeners;
 use super::{
-    Instances, NodeFolder, Running, SavedMember, Server, ServerOptions, StartError, instance_count,
+    Found, Instances, NodeFolder, Running, SavedMember, Server, ServerOptions, StartError, instance_count,
     no_thread, open_all, proofs, random,
 };
 use crate::clock::{Stopwatch, unix_ms};
@@ -178,15 +178,18 @@ pub(super) fn start(
     let Some(running) = &mut server.running else {
         return Err(StartError::Cluster { reason: "it has been stopped".to_owned() });
     };
-    let (handles, lived) = open_all(plans.into_iter(), opened_out, &ids, &mut running.instances)?;
+    let Found { handles, lived, closed } =
+        open_all(plans.into_iter(), opened_out, &ids, &mut running.instances)?;
     // The start that the map names: if these disks have not lived through it, they are others, or have been replaced.
     let named = map.node(node).map(|found| found.incarnation());
     let is_whole = handles.iter().all(|handle| handle.recovered.damaged == 0);
     let is_intact = is_whole && named.is_some_and(|named| named == incarnation || lived.contains(&named));
+    // Of another start than that the mark says nothing: somebody else may have run since, or the folder is an old copy.
+    let is_closed = is_intact && closed.is_some() && closed == named;
     (server.node, server.instances) = (node, ids.into_iter().zip(addresses).collect());
     // What follows waits for more than that.
     let (taken, _) = sync_channel(1);
-    let serving = Serve { handles, epoch: map.epoch(), is_intact, taken };
+    let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, taken };
     if server.control.try_send(Control::Serve(serving)).is_err() {
         return Err(ended(&server));
     }

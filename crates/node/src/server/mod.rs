@@ -419,9 +419,9 @@ impl Assembly<'_> {
             end_wait: START_FAILED_WAIT,
         };
         // Should it have failed, dropping the server stops what runs.
-        let handles = serving?.0;
+        let handles = serving?.handles;
         let (taken, is_taken) = sync_channel(1);
-        let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true, taken };
+        let serving = Serve { handles, epoch: saved.map.epoch(), is_intact: true, is_closed: false, taken };
         let told = server.control.try_send(Control::Serve(serving));
         // A control request that came before would be refused.
         if told.is_err() || is_taken.recv_timeout(SERVE_WAIT).is_err() {
@@ -438,14 +438,22 @@ fn proofs(options: &ServerOptions) -> Result<Option<Proofs>, StartError> {
     options.secret.as_ref().map(|secret| random(Proofs::new(secret))).transpose()
 }
 
-/// Starts the instances' threads, and waits until all have opened their data. Also the starts that the disks of all of
-/// them have lived through.
+/// Instances that have opened their data.
+struct Found {
+    handles: Vec<InstanceHandle>,
+    /// The starts that the disks of all of them have lived through.
+    lived: Vec<Incarnation>,
+    /// The start whose end in order the disks of all of them told of.
+    closed: Option<Incarnation>,
+}
+
+/// Starts the instances' threads, and waits until all have opened their data.
 fn open_all(
     plans: impl Iterator<Item = Plan>,
     opened: SyncSender<OpenedHow>,
     ids: &[InstanceId],
     instances: &mut Instances,
-) -> Result<(Vec<InstanceHandle>, Vec<Incarnation>), StartError> {
+) -> Result<Found, StartError> {
     for plan in plans {
         let thread = instance::start(plan, opened.clone()).map_err(|error| no_thread(&error))?;
         instances.threads.push(thread);
@@ -475,10 +483,17 @@ fn open_all(
         // Nothing else was told yet, so that there is room; an instance that has ended already is reported by itself.
         drop(one.mailbox.leave(Notice::Siblings(siblings.clone(), newest)));
     }
+    let closed = alike(ready.iter().map(|one| one.closed));
     let mut lived = ready.first().map(|one| one.lived.clone()).unwrap_or_default();
     lived.retain(|start| ready.iter().all(|one| one.lived.contains(start)));
     let handle = |(id, one): (&InstanceId, Ready)| InstanceHandle::new(*id, one.mailbox, one.recovered);
-    Ok((ids.iter().zip(ready).map(handle).collect(), lived))
+    Ok(Found { handles: ids.iter().zip(ready).map(handle).collect(), lived, closed })
+}
+
+/// The start of which all disks say that it ended in order: of one without its mark, or with another's, nobody knows.
+fn alike(mut marks: impl Iterator<Item = Option<Incarnation>>) -> Option<Incarnation> {
+    let first = marks.next()??;
+    marks.all(|mark| mark == Some(first)).then_some(first)
 }
 
 fn instance_count(options: &ServerOptions, made_with: Option<usize>) -> Result<usize, StartError> {

@@ -51,3 +51,14 @@ fn signals_can_be_asked_for_from_anywhere_also_from_a_runtime() {
     runtime.block_on(async { server.stop_on_signals().unwrap() });
     server.stop().unwrap();
 }
+
+#[test]
+fn a_node_has_stopped_in_order_only_if_all_of_its_disks_say_so_of_the_same_start() {
+    let (one, other) = (Some(Incarnation(7)), Some(Incarnation(8)));
+    assert_eq!(alike([one].into_iter()), one);
+    assert_eq!(alike([one, one, one].into_iter()), one);
+    for marks in [[one, None], [None, one], [one, other], [None, None]] {
+        assert_eq!(alike(marks.into_iter()), None, "{marks:?}");
+    }
+    assert_eq!(alike([].into_iter()), None);
+}

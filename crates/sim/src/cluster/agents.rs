@@ -21,7 +21,7 @@ const MANAGERS_ANEW: u64 = 100;
 /// See [`Cluster::tell_later`].
 #[derive(Debug)]
 pub(super) enum Pending {
-    Opened { intact: bool },
+    Opened { intact: bool, closed: bool },
     FetchMap,
     LogEnds(Vec<HeldLog>),
     Asks { instance: InstanceId, place: Place, wish: Wish },
@@ -141,8 +141,8 @@ impl Cluster {
                 self.watch_map(at, &map);
                 self.hosts[at].folder.map = map;
                 // One that has no number yet has nothing to open either.
-                let intact = self.open_slots(at);
-                self.tell_later(at, Pending::Opened { intact });
+                let (intact, closed) = self.open_slots(at);
+                self.tell_later(at, Pending::Opened { intact, closed });
             }
             Effect::Map(delta) => self.follow(at, &delta),
             Effect::MapReplaced(map) => self.replace_map(at, map),
@@ -172,7 +172,9 @@ impl Cluster {
                 continue;
             }
             match what {
-                Pending::Opened { intact } => self.tell_agent(at, Told::Opened { intact }),
+                Pending::Opened { intact, closed } => {
+                    self.tell_agent(at, Told::Opened { intact, closed });
+                }
                 Pending::FetchMap => self.tell_agent(at, Told::FetchMap),
                 Pending::LogEnds(logs) => self.tell_agent(at, Told::LogEnds(logs)),
                 Pending::Asks { instance, place, wish } => {

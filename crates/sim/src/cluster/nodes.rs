@@ -265,12 +265,12 @@ impl Cluster {
     }
 
     /// Opens the instances of a node with a map, under its number. Whether all that was on their disks is whole, and was
-    /// there in the start that the map names.
-    pub(super) fn open_slots(&mut self, at: usize) -> bool {
+    /// there in the start that the map names; and whether that start has ended in order.
+    pub(super) fn open_slots(&mut self, at: usize) -> (bool, bool) {
         let now = self.now();
-        let mut is_intact = true;
+        let (mut is_intact, mut is_closed) = (true, true);
         let host = &mut self.hosts[at];
-        let Some(first) = host.folder.first_instance else { return true };
+        let Some(first) = host.folder.first_instance else { return (true, false) };
         let map = Arc::clone(&host.folder.map);
         let named = host.folder.node.and_then(|node| map.node(node)).map(|node| node.incarnation());
         let mut trouble = None;
@@ -282,7 +282,10 @@ impl Cluster {
             };
             found.busy_until = now;
             match found.remember(host.incarnation, named) {
-                Ok(has_lived) => is_intact &= has_lived,
+                Ok(remembered) => {
+                    is_intact &= remembered.has_lived_through;
+                    is_closed &= remembered.was_closed;
+                }
                 Err(error) => trouble = Some(error.to_string()),
             }
             let history = MapHistory::new(Arc::clone(&map));
@@ -295,24 +298,25 @@ impl Cluster {
         }
         if self.hosts[at].slots.iter().any(|slot| slot.disk.is_power_off()) {
             self.tell_later(at, Pending::End(Ending::Power));
-            return false;
+            return (false, false);
         }
         match trouble {
             // Its disk began to fail since the process began: it ends, and is started again.
             Some(_) if self.hosts[at].has_failed => {
                 self.tell_later(at, Pending::End(Ending::Killed));
-                return false;
+                return (false, false);
             }
             Some(trouble) => {
                 self.trouble("world", format!("an instance of n{at} does not open: {trouble}"));
             }
             None => {}
         }
-        self.trace.say(now, format_args!("n{at} opens its instances, intact: {is_intact}"));
+        self.trace
+            .say(now, format_args!("n{at} opens its instances, intact: {is_intact}, closed: {is_closed}"));
         for slot in 0..self.hosts[at].slots.len() {
             self.wake_slot(at, slot, now);
         }
-        is_intact
+        (is_intact, is_intact && is_closed)
     }
 
     /// A process ends, and comes back after a while.
@@ -354,6 +358,8 @@ impl Cluster {
                 match how {
                     Ending::Power => disk.crash(),
                     Ending::DisksLost => *disk = SimulatedDisk::new(self.streams.disk.next_u64()),
+                    // Who has stopped in order has synced everything, and needs no mercy.
+                    Ending::Stopped if slot.record.closed.is_some() => disk.crash(),
                     Ending::Killed | Ending::Stopped => disk.power_off_clean(),
                 }
             }

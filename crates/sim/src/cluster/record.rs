@@ -14,6 +14,8 @@ pub(crate) struct Record {
     pub(crate) ceiling: Timestamp,
     /// The newest last.
     pub(crate) starts: Vec<Incarnation>,
+    /// The start that has ended in order, if the last one has.
+    pub(crate) closed: Option<Incarnation>,
 }
 
 const FILE: &str = "instance.record";
@@ -21,6 +23,7 @@ const BESIDE: &str = "instance.record.new";
 
 impl Record {
     pub(crate) fn begin(&mut self, incarnation: Incarnation) {
+        self.closed = None;
         self.starts.push(incarnation);
         if self.starts.len() > STARTS_REMEMBERED_MAX {
             self.starts.remove(0);
@@ -40,12 +43,13 @@ pub(crate) fn read(disk: &mut SimulatedDisk) -> Record {
         }
     }
     disk.close(file);
-    match words.split_first() {
-        Some((ceiling, starts)) => Record {
-            ceiling: Timestamp(*ceiling),
+    match words[..] {
+        [ceiling, closed, ref starts @ ..] => Record {
+            ceiling: Timestamp(ceiling),
+            closed: Some(Incarnation(closed)).filter(|start| start.get() != 0),
             starts: starts.iter().map(|start| Incarnation(*start)).collect(),
         },
-        None => Record::default(),
+        _ => Record::default(),
     }
 }
 
@@ -54,7 +58,8 @@ pub(crate) fn write(disk: &mut SimulatedDisk, record: &Record) -> Result<(), Dis
     // What an earlier try has left behind; mostly there is none.
     let _ = disk.remove(BESIDE);
     let file = disk.open(BESIDE, OpenMode::Create)?;
-    let words = std::iter::once(record.ceiling.0).chain(record.starts.iter().map(|start| start.0));
+    let closed = record.closed.map_or(0, Incarnation::get);
+    let words = [record.ceiling.0, closed].into_iter().chain(record.starts.iter().map(|start| start.0));
     let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     let written = disk.append(file, &bytes).and_then(|()| disk.sync(file));
     disk.close(file);
@@ -71,7 +76,7 @@ mod tests {
     fn a_record_survives_and_an_empty_disk_has_lived_through_nothing() {
         let mut disk = SimulatedDisk::new(3);
         assert_eq!(read(&mut disk), Record::default());
-        let mut record = Record { ceiling: Timestamp(9), starts: Vec::new() };
+        let mut record = Record { ceiling: Timestamp(9), ..Record::default() };
         (0..200).for_each(|start| record.begin(Incarnation(start)));
         assert_eq!(
             (record.starts.len(), record.starts.last()),

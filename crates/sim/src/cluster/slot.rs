@@ -130,6 +130,14 @@ impl Effects for Collect<'_> {
     }
 }
 
+/// What a disk says of a start before this one.
+pub(crate) struct Remembered {
+    /// It has lived through it.
+    pub(crate) has_lived_through: bool,
+    /// That start was the last one, and has ended in order.
+    pub(crate) was_closed: bool,
+}
+
 impl Slot {
     pub(crate) fn new((disk, notes): (SimulatedDisk, SimulatedDisk)) -> Self {
         Self {
@@ -161,17 +169,19 @@ impl Slot {
         Ok(opened)
     }
 
-    /// Reads what the disk remembers, and writes this start into it. Whether it has lived through that earlier one.
+    /// Reads what the disk remembers of that earlier start, and writes this one into it.
     pub(crate) fn remember(
         &mut self,
         incarnation: Incarnation,
         earlier: Option<Incarnation>,
-    ) -> Result<bool, zerohop_engine::disk::DiskError> {
+    ) -> Result<Remembered, zerohop_engine::disk::DiskError> {
         self.record = record::read(&mut self.notes);
         let has_lived_through = earlier.is_none_or(|earlier| self.record.starts.contains(&earlier));
+        let was_closed = earlier.is_some() && self.record.closed == earlier;
+        // Before the data is opened: what ends this start must not leave the mark of another.
         self.record.begin(incarnation);
         record::write(&mut self.notes, &self.record)?;
-        Ok(has_lived_through)
+        Ok(Remembered { has_lived_through, was_closed })
     }
 
     /// The process is gone.
@@ -307,6 +317,13 @@ impl Slot {
         instance.stop(now, &mut collect);
         self.hand_out(&mut turned);
         let trouble = instance.close().err().map(|error| error.to_string());
+        if trouble.is_none() {
+            let record = Record { closed: self.record.starts.last().copied(), ..self.record.clone() };
+            // Without the mark the next start may have lost something, for all that anybody knows.
+            if record::write(&mut self.notes, &record).is_ok() {
+                self.record = record;
+            }
+        }
         (turned, trouble)
     }
 

@@ -1,10 +1,10 @@
 //! What must hold, whatever happens. Knows only what managers show and what clients are told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_control::command::{Command, ManagerId, Outcome, Refusal, Request, RequestId};
-use zerohop_placement::{Change, ClusterMap, Durability, GroupState, MapDelta};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
+use zerohop_placement::{Change, ClusterMap, Durability, GroupState, MapDelta, Node};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 /// Everything seen so far.
 #[derive(Default)]
@@ -15,6 +15,8 @@ pub(crate) struct Checker {
     /// What was decided for whom.
     pub(crate) decided: BTreeMap<RequestId, (Request, Outcome)>,
     won: BTreeMap<(KeyspaceId, PartitionId, PartitionEpoch), RequestId>,
+    /// Starts that found all logs whole and the mark of a stop in order.
+    closed: BTreeSet<Incarnation>,
     pub(crate) violations: Vec<String>,
     pub(crate) coverage: BTreeMap<&'static str, u64>,
 }
@@ -59,7 +61,7 @@ impl Checker {
                     let old = before.node(node.id);
                     if old.is_some_and(|old| old.incarnation() != node.incarnation) {
                         self.saw("restarts of nodes");
-                        self.restarted(before, after, node.first_instance, node.instances.len() as u32);
+                        self.restarted(before, after, node);
                     }
                 }
                 Change::SplitKeyspace(_) => self.saw("splits"),
@@ -130,7 +132,10 @@ impl Checker {
         }
     }
 
-    fn restarted(&mut self, before: &ClusterMap, after: &ClusterMap, first: InstanceId, count: u32) {
+    fn restarted(&mut self, before: &ClusterMap, after: &ClusterMap, node: &Node) {
+        let (first, count) = (node.first_instance, node.instances.len() as u32);
+        let closed = self.closed.contains(&node.incarnation);
+        let mut kept = false;
         let own = |instance: &InstanceId| (first.get()..first.get() + count).contains(&instance.get());
         let mut told = Vec::new();
         for (id, keyspace) in after.keyspaces() {
@@ -139,17 +144,35 @@ impl Checker {
                 if old.is_some_and(|old| old.epoch == group.epoch) && group.members().any(|one| own(&one)) {
                     told.push(format!("{id}/{partition} names a restarted instance under its old epoch"));
                 }
-                let synced = keyspace.config().durability == Durability::Sync;
+                let keeps_all = match keyspace.config().durability {
+                    Durability::Sync => true,
+                    Durability::Interval { .. } => closed,
+                    Durability::Memory => false,
+                };
                 let serves = group.state != GroupState::Recovering;
                 let in_sync = own(&group.primary) || group.in_sync.iter().any(own);
                 // A group whose log was chosen just now may be led by whoever holds it.
                 let chosen = old.is_some_and(|old| old.state == GroupState::Recovering);
-                if serves && in_sync && !synced && !chosen {
+                kept |= serves && in_sync && closed && !chosen;
+                if serves && in_sync && !keeps_all && !chosen {
                     told.push(format!("{id}/{partition} counts a restarted instance as in sync: {group:?}"));
                 }
             }
         }
+        if kept {
+            self.saw("kept over a stop in order");
+        }
         told.into_iter().for_each(|what| self.violation(what));
+    }
+
+    /// A client asks for this.
+    pub(crate) fn asked(&mut self, command: &Command) {
+        if let Command::Join(join) = command
+            && join.intact
+            && join.closed
+        {
+            self.closed.insert(join.incarnation);
+        }
     }
 
     /// A client was told what became of a request.

@@ -83,6 +83,7 @@ pub(crate) struct Machine {
     /// The map as its instances have it.
     pub(crate) map: Arc<ClusterMap>,
     intact: bool,
+    closed: bool,
     pub(crate) waiting: BTreeMap<u64, u64>,
 }
 
@@ -122,6 +123,7 @@ fn machine(at: usize, founders: &[ManagerInfo]) -> Machine {
         incarnation: Incarnation(0),
         map: Arc::default(),
         intact: true,
+        closed: false,
         waiting: BTreeMap::new(),
     }
 }
@@ -188,8 +190,8 @@ impl Nodes {
                 self.give(at, Event::Persisted(number));
             }
             Happening::Opened { at, life } if self.machines[at].life == life => {
-                let intact = self.machines[at].intact;
-                self.give(at, Event::Opened { intact });
+                let Machine { intact, closed, .. } = self.machines[at];
+                self.give(at, Event::Opened { intact, closed });
             }
             Happening::LogEnds { at, life, wanted } if self.machines[at].life == life => {
                 let end = |one: &LogWanted| HeldLog {
@@ -397,6 +399,7 @@ impl Nodes {
         if machine.agent.take().is_some() {
             machine.life += 1;
             machine.intact = self.faults.chance(500);
+            machine.closed = machine.intact && self.faults.chance(300);
             for token in std::mem::take(&mut self.machines[at].waiting).into_keys() {
                 self.checker.nobody_waits(token);
             }

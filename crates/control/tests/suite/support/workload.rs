@@ -53,6 +53,7 @@ fn join(node: Option<NodeId>, replaces: Incarnation, number: u64, random: &mut R
         domain: random.below(3) as u32,
         capacity: 1 + random.below(3) as u32,
         intact: random.chance(700),
+        closed: random.chance(300),
     }
 }
 

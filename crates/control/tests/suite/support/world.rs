@@ -496,6 +496,7 @@ impl World {
                     ),
                     _ => workload::draw(manager.state(), number, &mut self.work),
                 };
+                self.checker.asked(&command);
                 let id = RequestId { origin: at as u64 + 1, number: client.number };
                 let request = Request { id, after: client.mark, command };
                 client.pending = Some((request, self.now + PATIENCE));

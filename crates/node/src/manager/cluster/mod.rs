@@ -78,7 +78,7 @@ pub(super) enum Input {
     /// The member file is as it was to be.
     MemberSaved,
     /// All instances are open.
-    Opened { intact: bool },
+    Opened { intact: bool, closed: bool },
     /// Where logs end.
     LogEnds(Vec<HeldLog>),
     /// The node is about to end: others are to take over.

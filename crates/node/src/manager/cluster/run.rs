@@ -158,9 +158,9 @@ impl Runner {
             Input::Refused { by, reason } => self.is_refused(by, reason),
             Input::StoreWaits(waits) => self.shared.store_waits.set(waits),
             Input::MemberSaved => self.is_saving = false,
-            Input::Opened { intact } => {
+            Input::Opened { intact, closed } => {
                 if self.joined.is_none() {
-                    self.happens(Event::Opened { intact });
+                    self.happens(Event::Opened { intact, closed });
                 }
                 self.is_opening = true;
             }
@@ -240,7 +240,7 @@ impl Runner {
                         self.open(node, first_instance);
                     }
                     // Nobody knows yet what its instances are called: there is nothing to be opened, and nothing damaged.
-                    None => self.happens(Event::Opened { intact: true }),
+                    None => self.happens(Event::Opened { intact: true, closed: false }),
                 }
             }
             Effect::Map(delta) => {

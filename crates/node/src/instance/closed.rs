@@ -1,0 +1,111 @@
+//! The mark that an instance leaves on its disk once it has ended in order, with everything flushed: the next start tells the
+//! control group that nothing which this one acknowledged is missing. It is taken away before the data is opened again, so that
+//! whatever ends that start, no mark of an earlier one is left. `docs/formats/node-folder.md` has the bytes.
+
+use std::io;
+use std::path::Path;
+
+use tracing::warn;
+use zerohop_wire::checksum::crc32c;
+use zerohop_wire::ids::Incarnation;
+
+use crate::disk::{remove_file, replace_file};
+
+/// The file's name in the instance's folder.
+const FILE: &str = "closed";
+
+const MAGIC: [u8; 8] = *b"zerohopc";
+const VERSION: u32 = 1;
+const BYTES: usize = 8 + 4 + 8 + 4;
+
+/// Leaves the mark of this start. To be called once all that it held is durable, and nothing more is written.
+///
+/// # Errors
+/// The system's. Then there is none, or it is this one, which is true.
+pub(super) fn leave(folder: &Path, incarnation: Incarnation) -> io::Result<()> {
+    replace_file(folder, FILE, &encode(incarnation))
+}
+
+/// Takes the mark away, durably, and says which start has left it. What is no mark is taken away as well, and counts for none.
+///
+/// # Errors
+/// In words: it may still be there.
+pub(super) fn take(folder: &Path) -> Result<Option<Incarnation>, String> {
+    let path = folder.join(FILE);
+    let failed = |error: io::Error| format!("{} could not be taken away: {error}", path.display());
+    #[expect(clippy::disallowed_methods, reason = "beside the engine's files, and before it is there")]
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            warn!(%error, path = %path.display(), "the mark of a stop in order cannot be read, and does not count");
+            Vec::new()
+        }
+    };
+    remove_file(folder, FILE).map_err(failed)?;
+    let found = decode(&bytes);
+    if found.is_none() {
+        warn!(path = %path.display(), "what should be the mark of a stop in order is none");
+    }
+    Ok(found)
+}
+
+fn encode(incarnation: Incarnation) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(BYTES);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&VERSION.to_le_bytes());
+    bytes.extend_from_slice(&incarnation.get().to_le_bytes());
+    let checksum = crc32c(&bytes);
+    bytes.extend_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// `None`: it is damaged, or of a version that this program does not know.
+fn decode(bytes: &[u8]) -> Option<Incarnation> {
+    let (body, checksum) = bytes.split_last_chunk::<4>()?;
+    let (head, incarnation) = body.split_last_chunk::<8>()?;
+    let (magic, version) = head.split_last_chunk::<4>()?;
+    let is_whole = *magic == MAGIC
+        && u32::from_le_bytes(*version) == VERSION
+        && u32::from_le_bytes(*checksum) == crc32c(body);
+    is_whole.then(|| Incarnation(u64::from_le_bytes(*incarnation)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The file of version 1, byte by byte.
+    const PINNED: &[u8] = include_bytes!("../../tests/corpus/v1/closed");
+
+    #[test]
+    fn what_version_1_wrote_is_read_for_ever_and_written_the_same() {
+        assert_eq!(encode(Incarnation(0x0102_0304_0506_0708)), PINNED);
+        assert_eq!(decode(PINNED), Some(Incarnation(0x0102_0304_0506_0708)));
+    }
+
+    #[test]
+    fn a_mark_is_found_once_and_what_is_none_is_taken_away() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(take(root.path()), Ok(None));
+        leave(root.path(), Incarnation(7)).unwrap();
+        assert_eq!(take(root.path()), Ok(Some(Incarnation(7))));
+        assert_eq!(take(root.path()), Ok(None));
+        replace_file(root.path(), FILE, b"zerohopc and no more").unwrap();
+        assert_eq!(take(root.path()), Ok(None));
+        assert!(!root.path().join(FILE).exists());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again_and_any_other_bytes_are_none(incarnation: u64, at in 0..BYTES, bit in 0..8) {
+            let mut bytes = encode(Incarnation(incarnation));
+            prop_assert_eq!(decode(&bytes), Some(Incarnation(incarnation)));
+            prop_assert_eq!(decode(&bytes[..at]), None);
+            bytes[at] ^= 1u8 << bit;
+            prop_assert_eq!(decode(&bytes), None);
+        }
+    }
+}
