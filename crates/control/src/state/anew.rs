@@ -5,7 +5,7 @@
 use zerohop_placement::{Change, ClusterMap, MapDelta, MapHistory, ReplicaGroup};
 use zerohop_wire::ids::{MapEpoch, PartitionEpoch};
 
-use super::State;
+use super::{Facts, State};
 use crate::command::ManagerInfo;
 use crate::limits::FOUNDED_ANEW_JUMP;
 
@@ -15,6 +15,10 @@ impl State {
         self.requests.jump(FOUNDED_ANEW_JUMP);
         self.managers = vec![founder(self.mark())];
         let map = self.map().clone();
+        for node in map.nodes().map(|node| node.id()) {
+            let facts = Facts { doubted: true, ..self.facts(node) };
+            self.facts.insert(node, facts);
+        }
         let mut changes = Vec::new();
         for (keyspace, found) in map.keyspaces() {
             for (partition, group) in found.groups() {

@@ -48,6 +48,9 @@ pub struct Facts {
     pub capacity: u32,
     /// Whether the operator wants it emptied, whatever its present state.
     pub draining: bool,
+    /// The control group was founded anew since its start: it may have been put out of groups, and nobody knows of it, so
+    /// that a stop in order does not count.
+    pub doubted: bool,
 }
 
 /// The replicated state.
@@ -115,7 +118,12 @@ impl State {
 
     /// What control knows of a node.
     pub fn facts(&self, node: NodeId) -> Facts {
-        self.facts.get(&node).copied().unwrap_or(Facts { domain: node.get(), capacity: 1, draining: false })
+        self.facts.get(&node).copied().unwrap_or(Facts {
+            domain: node.get(),
+            capacity: 1,
+            draining: false,
+            doubted: false,
+        })
     }
 
     /// Who the control group is to be.

@@ -39,9 +39,13 @@ impl State {
             instances: join.instances.clone(),
             ..known.clone()
         };
-        let restarted = (known.incarnation != join.incarnation)
-            .then_some(Kept { intact: join.intact, closed: join.closed });
-        self.facts.insert(id, Facts { domain: join.domain, capacity: join.capacity.max(1), draining });
+        let was_doubted = self.facts(id).doubted;
+        let is_another = known.incarnation != join.incarnation;
+        let kept = Kept { intact: join.intact, closed: join.closed && !was_doubted };
+        let restarted = is_another.then_some(kept);
+        let doubted = was_doubted && !is_another;
+        let (domain, capacity) = (join.domain, join.capacity.max(1));
+        self.facts.insert(id, Facts { domain, capacity, draining, doubted });
         if node != known {
             self.put_node(node, restarted, draft);
         }
@@ -63,7 +67,8 @@ impl State {
             first_instance,
             instances: join.instances.clone(),
         }));
-        self.facts.insert(id, Facts { domain: join.domain, capacity: join.capacity.max(1), draining: false });
+        let (domain, capacity) = (join.domain, join.capacity.max(1));
+        self.facts.insert(id, Facts { domain, capacity, draining: false, doubted: false });
         Ok(u64::from(id.get()))
     }
 

@@ -76,6 +76,8 @@ struct NodeFacts {
     capacity: u32,
     #[prost(bool, tag = "4")]
     draining: bool,
+    #[prost(bool, tag = "5")]
+    doubted: bool,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -160,6 +162,7 @@ impl State {
             domain: facts.domain,
             capacity: facts.capacity,
             draining: facts.draining,
+            doubted: facts.doubted,
         });
         let pins = self.pins.iter().map(|((keyspace, partition), pin)| Pinned {
             keyspace: keyspace.get(),
@@ -208,8 +211,8 @@ impl State {
             bytes => ClusterMap::decode(bytes).map_err(wrong)?,
         };
         let facts = snapshot.facts.into_iter().map(|facts| {
-            let NodeFacts { node, domain, capacity, draining } = facts;
-            (NodeId(node), Facts { domain, capacity, draining })
+            let NodeFacts { node, domain, capacity, draining, doubted } = facts;
+            (NodeId(node), Facts { domain, capacity, draining, doubted })
         });
         let mut outcomes = Vec::new();
         for one in snapshot.outcomes {

@@ -294,6 +294,22 @@ fn who_stopped_in_order_and_was_put_out_of_the_group_before_the_others_died_does
     assert_eq!(bench.group().primary, died);
 }
 
+/// What the others decided last is forgotten, and may have been that it is in the group no more.
+#[test]
+fn a_stop_in_order_before_the_control_group_was_founded_anew_does_not_count() {
+    let mut bench = Bench::new(3, INTERVAL);
+    let (first, second) = (bench.group().primary, bench.group().in_sync[0]);
+    let addr = Address::new("n0:7400").unwrap();
+    bench.state =
+        bench.state.founded_anew(|_| crate::command::ManagerInfo { id: crate::command::ManagerId(9), addr });
+    bench.state = State::decode(&bench.state.encode()).unwrap();
+    bench.restart_after(first, true, true);
+    assert_eq!((bench.group().primary, bench.group().in_sync), (second, vec![]));
+    bench.done(bench.primary(GroupStep::Admit(first)));
+    bench.restart_after(first, true, true);
+    assert_eq!(bench.group().in_sync, [first], "it is known what became of it since");
+}
+
 /// It died first and lost its end, started, and then stopped in order: the end is missing all the same.
 #[test]
 fn a_stop_in_order_does_not_bring_back_what_a_death_before_it_took() {
