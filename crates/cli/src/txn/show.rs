@@ -234,6 +234,10 @@ pub(super) fn refused(
     error: Error,
 ) -> Result<Ending, CommandError> {
     let line = line_of(lines, &error);
+    let of_blob = line.filter(|line| matches!(line.operation, Operation::Blob(_)));
+    if let Some((line, no)) = of_blob.zip(NoBlob::of(&error)) {
+        return no.show(is_json, line);
+    }
     let Error::Operation { key: about, reason } = &error else {
         return Err(match line {
             Some(line) => CommandError::Refused(format!("line {}: {error}; nothing was done", line.number)),
@@ -241,10 +245,6 @@ pub(super) fn refused(
         });
     };
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
-    let of_blob = line.filter(|line| matches!(line.operation, Operation::Blob(_)));
-    if let Some((line, no)) = of_blob.zip(NoBlob::of(&error)) {
-        return no.show(is_json, line);
-    }
     match line {
         _ if is_condition && is_json => {
             let (line, key) = (line.map(|line| line.number), about.as_deref().map(Key));
