@@ -143,3 +143,18 @@ fn those_who_wait_are_bounded_and_forgotten_with_their_connection_or_group() {
     a.ask(102, &compare(0));
     assert_eq!(a.out.wrong_owner, 2, "who is not primary");
 }
+
+#[test]
+fn a_primary_that_cannot_read_what_it_holds_sends_who_asks_to_the_next() {
+    let (mut a, _) = pair();
+    a.out.answered.clear();
+    a.ask(1, &compare(0));
+    assert!(a.out.answered.is_empty(), "it waits for the other");
+    a.replica.give_up_mending();
+    a.now_us += 3_000;
+    a.granted_by(2);
+    a.tell(Told::Tick);
+    a.ask(2, &compare(0));
+    assert_eq!(a.out.answered, [(1, false), (2, false)]);
+    assert!(!a.replica.has_waits() && a.out.compared.is_empty());
+}
