@@ -1,6 +1,6 @@
 //! A disk so small that it can be filled.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,17 +22,26 @@ impl Small {
     }
 
     /// Takes all the room that is left.
+    #[allow(dead_code, reason = "not all who use this file take all")]
     pub(crate) fn fill(&self) {
         let mut file = std::fs::File::create(self.ballast()).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}
     }
 
-    /// Takes all room but so much.
+    /// Takes room, or gives it back, until so much is free: now, not for long, where a node writes and compacts meanwhile.
     #[allow(dead_code, reason = "not all who use this file leave some")]
     pub(crate) fn leave(&self, bytes: u64) {
-        self.fill();
-        let file = std::fs::File::options().write(true).open(self.ballast()).unwrap();
-        file.set_len(file.metadata().unwrap().len().saturating_sub(bytes)).unwrap();
+        let mut file = std::fs::File::options().append(true).create(true).open(self.ballast()).unwrap();
+        let length = file.metadata().unwrap().len();
+        match self.free_bytes().checked_sub(bytes) {
+            Some(more) => drop(std::io::copy(&mut std::io::repeat(0).take(more), &mut file)),
+            None => file.set_len(length.saturating_sub(bytes - self.free_bytes())).unwrap(),
+        }
+    }
+
+    fn free_bytes(&self) -> u64 {
+        let disk = rustix::fs::statvfs(&self.0).unwrap();
+        disk.f_bavail * disk.f_frsize
     }
 
     /// Gives it back.
