@@ -29,6 +29,9 @@ impl Features {
     /// Requests may ask that what they read is held, and answers say for how long it is.
     pub const HOLD: Self = Self(16);
 
+    /// Digests may be asked for that go over contents too.
+    pub const CONTENTS: Self = Self(32);
+
     /// Whether all features of `other` are in.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

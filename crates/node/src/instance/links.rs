@@ -43,6 +43,8 @@ struct Link {
     held: Vec<u8>,
     /// Of the process that greeted last.
     incarnation: Incarnation,
+    /// What both ends of the connection can do, once it is open.
+    features: Features,
     /// How long the next failure is waited out.
     retry_ms: u64,
     /// Why it does not answer was told in the log.
@@ -78,6 +80,8 @@ impl Links {
     ) {
         let link = self.by.entry(to.instance).or_insert_with(Link::new);
         match link.state {
+            // It repeats, as all do: a connection is there for other reasons by then, if it can be.
+            _ if !link.takes(message) => {}
             State::Open(connection) => {
                 let bound = if is_small(message) { LINK_UNSENT_SMALL_MAX } else { LINK_UNSENT_BYTES_MAX };
                 if replies.unsent_bytes(connection) < bound {
@@ -172,7 +176,7 @@ impl Links {
             }
             Ok(ack) => {
                 link.state = State::Open(connection);
-                link.incarnation = ack.incarnation;
+                (link.incarnation, link.features) = (ack.incarnation, ack.features);
                 (link.retry_ms, link.is_told) = (LINK_RETRY_MS_MIN, false);
                 let held = std::mem::take(&mut link.held);
                 // Frames of another version than the one agreed on would end the connection.
@@ -227,7 +231,20 @@ impl Link {
     fn new() -> Link {
         let state = State::Waiting { again_ms: 0 };
         let incarnation = Incarnation::default();
-        Link { state, held: Vec::new(), incarnation, retry_ms: LINK_RETRY_MS_MIN, is_told: false }
+        let features = Features::default();
+        Link { state, held: Vec::new(), incarnation, features, retry_ms: LINK_RETRY_MS_MIN, is_told: false }
+    }
+
+    /// Whether the other end reads such messages. One from before it knew them would end the connection for them, every second
+    /// anew as they repeat. While nobody has greeted, that is not known: they are let lie, and come again.
+    fn takes(&self, message: &Message<'_>) -> bool {
+        match message {
+            Message::Peer(peer) => match peer.call {
+                Call::DigestAsk(slice) => !slice.contents || self.features.has(Features::CONTENTS),
+                _ => true,
+            },
+            _ => true,
+        }
     }
 
     /// Keeps a frame until the other has greeted. `false`: there is no room.
@@ -239,6 +256,8 @@ impl Link {
 
     fn failed(&mut self, now_ms: u64) {
         self.held = Vec::new();
+        // Another program may answer there next time.
+        self.features = Features::default();
         self.state = State::Waiting { again_ms: now_ms + self.retry_ms };
         self.retry_ms = (self.retry_ms * 2).min(LINK_RETRY_MS_MAX);
     }
@@ -252,5 +271,30 @@ fn is_small(message: &Message<'_>) -> bool {
             Call::Replicate { .. } | Call::StatePart { .. } | Call::EntryGot(_) | Call::Transaction(_)
         ),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::messages::{Peer, Slice};
+
+    use super::*;
+
+    #[test]
+    fn contents_are_asked_of_those_who_know_how_and_of_nobody_before_that_is_known() {
+        let [from, to] = [1, 2].map(|id| Member { instance: InstanceId(id), incarnation: Incarnation(7) });
+        let ask = |contents| {
+            let slice = Slice { contents, ..Slice::default() };
+            Message::Peer(Peer { from, to, call: Call::DigestAsk(slice) })
+        };
+        let mut link = Link::new();
+        assert!(link.takes(&ask(false)), "all know that");
+        assert!(!link.takes(&ask(true)), "nobody has greeted");
+        link.features = Features::PEER;
+        assert!(!link.takes(&ask(true)), "it is from before");
+        link.features = Features(Features::PEER.0 | Features::CONTENTS.0);
+        assert!(link.takes(&ask(true)));
+        link.failed(0);
+        assert!(!link.takes(&ask(true)), "another may answer next");
     }
 }
