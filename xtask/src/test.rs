@@ -84,6 +84,10 @@ fn format(shop: &Workshop) -> Result<String, Failure> {
 }
 
 fn lint(shop: &Workshop) -> Result<String, Failure> {
+    // Nothing is built for it here, and a change to some crate's dependencies is easily forgotten there.
+    let mut cargo = shop.cargo();
+    cargo.args(["fetch", "--quiet", "--locked", "--manifest-path", fuzz::MANIFEST]);
+    run_command(&mut cargo, fuzz::LOCK_ADVICE)?;
     let mut cargo = shop.cargo();
     quiet_unless_watched(cargo.arg("clippy")).args([
         "--workspace",

@@ -24,6 +24,10 @@ use outcome::Outcome;
 /// The manifest of the fuzz targets.
 pub const MANIFEST: &str = "fuzz/Cargo.toml";
 
+/// What to do where cargo finds it locked otherwise than it is.
+pub const LOCK_ADVICE: &str =
+    "if fuzz/Cargo.lock is out of date, run `cargo update --workspace --manifest-path fuzz/Cargo.toml` and commit it";
+
 /// How long one target is fuzzed when a person asks and does not say.
 pub const SECONDS_BY_HAND: u64 = 60;
 /// How long one target is fuzzed as a part of `cargo xtask test`.
@@ -162,8 +166,7 @@ fn build(shop: &Workshop, targets: &[String]) -> Result<PathBuf, Failure> {
     }
     run_command(
         &mut cargo,
-        "if fuzz/Cargo.lock is out of date, run `cargo update --workspace --manifest-path fuzz/Cargo.toml` and commit \
-         it; if a C++ compiler is missing, install one (libFuzzer is C++)",
+        &format!("{LOCK_ADVICE}; if a C++ compiler is missing, install one (libFuzzer is C++)"),
     )?;
     Ok(folder.join(triple).join("release"))
 }
