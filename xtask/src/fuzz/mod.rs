@@ -25,8 +25,7 @@ use outcome::Outcome;
 pub const MANIFEST: &str = "fuzz/Cargo.toml";
 
 /// What to do where cargo finds it locked otherwise than it is.
-pub const LOCK_ADVICE: &str =
-    "if fuzz/Cargo.lock is out of date, run `cargo update --workspace --manifest-path fuzz/Cargo.toml` and commit it";
+pub const LOCK_ADVICE: &str = "if fuzz/Cargo.lock is out of date, run `cargo update --workspace --manifest-path fuzz/Cargo.toml` and commit it";
 
 /// How long one target is fuzzed when a person asks and does not say.
 pub const SECONDS_BY_HAND: u64 = 60;

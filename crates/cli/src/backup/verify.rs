@@ -74,7 +74,7 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<Ending, CommandErr
 }
 
 fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(Shows, String), CommandError> {
-    let mut shown = Shown::new("files");
+    let mut shown = Shown::new("checked files");
     let mut progress = Progress::default();
     let checked = zerohop_backup::check(folder, base, &mut |_, bytes| {
         progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };

@@ -58,11 +58,7 @@ use crate::proofs::Proofs;
 
 /// What this side can do beyond the version of the wire.
 const FEATURES: Features = Features(
-    Features::LZ4.0
-        | Features::PEER.0
-        | Features::GATHER.0
-        | Features::HOLD.0
-        | Features::CONTENTS.0,
+    Features::LZ4.0 | Features::PEER.0 | Features::GATHER.0 | Features::HOLD.0 | Features::CONTENTS.0,
 );
 
 /// An event loop over one listener and its connections.
