@@ -4,9 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Serving, code, pid, stderr, stdout, wait_until_gone, zerohop};
+use crate::support::{PATIENCE, Serving, code, pid, stderr, stdout, wait_until_gone, zerohop};
 
 #[test]
 fn ctrl_c_stops_a_cluster_in_order_and_its_data_is_there_again() {
@@ -129,4 +129,53 @@ fn free_ports(count: u16) -> u16 {
     let first = 15_000 + (std::process::id() % 300) as u16 * 4 + count * 1300;
     let found = (first..first + 1200).step_by(4).find(|port| (0..count).all(|behind| is_free(port + behind)));
     found.expect("no free ports were found")
+}
+
+/// A process that stands still until this is dropped.
+struct Still(Pid);
+
+impl Still {
+    fn stand(process: Pid) -> Still {
+        kill_process(process, Signal::STOP).unwrap();
+        Still(process)
+    }
+}
+
+impl Drop for Still {
+    fn drop(&mut self) {
+        kill_process(self.0, Signal::CONT).unwrap();
+    }
+}
+
+/// Its sockets take connections all the while, and nothing is heard from it.
+#[test]
+fn a_node_that_stands_still_is_passed_over_whichever_endpoint_is_named_first() {
+    let mut command =
+        zerohop(&["up", "--nodes", "3", "--instances", "1", "--memory", "--port", "0", "--json"]);
+    command.args(["--log-level", "error"]);
+    let cluster = Serving::start(command);
+    let nodes = cluster.ready["nodes"].as_array().unwrap();
+    let managers: Vec<&str> = nodes.iter().map(|node| node["manager"].as_str().unwrap()).collect();
+    for node in nodes {
+        let mut endpoints = managers.clone();
+        endpoints.sort_by_key(|address| *address != node["manager"]);
+        let endpoints = endpoints.join(",");
+        let still = Still::stand(pid(node["pid"].as_u64().unwrap()));
+        for command in [&["keyspace", "list"][..], &["status"], &["kv", "insert", "key", "value"]] {
+            let output = zerohop(command).args(["--endpoint", &endpoints]).output().unwrap();
+            assert_eq!(
+                code(&output),
+                0,
+                "{command:?} with {endpoints}, of which the first stands still: {output:?}"
+            );
+        }
+        drop(still);
+        // The next one must not be the second that is missing.
+        let began = Instant::now();
+        while cluster.json(&["status"])["nodes"].as_array().unwrap().iter().any(|node| node["state"] != "up")
+        {
+            assert!(began.elapsed() < PATIENCE, "node {} does not come back", node["id"]);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
 }

@@ -54,6 +54,13 @@ impl<T> Session<T> {
         self.lose(now, index, Trouble::Lost { address, kind: lost.kind }, false);
     }
 
+    /// Whether who listens at this address has greeted, and requests may be sent there at once.
+    pub(super) fn is_ready_at(&self, address: &str) -> bool {
+        let index = self.by_address.get(address).map(|index| *index as usize);
+        let found = index.and_then(|index| self.connections[index].as_ref());
+        found.is_some_and(|one| one.is_ready() && !one.draining)
+    }
+
     /// The place of a connection to this address, which is opened if it is not there. `None`: the session has as many
     /// as it may, and this one must wait until another is dropped.
     pub(super) fn connection_to(&mut self, now: Time, address: &str) -> Option<u32> {

@@ -172,10 +172,18 @@ impl<T> Session<T> {
                     let epoch = PartitionEpoch(0);
                     return Place::At { connection, partition: None, epoch, collect: None };
                 }
-                let managers = || map.nodes().filter(|node| node.state() != NodeState::Down);
+                let managers = || {
+                    let up = map.nodes().filter(|node| node.state() != NodeState::Down);
+                    up.map(|node| node.manager())
+                };
+                // At first one that answers, if any does; from whoever could not do it, or was not reached, on to the next.
+                let known = match operation.rests {
+                    0 => managers().find(|address| self.is_ready_at(address)),
+                    _ => None,
+                };
                 let turn = operation.rests as usize % managers().count().max(1);
-                let Some(manager) = managers().nth(turn) else { return Place::Nowhere };
-                let Some(connection) = self.connection_to(now, manager.manager()) else {
+                let Some(manager) = known.or_else(|| managers().nth(turn)) else { return Place::Nowhere };
+                let Some(connection) = self.connection_to(now, manager) else {
                     return Place::NoRoom;
                 };
                 let epoch = PartitionEpoch(0);

@@ -180,8 +180,9 @@ impl<T> Session<T> {
         });
         let endpoints = self.settings.endpoints.clone();
         let known: Vec<&str> = endpoints.iter().map(|endpoint| &**endpoint).chain(nodes).collect();
-        // When this one does not open, or not in time, it is the next one's turn.
-        self.mapping.next_at = now.after_us(self.settings.connect_us);
+        // When this one does not open, it is the next one's turn; when it says nothing for a while, the next one's too: of a machine that
+        // is gone or stands still nothing else is heard.
+        self.mapping.next_at = now.after_us(self.settings.connect_us.min(SILENT_US));
         self.timers.arm(Subject::Upkeep, self.mapping.next_at);
         let count = known.len();
         for step in 0..count {

@@ -105,6 +105,29 @@ fn the_next_endpoint_is_asked_when_the_first_is_away() {
 }
 
 #[test]
+fn the_next_endpoint_is_asked_soon_when_the_first_says_nothing() {
+    let mut world = world_with(2, |settings| {
+        settings.endpoints = vec!["m0:7400".into(), "m1:7400".into()];
+        settings.connect_us = 3_000_000;
+    });
+    world.still = Some("m0:7400".to_owned());
+    let key = &keys_of(&world, 1, 1)[0];
+    let start = world.now;
+    let token = world.submit(append(key, "v"));
+    while world.results[token].is_none() {
+        world.run_ms(1);
+    }
+    assert!(world.result(token).is_ok());
+    let took_us = world.now.since_us(start);
+    assert!(took_us < 250_000 + 5_000, "{took_us}");
+    // Control requests go where somebody answers, though another is first in the map.
+    let token = world.submit(Request::admin(Bytes::from_static(b"status"), LIMIT_US));
+    world.run_ms(2);
+    assert!(world.result(token).is_ok());
+    assert_eq!(world.connects.iter().filter(|address| *address == "m0:7400").count(), 1);
+}
+
+#[test]
 fn a_dead_owner_prompts_a_look_at_the_map() {
     let mut world = world(2);
     let key = &keys_of(&world, 0, 1)[0];

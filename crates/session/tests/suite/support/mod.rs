@@ -68,6 +68,8 @@ pub struct World {
     pub writes: usize,
     /// Whoever listens there hears everything, and does not answer what is appended: it waits for others.
     pub mute: Option<String>,
+    /// Takes connections, and says nothing at all: a process that stands still.
+    pub still: Option<String>,
     pub connects: Vec<String>,
     events: BTreeMap<(Time, u64), Event>,
     event_count: u64,
@@ -93,6 +95,7 @@ impl World {
             sent: None,
             writes: 0,
             mute: None,
+            still: None,
             connects: Vec::new(),
             events: BTreeMap::new(),
             event_count: 0,
@@ -263,6 +266,9 @@ impl World {
                 let address = self.open.get(&id).cloned();
                 let kind = u16::from_le_bytes([frame[4], frame[5]]);
                 let is_mute = address.is_some() && address == self.mute && kind == Kind::Append.number();
+                if address.is_some() && address == self.still {
+                    return;
+                }
                 for answer in self.cluster.take(self.now, id, address, &frame) {
                     if is_mute {
                         continue;
