@@ -22,7 +22,6 @@ impl Small {
     }
 
     /// Takes all the room that is left.
-    #[allow(dead_code, reason = "not all who use this file take all")]
     pub(crate) fn fill(&self) {
         let mut file = std::fs::File::create(self.ballast()).unwrap();
         while file.write_all(&[0; 4096]).is_ok() {}

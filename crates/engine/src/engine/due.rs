@@ -139,7 +139,7 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Copies what is not durable of a partition to the journal.
-    fn journal_tail(&mut self, handle: Handle) -> EngineResult<()> {
+    pub(super) fn journal_tail(&mut self, handle: Handle) -> EngineResult<()> {
         let Engine { io, partitions, journal, upkeep, .. } = self;
         let Ok(store) = store_of(partitions, handle) else { return Ok(()) };
         if store.stopped.is_some()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+mod close;
 mod drops;
 mod due;
 mod durability;

@@ -77,35 +77,6 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Closes in order: everything synced, a checkpoint of every partition that changed, no journal left to replay.
-    ///
-    /// # Errors
-    /// What the disk answers.
-    pub fn close(mut self) -> EngineResult<D> {
-        self.end_all_drops()?;
-        self.sync()?;
-        // The marks that vouch for what is synced: what is unreadable from here on has rotted.
-        let Engine { io, partitions, .. } = &mut self;
-        let on_disk =
-            |store: &&mut Box<Store>| store.durability != Durability::Memory && !store.is_incoming();
-        for store in partitions.iter_mut().flatten().filter(on_disk) {
-            store.log.mark_now(io, store.commit)?;
-        }
-        self.sync()?;
-        for (_, handle) in self.partitions().collect::<Vec<_>>() {
-            if self.store(handle)?.1.durability == Durability::Memory {
-                continue;
-            }
-            self.finish_work(handle)?;
-            if self.options.checkpoints_begin_alone {
-                self.checkpoint_begin(handle, &[])?;
-                self.finish_work(handle)?;
-            }
-        }
-        self.journal.remove_all(&mut self.io.disk)?;
-        Ok(self.io.disk)
-    }
-
     fn check_format(&mut self) -> EngineResult<()> {
         let disk = &mut self.io.disk;
         let names = disk.list("")?;

@@ -162,7 +162,7 @@ fn run(plan: Plan, opened: &SyncSender<OpenedHow>) -> Result<(), String> {
         && let Err(error) = closed::leave(&folder, identity.incarnation)
     {
         // Nothing is lost by that; the next start may be told that something is.
-        warn!(%error, instance = identity.instance.0, "the mark of a stop in order could not be written");
+        warn!(%error, instance = identity.instance.0, "the mark of a stop in order could not be written: nothing is lost, though the next start may say that something could be");
     }
     drop(disk);
     Ok(())

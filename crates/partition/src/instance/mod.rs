@@ -34,7 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Engine, EngineResult};
+use zerohop_engine::{Engine, EngineError, EngineResult};
 use zerohop_placement::{ClusterMap, MapHistory};
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Timestamp,
@@ -178,17 +178,21 @@ impl<D: Disk> Instance<D> {
     }
 
     /// Ends in order: everything synced, and a checkpoint of every partition that changed, so that the next start reads
-    /// no log.
+    /// no log; on a full disk without what there is no room for, and everything durable all the same.
     ///
     /// # Errors
-    /// What the disk answers. Nothing acknowledged is lost by it.
+    /// As [`Engine::close`]. Nothing that was acknowledged as durable is lost by it.
     pub fn close(self) -> EngineResult<D> {
         let Instance { mut engine, mut table, .. } = self;
-        engine.flush()?;
-        for slot in table.slots() {
-            table.checkpoint(slot, &mut engine)?;
+        let mut checkpoints = || {
+            engine.flush()?;
+            table.slots().into_iter().try_for_each(|slot| table.checkpoint(slot, &mut engine))
+        };
+        match checkpoints() {
+            // Whether what was accepted survives is told by what follows, which needs less room.
+            Ok(()) | Err(EngineError::DiskFull { .. }) => engine.close(),
+            Err(error) => Err(error),
         }
-        engine.close()
     }
 
     /// The newest timestamp that is stored here, as of the start, or was issued since.
