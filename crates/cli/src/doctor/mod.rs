@@ -17,7 +17,7 @@ use self::finding::{Finding, Verdict};
 use crate::common::ending::{CommandError, Ending};
 use crate::common::target::Target;
 use crate::common::{admin, damaged};
-use crate::output;
+use crate::output::{self, StatusLine};
 
 /// How long somebody may take to take up a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -68,13 +68,18 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<Ending, CommandErr
 }
 
 async fn of_cluster(target: &Target) -> Vec<Finding> {
+    let line = StatusLine::new();
+    line.show("asking the cluster …");
     let status = match target.connect().await {
         Ok(client) => admin::status(&client).await,
         Err(error) => Err(error),
     };
     match status {
         Ok(mut status) => {
+            let nodes = status.nodes.len();
+            line.show(&format!("asking {nodes} nodes what is wrong with them …"));
             let damaged = damaged::find(target, &mut status).await;
+            line.show(&format!("asking {nodes} nodes for their health and clocks …"));
             cluster::look(status, &damaged).await
         }
         Err(error) => {

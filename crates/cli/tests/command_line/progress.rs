@@ -1,5 +1,5 @@
-//! How far `zerohop backup`, `restore` and `verify` have come: told on a terminal, once they take longer than a second, and nowhere
-//! else.
+//! How far `zerohop backup`, `restore` and `verify` have come, once they take longer than a second, and what `doctor` asks for: told on a
+//! terminal, and nowhere else.
 
 use std::fs::File;
 use std::io::Read;
@@ -139,7 +139,7 @@ fn backups_tell_on_a_terminal_how_far_they_have_come_and_nobody_else() {
     fill(&cluster);
     let works = [
         Work { arguments: &["backup", &slow], tells: &["backed up "], says: "records and blobs" },
-        Work { arguments: &["verify", &slow], tells: &["files "], says: "whole" },
+        Work { arguments: &["verify", &slow], tells: &["checked files "], says: "whole" },
         Work { arguments: &["verify"], tells: &["read "], says: "all was read" },
         Work {
             arguments: &["restore", &slow, "--overwrite"],
@@ -203,4 +203,18 @@ fn what_is_interrupted_says_so_on_a_line_of_its_own() {
     slow.signal(Signal::TERM);
     let (told, _, output) = slow.end();
     assert_eq!(output.status.signal(), Some(Signal::TERM.as_raw()), "{told:?} {output:?}");
+}
+
+#[test]
+fn what_the_doctor_asks_for_is_told_on_a_terminal_and_taken_away() {
+    let cluster = Serving::in_memory();
+    let (told, _, output) = OnTerminal::start(&cluster, &["doctor"]).end();
+    assert!(stdout(&output).contains("clock"), "{output:?}");
+    let lines = ["asking the cluster", "asking 1 nodes what is wrong", "asking 1 nodes for their health", ""];
+    let shown: Vec<&str> = told.split(ANEW).skip(1).collect();
+    assert!(
+        shown.len() == lines.len() && shown.iter().zip(lines).all(|(shown, line)| shown.starts_with(line)),
+        "{told:?}"
+    );
+    assert_eq!(shown.last(), Some(&""), "nothing is left of it");
 }
