@@ -65,8 +65,8 @@ pub const COMMITS: [&str; 22] = [
     "keyspaces dropped amidst",
 ];
 
-/// What happens to blobs and snapshots, and when copies are compared.
-pub const BLOBS: [&str; 36] = [
+/// What happens to blobs and snapshots, when copies are compared, and in scans.
+pub const BLOBS: [&str; 40] = [
     "blobs: creations",
     "blobs: made with all that is in them",
     "blobs: writes of all chunks",
@@ -103,6 +103,10 @@ pub const BLOBS: [&str; 36] = [
     "comparisons of several copies",
     "comparisons of one copy",
     "comparisons that failed",
+    "scans to the end",
+    "scans that went on at another primary",
+    "scans that went on in daughters",
+    "scans that failed",
 ];
 
 /// Counts of one run, or of many.
@@ -364,8 +368,10 @@ impl Coverage {
         // Sessions are remembered for ten minutes, and a copy that comes later mostly names an epoch that is over, too: of 300 runs,
         // one or two had all that there were.
         const RARE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 23] = [
+        const SOON: [&str; 25] = [
             "comparisons of several copies",
+            "scans to the end",
+            "scans that went on at another primary",
             "reads held",
             "blobs: reads held",
             "blobs: generations refused",
