@@ -26,6 +26,8 @@ pub enum Bug {
     TailOfOneDaughter,
     /// Nothing says of a log that is being taken from another that it is not whole.
     HalfTakenKept,
+    /// What the journal says of the seed by which a partition's keys are hashed is not heard.
+    SeedUnheard,
 }
 
 impl Bug {
@@ -45,6 +47,9 @@ impl Bug {
 
     /// Those of logs that go from one engine to another.
     pub const OF_TAKING: [Bug; 1] = [Bug::HalfTakenKept];
+
+    /// Those that only a walk through keys shows which goes on in another engine.
+    pub const OF_WALKS: [Bug; 1] = [Bug::SeedUnheard];
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -96,6 +96,10 @@ pub enum Bug {
     DigestOfAnyIndex,
     /// The log is compacted while a state is read from it.
     LogNotHeld,
+    /// A page of a scan that is full leaves out the key behind it.
+    ScanPassesOver,
+    /// A page of a scan begins with the last key of the page before.
+    ScanGoesBack,
 }
 
 impl Bug {
@@ -148,6 +152,9 @@ impl Bug {
 
     /// Those of splits.
     pub const OF_SPLITS: [Bug; 2] = [Bug::SessionsNotSplit, Bug::ForeignCounted];
+
+    /// Those of scans.
+    pub const OF_SCANS: [Bug; 2] = [Bug::ScanPassesOver, Bug::ScanGoesBack];
 
     /// Those of a group of one.
     pub const ALL: [Bug; 8] = [

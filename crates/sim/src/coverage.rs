@@ -65,8 +65,8 @@ pub const COMMITS: [&str; 22] = [
     "keyspaces dropped amidst",
 ];
 
-/// What happens to blobs and snapshots, and when copies are compared.
-pub const BLOBS: [&str; 36] = [
+/// What happens to blobs and snapshots, when copies are compared, and in scans.
+pub const BLOBS: [&str; 40] = [
     "blobs: creations",
     "blobs: made with all that is in them",
     "blobs: writes of all chunks",
@@ -103,6 +103,10 @@ pub const BLOBS: [&str; 36] = [
     "comparisons of several copies",
     "comparisons of one copy",
     "comparisons that failed",
+    "scans to the end",
+    "scans that went on at another primary",
+    "scans that went on in daughters",
+    "scans that failed",
 ];
 
 /// Counts of one run, or of many.
@@ -359,13 +363,16 @@ impl Coverage {
     pub fn missing_in_clusters(&self, seeds: u64) -> Vec<&'static str> {
         // A decision that is not held is one that was lost.
         const NOT_ASKED: [&str; 3] = ["searches given up", "splits refused", "decisions not held"];
-        // What was staged expires where its client died in between: one in a dozen runs at most.
-        const LATE: [&str; 1] = ["staged pieces expired"];
+        // What was staged expires where its client died in between: one in a dozen runs at most. A split comes amidst a partition that is
+        // gone through in one of twenty.
+        const LATE: [&str; 2] = ["staged pieces expired", "scans that went on in daughters"];
         // Sessions are remembered for ten minutes, and a copy that comes later mostly names an epoch that is over, too: of 300 runs,
         // one or two had all that there were.
         const RARE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 23] = [
+        const SOON: [&str; 25] = [
             "comparisons of several copies",
+            "scans to the end",
+            "scans that went on at another primary",
             "reads held",
             "blobs: reads held",
             "blobs: generations refused",

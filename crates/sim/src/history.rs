@@ -130,6 +130,43 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// A client goes through all keys of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scan {
+    /// Whose.
+    pub client: usize,
+    /// Of which keyspace.
+    pub keyspace: KeyspaceId,
+    /// When its first page was asked for.
+    pub begin: Time,
+    /// When its last page came, if it went to the end.
+    pub end: Option<Time>,
+    /// In order.
+    pub pages: Vec<ScanPage>,
+}
+
+/// A page of a scan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanPage {
+    /// When it was asked for.
+    pub asked: Time,
+    /// When it came, if it did.
+    pub told: Option<Time>,
+    /// Its keys.
+    pub keys: Vec<Box<[u8]>>,
+}
+
+impl fmt::Display for ScanPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{} .. ", self.asked.0)?;
+        match self.told {
+            Some(at) => write!(f, "{}]", at.0)?,
+            None => f.write_str("]")?,
+        }
+        self.keys.iter().try_for_each(|key| write!(f, " {}", shown(key)))
+    }
+}
+
 /// A stop of the node, and its restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
@@ -173,7 +210,9 @@ pub struct History {
     pub transactions: Vec<Transacted>,
     /// Of a cluster: snapshots of their keyspaces.
     pub snapshots: Vec<Seen>,
-    /// The keyspaces of these.
+    /// Of a cluster: scans of the other keyspaces, those too that did not go to the end.
+    pub scans: Vec<Scan>,
+    /// The keyspaces of transactions.
     pub transactional: Vec<KeyspaceId>,
     /// In order.
     pub outages: Vec<Outage>,

@@ -13,6 +13,7 @@ use zerohop_wire::{Failure, Many, What, pack};
 
 use super::OrFail;
 use crate::limits::SCAN_INDEX_PAGES_MAX;
+use crate::planted::{Bug, is_planted};
 use crate::slice::Slice;
 use crate::view::View;
 
@@ -81,11 +82,19 @@ pub(crate) fn keys<'o>(
     'pages: for _ in 0..SCAN_INDEX_PAGES_MAX {
         let (mut keys, next_page) = all.page(from)?;
         keys.sort_unstable();
-        keys.retain(|(fragment, key)| (*fragment, Some(&key[..])) > (from, after));
+        // A page of one key would be the same for ever.
+        let goes_back = is_planted(Bug::ScanGoesBack) && scan.keys_max > 1;
+        keys.retain(|(fragment, key)| {
+            let place = (*fragment, Some(&key[..]));
+            place > (from, after) || goes_back && place == (from, after)
+        });
         for (fragment, key) in keys {
             let is_full =
                 count == scan.keys_max || count > 0 && out.len() + key.len() + ITEM_BYTES > PAGE_BYTES_MAX;
             if is_full {
+                if is_planted(Bug::ScanPassesOver) {
+                    set_cursor(next, fragment, &key);
+                }
                 break 'pages;
             }
             if key.starts_with(scan.prefix)

@@ -11,6 +11,7 @@
 //!   serial ──> cycles      transactions have an order that explains every read and respects real time; accounts add up
 //!   snapshot               what a snapshot shows never changes, and nothing in it is later than its time
 //!   lives                  blobs are there from when they are made until they are removed
+//!   scan                   a key that is there all the while comes exactly once, one that is not there does not
 //!   progress               every call ends by its deadline, and once faults have ended, well
 //! ```
 
@@ -22,6 +23,7 @@ mod model;
 mod once;
 mod order;
 mod progress;
+mod scans;
 mod sections;
 mod serial;
 mod snapshots;
@@ -72,6 +74,7 @@ pub fn check(history: &History) -> Findings {
     once::check(history, &mut findings.violations);
     written::check(history, &mut findings.violations);
     order::check(history, &mut findings.violations);
+    scans::check(history, &mut findings.violations);
     findings.transactions = serial::check(history, &mut findings.violations);
     for named in sections::sections(history) {
         findings.sections += 1;

@@ -10,6 +10,7 @@ use zerohop_wire::{AbortReason, Decoded, Decoder, Encoder, Envelope};
 use super::blobs::BLOBS_FROM;
 use super::compares::COMPARES_FROM;
 use super::host::{host_and_port, instance_address};
+use super::scans::{PUTS_FROM, SCANS_FROM};
 use super::snapshots::SNAPSHOTS_FROM;
 use super::transacting::DEEDS_FROM;
 use super::{Cluster, Event, Phase};
@@ -78,6 +79,7 @@ impl Cluster {
         self.forget_blobs(client);
         self.forget_snapshots(client);
         self.compares.forget(client);
+        self.scans.forget(client);
         self.count_reads(client);
         self.begin_client(client, life + 1);
     }
@@ -142,6 +144,10 @@ impl Cluster {
                     self.trace.say(now, format_args!("c{client} closes {link}"));
                     self.network.close(now, link, End::Opener);
                 }
+            }
+            Effect::Complete { token, result } if token >= PUTS_FROM => {
+                self.clients[client].calls.retain(|call| *call != token - PUTS_FROM);
+                self.end_call(token - PUTS_FROM, CallEnd::of(result));
             }
             Effect::Complete { token, result } if token >= DEEDS_FROM => {
                 self.of_several_is_told(token, result)
@@ -289,6 +295,7 @@ impl Cluster {
             return self.agenda.at(later, Event::Call { client, life });
         }
         self.begins_compare(client);
+        self.begins_scan(client);
         if self.begins_deed(client) {
             return;
         }
@@ -335,8 +342,14 @@ impl Cluster {
         self.read_all_transactional();
     }
 
-    fn submit(
+    fn submit(&mut self, client: usize, keyspace: KeyspaceId, operation: Operation, how: (u64, Collecting)) {
+        self.submit_as(0, client, keyspace, operation, how);
+    }
+
+    /// The same, with a token so much higher than the call's number.
+    pub(super) fn submit_as(
         &mut self,
+        tokens_from: usize,
         client: usize,
         keyspace: KeyspaceId,
         operation: Operation,
@@ -366,7 +379,7 @@ impl Cluster {
         });
         let found = &mut self.clients[client];
         found.calls.push(call);
-        found.session.submit(now, request.collecting(collecting), call);
+        found.session.submit(now, request.collecting(collecting), tokens_from + call);
         let soon = self.streams.schedule.below(20);
         self.wake_client(client, now.after_us(soon));
     }
@@ -402,12 +415,13 @@ impl Cluster {
         }
     }
 
-    /// An operation of a deed, of something done with a blob, of a snapshot or of a comparison has ended.
+    /// An operation of a deed, of something done with a blob, of a snapshot, of a comparison or of a scan has ended.
     fn of_several_is_told(&mut self, token: usize, result: Result<Reply, Error>) {
         if let Err(Error::Aborted { reason: AbortReason::Unknown, .. }) = &result {
             self.coverage.commit("unknown transactions that come after all");
         }
         match token {
+            SCANS_FROM.. => self.scan_is_told(token, result),
             COMPARES_FROM.. => self.compare_is_told(token, result),
             SNAPSHOTS_FROM.. => self.snapshot_is_told(token, result),
             BLOBS_FROM.. => self.blob_is_told(token, result),

@@ -33,6 +33,7 @@ mod peers;
 mod record;
 mod recovery;
 mod rivals;
+mod scans;
 mod scenario;
 mod slices;
 mod slot;
@@ -72,6 +73,7 @@ use hunts::Hunts;
 use kinds::Kind;
 use operator::Operator;
 use peers::Peers;
+use scans::Scans;
 pub use scenario::Limits;
 use scenario::Scenario;
 use snapshots::Snapshots;
@@ -123,6 +125,8 @@ enum Event {
     },
     /// What is done next with a snapshot.
     Snapshot(usize),
+    /// The next page of a scan is asked for.
+    ScanPage(usize),
     /// A copy of a frame is sent over a connection of its own.
     Repeat {
         place: usize,
@@ -168,6 +172,7 @@ pub(crate) struct Cluster {
     blobs: Blobs,
     snapshots: Snapshots,
     compares: Compares,
+    scans: Scans,
     streams: Streams,
     operator: Operator,
     watch: Watch,
@@ -247,6 +252,7 @@ impl Cluster {
             blobs: Blobs::default(),
             snapshots: Snapshots::new(streams.workload.fork(2)),
             compares: Compares::new(streams.workload.fork(3)),
+            scans: Scans::new(streams.workload.fork(4)),
             streams,
             operator: Operator::default(),
             watch: Watch::default(),
@@ -311,6 +317,7 @@ impl Cluster {
             Event::Deed { client, number } => self.deed(client, number),
             Event::Rival { client, deed } => self.rival(client, deed),
             Event::Snapshot(number) => self.snapshot(number),
+            Event::ScanPage(number) => self.scan_page(number),
             Event::Repeat { place, frame, waits } => self.repeat(place, &frame, waits),
             Event::HangUp(link) => self.network.close(self.agenda.now(), link, End::Opener),
             Event::Fault(fault) => self.befall(fault),

@@ -203,7 +203,8 @@ impl Draws {
         Range { start, stop }
     }
 
-    fn token(&mut self) -> Vec<u8> {
+    /// What no other write brings.
+    pub(crate) fn token(&mut self) -> Vec<u8> {
         self.tokens += 1;
         token(self.tokens)
     }

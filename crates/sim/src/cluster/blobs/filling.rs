@@ -48,10 +48,14 @@ impl Cluster {
     /// All of it was read, and is changed if it still is so: the transaction has seen what was read.
     pub(super) fn blob_rests(&mut self, number: usize, header: Header) {
         let Some(open) = self.blobs.open.get_mut(&number) else { return };
-        let Deed { blob, value, kind, .. } = open.deed;
+        let (client, Deed { blob, value, kind, .. }) = (open.client, open.deed);
         let read = contents(blob, &header, &open.looked);
-        // What nobody can have written was told when it was read.
-        let (Ok(mut actions), Ok(tail)) = (read.actions(), read.tail()) else { return };
+        let (Ok(mut actions), Ok(tail)) = (read.actions(), read.tail()) else {
+            // What nobody can have written was told when it was read; where a partition has lost the end of its log it may be so.
+            self.blobs.open.remove(&number);
+            let life = self.clients[client].life;
+            return self.call_again(client, life);
+        };
         let register = |key| Action::Write { key, value, version: None };
         let made = if kind == (Kind::Rest { cuts: true }) && !tail.is_empty() {
             let kept = value as usize % tail.len();

@@ -1,0 +1,361 @@
+//! Scans: a key that is there all the while comes exactly once, whoever serves which page; and a page is a read of all its keys: none
+//! is on it that was not there at any time between its question and its answer.
+//!
+//! What is not certain excuses: a write of unknown outcome may be done at any later time, what expires may be gone, and where a
+//! partition goes on without all that was acknowledged, only what had to survive counts ([`Loss`]).
+
+use std::collections::BTreeMap;
+
+use zerohop_session::Time;
+use zerohop_wire::ids::KeyspaceId;
+use zerohop_wire::messages::Expiry;
+
+use super::Violation;
+use crate::history::{Call, End, History, Loss, Scan, ScanPage};
+use crate::workload::operation::Act;
+use crate::workload::tokens::shown;
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let mut keys: BTreeMap<KeyspaceId, BTreeMap<&[u8], Key<'_>>> = BTreeMap::new();
+    for call in history.calls.iter().filter(|call| call.operation.is_write() && may_be_done(call)) {
+        let key = keys.entry(call.keyspace).or_default().entry(&call.operation.key);
+        let losses = || {
+            let of_it = |loss: &&Loss| (loss.keyspace, loss.partition) == (call.keyspace, call.partition);
+            history.losses.iter().filter(of_it).collect()
+        };
+        key.or_insert_with(|| Key { writes: Vec::new(), losses: losses() }).writes.push(call);
+    }
+    let nothing = BTreeMap::new();
+    for scan in &history.scans {
+        let keys = keys.get(&scan.keyspace).unwrap_or(&nothing);
+        let mut wrong = |key: &[u8], what: String| {
+            violations.push(Violation {
+                checker: "scan",
+                what: format!("{} {what}{}", shown(key), Shown(scan, key, keys.get(key))),
+            });
+        };
+        let mut told: BTreeMap<&[u8], (&ScanPage, Time)> = BTreeMap::new();
+        for page in &scan.pages {
+            let Some(at) = page.told else { continue };
+            for key in page.keys.iter().map(|key| &**key) {
+                let known = keys.get(key);
+                match known {
+                    None => wrong(key, "is told and was never written".to_owned()),
+                    Some(known) if known.writes.iter().all(|call| call.invoked > at) => {
+                        wrong(key, "is told before it was written".to_owned());
+                    }
+                    Some(known) if known.is_absent(page.asked, at) => {
+                        wrong(key, format!("is told at {}, though it was removed before", at.0));
+                    }
+                    Some(_) => {}
+                }
+                let Some((before, _)) = told.insert(key, (page, at)) else { continue };
+                let is_there = known
+                    .is_some_and(|known| known.stays(before.asked, at) || known.is_there(scan.begin, at));
+                if is_there {
+                    wrong(key, "is told twice, though it was there all the while".to_owned());
+                }
+            }
+        }
+        // What becomes of the keys of a keyspace that is dropped meanwhile is promised by nobody.
+        let dropped = history.keyspace(scan.keyspace).and_then(|known| known.dropped);
+        let Some(end) = scan.end.filter(|end| dropped.is_none_or(|dropped| dropped > *end)) else { continue };
+        for (key, known) in keys {
+            if !told.contains_key(key) && known.is_there(scan.begin, end) {
+                wrong(key, "is not told, though it was there all the while".to_owned());
+            }
+        }
+    }
+}
+
+/// What was written to a key, and what its partition may have lost.
+struct Key<'h> {
+    /// That may have been done.
+    writes: Vec<&'h Call>,
+    losses: Vec<&'h Loss>,
+}
+
+impl Key<'_> {
+    /// Whether it was there from before one time until after another: somebody was told before that it was written, and whatever may
+    /// take it away has come before that or comes after all.
+    fn is_there(&self, from: Time, to: Time) -> bool {
+        let takes_away = self.writes.iter().filter(|call| call.invoked <= to && may_take_away(call));
+        let until = takes_away.map(|call| done_by(call)).max().unwrap_or(Time(0));
+        let ever_expires = self.writes.iter().any(|call| call.invoked <= to && expires(call));
+        self.writes.iter().any(|call| {
+            brings(call, ever_expires)
+                && done_by(call) < from
+                && call.invoked > until
+                && self.losses.iter().all(|loss| loss.up > to || survives(call, loss))
+        })
+    }
+
+    /// Whether it was there all the while if it was at some time between these two.
+    fn stays(&self, from: Time, to: Time) -> bool {
+        let takes_away = |call: &&Call| {
+            call.invoked <= to && (expires(call) || may_take_away(call) && done_by(call) >= from)
+        };
+        let is_lost = |loss: &&Loss| loss.up >= from && loss.down <= to;
+        !self.writes.iter().any(takes_away) && !self.losses.iter().any(is_lost)
+    }
+
+    /// Whether it was not there from one time until another: somebody was told before that it was removed, and whatever may bring it
+    /// has come before that or comes after all.
+    fn is_absent(&self, from: Time, to: Time) -> bool {
+        let brings = self.writes.iter().filter(|call| call.invoked <= to && may_bring(call));
+        let until = brings.map(|call| done_by(call)).max().unwrap_or(Time(0));
+        self.writes.iter().any(|call| {
+            removes(call)
+                && done_by(call) < from
+                && call.invoked > until
+                && self.losses.iter().all(|loss| loss.up > to || survives(call, loss))
+        })
+    }
+}
+
+/// By when a write is done, if it is.
+fn done_by(call: &Call) -> Time {
+    call.returned.filter(|_| call.end.is_definite()).unwrap_or(Time::NEVER)
+}
+
+fn may_be_done(call: &Call) -> bool {
+    matches!(call.end, End::Done(_) | End::Open | End::Unknown)
+}
+
+/// Whether a write is still there after a loss.
+fn survives(call: &Call, loss: &Loss) -> bool {
+    call.invoked > loss.down || done_by(call) <= loss.survives_until
+}
+
+/// Whether its record may be gone some time after.
+fn may_take_away(call: &Call) -> bool {
+    removes_if_done(call) || expires(call) || matches!(call.operation.act, Act::Trim { .. })
+}
+
+fn removes_if_done(call: &Call) -> bool {
+    matches!(call.operation.act, Act::Remove | Act::CompareSwap { new: None, .. })
+}
+
+fn removes(call: &Call) -> bool {
+    removes_if_done(call) && matches!(call.end, End::Done(_))
+}
+
+fn expires(call: &Call) -> bool {
+    match &call.operation.act {
+        Act::Insert { expiry, .. } | Act::Expire { expiry } => *expiry != Expiry::Never,
+        _ => false,
+    }
+}
+
+/// Whether its record is there after it for sure. Only an insert ends what somebody may have said of its expiry.
+fn brings(call: &Call, ever_expires: bool) -> bool {
+    let does = match &call.operation.act {
+        Act::Insert { expiry, .. } => *expiry == Expiry::Never,
+        Act::Append { .. } | Act::Extend { .. } | Act::Increment { .. } => !ever_expires,
+        Act::CompareSwap { new: Some(_), .. } => !ever_expires,
+        _ => false,
+    };
+    does && matches!(call.end, End::Done(_))
+}
+
+fn may_bring(call: &Call) -> bool {
+    !removes_if_done(call) && !matches!(call.operation.act, Act::Expire { .. } | Act::Trim { .. })
+}
+
+/// So many writes of the key are shown, the last ones.
+const SHOWN: usize = 12;
+
+/// A scan and what was written to one key, for people.
+struct Shown<'h>(&'h Scan, &'h [u8], Option<&'h Key<'h>>);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Shown(scan, key, known) = self;
+        let end = scan.end.map(|end| end.0);
+        write!(f, "\n    c{} scans {} [{} .. {end:?}]", scan.client, scan.keyspace, scan.begin.0)?;
+        for page in &scan.pages {
+            let has_it = page.keys.iter().any(|one| **one == **key);
+            write!(f, "\n    {}page {page}", if has_it { "* " } else { "" })?;
+        }
+        let Some(known) = known else { return Ok(()) };
+        for loss in &known.losses {
+            write!(f, "\n    {loss:?}")?;
+        }
+        let matters = |call: &&&Call| scan.end.is_none_or(|end| call.invoked <= end);
+        let writes: Vec<&&Call> = known.writes.iter().filter(matters).collect();
+        writes.iter().skip(writes.len().saturating_sub(SHOWN)).try_for_each(|call| write!(f, "\n    {call}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::Durability;
+    use zerohop_session::Reply;
+    use zerohop_wire::ids::{PartitionId, Timestamp};
+
+    use super::*;
+    use crate::history::KeyspaceHistory;
+    use crate::workload::operation::Operation;
+
+    const KEYSPACE: KeyspaceId = KeyspaceId(1);
+
+    #[derive(Default)]
+    struct Told(History);
+
+    fn insert() -> Act {
+        Act::Insert { value: b"v".to_vec(), expiry: Expiry::Never }
+    }
+
+    fn done() -> End {
+        End::Done(Reply::Done { version: Timestamp(1), number: 1 })
+    }
+
+    impl Told {
+        fn call(mut self, key: &str, from: u64, to: Option<u64>, act: Act, end: End) -> Told {
+            self.0.calls.push(Call {
+                client: Some(0),
+                keyspace: KEYSPACE,
+                partition: PartitionId(0),
+                operation: Operation::new(key.as_bytes(), act),
+                invoked: Time(from),
+                deadline: Time::NEVER,
+                returned: to.map(Time),
+                end,
+                clock_ms: (0, u64::MAX),
+            });
+            self
+        }
+
+        fn insert(self, key: &str, from: u64, to: u64) -> Told {
+            self.call(key, from, Some(to), insert(), done())
+        }
+
+        fn remove(self, key: &str, from: u64, to: u64) -> Told {
+            self.call(key, from, Some(to), Act::Remove, done())
+        }
+
+        /// A scan of pages each as long as ten, the first asked for at 100.
+        fn scan(mut self, pages: &[&[&str]]) -> Told {
+            let page = |(at, keys): (u64, &&[&str])| ScanPage {
+                asked: Time(100 + at * 10),
+                told: Some(Time(110 + at * 10)),
+                keys: keys.iter().map(|key| key.as_bytes().into()).collect(),
+            };
+            let pages: Vec<ScanPage> = (0..).zip(pages).map(page).collect();
+            let end = pages.last().and_then(|page| page.told);
+            self.0.scans.push(Scan { client: 0, keyspace: KEYSPACE, begin: Time(100), end, pages });
+            self
+        }
+
+        fn loses(mut self, at: u64, survives_until: u64) -> Told {
+            self.0.losses.push(Loss {
+                keyspace: KEYSPACE,
+                partition: PartitionId(0),
+                partitions: 1,
+                down: Time(at),
+                up: Time(at),
+                survives_until: Time(survives_until),
+                keeps_ceiling: true,
+            });
+            self
+        }
+
+        fn dropped(mut self, at: u64) -> Told {
+            let durability = vec![(Time(0), Durability::Sync)];
+            let dropped = Some(Time(at));
+            self.0.keyspaces.push(KeyspaceHistory { id: KEYSPACE, durability, dropped });
+            self
+        }
+
+        #[track_caller]
+        fn shows(&self, wanted: &[&str]) {
+            let mut violations = Vec::new();
+            check(&self.0, &mut violations);
+            let matches = violations.len() == wanted.len()
+                && violations.iter().zip(wanted).all(|(one, wanted)| one.what.contains(wanted));
+            assert!(matches, "{violations:#?}");
+        }
+    }
+
+    const GONE: &str = "is not told";
+    const TWICE: &str = "is told twice";
+
+    #[test]
+    fn a_key_that_is_there_all_the_while_comes_exactly_once() {
+        let there = || Told::default().insert("a", 1, 2).insert("b", 1, 2);
+        there().scan(&[&["a"], &["b"]]).shows(&[]);
+        there().scan(&[&["a"], &[]]).shows(&[GONE]);
+        there().scan(&[&["a"], &["b", "a"]]).shows(&[TWICE]);
+        there().scan(&[&["a", "b", "a"]]).shows(&[TWICE]);
+    }
+
+    #[test]
+    fn one_that_may_have_gone_meanwhile_need_not_come_and_may_come_twice() {
+        let there = || Told::default().insert("a", 1, 2);
+        there().remove("a", 105, 106).scan(&[&[], &[]]).shows(&[]);
+        there().call("a", 50, None, Act::Remove, End::Unknown).scan(&[&[], &[]]).shows(&[]);
+        there().remove("a", 111, 112).insert("a", 113, 114).scan(&[&["a"], &["a"]]).shows(&[]);
+        there().call("a", 50, None, Act::Remove, End::Unknown).scan(&[&["a"], &["a"]]).shows(&[]);
+        // One that was there before has been written anew since, and one that comes after all.
+        Told::default()
+            .remove("a", 1, 3)
+            .insert("a", 4, 6)
+            .remove("a", 121, 122)
+            .scan(&[&[], &[]])
+            .shows(&[GONE]);
+        // That was in the way of nothing.
+        let refused = End::NotDone(zerohop_session::Error::NoOwner { redirects: 1 });
+        there().call("a", 50, Some(60), Act::Remove, refused).scan(&[&[], &[]]).shows(&[GONE]);
+    }
+
+    #[test]
+    fn one_that_is_written_meanwhile_comes_once_or_not() {
+        Told::default().insert("a", 99, 101).scan(&[&[], &[]]).shows(&[]);
+        Told::default().insert("a", 99, 101).scan(&[&["a"], &[]]).shows(&[]);
+        Told::default().insert("a", 99, 101).scan(&[&["a"], &["a"]]).shows(&[TWICE]);
+        Told::default().call("a", 9, None, insert(), End::Unknown).scan(&[&[], &[]]).shows(&[]);
+    }
+
+    #[test]
+    fn one_that_expires_may_be_gone() {
+        let soon = || Act::Insert { value: b"v".to_vec(), expiry: Expiry::AfterMs(1) };
+        let extend = || Act::Extend { bytes: b"v".to_vec() };
+        let expires = || Told::default().call("a", 1, Some(2), soon(), done());
+        expires().scan(&[&[], &[]]).shows(&[]);
+        expires().call("a", 3, Some(4), extend(), done()).scan(&[&[], &[]]).shows(&[]);
+        expires().insert("a", 3, 4).scan(&[&[], &[]]).shows(&[GONE]);
+        Told::default().call("a", 3, Some(4), extend(), done()).scan(&[&[], &[]]).shows(&[GONE]);
+    }
+
+    #[test]
+    fn a_page_shows_what_is_there_while_it_is_asked_for() {
+        Told::default().scan(&[&["a"]]).shows(&["never written"]);
+        Told::default().insert("a", 111, 112).scan(&[&["a"]]).shows(&["before it was written"]);
+        Told::default().insert("a", 109, 112).scan(&[&["a"]]).shows(&[]);
+        let removed = || Told::default().insert("a", 1, 2).remove("a", 3, 4);
+        removed().scan(&[&["a"]]).shows(&["removed before"]);
+        removed().insert("a", 109, 112).scan(&[&["a"]]).shows(&[]);
+        removed().call("a", 2, None, insert(), End::Unknown).scan(&[&["a"]]).shows(&[]);
+        Told::default().insert("a", 1, 2).remove("a", 3, 101).scan(&[&["a"]]).shows(&[]);
+        // Of the second page it is no longer true.
+        Told::default().insert("a", 1, 2).remove("a", 3, 101).scan(&[&[], &["a"]]).shows(&["removed before"]);
+    }
+
+    #[test]
+    fn what_a_partition_may_have_lost_need_not_be_there() {
+        let there = || Told::default().insert("a", 10, 20);
+        there().loses(50, 19).scan(&[&[]]).shows(&[]);
+        there().loses(50, 20).scan(&[&[]]).shows(&[GONE]);
+        there().loses(5, 1).scan(&[&[]]).shows(&[GONE]);
+        there().loses(200, 1).scan(&[&[]]).shows(&[GONE]);
+        // A removal that was lost, and a key that was there again.
+        there().remove("a", 30, 40).loses(50, 25).scan(&[&["a"]]).shows(&[]);
+        there().remove("a", 30, 40).loses(50, 40).scan(&[&["a"]]).shows(&["removed before"]);
+    }
+
+    #[test]
+    fn of_a_keyspace_that_is_dropped_nothing_need_come() {
+        Told::default().insert("a", 1, 2).dropped(105).scan(&[&[]]).shows(&[]);
+        Told::default().insert("a", 1, 2).dropped(300).scan(&[&[]]).shows(&[GONE]);
+    }
+}
