@@ -6,6 +6,10 @@ pub const MANAGERS_MAX: usize = 5;
 /// How far ahead a control group goes that is founded anew: more than was ever decided without its knowing.
 pub const FOUNDED_ANEW_JUMP: u64 = 1 << 20;
 
+/// Most commands that a snapshot may say were applied: at a million a second for a hundred thousand years, and far from the end of what
+/// 64 bits count. One that says more is damaged, and counting on from it would overflow.
+pub const APPLIED_MAX: u64 = 1 << 62;
+
 /// Outcomes remembered for retries, the oldest forgotten first. At the hundreds of commands a second that a cluster in
 /// trouble sees, many seconds of them; a retry from before the oldest is refused, not done again.
 pub const REQUESTS_REMEMBERED_MAX: usize = 4096;

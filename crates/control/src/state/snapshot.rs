@@ -11,6 +11,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, Part
 use super::requests::Requests;
 use super::{Closing, Facts, Pin, Recovery, State};
 use crate::command::{self, LogEnd, Outcome, RequestId};
+use crate::limits::APPLIED_MAX;
 
 /// Which form the bytes have.
 const VERSION: u32 = 1;
@@ -205,6 +206,9 @@ impl State {
         let snapshot = Snapshot::decode(bytes).map_err(wrong)?;
         if snapshot.version != VERSION {
             return Err(wrong(format!("version {}, and this program reads {VERSION}", snapshot.version)));
+        }
+        if snapshot.applied > APPLIED_MAX {
+            return Err(wrong(format!("{} commands were applied, which cannot be", snapshot.applied)));
         }
         let map = match &snapshot.map[..] {
             [] => ClusterMap::default(),

@@ -9,6 +9,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, P
 
 use super::*;
 use crate::command::{Asker, Drained, GroupStep, Held, HeldLog, Join, Keep, LogEnd, Regroup, RequestId};
+use crate::limits::APPLIED_MAX;
 
 const KEYSPACE: KeyspaceId = KeyspaceId(1);
 const PARTITION: PartitionId = PartitionId(0);
@@ -572,5 +573,17 @@ fn the_durability_of_several_copies_stays_and_that_of_one_is_changed() {
         let result = bench.ask(Command::AlterKeyspace(KEYSPACE, other)).outcome.result;
         assert_eq!(result.is_ok(), is_done, "{result:?}");
         assert_eq!(bench.state.map().keyspace(KEYSPACE).unwrap().config() != &config, is_done);
+    }
+}
+
+#[test]
+fn a_snapshot_that_counts_to_the_end_of_its_numbers_is_refused() {
+    let mut state = State::new(Vec::new());
+    state.requests.jump(APPLIED_MAX);
+    assert_eq!(State::decode(&state.encode()).as_ref(), Ok(&state));
+    for by in [1, u64::MAX - APPLIED_MAX - 1] {
+        state.requests.jump(by);
+        let refused = State::decode(&state.encode()).unwrap_err().to_string();
+        assert!(refused.contains("which cannot be"), "{refused}");
     }
 }
