@@ -25,6 +25,7 @@ pub mod hosts;
 mod instance;
 pub mod logging;
 mod manager;
+mod predecessor;
 mod proofs;
 pub mod reactor;
 mod redis;

@@ -26,6 +26,7 @@ use self::pieces::{make_room, write_pieces};
 use super::OpenDiskError;
 use super::open_files::{OpenFiles, failed, open_descriptors_here};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
+use crate::predecessor::outlive;
 
 /// The file at the top of the folder that a process locks while it works there. Not a name of the disk.
 pub const LOCK_FILE: &str = "lock";
@@ -516,7 +517,8 @@ fn lock(root: &Path) -> Result<File, OpenDiskError> {
     let path = root.join(LOCK_FILE);
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
     let file = file.map_err(|error| system_error(&path, "opening the lock", &error))?;
-    match file.try_lock() {
+    let is_held = |error: &TryLockError| matches!(error, TryLockError::WouldBlock);
+    match outlive(&root.display(), is_held, || file.try_lock()) {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenDiskError::InUse { root: root.to_owned() }),
         Err(TryLockError::Error(error)) => Err(system_error(&path, "locking", &error)),

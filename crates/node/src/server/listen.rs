@@ -1,8 +1,10 @@
 //! The addresses of a node: the manager's, and those of its instances at the ports that follow.
 
+use std::io::{Error, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 
 use super::error::StartError;
+use crate::predecessor::outlive;
 use crate::reactor::MioDriver;
 use crate::reactor::limits::BACKLOG;
 use crate::tls::TlsOptions;
@@ -25,13 +27,16 @@ impl Listeners {
         instances: usize,
         tls: Option<&TlsOptions>,
     ) -> Result<Self, StartError> {
+        let is_held = |error: &Error| error.kind() == ErrorKind::AddrInUse && listen.port() != 0;
         #[expect(clippy::disallowed_methods, reason = "node is the home of sockets")]
-        let manager = TcpListener::bind(listen).map_err(|error| refused(listen, &error))?;
+        let bind = || TcpListener::bind(listen);
+        let manager = outlive(&listen, is_held, bind).map_err(|error| refused(listen, &error))?;
         rustix::net::listen(&manager, BACKLOG).map_err(|errno| refused(listen, &errno.into()))?;
         let at = manager.local_addr().map_err(|error| refused(listen, &error))?;
         let drivers = (1..=instances).map(|place| {
             let address = behind(listen, place)?;
-            let mut driver = MioDriver::listen(address).map_err(|error| refused(address, &error))?;
+            let driver = outlive(&address, is_held, || MioDriver::listen(address));
+            let mut driver = driver.map_err(|error| refused(address, &error))?;
             driver.encrypt(tls.cloned());
             let at = driver.local_address().map_err(|error| refused(address, &error))?;
             Ok((driver, at))
@@ -61,7 +66,7 @@ fn behind(listen: SocketAddr, ports: usize) -> Result<SocketAddr, StartError> {
     Ok(SocketAddr::new(listen.ip(), port))
 }
 
-fn refused(address: SocketAddr, error: &std::io::Error) -> StartError {
+fn refused(address: SocketAddr, error: &Error) -> StartError {
     StartError::Listen { address: address.to_string(), reason: error.to_string() }
 }
 

@@ -61,6 +61,22 @@ fn a_second_server_on_the_folder_is_refused_and_the_first_goes_on() {
     Server::start(on(folder.path(), anywhere())).unwrap().stop().unwrap();
 }
 
+/// As the next one does that is started while the system still takes a killed process apart.
+#[test]
+fn who_starts_while_its_predecessor_goes_waits_for_its_folder_and_its_ports() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = fixed_ports();
+    let first = Server::start(on(folder.path(), listen)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            #[expect(clippy::disallowed_methods, reason = "a test, in which somebody takes its time")]
+            std::thread::sleep(Duration::from_millis(300));
+            first.stop().unwrap();
+        });
+        Server::start(on(folder.path(), listen)).unwrap().stop().unwrap();
+    });
+}
+
 #[test]
 fn what_does_not_fit_the_data_is_refused_with_what_would() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,0 +1,64 @@
+//! A process that was killed a moment ago holds its folder and its ports until the system has taken it apart, which takes the longer
+//! the more memory it had. Whoever starts in its place waits for that, and not for one that serves.
+
+use std::time::Duration;
+
+use tracing::info;
+
+use crate::clock::Stopwatch;
+
+/// As long as a process of some tens of gigabytes takes to go.
+pub(crate) const GOES_WITHIN: Duration = Duration::from_secs(3);
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Takes what a predecessor may still hold, as soon as it does not, and within [`GOES_WITHIN`]. `what` it is, for people.
+///
+/// # Errors
+/// Those of the last try.
+pub(crate) fn outlive<T, E>(
+    what: &dyn std::fmt::Display,
+    is_held: impl Fn(&E) -> bool,
+    mut take: impl FnMut() -> Result<T, E>,
+) -> Result<T, E> {
+    let waited = Stopwatch::start();
+    let mut is_told = false;
+    loop {
+        match take() {
+            Err(error) if is_held(&error) && waited.elapsed() < GOES_WITHIN => {
+                if !std::mem::replace(&mut is_told, true) {
+                    info!("another process holds {what}: waiting up to {GOES_WITHIN:?} for it to go");
+                }
+                #[expect(
+                    clippy::disallowed_methods,
+                    reason = "node is the home of threads, and nothing serves yet"
+                )]
+                std::thread::sleep(PAUSE);
+            }
+            taken => return taken,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_waited_for_and_other_errors_are_not() {
+        let outcome = |answers: &[Result<u32, &'static str>]| {
+            let mut answers = answers.iter().copied();
+            let taken = outlive(&"it", |error| *error == "held", || answers.next().unwrap());
+            (taken, answers.count())
+        };
+        assert_eq!(outcome(&[Err("held"), Err("held"), Ok(7)]), (Ok(7), 0));
+        assert_eq!(outcome(&[Err("held"), Err("broken"), Ok(7)]), (Err("broken"), 1));
+    }
+
+    #[test]
+    fn who_does_not_go_is_not_waited_for_for_ever() {
+        let waited = Stopwatch::start();
+        assert_eq!(outlive(&"it", |_| true, || Err::<(), _>("held")), Err("held"));
+        assert!(waited.elapsed() >= GOES_WITHIN, "{:?}", waited.elapsed());
+    }
+}
