@@ -20,6 +20,7 @@ use zerohop_wire::messages::{Call, EntryName, Member, Slice};
 use super::compare::Wanted;
 use super::limits::{AUDIT_RECORDS, AUDIT_ROUND_US};
 use super::primary::name_at;
+use super::stream::Stream;
 use super::{Context, Effects, Replica, Role};
 use crate::digest::{Digested, Undigested, hash};
 use crate::limits::COMPARED_RECORDS;
@@ -129,7 +130,7 @@ impl Replica {
         match (found, &mut self.audit.round) {
             (Some(found), Some(round)) => {
                 round.own = Some(found);
-                self.compare(effects);
+                self.compare(context.now_us, effects);
             }
             _ => self.audit.round = None,
         }
@@ -183,15 +184,15 @@ impl Replica {
     pub(super) fn take_digest_told(
         &mut self,
         from: Member,
-        slice: Slice,
-        found: Found,
+        (slice, found): (Slice, Found),
+        now_us: u64,
         effects: &mut dyn Effects,
     ) {
         if let Some(round) = self.audit.round.as_mut().filter(|round| round.slice == slice)
             && round.others.iter().all(|(other, _)| *other != from)
         {
             round.others.push((from, found));
-            self.compare(effects);
+            self.compare(now_us, effects);
         }
     }
 
@@ -205,11 +206,23 @@ impl Replica {
 
     /// Once all are there: whoever differs is told so. If all others agree with each other, and are two at least, it is the
     /// primary that differs, and another is to be it.
-    fn compare(&mut self, effects: &mut dyn Effects) {
-        let Some(Round { own: Some(_), others, .. }) = &self.audit.round else { return };
-        if others.len() >= self.streams.iter().filter(|stream| stream.is_found).count() {
+    fn compare(&mut self, now_us: u64, effects: &mut dyn Effects) {
+        let Some(Round { own: Some(_), others, slice, .. }) = &self.audit.round else { return };
+        let is_there = |member: Member| others.iter().any(|(other, _)| *other == member);
+        let mut found = self.streams.iter().filter(|stream| stream.is_found);
+        if found.all(|stream| is_there(stream.member) || !self.comes_soon(stream, slice, now_us)) {
             self.end_round(effects);
         }
+    }
+
+    /// Whether a digest is to be waited for. Somebody waits for one with contents, and whose log does not get on will hardly have one:
+    /// its disk is full, or it takes the whole state, or nothing comes from it.
+    fn comes_soon(&self, stream: &Stream, slice: &Slice, now_us: u64) -> bool {
+        let gets_on = stream.sending.is_none() && now_us < stream.grew_us + AUDIT_ROUND_US;
+        !slice.contents
+            || self.view.in_sync.contains(&stream.member)
+            || stream.matched >= slice.as_of.index.0
+            || gets_on && !self.has_told_full(stream.member, now_us)
     }
 
     /// Compares those that are there.

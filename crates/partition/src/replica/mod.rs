@@ -467,7 +467,7 @@ impl Replica {
             }
             Call::DigestAsk(slice) if is_from_primary => self.take_digest_ask(context, *slice, effects),
             Call::DigestTold { slice, records, digest } if self.role == Role::Primary => {
-                self.take_digest_told(from, *slice, (*records, *digest), effects);
+                self.take_digest_told(from, (*slice, (*records, *digest)), context.now_us, effects);
                 Ok(())
             }
             Call::DigestDiffers(slice) if is_from_primary => {

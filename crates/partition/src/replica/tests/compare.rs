@@ -4,7 +4,7 @@ use zerohop_wire::messages::Compare;
 
 use super::audit::{exchange, pair};
 use super::*;
-use crate::replica::limits::{COMPARE_US, COMPARES_MAX};
+use crate::replica::limits::{AUDIT_ROUND_US, COMPARE_US, COMPARES_MAX};
 
 fn compare(from: u32) -> Message<'static> {
     Message::Compare(Compare { from })
@@ -110,6 +110,33 @@ fn who_says_nothing_is_waited_for_and_then_left_out() {
     assert!(a.now_us >= began_us + COMPARE_US);
     assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
     assert!(a.out.differing.is_empty());
+}
+
+/// Of a partition there may be one slice, and of partitions hundreds: five seconds for each would be many minutes.
+#[test]
+fn a_follower_that_does_not_get_on_is_not_waited_for() {
+    let (mut a, mut b) = pair();
+    for node in [&mut a, &mut b] {
+        node.tell(Told::Group(view(2, 1, &[], &[2])));
+    }
+    exchange(&mut a, &mut b);
+    a.ask(9_000, &compare(0));
+    exchange(&mut a, &mut b);
+    assert_eq!(a.out.compared.pop().unwrap().copies, 2, "it is where the primary is");
+
+    a.write(700, b"key7", &[1; 20]);
+    a.out.sent.clear();
+    a.now_us += 2 * AUDIT_ROUND_US;
+    let began_us = a.now_us;
+    a.ask(9_001, &compare(0));
+    while a.out.compared.is_empty() {
+        let wake_us = a.wake_us();
+        assert!(wake_us > a.now_us && a.now_us < began_us + AUDIT_ROUND_US, "it is waited for");
+        a.now_us = wake_us;
+        a.out.sent.clear();
+        a.tell(Told::Tick);
+    }
+    assert_eq!((a.out.compared[0].copies, a.out.compared[0].differing.len()), (1, 0));
 }
 
 #[test]
