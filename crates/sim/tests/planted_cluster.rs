@@ -19,7 +19,7 @@ use zerohop_transaction::planted as transaction;
 const THREADS: usize = 2;
 
 /// Seeds from 0 on within which each bug is found. Those that show something though nothing is planted do not count.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 60;
 
 /// Where a bug is.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +60,7 @@ const FOUND: [(In, u64); 35] = [
     (In::Transaction(transaction::Bug::UnknownNotLogged), 6),
     (In::Partition(partition::Bug::TransactionTwice), 1),
     (In::Partition(partition::Bug::ConfirmIgnoresIntents), 0),
-    (In::Partition(partition::Bug::DroppedAtOnce), 19),
+    (In::Partition(partition::Bug::DroppedAtOnce), 29),
     (In::Partition(partition::Bug::HoldIgnored), 2),
     (In::Session(session::Bug::AnswersByPart), 0),
     (In::Session(session::Bug::ReadsUnconfirmed), 0),

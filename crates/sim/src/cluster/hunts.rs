@@ -55,9 +55,15 @@ const DROPS_MAX: usize = 256;
 const BEFORE_SLEEP_US: u64 = 2 * SECOND;
 const BEFORE_WAKING_US: u64 = 5 * SECOND;
 
-/// For so long before a split or a drop is asked for decisions are not heard in a keyspace, and so long after that.
-pub(super) const BEFORE_CHANGE_US: u64 = 1_200 * MS;
-const AFTER_CHANGE_US: u64 = 2_500 * MS;
+/// For so long before a split is asked for decisions are not heard in a keyspace, and so long after that.
+pub(super) const BEFORE_SPLIT_US: u64 = 1_200 * MS;
+const AFTER_SPLIT_US: u64 = 2_500 * MS;
+
+/// The same for a drop, which is asked for so soon after a decision is not heard, or so late if none is. After it there is time for
+/// one that is done at once.
+pub(super) const BEFORE_DROP_US: u64 = 6 * SECOND;
+const DROP_SOON_US: u64 = 250 * MS;
+const AFTER_DROP_US: u64 = 4 * SECOND;
 
 /// So many decisions are not heard at a time, at most.
 const UNHEARD_MAX: usize = 16;
@@ -68,11 +74,10 @@ pub(super) struct Hunts {
     /// No decider is struck before then.
     again: Time,
     /// Decisions of which nobody else hears before then.
-    unheard: BTreeMap<TransactionId, Time>,
+    unheard: BTreeMap<Decision, Time>,
     /// Decisions that are heard, as was drawn.
-    heard: BTreeMap<TransactionId, Time>,
-    /// A keyspace in which some decisions are not heard, and until when.
-    deaf: Option<(KeyspaceId, Time)>,
+    heard: BTreeMap<Decision, Time>,
+    deaf: Option<Deaf>,
     /// Until when clients stand still at most, as a decider has died.
     standing: Option<Time>,
     /// Frames that told somebody that something is over.
@@ -83,6 +88,23 @@ pub(super) struct Hunts {
 struct Word<'f> {
     told: Told,
     frame: &'f [u8],
+}
+
+/// What is not heard of a transaction: by nobody, or by one alone.
+type Decision = (TransactionId, Option<Place>);
+
+/// A keyspace in which some decisions are not heard: of deciders that are to go, if it says so.
+#[derive(Clone, Copy, Debug)]
+struct Deaf {
+    keyspace: KeyspaceId,
+    deciders: Option<KeyspaceId>,
+    until: Time,
+}
+
+impl Deaf {
+    fn concerns(&self, told: &Told) -> bool {
+        told.to.keyspace == self.keyspace && self.deciders.is_none_or(|one| one == told.id.decider.keyspace)
+    }
 }
 
 /// Frames, each with what it says of a transaction, if it does.
@@ -189,26 +211,32 @@ impl Cluster {
         }
         self.hunts.unheard.retain(|_, until| now < *until);
         self.hunts.heard.retain(|_, until| now < *until);
-        if self.hunts.unheard.contains_key(&told.id) {
+        // That a keyspace has gone shows only where one of several places that are left has heard: what was done there stays.
+        let alone = self.awaits_drop();
+        let decision = (told.id, alone.then_some(told.to));
+        if self.hunts.unheard.contains_key(&decision) {
             return true;
         }
-        if self.hunts.heard.contains_key(&told.id) || self.hunts.unheard.len() >= UNHEARD_MAX {
+        if self.hunts.heard.contains_key(&decision) || self.hunts.unheard.len() >= UNHEARD_MAX {
             return false;
         }
         let until = match (self.scenario.sleep, self.hunts.deaf) {
             (Some((sleep, until)), _) if now < sleep && now.after_us(BEFORE_SLEEP_US) >= sleep => {
                 Time(until.0.saturating_sub(BEFORE_WAKING_US))
             }
-            (_, Some((keyspace, until))) if now < until && told.to.keyspace == keyspace => until,
+            (_, Some(deaf)) if now < deaf.until && deaf.concerns(told) => deaf.until,
             _ => return false,
         };
         let is_lost = self.streams.network.chance(1, 2);
         self.trace.say(now, format_args!("DECISION of {:?} is heard: {}", told.id, !is_lost));
         if is_lost {
             self.coverage.commit("decisions heard late");
+            if alone {
+                self.drop_by(now.after_us(DROP_SOON_US));
+            }
         }
         let drawn = if is_lost { &mut self.hunts.unheard } else { &mut self.hunts.heard };
-        drawn.insert(told.id, until);
+        drawn.insert(decision, until);
         is_lost
     }
 
@@ -234,10 +262,26 @@ impl Cluster {
         }
     }
 
-    /// A keyspace of transactions is about to be split, or the other to be dropped: until after that some decisions are not heard
-    /// in it.
-    pub(super) fn hunt_in(&mut self, keyspace: KeyspaceId) {
-        let until = self.now().after_us(BEFORE_CHANGE_US + AFTER_CHANGE_US);
-        self.hunts.deaf = Some((keyspace, until));
+    /// A keyspace of transactions is about to be split: until after that some decisions are not heard in it.
+    pub(super) fn hunt_in_split(&mut self, keyspace: KeyspaceId) {
+        self.hunt_in(keyspace, None, BEFORE_SPLIT_US + AFTER_SPLIT_US);
+    }
+
+    /// The second of both keyspaces of transactions is about to be dropped: until after that some that are decided there are not
+    /// heard of in the first.
+    pub(super) fn hunt_in_drop(&mut self, [left, dropped]: [KeyspaceId; 2]) {
+        let until = self.hunt_in(left, Some(dropped), BEFORE_DROP_US + AFTER_DROP_US);
+        self.focus = Some((left, until));
+    }
+
+    /// Whether a keyspace is about to be dropped while decisions are not heard in the other.
+    pub(super) fn awaits_drop(&self) -> bool {
+        self.hunts.deaf.is_some_and(|deaf| deaf.deciders.is_some() && self.now() < deaf.until)
+    }
+
+    fn hunt_in(&mut self, keyspace: KeyspaceId, deciders: Option<KeyspaceId>, length_us: u64) -> Time {
+        let until = self.now().after_us(length_us);
+        self.hunts.deaf = Some(Deaf { keyspace, deciders, until });
+        until
     }
 }

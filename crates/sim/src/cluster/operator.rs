@@ -9,7 +9,7 @@ use zerohop_placement::{ClusterMap, HashKind, KeyspaceConfig, KeyspaceName, Node
 use zerohop_session::Time;
 use zerohop_wire::ids::KeyspaceId;
 
-use super::hunts::BEFORE_CHANGE_US;
+use super::hunts::{BEFORE_DROP_US, BEFORE_SPLIT_US};
 use super::kinds::Kind;
 use super::scenario::Kept;
 use super::transacting::Opened;
@@ -20,9 +20,6 @@ const MS: u64 = 1_000;
 
 /// An operator removes no node while there are no more than these: as many as keyspaces have copies, at most.
 const NODES_KEPT: usize = 3;
-
-/// Of so many times that the keyspace of transactions might be dropped, it is once.
-const DROPS_OF: u64 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -111,6 +108,13 @@ impl Cluster {
         }
     }
 
+    /// A keyspace that is to be dropped is, by then.
+    pub(super) fn drop_by(&mut self, soon: Time) {
+        if let Some((_, at)) = &mut self.operator.dropping {
+            *at = soon.min(*at);
+        }
+    }
+
     /// Changes on a whim.
     fn disturb(&mut self, map: &ClusterMap) {
         let which = self.streams.node.below(14);
@@ -137,8 +141,8 @@ impl Cluster {
                 self.operator.splits += 1;
                 self.coverage.fault(Kind::Splits);
                 if self.transactional().is_some_and(|both| both.contains(&id)) {
-                    self.hunt_in(id);
-                    self.operator.splitting = Some((id, self.now().after_us(BEFORE_CHANGE_US)));
+                    self.hunt_in_split(id);
+                    self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));
                 } else {
                     self.ask_control(Command::SplitKeyspace(id));
                 }
@@ -158,14 +162,12 @@ impl Cluster {
             }
             6 if self.scenario.has(Kind::Drops) && self.operator.drops == 1 => {
                 // In the midst of transactions over it and another.
-                if self.streams.node.chance(1, DROPS_OF)
-                    && let Some([other, id]) =
-                        self.transactional().filter(|_| self.transacting.opened == Opened::Yes)
-                {
+                let both = self.transactional().filter(|_| self.transacting.opened == Opened::Yes);
+                if let Some([left, id]) = both {
                     self.operator.drops += 1;
                     self.coverage.fault(Kind::Drops);
-                    self.hunt_in(other);
-                    self.operator.dropping = Some((id, self.now().after_us(BEFORE_CHANGE_US)));
+                    self.hunt_in_drop([left, id]);
+                    self.operator.dropping = Some((id, self.now().after_us(BEFORE_DROP_US)));
                 }
             }
             6 if self.scenario.has(Kind::Drops) && self.operator.drops < 1 => {

@@ -131,6 +131,9 @@ impl Cluster {
                     self.begin_snapshot(client);
                     (Some(self.transacting.draws.deed()), false)
                 }
+                drawn if drawn % 2 == 0 && self.awaits_drop() => {
+                    (Some(self.transacting.draws.wide_deed()), false)
+                }
                 _ => (Some(self.transacting.draws.deed()), false),
             },
         };

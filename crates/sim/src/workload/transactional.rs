@@ -156,6 +156,14 @@ impl Draws {
         }
     }
 
+    /// Appends to all lists of the first keyspace, so to each of its partitions mostly, and to one of the second.
+    pub(crate) fn wide_deed(&mut self) -> Deed {
+        let (mut keys, others): (Vec<Key>, Vec<Key>) =
+            Key::all(Class::List).into_iter().partition(|key| key.keyspace == 0);
+        keys.push(*self.random.pick(&others));
+        Deed::Commit(keys.into_iter().map(|key| self.write_of(key)).collect())
+    }
+
     /// What somebody else does at the same time with the keys of a transaction, if those are several.
     pub(crate) fn rival(&mut self, steps: &[Step]) -> Option<Deed> {
         let mut keys: Vec<Key> = steps.iter().map(|step| step.key()).collect();
