@@ -65,6 +65,9 @@ pub(super) const BEFORE_DROP_US: u64 = 6 * SECOND;
 const DROP_SOON_US: u64 = 250 * MS;
 const AFTER_DROP_US: u64 = 4 * SECOND;
 
+/// Places from here on do not hear what is decided where all is to be dropped.
+const UPPER_HALF: u64 = 1 << 63;
+
 /// So many decisions are not heard at a time, at most.
 const UNHEARD_MAX: usize = 16;
 
@@ -211,7 +214,7 @@ impl Cluster {
         }
         self.hunts.unheard.retain(|_, until| now < *until);
         self.hunts.heard.retain(|_, until| now < *until);
-        // That a keyspace has gone shows only where one of several places that are left has heard: what was done there stays.
+        // That a keyspace has gone shows only where one of two places that are left has heard: what was done there stays.
         let alone = self.awaits_drop();
         let decision = (told.id, alone.then_some(told.to));
         if self.hunts.unheard.contains_key(&decision) {
@@ -227,7 +230,10 @@ impl Cluster {
             (_, Some(deaf)) if now < deaf.until && deaf.concerns(told) => deaf.until,
             _ => return false,
         };
-        let is_lost = self.streams.network.chance(1, 2);
+        let is_lost = match alone {
+            true => told.to.point >= UPPER_HALF,
+            false => self.streams.network.chance(1, 2),
+        };
         self.trace.say(now, format_args!("DECISION of {:?} is heard: {}", told.id, !is_lost));
         if is_lost {
             self.coverage.commit("decisions heard late");
@@ -274,8 +280,8 @@ impl Cluster {
         self.focus = Some((left, until));
     }
 
-    /// Whether a keyspace is about to be dropped while decisions are not heard in the other.
-    pub(super) fn awaits_drop(&self) -> bool {
+    /// Whether a keyspace is about to be dropped, or has just been, while decisions are not heard in the other.
+    fn awaits_drop(&self) -> bool {
         self.hunts.deaf.is_some_and(|deaf| deaf.deciders.is_some() && self.now() < deaf.until)
     }
 

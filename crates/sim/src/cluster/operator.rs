@@ -108,6 +108,11 @@ impl Cluster {
         }
     }
 
+    /// Whether a keyspace of transactions is about to be dropped.
+    pub(super) fn is_about_to_drop(&self) -> bool {
+        self.operator.dropping.is_some()
+    }
+
     /// A keyspace that is to be dropped is, by then.
     pub(super) fn drop_by(&mut self, soon: Time) {
         if let Some((_, at)) = &mut self.operator.dropping {

@@ -131,9 +131,7 @@ impl Cluster {
                     self.begin_snapshot(client);
                     (Some(self.transacting.draws.deed()), false)
                 }
-                drawn if drawn % 2 == 0 && self.awaits_drop() => {
-                    (Some(self.transacting.draws.wide_deed()), false)
-                }
+                _ if self.is_about_to_drop() => (Some(self.transacting.draws.wide_deed()), false),
                 _ => (Some(self.transacting.draws.deed()), false),
             },
         };
