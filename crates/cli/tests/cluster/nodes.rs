@@ -15,12 +15,18 @@ use crate::PATIENCE;
 /// Ports of a node: its manager's and one instance's, and some that are left free.
 const PORTS: u16 = 4;
 
-/// Clusters that this process has started.
-static STARTED: AtomicU16 = AtomicU16::new(0);
+/// Nodes that may join a cluster, whose ports are behind those of the first.
+const JOINING_MAX: u16 = 1;
+
+/// Ports that this process has given to clusters. None is given to two: those of a node that is down are free for whoever looks, and
+/// clusters of the same addresses are one, as these and their name say which it is.
+static GIVEN: AtomicU16 = AtomicU16::new(0);
 
 pub(crate) struct Cluster {
     folder: PathBuf,
     ports: Vec<u16>,
+    /// Nodes that started together.
+    founded: usize,
     nodes: Vec<Option<Child>>,
     /// A kill takes what was not synced, as a power cut does.
     is_forgetful: bool,
@@ -38,15 +44,15 @@ impl Cluster {
     }
 
     fn start_on(folder: &Path, nodes: u16, is_forgetful: bool) -> Cluster {
-        let is_free = |first: &u16| {
-            (0..nodes * PORTS).all(|behind| TcpListener::bind(("127.0.0.1", first + behind)).is_ok())
-        };
-        // Tests that run at once look for theirs in places of their own.
-        let clusters = STARTED.fetch_add(1, Ordering::Relaxed);
-        let begin = 10_000 + (std::process::id() % 1_000) as u16 * 9 + clusters % 8 * 1_000;
-        let first = (0..200).map(|step| begin + step * PORTS).find(is_free).unwrap();
+        let first = free_ports((nodes + JOINING_MAX) * PORTS);
         let ports: Vec<u16> = (0..nodes).map(|node| first + node * PORTS).collect();
-        let mut cluster = Cluster { folder: folder.to_owned(), ports, nodes: Vec::new(), is_forgetful };
+        let mut cluster = Cluster {
+            folder: folder.to_owned(),
+            ports,
+            founded: usize::from(nodes),
+            nodes: Vec::new(),
+            is_forgetful,
+        };
         // All before any is waited for: none serves before the others are there.
         let mut outputs = Vec::new();
         for node in 0..usize::from(nodes) {
@@ -72,6 +78,7 @@ impl Cluster {
     /// Has another node join; its place.
     pub(crate) fn join(&mut self) -> usize {
         let at = self.ports.len();
+        assert!(at < self.founded + usize::from(JOINING_MAX), "its port may be another cluster's");
         self.ports.push(self.ports[0] + at as u16 * PORTS);
         self.nodes.push(None);
         let mut command = self.command(at);
@@ -210,6 +217,20 @@ impl Drop for Cluster {
         for child in self.nodes.iter_mut().flatten() {
             drop(child.kill());
             drop(child.wait());
+        }
+    }
+}
+
+/// So many ports in a row at which nobody listens, and that no other cluster of this process is given: below those that systems give to
+/// outgoing connections, one of which could take a port while its node is down.
+fn free_ports(count: u16) -> u16 {
+    let begin = 10_000 + (std::process::id() % 1_000) as u16 * 10;
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    loop {
+        let first = begin + GIVEN.fetch_add(count, Ordering::Relaxed);
+        assert!(first + count < 32_768, "no free ports were found");
+        if (first..first + count).all(is_free) {
+            return first;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use zerohop_client::{Client, Keyspace, Options};
@@ -26,15 +27,19 @@ pub(crate) fn on(folder: &Path, listen: SocketAddr) -> ServerOptions {
     ServerOptions { data, instances: Some(2), memory_bytes: 64 << 20, ..ServerOptions::new(listen) }
 }
 
-/// A port with two free ones behind it, so that a node can be started again at the same addresses.
+/// A port with two free ones behind it, so that a node can be started again at the same addresses. Nobody else of this process is given
+/// them, nor does a system give them to outgoing connections: they are free for a moment while the node is down.
 pub(crate) fn fixed_ports() -> SocketAddr {
+    const COUNT: u16 = 3;
+    static GIVEN: AtomicU16 = AtomicU16::new(0);
     #[expect(clippy::disallowed_methods, reason = "tests look for free ports")]
-    let bind = |port: u16| TcpListener::bind(("127.0.0.1", port));
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let begin = 10_000 + (std::process::id() % 1_000) as u16 * 10;
     loop {
-        let first = bind(0).unwrap();
-        let port = first.local_addr().unwrap().port();
-        if port < u16::MAX - 2 && bind(port + 1).is_ok() && bind(port + 2).is_ok() {
-            return SocketAddr::from(([127, 0, 0, 1], port));
+        let first = begin + GIVEN.fetch_add(COUNT, Ordering::Relaxed);
+        assert!(first + COUNT < 32_768, "no free ports were found");
+        if (first..first + COUNT).all(is_free) {
+            return SocketAddr::from(([127, 0, 0, 1], first));
         }
     }
 }
