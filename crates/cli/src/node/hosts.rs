@@ -32,7 +32,7 @@ pub(super) struct ClusterArguments {
     /// Joins a cluster that is there: where a manager of it listens. May be given several times.
     #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
     join: Vec<SocketAddr>,
-    /// Sets a cluster that starts together apart from others on the same hosts.
+    /// Sets a cluster that starts together apart from others at the same addresses, which have folders of their own.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     cluster_name: String,
     /// What fails together with this node, as in rack=a: copies of a partition are kept in different ones.

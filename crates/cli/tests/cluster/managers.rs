@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 use crate::PATIENCE;
 use crate::nodes::Cluster;
 
+/// Shorter than what a failed start waits for instances that it has begun to open, and far longer than asking takes.
+const AT_ONCE: Duration = Duration::from_secs(8);
+
 /// Tries until it is done.
 fn until_done(cluster: &Cluster, arguments: &[&str]) {
     let began = Instant::now();
@@ -50,6 +53,25 @@ fn a_manager_that_is_gone_for_good_is_replaced_by_another_node() {
     });
     cluster.kill(2);
     until_done(&cluster, &["keyspace", "create", "again", "--replicas", "1"]);
+}
+
+#[test]
+fn a_founder_that_has_lost_its_folder_is_told_at_once_how_it_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::start(folder.path(), 3);
+    cluster.kill(2);
+    let data = folder.path().join("node-2");
+    std::fs::remove_dir_all(&data).unwrap();
+    let (hosts, listen) = (cluster.endpoints().join(","), cluster.endpoints().remove(2));
+    let data = data.to_str().unwrap();
+    let began = Instant::now();
+    let (code, out, told) =
+        cluster.run(&["node", "--instances", "1", "--hosts", &hosts, "--listen", &listen, "--data", data]);
+    assert_eq!((code, out.as_str()), (3, ""), "{told}");
+    assert!(told.contains("has lost its log") && told.contains("with --join"), "{told}");
+    // It had no instance that it could have waited for, and nothing went wrong that it does not know.
+    assert!(began.elapsed() < AT_ONCE && !told.contains("a fault of the program"), "{told}");
+    cluster.stop_in_order();
 }
 
 #[test]

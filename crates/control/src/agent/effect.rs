@@ -170,8 +170,8 @@ impl fmt::Display for Ended {
             }
             Self::FoundedBefore { by } => write!(
                 f,
-                "the control group exists, as {by} says, and this manager has lost its log: start it as a new manager and \
-                 set the managers anew"
+                "the control group exists, as {by} says, and this founder of it has lost its log: start the node as a new \
+                 one, with an empty folder and with --join {by} instead of the list of hosts"
             ),
         }
     }

@@ -129,8 +129,8 @@ impl Agent {
             }
             Control::Found { .. } if settings.node.is_some() || settings.map.epoch() > MapEpoch(0) => {
                 return Err(OpenError::Settings(
-                    "this node has been in the cluster, and the log of its manager is lost: start it as a new manager and set \
-                     the managers anew",
+                    "this node has been in the cluster, and the log of its manager is lost: start it with --join and the address of \
+                     another node, instead of the list of hosts",
                 ));
             }
             Control::Found { founders, .. } => founders.clone(),

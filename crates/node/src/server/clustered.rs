@@ -146,13 +146,16 @@ pub(super) fn start(
         control,
         running: Some(Running {
             outcome,
+            ended: None,
             manager: Some(thread),
             instances: Instances { opened, threads: Vec::new(), mailboxes: Vec::new() },
         }),
         end_wait: START_FAILED_WAIT,
     };
+    // Let go before the server, which waits until nobody is left who could open an instance.
+    let opened_out = opened_out;
     // Should any of this fail, dropping the server stops what runs.
-    let Opening::Instances { cluster, node, first_instance, map } = wait(&server, &opening)? else {
+    let Opening::Instances { cluster, node, first_instance, map } = wait(&mut server, &opening)? else {
         return Err(StartError::Cluster { reason: "it joined before its instances were open".to_owned() });
     };
     let ids: Vec<InstanceId> = (first_instance..).map(InstanceId).take(instances).collect();
@@ -191,9 +194,9 @@ pub(super) fn start(
     let (taken, _) = sync_channel(1);
     let serving = Serve { handles, epoch: map.epoch(), is_intact, is_closed, taken };
     if server.control.try_send(Control::Serve(serving)).is_err() {
-        return Err(ended(&server));
+        return Err(ended(&mut server));
     }
-    match wait(&server, &opening)? {
+    match wait(&mut server, &opening)? {
         Opening::Joined => {}
         Opening::Instances { .. } => {
             return Err(StartError::Cluster { reason: "its instances were to be opened twice".to_owned() });
@@ -204,7 +207,7 @@ pub(super) fn start(
 }
 
 /// Waits for the manager's word.
-fn wait(server: &Server, opening: &Receiver<Opening>) -> Result<Opening, StartError> {
+fn wait(server: &mut Server, opening: &Receiver<Opening>) -> Result<Opening, StartError> {
     let stopwatch = Stopwatch::start();
     while stopwatch.elapsed() < JOIN_WAIT {
         match opening.recv_timeout(LOOK) {
@@ -212,8 +215,8 @@ fn wait(server: &Server, opening: &Receiver<Opening>) -> Result<Opening, StartEr
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(ended(server)),
         }
-        if let Some(running) = &server.running
-            && let Ok(Err(error)) = running.outcome.try_recv()
+        if let Some(running) = &mut server.running
+            && let Some(Err(error)) = running.ended_within(Duration::ZERO)
         {
             return Err(StartError::Cluster { reason: error.to_string() });
         }
@@ -225,10 +228,10 @@ fn wait(server: &Server, opening: &Receiver<Opening>) -> Result<Opening, StartEr
 }
 
 /// Why the manager has ended.
-fn ended(server: &Server) -> StartError {
-    let outcome = server.running.as_ref().map(|running| running.outcome.recv_timeout(START_FAILED_WAIT));
-    let reason = match outcome {
-        Some(Ok(Err(error))) => error.to_string(),
+fn ended(server: &mut Server) -> StartError {
+    let heard = server.running.as_mut().and_then(|running| running.ended_within(START_FAILED_WAIT));
+    let reason = match heard {
+        Some(Err(error)) => error.to_string(),
         _ => "the manager has ended; the log says why".to_owned(),
     };
     StartError::Cluster { reason }

@@ -126,6 +126,8 @@ pub struct StopHandle(Arc<Notify>);
 /// What is left to be waited for.
 struct Running {
     outcome: Receiver<Result<(), ServeError>>,
+    /// What was heard of it.
+    ended: Option<Result<(), ServeError>>,
     manager: Option<JoinHandle<()>>,
     instances: Instances,
 }
@@ -270,9 +272,9 @@ impl Server {
 
     fn finish(&mut self) -> Result<(), ServeError> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
-        let outcome = running.outcome.recv();
-        let outcome = outcome
-            .unwrap_or_else(|_| Err(ServeError::Manager { reason: "a fault of the program".to_owned() }));
+        let heard = running.ended.take().or_else(|| running.outcome.recv().ok());
+        let outcome =
+            heard.unwrap_or_else(|| Err(ServeError::Manager { reason: "a fault of the program".to_owned() }));
         // The manager has stopped the instances, unless it came to a bad end itself.
         if running.instances.end(self.end_wait)
             && let Some(thread) = running.manager.take()
@@ -308,6 +310,16 @@ impl StopHandle {
     /// Tells the server to stop. It may have stopped already.
     pub fn stop(&self) {
         self.0.notify_one();
+    }
+}
+
+impl Running {
+    /// How the manager has ended, if it says so in time; the same each time it is asked.
+    fn ended_within(&mut self, wait: Duration) -> Option<&Result<(), ServeError>> {
+        if self.ended.is_none() {
+            self.ended = self.outcome.recv_timeout(wait).ok();
+        }
+        self.ended.as_ref()
     }
 }
 
@@ -406,7 +418,7 @@ impl Assembly<'_> {
             proofs,
         });
         let serving = open_all(plans, opened_out, &ids, &mut instances);
-        let running = Running { outcome, manager: Some(thread), instances };
+        let running = Running { outcome, ended: None, manager: Some(thread), instances };
         let mut server = Server {
             node: saved.node,
             manager,
