@@ -24,7 +24,7 @@ use super::source::Source;
 use crate::common::admin;
 use crate::common::ending::CommandError;
 use crate::common::tls::NodeTls;
-use crate::local::{LocalNode, NodePlan, Starting, free_ports};
+use crate::local::{HeldPorts, LocalNode, NodePlan, Starting};
 use crate::output::StatusLine;
 
 /// Nodes at first.
@@ -116,7 +116,9 @@ pub(super) async fn run(
     folder: &Path,
     kill_after: Option<u64>,
 ) -> Result<ClusterReport, CommandError> {
-    let plans = plans(folder)?;
+    let ports = HeldPorts::find(PORTS * (NODES + 1))
+        .ok_or_else(|| CommandError::Node("no free ports were found for the demo's cluster".to_owned()))?;
+    let plans = plans(folder, ports.first());
     let (founders, fourth) = plans.split_at(usize::from(NODES));
     let starting = founders.iter().map(Starting::spawn).collect::<Result<Vec<_>, CommandError>>()?;
     let mut nodes = Vec::new();
@@ -210,9 +212,7 @@ pub(super) async fn run(
 }
 
 /// Those that start together, and one that joins them.
-fn plans(folder: &Path) -> Result<Vec<NodePlan>, CommandError> {
-    let first = free_ports(PORTS * (NODES + 1))
-        .ok_or_else(|| CommandError::Node("no free ports were found for the demo's cluster".to_owned()))?;
+fn plans(folder: &Path, first: SocketAddr) -> Vec<NodePlan> {
     let at = |node: u16| SocketAddr::new(first.ip(), first.port() + node * PORTS);
     let hosts: Vec<SocketAddr> = (0..NODES).map(at).collect();
     let plan = |node: u16| NodePlan {
@@ -226,7 +226,7 @@ fn plans(folder: &Path) -> Result<Vec<NodePlan>, CommandError> {
         log_level: "error".to_owned(),
         environment: Vec::new(),
     };
-    Ok((0..=NODES).map(plan).collect())
+    (0..=NODES).map(plan).collect()
 }
 
 async fn connect(nodes: &[LocalNode]) -> Result<Client, CommandError> {

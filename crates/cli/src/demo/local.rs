@@ -7,22 +7,24 @@ use zerohop_node::disk::{HOLD_UNSYNCED, TEST_DISK_VARIABLE};
 use super::limits::PORTS;
 use crate::common::ending::CommandError;
 use crate::common::tls::NodeTls;
-use crate::local::{LocalNode, NodePlan, free_ports};
+use crate::local::{HeldPorts, LocalNode, NodePlan};
 
 /// A node of the demo.
 #[derive(Debug)]
 pub(super) struct DemoNode {
     node: LocalNode,
     plan: NodePlan,
+    /// It keeps them through all its starts.
+    ports: HeldPorts,
 }
 
 impl DemoNode {
     /// Starts one whose data is in the folder `node-1` of `work`, as `zerohop up --data` would have it.
     pub(super) async fn start(work: &Path) -> Result<Self, CommandError> {
-        let listen = free_ports(PORTS)
+        let ports = HeldPorts::find(PORTS)
             .ok_or_else(|| CommandError::Node("no free ports were found for the demo's node".to_owned()))?;
         let plan = NodePlan {
-            listen,
+            listen: ports.first(),
             data: Some(work.join("node-1")),
             instances: None,
             hosts: Vec::new(),
@@ -32,7 +34,7 @@ impl DemoNode {
             log_level: "error".to_owned(),
             environment: vec![(TEST_DISK_VARIABLE, "")],
         };
-        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan })
+        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan, ports })
     }
 
     pub(super) fn endpoint(&self) -> &str {
@@ -45,18 +47,18 @@ impl DemoNode {
 
     /// Stops it in order, and starts it on a disk that forgets what was not synced when it is killed.
     pub(super) async fn restart_on_a_forgetful_disk(self) -> Result<Self, CommandError> {
-        let DemoNode { node, mut plan } = self;
+        let DemoNode { node, mut plan, ports } = self;
         node.stop().await?;
         plan.environment = vec![(TEST_DISK_VARIABLE, HOLD_UNSYNCED)];
-        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan })
+        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan, ports })
     }
 
     /// Kills it with SIGKILL, and starts it on an ordinary disk.
     pub(super) async fn kill_and_start(self) -> Result<Self, CommandError> {
-        let DemoNode { node, mut plan } = self;
+        let DemoNode { node, mut plan, ports } = self;
         node.kill().await?;
         plan.environment = vec![(TEST_DISK_VARIABLE, "")];
-        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan })
+        Ok(DemoNode { node: LocalNode::start(&plan).await?, plan, ports })
     }
 
     pub(super) async fn stop(self) -> Result<(), CommandError> {

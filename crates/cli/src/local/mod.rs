@@ -22,7 +22,7 @@ use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 use zerohop_node::server::limits::{OPEN_WAIT, STOP_WAIT};
 
-pub(crate) use self::ports::free_ports;
+pub(crate) use self::ports::HeldPorts;
 pub(crate) use self::ready::{Ready, ReadyInstance};
 
 use crate::common::ending::CommandError;

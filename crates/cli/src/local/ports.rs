@@ -1,6 +1,6 @@
-//! Free ports for a node that keeps them when it is started again.
+//! Free ports for nodes that keep them when they are started again.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
 use zerohop_node::clock::HybridClock;
 
@@ -9,19 +9,55 @@ use zerohop_node::clock::HybridClock;
 const FIRST: u16 = 20_000;
 const END: u16 = 32_000;
 
-/// Places looked at.
-const TRIES_MAX: u16 = 200;
+/// Ports are held by blocks of so many, all of whose beginnings are marked.
+const BLOCK: u16 = 64;
+const BLOCKS: u16 = (END - FIRST) / BLOCK;
 
-/// An address of this machine at which nobody listens, nor at the ports behind it, so many in all. Somebody may listen
-/// there a moment later.
-pub(crate) fn free_ports(count: u16) -> Option<SocketAddr> {
-    let places = (END - FIRST) / count;
-    let draw =
-        HybridClock::default().tick().millis() ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9);
-    let first = (draw % u64::from(places)) as u16;
-    (0..TRIES_MAX.min(places))
-        .map(|step| SocketAddr::from((Ipv4Addr::LOCALHOST, FIRST + (first + step * 7) % places * count)))
-        .find(|at| (0..count).all(|behind| is_free(SocketAddr::new(at.ip(), at.port() + behind))))
+/// Ports in a row of this machine that no other process which looks for some here is given as long as this lives, also while the nodes
+/// that are to listen there have not started yet, or are down: clusters that came to the same addresses would take each other's nodes
+/// for their own.
+#[derive(Debug)]
+pub(crate) struct HeldPorts {
+    first: SocketAddr,
+    /// Of the first port of each block, which nothing else of ours uses so.
+    _marks: Vec<UdpSocket>,
+}
+
+impl HeldPorts {
+    /// So many at which nobody listens.
+    pub(crate) fn find(count: u16) -> Option<HeldPorts> {
+        let blocks = count.div_ceil(BLOCK);
+        let places = BLOCKS.checked_sub(blocks)? + 1;
+        let draw =
+            HybridClock::default().tick().millis() ^ u64::from(std::process::id()).wrapping_mul(0x9e37_79b9);
+        let begin = (draw % u64::from(places)) as u16;
+        (0..places).find_map(|step| HeldPorts::hold((begin + step) % places, blocks, count))
+    }
+
+    fn hold(place: u16, blocks: u16, count: u16) -> Option<HeldPorts> {
+        let first = FIRST + place * BLOCK;
+        let marks: Option<Vec<UdpSocket>> =
+            (0..blocks).map(|block| mark(at(first + block * BLOCK))).collect();
+        let marks = marks?;
+        (0..count)
+            .all(|behind| is_free(at(first + behind)))
+            .then(|| HeldPorts { first: at(first), _marks: marks })
+    }
+
+    /// The first of them.
+    pub(crate) fn first(&self) -> SocketAddr {
+        self.first
+    }
+}
+
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+fn mark(at: SocketAddr) -> Option<UdpSocket> {
+    #[expect(clippy::disallowed_methods, reason = "nothing is sent: the system gives it to one process only")]
+    let socket = UdpSocket::bind(at);
+    socket.ok()
 }
 
 fn is_free(at: SocketAddr) -> bool {
@@ -38,13 +74,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn free_ports_are_free() {
-        let at = free_ports(9).unwrap();
-        assert!(at.ip().is_loopback() && (FIRST..END - 8).contains(&at.port()));
+    fn ports_that_are_held_are_free_and_nobody_else_is_given_them() {
+        let counts = [9, 1, BLOCK, BLOCK + 1, 3 * BLOCK, 2];
+        let held: Vec<HeldPorts> = counts.map(|count| HeldPorts::find(count).unwrap()).into();
+        let mut ports = Vec::new();
+        for (one, count) in held.iter().zip(counts) {
+            assert!(one.first().ip().is_loopback());
+            ports.extend((0..count).map(|behind| one.first().port() + behind));
+        }
+        assert!(ports.iter().all(|port| (FIRST..END).contains(port)));
+        let all = ports.len();
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), all, "given twice though nobody listens");
         #[expect(clippy::disallowed_methods, reason = "takes them")]
         let taken: Vec<TcpListener> =
-            (0..9).map(|behind| TcpListener::bind((at.ip(), at.port() + behind)).unwrap()).collect();
-        assert!((0..9).all(|behind| !is_free(SocketAddr::new(at.ip(), at.port() + behind))));
+            ports.iter().map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap()).collect();
+        let place = (held[0].first().port() - FIRST) / BLOCK;
+        drop(held);
+        assert!(HeldPorts::hold(place, 1, 9).is_none(), "somebody listens");
         drop(taken);
+        assert!(HeldPorts::hold(place, 1, 9).is_some(), "let go");
+    }
+
+    #[test]
+    fn more_ports_than_there_are_are_not_found() {
+        assert!(HeldPorts::find(END - FIRST + BLOCK).is_none());
     }
 }

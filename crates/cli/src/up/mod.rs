@@ -12,7 +12,7 @@ use crate::common::ending::{CommandError, Ending};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
-use crate::local::{LocalNode, NodePlan, Ready, Starting, free_ports};
+use crate::local::{HeldPorts, LocalNode, NodePlan, Ready, Starting};
 use crate::output;
 
 /// Where data goes if nothing else is said.
@@ -78,7 +78,7 @@ async fn serve(arguments: &UpArguments, nodes: u32) -> Result<Ending, CommandErr
     if arguments.ends_with_input {
         signals.end_with_input();
     }
-    let plans = arguments.plans(nodes)?;
+    let (plans, _ports) = arguments.plans(nodes)?;
     let mut nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
         // Dropping the start kills the children.
@@ -172,7 +172,8 @@ impl UpArguments {
         Ok(nodes)
     }
 
-    fn plans(&self, nodes: u32) -> Result<Vec<NodePlan>, CommandError> {
+    /// What to start, and the ports if these were looked for.
+    fn plans(&self, nodes: u32) -> Result<(Vec<NodePlan>, Option<HeldPorts>), CommandError> {
         let data = self.folder();
         // What is wrong with it is told once, not by each node.
         self.secret.read()?;
@@ -190,23 +191,24 @@ impl UpArguments {
         };
         let first = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         if nodes == 1 {
-            return Ok(vec![plan(1, first, &[], self.instances)]);
+            return Ok((vec![plan(1, first, &[], self.instances)], None));
         }
         let nodes = nodes as usize;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let instances = self.instances.unwrap_or(cores / nodes).max(1);
         let no_room = || CommandError::Usage(format!("{nodes} nodes of {instances} instances find no ports"));
         let ports = u16::try_from((instances + 1) * nodes).map_err(|_| no_room())?;
-        let first = match self.port {
-            0 => free_ports(ports).ok_or_else(no_room)?,
-            _ => first,
+        let held = match self.port {
+            0 => Some(HeldPorts::find(ports).ok_or_else(no_room)?),
+            _ => None,
         };
+        let first = held.as_ref().map_or(first, HeldPorts::first);
         first.port().checked_add(ports).ok_or_else(no_room)?;
         let hosts: Vec<SocketAddr> = (0..nodes)
             .map(|node| SocketAddr::new(first.ip(), first.port() + (node * (instances + 1)) as u16))
             .collect();
         let plans = (1..).zip(&hosts).map(|(number, listen)| plan(number, *listen, &hosts, Some(instances)));
-        Ok(plans.collect())
+        Ok((plans.collect(), held))
     }
 
     fn tell(&self, nodes: &[LocalNode]) -> Result<(), CommandError> {
