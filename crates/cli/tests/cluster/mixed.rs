@@ -2,17 +2,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use zerohop_client::{Blob, Client, Failure, Keyspace, Transform};
+use zerohop_client::{Blob, Client, Error, Failure, Keyspace, Options, Transform};
 
+use crate::PATIENCE;
 use crate::loads::connect;
 use crate::nodes::Cluster;
 
 const CHUNK: u64 = 4096;
 /// Bytes of the blob that every change covers, in five chunks.
 const WHOLE: u64 = 4 * CHUNK + 100;
+
+/// How long one who counts tries amidst changes.
+const COUNT_MAX: Duration = Duration::from_secs(3);
 
 async fn all(blob: &Blob<'_>) -> Vec<u8> {
     let size = blob.stat().await.unwrap().unwrap().size;
@@ -256,13 +260,25 @@ async fn numbers_that_many_change_silently_add_up() {
     }
 }
 
+/// What those who change and the one who counts tell each other.
+#[derive(Default)]
+struct Told {
+    stop: AtomicBool,
+    /// They are to let the one who counts go first, who may be in their way for long: they change what it reads all the time.
+    wait: AtomicBool,
+    done: AtomicU64,
+}
+
 /// Writes all of a blob, adds to another, and counts in a record and a list, each time as one. How many were done, and those of which
 /// nobody knows.
-async fn change(client: Client, worker: u8, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) -> (u64, u64) {
+async fn change(client: Client, worker: u8, told: Arc<Told>) -> (u64, u64) {
     let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
     let (mut written, mut unknown) = (0, 0);
     for number in 0_u64.. {
-        if stop.load(Ordering::Relaxed) {
+        while told.wait.load(Ordering::Relaxed) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if told.stop.load(Ordering::Relaxed) {
             break;
         }
         let ended = client
@@ -279,7 +295,7 @@ async fn change(client: Client, worker: u8, stop: Arc<AtomicBool>, done: Arc<Ato
         match ended {
             Ok(()) => {
                 written += 1;
-                done.fetch_add(1, Ordering::Relaxed);
+                told.done.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) if error.is_unknown() => unknown += 1,
             Err(error) => panic!("{error}"),
@@ -288,8 +304,9 @@ async fn change(client: Client, worker: u8, stop: Arc<AtomicBool>, done: Arc<Ato
     (written, unknown)
 }
 
-/// How many changes there were, which blobs, record and list agree upon.
-async fn count(client: &Client, keyspace: &Keyspace) -> u64 {
+/// How many changes there were, which blobs, record and list agree upon. Errors: others changed them again and again meanwhile, or a
+/// node has gone, until the client's deadline.
+async fn count(client: &Client, keyspace: &Keyspace) -> Result<u64, Error> {
     let counted = client.transaction(|tx| async move {
         let (cells, log) = (tx.blob(keyspace, "cells"), tx.blob(keyspace, "log"));
         let cells = cells.read(0, WHOLE + 8).await?;
@@ -297,13 +314,13 @@ async fn count(client: &Client, keyspace: &Keyspace) -> u64 {
         let count = tx.get(keyspace, "count").await?.unwrap_or_default();
         Ok((cells, size, count))
     });
-    let (cells, size, count) = counted.await.unwrap();
+    let (cells, size, count) = counted.await?;
     let (cells, number) = cells.split_at(WHOLE as usize);
     assert!(cells.iter().all(|byte| *byte == cells[0]), "of one write");
     let count: u64 = String::from_utf8_lossy(&count).parse().unwrap();
     assert_eq!(u64::from_le_bytes(number.try_into().unwrap()), count);
     assert_eq!(size, CHUNK + 600 * count);
-    count
+    Ok(count)
 }
 
 #[tokio::test]
@@ -319,28 +336,41 @@ async fn blobs_and_records_change_as_one_through_the_kill_of_a_node() {
     // Appends have nothing to do with chunk 0, which is locked with the header.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     keyspace.insert("count", "0").await.unwrap();
-    let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let told = Arc::new(Told::default());
     let mut workers = JoinSet::new();
     for worker in 0..3 {
         let client = connect(&cluster.endpoints()).await;
-        workers.spawn(change(client, worker, Arc::clone(&stop), Arc::clone(&done)));
+        workers.spawn(change(client, worker, Arc::clone(&told)));
     }
+    let endpoints = cluster.endpoints();
+    let endpoints: Vec<&str> = endpoints.iter().map(String::as_str).collect();
+    let options = Options { deadline: COUNT_MAX, ..Options::default() };
+    let counter = Client::connect_with(&endpoints, options).await.unwrap();
+    let counts = counter.keyspace("default").await.unwrap();
     for round in 0..20 {
-        count(&client, &keyspace).await;
+        if let Err(error) = count(&counter, &counts).await {
+            eprintln!("round {round}, all wait: {error}");
+            told.wait.store(true, Ordering::Relaxed);
+            count(&client, &keyspace).await.unwrap();
+            told.wait.store(false, Ordering::Relaxed);
+        }
         if round == 5 {
             cluster.kill(0);
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let before = done.load(Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(done.load(Ordering::Relaxed) > before, "they go on without the node");
-    stop.store(true, Ordering::Relaxed);
+    let before = told.done.load(Ordering::Relaxed);
+    let began = Instant::now();
+    while told.done.load(Ordering::Relaxed) == before {
+        assert!(began.elapsed() < PATIENCE, "they do not go on without the node");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    told.stop.store(true, Ordering::Relaxed);
     let (mut written, mut unknown) = (0, 0);
     while let Some(ended) = workers.join_next().await {
         let (one, other) = ended.unwrap();
         (written, unknown) = (written + one, unknown + other);
     }
-    let counted = count(&client, &keyspace).await;
+    let counted = count(&client, &keyspace).await.unwrap();
     assert!((written..=written + unknown).contains(&counted), "{counted} of {written} and {unknown}");
 }

@@ -42,8 +42,9 @@ const CLIENTS: usize = 3;
 const BEFORE: Duration = Duration::from_millis(1500);
 const AFTER: Duration = Duration::from_millis(2500);
 
-/// A call that runs into a failover takes no longer; the goal is 2 s, this is a test on a loaded machine.
-const GAP_MAX: Duration = Duration::from_secs(10);
+/// A call that runs into a failover takes no longer; the goal is 2 s, this is a test on a loaded machine, where three processes of a
+/// debug build that start at once have been seen to need 12 s.
+const GAP_MAX: Duration = Duration::from_secs(25);
 
 /// Not a test: a client process of the others.
 #[test]
