@@ -42,9 +42,11 @@ const CLIENTS: usize = 3;
 const BEFORE: Duration = Duration::from_millis(1500);
 const AFTER: Duration = Duration::from_millis(2500);
 
-/// A call that runs into a failover takes no longer; the goal is 2 s, this is a test on a loaded machine, where three processes of a
-/// debug build that start at once have been seen to need 12 s.
-const GAP_MAX: Duration = Duration::from_secs(25);
+/// A call that runs into a failover takes no longer; the goal is 2 s, this is a test on a loaded machine.
+const GAP_MAX: Duration = Duration::from_secs(10);
+
+/// Nor one that runs into a start of all nodes at once: in a debug build on a loaded machine that has been seen to take 12 s.
+const START_MAX: Duration = Duration::from_secs(25);
 
 /// Not a test: a client process of the others.
 #[test]
@@ -55,7 +57,7 @@ fn client_process() {
 /// Has clients work while `strike` does something to the nodes; checks what they were told. `name` is printed.
 fn under_load(name: &str, net: Net, keyspace: &str, strike: impl FnOnce(&mut Nodes)) {
     let folder = tempfile::tempdir().unwrap();
-    under_load_in(folder.path(), name, net, keyspace, strike);
+    under_load_in(folder.path(), name, net, keyspace, GAP_MAX, strike);
 }
 
 fn under_load_in(
@@ -63,6 +65,7 @@ fn under_load_in(
     name: &str,
     net: Net,
     keyspace: &str,
+    gap_max: Duration,
     strike: impl FnOnce(&mut Nodes),
 ) {
     let mut nodes = Nodes::start(net, NODES, folder);
@@ -77,11 +80,11 @@ fn under_load_in(
     strike(&mut nodes);
     std::thread::sleep(AFTER);
     let calls = load.stop();
-    tell_and_check(name, calls, struck);
+    tell_and_check(name, calls, struck, gap_max);
     nodes.wait_until_whole();
 }
 
-fn tell_and_check(name: &str, calls: Vec<Call>, struck: Time) {
+fn tell_and_check(name: &str, calls: Vec<Call>, struck: Time, gap_max: Duration) {
     let took = |call: &Call| call.returned.unwrap_or(Time::NEVER).0 - call.invoked.0;
     let before = calls.iter().filter(|call| call.invoked < struck).count();
     let after: Vec<&Call> = calls.iter().filter(|call| call.returned.is_some_and(|at| at > struck)).collect();
@@ -99,7 +102,7 @@ fn tell_and_check(name: &str, calls: Vec<Call>, struck: Time) {
         "too little was done: {before} calls before, {} after",
         after.len()
     );
-    assert!(longest < GAP_MAX, "a call took {longest:?}");
+    assert!(longest < gap_max, "a call took {longest:?}");
     let findings = zerohop_sim::check::check(&calls::history(calls));
     let told: Vec<String> = findings.violations.iter().take(3).map(ToString::to_string).collect();
     assert!(told.is_empty(), "{} things do not hold:\n{}", findings.violations.len(), told.join("\n"));
@@ -129,7 +132,8 @@ fn a_node_is_paused_and_wakes_as_a_former_primary() {
 
 #[test]
 fn all_nodes_are_killed_at_once_and_start_again() {
-    under_load("all killed", Net::loopback(), "strict", |nodes| {
+    let folder = tempfile::tempdir().unwrap();
+    under_load_in(folder.path(), "all killed", Net::loopback(), "strict", START_MAX, |nodes| {
         nodes.kill(&[0, 1, 2]);
         nodes.start_again(&[0, 1, 2]);
     });
@@ -175,7 +179,7 @@ fn a_node_whose_disk_is_full_hands_over_stays_and_comes_back() {
         eprintln!("disk full: not run, as only root may mount a disk of 160 MiB");
         return;
     };
-    under_load_in(folder.path(), "disk full", Net::loopback(), "default", |nodes| {
+    under_load_in(folder.path(), "disk full", Net::loopback(), "default", GAP_MAX, |nodes| {
         let before = nodes.status_of(0).unwrap();
         assert_eq!(before["troubles"], serde_json::json!([]), "{before:#}");
         assert!(before["primaries"].as_u64() > Some(0), "{before:#}");
