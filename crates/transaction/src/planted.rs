@@ -1,5 +1,5 @@
-//! Bugs that can be planted, so that a test can show that the simulation finds them. Without the feature `planted-bugs`
-//! there are none: the checks are constants.
+//! Bugs that can be planted, so that a test can show that the simulation finds them. A build
+//! without debug assertions, as users have it, has none: there the checks are constants.
 
 /// A bug to plant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Bug {
     ];
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 mod chosen {
     use std::cell::Cell;
 
@@ -77,12 +77,12 @@ mod chosen {
     }
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 pub(crate) use chosen::is_planted;
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 pub use chosen::plant;
 
-#[cfg(not(feature = "planted-bugs"))]
+#[cfg(not(debug_assertions))]
 pub(crate) const fn is_planted(_: Bug) -> bool {
     false
 }

@@ -1,5 +1,5 @@
 //! Bugs planted on purpose in agents are found by playing nodes, each within a stated number of seeds.
-#![cfg(feature = "planted-bugs")]
+#![cfg(debug_assertions)]
 
 use zerohop_control::planted::{Bug, plant};
 

@@ -1,5 +1,5 @@
 //! Bugs planted on purpose are found by the simulation, each within a stated number of seeds; none is reported without.
-#![cfg(feature = "planted-bugs")]
+#![cfg(debug_assertions)]
 
 use zerohop_control::planted::{Bug, plant};
 

@@ -133,7 +133,7 @@ fn a_voter_that_has_restarted_does_not_vote_again_in_the_same_term() {
 }
 
 /// Shows that the test above would find it.
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn a_vote_that_was_not_written_makes_two_leaders_of_one_term() {
     use zerohop_control::planted::{Bug, plant};

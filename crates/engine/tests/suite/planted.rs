@@ -1,5 +1,5 @@
 //! The random histories find what is planted, and nothing where nothing is planted.
-#![cfg(feature = "planted-bugs")]
+#![cfg(debug_assertions)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -162,7 +162,7 @@ fn what_was_taken_in_part_is_gone_after_a_crash_at_any_moment() {
     }
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn a_part_that_is_kept_is_found() {
     use zerohop_engine::planted::{Bug, plant};

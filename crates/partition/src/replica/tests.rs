@@ -490,7 +490,7 @@ fn a_follower_that_the_log_cannot_bring_up_takes_the_whole_state() {
     assert_eq!(of_a.expect("can be read").records, 7);
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn each_rule_broken_is_seen_by_its_test() {
     use super::lease::tests as lease;

@@ -11,7 +11,7 @@ mod check;
 mod client;
 mod control;
 mod host;
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 mod planted;
 mod totals;
 mod world;

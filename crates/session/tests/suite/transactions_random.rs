@@ -224,7 +224,7 @@ fn what_is_held_sums_up_though_answers_come_late() {
     assert!(done > 3_000, "{done} of 4000");
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn planted_bugs_are_found() {
     use zerohop_session::planted::{Bug, plant};

@@ -386,7 +386,7 @@ fn partitions_that_two_hold_are_split_and_the_second_takes_over() {
     }
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn planted_counts_of_sisters_records_are_seen() {
     use crate::planted::{Bug, plant};

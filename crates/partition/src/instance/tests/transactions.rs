@@ -572,7 +572,7 @@ fn decider_and_participants_may_fail_over_at_any_moment_with_three_copies() {
     }
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn planted_bugs_are_seen() {
     use crate::planted::{Bug, plant};

@@ -127,7 +127,7 @@ fn a_wait_sees_a_state_that_came_and_went_within_one_flush() {
     assert_eq!(rig.answer(token(1)).and_then(|a| a.bytes()), Some(b"one".to_vec()));
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn planted_waits_that_nobody_wakes_are_seen() {
     use crate::planted::{Bug, plant};

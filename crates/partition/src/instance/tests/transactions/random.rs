@@ -228,7 +228,7 @@ fn seeds() -> std::ops::Range<u64> {
     0..more.unwrap_or(6)
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn planted_bugs_of_the_protocol_are_seen() {
     use zerohop_transaction::planted::{Bug, plant};

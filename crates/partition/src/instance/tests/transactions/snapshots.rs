@@ -248,7 +248,7 @@ fn every_snapshot_has_all_the_money_whatever_is_transferred_and_whoever_is_prima
     play(0..more.unwrap_or(6));
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn planted_bugs_of_snapshots_are_seen() {
     use crate::planted::{Bug, plant};

@@ -145,7 +145,7 @@ fn a_decision_that_is_split_from_its_participants_is_told_by_the_daughter_that_h
     }
 }
 
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 #[test]
 fn planted_bugs_of_splits_are_seen() {
     use crate::planted::{Bug as Here, plant as plant_here};
