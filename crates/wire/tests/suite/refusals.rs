@@ -1,5 +1,4 @@
 //! What bad input gets: a typed error that names what was wrong, and whether the connection can go on.
-#![allow(missing_docs, reason = "a test")]
 
 use zerohop_wire::ids::*;
 use zerohop_wire::limits::*;

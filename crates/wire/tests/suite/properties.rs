@@ -1,10 +1,7 @@
 //! What must hold of every message, and of every sequence of bytes.
-#![allow(missing_docs, unreachable_pub, reason = "a test")]
 
-mod support;
-
+use crate::support::{Seed, envelope, seed, with_message};
 use proptest::prelude::*;
-use support::{envelope, seed, with_message};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::ids::Timestamp;
@@ -15,7 +12,7 @@ use zerohop_wire::{Decoded, Decoder, Encoder, Envelope, Features, Gathering, HEA
 const DECODER: Decoder = Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0));
 const LZ4: Encoder = Encoder { version: 1, body_checksum: true, compress_from_bytes: Some(0) };
 
-fn encoded(encoder: Encoder, seed: &support::Seed) -> Vec<u8> {
+fn encoded(encoder: Encoder, seed: &Seed) -> Vec<u8> {
     let mut bytes = Vec::new();
     with_message(seed, |message| {
         encoder.encode(&envelope(seed), message, &mut bytes).expect("within bounds")

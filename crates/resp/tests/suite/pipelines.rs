@@ -1,7 +1,5 @@
 //! Whatever a client sends, and however it is cut and delayed: the replies are those of one command after the other.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
-
 use proptest::prelude::*;
 use zerohop_placement::hash::key_slot;
 use zerohop_resp::model::ModelWorld;

@@ -118,10 +118,10 @@ fn hex(bytes: &[u8]) -> String {
 fn golden(name: &str, vectors: Vec<Vec<u8>>) {
     let text: String = vectors.iter().map(|bytes| hex(bytes) + "\n").collect();
     let pinned = match name {
-        "messages" => include_str!("golden/messages.hex"),
-        "entries" => include_str!("golden/entries.hex"),
-        "parts" => include_str!("golden/parts.hex"),
-        _ => include_str!("golden/items.hex"),
+        "messages" => include_str!("../golden/messages.hex"),
+        "entries" => include_str!("../golden/entries.hex"),
+        "parts" => include_str!("../golden/parts.hex"),
+        _ => include_str!("../golden/items.hex"),
     };
     assert_eq!(text, pinned, "the bytes of {name} have changed: old ones must still be read");
 }
@@ -144,7 +144,7 @@ fn entries_are_as_pinned_and_read_back() {
 
 #[test]
 fn entries_of_the_version_before_are_read_with_participants_of_one_hash() {
-    let vectors = include_str!("golden/entries-1.hex").lines();
+    let vectors = include_str!("../golden/entries-1.hex").lines();
     let bytes = |line: &str| -> Vec<u8> {
         (0..line.len()).step_by(2).map(|at| u8::from_str_radix(&line[at..at + 2], 16).unwrap()).collect()
     };

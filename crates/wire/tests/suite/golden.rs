@@ -3,16 +3,11 @@
 //! To add a vector, add it to the lists below and run with `ZEROHOP_GOLDEN=write`; existing files are never changed by
 //! that. A file that no longer matches means that old programs and new ones would misunderstand each other: give the
 //! message a new kind, or the protocol a new version.
-#![allow(missing_docs, unreachable_pub, reason = "a test")]
-
-#[path = "support/admin.rs"]
-mod admin;
-#[path = "support/failures.rs"]
-mod failures;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use crate::support::{admin, failures};
 use zerohop_wire::admin::{AdminAnswer, AdminRequest};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
@@ -457,7 +452,7 @@ fn every_message_has_exactly_its_golden_bytes() {
 
 #[test]
 fn control_requests_of_every_kind_have_golden_bytes_and_are_read_back() {
-    const SPECIFICATION: &str = include_str!("../../../docs/protocols/admin.proto");
+    const SPECIFICATION: &str = include_str!("../../../../docs/protocols/admin.proto");
     let one_of = |name: &str| -> BTreeSet<String> {
         let (_, behind) = SPECIFICATION.split_once(&format!("oneof {name} {{\n")).unwrap();
         let (fields, _) = behind.split_once("  }\n").unwrap();

@@ -2,14 +2,13 @@
 //! replaced at any moment and moved, deposed ones that do not know it yet, a network that loses, repeats, delays and
 //! reorders, clients that repeat and vanish. What comes of a seed is checked: an order explains all that was read, accounts
 //! add up, snapshots are what was, and in the end nothing is left of any transaction.
-#![allow(missing_docs, unreachable_pub, clippy::print_stdout, clippy::unwrap_used)]
 
 mod check;
 mod client;
-#[path = "../../../sim/src/check/cycles.rs"]
+#[path = "../../../../sim/src/check/cycles.rs"]
 mod cycles;
 mod group;
-#[cfg(feature = "planted-bugs")]
+#[cfg(debug_assertions)]
 mod planted;
 mod random;
 mod staging;

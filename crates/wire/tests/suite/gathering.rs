@@ -1,10 +1,7 @@
 //! Requests and answers that share frames say what they would say in frames of their own.
-#![allow(missing_docs, unreachable_pub, reason = "a test")]
 
-mod support;
-
+use crate::support::{Seed, envelope, seed, with_message};
 use proptest::prelude::*;
-use support::{Seed, envelope, seed, with_message};
 use zerohop_wire::ids::*;
 use zerohop_wire::limits::{GATHERED_BYTES, GATHERED_MAX, SPLIT_BYTES_MIN};
 use zerohop_wire::messages::*;

@@ -1,7 +1,7 @@
 //! Clusters from a few seeds show what is planted in any part of them, and the same seeds nothing where nothing is planted.
 //! `ZEROHOP_BUG=Name,Name` looks for some alone (`transactions`: for those of transactions), whether they are listed here or not, `ZEROHOP_BUG=all` for all;
 //! `ZEROHOP_SEEDS=n` plays so many at most; with `ZEROHOP_CHECKER=name` only what that checker says counts.
-#![cfg(feature = "planted-bugs")]
+#![cfg(debug_assertions)]
 #![expect(clippy::print_stdout, reason = "tells which seed found what")]
 
 use std::collections::BTreeMap;
@@ -31,16 +31,27 @@ enum In {
     Transaction(transaction::Bug),
 }
 
-/// Those that are found, with the seed that showed it last, which is played first: then it costs one seed, or two. Others were not
-/// found within the seeds that were played, or cannot be: docs/reliability.md.
-const FOUND: [(In, u64); 35] = [
+/// One of each kind (copies, leases, control, commits, intents, drops, sessions, scans, engines), with the seed that showed it last,
+/// which is played first: then it costs one seed, or two.
+const CANARIES: [(In, u64); 9] = [
     (In::Partition(partition::Bug::AcknowledgedAlone), 0),
-    (In::Partition(partition::Bug::LeaseNotChecked), 0),
     (In::Partition(partition::Bug::GrantNotWaitedOut), 4),
+    (In::Control(control::Bug::PromotesFollower), 1),
+    (In::Transaction(transaction::Bug::FreedBeforeDecision), 0),
+    (In::Partition(partition::Bug::ConfirmIgnoresIntents), 0),
+    (In::Partition(partition::Bug::DroppedAtOnce), 17),
+    (In::Session(session::Bug::ReadsUnconfirmed), 0),
+    (In::Partition(partition::Bug::ScanPassesOver), 0),
+    (In::Engine(engine::Bug::SeedUnheard), 0),
+];
+
+/// The others that are found. What is in neither list was not found within the seeds that were played, or cannot be:
+/// docs/reliability.md.
+const OTHERS: [(In, u64); 26] = [
+    (In::Partition(partition::Bug::LeaseNotChecked), 0),
     (In::Partition(partition::Bug::NewerGrantUsed), 4),
     (In::Partition(partition::Bug::PrecedingNotMatched), 0),
     (In::Control(control::Bug::RestartedStaysInSync), 0),
-    (In::Control(control::Bug::PromotesFollower), 1),
     (In::Partition(partition::Bug::OlderEpochAccepted), 0),
     (In::Partition(partition::Bug::TruncationSkipped), 0),
     (In::Partition(partition::Bug::SessionsForgottenAtPromotion), 0),
@@ -51,7 +62,6 @@ const FOUND: [(In, u64); 35] = [
     (In::Partition(partition::Bug::MarkNotAwaited), 3),
     (In::Partition(partition::Bug::UndecidedIgnored), 1),
     (In::Transaction(transaction::Bug::ReadsUnchecked), 2),
-    (In::Transaction(transaction::Bug::FreedBeforeDecision), 0),
     (In::Transaction(transaction::Bug::TimestampTooEarly), 3),
     (In::Transaction(transaction::Bug::ForgottenBeforeFinished), 3),
     (In::Transaction(transaction::Bug::EarlierAttemptCounts), 7),
@@ -59,16 +69,11 @@ const FOUND: [(In, u64); 35] = [
     (In::Transaction(transaction::Bug::RepeatedPrepareApplied), 23),
     (In::Transaction(transaction::Bug::UnknownNotLogged), 9),
     (In::Partition(partition::Bug::TransactionTwice), 1),
-    (In::Partition(partition::Bug::ConfirmIgnoresIntents), 0),
-    (In::Partition(partition::Bug::DroppedAtOnce), 17),
     (In::Partition(partition::Bug::HoldIgnored), 6),
     (In::Session(session::Bug::AnswersByPart), 0),
-    (In::Session(session::Bug::ReadsUnconfirmed), 0),
     (In::Session(session::Bug::ChangesUnread), 3),
     (In::Session(session::Bug::HeldTooLong), 5),
-    (In::Partition(partition::Bug::ScanPassesOver), 0),
     (In::Partition(partition::Bug::ScanGoesBack), 0),
-    (In::Engine(engine::Bug::SeedUnheard), 0),
 ];
 
 impl In {
@@ -189,7 +194,8 @@ fn bugs_planted_in_clusters_are_found_by_seeds_that_show_nothing_else() {
             let is_wanted = |bug: &In| wanted == "all" || wanted.split(',').any(|one| one == bug.name());
             from_the_first(In::all().into_iter().filter(is_wanted).collect())
         }
-        Err(_) => FOUND.to_vec(),
+        Err(_) if crate::plays_all() => [&CANARIES[..], &OTHERS[..]].concat(),
+        Err(_) => CANARIES.to_vec(),
     };
     let (clean, missed) = (Clean::default(), Mutex::new(Vec::new()));
     share(bugs, |(bug, first)| match find((bug, first), &clean) {

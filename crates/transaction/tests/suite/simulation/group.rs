@@ -143,7 +143,6 @@ impl Host for Records {
 
 /// One primary.
 pub struct Primary {
-    pub epoch: u64,
     pub instance: usize,
     pub records: Records,
     pub transactions: Transactions,
@@ -227,7 +226,6 @@ impl Group {
         let records = Records { span: self.span, store, sessions, clock, wall };
         let transactions = Transactions::new(now, self.span, PartitionEpoch(self.epoch), state);
         self.primary = Some(Primary {
-            epoch: self.epoch,
             instance: self.instance,
             records,
             transactions,
@@ -277,8 +275,8 @@ impl Group {
             log,
             primary: None,
             deposed: Vec::new(),
-            epoch: self.epoch,
             instance: self.instance,
+            epoch: self.epoch,
             skew_ms: self.skew_ms,
             ceiling: self.ceiling,
         }

@@ -11,15 +11,15 @@ use zerohop_wire::ids::KeyspaceId;
 
 /// What is recorded.
 const FILES: [(&str, &str); 9] = [
-    ("bits", include_str!("recorded/bits.txt")),
-    ("connection", include_str!("recorded/connection.txt")),
-    ("counters", include_str!("recorded/counters.txt")),
-    ("expiry", include_str!("recorded/expiry.txt")),
-    ("keys", include_str!("recorded/keys.txt")),
-    ("lists", include_str!("recorded/lists.txt")),
-    ("random", include_str!("recorded/random.txt")),
-    ("strings", include_str!("recorded/strings.txt")),
-    ("transactions", include_str!("recorded/transactions.txt")),
+    ("bits", include_str!("../recorded/bits.txt")),
+    ("connection", include_str!("../recorded/connection.txt")),
+    ("counters", include_str!("../recorded/counters.txt")),
+    ("expiry", include_str!("../recorded/expiry.txt")),
+    ("keys", include_str!("../recorded/keys.txt")),
+    ("lists", include_str!("../recorded/lists.txt")),
+    ("random", include_str!("../recorded/random.txt")),
+    ("strings", include_str!("../recorded/strings.txt")),
+    ("transactions", include_str!("../recorded/transactions.txt")),
 ];
 
 /// One command, and its replies as they are written in the file.

@@ -1,8 +1,9 @@
 //! Messages of every kind, made from whatever numbers and bytes proptest draws.
 
-mod failures;
+pub(crate) mod admin;
+pub(crate) mod failures;
 
-pub use failures::failures;
+pub(crate) use failures::failures;
 use proptest::prelude::*;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;

@@ -1,0 +1,6 @@
+//! Connections as clients of Redis see them: recorded exchanges, random pipelines, partitions that move or answer late.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod connection;
+mod pipelines;
+mod recorded;

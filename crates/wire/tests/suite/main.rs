@@ -1,0 +1,9 @@
+//! The protocol's promises: every message pinned to the byte, any input refused or read, the document told the truth.
+#![allow(missing_docs, unreachable_pub, reason = "a test")]
+
+mod gathering;
+mod golden;
+mod properties;
+mod refusals;
+mod specification;
+mod support;
