@@ -2,25 +2,4 @@
 //! is told them, alone or with a few before them, goes on.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_control::Time;
-use zerohop_control::agent::message::Message;
-use zerohop_control::agent::{Agent, Event, Settings};
-use zerohop_placement::Address;
-use zerohop_wire::ids::Incarnation;
-use zerohop_wire::messages::ClusterId;
-
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(message) = Message::decode(bytes) {
-        assert_eq!(Message::decode(&message.encode()), Ok(message));
-    }
-    let me = Address::new("me:1").expect("is an address");
-    let settings = Settings {
-        contacts: vec![Address::new("m:1").expect("is an address")],
-        ..Settings::new(1, ClusterId([7; 16]), Incarnation(9), me)
-    };
-    let (mut agent, _) = Agent::open(Time(0), settings).expect("opens");
-    for (at, bytes) in (1..).zip(bytes.split(|byte| *byte == 0xff).chain([bytes])) {
-        agent.handle(Time(at * 10_000), Event::Received { bytes });
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::agent_message::run(bytes));

@@ -2,33 +2,4 @@
 //! behind checksums that are right too, else no change would get past them.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_backup::format::checksum;
-use zerohop_backup::format::manifest::Manifest;
-use zerohop_backup::format::part::{Entry, HEADER_BYTES, Header};
-
-fuzz_target!(|bytes: &[u8]| {
-    let _any = Manifest::decode(bytes);
-    let mut sealed = b"ZHBM\x01\0\0\0".to_vec();
-    sealed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    sealed.extend_from_slice(&checksum(bytes).to_le_bytes());
-    sealed.extend_from_slice(bytes);
-    if let Ok(manifest) = Manifest::decode(&sealed) {
-        assert_eq!(manifest.encode(), sealed);
-    }
-    let _any = Header::decode(bytes);
-    if let Some(begin) = bytes.get(..HEADER_BYTES - 4) {
-        let sealed = [begin, &checksum(begin).to_le_bytes()].concat();
-        if let Ok(header) = Header::decode(&sealed) {
-            assert_eq!(header.encode(), sealed[..]);
-        }
-    }
-    if let Some(frame) = bytes.first_chunk() {
-        let _any = Entry::frame(*frame);
-    }
-    if let Ok(entry) = Entry::decode(bytes, checksum(bytes)) {
-        let mut out = Vec::new();
-        entry.encode(&mut out);
-        assert_eq!(out[8..], *bytes);
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::backup::run(bytes));

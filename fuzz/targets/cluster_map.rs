@@ -2,15 +2,4 @@
 //! told by changes that undo each other, to bytes that are the same map.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_placement::{ClusterMap, MapDelta};
-
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(map) = ClusterMap::decode(bytes) {
-        let again = map.encode();
-        assert_eq!(ClusterMap::decode(&again).map(|map| map.encode()), Ok(again));
-    }
-    if let Ok(delta) = MapDelta::decode(bytes) {
-        assert_eq!(delta.encode(), bytes);
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::cluster_map::run(bytes));

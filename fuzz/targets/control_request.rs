@@ -2,14 +2,4 @@
 //! back the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_control::command::{Outcome, Request};
-
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(request) = Request::decode(bytes) {
-        assert_eq!(Request::decode(&request.encode()), Ok(request));
-    }
-    if let Ok(outcome) = Outcome::decode(bytes) {
-        assert_eq!(Outcome::decode(&outcome.encode()), Ok(outcome));
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::control_request::run(bytes));

@@ -1,18 +1,4 @@
 //! Any bytes as datagrams of gossip: whoever hears them goes on.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_control::Time;
-use zerohop_control::gossip::{Gossip, GossipSettings, Name};
-use zerohop_placement::ClusterMap;
-use zerohop_wire::ids::{Incarnation, MapEpoch, NodeId};
-
-fuzz_target!(|bytes: &[u8]| {
-    let name = Name { node: NodeId(1), incarnation: Incarnation(2), since: MapEpoch(3), renewals: 0 };
-    let mut gossip = Gossip::new(Time(0), name, GossipSettings::default(), 1);
-    for (at, bytes) in (1..).zip([bytes, bytes]) {
-        let now = Time(at * 200_000);
-        gossip.receive(now, bytes);
-        gossip.tick(now, &ClusterMap::default());
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::gossip::run(bytes));

@@ -4,20 +4,4 @@
 //! is the state.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_engine::{FLAG_LIST, FLAG_TRAILER, Kind, Meta};
-use zerohop_partition::state::State;
-
-fuzz_target!(|bytes: &[u8]| {
-    let [length, what, rest @ ..] = bytes else { return };
-    let (payload, encoded) = rest.split_at(usize::from(*length).min(rest.len()));
-    let mut state = State::decode(encoded).unwrap_or_default();
-    let kind = [Kind::Put, Kind::Remove, Kind::Append, Kind::Mark][usize::from(what & 3)];
-    let flags = [0, FLAG_TRAILER, FLAG_LIST, FLAG_LIST | FLAG_TRAILER][usize::from(what >> 2 & 3)];
-    let meta = Meta { kind, flags, epoch: 1, index: 1, timestamp: 7 << 16 };
-    let before = state.clone();
-    if state.apply(&meta, b"key", payload).is_err() {
-        assert_eq!(state, before, "a refused entry changes nothing");
-    }
-    assert_eq!(State::decode(&state.encode()), Ok(state));
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::partition_state::run(bytes));

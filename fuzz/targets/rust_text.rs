@@ -1,23 +1,4 @@
 //! Splitting Rust text into code and comments: any text is taken, nothing moves, and nothing is told twice.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use xtask::tidy::source::{has_word, split};
-
-fuzz_target!(|text: &str| {
-    let split = split(text);
-    assert_eq!(split.code.len(), text.len(), "columns moved in the code");
-    assert_eq!(split.comments.len(), text.len(), "columns moved in the comments");
-    for ((original, code), comment) in text.bytes().zip(split.code.bytes()).zip(split.comments.bytes()) {
-        assert!(code == original || code == b' ', "code that was not there");
-        assert!(comment == original || comment == b' ', "a comment that was not there");
-        assert!(original == b'\n' || code == b' ' || comment == b' ', "a byte in both halves");
-    }
-    for word in text.split_whitespace().take(4) {
-        assert!(
-            has_word(text, word)
-                || !word.is_ascii()
-                || !word.bytes().all(|byte| byte.is_ascii_alphanumeric())
-        );
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::rust_text::run(bytes));

@@ -2,15 +2,4 @@
 //! what is read as the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_transaction::Entry;
-
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(entry) = Entry::decode(bytes) {
-        if bytes.first() == Some(&zerohop_transaction::codec::VERSION) {
-            assert_eq!(entry.encode(), bytes);
-        } else {
-            assert_eq!(Entry::decode(&entry.encode()), Ok(entry));
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::transaction_entry::run(bytes));

@@ -2,14 +2,4 @@
 //! same bytes.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_transaction::codec::{decode_items, decode_parts, encode_items, encode_parts};
-
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(items) = decode_items(bytes) {
-        assert_eq!(encode_items(&items), bytes);
-    }
-    if let Ok(parts) = decode_parts(bytes) {
-        assert_eq!(encode_parts(&parts), bytes);
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::transaction_items::run(bytes));

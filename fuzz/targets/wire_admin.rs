@@ -1,14 +1,4 @@
 //! Any bytes as a control request and as the answer to one: refused, or read into what is written and read back the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_wire::admin::{AdminAnswer, AdminRequest};
-
-fuzz_target!(|bytes: &[u8]| {
-    if let Ok(request) = AdminRequest::from_bytes(bytes) {
-        assert_eq!(AdminRequest::from_bytes(&request.to_bytes()), Ok(request));
-    }
-    if let Ok(answer) = AdminAnswer::from_bytes(bytes) {
-        assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::wire_admin::run(bytes));

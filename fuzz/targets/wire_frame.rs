@@ -1,20 +1,4 @@
 //! Any bytes as what comes on a connection: refused, or decoded into a message that can be gone through.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_wire::{Decoded, Decoder, Features};
-
-fuzz_target!(|bytes: &[u8]| {
-    for decoder in
-        [Decoder::before_hello(), Decoder::agreed(1, Features(Features::LZ4.0 | Features::GATHER.0))]
-    {
-        let mut rest = bytes;
-        // As a connection does it: frame after frame, until one breaks it or more is needed.
-        while let Decoded::Frame { frame, used } = decoder.decode(rest) {
-            if let Ok(message) = frame.message(&mut Vec::new()) {
-                let _ = format!("{message:?}");
-            }
-            rest = &rest[used..];
-        }
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::wire_frame::run(bytes));

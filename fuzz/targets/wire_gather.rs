@@ -2,31 +2,4 @@
 //! written the same.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use zerohop_wire::{Envelope, Kind, Message};
-
-fuzz_target!(|bytes: &[u8]| {
-    for kind in [Kind::Gather, Kind::Gathered] {
-        let Ok(message) = Message::decode_body(kind, bytes) else { continue };
-        match &message {
-            Message::Gather(requests) => {
-                for (request, place) in requests.iter().zip(1..) {
-                    let _ = format!(
-                        "{:?} {:?}",
-                        request.envelope(&Envelope::default(), place),
-                        request.message()
-                    );
-                }
-            }
-            Message::Gathered(answers) => {
-                for answer in answers.iter() {
-                    let _ = format!("{:?} {:?}", answer.request, answer.message());
-                }
-            }
-            other => panic!("a body of {kind} is read as {other:?}"),
-        }
-        let mut again = Vec::new();
-        assert_eq!(message.encode_body(&mut again), Ok(kind));
-        assert_eq!(again, bytes);
-    }
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| suite_decoders::wire_gather::run(bytes));

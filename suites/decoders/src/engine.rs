@@ -6,7 +6,7 @@ use zerohop_engine::{Engine, EngineOptions};
 
 /// Opens an engine on a disk with these files. It may refuse them, or find them damaged; it must not panic, and what it
 /// opened must be readable, writable and closable.
-pub fn open_engine_on(files: &[(&str, &[u8])]) {
+pub(crate) fn open_engine_on(files: &[(&str, &[u8])]) {
     let disk = SimulatedDisk::new(1);
     let format: (&str, &[u8]) = ("format", b"zerohop engine data, format 1\n");
     for (path, bytes) in files.iter().copied().chain([format]) {
